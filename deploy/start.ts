@@ -1,0 +1,170 @@
+// npm start: the whole system on one machine with nothing else installed. Both tiers run as processes of their own on
+// SQLite files below .data/, with limits in memory, a stand-in for the pets and orders services, a seeded store and
+// one key per plan. What the environment or a .env file sets is used instead.
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createKeyAdmin } from "../gateway/auth/key-admin.ts";
+import { createKey, hashKey } from "../gateway/auth/key-format.ts";
+import { keyMigrations } from "../gateway/auth/migrations.ts";
+import { ensurePepper } from "../gateway/auth/pepper.ts";
+import { type PlanName, planNames } from "../gateway/auth/principal.ts";
+import { readGatewayConfig } from "../gateway/config.ts";
+import { readLines } from "../inventory-svc/cli/entries.ts";
+import { readInventoryConfig } from "../inventory-svc/config.ts";
+import { stockMigrations } from "../inventory-svc/db/migrations.ts";
+import type { Change } from "../inventory-svc/stock/changes.ts";
+import { StockStore } from "../inventory-svc/stock/store.ts";
+import { openDatabase } from "../runtime/database.ts";
+import { migrate } from "../runtime/migrations.ts";
+import { exitWith, loadEnvFile } from "../runtime/process.ts";
+import { startStandIn } from "./stand-in.ts";
+
+const dataDir = ".data";
+const keysFile = `${dataDir}/keys.json`;
+const seedFile = new URL("./seed.csv", import.meta.url).pathname;
+const root = new URL("..", import.meta.url).pathname;
+
+type DemoKeys = Record<PlanName, string>;
+
+/** Brings the stock's schema up to date and fills a store that has never held anything. */
+async function prepareStock(url: string): Promise<void> {
+  const db = openDatabase(url);
+  try {
+    await migrate(db, "inventory", stockMigrations, "up");
+    const store = new StockStore(db);
+    const { revision } = await store.position();
+    if (revision > 0n) return;
+    const changes: Change[] = [];
+    for await (const line of readLines(seedFile, "csv"))
+      if ("entry" in line) changes.push({ kind: "put", ...line.entry });
+    await store.write(changes);
+  } finally {
+    await db.destroy();
+  }
+}
+
+/** One key for each plan. Only their hashes are in the database, so they are kept beside it for the next start. */
+async function prepareKeys(url: string, pepper: string, env: string): Promise<DemoKeys> {
+  const db = openDatabase(url);
+  try {
+    await migrate(db, "gateway", keyMigrations, "up");
+    const kept = readKeys();
+    if (kept) return kept;
+    const admin = createKeyAdmin(db, Date.now);
+    const keys: Partial<DemoKeys> = {};
+    for (const plan of planNames) {
+      const key = createKey(env);
+      const limits = plan === "enterprise" ? { perMinute: 100_000, perDay: 10_000_000 } : null;
+      await admin.issue({ account: `demo-${plan}`, plan, limits, env, keyHash: hashKey(key, pepper) });
+      keys[plan] = key;
+    }
+    writeFileSync(keysFile, `${JSON.stringify(keys, null, 2)}\n`, { mode: 0o600 });
+    return keys as DemoKeys;
+  } finally {
+    await db.destroy();
+  }
+}
+
+function readKeys(): DemoKeys | undefined {
+  try {
+    return JSON.parse(readFileSync(keysFile, "utf8")) as DemoKeys;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+interface Tier {
+  readonly child: ChildProcess;
+  readonly listen: string;
+  readonly exited: Promise<number | null>;
+}
+
+/** Starts one tier and resolves when it is ready to serve. */
+function startTier(script: string, env: NodeJS.ProcessEnv): Promise<Tier> {
+  const child = spawn(process.execPath, [`${root}${script}`], {
+    env,
+    stdio: ["ignore", "inherit", "inherit", "ipc"],
+    // Ctrl-C reaches this process alone, which then stops the tiers in order.
+    detached: true,
+  });
+  const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
+  return new Promise((resolve, reject) => {
+    child.once("message", (message) => resolve({ child, exited, listen: (message as { listen: string }).listen }));
+    child.once("exit", (code) => reject(new Error(`${script} ended with code ${code} before it was ready`)));
+  });
+}
+
+async function stopTier({ child, exited }: Tier): Promise<void> {
+  child.kill("SIGTERM");
+  await exited;
+}
+
+function announce(address: string, keys: DemoKeys): void {
+  const base = `http://${address}/v1`;
+  const rows = planNames.map((plan) => `  ${plan.padEnd(11)} ${keys[plan]}`).join("\n");
+  console.log(`
+The petstore inventory API is ready.
+
+  Base address   ${base}
+  Documentation  http://${address}/docs
+
+API keys, one per plan (kept in ${keysFile}):
+${rows}
+
+Read the stock, then set the quantity of one pet:
+
+curl -s -H "Authorization: Bearer ${keys.pro}" ${base}/inventory
+curl -s -X PATCH -H "Authorization: Bearer ${keys.pro}" -H "Content-Type: application/json" -d '{"quantity": 12}' ${base}/inventory/1001
+
+Ctrl-C stops everything.`);
+}
+
+async function main(): Promise<void> {
+  loadEnvFile();
+  mkdirSync(dataDir, { recursive: true });
+  const env: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", ...process.env };
+  env.KEY_PEPPER ??= ensurePepper(dataDir);
+  const inventory = readInventoryConfig(env);
+  const standIn = env.PETS_UPSTREAM_URL && env.ORDERS_UPSTREAM_URL ? undefined : await startStandIn(anyPort);
+  if (standIn) {
+    env.PETS_UPSTREAM_URL ??= `http://${standIn.address}`;
+    env.ORDERS_UPSTREAM_URL ??= `http://${standIn.address}`;
+  }
+  const gateway = readGatewayConfig(env);
+
+  await prepareStock(inventory.INVENTORY_DATABASE_URL);
+  const keys = await prepareKeys(gateway.GATEWAY_DATABASE_URL, env.KEY_PEPPER, gateway.GATEWAY_KEY_ENV);
+
+  const tiers: Tier[] = [];
+  let stopping = false;
+  const stop = async (code: number): Promise<void> => {
+    if (stopping) return;
+    stopping = true;
+    for (const tier of tiers.toReversed()) await stopTier(tier);
+    await standIn?.close();
+    process.exit(code);
+  };
+  process.on("SIGINT", () => void stop(0));
+  process.on("SIGTERM", () => void stop(0));
+
+  try {
+    for (const script of ["inventory-svc/main.ts", "gateway/main.ts"]) {
+      const address = tiers.at(-1)?.listen;
+      const tier = await startTier(script, address ? { ...env, INVENTORY_ADDRESS: address } : env);
+      tiers.push(tier);
+      void tier.exited.then((code) => {
+        if (!stopping) console.error(`${script} ended with code ${code}: stopping`);
+        return stop(1);
+      });
+    }
+  } catch (error) {
+    console.error((error as Error).message);
+    return await stop(1);
+  }
+  announce(tiers.at(-1)!.listen, keys);
+}
+
+const anyPort = { host: "127.0.0.1", port: 0 };
+
+await main().catch(exitWith);

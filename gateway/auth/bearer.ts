@@ -1,0 +1,27 @@
+import type { IncomingMessage } from "node:http";
+import { ApiError } from "../http/errors.ts";
+
+/**
+ * The bearer token of a request (RFC 6750 section 2.1); undefined when it carries none.
+ *
+ * @throws ApiError invalid_request for two Authorization or Host headers: whoever stands in front may have read the other one
+ */
+export function bearerToken({ headers, rawHeaders }: IncomingMessage): string | undefined {
+  refuseTwice(rawHeaders);
+  const match = /^bearer +(\S.*?) *$/i.exec(headers.authorization ?? "");
+  return match?.[1];
+}
+
+function refuseTwice(rawHeaders: readonly string[]): void {
+  let hosts = 0;
+  let authorizations = 0;
+  for (let i = 0; i < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i]!;
+    if (name.length === 4 && name.toLowerCase() === "host") hosts += 1;
+    else if (name.length === 13 && name.toLowerCase() === "authorization") authorizations += 1;
+  }
+  if (hosts > 1) throw new ApiError("invalid_request", { message: "The request has more than one Host header." });
+  if (authorizations > 1) {
+    throw new ApiError("invalid_request", { message: "The request has more than one Authorization header." });
+  }
+}

@@ -1,0 +1,35 @@
+import { type AccountLimits, type PlanName, planNames, type Scope, scopes } from "./principal.ts";
+
+/** An integer as drivers return it: SQLite all as bigint, MySQL a BIGINT as bigint and an INT as number. */
+export type DbInteger = number | bigint;
+
+/** Columns that tell an account's plan, in any row that was joined with `accounts`. */
+export interface PlanRow {
+  plan: string;
+  per_minute: DbInteger | null;
+  per_day: DbInteger | null;
+}
+
+/** Times and counts are far below 2^53, so a number holds them exactly. */
+export function toNumber(value: DbInteger | null): number | null {
+  return value === null ? null : Number(value);
+}
+
+/** @throws Error when the row does not hold a plan of ours, or not the limits that its plan needs */
+export function toPlan(row: PlanRow): { plan: PlanName; limits: AccountLimits | null } {
+  const plan = planNames.find((name) => name === row.plan);
+  if (plan === undefined) throw new Error("an account has a plan that this version does not know");
+  if (plan !== "enterprise") return { plan, limits: null };
+  if (row.per_minute === null || row.per_day === null) throw new Error("an enterprise account has no limits");
+  return { plan, limits: { perMinute: Number(row.per_minute), perDay: Number(row.per_day) } };
+}
+
+/** A scope that this version does not know gives no right. */
+export function toScopes(text: string): Scope[] {
+  const held = text.split(" ");
+  return scopes.filter((scope) => held.includes(scope));
+}
+
+export function fromScopes(list: readonly Scope[]): string {
+  return scopes.filter((scope) => list.includes(scope)).join(" ");
+}

@@ -1,0 +1,137 @@
+import ipaddr from "ipaddr.js";
+import { z } from "zod";
+import {
+  describeSettings,
+  flag,
+  integer,
+  listenAddress,
+  processSettings,
+  readSettings,
+  type SettingsShape,
+} from "../runtime/settings.ts";
+import { pepperFaults } from "./auth/pepper.ts";
+import { keySettings } from "./auth/settings.ts";
+import { contractPlans, type PlanTable } from "./limits/plans.ts";
+
+/** Every setting of the gateway. */
+export const gatewaySettings = {
+  GATEWAY_LISTEN: listenAddress("127.0.0.1:8080").describe("public address"),
+  GATEWAY_ADMIN_LISTEN: listenAddress("127.0.0.1:8081").describe("operators' address: /livez, /readyz, /metrics"),
+  GATEWAY_SERVERS: list(
+    (url) => URL.canParse(url) && new URL(url).pathname.endsWith("/v1"),
+    "must be URLs that end in /v1, parted by commas",
+  ).meta({
+    description: "public base addresses, for the OpenAPI document",
+    shownDefault: "http:// the public address /v1",
+  }),
+  ...keySettings,
+  GATEWAY_REPLICAS: integer(1, 1, 10_000).describe("gateways that share the limits: shares when Redis is away"),
+  INVENTORY_ADDRESS: z.string().default("127.0.0.1:50051").describe("gRPC target, dns:///host:port for many"),
+  INVENTORY_TIMEOUT_MS: integer(5_000, 50, 60_000).describe("deadline of a call to the inventory service"),
+  LIST_TIMEOUT_MS: integer(15_000, 50, 600_000).describe("longest wait for the list, the first load included"),
+  BODY_TIMEOUT_MS: integer(10_000, 50, 60_000).describe("how long a request's body may take to arrive"),
+  STALL_TIMEOUT_MS: integer(30_000, 100, 600_000).describe("a reader that takes nothing for so long is cut off"),
+  KEEP_ALIVE_TIMEOUT_MS: integer(75_000, 1_000, 3_600_000).describe(
+    "idle time of a public connection; more than the load balancer's",
+  ),
+  PETS_UPSTREAM_URL: upstream("the service that owns the pets"),
+  ORDERS_UPSTREAM_URL: upstream("the service that owns the orders"),
+  UPSTREAM_TIMEOUT_MS: integer(5_000, 50, 60_000).describe("longest wait for the answer of those services"),
+  PETS_DEPRECATED_AT: time("2026-01-01T00:00:00Z", "since when GET /pets/{petId} is deprecated"),
+  PETS_SUNSET_AT: time("2027-07-01T00:00:00Z", "when GET /pets/{petId} may go away"),
+  PETS_GONE_AFTER_SUNSET: flag(false).describe("1 answers GET /pets/{petId} with 410 after that"),
+  TRUSTED_PROXIES: list(isAddressOrCidr, "must be addresses or CIDRs, parted by commas").describe(
+    "proxies whose X-Forwarded-For counts",
+  ),
+  ADDRESS_GUARD_PER_MINUTE: integer(60, 1, 1_000_000).describe("requests without a valid key from one address"),
+  LIMITS_PER: z
+    .enum(["account", "key"], { error: "must be account or key" })
+    .default("account")
+    .describe("whether the limits count per account or per key"),
+  PLAN_LIMITS: z
+    .string()
+    .optional()
+    .transform((text, context): PlanTable => {
+      const plans = parsePlans(text);
+      if (plans) return plans;
+      context.addIssue("must be as free=60/1000,pro=300/10000,business=1000/100000: requests per minute / per day");
+      return z.NEVER;
+    })
+    .meta({
+      description: "limits of the plans, requests per minute / per day",
+      shownDefault: "free=60/1000,pro=300/10000,business=1000/100000",
+    }),
+  BAN_REFUSALS_PER_MINUTE: integer(30, 1, 1_000_000).describe("refusals within a minute that bring a ban"),
+  BAN_LADDER_MINUTES: z
+    .string()
+    .default("5,15,60")
+    .refine((text) => /^[1-9]\d{0,5}(,[1-9]\d{0,5})*$/.test(text), { error: "must be minutes parted by commas" })
+    .transform((text) => text.split(",").map(Number))
+    .describe("length of the first, second, … ban; the last repeats"),
+  ...processSettings,
+} satisfies SettingsShape;
+
+export type GatewayConfig = ReturnType<typeof readGatewayConfig>;
+
+/** @throws SettingsError naming every fault */
+export function readGatewayConfig(env: NodeJS.ProcessEnv) {
+  return readSettings(gatewaySettings, env, (settings) => [
+    ...pepperFaults(settings),
+    ...(settings.PETS_DEPRECATED_AT && settings.PETS_SUNSET_AT && settings.PETS_SUNSET_AT < settings.PETS_DEPRECATED_AT
+      ? ["PETS_SUNSET_AT: must not be before PETS_DEPRECATED_AT (RFC 9745 section 4)"]
+      : []),
+  ]);
+}
+
+export const gatewayHelp = `gateway: the public REST API of the petstore inventory
+
+Settings, from the environment or a .env file:
+${describeSettings(gatewaySettings)}`;
+
+/** Entries parted by commas; none when not set. */
+function list(isEntry: (entry: string) => boolean, rule: string) {
+  return z
+    .string()
+    .default("")
+    .transform((text) => text.split(",").flatMap((entry) => entry.trim() || []))
+    .refine((entries) => entries.every(isEntry), { error: rule });
+}
+
+function upstream(description: string) {
+  return z
+    .string()
+    .optional()
+    .refine((text) => text === undefined || (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)), {
+      error: "must be an http or https URL",
+    })
+    .transform((text) => (text === undefined ? null : new URL(text)))
+    .meta({ description, shownDefault: "none: 503" });
+}
+
+function time(byDefault: string, description: string) {
+  return z
+    .string()
+    .default(byDefault)
+    .refine((text) => text === "none" || (/^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(Date.parse(text))), {
+      error: "must be an ISO 8601 time or none",
+    })
+    .transform((text) => (text === "none" ? null : new Date(text)))
+    .meta({ description: `${description}, or none`, shownDefault: byDefault });
+}
+
+function isAddressOrCidr(text: string): boolean {
+  const [address = "", bits, ...rest] = text.split("/");
+  if (rest.length > 0 || !ipaddr.isValid(address)) return false;
+  const most = ipaddr.parse(address).kind() === "ipv4" ? 32 : 128;
+  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= most);
+}
+
+function parsePlans(text: string | undefined): PlanTable | undefined {
+  const plans: Record<string, { perMinute: number; perDay: number }> = { ...contractPlans };
+  for (const entry of text === undefined ? [] : text.split(",")) {
+    const match = /^(free|pro|business)=([1-9]\d{0,9})\/([1-9]\d{0,9})$/.exec(entry.trim());
+    if (!match) return undefined;
+    plans[match[1]!] = { perMinute: Number(match[2]), perDay: Number(match[3]) };
+  }
+  return plans as unknown as PlanTable;
+}

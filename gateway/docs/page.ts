@@ -1,0 +1,76 @@
+import { createHash } from "node:crypto";
+import type { ServerResponse } from "node:http";
+import { createRequire } from "node:module";
+import { dirname } from "node:path";
+import express, { type RequestHandler, Router } from "express";
+import { indexHtml, initializerJs } from "./page-files.ts";
+
+export interface DocsPageOptions {
+  /** The OpenAPI document. It is rendered once. */
+  readonly document: { readonly servers?: readonly { readonly url: string }[] };
+}
+
+const swaggerFolder = dirname(createRequire(import.meta.url).resolve("swagger-ui-dist/package.json"));
+
+/** What the page needs of Swagger UI; the package holds much more. */
+const swaggerFiles = new Set(["/swagger-ui.css", "/swagger-ui-bundle.js", "/favicon-32x32.png"]);
+
+/**
+ * `/openapi.json`, and the page `/docs/` that shows it. Answers GET and HEAD of these and of the page's own files, and
+ * leaves everything else to what comes after it. The page loads nothing from elsewhere.
+ */
+export function docsPage({ document }: DocsPageOptions): Router {
+  const headers = commonHeaders(document.servers ?? []);
+  const setHeaders = (response: ServerResponse) => {
+    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+  };
+  const swagger = express.static(swaggerFolder, { index: false, redirect: false, cacheControl: false, setHeaders });
+
+  const router = Router({ strict: true, caseSensitive: true });
+  router.get("/openapi.json", fixed("application/json", JSON.stringify(document), setHeaders));
+  router.get("/docs", (_request, response) => {
+    setHeaders(response);
+    // Relative: only the client knows the whole path, when a proxy before us has taken a part of it away.
+    response.writeHead(302, { Location: "docs/", "Content-Length": 0 }).end();
+  });
+  router.get("/docs/", fixed("text/html; charset=utf-8", indexHtml, setHeaders));
+  router.get("/docs/initializer.js", fixed("text/javascript; charset=utf-8", initializerJs, setHeaders));
+  router.use("/docs", (request, response, next) => {
+    if (swaggerFiles.has(request.path)) swagger(request, response, next);
+    else next();
+  });
+  return router;
+}
+
+/** Answers with the same bytes each time; 304 to who has them. */
+function fixed(contentType: string, text: string, setHeaders: (response: ServerResponse) => void): RequestHandler {
+  const body = Buffer.from(text);
+  const etag = `"${createHash("sha256").update(body).digest("base64url")}"`;
+  return (_request, response) => {
+    setHeaders(response);
+    response.setHeader("Content-Type", contentType);
+    response.setHeader("ETag", etag);
+    response.send(body);
+  };
+}
+
+function commonHeaders(servers: readonly { readonly url: string }[]): Readonly<Record<string, string>> {
+  // "Try it out" calls the servers, which may be other origins than the page's. A relative one is not.
+  const origins = servers.flatMap(({ url }) => (URL.canParse(url) ? new URL(url).origin : []));
+  return {
+    "Content-Security-Policy": [
+      "default-src 'none'",
+      "script-src 'self'",
+      "style-src 'self'",
+      "img-src 'self' data:",
+      ["connect-src 'self'", ...new Set(origins)].join(" "),
+      "base-uri 'none'",
+      "form-action 'none'",
+      "frame-ancestors 'none'",
+    ].join("; "),
+    // The limit headers beside it are the caller's own, so no shared cache may keep a response.
+    "Cache-Control": "private, no-cache",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+  };
+}

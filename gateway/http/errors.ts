@@ -1,0 +1,67 @@
+/** Every error code of the public API: its status and its text. The set is closed; clients switch on `code`. */
+export const errorTable = {
+  missing_api_key: { status: 401, message: "An API key is required: send it as 'Authorization: Bearer <API_KEY>'." },
+  invalid_api_key: { status: 401, message: "The API key is not valid." },
+  insufficient_scope: { status: 403, message: "The API key does not have the scope that this operation needs." },
+  invalid_request: { status: 400, message: "The request is not valid." },
+  invalid_json: { status: 400, message: "The body is not valid JSON." },
+  not_found: { status: 404, message: "The requested resource could not be found." },
+  method_not_allowed: { status: 405, message: "The resource does not support this method; see the Allow header." },
+  payload_too_large: { status: 413, message: "The request is larger than 16 KiB." },
+  unsupported_media_type: {
+    status: 415,
+    message: "The body must be application/json or application/merge-patch+json in UTF-8, without a content coding.",
+  },
+  precondition_failed: { status: 412, message: "The entry has changed since the ETag in If-Match." },
+  rate_limit_exceeded: { status: 429, message: "The rate limit is exceeded: wait for Retry-After, then back off." },
+  api_key_banned: {
+    status: 429,
+    message: "The API key is banned for a time because it kept sending requests after a 429: wait for Retry-After.",
+  },
+  upstream_unavailable: { status: 502, message: "The service behind this resource could not be reached." },
+  upstream_timeout: { status: 504, message: "The service behind this resource did not answer in time." },
+  service_unavailable: { status: 503, message: "The service is not available at the moment: try again later." },
+  timeout: { status: 504, message: "The request was not answered in time; an update may or may not have happened." },
+  internal_error: { status: 500, message: "Something went wrong on our side." },
+} as const satisfies Record<string, { status: number; message: string }>;
+
+export type ErrorCode = keyof typeof errorTable;
+
+export interface ApiErrorOptions {
+  /** A public text more exact than the table's, as one that names a field and its bound. Never built from a cause. */
+  readonly message?: string;
+  /**
+   * A status other than the table's, for what HTTP can say more exactly: `not_found` with 410 after a sunset, `timeout`
+   * with 408 for a request that does not arrive, `payload_too_large` with 431 for its headers.
+   */
+  readonly status?: 408 | 410 | 431;
+  /** What went wrong inside; goes to the log only. */
+  readonly cause?: unknown;
+  /** Headers that belong to this error, as `Retry-After` or `Allow`. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** An error with a place in the public contract. Anything else that is thrown becomes `internal_error`. */
+export class ApiError extends Error {
+  readonly code: ErrorCode;
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(code: ErrorCode, { message, status, cause, headers }: ApiErrorOptions = {}) {
+    super(message ?? errorTable[code].message, { cause });
+    this.name = "ApiError";
+    this.code = code;
+    this.status = status ?? errorTable[code].status;
+    this.headers = headers ?? {};
+  }
+
+  /** The Error body of the contract: exactly `code`, `message` and `status`. */
+  get body(): string {
+    return JSON.stringify({ code: this.code, message: this.message, status: this.status });
+  }
+}
+
+/** Gives anything that was thrown its place in the public contract. */
+export function toApiError(error: unknown): ApiError {
+  return error instanceof ApiError ? error : new ApiError("internal_error", { cause: error });
+}

@@ -1,0 +1,32 @@
+import { randomBytes } from "node:crypto";
+import { crc32, gunzipSync } from "node:zlib";
+import { combineCrc32, deflateBlock, joinGzip, storedBlock } from "./gzip.ts";
+
+describe("gzip from blocks", () => {
+  test("the checksum of a whole follows from those of its parts", () => {
+    for (const [a, b] of [
+      [0, 0],
+      [1, 0],
+      [0, 1],
+      [3, 5],
+      [1_000, 70_000],
+      [65_536, 65_537],
+    ] as const) {
+      const [first, second] = [randomBytes(a), randomBytes(b)];
+      expect(combineCrc32(crc32(first), crc32(second), b)).toBe(crc32(Buffer.concat([first, second])));
+    }
+  });
+
+  test("any blocks in any order are one stream", async () => {
+    const texts = ["[", ...Array.from({ length: 50 }, (_, i) => `{"petId":${i}},`.repeat(i)), "]"];
+    const blocks = await Promise.all(
+      texts.map((text) => (text.length < 3 ? storedBlock(text) : deflateBlock(Buffer.from(text)))),
+    );
+    expect(gunzipSync(Buffer.concat(joinGzip(blocks))).toString()).toBe(texts.join(""));
+    expect(gunzipSync(Buffer.concat(joinGzip(blocks.toReversed()))).toString()).toBe(texts.toReversed().join(""));
+  });
+
+  test("no block at all is an empty text", () => {
+    expect(gunzipSync(Buffer.concat(joinGzip([]))).toString()).toBe("");
+  });
+});

@@ -1,0 +1,80 @@
+import { promisify } from "node:util";
+import { constants, crc32, deflateRaw } from "node:zlib";
+
+const deflate = promisify(deflateRaw);
+
+/** A piece of a gzip stream that can stand beside any others: it refers to nothing before it. */
+export interface DeflatedBlock {
+  readonly bytes: Buffer;
+  /** CRC-32 and length of what it holds. */
+  readonly crc: number;
+  readonly length: number;
+}
+
+/** Level 1 is as fast as it gets; more makes the bytes of a list a fifth fewer, and the work a fifth more. */
+const level = 6;
+
+/** Deflates bytes into blocks that end on a byte boundary and do not close the stream (RFC 1951, a full flush). */
+export async function deflateBlock(bytes: Uint8Array): Promise<DeflatedBlock> {
+  const deflated = await deflate(bytes, { level, finishFlush: constants.Z_FULL_FLUSH });
+  return { bytes: deflated, crc: crc32(bytes), length: bytes.length };
+}
+
+/** Bytes as a stored block, for a few that are not worth deflating. */
+export function storedBlock(text: string): DeflatedBlock {
+  const content = Buffer.from(text, "latin1");
+  const head = Buffer.alloc(5);
+  head.writeUInt16LE(content.length, 1);
+  head.writeUInt16LE(0xffff ^ content.length, 3);
+  return { bytes: Buffer.concat([head, content]), crc: crc32(content), length: content.length };
+}
+
+/** RFC 1952: magic, deflate, no flags, no time, no extra flags, Unix. */
+const gzipHeader = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]);
+
+/** An empty block of fixed codes that says it is the last. */
+const finalBlock = Buffer.from([3, 0]);
+
+/**
+ * Joins blocks under one header and one checksum to one gzip stream. Members one after the other would be valid too
+ * (RFC 1952 section 2.2), but curl and Chromium read only the first.
+ */
+export function joinGzip(blocks: readonly DeflatedBlock[]): Buffer[] {
+  let crc = 0;
+  let length = 0;
+  for (const block of blocks) {
+    crc = combineCrc32(crc, block.crc, block.length);
+    length += block.length;
+  }
+  const trailer = Buffer.alloc(8);
+  trailer.writeUInt32LE(crc >>> 0, 0);
+  trailer.writeUInt32LE(length >>> 0, 4);
+  return [gzipHeader, ...blocks.map((block) => block.bytes), Buffer.concat([finalBlock, trailer])];
+}
+
+/** The polynomial of CRC-32 in the bit order of gzip. */
+const polynomial = 0xedb88320;
+
+/** a·b modulo the polynomial, where the highest bit stands for x^0. */
+function multiply(a: number, b: number): number {
+  let product = 0;
+  let term = b;
+  for (let mask = 0x80000000; mask !== 0; mask >>>= 1) {
+    if (a & mask) product ^= term;
+    term = term & 1 ? (term >>> 1) ^ polynomial : term >>> 1;
+  }
+  return product >>> 0;
+}
+
+/** x^(8·2^n) for n from 0 to 31: what 2^n bytes do to the checksum before them. */
+const powers: number[] = [0x00800000];
+for (let n = 1; n < 32; n++) powers.push(multiply(powers[n - 1]!, powers[n - 1]!));
+
+/** The CRC-32 of two texts one after the other, from theirs and the length of the second in bytes. */
+export function combineCrc32(first: number, second: number, secondLength: number): number {
+  let shift = 0x80000000; // x^0
+  for (let n = 0, rest = secondLength; rest > 0; n++, rest = Math.floor(rest / 2)) {
+    if (rest % 2 === 1) shift = multiply(powers[n]!, shift);
+  }
+  return (multiply(shift, first) ^ second) >>> 0;
+}

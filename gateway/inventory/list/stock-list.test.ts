@@ -1,0 +1,238 @@
+import { gunzipSync } from "node:zlib";
+import fc from "fast-check";
+import type { Item } from "../item.ts";
+import type { Body, Snapshot } from "./snapshot.ts";
+import { applyChanges, type Changes, type Position, StockList, type StockSource } from "./stock-list.ts";
+
+/** The stock as a plain map with a counter, and a source that reads it. */
+class Stock implements StockSource {
+  epoch = "epoch-of-the-test";
+  revision = 0n;
+  readonly items = new Map<bigint, Item>();
+  readonly removedAt = new Map<bigint, bigint>();
+  loads = 0;
+  checks = 0;
+  /** Runs before a check reads the stock, and after it did. */
+  before = async (): Promise<void> => {};
+  after = async (): Promise<void> => {};
+
+  set(petId: bigint, quantity: number): void {
+    this.revision += 1n;
+    this.removedAt.delete(petId);
+    this.items.set(petId, { petId, quantity, status: "available", revision: this.revision });
+  }
+
+  remove(petId: bigint): void {
+    if (!this.items.delete(petId)) return;
+    this.revision += 1n;
+    this.removedAt.set(petId, this.revision);
+  }
+
+  sorted(): Item[] {
+    return [...this.items.values()].sort((a, b) => (a.petId < b.petId ? -1 : 1));
+  }
+
+  json(): string {
+    const entries = this.sorted().map(
+      ({ petId, quantity, status }) => `{"petId":${petId},"quantity":${quantity},"status":"${status}"}`,
+    );
+    return `[${entries.join(",")}]`;
+  }
+
+  async *load() {
+    this.loads += 1;
+    const position = { epoch: this.epoch, revision: this.revision };
+    yield { position, items: [] };
+    yield { position, items: this.sorted() };
+  }
+
+  async changesAfter({ epoch, revision }: Position): Promise<Changes> {
+    this.checks += 1;
+    await this.before();
+    if (epoch !== this.epoch || revision > this.revision) return { kind: "reset" };
+    const changes: Changes = {
+      kind: "changes",
+      position: { epoch: this.epoch, revision: this.revision },
+      changed: [...this.items.values()].filter((item) => item.revision > revision),
+      removed: [...this.removedAt].filter(([, at]) => at > revision).map(([petId]) => petId),
+    };
+    await this.after();
+    return changes;
+  }
+}
+
+const text = ({ pieces, length }: Body): string => {
+  const bytes = Buffer.concat(pieces);
+  expect(bytes.length).toBe(length);
+  return bytes.toString();
+};
+
+const unzipped = async (snapshot: Snapshot): Promise<string> => {
+  const { pieces, length } = await snapshot.gzip();
+  const bytes = Buffer.concat(pieces);
+  expect(bytes.length).toBe(length);
+  return gunzipSync(bytes).toString();
+};
+
+describe("StockList", () => {
+  test("an empty stock is an empty array, plain and gzip", async () => {
+    const snapshot = await new StockList(new Stock()).current();
+    expect(text(snapshot.plain())).toBe("[]");
+    expect(await unzipped(snapshot)).toBe("[]");
+  });
+
+  test("any changes in any steps give the JSON of the stock, in the order of petId", async () => {
+    const petId = fc.oneof(
+      fc.bigInt({ min: -40n, max: 2_000n }),
+      fc.constantFrom(2n ** 63n - 1n, -(2n ** 63n), 2n ** 53n + 1n),
+    );
+    const change = fc.oneof(
+      { weight: 4, arbitrary: fc.tuple(fc.constant("set" as const), petId, fc.nat(2_147_483_647)) },
+      { weight: 1, arbitrary: fc.tuple(fc.constant("remove" as const), petId, fc.constant(0)) },
+    );
+    const steps = fc.array(fc.array(change, { maxLength: 80 }), { maxLength: 12 });
+    await fc.assert(
+      fc.asyncProperty(fc.nat(1_500), steps, async (seeded, allSteps) => {
+        const stock = new Stock();
+        for (let i = 0; i < seeded; i++) stock.set(BigInt(i), i);
+        const list = new StockList(stock);
+        for (const step of [[], ...allSteps]) {
+          for (const [kind, id, quantity] of step) kind === "set" ? stock.set(id, quantity) : stock.remove(id);
+          const snapshot = await list.current();
+          expect(text(snapshot.plain())).toBe(stock.json());
+          expect(await unzipped(snapshot)).toBe(stock.json());
+        }
+        expect(stock.loads).toBe(1);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  test("emptied and filled again it is still the stock", async () => {
+    const stock = new Stock();
+    for (let i = 0n; i < 1_000n; i++) stock.set(i, 1);
+    const list = new StockList(stock);
+    await list.current();
+    for (let i = 0n; i < 1_000n; i++) stock.remove(i);
+    expect(text((await list.current()).plain())).toBe("[]");
+    for (let i = 5_000n; i > 0n; i--) stock.set(i, 2);
+    expect(text((await list.current()).plain())).toBe(stock.json());
+  });
+
+  test("a change re-renders its chunk alone, and a snapshot that a reader holds stays what it was", async () => {
+    const stock = new Stock();
+    for (let i = 0n; i < 10_000n; i++) stock.set(i, 1);
+    const list = new StockList(stock);
+    const before = await list.current();
+    const json = stock.json();
+    stock.set(5_000n, 2);
+    const after = await list.current();
+    expect(after.chunks.filter((chunk) => !before.chunks.includes(chunk))).toHaveLength(1);
+    expect(text(before.plain())).toBe(json);
+    expect(text(after.plain())).toBe(stock.json());
+  });
+
+  test("without a change it is the same snapshot with the same ETag", async () => {
+    const stock = new Stock();
+    stock.set(1n, 1);
+    const list = new StockList(stock);
+    expect(await list.current()).toBe(await list.current());
+  });
+
+  test("another epoch, or a revision that the stock does not have, loads the list anew under another ETag", async () => {
+    const stock = new Stock();
+    stock.set(1n, 1);
+    stock.set(2n, 1);
+    const list = new StockList(stock);
+    const { etag } = await list.current();
+    stock.epoch = "restored1-of-the-test";
+    const restored = await list.current();
+    expect(restored.etag).not.toBe(etag);
+    stock.remove(1n);
+    stock.revision = 1n;
+    expect(text((await list.current()).plain())).toBe(stock.json());
+    expect(stock.loads).toBe(3);
+  });
+
+  test("a failed check fails those who waited for it, and the next one works", async () => {
+    const stock = new Stock();
+    const list = new StockList(stock);
+    stock.before = async () => {
+      throw new Error("away");
+    };
+    const both = [list.current(), list.current()];
+    expect((await Promise.allSettled(both)).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    stock.before = async () => {};
+    expect(text((await list.current()).plain())).toBe("[]");
+  });
+
+  test("reads that come during a check share the next one", async () => {
+    const stock = new Stock();
+    const list = new StockList(stock);
+    await list.current();
+    stock.checks = 0;
+    const first = list.current();
+    await Promise.all([first, ...Array.from({ length: 50 }, () => list.current())]);
+    expect(stock.checks).toBe(2);
+  });
+});
+
+describe("linearizability", () => {
+  /** Reads and writes at random while answers are delayed at random; gives the reads that missed a write. */
+  async function violations(list: { current(): Promise<Snapshot> }, stock: Stock): Promise<number> {
+    const pause = () => new Promise<void>((resolve) => setTimeout(resolve, Math.random() * 3));
+    stock.after = pause;
+    let missed = 0;
+    await Promise.all(
+      Array.from({ length: 20 }, async (_, reader) => {
+        for (let i = 0; i < 30; i++) {
+          if (reader < 4) stock.set(BigInt(reader), i);
+          const acknowledged = stock.revision;
+          const { revision } = await list.current();
+          if (revision < acknowledged) missed += 1;
+          if (reader % 2 === 0) await pause();
+        }
+      }),
+    );
+    return missed;
+  }
+
+  test("no read is older than what was acknowledged before it began", async () => {
+    const stock = new Stock();
+    expect(await violations(new StockList(stock), stock)).toBe(0);
+  });
+
+  test("the check above sees it when a read joins the check that is under way", async () => {
+    const stock = new Stock();
+    const list = new StockList(stock);
+    let running: Promise<Snapshot> | undefined;
+    const broken = {
+      current: () => {
+        running ??= list.current().finally(() => {
+          running = undefined;
+        });
+        return running;
+      },
+    };
+    expect(await violations(broken, stock)).toBeGreaterThan(0);
+  });
+});
+
+describe("applyChanges", () => {
+  test("a large batch splits chunks, so that none grows without bound", async () => {
+    const stock = new Stock();
+    stock.set(0n, 0);
+    const snapshot = await new StockList(stock).current();
+    const changed = Array.from(
+      { length: 5_000 },
+      (_, i): Item => ({ petId: BigInt(i), quantity: 1, status: "sold", revision: 9n }),
+    );
+    const next = applyChanges(snapshot, {
+      kind: "changes",
+      position: { epoch: "e", revision: 9n },
+      changed,
+      removed: [],
+    });
+    expect(Math.max(...next.chunks.map(({ petIds }) => petIds.length))).toBeLessThanOrEqual(512);
+  });
+});

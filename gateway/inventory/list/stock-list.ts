@@ -1,0 +1,147 @@
+import type { Item } from "../item.ts";
+import { type Chunk, type Edit, editChunk, entryJson, makeChunk, sliceChunk } from "./chunk.ts";
+import { Snapshot } from "./snapshot.ts";
+
+/** A place in the history of the stock. */
+export interface Position {
+  readonly epoch: string;
+  readonly revision: bigint;
+}
+
+/** What changed after a position; `reset` when that position is not one of the stock any more. */
+export type Changes =
+  | { readonly kind: "reset" }
+  | {
+      readonly kind: "changes";
+      readonly position: Position;
+      readonly changed: readonly Item[];
+      readonly removed: readonly bigint[];
+    };
+
+/** Where the list comes from. */
+export interface StockSource {
+  /** Every entry in the order of petId, read at or after the position that is told with each batch. */
+  load(): AsyncIterable<{ readonly position: Position; readonly items: readonly Item[] }>;
+  /** Everything that was committed before the call and after the position. */
+  changesAfter(position: Position): Promise<Changes>;
+}
+
+/** Entries in a chunk. One changed entry costs the copy of its chunk; each chunk costs a write for each response. */
+const chunkSize = 256;
+const maxChunkSize = 2 * chunkSize;
+
+/**
+ * The list of all stock, kept as JSON that is ready to be sent and brought up to date at every read for the price of
+ * what changed.
+ *
+ * Reads are linearizable by one rule: a read only uses a check for changes that began after the read did. Reads that
+ * come while a check is under way share the next one.
+ */
+export class StockList {
+  readonly #source: StockSource;
+  #snapshot: Snapshot | undefined;
+  /** The check that is under way. */
+  #running: Promise<Snapshot> | undefined;
+  /** The check that follows it, which has not begun yet. */
+  #next: Promise<Snapshot> | undefined;
+
+  constructor(source: StockSource) {
+    this.#source = source;
+  }
+
+  /**
+   * The list, not older than this call.
+   *
+   * @throws what the source throws
+   */
+  current(): Promise<Snapshot> {
+    if (!this.#running) return this.#begin();
+    this.#next ??= this.#running.then(
+      () => this.#begin(),
+      () => this.#begin(),
+    );
+    return this.#next;
+  }
+
+  #begin(): Promise<Snapshot> {
+    this.#next = undefined;
+    const check = this.#check().finally(() => {
+      if (this.#running === check && !this.#next) this.#running = undefined;
+    });
+    this.#running = check;
+    return check;
+  }
+
+  async #check(): Promise<Snapshot> {
+    let snapshot = this.#snapshot ?? (await this.#load());
+    for (;;) {
+      const changes = await this.#source.changesAfter(snapshot);
+      if (changes.kind === "changes") {
+        this.#snapshot = applyChanges(snapshot, changes);
+        return this.#snapshot;
+      }
+      this.#snapshot = undefined;
+      snapshot = await this.#load();
+    }
+  }
+
+  /** Reads all entries. They may be newer than the position, which the check that follows makes good. */
+  async #load(): Promise<Snapshot> {
+    const chunks: Chunk[] = [];
+    let position: Position | undefined;
+    let edits: Edit[] = [];
+    for await (const batch of this.#source.load()) {
+      position ??= batch.position;
+      for (const item of batch.items) {
+        edits.push({ petId: item.petId, json: entryJson(item) });
+        if (edits.length === chunkSize) {
+          chunks.push(makeChunk(edits));
+          edits = [];
+        }
+      }
+    }
+    if (!position) throw new Error("the stock source told no position");
+    if (edits.length > 0) chunks.push(makeChunk(edits));
+    return new Snapshot(position.epoch, position.revision, chunks);
+  }
+}
+
+/** The list after some changes. Chunks that nothing changed are the same objects. */
+export function applyChanges(
+  snapshot: Snapshot,
+  { position, changed, removed }: Extract<Changes, { kind: "changes" }>,
+): Snapshot {
+  if (position.revision === snapshot.revision) return snapshot;
+  const edits: Edit[] = [
+    ...changed.map((item) => ({ petId: item.petId, json: entryJson(item) })),
+    ...removed.map((petId) => ({ petId, json: null })),
+  ].sort((a, b) => (a.petId < b.petId ? -1 : 1));
+  return new Snapshot(position.epoch, position.revision, editChunks(snapshot.chunks, edits));
+}
+
+function editChunks(chunks: readonly Chunk[], edits: readonly Edit[]): Chunk[] {
+  if (chunks.length === 0) return split(makeChunk(edits.filter(({ json }) => json !== null)));
+  const edited: Chunk[] = [];
+  let next = 0;
+  chunks.forEach((chunk, i) => {
+    const following = chunks[i + 1];
+    const begin = next;
+    // An entry before the first of the next chunk belongs to this one.
+    while (next < edits.length && (!following || edits[next]!.petId < following.petIds[0]!)) next++;
+    if (begin === next) edited.push(chunk);
+    else edited.push(...split(editChunk(chunk, edits.slice(begin, next))));
+  });
+  return edited;
+}
+
+/** Nothing for an empty chunk, and one that has grown too large as several. */
+function split(chunk: Chunk): Chunk[] {
+  const count = chunk.petIds.length;
+  if (count === 0) return [];
+  if (count <= maxChunkSize) return [chunk];
+  const parts: Chunk[] = [];
+  for (let from = 0; from < count; from += chunkSize) {
+    parts.push(sliceChunk(chunk, from, Math.min(from + chunkSize, count)));
+  }
+  return parts;
+}

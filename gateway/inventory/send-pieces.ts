@@ -1,0 +1,27 @@
+import { once } from "node:events";
+import type { ServerResponse } from "node:http";
+
+/** So much the kernel takes at once, as a rule: nobody has to wait for the reader. */
+const socketBufferBytes = 64 * 1024;
+
+/**
+ * Sends a body piece by piece, as fast as the reader takes it: what waits is references to the pieces, never copies.
+ *
+ * @param stallTimeoutMs a reader that takes nothing for so long is cut off; one that is slow is not
+ */
+export async function sendPieces(
+  response: ServerResponse,
+  pieces: readonly Buffer[],
+  stallTimeoutMs: number,
+): Promise<void> {
+  const last = pieces.length - 1;
+  // Node restarts this time-out at every byte that the kernel takes, also in the middle of a piece.
+  if (last > 0 || pieces[0]!.length > socketBufferBytes) {
+    response.setTimeout(stallTimeoutMs, () => response.destroy());
+  }
+  for (let i = 0; i < last; i++) {
+    if (response.destroyed) return;
+    if (!response.write(pieces[i])) await Promise.race([once(response, "drain"), once(response, "close")]);
+  }
+  response.end(pieces[last]);
+}

@@ -1,0 +1,35 @@
+import { type ServiceError, status } from "@grpc/grpc-js";
+import { ApiError, type ErrorCode } from "../http/errors.ts";
+
+/**
+ * What a gRPC status of the inventory service is to a public caller. Total: the compiler asks for every status.
+ * A status that speaks of the gateway as a caller (its identity, its arguments) is the gateway's fault, never the
+ * public caller's.
+ */
+const codes: Record<Exclude<status, status.OK>, ErrorCode> = {
+  [status.CANCELLED]: "service_unavailable",
+  [status.UNKNOWN]: "internal_error",
+  [status.INVALID_ARGUMENT]: "internal_error",
+  [status.DEADLINE_EXCEEDED]: "timeout",
+  [status.NOT_FOUND]: "not_found",
+  [status.ALREADY_EXISTS]: "internal_error",
+  [status.PERMISSION_DENIED]: "internal_error",
+  [status.RESOURCE_EXHAUSTED]: "service_unavailable",
+  [status.FAILED_PRECONDITION]: "internal_error",
+  [status.ABORTED]: "precondition_failed",
+  [status.OUT_OF_RANGE]: "internal_error",
+  [status.UNIMPLEMENTED]: "internal_error",
+  [status.INTERNAL]: "internal_error",
+  [status.UNAVAILABLE]: "service_unavailable",
+  [status.DATA_LOSS]: "internal_error",
+  [status.UNAUTHENTICATED]: "internal_error",
+};
+
+/** Gives what a call to the inventory service threw its place in the public contract. */
+export function fromServiceError(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  const { code } = error as ServiceError;
+  const known = code in codes ? codes[code as Exclude<status, status.OK>] : "internal_error";
+  const headers: Record<string, string> = known === "service_unavailable" ? { "Retry-After": "1" } : {};
+  return new ApiError(known, { cause: error, headers });
+}

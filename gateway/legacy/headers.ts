@@ -1,0 +1,105 @@
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
+
+/** RFC 9110, section 7.6.1: these belong to one connection, as does every name that `Connection` lists. */
+const hopByHop = ["connection", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
+
+const notSentUp = {
+  names: new Set([
+    ...hopByHop,
+    "host",
+    // Credentials are the gateway's business.
+    "authorization",
+    "cookie",
+    "x-api-key",
+    // The upstream believes these, so they have to be the gateway's own.
+    "forwarded",
+    "true-client-ip",
+    "x-client-ip",
+    "x-real-ip",
+    "x-request-id",
+    // They would let a client that may only read call something else.
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+    // No body is sent, and a part of a record is not passed on.
+    "expect",
+    "if-range",
+    "range",
+  ]),
+  prefixes: ["proxy-", "content-", "x-account-", "x-forwarded", "x-ratelimit"],
+};
+
+const notPassedBack = {
+  names: new Set([
+    ...hopByHop,
+    // Ours are in their place, or deliberately absent.
+    "deprecation",
+    "link",
+    "ratelimit",
+    "ratelimit-policy",
+    "retry-after",
+    "sunset",
+    "x-request-id",
+    // They speak about the upstream, to a client that cannot reach it.
+    "accept-ranges",
+    "alt-svc",
+    "content-location",
+    "location",
+    "server",
+    "set-cookie",
+    "www-authenticate",
+    "x-powered-by",
+  ]),
+  prefixes: ["proxy-", "x-account-", "x-ratelimit"],
+};
+
+/**
+ * The client's headers that may go up. A header that repeats the API key is not among them, whatever its name, and
+ * neither is one that a CGI-like upstream could take for another (`X_Account_Id` for `X-Account-Id`).
+ */
+export function headersToSendUp(received: IncomingHttpHeaders): IncomingHttpHeaders {
+  const key = bearerToken(received);
+  const kept = Object.entries(select(received, notSentUp)).filter(
+    ([name, value]) => /^[a-z0-9-]+$/.test(name) && !(key !== null && String(value).includes(key)),
+  );
+  return Object.fromEntries(kept);
+}
+
+/** The query string of a URL with its `?`, or nothing. A parameter that repeats the API key is left out. */
+export function queryToSendUp(url: string, received: IncomingHttpHeaders): string {
+  const start = url.indexOf("?");
+  if (start === -1) return "";
+  const key = bearerToken(received);
+  const query = url.slice(start + 1);
+  const kept =
+    key === null
+      ? query
+      : query
+          .split("&")
+          .filter((parameter) => !parameter.includes(key))
+          .join("&");
+  return `?${kept}`;
+}
+
+/** Takes over status and headers of an upstream's response. What the gateway has already set stays. */
+export function copyHead(from: IncomingMessage, to: ServerResponse): void {
+  to.statusCode = from.statusCode!;
+  for (const [name, value] of Object.entries(select(from.headers, notPassedBack))) {
+    if (value !== undefined && !to.hasHeader(name)) to.setHeader(name, value);
+  }
+}
+
+function select(headers: IncomingHttpHeaders, { names, prefixes }: typeof notSentUp): IncomingHttpHeaders {
+  const ofConnection = new Set(headers.connection?.split(",").map((name) => name.trim().toLowerCase()));
+  return Object.fromEntries(
+    Object.entries(headers).filter(
+      ([name]) => !names.has(name) && !ofConnection.has(name) && !prefixes.some((prefix) => name.startsWith(prefix)),
+    ),
+  );
+}
+
+function bearerToken({ authorization }: IncomingHttpHeaders): string | null {
+  return /^bearer +(\S+)/i.exec(authorization ?? "")?.[1] ?? null;
+}

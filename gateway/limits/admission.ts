@@ -1,0 +1,142 @@
+import type { RequestHandler, Response } from "express";
+import type { RateLimiterAbstract } from "rate-limiter-flexible";
+import type { Authenticator } from "../auth/authenticator.ts";
+import { bearerToken } from "../auth/bearer.ts";
+import type { KeyStore } from "../auth/key-store.ts";
+import type { Principal } from "../auth/principal.ts";
+import { addressBlock } from "../http/client-address.ts";
+import { ApiError } from "../http/errors.ts";
+import type { Locals } from "../http/locals.ts";
+import { type BanRules, nextBan, RefusalCounter } from "./bans.ts";
+import { banned, type LimitHeaders, limitHeaders, retryAfter } from "./headers.ts";
+import { decide, type MemoryWindows } from "./memory-windows.ts";
+import type { Decision, Window } from "./windows.ts";
+
+export interface AdmissionOptions {
+  readonly authenticator: Authenticator;
+  readonly keys: Pick<KeyStore, "lastBan" | "ban">;
+  /** Told of every request that brings a valid key. */
+  readonly onUse: (principal: Principal) => void;
+  /** Counts the requests of accounts. */
+  readonly limiter: RateLimiterAbstract;
+  /** Counts the requests of addresses that bring no valid key. */
+  readonly guard: MemoryWindows;
+  readonly guardPerMinute: number;
+  readonly windowsOf: (principal: Principal) => readonly Window[];
+  /** Whose requests a limit counts together. */
+  readonly countPer: "account" | "key";
+  readonly banRules: BanRules;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+export interface Admission {
+  /** Lets a request pass that has a valid key, no ban and something left of its limits. */
+  readonly admit: RequestHandler;
+  /** For what needs no key: sets the headers of the address's limit and lets everything pass. */
+  readonly announce: RequestHandler;
+  /** The limit headers of an address. */
+  readonly headersFor: (address: string) => LimitHeaders;
+}
+
+/**
+ * The order of the checks: key, ban, limits. Who has no valid key is the address it comes from, with a limit of its
+ * own. The limit headers are set before anything else can answer.
+ */
+export function admission(options: AdmissionOptions): Admission {
+  const { authenticator, keys, onUse, limiter, guard, windowsOf, countPer, banRules, now } = options;
+  const guardWindows: readonly Window[] = [{ name: "minute", seconds: 60, limit: options.guardPerMinute }];
+  const refusals = new RefusalCounter(banRules);
+
+  const headersFor = (address: string) => limitHeaders(guard.peek(addressBlock(address), guardWindows));
+
+  /** Charges the address, and gives the error that the request gets: `refusal`, or 429 when the address has no more. */
+  async function refuseStranger(response: Response, refusal: ApiError): Promise<never> {
+    const { clientAddress } = response.locals as Locals;
+    const decision = await decide(guard, addressBlock(clientAddress), guardWindows);
+    setHeaders(response, limitHeaders(decision));
+    throw decision.admitted ? refusal : overLimit(decision);
+  }
+
+  /** Notes a refusal; the one too many bans the key. */
+  async function refuseOverLimit(response: Response, principal: Principal, decision: Decision): Promise<never> {
+    const { arrivedAtMs } = response.locals as Locals;
+    const nowMs = now();
+    if (!refusals.refused(principal.keyId, arrivedAtMs, nowMs)) throw overLimit(decision);
+    const untilMs = await ban(principal, nowMs).catch((cause) => {
+      throw overLimit(decision, cause); // the ban could not be noted, but the limit holds
+    });
+    return refuseBanned(response, decision.windows, untilMs);
+  }
+
+  async function ban(principal: Principal, nowMs: number): Promise<number> {
+    const next = nextBan(await keys.lastBan(principal.keyId), banRules, nowMs);
+    await keys.ban(principal.keyId, next);
+    authenticator.noteBan(principal, next.untilMs);
+    return next.untilMs;
+  }
+
+  function refuseBanned(response: Response, windows: readonly Window[], untilMs: number): never {
+    const decision = banned(windows, untilMs, now());
+    setHeaders(response, limitHeaders(decision));
+    throw new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
+  }
+
+  async function identify(token: string, response: Response): Promise<Principal | undefined> {
+    try {
+      return await authenticator.authenticate(token);
+    } catch (cause) {
+      setHeaders(response, headersFor((response.locals as Locals).clientAddress));
+      throw new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
+    }
+  }
+
+  const admit: RequestHandler = async (request, response, next) => {
+    let token: string | undefined;
+    try {
+      token = bearerToken(request);
+    } catch (refusal) {
+      return await refuseStranger(response, refusal as ApiError);
+    }
+    if (token === undefined) return await refuseStranger(response, missingKey());
+    const principal = await identify(token, response);
+    if (principal === undefined) return await refuseStranger(response, invalidKey());
+
+    (response.locals as Locals).principal = principal;
+    onUse(principal);
+    const windows = windowsOf(principal);
+    if (principal.bannedUntilMs > now()) return refuseBanned(response, windows, principal.bannedUntilMs);
+    const decision = await decide(limiter, countPer === "key" ? principal.keyId : principal.accountId, windows);
+    setHeaders(response, limitHeaders(decision));
+    if (!decision.admitted) return await refuseOverLimit(response, principal, decision);
+    next();
+  };
+
+  return {
+    admit,
+    announce: (_request, response, next) => {
+      setHeaders(response, headersFor((response.locals as Locals).clientAddress));
+      next();
+    },
+    headersFor,
+  };
+}
+
+function setHeaders(response: Response, headers: LimitHeaders): void {
+  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+}
+
+function overLimit(decision: Decision, cause?: unknown): ApiError {
+  return new ApiError("rate_limit_exceeded", { headers: { "Retry-After": retryAfter(decision) }, cause });
+}
+
+/** RFC 6750 section 3: the error attribute only where a token was sent. */
+function missingKey(): ApiError {
+  return new ApiError("missing_api_key", { headers: { "WWW-Authenticate": 'Bearer realm="petstore"' } });
+}
+
+function invalidKey(): ApiError {
+  return new ApiError("invalid_api_key", {
+    headers: { "WWW-Authenticate": 'Bearer realm="petstore", error="invalid_token"' },
+  });
+}

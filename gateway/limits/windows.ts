@@ -1,0 +1,82 @@
+/** A fixed window: so many requests from its first one on. */
+export interface Window {
+  readonly name: "minute" | "day";
+  readonly seconds: number;
+  /** Requests that it admits. */
+  readonly limit: number;
+}
+
+/** How a window of one caller stands. */
+export interface WindowState extends Window {
+  readonly remaining: number;
+  /** Unix milliseconds at which the window ends. */
+  readonly resetAtMs: number;
+}
+
+/** Whether a request may go on, and how the caller's windows stand after it. A denial is a value. */
+export interface Decision {
+  readonly admitted: boolean;
+  readonly windows: readonly WindowState[];
+  /** Unix milliseconds at which it was made, by the clock that `resetAtMs` goes by. */
+  readonly nowMs: number;
+}
+
+/** What a replica keeps for one window of a caller. */
+export interface Count {
+  /** Requests admitted by all replicas, as far as this one has heard. */
+  readonly used: number;
+  /** Requests that this replica admitted on its own, which the others have not heard of. */
+  readonly away: number;
+  readonly resetAtMs: number;
+}
+
+/**
+ * Charges a request to all windows or to none: one that a window refuses costs the others nothing.
+ *
+ * A replica that decides on its own has its share of what was left when it last heard of the others.
+ *
+ * @param counts what is kept for this caller, in the order of the windows; undefined before its first request
+ * @param cost 1, or 0 to look without charging
+ * @param replicas how many share the limit while they cannot hear of each other
+ */
+export function charge(
+  counts: readonly Count[] | undefined,
+  windows: readonly Window[],
+  cost: 0 | 1,
+  nowMs: number,
+  replicas = 1,
+): { readonly decision: Decision; readonly counts: readonly Count[] } {
+  const running = windows.map(({ seconds }, i): Count => {
+    const count = counts?.[i];
+    return count && count.resetAtMs > nowMs ? count : { used: 0, away: 0, resetAtMs: nowMs + seconds * 1_000 };
+  });
+  const left = windows.map(({ limit }, i) => {
+    const { used, away } = running[i]!;
+    return Math.max(0, Math.ceil(Math.max(0, limit - used) / replicas) - away);
+  });
+  const admitted = left.every((remaining) => remaining >= cost);
+  const charged = admitted ? cost : 0;
+  return {
+    decision: {
+      admitted,
+      windows: windows.map((window, i) => ({
+        ...window,
+        remaining: left[i]! - charged,
+        resetAtMs: running[i]!.resetAtMs,
+      })),
+      nowMs,
+    },
+    counts: charged === 0 ? (counts ?? []) : running.map((count) => ({ ...count, away: count.away + charged })),
+  };
+}
+
+/** The window that a caller has to heed: an exhausted one (of several the last to end), else that with the smaller share left. */
+export function bindingWindow(windows: readonly WindowState[]): WindowState {
+  return windows.reduce((binding, candidate) => {
+    if (binding.remaining > 0 && candidate.remaining > 0) {
+      return candidate.remaining / candidate.limit < binding.remaining / binding.limit ? candidate : binding;
+    }
+    const isWorse = binding.remaining > 0 || (candidate.remaining === 0 && candidate.resetAtMs > binding.resetAtMs);
+    return isWorse ? candidate : binding;
+  });
+}

@@ -1,0 +1,135 @@
+import type { Router } from "express";
+import type { Registry } from "prom-client";
+import { databaseDefaults, openDatabase } from "../runtime/database.ts";
+import type { Logger } from "../runtime/log.ts";
+import { gateway } from "./app.ts";
+import { Authenticator } from "./auth/authenticator.ts";
+import { createKeyStore } from "./auth/key-store.ts";
+import { readPepper } from "./auth/pepper.ts";
+import { UsageRecorder } from "./auth/usage-recorder.ts";
+import type { GatewayConfig } from "./config.ts";
+import { openApiDocument } from "./docs/openapi.ts";
+import { docsPage } from "./docs/page.ts";
+import { clientAddressOf } from "./http/client-address.ts";
+import { createInventoryClient } from "./inventory/client.ts";
+import { StockList } from "./inventory/list/stock-list.ts";
+import { listInventory, updateInventory } from "./inventory/routes.ts";
+import { deprecation } from "./legacy/deprecation.ts";
+import { passThrough } from "./legacy/pass-through.ts";
+import { admission } from "./limits/admission.ts";
+import { publishedBanRules } from "./limits/bans.ts";
+import type { LimitHeaders } from "./limits/headers.ts";
+import { MemoryWindows } from "./limits/memory-windows.ts";
+import { windowsOf } from "./limits/plans.ts";
+import { createObserver } from "./ops/observe.ts";
+
+/** Callers whose counts are remembered. Accounts have keys, so only operators make more of them. */
+const maxAccounts = 1_000_000;
+const maxAddresses = 100_000;
+
+const usageIntervalMs = 30_000;
+
+export interface Gateway {
+  /** The public API; mount it below any path, before any body parser. */
+  readonly router: Router;
+  readonly metrics: Registry;
+  /** The limit headers of an address, for what is answered outside the router. */
+  readonly headersFor: (address: string) => LimitHeaders;
+  /** Resolves when it can serve: keys can be looked up, and the list is loaded. */
+  ready(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/**
+ * Constructs the whole gateway from its configuration.
+ *
+ * @throws SettingsError when there is no pepper
+ */
+export function createGateway(config: GatewayConfig, log: Logger, now: () => number = Date.now): Gateway {
+  const observer = createObserver(log, now);
+  const db = openDatabase(config.GATEWAY_DATABASE_URL, databaseDefaults);
+  const keys = createKeyStore(db, now);
+  const usage = new UsageRecorder({ store: keys, log, intervalMs: usageIntervalMs, now });
+  const client = createInventoryClient({
+    address: config.INVENTORY_ADDRESS,
+    callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
+    loadTimeoutMs: config.LIST_TIMEOUT_MS,
+  });
+  const list = new StockList(client);
+
+  const banRules = {
+    ...publishedBanRules,
+    refusals: config.BAN_REFUSALS_PER_MINUTE,
+    ladderMinutes: config.BAN_LADDER_MINUTES,
+  };
+  const entrance = admission({
+    authenticator: new Authenticator({ store: keys, pepper: readPepper(config), now }),
+    keys,
+    onUse: (principal) => usage.keyUsed(principal.keyId),
+    limiter: new MemoryWindows({ maxCallers: maxAccounts, replicas: config.GATEWAY_REPLICAS, now }),
+    guard: new MemoryWindows({ maxCallers: maxAddresses, replicas: 1, now }),
+    guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
+    windowsOf: windowsOf(config.PLAN_LIMITS),
+    countPer: config.LIMITS_PER,
+    banRules,
+    now,
+  });
+  const document = openApiDocument({
+    servers: config.GATEWAY_SERVERS.map((url) => ({ url, description: "" })),
+    plans: config.PLAN_LIMITS,
+    banRules,
+    deprecatedAt: config.PETS_DEPRECATED_AT,
+    sunsetAt: config.PETS_SUNSET_AT,
+    guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
+  });
+  const timeoutMs = config.UPSTREAM_TIMEOUT_MS;
+
+  const router = gateway({
+    admission: entrance,
+    docs: docsPage({ document }),
+    listInventory: listInventory({
+      list,
+      timeoutMs: config.LIST_TIMEOUT_MS,
+      stallTimeoutMs: config.STALL_TIMEOUT_MS,
+    }),
+    updateInventory: updateInventory({ client, bodyTimeoutMs: config.BODY_TIMEOUT_MS }),
+    getPet: passThrough({
+      upstream: config.PETS_UPSTREAM_URL,
+      name: "pets",
+      path: (request) => `/pets/${request.params.petId}`,
+      timeoutMs,
+    }),
+    getOrders: passThrough({
+      upstream: config.ORDERS_UPSTREAM_URL,
+      name: "orders",
+      path: () => "/store/orders",
+      timeoutMs,
+    }),
+    deprecation: deprecation({
+      deprecatedAt: config.PETS_DEPRECATED_AT,
+      sunsetAt: config.PETS_SUNSET_AT,
+      goneAfterSunset: config.PETS_GONE_AFTER_SUNSET,
+      onUse: (accountId) => usage.deprecatedRouteUsed(accountId),
+      now,
+    }),
+    clientAddress: clientAddressOf(config.TRUSTED_PROXIES),
+    onDone: observer.onDone,
+    onError: observer.onError,
+    now,
+  });
+
+  return {
+    router,
+    metrics: observer.metrics,
+    headersFor: entrance.headersFor,
+    ready: async () => {
+      await keys.ping();
+      await list.current();
+    },
+    close: async () => {
+      client.close();
+      await usage.close();
+      await db.destroy();
+    },
+  };
+}

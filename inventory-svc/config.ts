@@ -1,0 +1,49 @@
+import type { z } from "zod";
+import {
+  databaseUrl,
+  describeSettings,
+  flag,
+  integer,
+  isLoopback,
+  listenAddress,
+  processSettings,
+  readSettings,
+} from "../runtime/settings.ts";
+
+const minute = 60_000;
+
+/** Every setting of inventory-svc. */
+export const inventorySettings = {
+  INVENTORY_LISTEN: listenAddress("127.0.0.1:50051").describe("gRPC address"),
+  INVENTORY_ADMIN_LISTEN: listenAddress("127.0.0.1:50052").describe("operators' address: /livez, /readyz, /metrics"),
+  INVENTORY_DATABASE_URL: databaseUrl("sqlite:.data/inventory.sqlite").describe(
+    "the stock: sqlite:path or mysql://user:password@host:port/database",
+  ),
+  INVENTORY_DATABASE_POOL: integer(10, 1, 500).describe("connections to the database at the most"),
+  INVENTORY_DATABASE_TIMEOUT_MS: integer(5_000, 100, 10 * minute).describe(
+    "longest silence of the database before its connection is given up",
+  ),
+  INVENTORY_MAX_BATCH: integer(1_000, 1, 5_000).describe("changes in one transaction at the most"),
+  INVENTORY_MAX_QUEUED: integer(10_000, 1, 1_000_000).describe("changes that may wait for a transaction"),
+  INVENTORY_MAX_CONNECTION_AGE_MS: integer(5 * minute, 1_000, 24 * 60 * minute).describe(
+    "age at which a client is asked to connect anew, so that new replicas get their share",
+  ),
+  INVENTORY_INSECURE: flag(false).describe("1 allows gRPC without TLS on an address that is not loopback"),
+  ...processSettings,
+} satisfies Record<string, z.ZodType>;
+
+export type InventoryConfig = ReturnType<typeof readInventoryConfig>;
+
+/** @throws SettingsError naming every fault */
+export function readInventoryConfig(env: NodeJS.ProcessEnv) {
+  return readSettings(inventorySettings, env, ({ INVENTORY_LISTEN, INVENTORY_INSECURE }) =>
+    INVENTORY_LISTEN && !isLoopback(INVENTORY_LISTEN.host) && !INVENTORY_INSECURE
+      ? ["INVENTORY_LISTEN: without TLS it must be a loopback address, unless INVENTORY_INSECURE=1 says otherwise"]
+      : [],
+  );
+}
+
+export const inventoryHelp = `inventory-svc: the stock of the petstore over gRPC
+
+Settings, from the environment or a .env file:
+${describeSettings(inventorySettings)}`;

@@ -1,0 +1,82 @@
+import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client";
+import { startAdmin } from "../runtime/admin.ts";
+import { databaseDefaults, openDatabase } from "../runtime/database.ts";
+import { createLogger } from "../runtime/log.ts";
+import { runProcess, untilReady } from "../runtime/process.ts";
+import { inventoryHelp, readInventoryConfig } from "./config.ts";
+import { logLevel, type OnCall } from "./rpc/calls.ts";
+import { inventoryHandlers } from "./rpc/handlers.ts";
+import { createRpcServer } from "./server.ts";
+import { GroupCommit } from "./stock/group-commit.ts";
+import { StockStore } from "./stock/store.ts";
+
+await runProcess(inventoryHelp, async () => {
+  const config = readInventoryConfig(process.env);
+  const log = createLogger("inventory-svc", config.LOG_LEVEL);
+
+  const metrics = new Registry();
+  collectDefaultMetrics({ register: metrics });
+  const calls = new Histogram({
+    name: "inventory_rpc_duration_seconds",
+    help: "gRPC calls by method and status code",
+    labelNames: ["method", "code"],
+    buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
+    registers: [metrics],
+  });
+  const batchChanges = new Counter({
+    name: "inventory_commit_changes_total",
+    help: "Changes written, over all transactions",
+    registers: [metrics],
+  });
+  const batches = new Counter({ name: "inventory_commits_total", help: "Write transactions", registers: [metrics] });
+
+  const db = openDatabase(config.INVENTORY_DATABASE_URL, {
+    ...databaseDefaults,
+    poolMax: config.INVENTORY_DATABASE_POOL,
+    silenceTimeoutMs: config.INVENTORY_DATABASE_TIMEOUT_MS,
+  });
+  const store = new StockStore(db);
+  const commits = new GroupCommit({
+    write: async (changes) => {
+      batches.inc();
+      batchChanges.inc(changes.length);
+      return await store.write(changes);
+    },
+    maxBatch: config.INVENTORY_MAX_BATCH,
+    maxQueued: config.INVENTORY_MAX_QUEUED,
+  });
+  const onCall: OnCall = (method, durationMs, code, error) => {
+    calls.observe({ method, code }, durationMs / 1_000);
+    log[logLevel(error)]({ method, durationMs: Math.round(durationMs), code, err: error?.cause ?? error }, "call");
+  };
+
+  const server = createRpcServer({
+    handlers: inventoryHandlers({ store, commits, onCall }),
+    maxConnectionAgeMs: config.INVENTORY_MAX_CONNECTION_AGE_MS,
+    connectionGraceMs: config.DRAIN_SECONDS * 1_000,
+  });
+  const listen = await server.listen(config.INVENTORY_LISTEN);
+  let draining = false;
+  const admin = await startAdmin({
+    listen: config.INVENTORY_ADMIN_LISTEN,
+    metrics,
+    ready: async () => {
+      if (draining) throw new Error("draining");
+      await store.ping();
+    },
+  });
+  await untilReady(() => store.ping(), log);
+
+  return {
+    log,
+    drainSeconds: config.DRAIN_SECONDS,
+    addresses: { listen, admin: admin.address },
+    stop: async () => {
+      draining = true;
+      await server.close(config.DRAIN_SECONDS * 1_000 * 0.8);
+      await commits.drain();
+      await admin.close();
+      await db.destroy();
+    },
+  };
+});

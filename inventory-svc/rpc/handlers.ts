@@ -1,0 +1,86 @@
+import { status } from "@grpc/grpc-js";
+import type { InventoryServiceServer } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { Outcome } from "../stock/changes.ts";
+import type { GroupCommit } from "../stock/group-commit.ts";
+import type { StockItem } from "../stock/item.ts";
+import type { StockStore } from "../stock/store.ts";
+import { duplexStream, isWanted, type OnCall, serverStream, unary } from "./calls.ts";
+import { RpcError } from "./errors.ts";
+import { readQuantity, readStatus, toWireItem } from "./wire.ts";
+
+/** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
+const batchSize = 1_000;
+
+const resetAnswer = { changed: [], removedPetIds: [], more: false, reset: true };
+
+export interface HandlerDeps {
+  readonly store: Pick<StockStore, "get" | "position" | "changesAfter" | "pages">;
+  readonly commits: Pick<GroupCommit, "submit">;
+  readonly onCall: OnCall;
+}
+
+/** The operations of `petstore.inventory.v1`, between the wire and the stock. */
+export function inventoryHandlers({ store, commits, onCall }: HandlerDeps): InventoryServiceServer {
+  return {
+    listInventory: serverStream(async function* () {
+      const position = await store.position();
+      yield { items: [], ...position };
+      for await (const page of store.pages(batchSize)) yield { items: page.map(toWireItem), ...position };
+    }, onCall),
+
+    checkInventory: duplexStream(async function* (position) {
+      for (let more = true; more; ) {
+        const changes = await store.changesAfter(position, batchSize);
+        if (changes.kind === "reset") return yield { ...resetAnswer, ...position };
+        ({ position, more } = changes);
+        yield {
+          ...position,
+          changed: changes.rows.filter((row) => !row.removed).map(toWireItem),
+          removedPetIds: changes.rows.filter((row) => row.removed).map((row) => row.petId),
+          more,
+          reset: false,
+        };
+      }
+    }, onCall),
+
+    getInventoryItem: unary(async ({ petId }) => {
+      const item = await store.get(petId);
+      if (!item) throw notFound();
+      return { item: toWireItem(item) };
+    }, onCall),
+
+    updateInventory: unary(async ({ petId, quantity, expectedRevision }, call) => {
+      const change = { kind: "update", petId, quantity: readQuantity(quantity), expectedRevision } as const;
+      return { item: toWireItem(settled(await commits.submit(change, () => isWanted(call)))) };
+    }, onCall),
+
+    createInventoryItem: unary(async ({ petId, quantity, status: wireStatus }, call) => {
+      const petStatus = readStatus(wireStatus, "available");
+      const change = { kind: "create", petId, quantity: readQuantity(quantity), status: petStatus } as const;
+      return { item: toWireItem(settled(await commits.submit(change, () => isWanted(call)))) };
+    }, onCall),
+
+    removeInventoryItem: unary(async ({ petId }, call) => {
+      const change = { kind: "remove", petId } as const;
+      return { revision: settled(await commits.submit(change, () => isWanted(call))).revision };
+    }, onCall),
+  };
+}
+
+/** The entry as the change left it, or the refusal as an error with its status. */
+function settled(outcome: Outcome): StockItem {
+  switch (outcome.kind) {
+    case "done":
+      return outcome.item;
+    case "not_found":
+      throw notFound();
+    case "already_exists":
+      throw new RpcError(status.ALREADY_EXISTS, "there is an entry with this pet_id already");
+    case "revision_mismatch":
+      throw new RpcError(status.ABORTED, `the entry is at revision ${outcome.item.revision}, not at expected_revision`);
+  }
+}
+
+function notFound(): RpcError {
+  return new RpcError(status.NOT_FOUND, "there is no entry with this pet_id");
+}

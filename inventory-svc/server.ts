@@ -1,0 +1,64 @@
+import { readFileSync } from "node:fs";
+import { Server, ServerCredentials } from "@grpc/grpc-js";
+import { loadFileDescriptorSetFromBuffer } from "@grpc/proto-loader";
+import { ReflectionService } from "@grpc/reflection";
+import { HealthImplementation } from "grpc-health-check";
+import { type InventoryServiceServer, InventoryServiceService } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { ListenAddress } from "../runtime/settings.ts";
+
+export const serviceName = "petstore.inventory.v1.InventoryService";
+
+const descriptors = new URL("../proto/gen/descriptors.binpb", import.meta.url);
+
+export interface RpcServerOptions {
+  readonly handlers: InventoryServiceServer;
+  readonly maxConnectionAgeMs: number;
+  /** How long a connection past its age may finish its calls. */
+  readonly connectionGraceMs: number;
+}
+
+export interface RpcServer {
+  /** @returns `host:port` as bound */
+  listen(address: ListenAddress): Promise<string>;
+  /** Says NOT_SERVING, takes no new calls, lets running ones finish until `graceMs` have passed, then ends them. */
+  close(graceMs: number): Promise<void>;
+}
+
+/** The gRPC server: the inventory service with health (grpc.health.v1) and reflection beside it. */
+export function createRpcServer({ handlers, maxConnectionAgeMs, connectionGraceMs }: RpcServerOptions): RpcServer {
+  const server = new Server({
+    "grpc.max_connection_age_ms": maxConnectionAgeMs,
+    "grpc.max_connection_age_grace_ms": connectionGraceMs,
+    "grpc.keepalive_time_ms": 30_000,
+    "grpc.keepalive_timeout_ms": 10_000,
+    "grpc-node.flow_control_window": 4 * 1024 * 1024,
+  });
+  const health = new HealthImplementation({ "": "SERVING", [serviceName]: "SERVING" });
+  server.addService(InventoryServiceService, handlers);
+  health.addToServer(server);
+  new ReflectionService(loadFileDescriptorSetFromBuffer(readFileSync(descriptors))).addToServer(server);
+
+  return {
+    listen: ({ host, port }) =>
+      new Promise((resolve, reject) => {
+        const target = host.includes(":") ? `[${host}]` : host;
+        server.bindAsync(`${target}:${port}`, ServerCredentials.createInsecure(), (error, bound) =>
+          error ? reject(error) : resolve(`${target}:${bound}`),
+        );
+      }),
+    close: async (graceMs) => {
+      health.setStatus("", "NOT_SERVING");
+      health.setStatus(serviceName, "NOT_SERVING");
+      let force: NodeJS.Timeout | undefined;
+      await new Promise<void>((resolve) => {
+        // tryShutdown waits for running calls without limit.
+        force = setTimeout(() => {
+          server.forceShutdown();
+          resolve();
+        }, graceMs);
+        server.tryShutdown(() => resolve());
+      });
+      clearTimeout(force);
+    },
+  };
+}

@@ -1,0 +1,200 @@
+import type { Knex } from "knex";
+import { applyChanges, type Change, type Outcome } from "./changes.ts";
+import { minPetId, type PetStatus, type StockItem, type StockRow } from "./item.ts";
+
+/** The stock cannot be read or written now. Whether a write that met this happened is not known. */
+export class StockUnavailableError extends Error {
+  constructor(cause: unknown) {
+    super("the stock database is not available", { cause });
+    this.name = "StockUnavailableError";
+  }
+}
+
+interface Row {
+  pet_id: bigint;
+  quantity: number | bigint;
+  status: string;
+  revision: bigint;
+  removed: number | bigint;
+}
+
+const columns = ["pet_id", "quantity", "status", "revision", "removed"] as const;
+
+/** Knex writes an insert of many rows for SQLite as a compound SELECT, which may have 500 terms. */
+const maxRowsPerInsert = 500;
+
+/** A transaction that lost against another one is tried again so many times; none of it has happened. */
+const maxAttempts = 4;
+
+const retryable = new Set([
+  "ER_LOCK_DEADLOCK",
+  "ER_LOCK_WAIT_TIMEOUT",
+  "ER_CHECKREAD",
+  "SQLITE_BUSY",
+  "SQLITE_BUSY_SNAPSHOT",
+]);
+
+/** A place in the history of the stock: everything up to `revision` of `epoch`. */
+export interface Position {
+  /** Names a line of revisions; a restored database begins a new one. */
+  readonly epoch: string;
+  readonly revision: bigint;
+}
+
+/** What follows a position. */
+export type Changes =
+  | { readonly kind: "reset" }
+  | {
+      readonly kind: "changes";
+      readonly position: Position;
+      /** The last state of each entry that changed, in the order of revisions; removed ones as tombstones. */
+      readonly rows: readonly StockRow[];
+      /** The page is full, so there may be more; the position is that of a whole state only at the end. */
+      readonly more: boolean;
+    };
+
+/** All queries on the stock. Works the same on MySQL, MariaDB and SQLite. */
+export class StockStore {
+  readonly #db: Knex;
+
+  constructor(db: Knex) {
+    this.#db = db;
+  }
+
+  /** Resolves when the database answers and the schema is there. */
+  async ping(): Promise<void> {
+    await this.position();
+  }
+
+  /** The position after the last change of the stock. */
+  async position(): Promise<Position> {
+    return await available(this.#db("stock_head").where({ id: 1 }).first("epoch", "revision"));
+  }
+
+  /**
+   * What changed after a position. One statement, so one state of the database: the position that it gives is exact.
+   *
+   * @param limit rows at the most
+   */
+  async changesAfter({ epoch, revision }: Position, limit: number): Promise<Changes> {
+    const rows: (Row & { epoch: string; head: bigint })[] = await available(
+      this.#db("stock_head")
+        .where("stock_head.id", 1)
+        .leftJoin("stock", (on) => on.on("stock.revision", ">", this.#db.raw("?", [revision as never])))
+        .orderBy("stock.revision")
+        .limit(limit)
+        .select("stock_head.epoch", "stock_head.revision as head", ...columns.map((name) => `stock.${name}`)),
+    );
+    const { epoch: currentEpoch, head } = rows[0]!;
+    if (epoch !== currentEpoch || revision > head) return { kind: "reset" };
+    const changed = rows[0]!.pet_id === null ? [] : rows.map(toStockRow);
+    const more = changed.length === limit;
+    const reached = more ? changed.at(-1)!.revision : head;
+    return { kind: "changes", position: { epoch, revision: reached }, rows: changed, more };
+  }
+
+  /** @returns the entry, or undefined when there is none */
+  async get(petId: bigint): Promise<StockItem | undefined> {
+    const [row] = await available(
+      this.#select()
+        .where("pet_id", petId as never)
+        .where("removed", 0),
+    );
+    return row && toStockRow(row);
+  }
+
+  /**
+   * Every entry in the order of petId, read page by page as the reader takes them. Each page is as it stands when
+   * it is read.
+   */
+  async *pages(pageSize: number): AsyncGenerator<StockItem[]> {
+    let from = minPetId;
+    for (;;) {
+      const page = await available(
+        this.#select()
+          .where("pet_id", ">=", from as never)
+          .where("removed", 0)
+          .orderBy("pet_id")
+          .limit(pageSize),
+      );
+      if (page.length > 0) yield page.map(toStockRow);
+      if (page.length < pageSize) return;
+      from = page.at(-1)!.pet_id + 1n;
+    }
+  }
+
+  /**
+   * Applies the changes in one transaction, in order, and resolves once they are durable.
+   *
+   * The counter row is locked first. So writers queue there and nowhere else, revisions commit in their order, and
+   * what was read under the lock still holds when it is written.
+   * @returns an outcome for each change, in order
+   * @throws StockUnavailableError
+   */
+  async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#db.transaction(async (trx) => await writeAll(trx, changes));
+      } catch (error) {
+        const { code } = error as { code?: string };
+        if (attempt === maxAttempts || !retryable.has(code ?? "")) throw new StockUnavailableError(error);
+      }
+    }
+  }
+
+  #select(): Knex.QueryBuilder<Row, Row[]> {
+    return this.#db<Row>("stock").select(columns) as never;
+  }
+}
+
+async function writeAll(trx: Knex.Transaction, changes: readonly Change[]): Promise<readonly Outcome[]> {
+  // A write takes the lock on every dialect, also on SQLite, which has no SELECT … FOR UPDATE.
+  await trx("stock_head")
+    .where({ id: 1 })
+    .update({ revision: trx.ref("revision") });
+  const { revision } = await trx("stock_head").where({ id: 1 }).first("revision");
+  const petIds = [...new Set(changes.map((change) => change.petId))];
+  const rows: Row[] = await trx("stock")
+    .select(columns)
+    .whereIn("pet_id", petIds as never[]);
+
+  const applied = applyChanges(rows.map(toStockRow), changes, revision);
+  if (applied.written.length > 0) {
+    for (let i = 0; i < applied.written.length; i += maxRowsPerInsert) {
+      const rows = applied.written.slice(i, i + maxRowsPerInsert).map(toRow);
+      await trx("stock").insert(rows).onConflict("pet_id").merge();
+    }
+    await trx("stock_head")
+      .where({ id: 1 })
+      .update({ revision: applied.revision as never });
+  }
+  return applied.outcomes;
+}
+
+async function available<T>(query: PromiseLike<T>): Promise<T> {
+  try {
+    return await query;
+  } catch (error) {
+    throw new StockUnavailableError(error);
+  }
+}
+
+function toStockRow(row: Row): StockRow {
+  return {
+    petId: row.pet_id,
+    quantity: Number(row.quantity),
+    status: row.status as PetStatus,
+    revision: row.revision,
+    removed: Boolean(Number(row.removed)),
+  };
+}
+
+function toRow(row: StockRow) {
+  return {
+    pet_id: row.petId,
+    quantity: row.quantity,
+    status: row.status,
+    revision: row.revision,
+    removed: row.removed ? 1 : 0,
+  };
+}

@@ -1,0 +1,27 @@
+/** Jest runs the sources as Node does: types are stripped, nothing is compiled. */
+const shared = {
+  testEnvironment: "node",
+  extensionsToTreatAsEsm: [".ts"],
+  transform: { "\\.ts$": "<rootDir>/test/support/strip-types.js" },
+  modulePathIgnorePatterns: ["<rootDir>/dist/"],
+};
+
+export default {
+  // Two cores, and most suites start processes of their own: more workers only make them wait for each other.
+  maxWorkers: 2,
+  testTimeout: 60_000,
+  projects: [
+    {
+      ...shared,
+      displayName: "unit",
+      testMatch: ["<rootDir>/{proto,runtime,gateway,inventory-svc,deploy}/**/*.test.ts"],
+    },
+    {
+      ...shared,
+      displayName: "system",
+      testMatch: ["<rootDir>/test/**/*.test.ts"],
+      globalSetup: "<rootDir>/test/support/global-setup.ts",
+      globalTeardown: "<rootDir>/test/support/global-teardown.ts",
+    },
+  ],
+};

@@ -1,0 +1,24 @@
+// Checks the contract: its style, that it breaks no caller of the baseline, and that the generated code is up to date.
+// A change that is meant to break (a new major version) replaces the baseline: `node proto/check.ts --accept`.
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { buf, generate } from "./generate.ts";
+
+if (process.argv.includes("--accept")) {
+  buf("build", "--output", "baseline.binpb");
+} else {
+  buf("lint");
+  buf("breaking", "--against", "baseline.binpb");
+  const fresh = mkdtempSync(join(tmpdir(), "petstore-proto-"));
+  try {
+    generate(fresh);
+    execFileSync("diff", ["-r", join(fresh, "gen"), join(import.meta.dirname, "gen")], { stdio: "inherit" });
+  } catch {
+    console.error("proto/gen is not what the contract generates: run npm run generate");
+    process.exitCode = 1;
+  } finally {
+    rmSync(fresh, { recursive: true });
+  }
+}

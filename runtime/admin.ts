@@ -1,0 +1,70 @@
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Registry } from "prom-client";
+import type { ListenAddress } from "./settings.ts";
+
+export interface AdminOptions {
+  readonly listen: ListenAddress;
+  readonly metrics: Registry;
+  /** Resolves when the process can serve; rejects with the reason why not. */
+  readonly ready: () => Promise<void>;
+}
+
+/**
+ * The operators' port of a process: `/livez` (the process runs), `/readyz` (it can serve: 200 or 503 with the
+ * reason) and `/metrics` (Prometheus text).
+ */
+export async function startAdmin({ listen, metrics, ready }: AdminOptions): Promise<AdminServer> {
+  const server = createServer((request, response) => {
+    const answer = (status: number, text: string, type = "text/plain; charset=utf-8") => {
+      response.writeHead(status, { "Content-Type": type, "Content-Length": Buffer.byteLength(text) });
+      response.end(text);
+    };
+    switch (request.url) {
+      case "/livez":
+        answer(200, "ok\n");
+        break;
+      case "/readyz":
+        ready().then(
+          () => answer(200, "ok\n"),
+          (error: Error) => answer(503, `${error.message}\n`),
+        );
+        break;
+      case "/metrics":
+        metrics.metrics().then(
+          (text) => answer(200, text, metrics.contentType),
+          (error: Error) => answer(500, `${error.message}\n`),
+        );
+        break;
+      default:
+        answer(404, "not found\n");
+    }
+  });
+  const address = await listenOn(server, listen);
+  return {
+    address,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+export interface AdminServer {
+  /** `host:port` as bound. */
+  readonly address: string;
+  close(): Promise<void>;
+}
+
+/** Listens and returns `host:port` as bound, which differs from what was asked for when the port was 0. */
+export function listenOn(server: Server, { host, port }: ListenAddress): Promise<string> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, host, () => {
+      server.off("error", reject);
+      const bound = server.address() as AddressInfo;
+      resolve(`${bound.family === "IPv6" ? `[${bound.address}]` : bound.address}:${bound.port}`);
+    });
+  });
+}

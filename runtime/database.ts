@@ -1,0 +1,101 @@
+import { mkdirSync } from "node:fs";
+import type { Socket } from "node:net";
+import { dirname } from "node:path";
+import knex, { type Knex } from "knex";
+
+export interface DatabaseOptions {
+  /** Connections at the most; an embedded SQLite file always has one. */
+  readonly poolMax: number;
+  /** How long a caller waits for a connection, and a new connection for the server. */
+  readonly acquireTimeoutMs: number;
+  /** A connection over which nothing came for so long is closed, idle or not: a frozen server holds nobody. */
+  readonly silenceTimeoutMs: number;
+}
+
+export const databaseDefaults: DatabaseOptions = { poolMax: 10, acquireTimeoutMs: 2_000, silenceTimeoutMs: 5_000 };
+
+/**
+ * Opens the database behind a URL. This is the only place that knows dialects: queries are the same for all.
+ *
+ * 64-bit integers come back as `bigint` from both; narrower ones as `bigint` (SQLite) or `number` (MySQL), so the
+ * stores convert what they read.
+ *
+ * @param url `sqlite:path/to/file` (`sqlite::memory:` for one that is never written) or `mysql://user:password@host:port/database`
+ */
+export function openDatabase(url: string, options: DatabaseOptions = databaseDefaults): Knex {
+  return url.startsWith("sqlite:") ? openSqlite(url.slice("sqlite:".length)) : openMysql(url, options);
+}
+
+export function isSqlite(db: Knex): boolean {
+  return db.client.config.client === "better-sqlite3";
+}
+
+function openSqlite(filename: string): Knex {
+  if (filename !== ":memory:") mkdirSync(dirname(filename), { recursive: true });
+  return knex({
+    client: "better-sqlite3",
+    // The connection is shared by everything in the process: a second one could not read while the first one writes.
+    pool: {
+      min: 1,
+      max: 1,
+      afterCreate: (connection: { pragma(text: string): void }, done: (error: Error | null, c: unknown) => void) => {
+        connection.pragma("journal_mode = WAL");
+        connection.pragma("synchronous = FULL"); // an acknowledged write survives a power cut, as on a durable MySQL
+        connection.pragma("busy_timeout = 2000");
+        connection.pragma("foreign_keys = ON");
+        done(null, connection);
+      },
+    },
+    acquireConnectionTimeout: 10_000,
+    connection: { filename, options: { safeIntegers: true } } as Knex.StaticConnectionConfig,
+    useNullAsDefault: true,
+    // Knex formats a failing statement for its message, and that throws on a bigint binding, hiding the real error.
+    compileSqlOnError: false,
+  });
+}
+
+interface MysqlConnection {
+  readonly stream: Socket;
+  destroy(): void;
+  query(sql: string, done: (error: Error | null) => void): void;
+}
+
+function openMysql(url: string, { poolMax, acquireTimeoutMs, silenceTimeoutMs }: DatabaseOptions): Knex {
+  const { hostname, port, username, password, pathname, searchParams } = new URL(url);
+  return knex({
+    client: "mysql2",
+    pool: {
+      min: 0,
+      max: poolMax,
+      afterCreate: (connection: MysqlConnection, done: (error: Error | null, c: unknown) => void) => {
+        connection.stream.setTimeout(silenceTimeoutMs, () => connection.destroy());
+        // READ COMMITTED: each statement sees the newest commits, and looking for rows that are not there locks no gaps.
+        // A lock is waited for less long than the silence time-out: it ends as an error that can be retried.
+        connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", (error) =>
+          error
+            ? done(error, connection)
+            : connection.query("SET SESSION innodb_lock_wait_timeout = 3", (error) => done(error, connection)),
+        );
+      },
+    },
+    acquireConnectionTimeout: acquireTimeoutMs,
+    connection: {
+      host: hostname.replace(/^\[|\]$/g, ""),
+      port: Number(port || 3306),
+      user: decodeURIComponent(username),
+      password: decodeURIComponent(password),
+      database: decodeURIComponent(pathname.slice(1)),
+      ...(searchParams.get("ssl") === "true" && { ssl: { rejectUnauthorized: true } }),
+      connectTimeout: acquireTimeoutMs,
+      charset: "utf8mb4",
+      timezone: "Z",
+      supportBigNumbers: true,
+      typeCast: (field: { type: string; string(): string | null }, next: () => unknown) => {
+        if (field.type !== "LONGLONG") return next();
+        const text = field.string();
+        return text === null ? null : BigInt(text);
+      },
+    } as Knex.StaticConnectionConfig,
+    compileSqlOnError: false,
+  });
+}

@@ -1,0 +1,101 @@
+import { existsSync } from "node:fs";
+import { setTimeout } from "node:timers/promises";
+import type { Logger } from "./log.ts";
+import { SettingsError } from "./settings.ts";
+
+/** sysexits.h EX_CONFIG: something is wrong with the configuration, so a restart will not help. */
+export const exitConfiguration = 78;
+
+export interface RunningProcess {
+  readonly log: Logger;
+  /** The longest that `stop` may take before the process ends by force. */
+  readonly drainSeconds: number;
+  /** Addresses as bound, `host:port`; told when the process is ready. */
+  readonly addresses: { readonly listen: string; readonly admin: string };
+  /** Refuses new work, finishes what runs and closes everything, in the reverse order of its construction. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Runs a process from its settings to its end: SIGTERM and SIGINT drain it, a second signal or the end of
+ * `drainSeconds` ends it by force. Prints one line when it is ready to serve.
+ *
+ * @param help text for `--help`
+ * @param start reads the settings, constructs and listens; throws SettingsError for a wrong configuration
+ */
+export async function runProcess(help: string, start: () => Promise<RunningProcess>): Promise<void> {
+  if (process.argv.includes("--help") || process.argv.includes("-h")) {
+    process.stdout.write(`${help}\n`);
+    return;
+  }
+  loadEnvFile();
+  let running: RunningProcess;
+  try {
+    running = await start();
+  } catch (error) {
+    exitWith(error);
+  }
+  const { log } = running;
+  log.info(running.addresses, "ready");
+  process.send?.(running.addresses);
+  let stopping = false;
+  const stop = (signal: NodeJS.Signals) => {
+    if (stopping) process.exit(1);
+    stopping = true;
+    log.info({ signal }, "draining");
+    globalThis
+      .setTimeout(() => {
+        log.warn({ drainSeconds: running.drainSeconds }, "still busy at the end of the drain: ending by force");
+        process.exit(1);
+      }, running.drainSeconds * 1_000)
+      .unref();
+    running.stop().then(
+      () => {
+        log.info("stopped");
+        log.flush(() => process.exit(0));
+      },
+      (error) => {
+        log.error({ err: error }, "the stop failed");
+        log.flush(() => process.exit(1));
+      },
+    );
+  };
+  process.on("SIGTERM", stop);
+  process.on("SIGINT", stop);
+  process.on("disconnect", () => stop("SIGTERM")); // whoever started this process over a channel is gone
+}
+
+/**
+ * Resolves once `check` does. Until then the process stays up and says why it cannot serve: a database that is still
+ * starting, or a schema that is still being migrated, is no reason for a restart.
+ */
+export async function untilReady(check: () => Promise<void>, log: Logger): Promise<void> {
+  let lastReason = "";
+  for (;;) {
+    try {
+      return await check();
+    } catch (error) {
+      const { message, cause } = error as Error;
+      if (message !== lastReason) log.warn({ reason: message, err: cause }, "not ready yet");
+      lastReason = message;
+      await setTimeout(readyRetryMs);
+    }
+  }
+}
+
+const readyRetryMs = 250;
+
+/** Takes settings from a `.env` file in the working directory; what the environment has already wins. */
+export function loadEnvFile(): void {
+  if (existsSync(".env")) process.loadEnvFile(".env");
+}
+
+/** Ends the process over a fault at the start: a wrong configuration without a stack trace, anything else with one. */
+export function exitWith(error: unknown): never {
+  if (error instanceof SettingsError) {
+    process.stderr.write(`${error.message}\n`);
+    process.exit(exitConfiguration);
+  }
+  process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
+  process.exit(1);
+}

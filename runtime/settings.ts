@@ -1,0 +1,134 @@
+import { isIP } from "node:net";
+import { z } from "zod";
+
+/** One setting per environment variable; the description is what `--help` and the README show. */
+export type SettingsShape = Record<string, z.ZodType>;
+export type Settings<S extends SettingsShape> = { readonly [K in keyof S]: z.output<S[K]> };
+
+/** Every fault of the configuration at once. It names settings and what they accept, never a value: it may be a secret. */
+export class SettingsError extends Error {
+  readonly faults: readonly string[];
+
+  constructor(faults: readonly string[]) {
+    super(
+      `The configuration has ${faults.length === 1 ? "a fault" : `${faults.length} faults`}:\n  ${faults.join("\n  ")}`,
+    );
+    this.name = "SettingsError";
+    this.faults = faults;
+  }
+}
+
+/**
+ * Reads and checks all settings.
+ *
+ * @param shape one zod schema per environment variable; an empty string counts as not set
+ * @param rules cross-field rules; each gets what could be read so far and returns its faults
+ * @throws SettingsError naming every setting that does not hold
+ */
+export function readSettings<S extends SettingsShape>(
+  shape: S,
+  env: NodeJS.ProcessEnv,
+  rules: (settings: Partial<Settings<S>>) => string[] = () => [],
+): Settings<S> {
+  const settings: Record<string, unknown> = {};
+  const faults: string[] = [];
+  for (const [name, schema] of Object.entries(shape)) {
+    const result = schema.safeParse(env[name] === "" ? undefined : env[name]);
+    if (result.success) settings[name] = result.data;
+    else faults.push(`${name}: ${result.error.issues.map((issue) => issue.message).join("; ")}`);
+  }
+  faults.push(...rules(settings as Partial<Settings<S>>));
+  if (faults.length > 0) throw new SettingsError(faults);
+  return Object.freeze(settings) as Settings<S>;
+}
+
+/** The table of settings for `--help`: name, default, meaning. */
+export function describeSettings(shape: SettingsShape): string {
+  const rows = settingRows(shape);
+  const width = Math.max(...rows.map(([name]) => name.length));
+  return rows.map(([name, byDefault, text]) => `  ${name.padEnd(width)}  ${text} (default: ${byDefault})`).join("\n");
+}
+
+/** `[name, default as text, description]` for every setting. */
+export function settingRows(shape: SettingsShape): [string, string, string][] {
+  return Object.entries(shape).map(([name, schema]) => {
+    const byDefault = schema.safeParse(undefined);
+    const meta = schema.meta() as { description?: string; shownDefault?: string } | undefined;
+    const shown = meta?.shownDefault ?? (byDefault.success ? String(byDefault.data ?? "none") : "none, required");
+    return [name, shown, meta?.description ?? ""];
+  });
+}
+
+export interface ListenAddress {
+  readonly host: string;
+  readonly port: number;
+  toString(): string;
+}
+
+/** `host:port` or `[v6]:port`. Port 0 asks for any free port. */
+export function listenAddress(byDefault: string) {
+  return z
+    .string()
+    .default(byDefault)
+    .transform((text, context): ListenAddress => {
+      const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(text);
+      const host = match?.[1] ?? match?.[2];
+      const port = Number(match?.[3]);
+      if (host === undefined || !(port <= 65535)) {
+        context.addIssue("must be host:port, as in 127.0.0.1:8080");
+        return z.NEVER;
+      }
+      return { host, port, toString: () => text };
+    });
+}
+
+/** A whole number within bounds, both included. */
+export function integer(byDefault: number, min: number, max: number) {
+  return z
+    .string()
+    .default(String(byDefault))
+    .transform((text, context) => {
+      const value = Number(text);
+      if (!/^-?\d+$/.test(text) || value < min || value > max) {
+        context.addIssue(`must be a whole number from ${min} to ${max}`);
+        return z.NEVER;
+      }
+      return value;
+    });
+}
+
+/** `1`, `true` or `0`, `false`. */
+export function flag(byDefault: boolean) {
+  return z
+    .enum(["0", "1", "false", "true"], { error: "must be 1 or 0" })
+    .default(byDefault ? "1" : "0")
+    .transform((text) => text === "1" || text === "true");
+}
+
+export type LogLevel = "fatal" | "error" | "warn" | "info" | "debug" | "trace" | "silent";
+
+const levels = ["fatal", "error", "warn", "info", "debug", "trace", "silent"] as const;
+
+/** The settings that every process of this system has. */
+export const processSettings = {
+  LOG_LEVEL: z
+    .enum(levels, { error: `must be one of ${levels.join(", ")}` })
+    .default("info")
+    .describe("least severe level that is logged"),
+  DRAIN_SECONDS: integer(15, 0, 3600).describe("longest wait for running requests at a stop"),
+};
+
+/** A database URL: `sqlite:path/to/file` or `mysql://user:password@host:port/database`. */
+export function databaseUrl(byDefault: string) {
+  return z
+    .string()
+    .default(byDefault)
+    .refine((text) => /^sqlite:.+/.test(text) || (URL.canParse(text) && /^mysql:\/\/[^/]+\/.+/.test(text)), {
+      error: "must be sqlite:path/to/file or mysql://user:password@host:port/database",
+    });
+}
+
+/** True for an address that only this machine can reach. */
+export function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
+}

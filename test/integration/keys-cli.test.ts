@@ -1,0 +1,298 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { hashKey, isWellFormed } from "../../gateway/auth/key-format.ts";
+import { createKeyStore } from "../../gateway/auth/key-store.ts";
+import { ensurePepper } from "../../gateway/auth/pepper.ts";
+import { openDatabase } from "../../runtime/database.ts";
+import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
+import { runScript } from "../support/processes.ts";
+
+const pepper = "pepper-of-the-test-with-32-chars!";
+const unknownTime = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+
+describe("npm run keys", () => {
+  const stack = suiteStack();
+  let cwd: string;
+  let databaseUrl: string;
+
+  beforeEach(async () => {
+    const folder = await temporaryFolder("keys");
+    stack.defer(() => folder.remove());
+    cwd = folder.path;
+    databaseUrl = `sqlite:${join(cwd, "keys.sqlite")}`;
+  });
+
+  const keys = (args: string[], env: Record<string, string> = {}) =>
+    runScript({
+      script: "gateway/auth/cli.ts",
+      args,
+      cwd,
+      env: { GATEWAY_DATABASE_URL: databaseUrl, KEY_PEPPER: pepper, ...env },
+    });
+  /** For commands that must succeed, without a word on standard error. */
+  async function run(...args: string[]): Promise<string> {
+    const { code, stdout, stderr } = await keys(args);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    return stdout;
+  }
+  const json = async (...args: string[]) => JSON.parse(await run(...args, "--json"));
+  async function withStore<T>(work: (store: ReturnType<typeof createKeyStore>) => Promise<T>): Promise<T> {
+    const db = openDatabase(databaseUrl);
+    try {
+      return await work(createKeyStore(db, Date.now));
+    } finally {
+      await db.destroy();
+    }
+  }
+  const find = (key: string) => withStore((store) => store.findByHash(hashKey(key, pepper)));
+
+  test("issue works on a machine with nothing, and what it prints is a key that counts", async () => {
+    const issued = await json("issue", "--account", "acme", "--plan", "pro");
+    expect(Object.keys(issued)).toEqual(["keyId", "key", "account", "plan"]);
+    expect(issued).toMatchObject({ account: "acme", plan: "pro" });
+    expect(issued.key).toMatch(/^ps_live_/);
+    expect(isWellFormed(issued.key)).toBe(true);
+    expect(await find(issued.key)).toMatchObject({ keyId: issued.keyId, plan: "pro" });
+  });
+
+  test("issue takes scopes, an end, limits and the deployment's own env", async () => {
+    const args = ["issue", "--account", "big", "--plan", "enterprise", "--per-minute", "600", "--per-day", "90000"];
+    const more = ["--scopes", "store:read, inventory:read", "--expires", "2999-12-31T23:59:59+01:00", "--json"];
+    const { stdout } = await keys([...args, ...more], { GATEWAY_KEY_ENV: "staging" });
+    const { key } = JSON.parse(stdout);
+    expect(key).toMatch(/^ps_staging_/);
+    expect(await find(key)).toMatchObject({
+      plan: "enterprise",
+      limits: { perMinute: 600, perDay: 90_000 },
+      scopes: new Set(["inventory:read", "store:read"]),
+      expiresAtMs: Date.UTC(2999, 11, 31, 22, 59, 59),
+    });
+  });
+
+  test("the key is shown once and never again", async () => {
+    const shown = await run("issue", "--account", "acme");
+    const key = /ps_live_\w+/.exec(shown)![0];
+    expect(shown).toContain("it is not shown again");
+    expect(isWellFormed(key)).toBe(true);
+    const secret = key.slice("ps_live_".length);
+    const hash = hashKey(key, pepper);
+    for (const command of ["list", "bans", "usage"]) {
+      for (const args of [[command], [command, "--json"]]) {
+        const output = await run(...args);
+        for (const text of [secret, hash.toString("hex"), hash.toString("base64"), pepper, '"type":"Buffer"']) {
+          expect(output).not.toContain(text);
+        }
+      }
+    }
+  });
+
+  test("list shows each key on a line, and the same for machines", async () => {
+    expect(await run("list")).toBe("There are no keys; 'issue' makes one.\n");
+    expect(await json("list")).toEqual([]);
+    const first = await json("issue", "--account", "acme", "--plan", "pro");
+    const second = await json("issue", "--account", "acme", "--expires", "2999-01-01");
+    await json("issue", "--account", "other");
+    expect((await run("list")).trimEnd().split("\n")).toHaveLength(4);
+    const listed = await json("list", "--account", "acme");
+    expect(new Set(listed.map(({ keyId }: { keyId: string }) => keyId))).toEqual(new Set([first.keyId, second.keyId]));
+    expect(listed.find(({ keyId }: { keyId: string }) => keyId === second.keyId)).toEqual({
+      keyId: second.keyId,
+      account: "acme",
+      plan: "pro",
+      state: "active",
+      env: "live",
+      scopes: ["inventory:read", "inventory:write", "store:read"],
+      createdAt: unknownTime,
+      expiresAt: "2999-01-01T00:00:00.000Z",
+      revokedAt: null,
+      replacedBy: null,
+      lastUsedAt: null,
+    });
+  });
+
+  test("rotate gives a new key, and the old one works on for the grace", async () => {
+    const old = await json("issue", "--account", "acme", "--plan", "business");
+    const before = Date.now();
+    const rotated = await json("rotate", old.keyId, "--grace", "30m");
+    expect(Object.keys(rotated)).toEqual(["keyId", "key", "account", "plan", "oldKeyExpiresAt"]);
+    expect(rotated).toMatchObject({ account: "acme", plan: "business" });
+    const graceMs = Date.parse(rotated.oldKeyExpiresAt) - before;
+    expect(graceMs).toBeGreaterThanOrEqual(30 * 60_000);
+    expect(graceMs).toBeLessThan(31 * 60_000);
+    expect(await find(old.key)).toMatchObject({ keyId: old.keyId, expiresAtMs: Date.parse(rotated.oldKeyExpiresAt) });
+    expect(await find(rotated.key)).toMatchObject({ keyId: rotated.keyId, expiresAtMs: null });
+
+    const next = await json("rotate", rotated.keyId); // a day, when not said
+    expect(Math.round((Date.parse(next.oldKeyExpiresAt) - before) / 3_600_000)).toBe(24);
+    expect(await run("rotate", next.keyId, "--grace", "0s")).toMatch(/\n {2}ps_live_\w+\n/);
+    expect(await find(next.key)).toBeUndefined();
+  });
+
+  test("a grace never outlives the old key's own end", async () => {
+    const end = new Date(Date.now() + 600_000).toISOString();
+    const old = await json("issue", "--account", "acme", "--expires", end);
+    const rotated = await json("rotate", old.keyId, "--grace", "7d");
+    expect(rotated.oldKeyExpiresAt).toBe(end);
+    expect(await find(rotated.key)).toMatchObject({ expiresAtMs: Date.parse(end) });
+  });
+
+  test("revoke ends a key, and again is no fault", async () => {
+    const { keyId, key } = await json("issue", "--account", "acme");
+    const revoked = await json("revoke", keyId);
+    expect(revoked).toEqual({ keyId, account: "acme", revokedAt: unknownTime });
+    expect(await json("revoke", keyId)).toEqual(revoked);
+    expect(await find(key)).toBeUndefined();
+    expect(await run("list")).toContain("revoked");
+  });
+
+  test("bans shows a ban and unban lifts it", async () => {
+    const { keyId } = await json("issue", "--account", "acme");
+    expect(await run("bans")).toBe("No key is banned.\n");
+    const atMs = Date.now();
+    const untilMs = atMs + 300_000;
+    await withStore((store) => store.ban(keyId, { atMs, untilMs, step: 2 }));
+    const times = { bannedAt: new Date(atMs).toISOString(), bannedUntil: new Date(untilMs).toISOString() };
+    expect(await json("bans")).toEqual([{ keyId, account: "acme", step: 2, ...times }]);
+    expect(await run("bans")).toContain(keyId);
+    expect(await json("unban", keyId)).toEqual({ keyId, account: "acme", lifted: true });
+    expect(await json("bans")).toEqual([]);
+    expect(await run("unban", keyId)).toContain("was not banned");
+  });
+
+  test("plan changes an account's plan and usage shows it", async () => {
+    const { key } = await json("issue", "--account", "acme");
+    const { accountId, keyId } = (await find(key))!;
+    const limits = { perMinute: 5, perDay: 3 };
+    const planArgs = ["plan", "--account", "acme", "--plan"];
+    expect(await json(...planArgs, "enterprise", "--per-minute", "5", "--per-day", "3")).toEqual({
+      account: "acme",
+      plan: "enterprise",
+      limits,
+    });
+    expect(await find(key)).toMatchObject({ plan: "enterprise", limits });
+    expect(await run("usage")).toContain("enterprise (5/min, 3/day)");
+    expect(await json(...planArgs, "pro")).toEqual({ account: "acme", plan: "pro", limits: null });
+    const atMs = Date.UTC(2026, 0, 31);
+    await withStore(async (store) => {
+      await store.touch([{ keyId, atMs }]);
+      await store.countDeprecatedUse([{ accountId, requests: 7, atMs }]);
+    });
+    expect(await json("usage")).toEqual([
+      {
+        account: "acme",
+        plan: "pro",
+        limits: null,
+        keys: 1,
+        validKeys: 1,
+        lastUsedAt: "2026-01-31T00:00:00.000Z",
+        deprecatedRequests: 7,
+        deprecatedLastDay: "2026-01-31",
+      },
+    ]);
+  });
+
+  test("what is refused ends with 1 and one line that says why", async () => {
+    const { keyId } = await json("issue", "--account", "acme", "--plan", "pro");
+    await run("revoke", keyId);
+    const refusals: [string[], RegExp][] = [
+      [["revoke", "key_none"], /There is no key key_none/],
+      [["rotate", keyId], /is revoked/],
+      [["list", "--account", "none"], /There is no account 'none'/],
+      [["issue", "--account", "acme", "--plan", "free"], /is on the plan pro; change it with 'keys plan'/],
+      [["issue", "--account", "b", "--plan", "enterprise"], /needs its limits/],
+    ];
+    for (const [args, message] of refusals) {
+      const { code, stdout, stderr } = await keys(args);
+      expect({ args, code, stdout }).toEqual({ args, code: 1, stdout: "" });
+      expect(stderr).toMatch(message);
+      expect(stderr.trimEnd()).not.toContain("\n");
+    }
+  });
+
+  test("wrong usage ends with 64 and changes nothing", async () => {
+    const issue = ["issue", "--account", "a"];
+    const wrong = [
+      [],
+      ["mint"],
+      ["issue"],
+      ["rotate", "key_1", "--grace", "24"],
+      [...issue, "--plan", "gold"],
+      [...issue, "--plan", "enterprise", "--per-minute", "5"],
+      [...issue, "--expires", "2020-01-01"],
+      [...issue, "more"],
+    ];
+    for (const args of wrong) {
+      const { code, stdout, stderr } = await keys(args);
+      expect({ args, code, stdout }).toEqual({ args, code: 64, stdout: "" });
+      expect(stderr).not.toMatch(/\n\s+at /);
+    }
+    expect(await json("usage")).toEqual([]);
+  });
+
+  test("a wrong configuration ends with 78, names every fault, and leaves nothing behind", async () => {
+    const issue = ["issue", "--account", "a"];
+    const missing = await keys(issue, { KEY_PEPPER: "" });
+    expect(missing).toMatchObject({ code: 78, stdout: "" });
+    expect(missing.stderr).toMatch(/KEY_PEPPER: is required/);
+    const wrong = await keys(issue, { KEY_PEPPER: "hunter2", GATEWAY_DATABASE_URL: "db", GATEWAY_KEY_ENV: "A" });
+    expect(wrong.code).toBe(78);
+    expect(
+      wrong.stderr
+        .trim()
+        .split("\n")
+        .slice(1)
+        .map((line) => line.trim().split(":")[0]),
+    ).toEqual(["GATEWAY_DATABASE_URL", "KEY_PEPPER", "GATEWAY_KEY_ENV"]);
+    expect(missing.stderr + wrong.stderr).not.toMatch(/hunter2|\n\s+at /);
+    expect(await json("usage")).toEqual([]);
+  });
+
+  test("only new keys need the pepper", async () => {
+    const { keyId } = await json("issue", "--account", "acme");
+    for (const args of [["list"], ["bans"], ["usage"], ["unban", keyId], ["revoke", keyId]]) {
+      expect(await keys(args, { KEY_PEPPER: "" })).toMatchObject({ code: 0 });
+    }
+    expect(await keys(["rotate", keyId], { KEY_PEPPER: "" })).toMatchObject({ code: 78 });
+  });
+
+  test("by default it works on the database and the pepper of npm start", async () => {
+    const kept = ensurePepper(join(cwd, ".data"));
+    const { code, stdout } = await keys(["issue", "--account", "acme", "--json"], {
+      GATEWAY_DATABASE_URL: "",
+      KEY_PEPPER: "",
+    });
+    expect(code).toBe(0);
+    databaseUrl = `sqlite:${join(cwd, ".data/gateway.sqlite")}`;
+    const found = await withStore((store) => store.findByHash(hashKey(JSON.parse(stdout).key, kept)));
+    expect(found).toBeDefined();
+  });
+
+  test("settings may stand in a .env file", async () => {
+    await mkdir(join(cwd, "data"));
+    await writeFile(join(cwd, ".env"), `KEY_PEPPER=${pepper}\nGATEWAY_DATABASE_URL=sqlite:data/k.sqlite\n`);
+    const { code, stdout } = await runScript({
+      script: "gateway/auth/cli.ts",
+      args: ["issue", "--account", "acme", "--json"],
+      cwd,
+    });
+    expect(code).toBe(0);
+    databaseUrl = `sqlite:${join(cwd, "data/k.sqlite")}`;
+    expect(await find(JSON.parse(stdout).key)).toBeDefined();
+  });
+
+  test("five operators at once on a new machine make one account with five keys", async () => {
+    const args = ["issue", "--account", "acme", "--plan", "pro"];
+    const issued = await Promise.all(Array.from({ length: 5 }, () => json(...args)));
+    expect(new Set(issued.map(({ keyId }) => keyId)).size).toBe(5);
+    expect(await json("usage")).toMatchObject([{ account: "acme", keys: 5 }]);
+  });
+
+  test("help names every command and setting", async () => {
+    const help = await run("--help");
+    for (const word of ["issue", "list", "rotate", "revoke", "bans", "unban", "plan", "usage"]) {
+      expect(help).toContain(`  ${word} `);
+    }
+    for (const name of ["GATEWAY_DATABASE_URL", "KEY_PEPPER", "GATEWAY_KEY_ENV"]) expect(help).toContain(name);
+    expect(await run("issue", "--help")).toContain("--per-minute");
+  });
+});

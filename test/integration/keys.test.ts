@@ -1,0 +1,464 @@
+import { randomBytes } from "node:crypto";
+import type { Knex } from "knex";
+import { createKeyAdmin, type IssueRequest, type KeyAdmin } from "../../gateway/auth/key-admin.ts";
+import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
+import { keyState } from "../../gateway/auth/key-records.ts";
+import { createKeyStore, type KeyStore } from "../../gateway/auth/key-store.ts";
+import { keyMigrations } from "../../gateway/auth/migrations.ts";
+import { scopes } from "../../gateway/auth/principal.ts";
+import { openDatabase } from "../../runtime/database.ts";
+import { migrate } from "../../runtime/migrations.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { describeEachDatabase } from "../support/databases.ts";
+
+const pepper = "pepper-of-the-test-with-32-chars!";
+const start = Date.UTC(2026, 0, 31, 23, 0);
+const hour = 3_600_000;
+
+describeEachDatabase("keys", (url) => {
+  const stack = suiteStack();
+  let db: Knex;
+  let store: KeyStore;
+  let admin: KeyAdmin;
+  let nowMs: number;
+  const now = () => nowMs;
+
+  const open = () => {
+    const opened = openDatabase(url());
+    stack.defer(() => opened.destroy());
+    return opened;
+  };
+  beforeAll(async () => {
+    db = open();
+    await migrate(db, "gateway", keyMigrations, "up");
+    store = createKeyStore(db, now);
+    admin = createKeyAdmin(db, now);
+  });
+  beforeEach(async () => {
+    nowMs = start;
+    for (const table of ["deprecated_use", "api_keys", "accounts"]) await db(table).delete();
+  });
+
+  const newKey = () => ({ keyHash: hashKey(createKey("test"), pepper), env: "test" });
+  async function issue(request: Partial<IssueRequest> = {}) {
+    const key = newKey();
+    return {
+      ...(await admin.issue({ account: "acme", ...key, ...request })),
+      find: () => store.findByHash(key.keyHash),
+    };
+  }
+  const keyOf = async (keyId: string) => (await admin.list()).find((key) => key.keyId === keyId)!;
+
+  test("the schema goes down to nothing and up again", async () => {
+    expect(await migrate(db, "gateway", keyMigrations, "down")).toEqual(["0001_keys"]);
+    for (const table of ["deprecated_use", "api_keys", "accounts"]) expect(await db.schema.hasTable(table)).toBe(false);
+    expect(await migrate(db, "gateway", keyMigrations, "up")).toEqual(["0001_keys"]);
+    expect(await migrate(db, "gateway", keyMigrations, "up")).toEqual([]);
+    expect(await admin.list()).toEqual([]);
+  });
+
+  describe("a look-up", () => {
+    test("tells all about a key and its account", async () => {
+      const { keyId, accountId, find } = await issue({ plan: "pro" });
+      expect(await find()).toEqual({
+        keyId,
+        accountId,
+        plan: "pro",
+        limits: null,
+        scopes: new Set(scopes),
+        expiresAtMs: null,
+        bannedUntilMs: 0,
+      });
+      expect(keyId).toMatch(/^key_/);
+      expect(accountId).toMatch(/^acc_/);
+    });
+
+    test("finds the exact hash only, whatever its bytes", async () => {
+      const keyHash = Buffer.concat([Buffer.from("abc\0 \\'\xff ", "latin1"), randomBytes(21), Buffer.from(" \0")]);
+      await issue({ keyHash });
+      expect(await store.findByHash(keyHash)).toBeDefined();
+      const upper = Buffer.from(keyHash);
+      upper.write("ABC");
+      expect(await store.findByHash(upper)).toBeUndefined();
+      expect(await store.findByHash(keyHash.subarray(0, -2))).toBeUndefined();
+      expect(await store.findByHash(randomBytes(32))).toBeUndefined();
+    });
+
+    test("has the limits of an enterprise account", async () => {
+      const limits = { perMinute: 2_147_483_647, perDay: 1 };
+      const { find } = await issue({ plan: "enterprise", limits });
+      expect(await find()).toMatchObject({ plan: "enterprise", limits });
+    });
+
+    test("has the scopes that the key was given, and none that this version does not know", async () => {
+      const { keyId, find } = await issue({ scopes: ["store:read", "inventory:read"] });
+      expect((await find())!.scopes).toEqual(new Set(["inventory:read", "store:read"]));
+      await db("api_keys").where({ id: keyId }).update({ scopes: "store:read store:write" });
+      expect((await find())!.scopes).toEqual(new Set(["store:read"]));
+    });
+
+    test("finds a key until the moment it expires", async () => {
+      const { find } = await issue({ expiresAtMs: start + hour });
+      nowMs = start + hour - 1;
+      expect(await find()).toMatchObject({ expiresAtMs: start + hour });
+      nowMs = start + hour;
+      expect(await find()).toBeUndefined();
+    });
+
+    test("fails rather than give an account with a broken plan any limits", async () => {
+      const { find } = await issue({ plan: "enterprise", limits: { perMinute: 1, perDay: 1 } });
+      await db("accounts").update({ per_day: null });
+      await expect(find()).rejects.toThrow(/no limits/);
+      await db("accounts").update({ plan: "gold" });
+      await expect(find()).rejects.toThrow(/plan/);
+    });
+  });
+
+  describe("issuing", () => {
+    test("a second key joins the account and its plan", async () => {
+      const first = await issue({ plan: "business" });
+      const second = await issue();
+      const third = await issue({ account: " acme ", plan: "business" });
+      expect([second.accountId, third.accountId]).toEqual([first.accountId, first.accountId]);
+      expect(await second.find()).toMatchObject({ plan: "business", keyId: second.keyId });
+      expect(new Set([first.keyId, second.keyId, third.keyId]).size).toBe(3);
+    });
+
+    test("a new account is on the free plan unless said", async () => {
+      expect(await (await issue()).find()).toMatchObject({ plan: "free", limits: null });
+    });
+
+    test("never changes the plan of an account by the way", async () => {
+      await issue({ plan: "pro" });
+      await expect(issue({ plan: "free" })).rejects.toMatchObject({
+        code: "plan_differs",
+        message: "Account 'acme' is on the plan pro; change it with 'keys plan' first.",
+      });
+      const limits = { perMinute: 10, perDay: 100 };
+      await issue({ account: "big", plan: "enterprise", limits });
+      await issue({ account: "big", plan: "enterprise", limits });
+      await issue({ account: "big", plan: "enterprise" });
+      await expect(issue({ account: "big", limits: { perMinute: 10, perDay: 101 } })).rejects.toMatchObject({
+        code: "plan_differs",
+      });
+      expect(await admin.list()).toHaveLength(4);
+    });
+
+    test("enterprise needs limits, the other plans refuse them, and a refusal leaves no account", async () => {
+      const limits = { perMinute: 10, perDay: 100 };
+      await expect(issue({ plan: "enterprise" })).rejects.toMatchObject({ code: "invalid_limits" });
+      await expect(issue({ plan: "pro", limits })).rejects.toMatchObject({ code: "invalid_limits" });
+      await expect(issue({ limits })).rejects.toMatchObject({ code: "invalid_limits" });
+      for (const perDay of [0, -1, 1.5, 2_147_483_648, Number.NaN]) {
+        await expect(issue({ plan: "enterprise", limits: { perMinute: 10, perDay } })).rejects.toMatchObject({
+          code: "invalid_limits",
+        });
+      }
+      expect(await admin.usage()).toEqual([]);
+    });
+
+    test("names of accounts are exact but for outer spaces and the form of their accents", async () => {
+      const names = [
+        "acme",
+        "Acme",
+        "ácme",
+        "acmé",
+        "日本 🐾",
+        "x".repeat(128),
+        "🐾".repeat(128),
+        "a'; DROP TABLE accounts",
+      ];
+      const ids = new Set<string>();
+      for (const account of names) ids.add((await issue({ account })).accountId);
+      expect(ids.size).toBe(names.length);
+      expect((await issue({ account: "acme\u0301" })).account).toBe("acmé".normalize("NFC"));
+      expect(await admin.usage()).toHaveLength(names.length);
+      for (const account of ["", "  ", "a\nb", "a\0", "a\u202eb", "x".repeat(129)]) {
+        await expect(issue({ account })).rejects.toMatchObject({ code: "invalid_account" });
+      }
+    });
+
+    test("five at once for a new account make one account and five keys", async () => {
+      const admins = Array.from({ length: 5 }, () => createKeyAdmin(open(), now));
+      for (let round = 0; round < 5; round++) {
+        const account = `account ${round}`;
+        const issued = await Promise.all(admins.map((each) => each.issue({ account, plan: "pro", ...newKey() })));
+        expect(new Set(issued.map(({ accountId }) => accountId)).size).toBe(1);
+        expect(await admin.list(account)).toHaveLength(5);
+      }
+      expect(await admin.usage()).toHaveLength(5);
+    });
+
+    test("of two at once with different plans one is refused", async () => {
+      const other = createKeyAdmin(open(), now);
+      const results = await Promise.allSettled([
+        admin.issue({ account: "new", plan: "pro", ...newKey() }),
+        other.issue({ account: "new", plan: "business", ...newKey() }),
+      ]);
+      expect(results.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"]);
+      expect(await admin.list("new")).toHaveLength(1);
+    });
+  });
+
+  describe("listing", () => {
+    test("shows every key by account and age, or one account's, and never a hash", async () => {
+      const b = await issue({ account: "b" });
+      const a1 = await issue({ account: "a" });
+      nowMs += 1;
+      const a2 = await issue({ account: "a", expiresAtMs: start + hour });
+      const ids = async (account?: string) => (await admin.list(account)).map(({ keyId }) => keyId);
+      expect(await ids()).toEqual([a1.keyId, a2.keyId, b.keyId]);
+      expect(await ids("a")).toEqual([a1.keyId, a2.keyId]);
+      expect(await keyOf(a2.keyId)).toEqual({
+        keyId: a2.keyId,
+        account: "a",
+        plan: "free",
+        env: "test",
+        scopes: [...scopes],
+        createdAtMs: start + 1,
+        expiresAtMs: start + hour,
+        revokedAtMs: null,
+        replacedBy: null,
+        lastUsedAtMs: null,
+        bannedUntilMs: 0,
+        bannedAtMs: null,
+        banStep: 0,
+      });
+      await expect(admin.list("A")).rejects.toMatchObject({ code: "unknown_account" });
+    });
+  });
+
+  describe("rotation", () => {
+    test("gives a key with the same rights, and the old one works until the grace ends", async () => {
+      const old = await issue({ plan: "pro", scopes: ["store:read"], expiresAtMs: start + 100 * hour });
+      const next = newKey();
+      nowMs = start + hour;
+      const rotated = await admin.rotate(old.keyId, 24 * hour, next);
+      expect(rotated).toMatchObject({ account: "acme", plan: "pro", oldExpiresAtMs: start + 25 * hour });
+      const found = (await store.findByHash(next.keyHash))!;
+      expect(found).toEqual({ ...(await old.find()), keyId: rotated.keyId, expiresAtMs: start + 100 * hour });
+      expect(keyState(await keyOf(old.keyId), nowMs)).toBe("replaced");
+      nowMs = start + 25 * hour - 1;
+      expect(await old.find()).toBeDefined();
+      nowMs += 1;
+      expect(await old.find()).toBeUndefined();
+      expect(await store.findByHash(next.keyHash)).toBeDefined();
+    });
+
+    test("a grace never outlives the old key's own end, which the new key keeps", async () => {
+      const old = await issue({ expiresAtMs: start + hour });
+      const next = newKey();
+      const rotated = await admin.rotate(old.keyId, 24 * hour, next);
+      expect(rotated).toMatchObject({ oldExpiresAtMs: start + hour, expiresAtMs: start + hour });
+      nowMs = start + hour;
+      expect(await old.find()).toBeUndefined();
+      expect(await store.findByHash(next.keyHash)).toBeUndefined();
+    });
+
+    test("without a grace the old key ends at once, and a new one of a key without an end has none", async () => {
+      const old = await issue();
+      const rotated = await admin.rotate(old.keyId, 0, newKey());
+      expect(rotated).toMatchObject({ oldExpiresAtMs: start, expiresAtMs: null });
+      expect(await old.find()).toBeUndefined();
+    });
+
+    test("is for keys that work, once", async () => {
+      const revoked = await issue();
+      await admin.revoke(revoked.keyId);
+      const expired = await issue({ expiresAtMs: start });
+      const replaced = await issue();
+      const { keyId } = await admin.rotate(replaced.keyId, hour, newKey());
+      const rotate = (id: string) => admin.rotate(id, hour, newKey());
+      await expect(rotate(revoked.keyId)).rejects.toMatchObject({ code: "key_revoked" });
+      await expect(rotate(expired.keyId)).rejects.toMatchObject({ code: "key_expired" });
+      await expect(rotate(replaced.keyId)).rejects.toMatchObject({
+        code: "key_replaced",
+        message: `Key ${replaced.keyId} was replaced already; rotate ${keyId}.`,
+      });
+      await expect(rotate("key_none")).rejects.toMatchObject({ code: "unknown_key" });
+      expect(await admin.list()).toHaveLength(4);
+    });
+
+    test("of several at once one makes a key, and the others are told", async () => {
+      const { keyId } = await issue();
+      const results = await Promise.allSettled(Array.from({ length: 4 }, () => admin.rotate(keyId, hour, newKey())));
+      const failed = results.filter((result) => result.status === "rejected");
+      expect(failed.map(({ reason }) => reason.code)).toEqual(["key_replaced", "key_replaced", "key_replaced"]);
+      expect(await admin.list()).toHaveLength(2);
+    });
+
+    test("leaves the old key alone when the new one cannot be stored", async () => {
+      const other = newKey();
+      await issue(other);
+      const old = await issue();
+      await expect(admin.rotate(old.keyId, 0, other)).rejects.toThrow();
+      expect(await old.find()).toBeDefined();
+      expect(await keyOf(old.keyId)).toMatchObject({ replacedBy: null, expiresAtMs: null });
+    });
+  });
+
+  describe("revocation", () => {
+    test("ends a key, once and for all, and no other", async () => {
+      const key = await issue();
+      const other = await issue();
+      expect(await admin.revoke(key.keyId)).toMatchObject({ keyId: key.keyId, account: "acme", revokedAtMs: start });
+      expect(await key.find()).toBeUndefined();
+      expect(await other.find()).toBeDefined();
+      nowMs += hour;
+      expect(await admin.revoke(key.keyId)).toMatchObject({ revokedAtMs: start });
+      expect(keyState(await keyOf(key.keyId), nowMs)).toBe("revoked");
+    });
+
+    test("of an unknown key is refused, and a key given for an id is not repeated", async () => {
+      await expect(admin.revoke("key_none")).rejects.toThrow("There is no key key_none; 'list' shows all.");
+      const key = createKey("live");
+      await expect(admin.revoke(key)).rejects.toThrow(expect.not.stringContaining(key.slice(8)));
+      const { keyId } = await issue();
+      await expect(admin.revoke(keyId.toUpperCase())).rejects.toMatchObject({ code: "unknown_key" });
+    });
+  });
+
+  describe("plans", () => {
+    test("a new plan holds for all keys of the account, and limits go with enterprise", async () => {
+      const one = await issue({ plan: "free" });
+      const two = await issue();
+      const limits = { perMinute: 600, perDay: 100_000 };
+      expect(await admin.setPlan("acme", "enterprise", limits)).toMatchObject({ plan: "enterprise", limits });
+      expect(await one.find()).toMatchObject({ plan: "enterprise", limits });
+      expect(await two.find()).toMatchObject({ plan: "enterprise", limits });
+      // The same values again, which a database may count as no change.
+      expect(await admin.setPlan("acme", "enterprise", limits)).toMatchObject({ plan: "enterprise", limits });
+      expect(await admin.setPlan(" acme", "pro")).toMatchObject({ account: "acme", plan: "pro", limits: null });
+      expect(await one.find()).toMatchObject({ plan: "pro", limits: null });
+    });
+
+    test("wrong limits and unknown accounts are refused", async () => {
+      const one = await issue({ plan: "pro" });
+      const limits = { perMinute: 1, perDay: 1 };
+      await expect(admin.setPlan("acme", "enterprise")).rejects.toMatchObject({ code: "invalid_limits" });
+      await expect(admin.setPlan("acme", "business", limits)).rejects.toMatchObject({ code: "invalid_limits" });
+      await expect(admin.setPlan("ACME", "business")).rejects.toMatchObject({ code: "unknown_account" });
+      expect(await one.find()).toMatchObject({ plan: "pro" });
+    });
+  });
+
+  describe("bans", () => {
+    const fiveMinutes = { untilMs: start + 300_000, step: 1, atMs: start };
+
+    test("a ban shows in the look-up and in the list of those that run, until it ends", async () => {
+      const { keyId, find } = await issue();
+      const other = await issue();
+      await store.ban(keyId, fiveMinutes);
+      await store.ban(other.keyId, { ...fiveMinutes, untilMs: start + 300_001 });
+      expect(await find()).toMatchObject({ bannedUntilMs: start + 300_000 });
+      expect((await admin.bans()).map((key) => key.keyId)).toEqual([other.keyId, keyId]);
+      expect((await admin.bans())[1]).toMatchObject({ bannedAtMs: start, bannedUntilMs: start + 300_000, banStep: 1 });
+      nowMs = start + 300_000;
+      expect((await admin.bans()).map((key) => key.keyId)).toEqual([other.keyId]);
+      expect(await store.lastBan(keyId)).toEqual(fiveMinutes);
+    });
+
+    test("a ban never shortens another one", async () => {
+      const { keyId } = await issue();
+      const longer = { untilMs: start + 900_000, step: 2, atMs: start + 1 };
+      await store.ban(keyId, fiveMinutes);
+      await store.ban(keyId, longer);
+      await store.ban(keyId, fiveMinutes);
+      expect(await store.lastBan(keyId)).toEqual(longer);
+    });
+
+    test("an operator lifts it, and the ladder begins anew", async () => {
+      const { keyId, find } = await issue();
+      await store.ban(keyId, fiveMinutes);
+      expect(await admin.unban(keyId)).toMatchObject({ key: { keyId, account: "acme" }, lifted: true });
+      expect(await find()).toMatchObject({ bannedUntilMs: 0 });
+      expect(await store.lastBan(keyId)).toBeUndefined();
+      expect(await admin.unban(keyId)).toMatchObject({ lifted: false });
+      await expect(admin.unban("key_none")).rejects.toMatchObject({ code: "unknown_key" });
+    });
+
+    test("a new key after a rotation is not banned", async () => {
+      const { keyId } = await issue();
+      await store.ban(keyId, fiveMinutes);
+      const next = newKey();
+      await admin.rotate(keyId, hour, next);
+      expect(await store.findByHash(next.keyHash)).toMatchObject({ bannedUntilMs: 0 });
+    });
+  });
+
+  describe("use", () => {
+    test("the last use of many keys is noted at once, and never goes back", async () => {
+      const keys = await Promise.all(Array.from({ length: 250 }, () => issue()));
+      const uses = keys.map(({ keyId }, i) => ({ keyId, atMs: start + i }));
+      await store.touch([...uses, { keyId: "key_none", atMs: start }]);
+      await store.touch(uses.map(({ keyId }) => ({ keyId, atMs: start + 100 })));
+      const noted = new Map((await admin.list()).map((key) => [key.keyId, key.lastUsedAtMs]));
+      for (const { keyId, atMs } of uses) expect(noted.get(keyId)).toBe(Math.max(atMs, start + 100));
+      await store.touch([]);
+    });
+
+    test("replicas that note the same keys in other orders do not get into each other's way", async () => {
+      const keys = await Promise.all(Array.from({ length: 60 }, () => issue()));
+      const uses = keys.map(({ keyId, accountId }, i) => ({ keyId, accountId, requests: 1, atMs: start + i }));
+      const flush = async () => {
+        for (const list of [uses, uses.toReversed(), uses]) {
+          await Promise.all([store.touch(list), store.countDeprecatedUse(list)]);
+        }
+      };
+      await Promise.all([flush(), flush(), flush()]);
+      expect(await admin.usage()).toMatchObject([{ deprecatedRequests: 9 * 60, lastUsedAtMs: start + 59 }]);
+    });
+
+    test("usage sums up each account", async () => {
+      const acme = await issue({ plan: "pro" });
+      const revoked = await issue();
+      await issue({ expiresAtMs: start + hour });
+      const other = await issue({ account: "other" });
+      await admin.revoke(revoked.keyId);
+      await store.touch([
+        { keyId: acme.keyId, atMs: start + 5 },
+        { keyId: revoked.keyId, atMs: start + 7 },
+      ]);
+      const use = { accountId: acme.accountId, atMs: start };
+      await store.countDeprecatedUse([{ ...use, requests: 3 }]);
+      await store.countDeprecatedUse([
+        { ...use, requests: 4 },
+        { ...use, requests: 10, atMs: start + hour },
+      ]);
+      nowMs = start + hour;
+      expect(await admin.usage()).toEqual([
+        {
+          accountId: acme.accountId,
+          account: "acme",
+          plan: "pro",
+          limits: null,
+          keys: 3,
+          validKeys: 1,
+          lastUsedAtMs: start + 7,
+          deprecatedRequests: 17,
+          deprecatedLastDay: "2026-02-01",
+        },
+        {
+          accountId: other.accountId,
+          account: "other",
+          plan: "free",
+          limits: null,
+          keys: 1,
+          validKeys: 1,
+          lastUsedAtMs: null,
+          deprecatedRequests: 0,
+          deprecatedLastDay: null,
+        },
+      ]);
+      const days = await db("deprecated_use").orderBy("day").pluck("day");
+      expect(days).toEqual(["2026-01-31", "2026-02-01"]);
+    });
+
+    test("deprecated use is counted whole or not at all", async () => {
+      const { accountId } = await issue();
+      const uses = [accountId, "acc_none"].map((id) => ({ accountId: id, requests: 1, atMs: start }));
+      await expect(store.countDeprecatedUse(uses)).rejects.toThrow();
+      expect(await admin.usage()).toMatchObject([{ deprecatedRequests: 0 }]);
+    });
+  });
+});

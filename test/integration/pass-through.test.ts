@@ -1,0 +1,655 @@
+import { EventEmitter, once } from "node:events";
+import {
+  Agent,
+  createServer,
+  type IncomingMessage,
+  type OutgoingHttpHeaders,
+  request,
+  Server,
+  type ServerResponse,
+} from "node:http";
+import {
+  type AddressInfo,
+  connect,
+  createServer as createTcpServer,
+  type Socket,
+  type Server as TcpServer,
+} from "node:net";
+import type { Readable } from "node:stream";
+import express, { type ErrorRequestHandler, type Request } from "express";
+import type { Principal } from "../../gateway/auth/principal.ts";
+import { type ApiError, toApiError } from "../../gateway/http/errors.ts";
+import { type PassThroughOptions, passThrough } from "../../gateway/legacy/pass-through.ts";
+
+const key = "ps_test_0123456789abcdefghijABCDEFGHIJ";
+const closing: (() => Promise<void>)[] = [];
+
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close();
+});
+
+describe("what reaches the upstream", () => {
+  test("is the client's request without anything that is the gateway's business", async () => {
+    const upstream = await startUpstream((_req, res) => res.end("{}"));
+    const gateway = await startGateway({ upstream: upstream.url });
+    await get(gateway, "/v1/pets/7", {
+      headers: {
+        Accept: "application/json",
+        "Accept-Encoding": "gzip",
+        "If-None-Match": '"1"',
+        "User-Agent": "test",
+        traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        Authorization: `Bearer ${key}`,
+        Cookie: "a=b",
+        "Proxy-Authorization": "Basic x",
+        "Keep-Alive": "timeout=9",
+        TE: "trailers",
+        Forwarded: "for=6.6.6.6",
+        "X-Forwarded-For": "6.6.6.6",
+        "X-Forwarded-Host": "evil",
+        "X-Real-IP": "6.6.6.6",
+        "X-Account-Id": "evil",
+        "X-Account-Plan": "enterprise",
+        X_Account_Id: "evil",
+        "X-Request-Id": "evil",
+        "X-RateLimit-Limit": "1",
+        "X-HTTP-Method-Override": "DELETE",
+        "X-Key-Again": `=${key}`,
+        Range: "bytes=0-1",
+        "Content-Type": "application/json",
+      },
+    });
+    expect(upstream.requests).toEqual([
+      {
+        method: "GET",
+        url: "/pets/7",
+        headers: {
+          host: upstream.url.host,
+          connection: "keep-alive",
+          accept: "application/json",
+          "accept-encoding": "gzip",
+          "if-none-match": '"1"',
+          "user-agent": "test",
+          traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+          "x-request-id": "request-1",
+          "x-account-id": "account-1",
+          "x-forwarded-for": "192.0.2.1",
+        },
+      },
+    ]);
+  });
+
+  test("has the gateway's headers even when the client names them in Connection, and none of those it names", async () => {
+    const upstream = await startUpstream((_req, res) => res.end("{}"));
+    const gateway = await startGateway({ upstream: upstream.url });
+    await get(gateway, "/v1/pets/7", {
+      headers: { Connection: "close, X-Account-Id , x-forwarded-for, X-Mine", "X-Mine": "1" },
+    });
+    expect(upstream.requests[0]?.headers).toMatchObject({
+      "x-account-id": "account-1",
+      "x-forwarded-for": "192.0.2.1",
+    });
+    expect(upstream.requests[0]?.headers).not.toHaveProperty("x-mine");
+  });
+
+  test("never holds the key or a body, not with Expect: 100-continue either", async () => {
+    const upstream = await startTcpUpstream((socket) => {
+      socket.on("data", () => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"));
+    });
+    const gateway = await startGateway({ upstream: upstream.url });
+    const client = connect(Number(gateway.url.port), gateway.url.hostname);
+    client.write(
+      `GET /v1/pets/7?key=${key}&a=1 HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer ${key}\r\nX-Copy: ${key}\r\n` +
+        "Expect: 100-continue\r\nContent-Length: 9\r\nConnection: close\r\n\r\nthe-body!",
+    );
+    let answer = "";
+    client.on("data", (chunk) => {
+      answer += chunk;
+    });
+    await once(client, "end");
+    expect(answer).toContain("HTTP/1.1 200 OK");
+    const sent = upstream.received();
+    expect(sent).toMatch(/^GET \/pets\/7\?a=1 HTTP\/1\.1\r\n/);
+    expect(sent).not.toContain(key);
+    expect(sent).not.toMatch(/authorization|expect|content-length|transfer-encoding|the-body/i);
+  });
+
+  test.each([
+    ["", "/v1/pets/7", "/pets/7"],
+    ["/", "/v1/pets/7", "/pets/7"],
+    ["/api", "/v1/pets/7", "/api/pets/7"],
+    ["/api/", "/v1/pets/-9223372036854775808?a=1&b=%2F?&a=2", "/api/pets/-9223372036854775808?a=1&b=%2F?&a=2"],
+    ["/a/b", "/v1/store/orders?status=placed", "/a/b/store/orders?status=placed"],
+    ["/a", "/v1/PETS/%37/", "/a/pets/7"],
+  ])("goes below the base path %j: %s to %s", async (base, asked, sent) => {
+    const upstream = await startUpstream((_req, res) => res.end("{}"));
+    const gateway = await startGateway({ upstream: new URL(base, upstream.url) });
+    expect(await get(gateway, asked)).toMatchObject({ status: 200 });
+    expect(upstream.requests.map(({ url }) => url)).toEqual([sent]);
+  });
+
+  test("goes to an IPv6 address", async () => {
+    const upstream = await startUpstream((_req, res) => res.end("{}"), "::1");
+    const gateway = await startGateway({ upstream: new URL("/api", upstream.url) });
+    expect(await get(gateway, "/v1/pets/7")).toMatchObject({ status: 200 });
+    expect(upstream.requests).toMatchObject([{ url: "/api/pets/7", headers: { host: upstream.url.host } }]);
+  });
+
+  test("keeps to HEAD", async () => {
+    const upstream = await startUpstream((_req, res) => res.setHeader("Content-Length", 1234).end());
+    const gateway = await startGateway({ upstream: upstream.url });
+    const response = await get(gateway, "/v1/pets/7", { method: "HEAD" });
+    expect(response).toMatchObject({ status: 200, body: "", complete: true, headers: { "content-length": "1234" } });
+    expect(upstream.requests).toMatchObject([{ method: "HEAD" }]);
+  });
+});
+
+describe("what comes back", () => {
+  test("is the upstream's response with the gateway's own headers", async () => {
+    const upstream = await startUpstream((_req, res) => {
+      res.writeHead(200, {
+        "Content-Type": "application/json",
+        "Content-Encoding": "identity",
+        ETag: '"7"',
+        "Cache-Control": "max-age=5",
+        Vary: ["Accept", "Accept-Encoding"],
+        "X-RateLimit-Limit": "1",
+        "X-RateLimit-Other": "1",
+        RateLimit: "theirs",
+        "X-Content-Type-Options": "theirs",
+        "X-Request-Id": "theirs",
+        Deprecation: "@1",
+        Sunset: "theirs",
+        Link: "<theirs>",
+        "Retry-After": "1",
+        Server: "theirs",
+        "X-Powered-By": "theirs",
+        "Set-Cookie": ["a=b", "c=d"],
+        "WWW-Authenticate": "Basic",
+        "Proxy-Authenticate": "Basic",
+        "Alt-Svc": "theirs",
+        Connection: "keep-alive, X-Hop",
+        "X-Hop": "theirs",
+      });
+      res.end('{"id":7}');
+    });
+    const gateway = await startGateway({ upstream: upstream.url });
+    const { status, headers, body } = await get(gateway, "/v1/pets/7");
+    expect({ status, body }).toEqual({ status: 200, body: '{"id":7}' });
+    const { date, ...others } = headers;
+    expect(date).toBeDefined();
+    expect(others).toEqual({
+      "content-type": "application/json",
+      "content-encoding": "identity",
+      etag: '"7"',
+      "cache-control": "max-age=5",
+      vary: "Accept, Accept-Encoding",
+      "x-ratelimit-limit": "60",
+      ratelimit: "ours",
+      "x-content-type-options": "ours",
+      "x-request-id": "request-1",
+      link: "<ours>",
+      connection: "close",
+      "transfer-encoding": "chunked",
+    });
+  });
+
+  test("is a 304 as it is", async () => {
+    const upstream = await startUpstream((_req, res) => res.writeHead(304, { ETag: '"7"' }).end());
+    const gateway = await startGateway({ upstream: upstream.url });
+    const response = await get(gateway, "/v1/pets/7", { headers: { "If-None-Match": '"7"' } });
+    expect(response).toMatchObject({ status: 304, body: "", headers: { etag: '"7"', "x-ratelimit-limit": "60" } });
+  });
+
+  test.each([
+    [400, 400, "invalid_request"],
+    [404, 404, "not_found"],
+    [412, 412, "precondition_failed"],
+    [422, 400, "invalid_request"],
+    [429, 503, "service_unavailable"],
+    [504, 504, "upstream_timeout"],
+    [301, 502, "upstream_unavailable"],
+    [401, 502, "upstream_unavailable"],
+    [403, 502, "upstream_unavailable"],
+    [407, 502, "upstream_unavailable"],
+    [418, 502, "upstream_unavailable"],
+    [500, 502, "upstream_unavailable"],
+    [503, 502, "upstream_unavailable"],
+    [999, 502, "upstream_unavailable"],
+  ])("is the contract's Error for an upstream's %i: %i %s", async (theirs, ours, code) => {
+    const upstream = await startUpstream((_req, res) =>
+      res.writeHead(theirs, { "Content-Type": "text/html", ETag: '"e"', Location: "http://inside/" }).end("<p>secret"),
+    );
+    const gateway = await startGateway({ upstream: upstream.url });
+    const { status, headers, body } = await get(gateway, "/v1/pets/7");
+    expect({ status, ...JSON.parse(body) }).toEqual({ status: ours, code, message: expect.any(String) });
+    expect(headers).toMatchObject({ "content-type": "application/json", "x-ratelimit-limit": "60" });
+    expect(headers).not.toHaveProperty("etag");
+    expect(headers).not.toHaveProperty("location");
+    expect(body).not.toContain("secret");
+    expect(gateway.errors[0]?.cause).toEqual(new Error(`pets answered with status ${theirs}`));
+  });
+
+  test("is whole for a client slower than the upstream, piece by piece", async () => {
+    const piece = Buffer.alloc(1 << 20, "x");
+    const pieces = 64;
+    const upstream = await startUpstream(async (_req, res) => {
+      for (let sent = 0; sent < pieces; sent++) if (!res.write(piece)) await once(res, "drain");
+      res.end();
+    });
+    const gateway = await startGateway({ upstream: upstream.url });
+    const response = await open(gateway, "/v1/store/orders");
+    let bytes = 0;
+    for await (const chunk of response) {
+      bytes += chunk.length;
+      if (bytes % 64 === 0) await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(bytes).toBe(pieces * piece.length);
+  });
+});
+
+describe("an upstream in trouble", () => {
+  test("is 503 when none is configured", async () => {
+    const gateway = await startGateway({ upstream: null });
+    expect(await getError(gateway)).toEqual({ status: 503, code: "service_unavailable" });
+  });
+
+  test("is 502 when it refuses the connection", async () => {
+    const upstream = await startUpstream(() => {});
+    await new Promise((resolve) => upstream.server.close(resolve));
+    const gateway = await startGateway({ upstream: upstream.url });
+    expect(await getError(gateway)).toEqual({ status: 502, code: "upstream_unavailable" });
+    expect(gateway.errors[0]?.cause).toMatchObject({ code: "ECONNREFUSED" });
+  });
+
+  test.each([
+    ["resets the connection", (socket: Socket) => socket.resetAndDestroy()],
+    ["closes the connection", (socket: Socket) => socket.end()],
+    ["speaks something else", (socket: Socket) => socket.end("220 smtp ready\r\n")],
+    ["breaks off in its head", (socket: Socket) => socket.end("HTTP/1.1 200 OK\r\nContent-")],
+    ["sends a header that cannot be", (socket: Socket) => socket.end("HTTP/1.1 200 OK\r\nX-A: \x7f\x01\r\n\r\n")],
+    [
+      "switches protocols",
+      (socket: Socket) => socket.end("HTTP/1.1 101 S\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
+    ],
+    ["breaks off before its body", (socket: Socket) => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")],
+  ])("is 502 when it %s", async (_what, answer) => {
+    const upstream = await startTcpUpstream((socket) => socket.once("data", () => answer(socket)));
+    const gateway = await startGateway({ upstream: upstream.url });
+    const response = await get(gateway, "/v1/pets/7");
+    expect(response).toMatchObject({ status: 502, complete: true, headers: { "x-ratelimit-limit": "60" } });
+    expect(JSON.parse(response.body)).toMatchObject({ code: "upstream_unavailable", status: 502 });
+    expect(upstream.connections()).toBe(1);
+    expect(gateway.errors).toHaveLength(1);
+    expect(gateway.errors[0]?.cause).toMatchObject({ message: expect.any(String) });
+  });
+
+  test("costs the client an error, not its connection", async () => {
+    const upstream = await startTcpUpstream((socket) =>
+      socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")),
+    );
+    const gateway = await startGateway({ upstream: upstream.url });
+    const agent = new Agent({ keepAlive: true });
+    const connections = new Set<unknown>();
+    for (let count = 0; count < 3; count++) {
+      const response = await open(gateway, "/v1/pets/7", { agent });
+      connections.add(response.socket);
+      expect(response.statusCode).toBe(502);
+      await once(response.resume(), "end");
+      // The agent takes the connection back right after the end.
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    agent.destroy();
+    expect(connections.size).toBe(1);
+  });
+
+  test.each([
+    ["no head", ""],
+    ["half a head", "HTTP/1.1 200 OK\r\nContent-"],
+    ["a head without its body", "HTTP/1.1 200 OK\r\nETag: 1\r\nContent-Length: 5\r\n\r\n"],
+  ])("is 504 when it sends %s in time, and the upstream is let go", async (_what, answer) => {
+    const upstream = await startTcpUpstream((socket) => socket.once("data", () => socket.write(answer)));
+    const gateway = await startGateway({ upstream: upstream.url, timeoutMs: 100 });
+    const response = await get(gateway, "/v1/pets/7");
+    expect(response).toMatchObject({ status: 504, complete: true });
+    expect(response.headers).not.toHaveProperty("etag");
+    expect(JSON.parse(response.body)).toMatchObject({ code: "upstream_timeout" });
+    await upstream.allClosed();
+  });
+
+  test("is not 504 when its body takes longer than the time-out but keeps coming", async () => {
+    const upstream = await startUpstream(async (_req, res) => {
+      for (let piece = 0; piece < 6; piece++) {
+        res.write("x");
+        await new Promise((resolve) => setTimeout(resolve, 60));
+      }
+      res.end();
+    });
+    const gateway = await startGateway({ upstream: upstream.url, timeoutMs: 200 });
+    expect(await get(gateway, "/v1/pets/7")).toMatchObject({ status: 200, body: "xxxxxx", complete: true });
+  });
+
+  test.each([
+    ["breaks off, with a length", "Content-Length: 10\r\n\r\n12345", true],
+    ["breaks off, in chunks", "Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n", true],
+    ["stalls, with a length", "Content-Length: 10\r\n\r\n12345", false],
+    ["stalls, in chunks", "Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n", false],
+  ])("never makes a body look whole that %s", async (_what, answer, breaks) => {
+    const upstream = await startTcpUpstream((socket) =>
+      socket.once("data", () => {
+        socket.write(`HTTP/1.1 200 OK\r\n${answer}`);
+        if (breaks) socket.end();
+      }),
+    );
+    const gateway = await startGateway({ upstream: upstream.url, timeoutMs: breaks ? 10_000 : 100 });
+    expect(await get(gateway, "/v1/pets/7")).toMatchObject({ status: 200, body: "12345", complete: false });
+    await upstream.allClosed();
+    expect(gateway.errors.map(({ code }) => code)).toEqual([breaks ? "upstream_unavailable" : "upstream_timeout"]);
+  });
+
+  test("that closes an idle connection just as a request goes out on it costs no error", async () => {
+    const upstream = await startTcpUpstream((socket) => {
+      socket.once("data", () => {
+        socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+        socket.once("data", () => socket.resetAndDestroy());
+      });
+    });
+    const gateway = await startGateway({ upstream: upstream.url });
+    for (let count = 0; count < 3; count++) expect(await get(gateway, "/v1/pets/7")).toMatchObject({ status: 200 });
+    expect(upstream.connections()).toBe(3);
+  });
+
+  test("gets a request a second time at the most", async () => {
+    let requests = 0;
+    const upstream = await startTcpUpstream((socket) => {
+      socket.on("data", () => {
+        requests += 1;
+        // The first two wait for each other, so that there are two connections.
+        if (requests > 2) socket.resetAndDestroy();
+        if (requests === 2)
+          for (const each of upstream.open()) each.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+      });
+    });
+    const gateway = await startGateway({ upstream: upstream.url });
+    await Promise.all([get(gateway, "/v1/pets/7"), get(gateway, "/v1/pets/7")]);
+    expect(await getError(gateway)).toEqual({ status: 502, code: "upstream_unavailable" });
+    expect(requests).toBe(4);
+  });
+});
+
+describe("connections to the upstream", () => {
+  test("are used again, after refusals too", async () => {
+    const upstream = await startUpstream((_req, res) => res.writeHead(404).end("x".repeat(100_000)));
+    const gateway = await startGateway({ upstream: upstream.url });
+    for (let count = 0; count < 5; count++) expect(await get(gateway, "/v1/pets/7")).toMatchObject({ status: 404 });
+    expect(upstream.connections()).toBe(1);
+  });
+
+  test("are given up when a refusal does not end, and the client has its answer long before", async () => {
+    const upstream = await startTcpUpstream((socket) =>
+      socket.once("data", () => socket.write("HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n1")),
+    );
+    const gateway = await startGateway({ upstream: upstream.url, timeoutMs: 100 });
+    expect(await getError(gateway)).toEqual({ status: 404, code: "not_found" });
+    expect(upstream.open().size).toBe(1);
+    await upstream.allClosed();
+  });
+
+  test("are closed when the client goes away before the head", async () => {
+    const upstream = await startUpstream(() => {});
+    const gateway = await startGateway({ upstream: upstream.url });
+    const arrived = once(upstream.server, "request");
+    const client = request(new URL("/v1/pets/7", gateway.url), { agent: false }).on("error", () => {});
+    client.end();
+    const [req] = (await arrived) as [IncomingMessage];
+    client.destroy();
+    await closed(req.socket);
+    expect(gateway.errors).toEqual([]);
+  });
+
+  test("are not opened for a client that has gone away before", async () => {
+    const upstream = await startUpstream((_req, res) => res.end("{}"));
+    const gateway = await startGateway({ upstream: upstream.url });
+    const client = request(new URL("/v1/pets/7", gateway.url), { agent: false, headers: { "X-Hold": "1" } });
+    client.on("error", () => {}).end();
+    const { end } = await gateway.arrived("/v1/pets/7");
+    client.destroy();
+    await end;
+    expect(await get(gateway, "/v1/pets/8")).toMatchObject({ status: 200 });
+    expect(upstream.requests.map(({ url }) => url)).toEqual(["/pets/8"]);
+    expect(gateway.errors).toEqual([]);
+  });
+
+  test("are closed when the client goes away in the body", async () => {
+    const upstream = await startUpstream((_req, res) => void res.write("1"));
+    const gateway = await startGateway({ upstream: upstream.url });
+    const arrived = once(upstream.server, "request");
+    const response = await open(gateway, "/v1/pets/7");
+    const [req] = (await arrived) as [IncomingMessage];
+    response.on("error", () => {}).destroy();
+    await closed(req.socket);
+    expect(gateway.errors).toEqual([]);
+  });
+
+  test("are not held by a client that takes nothing, and neither is its body held in memory", async () => {
+    const piece = Buffer.alloc(1 << 20, "x");
+    let accepted = 0;
+    const upstream = await startUpstream((_req, res) => {
+      const fill = () => {
+        while (accepted < 1_024 && !res.destroyed) {
+          accepted += 1;
+          if (!res.write(piece)) break;
+        }
+      };
+      res.on("drain", fill);
+      fill();
+    });
+    const gateway = await startGateway({ upstream: upstream.url, clientTimeoutMs: 1_000 });
+    const arrived = once(upstream.server, "request");
+    const response = await open(gateway, "/v1/store/orders");
+    response.on("error", () => {});
+    const [req] = (await arrived) as [IncomingMessage];
+    await closed(req.socket);
+    // What the kernel holds for four sockets on loopback; without backpressure it would be everything.
+    expect(accepted).toBeLessThan(64);
+    await closed(response.resume());
+    expect(response.complete).toBe(false);
+  });
+
+  test("are bounded: requests beyond the bound wait for one, and all are answered", async () => {
+    let running = 0;
+    let most = 0;
+    const upstream = await startUpstream((_req, res) => {
+      running += 1;
+      most = Math.max(most, running);
+      setTimeout(() => {
+        running -= 1;
+        res.end("{}");
+      }, 5);
+    });
+    const gateway = await startGateway({ upstream: upstream.url, maxConnections: 3, maxWaiting: 100 });
+    const responses = await Promise.all(Array.from({ length: 30 }, () => get(gateway, "/v1/pets/7")));
+    expect(responses.every(({ status }) => status === 200)).toBe(true);
+    expect(most).toBe(3);
+  });
+
+  test("are waited for no longer than the time-out, and a request that gave up is never sent", async () => {
+    let endFirst = () => {};
+    const upstream = await startUpstream((req, res) => {
+      if (req.url !== "/pets/1") return res.end("{}");
+      // A body that keeps coming holds the only connection.
+      const dripping = setInterval(() => res.write("1"), 20);
+      endFirst = () => res.end();
+      return res.once("close", () => clearInterval(dripping));
+    });
+    const gateway = await startGateway({ upstream: upstream.url, maxConnections: 1, timeoutMs: 500 });
+    const first = (await open(gateway, "/v1/pets/1")).resume();
+    expect(await getError(gateway, "/v1/pets/2")).toEqual({ status: 503, code: "service_unavailable" });
+    const abandoned = request(new URL("/v1/pets/3", gateway.url), { agent: false }).on("error", () => {});
+    abandoned.end();
+    const { end } = await gateway.arrived("/v1/pets/3");
+    abandoned.destroy();
+    await end;
+    endFirst();
+    await once(first, "end");
+    expect(await get(gateway, "/v1/pets/4")).toMatchObject({ status: 200 });
+    expect(upstream.requests.map(({ url }) => url)).toEqual(["/pets/1", "/pets/4"]);
+  });
+
+  test("are waited for by a bounded number of requests; those beyond are refused at once", async () => {
+    const held: (() => void)[] = [];
+    const upstream = await startUpstream((_req, res) => void held.push(() => res.end("{}")));
+    const gateway = await startGateway({ upstream: upstream.url, maxConnections: 1, maxWaiting: 1 });
+    const arrived = once(upstream.server, "request");
+    const first = get(gateway, "/v1/pets/1");
+    await arrived;
+    const second = get(gateway, "/v1/pets/2");
+    await gateway.arrived("/v1/pets/2");
+    expect(await getError(gateway, "/v1/pets/3")).toEqual({ status: 503, code: "service_unavailable" });
+    held[0]?.();
+    await first;
+    await once(upstream.server, "request");
+    held[1]?.();
+    expect(await second).toMatchObject({ status: 200 });
+  });
+});
+
+async function startUpstream(answer: (req: IncomingMessage, res: ServerResponse) => unknown, host = "127.0.0.1") {
+  const requests: Pick<IncomingMessage, "method" | "url" | "headers">[] = [];
+  let connections = 0;
+  const server = createServer((req, res) => {
+    requests.push({ method: req.method, url: req.url, headers: req.headers });
+    answer(req, res);
+  });
+  server.on("connection", () => {
+    connections += 1;
+  });
+  const url = await listen(server, host);
+  return { url, server, requests, connections: () => connections };
+}
+
+/** An upstream that speaks whatever it likes. */
+async function startTcpUpstream(onConnection: (socket: Socket) => void) {
+  const sockets = new Set<Socket>();
+  let received = "";
+  let connections = 0;
+  const server = createTcpServer((socket) => {
+    connections += 1;
+    sockets.add(socket);
+    socket.on("error", () => {});
+    socket.on("close", () => sockets.delete(socket));
+    socket.on("data", (chunk) => {
+      received += chunk.toString("latin1");
+    });
+    onConnection(socket);
+  });
+  const url = await listen(server, "127.0.0.1", () => {
+    for (const socket of sockets) socket.destroy();
+  });
+  const allClosed = async () => {
+    for (const socket of sockets) await closed(socket);
+  };
+  return { url, received: () => received, connections: () => connections, open: () => sockets, allClosed };
+}
+
+/** The handlers behind what a gateway has done before them, in front of an error writer as a gateway has it. */
+async function startGateway(options: Partial<PassThroughOptions>) {
+  const errors: ApiError[] = [];
+  const arrivals = new EventEmitter();
+  const writeError: ErrorRequestHandler = (thrown, _req, res, _next) => {
+    const error = toApiError(thrown);
+    errors.push(error);
+    if (res.headersSent) return;
+    res.setHeader("Content-Type", "application/json");
+    res.status(error.status).end(error.body);
+  };
+  const handler = (name: string, path: (req: Request) => string) =>
+    passThrough({ upstream: null, timeoutMs: 10_000, ...options, name, path });
+  const router = express
+    .Router()
+    .use((req, res, next) => {
+      Object.assign(res.locals, { requestId: "request-1", clientAddress: "192.0.2.1", principal });
+      res.setHeader("X-Request-Id", "request-1").setHeader("X-RateLimit-Limit", "60").setHeader("RateLimit", "ours");
+      res.setHeader("Link", "<ours>").setHeader("X-Content-Type-Options", "ours");
+      arrivals.emit(req.originalUrl, once(res, "close"));
+      // As an authentication does that takes longer than the client stays.
+      if ("x-hold" in req.headers) res.once("close", next);
+      else next();
+    })
+    .get(
+      "/pets/:petId",
+      handler("pets", (req) => `/pets/${req.params.petId}`),
+    )
+    .get(
+      "/store/orders",
+      handler("orders", () => "/store/orders"),
+    );
+  const server = createServer(express().disable("x-powered-by").use("/v1", router).use(writeError));
+  const url = await listen(server, "127.0.0.1");
+  /** Resolves when a request has arrived, with a promise of its end. */
+  const arrived = async (path: string) => ({ end: (await once(arrivals, path))[0] as Promise<unknown> });
+  return { url, errors, arrived };
+}
+
+type Gateway = Awaited<ReturnType<typeof startGateway>>;
+
+const principal: Principal = {
+  keyId: "key-1",
+  accountId: "account-1",
+  plan: "free",
+  limits: null,
+  scopes: new Set(["store:read"]),
+  expiresAtMs: null,
+  bannedUntilMs: 0,
+};
+
+async function listen(server: Server | TcpServer, host: string, endConnections?: () => void): Promise<URL> {
+  server.listen(0, host);
+  await once(server, "listening");
+  closing.push(async () => {
+    server.close();
+    if (server instanceof Server) server.closeAllConnections();
+    endConnections?.();
+    if (server.listening) await once(server, "close");
+  });
+  return new URL(`http://${host.includes(":") ? `[${host}]` : host}:${(server.address() as AddressInfo).port}`);
+}
+
+/** `once` would reject for an error before the close. */
+function closed(stream: Readable): Promise<void> {
+  return new Promise((resolve) => void stream.once("close", resolve));
+}
+
+interface Asked {
+  agent?: Agent;
+  method?: string;
+  headers?: OutgoingHttpHeaders;
+}
+
+/** The response once its head is there. */
+async function open(gateway: Gateway, path: string, asked: Asked = {}): Promise<IncomingMessage> {
+  const sent = request(new URL(path, gateway.url), { agent: false, ...asked });
+  sent.on("error", () => {}).end();
+  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  return response;
+}
+
+/** The response with its body, or as much as came of it. */
+async function get(gateway: Gateway, path: string, asked?: Asked) {
+  const response = await open(gateway, path, asked);
+  let body = "";
+  try {
+    for await (const chunk of response) body += chunk;
+  } catch {
+    // It broke off: `complete` says so.
+  }
+  return { status: response.statusCode, headers: response.headers, body, complete: response.complete };
+}
+
+async function getError(gateway: Gateway, path = "/v1/pets/7") {
+  const { status, body, headers } = await get(gateway, path);
+  const { code, ...rest } = JSON.parse(body);
+  expect(rest).toEqual({ status, message: expect.any(String) });
+  expect(headers["x-ratelimit-limit"]).toBe("60");
+  return { status, code };
+}

@@ -1,0 +1,227 @@
+import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { dirname, join } from "node:path";
+import { Redis } from "ioredis";
+import { openDatabase } from "../../runtime/database.ts";
+import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
+import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
+import { createMysqlDatabase, createSqliteDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
+import { parseJson, rawRequest, request } from "../support/http.ts";
+import { connectMysql } from "../support/mysql-client.ts";
+import { cleanup, runScript, startProcess } from "../support/processes.ts";
+import { startRedisServer } from "../support/redis-server.ts";
+
+async function query(url: string, statement: string): Promise<Record<string, unknown>[]> {
+  const connection = await connectMysql(url);
+  try {
+    const [rows] = await connection.query(statement);
+    return rows as Record<string, unknown>[];
+  } finally {
+    await connection.end();
+  }
+}
+
+describe("a private database server", () => {
+  const stack = suiteStack();
+  let server: DatabaseServer;
+  beforeAll(async () => {
+    server = await startPrivateDatabaseServer();
+    stack.defer(() => server.stop());
+  });
+
+  test("has acknowledged commits on disk", async () => {
+    const [settings] = await query(
+      server.url(""),
+      "SELECT @@innodb_flush_log_at_trx_commit AS redo, @@sync_binlog AS binlog, @@innodb_doublewrite AS doublewrite",
+    );
+    expect(settings).toMatchObject({ redo: 1, binlog: 1 });
+    expect(String(settings?.doublewrite)).toMatch(/^(1|ON)$/);
+  });
+
+  test("makes databases in utf8mb4 and drops only those", async () => {
+    const url = await server.createDatabase();
+    expect(await query(url, "SELECT @@character_set_database AS charset")).toEqual([{ charset: "utf8mb4" }]);
+    await server.dropDatabase(url);
+    await expect(query(url, "SELECT 1")).rejects.toMatchObject({ code: "ER_BAD_DB_ERROR" });
+    await expect(server.dropDatabase(server.url("mysql"))).rejects.toThrow("not a database of the tests");
+  });
+
+  test("keeps what was committed over kill -9 and restart, on the same port", async () => {
+    const url = await server.createDatabase();
+    await query(url, "CREATE TABLE kept (id BIGINT PRIMARY KEY)");
+    await query(url, "INSERT INTO kept VALUES (7)");
+    await server.kill("SIGKILL");
+    expect(server.pid).toBeUndefined();
+    await expect(query(url, "SELECT 1")).rejects.toMatchObject({ code: "ECONNREFUSED" });
+    await server.restart();
+    expect(await query(url, "SELECT id FROM kept")).toEqual([{ id: 7 }]);
+    await server.restart();
+    expect(await query(url, "SELECT id FROM kept")).toEqual([{ id: 7 }]);
+  });
+});
+
+describe("a Redis server", () => {
+  const stack = suiteStack();
+
+  test("hangs, goes on, dies and comes back empty", async () => {
+    const server = await startRedisServer();
+    stack.defer(() => server.stop());
+    const client = new Redis(server.url, { commandTimeout: 200, maxRetriesPerRequest: 20 });
+    stack.defer(() => client.disconnect());
+    client.on("error", () => {}); // it reconnects by itself
+    await client.set("pet", "cat");
+    await server.kill("SIGSTOP");
+    await expect(client.get("pet")).rejects.toThrow("Command timed out");
+    await server.kill("SIGCONT");
+    expect(await client.get("pet")).toBe("cat");
+    await server.kill("SIGKILL");
+    expect(server.pid).toBeUndefined();
+    await server.restart();
+    const later = new Redis(server.url);
+    stack.defer(() => later.disconnect());
+    expect(await later.get("pet")).toBeNull();
+  });
+
+  test("stops while it hangs", async () => {
+    const server = await startRedisServer();
+    await server.kill("SIGSTOP");
+    await server.stop();
+    expect(server.pid).toBeUndefined();
+  });
+});
+
+describeEachDatabase("a database of a suite", (url) => {
+  test("is empty and takes tables", async () => {
+    const db = openDatabase(url());
+    try {
+      await db.schema.createTable("pets", (table) => table.bigInteger("id").primary());
+      await db("pets").insert({ id: 9_223_372_036_854_775_807n });
+      expect(await db("pets")).toEqual([{ id: 9_223_372_036_854_775_807n }]);
+    } finally {
+      await db.destroy();
+    }
+  });
+});
+
+test("dropped databases are gone", async () => {
+  const sqlite = await createSqliteDatabase();
+  await dropDatabase(sqlite);
+  expect(existsSync(dirname(sqlite.slice("sqlite:".length)))).toBe(false);
+  await expect(dropDatabase("sqlite:.data/gateway.sqlite")).rejects.toThrow("not a database of the tests");
+  const mysql = await createMysqlDatabase();
+  await dropDatabase(mysql);
+  await expect(query(mysql, "SELECT 1")).rejects.toMatchObject({ code: "ER_BAD_DB_ERROR" });
+});
+
+/** Stands for a process of the system: says where it listens, and drains on SIGTERM. */
+const exampleProcess = `
+  import { createServer } from "node:http";
+  if (process.env.FAULT) { console.error("no good: " + process.env.FAULT); process.exit(78); }
+  const server = createServer((request, response) => response.end(JSON.stringify(process.env)));
+  server.listen(0, "127.0.0.1", () => {
+    const address: string = "127.0.0.1:" + (server.address() as { port: number }).port;
+    console.log("{ not JSON");
+    console.log(JSON.stringify({ msg: "ready", listen: address, admin: address }));
+  });
+  process.on("SIGTERM", () => { console.log("draining"); process.exit(3); });
+`;
+
+describe("a process of the system", () => {
+  const stack = suiteStack();
+  stack.defer(cleanup);
+  let script: string;
+  beforeAll(async () => {
+    const folder = await temporaryFolder("script");
+    stack.defer(() => folder.remove());
+    script = join(folder.path, "main.ts");
+    await writeFile(script, exampleProcess);
+  });
+
+  test("is ready when it says so, has a clean environment and stops on SIGTERM", async () => {
+    const running = await startProcess({ name: "example", script, env: { COLOR: "blue" } });
+    const response = await request(running.listen, { path: "/" });
+    expect(response.status).toBe(200);
+    const { PATH, HOME, ...others } = response.json<Record<string, string>>();
+    expect({ PATH, HOME }).toEqual({ PATH: process.env.PATH, HOME: process.env.HOME });
+    expect(others).toEqual({ COLOR: "blue" });
+    expect(await running.stop()).toBe(3);
+    expect(running.output()).toContain("draining");
+  });
+
+  test("fails with its output when it ends before it is ready", async () => {
+    const starting = startProcess({ name: "example", script, env: { FAULT: "colour" } });
+    await expect(starting).rejects.toThrow(/example ended before it was ready, with 78[\s\S]*no good: colour/);
+    expect(await runScript({ script, env: { FAULT: "size" } })).toEqual({
+      code: 78,
+      stdout: "",
+      stderr: "no good: size\n",
+    });
+  });
+
+  test("is gone after kill -9 and after the cleanup", async () => {
+    const one = await startProcess({ name: "one", script });
+    await one.kill("SIGKILL");
+    expect(await one.exited).toBeNull();
+    const two = await startProcess({ name: "two", script });
+    await cleanup();
+    await expect(request(two.listen, { path: "/" })).rejects.toMatchObject({ code: "ECONNREFUSED" });
+  });
+});
+
+/** Answers every connection with the same bytes, a few at a time, and then closes it. */
+async function answering(bytes: string, close: boolean) {
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.once("data", async () => {
+      for (const part of bytes.match(/[\s\S]{1,7}/g) ?? []) {
+        socket.write(part);
+        await new Promise(setImmediate);
+      }
+      if (close) socket.end();
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return { server, address: `127.0.0.1:${(server.address() as { port: number }).port}` };
+}
+
+describe("a raw request", () => {
+  const head = "HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: 2\r\n";
+  test.each([
+    ["Content-Length", `${head}Content-Length: 5\r\n\r\nhello`, false, "hello"],
+    ["chunks", `${head}Transfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\nT: 1\r\n\r\n`, false, "hello"],
+    ["the end of the connection", `${head}\r\nhello`, true, "hello"],
+    ["100 Continue first", `HTTP/1.1 100 Continue\r\n\r\n${head}Content-Length: 0\r\n\r\n`, false, ""],
+  ])("reads a body that ends by %s", async (_how, bytes, close, body) => {
+    const { server, address } = await answering(bytes, close);
+    const response = await rawRequest(address, "GET / HTTP/1.1\r\n\r\n");
+    server.close();
+    expect(response).toMatchObject({ status: 200, headers: { "x-a": ["1", "2"] } });
+    expect(response.body.toString()).toBe(body);
+    expect(response.raw.toString()).toBe(bytes);
+  });
+
+  test.each([
+    ["the connection ends early", `${head}Content-Length: 9\r\n\r\nhello`, true, "ended before a complete response"],
+    ["the time is up", `${head}Content-Length: 9\r\n\r\nhello`, false, "no complete response in 200 ms"],
+    ["it is not HTTP", "SSH-2.0-OpenSSH\r\n\r\n", false, "not a status line"],
+  ])("fails when %s", async (_why, bytes, close, message) => {
+    const { server, address } = await answering(bytes, close);
+    await expect(rawRequest(address, "GET / HTTP/1.1\r\n\r\n", { timeoutMs: 200 })).rejects.toThrow(message);
+    server.close();
+  });
+
+  test("expects no body in the answer to HEAD", async () => {
+    const { server, address } = await answering(`${head}Content-Length: 9\r\n\r\n`, false);
+    expect((await rawRequest(address, "HEAD / HTTP/1.1\r\n\r\n")).body).toHaveLength(0);
+    server.close();
+  });
+});
+
+test("JSON keeps 64-bit integers", () => {
+  expect(parseJson('{"max":9223372036854775807,"small":[3,-1.5,1e300],"text":"9223372036854775807"}')).toEqual({
+    max: 9_223_372_036_854_775_807n,
+    small: [3, -1.5, 1e300],
+    text: "9223372036854775807",
+  });
+});

@@ -1,0 +1,121 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { type Child, startChild } from "./children.ts";
+import { temporaryFolder } from "./cleanup.ts";
+import { connectMysql, createDatabaseOn, dropMysqlDatabase, withDatabase } from "./mysql-client.ts";
+import { type PreparedServer, prepareMysqld } from "./mysqld.ts";
+import { freePort } from "./ports.ts";
+
+export interface DatabaseServer {
+  /** Undefined for a server that was given, and while a private one is down. */
+  readonly pid: number | undefined;
+  readonly port: number;
+  /** `mysql://user:password@host:port/name`, for an account that may do everything. */
+  url(databaseName: string): string;
+  /** @returns the URL of a new empty database with a name of its own, in utf8mb4 */
+  createDatabase(): Promise<string>;
+  /** Drops a database that the tests made. */
+  dropDatabase(url: string): Promise<void>;
+  /** Sends a signal. With SIGKILL it resolves once the server is gone, else at once. */
+  kill(signal: NodeJS.Signals): Promise<void>;
+  /** Starts the server again on the same data and port, after a regular stop where it still runs. */
+  restart(): Promise<void>;
+  /** Ends a private server and removes its data; leaves one that was given alone. */
+  stop(): Promise<void>;
+}
+
+/** Crash recovery and a slow machine included. */
+const readyTimeoutMs = 60_000;
+const stopTimeoutMs = 20_000;
+
+/**
+ * A MySQL or MariaDB server for tests: the one of `TEST_MYSQL_URL` where that is set, else a private one.
+ * @throws Error that names the choices when there is none
+ */
+export async function startDatabaseServer(): Promise<DatabaseServer> {
+  const given = process.env.TEST_MYSQL_URL;
+  return given ? await useGivenServer(given) : await startPrivateDatabaseServer();
+}
+
+/** A throwaway server that nobody else uses, to kill and restart, also when `TEST_MYSQL_URL` is set. */
+export async function startPrivateDatabaseServer(): Promise<DatabaseServer> {
+  const folder = await temporaryFolder("mysql");
+  const port = await freePort();
+  let child: Child | undefined;
+  const start = async (server: PreparedServer) => {
+    child = startChild(server.program, server.args, { name: "the database", cwd: folder.path, env: process.env });
+    void child.exited.then(() => {
+      child = undefined;
+    });
+    await waitUntilReady(child, server.url);
+  };
+  try {
+    const server = await prepareMysqld(folder.path, port);
+    await start(server);
+    return {
+      get pid() {
+        return child?.pid;
+      },
+      port,
+      ...databasesOf(server.url),
+      kill: async (signal) => await child?.kill(signal),
+      restart: async () => {
+        await child?.stop(stopTimeoutMs);
+        await start(server);
+      },
+      stop: async () => {
+        await child?.stop(stopTimeoutMs);
+        await folder.remove();
+      },
+    };
+  } catch (error) {
+    await child?.kill("SIGKILL");
+    await folder.remove();
+    throw error;
+  }
+}
+
+async function useGivenServer(serverUrl: string): Promise<DatabaseServer> {
+  const connection = await connectMysql(withDatabase(serverUrl, "")).catch((error) => {
+    throw new Error("TEST_MYSQL_URL names a server that cannot be used", { cause: error });
+  });
+  await connection.end();
+  const refuse = async () => {
+    throw new Error("The server of TEST_MYSQL_URL is not ours to stop: use startPrivateDatabaseServer()");
+  };
+  return {
+    pid: undefined,
+    port: Number(new URL(serverUrl).port || 3306),
+    ...databasesOf(serverUrl),
+    kill: refuse,
+    restart: refuse,
+    stop: async () => {},
+  };
+}
+
+function databasesOf(serverUrl: string): Pick<DatabaseServer, "url" | "createDatabase" | "dropDatabase"> {
+  return {
+    url: (databaseName) => withDatabase(serverUrl, databaseName),
+    createDatabase: () => createDatabaseOn(serverUrl),
+    dropDatabase: dropMysqlDatabase,
+  };
+}
+
+async function waitUntilReady(child: Child, url: string): Promise<void> {
+  let ended = false;
+  void child.exited.then(() => {
+    ended = true;
+  });
+  const deadline = Date.now() + readyTimeoutMs;
+  for (;;) {
+    try {
+      const connection = await connectMysql(url);
+      await connection.end();
+      return;
+    } catch (error) {
+      if (ended || Date.now() > deadline) {
+        throw new Error(`The database did not start. Its output:\n${child.output()}`, { cause: error });
+      }
+      await delay(25);
+    }
+  }
+}

@@ -1,0 +1,101 @@
+import { execFile } from "node:child_process";
+import { accessSync, constants, rmSync, writeFileSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import { promisify } from "node:util";
+import { atExit } from "./cleanup.ts";
+
+const run = promisify(execFile);
+
+const servers = {
+  database: {
+    programs: ["mariadbd", "mysqld"],
+    packages: ["mariadb-server-core", "mariadb-client-core"],
+    choices: ["TEST_MYSQL_URL=mysql://user:password@host:port of an account that may create and drop databases"],
+  },
+  redis: { programs: ["redis-server", "valkey-server"], packages: ["redis-server"], choices: [] },
+} as const;
+
+export type ServerKind = keyof typeof servers;
+
+/** The path of a server's program. Where there is none, it is installed if this is root on Debian. */
+export async function serverProgram(kind: ServerKind): Promise<string> {
+  await installMissing([kind]);
+  return findProgram(servers[kind].programs) as string;
+}
+
+/**
+ * Sees to it that this machine has these servers.
+ * @throws Error that names the choices, when one is missing and cannot be installed
+ */
+export async function installMissing(kinds: readonly ServerKind[]): Promise<void> {
+  const missing = kinds.filter((kind) => findProgram(servers[kind].programs) === undefined);
+  if (missing.length === 0) return;
+  const aptGet = findProgram(["apt-get"]);
+  if (process.getuid?.() !== 0 || aptGet === undefined) throw new Error(missing.map(explain).join("\n"));
+  const packages = missing.flatMap((kind) => servers[kind].packages);
+  console.warn(`The tests need ${packages.join(", ")}: installing from Debian's archive, which takes a minute.`);
+  try {
+    await install(aptGet, packages);
+  } catch (error) {
+    throw new Error(missing.map(explain).join("\n"), { cause: error });
+  }
+  const still = missing.filter((kind) => findProgram(servers[kind].programs) === undefined);
+  if (still.length > 0) throw new Error(still.map(explain).join("\n"));
+}
+
+/** The first of the programs that PATH, a folder of servers or one of `more` has. Few users have sbin in PATH. */
+export function findProgram(names: readonly string[], more: readonly string[] = []): string | undefined {
+  const path = (process.env.PATH ?? "").split(delimiter).filter(Boolean);
+  const folders = [...more, ...path, "/usr/local/sbin", "/usr/sbin"];
+  return names.flatMap((name) => folders.map((folder) => join(folder, name))).find(isExecutable);
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function install(aptGet: string, packages: readonly string[]): Promise<void> {
+  const allowServices = forbidServices();
+  const options = { env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" }, maxBuffer: 64 * 1024 * 1024 };
+  const lockWait = ["-o", "DPkg::Lock::Timeout=300"];
+  try {
+    // A failed update is no reason to stop: the lists on this machine may do, and if not, the install says so.
+    await run(aptGet, [...lockWait, "update"], options).catch(() => {});
+    // --no-remove: a test run must not replace what somebody has installed.
+    await run(aptGet, [...lockWait, "install", "-y", "--no-install-recommends", "--no-remove", ...packages], options);
+  } finally {
+    allowServices();
+  }
+}
+
+/** Keeps packages from starting their services; see invoke-rc.d(8). A policy that is already there stays as it is. */
+function forbidServices(): () => void {
+  const policy = "/usr/sbin/policy-rc.d";
+  try {
+    writeFileSync(policy, "#!/bin/sh\nexit 101\n", { flag: "wx", mode: 0o755 });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return () => {};
+    throw error;
+  }
+  const remove = () => rmSync(policy, { force: true });
+  const forget = atExit(remove);
+  return () => {
+    remove();
+    forget();
+  };
+}
+
+function explain(kind: ServerKind): string {
+  const { programs, packages, choices } = servers[kind];
+  const all = [
+    ...choices,
+    `${programs.join(" or ")} in PATH (Debian: apt-get install ${packages.join(" ")})`,
+    "a run as root on Debian or Ubuntu with a package archive in reach, which installs it",
+  ];
+  return `The tests need a ${kind} server. Any one of these will do:\n${all.map((choice) => `  - ${choice}`).join("\n")}`;
+}

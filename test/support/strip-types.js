@@ -1,0 +1,8 @@
+// The transform of Jest: the same type stripping that `node file.ts` does, so tests run what production runs.
+import { createHash } from "node:crypto";
+import { stripTypeScriptTypes } from "node:module";
+
+export default {
+  process: (source, path) => ({ code: stripTypeScriptTypes(source, { mode: "strip", sourceUrl: path }) }),
+  getCacheKey: (source, path) => createHash("sha256").update(process.version).update(path).update(source).digest("hex"),
+};
