@@ -17,11 +17,13 @@ import { listInventory, updateInventory } from "./inventory/routes.ts";
 import { deprecation } from "./legacy/deprecation.ts";
 import { passThrough } from "./legacy/pass-through.ts";
 import { admission } from "./limits/admission.ts";
-import { publishedBanRules } from "./limits/bans.ts";
+import { banner, publishedBanRules } from "./limits/bans.ts";
 import type { LimitHeaders } from "./limits/headers.ts";
 import { MemoryWindows } from "./limits/memory-windows.ts";
 import { windowsOf } from "./limits/plans.ts";
+import { RefusalCounter } from "./limits/refusals.ts";
 import { createObserver } from "./ops/observe.ts";
+import { aloneWith, overRedis } from "./replicas.ts";
 
 /** Callers whose counts are remembered. Accounts have keys, so only operators make more of them. */
 const maxAccounts = 1_000_000;
@@ -62,20 +64,46 @@ export function createGateway(config: GatewayConfig, log: Logger, now: () => num
     refusals: config.BAN_REFUSALS_PER_MINUTE,
     ladderMinutes: config.BAN_LADDER_MINUTES,
   };
+  const memory = new MemoryWindows({ maxCallers: maxAccounts, replicas: config.GATEWAY_REPLICAS, now });
+  const replicas =
+    config.REDIS_URL === undefined
+      ? aloneWith(memory)
+      : overRedis({ redisUrl: config.REDIS_URL, memory, log, metrics: observer.metrics });
+  const authenticator = new Authenticator({ store: keys, pepper: readPepper(config), now });
+  replicas.listen((id) => authenticator.forget(id));
+  const refusals = new RefusalCounter({
+    tooMany: banRules.refusals,
+    onTooMany: banner({
+      store: keys,
+      rules: banRules,
+      onBan: (keyId, ban) => {
+        authenticator.forget(keyId);
+        replicas.tell(keyId);
+        log.warn({ keyId, ...ban }, "key banned");
+      },
+      onError: (err) => log.error({ err }, "a ban could not be noted"),
+      now,
+    }),
+    share: replicas.shareRefusals,
+    now,
+  });
   const entrance = admission({
-    authenticator: new Authenticator({ store: keys, pepper: readPepper(config), now }),
-    keys,
+    authenticator,
     onUse: (principal) => usage.keyUsed(principal.keyId),
-    limiter: new MemoryWindows({ maxCallers: maxAccounts, replicas: config.GATEWAY_REPLICAS, now }),
+    limiter: replicas.limiter,
     guard: new MemoryWindows({ maxCallers: maxAddresses, replicas: 1, now }),
     guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
     windowsOf: windowsOf(config.PLAN_LIMITS),
     countPer: config.LIMITS_PER,
-    banRules,
+    refusals,
     now,
   });
   const document = openApiDocument({
-    servers: config.GATEWAY_SERVERS.map((url) => ({ url, description: "" })),
+    // Without the setting, a base address relative to the document: right wherever the router is mounted.
+    servers: (config.GATEWAY_SERVERS.length > 0 ? config.GATEWAY_SERVERS : ["v1"]).map((url) => ({
+      url,
+      description: "",
+    })),
     plans: config.PLAN_LIMITS,
     banRules,
     deprecatedAt: config.PETS_DEPRECATED_AT,
@@ -128,6 +156,8 @@ export function createGateway(config: GatewayConfig, log: Logger, now: () => num
     },
     close: async () => {
       client.close();
+      refusals.close();
+      replicas.close();
       await usage.close();
       await db.destroy();
     },

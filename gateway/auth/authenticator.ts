@@ -31,6 +31,8 @@ export class Authenticator {
   // Two caches, so that a flood of made-up keys displaces no good one. Neither keeps a token itself.
   readonly #known = new LRUCache<string, Known>({ max: maxKnown });
   readonly #unknown = new LRUCache<string, number>({ max: maxUnknown });
+  /** Counts the calls of `forget`: an answer that was asked for before one of them is not remembered. */
+  #forgotten = 0;
   readonly #lookUps = new Map<string, Promise<Principal | undefined>>();
 
   constructor(options: AuthenticatorOptions) {
@@ -38,10 +40,12 @@ export class Authenticator {
   }
 
   /**
+   * @param mayLookUp asked before the store is asked about a token that was not a good key here lately; when false
+   *   the token counts as unknown this time
    * @returns undefined for a token that is unknown, revoked, expired or no key of ours at all
    * @throws what the store throws when it cannot be asked
    */
-  async authenticate(token: string): Promise<Principal | undefined> {
+  async authenticate(token: string, mayLookUp: () => boolean): Promise<Principal | undefined> {
     const id = hash("sha256", token, "base64");
     const nowMs = this.#options.now();
     const known = this.#known.get(id);
@@ -51,15 +55,19 @@ export class Authenticator {
     }
     const unknownSinceMs = this.#unknown.get(id);
     if (unknownSinceMs !== undefined && nowMs - unknownSinceMs < maxAgeMs) return undefined;
-    if (!isWellFormed(token)) return undefined;
+    if (!known && (!isWellFormed(token) || !mayLookUp())) return undefined;
     return await this.#lookUp(id, token);
   }
 
-  /** Makes a ban known at once to the requests that this process sees. */
-  noteBan(principal: Principal, untilMs: number): void {
-    for (const [id, known] of this.#known.entries()) {
-      if (known.principal.keyId !== principal.keyId) continue;
-      this.#known.set(id, { ...known, principal: { ...known.principal, bannedUntilMs: untilMs } });
+  /**
+   * Looks up again what is remembered of a key or an account, before it is used the next time.
+   *
+   * @param id of the key or the account
+   */
+  forget(id: string): void {
+    this.#forgotten += 1;
+    for (const [tokenId, { principal }] of this.#known.entries()) {
+      if (principal.keyId === id || principal.accountId === id) this.#known.set(tokenId, { principal, checkedAtMs: 0 });
     }
   }
 
@@ -75,9 +83,10 @@ export class Authenticator {
 
   async #ask(id: string, token: string): Promise<Principal | undefined> {
     const checkedAtMs = this.#options.now(); // when it was asked: a revocation while the answer travels may be missed
+    const forgotten = this.#forgotten;
     const principal = await this.#options.store.findByHash(hashKey(token, this.#options.pepper));
     if (principal) {
-      this.#known.set(id, { principal, checkedAtMs });
+      this.#known.set(id, { principal, checkedAtMs: forgotten === this.#forgotten ? checkedAtMs : 0 });
     } else {
       this.#known.delete(id);
       this.#unknown.set(id, checkedAtMs);

@@ -1,8 +1,10 @@
+import { once } from "node:events";
 import { Command, CommanderError, Option } from "commander";
 import { openDatabase } from "../../runtime/database.ts";
 import { migrate } from "../../runtime/migrations.ts";
 import { exitWith, loadEnvFile } from "../../runtime/process.ts";
 import { describeSettings, readSettings } from "../../runtime/settings.ts";
+import { connectRedis } from "../redis.ts";
 import { describePlan } from "./account-store.ts";
 import { parseCount, parseDuration, parseFutureTime, parseScopes } from "./cli-arguments.ts";
 import {
@@ -18,6 +20,7 @@ import {
 } from "./cli-output.ts";
 import { createKeyAdmin, type KeyAdmin } from "./key-admin.ts";
 import { createKey, hashKey } from "./key-format.ts";
+import { KeyNotices } from "./key-notices.ts";
 import { KeyStoreError } from "./key-store-error.ts";
 import { keyMigrations } from "./migrations.ts";
 import { readPepper } from "./pepper.ts";
@@ -88,8 +91,9 @@ command("rotate", "puts a new key in the place of one that works")
   )
   .action(async (oldId: string, options: Output & { grace: number }) => {
     const { key, newKey } = makeKey();
-    const { keyId, account, plan, oldExpiresAtMs } = await withAdmin((admin) =>
-      admin.rotate(oldId, options.grace, newKey),
+    const { keyId, account, plan, oldExpiresAtMs } = await withAdmin(
+      (admin) => admin.rotate(oldId, options.grace, newKey),
+      () => oldId,
     );
     const what = `A new key for account '${account}'; ${oldId} works until ${shownTime(oldExpiresAtMs, "-")}`;
     const json = { keyId, key, account, plan, oldKeyExpiresAt: isoTime(oldExpiresAtMs) };
@@ -99,7 +103,10 @@ command("rotate", "puts a new key in the place of one that works")
 command("revoke", "ends a key at once (within 10 s at every gateway)")
   .argument("<KEY_ID>", "id of the key")
   .action(async (keyId: string, options: Output) => {
-    const { account, revokedAtMs } = await withAdmin((admin) => admin.revoke(keyId));
+    const { account, revokedAtMs } = await withAdmin(
+      (admin) => admin.revoke(keyId),
+      () => keyId,
+    );
     const json = { keyId, account, revokedAt: isoTime(revokedAtMs) };
     print(options, json, `Key ${keyId} of account '${account}' is revoked since ${shownTime(revokedAtMs, "-")}.`);
   });
@@ -112,7 +119,10 @@ command("bans", "shows the bans that run").action(async (options: Output) => {
 command("unban", "lifts a ban and forgets those before it")
   .argument("<KEY_ID>", "id of the key")
   .action(async (keyId: string, options: Output) => {
-    const { key, lifted } = await withAdmin((admin) => admin.unban(keyId));
+    const { key, lifted } = await withAdmin(
+      (admin) => admin.unban(keyId),
+      () => keyId,
+    );
     const done = lifted ? "is no longer banned" : "was not banned";
     print(options, { keyId, account: key.account, lifted }, `Key ${keyId} of account '${key.account}' ${done}.`);
   });
@@ -124,7 +134,10 @@ command("plan", "changes the plan of an account")
   .option("--per-day <n>", "enterprise: requests per day", parseCount)
   .action(async (options: Output & LimitOptions & { account: string; plan: PlanName }, self: Command) => {
     const limits = readLimits(options, self);
-    const changed = await withAdmin((admin) => admin.setPlan(options.account, options.plan, limits));
+    const changed = await withAdmin(
+      (admin) => admin.setPlan(options.account, options.plan, limits),
+      ({ accountId }) => accountId,
+    );
     const json = { account: changed.account, plan: changed.plan, limits: changed.limits };
     print(options, json, `Account '${changed.account}' is on the plan ${describePlan(changed)}.`);
   });
@@ -164,14 +177,35 @@ function makeKey() {
   return { key, newKey: { keyHash: hashKey(key, readPepper(settings)), env: settings.GATEWAY_KEY_ENV } };
 }
 
-/** Opens the database, brings its schema up to date, and closes it again so that the process can end. */
-async function withAdmin<T>(work: (admin: KeyAdmin) => Promise<T>): Promise<T> {
-  const db = openDatabase(readSettings(keySettings, process.env).GATEWAY_DATABASE_URL);
+/**
+ * Opens the database, brings its schema up to date, and closes it again so that the process can end.
+ *
+ * @param changedId the key or account that gateways have to look up again at once
+ */
+async function withAdmin<T>(work: (admin: KeyAdmin) => Promise<T>, changedId?: (done: T) => string): Promise<T> {
+  const settings = readSettings(keySettings, process.env);
+  const db = openDatabase(settings.GATEWAY_DATABASE_URL);
   try {
     await migrate(db, "gateway", keyMigrations, "up");
-    return await work(createKeyAdmin(db, Date.now));
+    const done = await work(createKeyAdmin(db, Date.now));
+    if (changedId && settings.REDIS_URL !== undefined) await tellGateways(settings.REDIS_URL, changedId(done));
+    return done;
   } finally {
     await db.destroy();
+  }
+}
+
+/** What is done is done: gateways that hear nothing find out by themselves within 10 s. */
+async function tellGateways(redisUrl: string, id: string): Promise<void> {
+  const redis = connectRedis(redisUrl);
+  redis.on("error", () => {}); // the failed notice says enough
+  try {
+    await once(redis, "ready", { signal: AbortSignal.timeout(2_000) });
+    await new KeyNotices(redis).publish(id);
+  } catch {
+    process.stderr.write("Redis cannot be reached: the gateways take up to 10 s to notice.\n");
+  } finally {
+    redis.disconnect();
   }
 }
 

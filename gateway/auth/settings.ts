@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { databaseUrl } from "../../runtime/settings.ts";
+import { isRedisUrl } from "../redis.ts";
 import { keyEnvPattern } from "./key-format.ts";
 
 /** Where accounts and keys are when nothing else is said. */
@@ -20,6 +21,17 @@ export const keySettings = {
     .meta({
       description: `secret under which API keys are hashed, at least ${pepperMinLength} characters; a change ends every key`,
       shownDefault: "none, required; npm start makes one in .data/key-pepper",
+    }),
+  REDIS_URL: z
+    .string()
+    .optional()
+    .refine((text) => text === undefined || isRedisUrl(text), {
+      error: "must be redis://, rediss:// (several parted by commas for a cluster) or sentinel://hosts/name",
+    })
+    .meta({
+      description:
+        "Redis or Valkey for the limits of all replicas: redis://, rediss://, several for a cluster, sentinel://",
+      shownDefault: "none: limits in memory",
     }),
   GATEWAY_KEY_ENV: z
     .string()

@@ -63,7 +63,8 @@ test("is valid OpenAPI 3.1, version 1.0.0 of the interface, under Apache-2.0", a
 
 test("has no reference without a target, and no component without a reference", () => {
   const references = new Set(referencesIn(document));
-  for (const reference of references) expect([reference, typeof resolve({ $ref: reference })]).toEqual([reference, "object"]);
+  for (const reference of references)
+    expect([reference, typeof resolve({ $ref: reference })]).toEqual([reference, "object"]);
   const { securitySchemes, ...components } = document.components;
   expect(Object.keys(securitySchemes!)).toEqual(["apiKey"]);
   const defined = Object.entries(components).flatMap(([kind, byName]) =>
@@ -192,7 +193,10 @@ describe("the deprecation of GET /pets/{petId}", () => {
 
   test("has no header for a date that is not set", () => {
     const undated = pets({ deprecatedAt: null, sunsetAt: null });
-    expect(undated.operation).toMatchObject({ deprecated: true, description: expect.stringContaining("not announced") });
+    expect(undated.operation).toMatchObject({
+      deprecated: true,
+      description: expect.stringContaining("not announced"),
+    });
     expect(undated.operation).not.toHaveProperty("x-sunset");
     expect(undated.having).toEqual(undated.having.map(() => []));
     const deprecatedOnly = pets({ sunsetAt: null });
@@ -210,7 +214,9 @@ test("tells the limits and the bans of this deployment", () => {
   const { description } = document.info;
   expect(description).toContain("| Free | 60 | 1,000 |\n| Pro | 300 | 10,000 |\n| Business | 1,000 | 100,000 |\n| Ent");
   expect(description).toContain("All keys of an account share its limits.");
-  expect(description).toContain("refused 30 times within a minute is banned for 5 minutes, and while it keeps on, for 15");
+  expect(description).toContain(
+    "refused 30 times within a minute is banned for 5 minutes, and while it keeps on, for 15",
+  );
   const other = read({
     plans: { ...contractPlans, free: { perMinute: 7, perDay: 77 } },
     banRules: { refusals: 9, ladderMinutes: [1], forgetAfterMs: 3_600_000 },

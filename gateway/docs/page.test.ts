@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import express from "express";
+import { type RequestOptions, request } from "../../test/support/http.ts";
 import { docsPage } from "./page.ts";
 
 const document = {
@@ -25,14 +26,14 @@ const app = express()
   })
   .use("/api", docsPage({ document }))
   .use((request, response) => {
-    response.status(404).json({ method: request.method });
+    response.status(404).end(`the app's own answer to ${request.method}`);
   });
 const server = createServer(app);
 
 beforeAll(async () => {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
-  address = `http://127.0.0.1:${(server.address() as AddressInfo).port}/api`;
+  address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
 });
 
 afterAll(async () => {
@@ -41,51 +42,62 @@ afterAll(async () => {
   await once(server, "close");
 });
 
-const ask = (path: string, init: RequestInit = {}) => fetch(`${address}${path}`, { redirect: "manual", ...init });
+const ask = (path: string, options: Omit<RequestOptions, "path"> = {}) =>
+  request(address, { path: `/api${path}`, ...options });
 
 test("gives the document as JSON", async () => {
-  const response = await ask("/openapi.json");
-  expect(response.headers.get("content-type")).toBe("application/json");
-  expect(await response.json()).toEqual(document);
+  const { status, headers, json } = await ask("/openapi.json");
+  expect([status, headers["content-type"], json()]).toEqual([200, "application/json", document]);
 });
 
 test("leads from /docs to the page by a relative address", async () => {
-  const response = await ask("/docs");
-  expect([response.status, response.headers.get("location")]).toEqual([302, "docs/"]);
-  expect(await response.text()).toBe("");
+  const { status, headers, text } = await ask("/docs");
+  expect([status, headers.location, text]).toEqual([302, "docs/", ""]);
 });
 
-test.each(files)("%s answers HEAD as GET, and 304 to who has it", async (path) => {
+test.each(files)("%s answers HEAD as GET without the body", async (path) => {
   const got = await ask(path);
-  const length = (await got.arrayBuffer()).byteLength;
-  expect(got.status).toBe(200);
   const head = await ask(path, { method: "HEAD" });
-  expect(head.status).toBe(200);
-  for (const name of ["content-type", "etag"]) expect(head.headers.get(name)).toBe(got.headers.get(name));
-  expect(head.headers.get("content-length")).toBe(String(length));
-  const known = await ask(path, { headers: { "If-None-Match": got.headers.get("etag")! } });
-  expect([known.status, await known.text()]).toEqual([304, ""]);
+  expect([got.status, head.status, head.text]).toEqual([200, 200, ""]);
+  expect(head.headers["content-length"]).toBe(String(Buffer.byteLength(got.text)));
+  for (const name of ["content-type", "etag"]) expect(head.headers[name]).toBe(got.headers[name]);
 });
 
-test.each(["/docs", ...files])("%s keeps the headers that are set already, and is safe", async (path) => {
-  const { headers } = await ask(path);
-  expect(Object.fromEntries(headers)).toMatchObject({
-    "x-ratelimit-limit": "60",
-    "x-request-id": "request-1",
-    "x-content-type-options": "nosniff",
-    "cache-control": "private, no-cache",
-  });
-  expect(headers.get("content-security-policy")!.split("; ")).toEqual([
-    "default-src 'none'",
-    "script-src 'self'",
-    "style-src 'self'",
-    "img-src 'self' data:",
-    "connect-src 'self' https://api.petstore.example http://127.0.0.1:9",
-    "base-uri 'none'",
-    "form-action 'none'",
-    "frame-ancestors 'none'",
-  ]);
+test.each(files)("%s is 304 to who has it", async (path) => {
+  const { etag } = (await ask(path)).headers as { etag: string };
+  const known = await ask(path, { headers: { "If-None-Match": `"other", ${etag}` } });
+  expect([known.status, known.text, known.headers.etag]).toEqual([304, "", etag]);
+  expect((await ask(path, { headers: { "If-None-Match": '"other"' } })).status).toBe(200);
 });
+
+test("takes If-None-Match by its word, whatever a client's own cache asks for", async () => {
+  const { etag } = (await ask("/openapi.json")).headers as { etag: string };
+  const headers = { "If-None-Match": `W/${etag}`, "Cache-Control": "no-cache" }; // as fetch sends it
+  expect((await ask("/openapi.json", { headers })).status).toBe(304);
+});
+
+test.each(["/docs", "/docs/favicon-32x32.png", ...files])(
+  "%s keeps the headers that are set already, and is safe",
+  async (path) => {
+    const { headers } = await ask(path);
+    expect(headers).toMatchObject({
+      "x-ratelimit-limit": "60",
+      "x-request-id": "request-1",
+      "x-content-type-options": "nosniff",
+      "cache-control": "private, no-cache",
+    });
+    expect(String(headers["content-security-policy"]).split("; ")).toEqual([
+      "default-src 'none'",
+      "script-src 'self'",
+      "style-src 'self'",
+      "img-src 'self' data:",
+      "connect-src 'self' https://api.petstore.example http://127.0.0.1:9",
+      "base-uri 'none'",
+      "form-action 'none'",
+      "frame-ancestors 'none'",
+    ]);
+  },
+);
 
 test.each([
   ["GET", "/"],
@@ -103,9 +115,11 @@ test.each([
   ["POST", "/openapi.json"],
   ["POST", "/docs"],
   ["POST", "/docs/"],
+  ["OPTIONS", "/docs"],
+  ["OPTIONS", "/openapi.json"],
   ["DELETE", "/docs/swagger-ui.css"],
 ])("leaves %s %s to the app", async (method, path) => {
-  const response = await ask(path, { method });
-  expect([response.status, await response.json()]).toEqual([404, { method }]);
-  expect(response.headers.get("content-security-policy")).not.toContain("script-src"); // express's own 404 has one
+  const { status, headers, text } = await ask(path, { method });
+  expect([status, text]).toEqual([404, `the app's own answer to ${method}`]);
+  expect(headers).not.toHaveProperty("content-security-policy");
 });

@@ -21,36 +21,55 @@ const swaggerFiles = new Set(["/swagger-ui.css", "/swagger-ui-bundle.js", "/favi
  */
 export function docsPage({ document }: DocsPageOptions): Router {
   const headers = commonHeaders(document.servers ?? []);
-  const setHeaders = (response: ServerResponse) => {
+  const setHeaders: SetHeaders = (response) => {
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
   };
   const swagger = express.static(swaggerFolder, { index: false, redirect: false, cacheControl: false, setHeaders });
 
-  const router = Router({ strict: true, caseSensitive: true });
-  router.get("/openapi.json", fixed("application/json", JSON.stringify(document), setHeaders));
-  router.get("/docs", (_request, response) => {
-    setHeaders(response);
-    // Relative: only the client knows the whole path, when a proxy before us has taken a part of it away.
-    response.writeHead(302, { Location: "docs/", "Content-Length": 0 }).end();
-  });
-  router.get("/docs/", fixed("text/html; charset=utf-8", indexHtml, setHeaders));
-  router.get("/docs/initializer.js", fixed("text/javascript; charset=utf-8", initializerJs, setHeaders));
-  router.use("/docs", (request, response, next) => {
-    if (swaggerFiles.has(request.path)) swagger(request, response, next);
-    else next();
-  });
-  return router;
+  const own = new Map<string, RequestHandler>([
+    ["/openapi.json", fixed("application/json", JSON.stringify(document), setHeaders)],
+    ["/docs", redirect("docs/", setHeaders)],
+    ["/docs/", fixed("text/html; charset=utf-8", indexHtml, setHeaders)],
+    ["/docs/initializer.js", fixed("text/javascript; charset=utf-8", initializerJs, setHeaders)],
+  ]);
+
+  // No routes: a router with routes answers OPTIONS by itself.
+  return Router({ caseSensitive: true })
+    .use((request, response, next) => {
+      const answer = request.method === "GET" || request.method === "HEAD" ? own.get(request.path) : undefined;
+      if (answer) answer(request, response, next);
+      else next();
+    })
+    .use("/docs", (request, response, next) => {
+      if (swaggerFiles.has(request.path)) swagger(request, response, next);
+      else next();
+    });
 }
 
-/** Answers with the same bytes each time; 304 to who has them. */
-function fixed(contentType: string, text: string, setHeaders: (response: ServerResponse) => void): RequestHandler {
-  const body = Buffer.from(text);
-  const etag = `"${createHash("sha256").update(body).digest("base64url")}"`;
+type SetHeaders = (response: ServerResponse) => void;
+
+/** @param location relative: only the client knows the whole path, when a proxy before us has taken a part of it away */
+function redirect(location: string, setHeaders: SetHeaders): RequestHandler {
   return (_request, response) => {
     setHeaders(response);
-    response.setHeader("Content-Type", contentType);
+    response.writeHead(302, { Location: location, "Content-Length": 0 }).end();
+  };
+}
+
+/** Answers with the same bytes each time, and with 304 to who has them. */
+function fixed(contentType: string, text: string, setHeaders: SetHeaders): RequestHandler {
+  const body = Buffer.from(text);
+  const etag = `"${createHash("sha256").update(body).digest("base64url")}"`;
+  return (request, response) => {
+    setHeaders(response);
     response.setHeader("ETag", etag);
-    response.send(body);
+    const known = request.headers["if-none-match"]?.split(",").map((tag) => tag.trim().replace(/^W\//, ""));
+    if (known?.includes(etag) || known?.includes("*")) {
+      response.writeHead(304).end();
+      return;
+    }
+    response.writeHead(200, { "Content-Type": contentType, "Content-Length": body.length });
+    response.end(request.method === "HEAD" ? undefined : body);
   };
 }
 

@@ -82,8 +82,10 @@ export const commonErrors = [
   "ServiceUnavailable",
 ] as const satisfies readonly ErrorResponse[];
 
+/** Those that operations refer to. Only the deprecated operation can be gone, and it has its responses in full. */
 export function registerResponses(registry: OpenAPIRegistry): void {
-  for (const name of Object.keys(texts) as ErrorResponse[]) {
+  const shared = (Object.keys(texts) as ErrorResponse[]).filter((name) => name !== "Gone");
+  for (const name of shared) {
     registry.registerComponent("responses", name, errorResponse(name));
   }
 }

@@ -2,19 +2,17 @@ import type { RequestHandler, Response } from "express";
 import type { RateLimiterAbstract } from "rate-limiter-flexible";
 import type { Authenticator } from "../auth/authenticator.ts";
 import { bearerToken } from "../auth/bearer.ts";
-import type { KeyStore } from "../auth/key-store.ts";
 import type { Principal } from "../auth/principal.ts";
 import { addressBlock } from "../http/client-address.ts";
 import { ApiError } from "../http/errors.ts";
 import type { Locals } from "../http/locals.ts";
-import { type BanRules, nextBan, RefusalCounter } from "./bans.ts";
 import { banned, type LimitHeaders, limitHeaders, retryAfter } from "./headers.ts";
 import { decide, type MemoryWindows } from "./memory-windows.ts";
-import type { Decision, Window } from "./windows.ts";
+import type { RefusalCounter } from "./refusals.ts";
+import type { Decision, Window, WindowState } from "./windows.ts";
 
 export interface AdmissionOptions {
   readonly authenticator: Authenticator;
-  readonly keys: Pick<KeyStore, "lastBan" | "ban">;
   /** Told of every request that brings a valid key. */
   readonly onUse: (principal: Principal) => void;
   /** Counts the requests of accounts. */
@@ -25,7 +23,8 @@ export interface AdmissionOptions {
   readonly windowsOf: (principal: Principal) => readonly Window[];
   /** Whose requests a limit counts together. */
   readonly countPer: "account" | "key";
-  readonly banRules: BanRules;
+  /** Counts the refusals of keys; too many bring a ban. */
+  readonly refusals: Pick<RefusalCounter, "refused">;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -44,9 +43,8 @@ export interface Admission {
  * own. The limit headers are set before anything else can answer.
  */
 export function admission(options: AdmissionOptions): Admission {
-  const { authenticator, keys, onUse, limiter, guard, windowsOf, countPer, banRules, now } = options;
+  const { authenticator, onUse, limiter, guard, windowsOf, countPer, refusals, now } = options;
   const guardWindows: readonly Window[] = [{ name: "minute", seconds: 60, limit: options.guardPerMinute }];
-  const refusals = new RefusalCounter(banRules);
 
   const headersFor = (address: string) => limitHeaders(guard.peek(addressBlock(address), guardWindows));
 
@@ -58,36 +56,35 @@ export function admission(options: AdmissionOptions): Admission {
     throw decision.admitted ? refusal : overLimit(decision);
   }
 
-  /** Notes a refusal; the one too many bans the key. */
-  async function refuseOverLimit(response: Response, principal: Principal, decision: Decision): Promise<never> {
-    const { arrivedAtMs } = response.locals as Locals;
-    const nowMs = now();
-    if (!refusals.refused(principal.keyId, arrivedAtMs, nowMs)) throw overLimit(decision);
-    const untilMs = await ban(principal, nowMs).catch((cause) => {
-      throw overLimit(decision, cause); // the ban could not be noted, but the limit holds
-    });
-    return refuseBanned(response, decision.windows, untilMs);
-  }
-
-  async function ban(principal: Principal, nowMs: number): Promise<number> {
-    const next = nextBan(await keys.lastBan(principal.keyId), banRules, nowMs);
-    await keys.ban(principal.keyId, next);
-    authenticator.noteBan(principal, next.untilMs);
-    return next.untilMs;
-  }
-
   function refuseBanned(response: Response, windows: readonly Window[], untilMs: number): never {
     const decision = banned(windows, untilMs, now());
     setHeaders(response, limitHeaders(decision));
     throw new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 
+  /** Look-ups of strange keys under way for each address. A flood gets as many as its limit has left, and then one. */
+  const lookUps = new Map<string, number>();
+
   async function identify(token: string, response: Response): Promise<Principal | undefined> {
+    const { clientAddress } = response.locals as Locals;
+    const block = addressBlock(clientAddress);
+    let counted = false;
+    const mayLookUp = () => {
+      const [{ remaining }] = guard.peek(block, guardWindows).windows as [WindowState];
+      const underWay = lookUps.get(block) ?? 0;
+      if (underWay >= Math.max(1, remaining)) return false;
+      lookUps.set(block, underWay + 1);
+      counted = true;
+      return true;
+    };
     try {
-      return await authenticator.authenticate(token);
+      return await authenticator.authenticate(token, mayLookUp);
     } catch (cause) {
-      setHeaders(response, headersFor((response.locals as Locals).clientAddress));
+      setHeaders(response, headersFor(clientAddress));
       throw new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
+    } finally {
+      if (counted && lookUps.get(block) === 1) lookUps.delete(block);
+      else if (counted) lookUps.set(block, lookUps.get(block)! - 1);
     }
   }
 
@@ -108,7 +105,10 @@ export function admission(options: AdmissionOptions): Admission {
     if (principal.bannedUntilMs > now()) return refuseBanned(response, windows, principal.bannedUntilMs);
     const decision = await decide(limiter, countPer === "key" ? principal.keyId : principal.accountId, windows);
     setHeaders(response, limitHeaders(decision));
-    if (!decision.admitted) return await refuseOverLimit(response, principal, decision);
+    if (!decision.admitted) {
+      refusals.refused(principal.keyId, (response.locals as Locals).arrivedAtMs);
+      throw overLimit(decision);
+    }
     next();
   };
 
@@ -126,8 +126,8 @@ function setHeaders(response: Response, headers: LimitHeaders): void {
   for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
 }
 
-function overLimit(decision: Decision, cause?: unknown): ApiError {
-  return new ApiError("rate_limit_exceeded", { headers: { "Retry-After": retryAfter(decision) }, cause });
+function overLimit(decision: Decision): ApiError {
+  return new ApiError("rate_limit_exceeded", { headers: { "Retry-After": retryAfter(decision) } });
 }
 
 /** RFC 6750 section 3: the error attribute only where a token was sent. */

@@ -1,4 +1,4 @@
-import { nextBan, publishedBanRules, RefusalCounter } from "./bans.ts";
+import { nextBan, publishedBanRules } from "./bans.ts";
 
 const rules = publishedBanRules;
 const minute = 60_000;
@@ -26,34 +26,5 @@ describe("the ban ladder", () => {
   test("two replicas that ban at once agree on one step", () => {
     const first = nextBan(undefined, rules, 0);
     expect(nextBan(first, rules, 100)).toBe(first);
-  });
-});
-
-describe("refusals", () => {
-  test("the 30th within a minute is one too many, and the count begins anew after it", () => {
-    const counter = new RefusalCounter(rules);
-    const verdicts = Array.from({ length: 31 }, (_, i) => counter.refused("k", i, i));
-    expect(verdicts.indexOf(true)).toBe(29);
-    expect(verdicts.filter(Boolean)).toHaveLength(1);
-  });
-
-  test("29 in each minute bring no ban", () => {
-    const counter = new RefusalCounter(rules);
-    for (let i = 0; i < 5 * 29; i++) {
-      const atMs = Math.floor(i / 29) * minute + (i % 29);
-      expect(counter.refused("k", atMs, atMs)).toBe(false);
-    }
-  });
-
-  test("requests that were under way when the first 429 went out do not count", () => {
-    const counter = new RefusalCounter(rules);
-    for (let i = 0; i < 100; i++) expect(counter.refused("k", 10, 10 + i)).toBe(false);
-  });
-
-  test("keys are counted apart", () => {
-    const counter = new RefusalCounter({ ...rules, refusals: 2 });
-    expect(counter.refused("a", 1, 1)).toBe(false);
-    expect(counter.refused("b", 2, 2)).toBe(false);
-    expect(counter.refused("a", 3, 3)).toBe(true);
   });
 });

@@ -1,5 +1,4 @@
-import { LRUCache } from "lru-cache";
-import type { Ban } from "../auth/key-store.ts";
+import type { Ban, KeyStore } from "../auth/key-store.ts";
 
 export interface BanRules {
   /** Refusals within a minute that bring a ban. */
@@ -26,34 +25,22 @@ export function nextBan(last: Ban | undefined, rules: BanRules, nowMs: number): 
   return { untilMs: nowMs + minutes * 60_000, step, atMs: nowMs };
 }
 
-const minuteMs = 60_000;
+export interface BannerOptions {
+  readonly store: Pick<KeyStore, "lastBan" | "ban">;
+  readonly rules: BanRules;
+  /** Makes the change known: here at once, elsewhere as soon as they hear. */
+  readonly onBan: (keyId: string, ban: Ban) => void;
+  readonly onError: (error: unknown) => void;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
 
-/**
- * Counts the refusals of each key. A request that was under way when the key's first 429 went out does not count: its
- * sender could not know.
- */
-export class RefusalCounter {
-  readonly #rules: BanRules;
-  readonly #counts = new LRUCache<string, { readonly sinceMs: number; count: number }>({ max: 100_000 });
-
-  constructor(rules: BanRules) {
-    this.#rules = rules;
-  }
-
-  /**
-   * @param arrivedAtMs when the refused request arrived, Unix milliseconds
-   * @returns true when this refusal is one too many
-   */
-  refused(keyId: string, arrivedAtMs: number, nowMs: number): boolean {
-    const entry = this.#counts.get(keyId);
-    if (!entry || nowMs - entry.sinceMs >= minuteMs) {
-      this.#counts.set(keyId, { sinceMs: nowMs, count: 1 });
-      return this.#rules.refusals <= 1;
-    }
-    if (arrivedAtMs <= entry.sinceMs) return false;
-    entry.count += 1;
-    if (entry.count < this.#rules.refusals) return false;
-    this.#counts.delete(keyId);
-    return true;
-  }
+/** Makes a function that bans a key, for as long as the ladder says. It works beside the requests, not on their path. */
+export function banner({ store, rules, onBan, onError, now }: BannerOptions): (keyId: string) => void {
+  const ban = async (keyId: string) => {
+    const next = nextBan(await store.lastBan(keyId), rules, now());
+    await store.ban(keyId, next);
+    onBan(keyId, next);
+  };
+  return (keyId) => void ban(keyId).catch(onError);
 }

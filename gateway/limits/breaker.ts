@@ -1,0 +1,64 @@
+/** Redis is away: nothing was sent. */
+export class OpenBreakerError extends Error {
+  constructor() {
+    super("Redis is away");
+    this.name = "OpenBreakerError";
+  }
+}
+
+export interface BreakerOptions {
+  /** Resolves when Redis answers again. */
+  readonly probe: () => Promise<unknown>;
+  readonly probeIntervalMs: number;
+  /** Told of every change. */
+  readonly onChange: (isOpen: boolean, cause: unknown) => void;
+}
+
+/**
+ * Stands between the limits and Redis: the first failure opens it, and then nobody waits for Redis until a probe has
+ * found that it answers again.
+ */
+export class Breaker {
+  readonly #options: BreakerOptions;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: BreakerOptions) {
+    this.#options = options;
+  }
+
+  get isOpen(): boolean {
+    return this.#timer !== undefined;
+  }
+
+  /** @throws OpenBreakerError, or what the call throws */
+  async run<T>(call: () => Promise<T>): Promise<T> {
+    if (this.isOpen) throw new OpenBreakerError();
+    try {
+      return await call();
+    } catch (error) {
+      this.#open(error);
+      throw error;
+    }
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  #open(cause: unknown): void {
+    if (this.isOpen) return;
+    this.#timer = setInterval(() => {
+      this.#options.probe().then(
+        () => {
+          if (!this.isOpen) return;
+          this.close();
+          this.#options.onChange(false, undefined);
+        },
+        () => {},
+      );
+    }, this.#options.probeIntervalMs);
+    this.#timer.unref();
+    this.#options.onChange(true, cause);
+  }
+}

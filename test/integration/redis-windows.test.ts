@@ -1,0 +1,218 @@
+import fc from "fast-check";
+import type { Redis } from "ioredis";
+import { Breaker } from "../../gateway/limits/breaker.ts";
+import { decide, MemoryWindows } from "../../gateway/limits/memory-windows.ts";
+import { quotaWindows } from "../../gateway/limits/plans.ts";
+import { RedisWindows } from "../../gateway/limits/redis-windows.ts";
+import { type Count, charge, type Decision, type Window } from "../../gateway/limits/windows.ts";
+import { connectRedis } from "../../gateway/redis.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+
+interface Replica {
+  readonly limiter: RedisWindows;
+  readonly redis: Redis;
+  readonly changes: boolean[];
+}
+
+const windows = quotaWindows({ perMinute: 300, perDay: 10_000 });
+
+describe("windows on Redis", () => {
+  const stack = suiteStack();
+  let server: RedisServer;
+  let replicas: Replica[];
+  let clockOffsetMs = 0;
+  let callers = 0;
+  const newCaller = () => `caller-${++callers}`;
+
+  /** A replica of the gateway, as far as limits go. */
+  async function startReplica(replicaCount: number): Promise<Replica> {
+    const redis = connectRedis(server.url) as Redis;
+    redis.on("error", () => {});
+    const changes: boolean[] = [];
+    const breaker = new Breaker({
+      probe: () => redis.ping(),
+      probeIntervalMs: 50,
+      onChange: (isOpen) => changes.push(isOpen),
+    });
+    const now = () => Date.now() + clockOffsetMs;
+    const memory = new MemoryWindows({ maxCallers: 10_000, replicas: replicaCount, now });
+    stack.defer(() => {
+      breaker.close();
+      redis.disconnect();
+    });
+    while (redis.status !== "ready") await new Promise((resolve) => redis.once("ready", resolve));
+    return {
+      limiter: new RedisWindows({ redis, memory, breaker, clockOffsetMs: () => clockOffsetMs }),
+      redis,
+      changes,
+    };
+  }
+
+  beforeAll(async () => {
+    server = await startRedisServer();
+    stack.defer(() => server.stop());
+    replicas = await Promise.all([startReplica(3), startReplica(3), startReplica(3)]);
+  });
+
+  const ask = (replica: number, caller: string, of: readonly Window[] = windows) =>
+    decide(replicas[replica % replicas.length]!.limiter, caller, of);
+  const admitted = (decisions: readonly Decision[]) => decisions.filter((decision) => decision.admitted);
+  const left = ({ windows: states }: Decision) => states.map(({ remaining }) => remaining);
+  const backAgain = async () => {
+    for (const { changes } of replicas) await waitFor(() => changes.at(-1) !== true);
+  };
+
+  test("three replicas admit exactly the limit, and no two requests see the same count", async () => {
+    const caller = newCaller();
+    const decisions: Decision[] = [];
+    for (let round = 0; round < 10; round++) {
+      decisions.push(...(await Promise.all(Array.from({ length: 64 }, (_, i) => ask(i, caller)))));
+    }
+    expect(admitted(decisions)).toHaveLength(300);
+    expect(new Set(admitted(decisions).map((decision) => left(decision)[0])).size).toBe(300);
+  });
+
+  test("decisions of one turn share a call, and a refused caller costs none", async () => {
+    const [caller, other] = [newCaller(), newCaller()];
+    const calls = async () => {
+      const stats = await replicas[0]!.redis.info("commandstats");
+      return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);
+    };
+    await ask(0, caller);
+    const before = await calls();
+    await Promise.all(Array.from({ length: 100 }, (_, i) => ask(0, i % 2 === 0 ? caller : other)));
+    expect((await calls()) - before).toBe(1);
+    for (let i = 0; i < 300; i++) await ask(0, caller, quotaWindows({ perMinute: 60, perDay: 1_000 }));
+    const exhausted = await calls();
+    for (let i = 0; i < 200; i++) await ask(0, caller, quotaWindows({ perMinute: 60, perDay: 1_000 }));
+    expect(await calls()).toBe(exhausted);
+  });
+
+  test("a flood of 10,000 requests that the minute refuses leaves the day as it was", async () => {
+    const caller = newCaller();
+    const small = quotaWindows({ perMinute: 10, perDay: 1_000 });
+    for (let round = 0; round < 100; round++) {
+      await Promise.all(Array.from({ length: 101 }, (_, i) => ask(i, caller, small)));
+    }
+    expect(left(await ask(0, caller, small))).toEqual([0, 990]);
+    // A replica that knows nothing of the caller asks Redis.
+    const stranger = await startReplica(3);
+    expect(left(await decide(stranger.limiter, caller, small))).toEqual([0, 990]);
+  });
+
+  test("a changed plan applies at once and keeps what was used", async () => {
+    const caller = newCaller();
+    for (let i = 0; i < 60; i++) await ask(i, caller, quotaWindows({ perMinute: 60, perDay: 1_000 }));
+    expect((await ask(0, caller, quotaWindows({ perMinute: 60, perDay: 1_000 }))).admitted).toBe(false);
+    expect(left(await ask(0, caller, windows))).toEqual([239, 9_939]);
+    expect((await ask(1, caller, quotaWindows({ perMinute: 60, perDay: 1_000 }))).admitted).toBe(false);
+  });
+
+  test("any sequence of requests, clock steps and replicas agrees with a plain model", async () => {
+    const step = fc.record({
+      replica: fc.nat(2),
+      caller: fc.nat(2),
+      forwardMs: fc.oneof({ weight: 5, arbitrary: fc.constant(0) }, fc.integer({ min: 1, max: 90_000 })),
+      perMinute: fc.constantFrom(3, 5),
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+        const names = [newCaller(), newCaller(), newCaller()];
+        const model = new Map<string, readonly Count[]>();
+        for (const { replica, caller, forwardMs, perMinute } of steps) {
+          clockOffsetMs += forwardMs;
+          const name = names[caller]!;
+          const of = quotaWindows({ perMinute, perDay: 12 });
+          const decision = await ask(replica, name, of);
+          // The model goes by the time at which the decision was made, so that both see the same windows.
+          const expected = charge(model.get(name), of, 1, decision.nowMs);
+          model.set(name, expected.counts);
+          expect(decision.admitted).toBe(expected.decision.admitted);
+          if (decision.admitted) expect(left(decision)).toEqual(left(expected.decision));
+        }
+      }),
+      { numRuns: 30 },
+    );
+  });
+
+  test("FLUSHALL loses nothing that the replicas know", async () => {
+    const caller = newCaller();
+    for (let i = 0; i < 120; i++) await ask(i, caller);
+    await replicas[0]!.redis.flushall();
+    const decisions = await Promise.all(Array.from({ length: 400 }, (_, i) => ask(i, caller)));
+    expect(120 + admitted(decisions).length).toBeLessThanOrEqual(303);
+    expect(120 + admitted(decisions).length).toBeGreaterThanOrEqual(300);
+  });
+
+  /** Sends 20 requests in each 20 ms while `disturb` runs; gives the decisions and the longest wait. */
+  async function underLoad(caller: string, disturb: () => Promise<void>) {
+    const decisions: Decision[] = [];
+    let longestMs = 0;
+    let isRunning = true;
+    const load = (async () => {
+      while (isRunning) {
+        const startedMs = performance.now();
+        const burst = Array.from({ length: 20 }, async (_, i) => {
+          decisions.push(await ask(i, caller));
+          longestMs = Math.max(longestMs, performance.now() - startedMs);
+        });
+        await Promise.all([...burst, new Promise((resolve) => setTimeout(resolve, 20))]);
+      }
+    })();
+    await disturb();
+    isRunning = false;
+    await load;
+    return { decisions, longestMs };
+  }
+
+  const outages: [string, () => Promise<void>][] = [
+    [
+      "killed and started anew without its data",
+      async () => {
+        await server.kill("SIGKILL");
+        await waitFor(() => replicas.every(({ changes }) => changes.at(-1) === true));
+        await server.restart();
+      },
+    ],
+    [
+      "frozen",
+      async () => {
+        await server.kill("SIGSTOP");
+        await waitFor(() => replicas.every(({ changes }) => changes.at(-1) === true));
+        await server.kill("SIGCONT");
+      },
+    ],
+  ];
+
+  test.each(outages)(
+    "while Redis is %s every request is decided, and at most one more allowance is admitted",
+    async (_how, outage) => {
+      const caller = newCaller();
+      for (const { changes } of replicas) changes.length = 0;
+      const { decisions, longestMs } = await underLoad(caller, async () => {
+        await outage();
+        await backAgain();
+      });
+      const after = await Promise.all(Array.from({ length: 600 }, (_, i) => ask(i, caller)));
+      const total = admitted([...decisions, ...after]).length;
+      expect(total).toBeGreaterThanOrEqual(290);
+      expect(total).toBeLessThanOrEqual(600);
+      expect(longestMs).toBeLessThan(450); // 250 ms, and what two busy cores add
+      expect(replicas.map(({ changes }) => changes)).toEqual([
+        [true, false],
+        [true, false],
+        [true, false],
+      ]);
+    },
+  );
+});
+
+/** Resolves when the condition holds; the events behind it are those of another process. */
+async function waitFor(condition: () => boolean): Promise<void> {
+  const deadlineMs = Date.now() + 10_000;
+  while (!condition()) {
+    if (Date.now() > deadlineMs) throw new Error("the condition did not come to hold");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
