@@ -56,7 +56,6 @@ function openSqlite(filename: string): Knex {
 
 interface MysqlConnection {
   readonly stream: Socket;
-  destroy(): void;
   query(sql: string, done: (error: Error | null) => void): void;
 }
 
@@ -68,7 +67,8 @@ function openMysql(url: string, { poolMax, acquireTimeoutMs, silenceTimeoutMs }:
       min: 0,
       max: poolMax,
       afterCreate: (connection: MysqlConnection, done: (error: Error | null, c: unknown) => void) => {
-        connection.stream.setTimeout(silenceTimeoutMs, () => connection.destroy());
+        // Its stream, as `connection.destroy()` would leave the query that waits without an answer.
+        connection.stream.setTimeout(silenceTimeoutMs, () => connection.stream.destroy());
         // READ COMMITTED: each statement sees the newest commits, and looking for rows that are not there locks no gaps.
         // A lock is waited for less long than the silence time-out: it ends as an error that can be retried.
         connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", (error) =>

@@ -36,7 +36,7 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
     exitWith(error);
   }
   const { log } = running;
-  log.info(running.addresses, "ready");
+  log.child({}, { level: "info" }).info(running.addresses, "ready"); // whatever LOG_LEVEL says: others wait for it
   process.send?.(running.addresses);
   let stopping = false;
   const stop = (signal: NodeJS.Signals) => {

@@ -1,0 +1,177 @@
+import { Pool } from "undici";
+import { suiteStack } from "../support/cleanup.ts";
+import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+import { type System, startSystem } from "../support/system.ts";
+
+interface Answer {
+  readonly status: number;
+  readonly remaining: number;
+  readonly code: string | undefined;
+  readonly tookMs: number;
+}
+
+describe("three gateways over one Redis", () => {
+  const stack = suiteStack();
+  let redis: RedisServer;
+  let system: System;
+  let pools: Pool[];
+
+  beforeAll(async () => {
+    redis = await startRedisServer();
+    stack.defer(() => redis.stop());
+    system = await startSystem({
+      gateways: 3,
+      gatewayEnv: { REDIS_URL: redis.url, GATEWAY_REPLICAS: "3", LOG_LEVEL: "warn", BAN_LADDER_MINUTES: "1,2" },
+    });
+    stack.defer(() => system.close());
+    pools = system.gateways.map(({ listen }) => new Pool(`http://${listen}`, { connections: 64 }));
+    stack.defer(async () => void (await Promise.all(pools.map((pool) => pool.close()))));
+  });
+
+  async function get(gateway: number, key: string): Promise<Answer> {
+    const startedMs = performance.now();
+    const { statusCode, headers, body } = await pools[gateway % 3]!.request({
+      method: "GET",
+      path: "/v1/inventory",
+      headers: { authorization: `Bearer ${key}` },
+    });
+    const text = await body.text();
+    return {
+      status: statusCode,
+      remaining: Number(headers["x-ratelimit-remaining"]),
+      code: statusCode === 200 ? undefined : (JSON.parse(text) as { code: string }).code,
+      tookMs: performance.now() - startedMs,
+    };
+  }
+
+  /** Sends requests to all gateways in turn until the answer of every one of them passes. */
+  async function untilAll(key: string, passes: (answer: Answer) => boolean, withinMs: number): Promise<void> {
+    const startedMs = Date.now();
+    for (;;) {
+      const answers = await Promise.all([0, 1, 2].map((gateway) => get(gateway, key)));
+      if (answers.every(passes)) return;
+      if (Date.now() - startedMs > withinMs) throw new Error(`after ${withinMs} ms: ${JSON.stringify(answers)}`);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+
+  test("64 connections get exactly 300 of a limit of 300, and every count once", async () => {
+    const { key } = await system.issueKey({ plan: "pro" });
+    const answers: Answer[] = [];
+    let sent = 0;
+    await Promise.all(
+      Array.from({ length: 64 }, async () => {
+        while (sent < 900) answers.push(await get(sent++, key));
+      }),
+    );
+    const passed = answers.filter(({ status }) => status === 200);
+    expect(passed).toHaveLength(300);
+    expect(new Set(passed.map(({ remaining }) => remaining)).size).toBe(300);
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
+  });
+
+  test("the counts that one connection sees never rise within a window", async () => {
+    const { key } = await system.issueKey({ plan: "free" });
+    const counts: number[] = [];
+    for (let i = 0; i < 60; i++) counts.push((await get(i, key)).remaining);
+    expect(counts).toEqual(Array.from({ length: 60 }, (_, i) => 59 - i));
+  });
+
+  test("a key that hammers all replicas is banned on all of them within a second, and free a second after unban", async () => {
+    const { key, keyId } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 5, perDay: 1_000 } });
+    for (let i = 0; i < 5; i++) expect((await get(i, key)).status).toBe(200);
+    // Ten refusals at each: only together are they thirty.
+    for (let i = 0; i < 33; i++) expect((await get(i, key)).status).toBe(429);
+    await untilAll(key, ({ code }) => code === "api_key_banned", 1_000);
+
+    const { stdout } = await system.runKeys("bans", "--json");
+    expect(JSON.parse(stdout)).toContainEqual(expect.objectContaining({ keyId, step: 1 }));
+    expect((await system.runKeys("unban", keyId)).code).toBe(0);
+    await untilAll(key, ({ code }) => code !== "api_key_banned", 1_000);
+  });
+
+  test("a revoked key is dead everywhere within a second", async () => {
+    const { key, keyId } = await system.issueKey({ plan: "enterprise" });
+    await untilAll(key, ({ status }) => status === 200, 1_000);
+    expect((await system.runKeys("revoke", keyId)).code).toBe(0);
+    await untilAll(key, ({ status }) => status === 401, 1_000);
+  });
+
+  test("a changed plan applies everywhere within a second and keeps the count", async () => {
+    const account = "changes its plan";
+    const { key } = await system.issueKey({ account, plan: "free" });
+    for (let i = 0; i < 10; i++) await get(i, key);
+    expect((await system.runKeys("plan", "--account", account, "--plan", "pro")).code).toBe(0);
+    await untilAll(key, ({ remaining }) => remaining > 60 && remaining < 290, 1_000);
+  });
+
+  test.each([
+    ["killed", "SIGKILL"],
+    ["frozen", "SIGSTOP"],
+  ] as const)(
+    "with Redis %s under load nobody gets a 5xx or waits long, and it recovers by itself",
+    async (_how, signal) => {
+      const { key } = await system.issueKey({ plan: "business" });
+      const answers: Answer[] = [];
+      let isRunning = true;
+      const load = Array.from({ length: 6 }, async (_, i) => {
+        while (isRunning) {
+          answers.push(await get(i, key));
+          await new Promise((resolve) => setTimeout(resolve, 5));
+        }
+      });
+      const warns = (text: string) => system.gateways.every(({ output }) => output().split(text).length > outputs);
+      const outputs = system.gateways[0]!.output().split("Redis is away").length;
+      await until(() => answers.length > 30);
+      await redis.kill(signal);
+      await until(() => warns("Redis is away"));
+      if (signal === "SIGSTOP") await redis.kill("SIGCONT");
+      else await redis.restart();
+      const beforeRecovery = answers.length;
+      await until(() => answers.length > beforeRecovery + 100);
+      isRunning = false;
+      await Promise.all(load);
+      expect(answers.filter(({ status }) => status >= 500)).toEqual([]);
+      expect(Math.max(...answers.map(({ tookMs }) => tookMs))).toBeLessThan(1_000);
+
+      // Exact again: what one gateway admits, the next one counts.
+      await until(async () => {
+        const fresh = (await system.issueKey({ plan: "free" })).key;
+        const counts = [await get(0, fresh), await get(1, fresh), await get(2, fresh)].map(
+          ({ remaining }) => remaining,
+        );
+        return counts.join() === "59,58,57";
+      });
+    },
+  );
+
+  test("without Redis a revocation holds within 10 s", async () => {
+    const lonely = await system.startGateway({ REDIS_URL: "" });
+    const pool = new Pool(`http://${lonely.listen}`);
+    stack.defer(() => pool.close());
+    const { key, keyId } = await system.issueKey({ plan: "enterprise" });
+    const status = async () => {
+      const { statusCode, body } = await pool.request({
+        method: "HEAD",
+        path: "/v1/inventory",
+        headers: { authorization: `Bearer ${key}` },
+      });
+      await body.dump();
+      return statusCode;
+    };
+    expect(await status()).toBe(200);
+    await system.runKeys("revoke", keyId);
+    const revokedMs = Date.now();
+    await until(async () => (await status()) === 401);
+    expect(Date.now() - revokedMs).toBeLessThan(10_000);
+  });
+});
+
+/** Resolves when the condition holds. */
+async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  const deadlineMs = Date.now() + 12_000;
+  while (!(await condition())) {
+    if (Date.now() > deadlineMs) throw new Error("the condition did not come to hold");
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}

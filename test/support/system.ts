@@ -1,0 +1,215 @@
+import { ChannelCredentials, type ServiceError, status } from "@grpc/grpc-js";
+import { startStandIn } from "../../deploy/stand-in.ts";
+import { createKeyAdmin, type IssuedKey } from "../../gateway/auth/key-admin.ts";
+import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
+import { keyMigrations } from "../../gateway/auth/migrations.ts";
+import type { AccountLimits, PlanName, Scope } from "../../gateway/auth/principal.ts";
+import type { Entry } from "../../inventory-svc/cli/entries.ts";
+import { stockMigrations } from "../../inventory-svc/db/migrations.ts";
+import { petStatuses } from "../../inventory-svc/stock/item.ts";
+import { StockStore } from "../../inventory-svc/stock/store.ts";
+import { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { openDatabase } from "../../runtime/database.ts";
+import { migrate } from "../../runtime/migrations.ts";
+import { createMysqlDatabase, createSqliteDatabase, dropDatabase } from "./databases.ts";
+import { type RunningProcess, runScript, type ScriptResult, startProcess } from "./processes.ts";
+
+export type Env = Readonly<Record<string, string>>;
+
+export interface SystemOptions {
+  /** Default: SQLite files, one for each tier. */
+  readonly database?: "sqlite" | "mysql";
+  /** What the stock holds at first. */
+  readonly seed?: readonly Entry[];
+  /** How many gateways; default 1. None is of use to who starts them later. */
+  readonly gateways?: number;
+  /** Settings beside those that join the parts; they may replace these too. An empty text takes a setting away. */
+  readonly gatewayEnv?: Env;
+  readonly inventoryEnv?: Env;
+}
+
+export interface KeyOptions {
+  /** Default: a new account of its own. */
+  readonly account?: string;
+  /** Of a new account; default free. */
+  readonly plan?: PlanName;
+  /** For enterprise; default: practically none. */
+  readonly limits?: AccountLimits;
+  readonly scopes?: readonly Scope[];
+  /** Unix milliseconds. */
+  readonly expiresAtMs?: number;
+}
+
+export interface TestKey extends IssuedKey {
+  readonly key: string;
+}
+
+/** The whole system as processes, on databases of its own. */
+export interface System {
+  /** Public address of the first gateway, `host:port`. */
+  readonly address: string;
+  readonly adminAddress: string;
+  /** A key for each plan, each of an account of its own. That of enterprise has practically no limits. */
+  readonly keys: Readonly<Record<PlanName, string>>;
+  /** The one that was started last. */
+  readonly inventory: RunningProcess;
+  readonly gateways: readonly RunningProcess[];
+  /** The inventory service as internal callers see it. */
+  readonly client: InventoryServiceClient;
+  /** What the gateways were started with. */
+  readonly gatewayEnv: Env;
+  readonly databaseUrls: { readonly gateway: string; readonly inventory: string };
+  issueKey(options?: KeyOptions): Promise<TestKey>;
+  /** `npm run keys -- …` on the system's keys. */
+  runKeys(...args: string[]): Promise<ScriptResult>;
+  /** An entry as it is stored, or undefined when there is none. */
+  stored(petId: bigint): Promise<Entry | undefined>;
+  /** One gateway more, with the settings of the others and these. It is stopped with the system. */
+  startGateway(env?: Env): Promise<RunningProcess>;
+  /** Starts inventory-svc again on the same address and data, after a regular stop where it still runs. */
+  restartInventory(): Promise<RunningProcess>;
+  /** Stops everything in the reverse order of its start. Every step runs, also after one that failed. */
+  close(): Promise<void>;
+}
+
+const pepper = "a-pepper-that-only-the-tests-know";
+const keyEnv = "test";
+const practicallyNoLimits: AccountLimits = { perMinute: 1_000_000_000, perDay: 2_000_000_000 };
+const anyPort = "127.0.0.1:0";
+
+/**
+ * Starts inventory-svc, the gateways and a stand-in for the services that own pets and orders, on new databases.
+ * A suite closes it with `stack.defer(() => system.close())`. When it cannot be started, it leaves nothing behind.
+ */
+export async function startSystem(options: SystemOptions = {}): Promise<System> {
+  const { database = "sqlite", seed = [], gateways: count = 1 } = options;
+  await using starting = new AsyncDisposableStack();
+
+  const databaseUrls = {
+    gateway: await newDatabase(starting, database),
+    inventory: await newDatabase(starting, database),
+  };
+  await fillStock(databaseUrls.inventory, seed);
+  const issueKey = await openKeys(starting, databaseUrls.gateway);
+  const standIn = await startStandIn({ host: "127.0.0.1", port: 0 });
+  starting.defer(() => standIn.close());
+
+  const inventoryEnv: Env = {
+    INVENTORY_LISTEN: anyPort,
+    INVENTORY_ADMIN_LISTEN: anyPort,
+    INVENTORY_DATABASE_URL: databaseUrls.inventory,
+    ...options.inventoryEnv,
+  };
+  let inventory = await startInventory(inventoryEnv);
+  starting.defer(async () => void (await inventory.stop()));
+  const client = new InventoryServiceClient(inventory.listen, ChannelCredentials.createInsecure());
+  starting.defer(() => client.close());
+
+  const gatewayEnv: Env = {
+    GATEWAY_LISTEN: anyPort,
+    GATEWAY_ADMIN_LISTEN: anyPort,
+    GATEWAY_DATABASE_URL: databaseUrls.gateway,
+    GATEWAY_KEY_ENV: keyEnv,
+    KEY_PEPPER: pepper,
+    INVENTORY_ADDRESS: inventory.listen,
+    PETS_UPSTREAM_URL: `http://${standIn.address}`,
+    ORDERS_UPSTREAM_URL: `http://${standIn.address}`,
+    ...options.gatewayEnv,
+  };
+  const gateways: RunningProcess[] = [];
+  for (let i = 0; i < count; i++) gateways.push(await startGateway(starting, gatewayEnv));
+
+  const keys = {
+    free: (await issueKey({ plan: "free" })).key,
+    pro: (await issueKey({ plan: "pro" })).key,
+    business: (await issueKey({ plan: "business" })).key,
+    enterprise: (await issueKey({ plan: "enterprise" })).key,
+  };
+  const opened = starting.move();
+  return {
+    address: gateways[0]?.listen ?? "",
+    adminAddress: gateways[0]?.admin ?? "",
+    keys,
+    get inventory() {
+      return inventory;
+    },
+    gateways,
+    client,
+    gatewayEnv,
+    databaseUrls,
+    issueKey,
+    runKeys: (...args) => runScript({ script: "gateway/auth/cli.ts", args, env: gatewayEnv }),
+    stored: (petId) => readEntry(client, petId),
+    startGateway: (env = {}) => startGateway(opened, { ...gatewayEnv, ...env }),
+    restartInventory: async () => {
+      await inventory.stop();
+      inventory = await startInventory({ ...inventoryEnv, INVENTORY_LISTEN: inventory.listen });
+      return inventory;
+    },
+    close: () => opened.disposeAsync(),
+  };
+}
+
+async function newDatabase(stack: AsyncDisposableStack, kind: "sqlite" | "mysql"): Promise<string> {
+  const url = await (kind === "sqlite" ? createSqliteDatabase() : createMysqlDatabase());
+  stack.defer(() => dropDatabase(url));
+  return url;
+}
+
+async function fillStock(url: string, seed: readonly Entry[]): Promise<void> {
+  const db = openDatabase(url);
+  try {
+    await migrate(db, "inventory", stockMigrations, "up");
+    const store = new StockStore(db);
+    for (let i = 0; i < seed.length; i += 1_000) {
+      await store.write(seed.slice(i, i + 1_000).map((entry) => ({ kind: "put", ...entry })));
+    }
+  } finally {
+    await db.destroy();
+  }
+}
+
+/** Opens the database of the keys. @returns makes a key there */
+async function openKeys(stack: AsyncDisposableStack, url: string): Promise<System["issueKey"]> {
+  const db = openDatabase(url);
+  stack.defer(() => db.destroy());
+  await migrate(db, "gateway", keyMigrations, "up");
+  const admin = createKeyAdmin(db, Date.now);
+  let accounts = 0;
+  return async ({ account, plan, limits, ...rest } = {}) => {
+    accounts += 1;
+    const key = createKey(keyEnv);
+    const issued = await admin.issue({
+      account: account ?? `account ${accounts}`,
+      plan,
+      limits: limits ?? (plan === "enterprise" ? practicallyNoLimits : undefined),
+      env: keyEnv,
+      keyHash: hashKey(key, pepper),
+      ...rest,
+    });
+    return { ...issued, key };
+  };
+}
+
+function startInventory(env: Env): Promise<RunningProcess> {
+  return startProcess({ name: "inventory-svc", script: "inventory-svc/main.ts", env });
+}
+
+async function startGateway(stack: AsyncDisposableStack, env: Env): Promise<RunningProcess> {
+  const gateway = await startProcess({ name: "gateway", script: "gateway/main.ts", env });
+  stack.defer(async () => void (await gateway.stop()));
+  return gateway;
+}
+
+function readEntry(client: InventoryServiceClient, petId: bigint): Promise<Entry | undefined> {
+  return new Promise((resolve, reject) => {
+    client.getInventoryItem({ petId }, (error: ServiceError | null, response) => {
+      if (error?.code === status.NOT_FOUND) resolve(undefined);
+      else if (error) reject(error);
+      else {
+        const { quantity, status: wireStatus } = response.item!;
+        resolve({ petId, quantity, status: petStatuses[wireStatus - 1]! });
+      }
+    });
+  });
+}
