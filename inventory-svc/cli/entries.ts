@@ -114,3 +114,11 @@ export function toText({ petId, quantity, status }: Entry, format: Format): stri
     ? `${petId},${quantity},${status}\n`
     : `{"petId":${petId},"quantity":${quantity},"status":"${status}"}\n`;
 }
+
+/** Entries for trials: petId 1 to n, always the same. */
+export async function* generated(n: number): AsyncGenerator<Entry> {
+  const statuses: readonly PetStatus[] = ["available", "available", "available", "pending", "sold"];
+  for (let i = 1; i <= n; i++) {
+    yield { petId: BigInt(i), quantity: (i * 7919) % 1_000, status: statuses[i % statuses.length]! };
+  }
+}

@@ -10,9 +10,8 @@ import { exitWith, loadEnvFile } from "../../runtime/process.ts";
 import { describeSettings, readSettings } from "../../runtime/settings.ts";
 import { inventorySettings } from "../config.ts";
 import { stockMigrations } from "../db/migrations.ts";
-import type { PetStatus } from "../stock/item.ts";
 import { StockStore } from "../stock/store.ts";
-import { type Entry, type Format, fileHead, formatOf, formats, readLines, toText } from "./entries.ts";
+import { type Entry, type Format, fileHead, formatOf, formats, generated, readLines, toText } from "./entries.ts";
 
 const settings = { INVENTORY_DATABASE_URL: inventorySettings.INVENTORY_DATABASE_URL };
 
@@ -65,14 +64,6 @@ async function* entriesOf(file: string, format: Format): AsyncGenerator<Entry> {
     if ("fault" in line || seen.has(line.entry.petId)) continue;
     seen.add(line.entry.petId);
     yield line.entry;
-  }
-}
-
-/** Entries for trials: petId 1 to n, always the same. */
-async function* generated(n: number): AsyncGenerator<Entry> {
-  const statuses: readonly PetStatus[] = ["available", "available", "available", "pending", "sold"];
-  for (let i = 1; i <= n; i++) {
-    yield { petId: BigInt(i), quantity: (i * 7919) % 1_000, status: statuses[i % statuses.length]! };
   }
 }
 

@@ -1,0 +1,103 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { generated } from "../../inventory-svc/cli/entries.ts";
+import { openDatabase } from "../../runtime/database.ts";
+import { temporaryFolder } from "../support/cleanup.ts";
+import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
+import { type RunningProcess, startProcess } from "../support/processes.ts";
+import { startRedisServer } from "../support/redis-server.ts";
+import { type System, startSystem } from "../support/system.ts";
+
+/** Something that answers GET /v1/inventory, and the processes whose CPU its answers cost. */
+export interface Variant {
+  readonly address: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly processes: Readonly<Record<string, number>>;
+}
+
+export interface BenchServers {
+  readonly database: DatabaseServer;
+  readonly redisUrl: string;
+  readonly redisPid: number;
+}
+
+/** The servers that all variants use: a database that loses nothing at a power cut, and Redis. */
+export async function startServers(stack: AsyncDisposableStack): Promise<BenchServers> {
+  const database = await startPrivateDatabaseServer();
+  stack.defer(() => database.stop());
+  process.env.TEST_MYSQL_SERVER_URL = database.url("");
+  const redis = await startRedisServer();
+  stack.defer(() => redis.stop());
+  return { database, redisUrl: redis.url, redisPid: redis.pid! };
+}
+
+/** This system with keys and limits on, holding petId 1 to `size`. */
+export async function startOurs(
+  stack: AsyncDisposableStack,
+  { database, redisUrl, redisPid }: BenchServers,
+  size: number,
+): Promise<Variant & { readonly system: System }> {
+  const system = await startSystem({
+    database: "mysql",
+    seed: await Array.fromAsync(generated(size)),
+    gatewayEnv: { REDIS_URL: redisUrl, LOG_LEVEL: "warn" },
+    inventoryEnv: { LOG_LEVEL: "warn" },
+  });
+  stack.defer(() => system.close());
+  return {
+    system,
+    address: system.address,
+    headers: { Authorization: `Bearer ${system.keys.enterprise}` },
+    processes: {
+      gateway: system.gateways[0]!.pid,
+      service: system.inventory.pid,
+      database: database.pid!,
+      redis: redisPid,
+    },
+  };
+}
+
+/** The plain gateway and service on a table of the same entries. */
+export async function startPlain(
+  stack: AsyncDisposableStack,
+  { database }: BenchServers,
+  size: number,
+): Promise<Variant> {
+  const url = await database.createDatabase();
+  stack.defer(() => database.dropDatabase(url));
+  const db = openDatabase(url);
+  await db.schema.createTable("plain_stock", (table) => {
+    table.bigInteger("pet_id").primary();
+    table.integer("quantity").notNullable();
+    table.string("status", 16).notNullable();
+  });
+  const entries = await Array.fromAsync(generated(size));
+  for (let i = 0; i < entries.length; i += 1_000) {
+    const rows = entries.slice(i, i + 1_000).map((e) => ({ pet_id: e.petId, quantity: e.quantity, status: e.status }));
+    await db("plain_stock").insert(rows);
+  }
+  await db.destroy();
+  const service = await start(stack, "service", { DATABASE_URL: url });
+  const gateway = await start(stack, "gateway", { INVENTORY_ADDRESS: service.listen, NODE_ENV: "production" });
+  return {
+    address: gateway.listen,
+    headers: {},
+    processes: { gateway: gateway.pid, service: service.pid, database: database.pid! },
+  };
+}
+
+/** An Express handler that writes the same bytes. */
+export async function startConstant(stack: AsyncDisposableStack, body: Buffer): Promise<Variant> {
+  const folder = await temporaryFolder("bench");
+  stack.defer(() => folder.remove());
+  const file = join(folder.path, "body");
+  await writeFile(file, body);
+  const constant = await start(stack, "constant", { BODY_FILE: file, NODE_ENV: "production" });
+  return { address: constant.listen, headers: {}, processes: { gateway: constant.pid } };
+}
+
+async function start(stack: AsyncDisposableStack, name: string, env: Record<string, string>): Promise<RunningProcess> {
+  const process = await startProcess({ name: `plain ${name}`, script: `test/bench/plain/${name}.ts`, env });
+  stack.defer(async () => void (await process.stop()));
+  return process;
+}

@@ -1,0 +1,62 @@
+import type { Plan } from "./list.ts";
+import { type Figures, measure, medians } from "./measure.ts";
+import { type BenchServers, startOurs, startPlain } from "./systems.ts";
+
+/** PATCH at one number of connections. */
+export interface UpdateRow {
+  readonly connections: number;
+  readonly ours: Figures;
+  readonly plain: Figures;
+}
+
+const entries = 10_000;
+
+/** PATCH /v1/inventory/{petId} of random pets, on a database that writes every commit to its disk. */
+export async function benchUpdates(servers: BenchServers, plan: Plan): Promise<UpdateRow[]> {
+  await using stack = new AsyncDisposableStack();
+  const variants = { ours: await startOurs(stack, servers, entries), plain: await startPlain(stack, servers, entries) };
+  plan.say(
+    `PATCH /v1/inventory/{petId}, medians of ${plan.rounds} runs of ${plan.seconds} s; CPU in ms for each request`,
+  );
+  plan.say(
+    ["connections", "req/s", "plain", "×", "p99 ms", "plain", "gateway CPU", "plain", "service CPU", "plain", "errors"]
+      .map((t) => t.padStart(12))
+      .join(""),
+  );
+  const rows: UpdateRow[] = [];
+  for (const connections of [1, 16, 64, 256]) {
+    const runs: Record<keyof typeof variants, Figures[]> = { ours: [], plain: [] };
+    for (let round = 0; round < plan.rounds; round++) {
+      for (const name of ["ours", "plain"] as const) {
+        const { address, headers, processes } = variants[name];
+        const script = new URL("./patch.lua", import.meta.url).pathname;
+        const wanted = { ...headers, "Content-Type": "application/json" };
+        const load = { address, connections, seconds: plan.seconds, headers: wanted, script, args: [String(entries)] };
+        runs[name].push(await measure(load, processes));
+        await new Promise((resolve) => setTimeout(resolve, 700));
+      }
+    }
+    const row = { connections, ours: medians(runs.ours), plain: medians(runs.plain) };
+    rows.push(row);
+    plan.say(line(row));
+  }
+  return rows;
+}
+
+function line({ connections, ours, plain }: UpdateRow): string {
+  return [
+    connections,
+    ours.requestsPerSecond.toFixed(0),
+    plain.requestsPerSecond.toFixed(0),
+    (ours.requestsPerSecond / plain.requestsPerSecond).toFixed(1),
+    ours.p99Ms.toFixed(1),
+    plain.p99Ms.toFixed(1),
+    ours.cpuMs.gateway!.toFixed(4),
+    plain.cpuMs.gateway!.toFixed(3),
+    ours.cpuMs.service!.toFixed(4),
+    plain.cpuMs.service!.toFixed(3),
+    ours.errors + plain.errors,
+  ]
+    .map((value) => String(value).padStart(12))
+    .join("");
+}
