@@ -1,6 +1,8 @@
 import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from "express";
-import { requireScope } from "./auth/scope.ts";
+import type { Scope } from "./auth/principal.ts";
+import { checkScope } from "./auth/scope.ts";
 import { ApiError } from "./http/errors.ts";
+import { guardHead } from "./http/head.ts";
 import type { Locals, RouteName } from "./http/locals.ts";
 import { requestId } from "./http/request-id.ts";
 import { writeError } from "./http/respond.ts";
@@ -36,32 +38,27 @@ export function gateway(parts: GatewayParts): Router {
 
   // request id, then per-address guard, authentication, ban, plan limits, route, validation
   router.use(identify(parts));
-  router.use(["/openapi.json", "/docs"], named("docs"), admission.announce);
-  router.use(parts.docs);
+  router.use(docs(parts));
   // A pattern without parameters: one that cannot be decoded is refused behind the checks, like any bad request.
   router.get(/^\/v1\/pets\/[^/]+$/, deprecation.announce);
-  router.use(named("unknown"), admission.admit);
+  router.use(admission.admit);
 
   router
     .route("/v1/inventory")
-    .all(named("listInventory"))
-    .get(requireScope("inventory:read"), parts.listInventory)
-    .all(refuseMethod("GET, HEAD"));
+    .get(operation("listInventory", "inventory:read"), parts.listInventory)
+    .all(operation("listInventory"), refuseMethod("GET, HEAD"));
   router
     .route("/v1/inventory/:petId")
-    .all(named("updateInventory"))
-    .patch(requireScope("inventory:write"), parts.updateInventory)
-    .all(refuseMethod("PATCH"));
+    .patch(operation("updateInventory", "inventory:write"), parts.updateInventory)
+    .all(operation("updateInventory"), refuseMethod("PATCH"));
   router
     .route("/v1/pets/:petId")
-    .all(named("getPet"))
-    .get(requireScope("store:read"), checkPetId, deprecation.retire, parts.getPet)
-    .all(refuseMethod("GET, HEAD"));
+    .get(operation("getPet", "store:read"), checkPetId, deprecation.retire, parts.getPet)
+    .all(operation("getPet"), refuseMethod("GET, HEAD"));
   router
     .route("/v1/store/orders")
-    .all(named("getOrders"))
-    .get(requireScope("store:read"), parts.getOrders)
-    .all(refuseMethod("GET, HEAD"));
+    .get(operation("getOrders", "store:read"), parts.getOrders)
+    .all(operation("getOrders"), refuseMethod("GET, HEAD"));
 
   router.use(() => {
     throw new ApiError("not_found");
@@ -72,22 +69,33 @@ export function gateway(parts: GatewayParts): Router {
 
 function identify({ clientAddress, onDone, now }: GatewayParts): RequestHandler {
   return (request, response, next) => {
-    const id = requestId(request.headers["x-request-id"]);
     const locals = response.locals as Locals;
-    locals.requestId = id;
+    locals.requestId = requestId(request.headers["x-request-id"]);
     locals.clientAddress = clientAddress(request);
     locals.arrivedAtMs = now();
     locals.route = "unknown";
-    response.setHeader("X-Request-Id", id);
-    response.once("close", () => onDone(request, response));
+    locals.limits = [];
+    guardHead(response);
+    response.on("close", () => onDone(request, response));
     next();
   };
 }
 
-/** Gives the request its route's name, for logs and metrics. */
-function named(route: RouteName): RequestHandler {
+/** What needs no key. */
+function docs({ admission, docs: page }: GatewayParts): RequestHandler {
+  return (request, response, next) => {
+    if (request.url.startsWith("/v1/")) return next();
+    admission.announce(response);
+    page(request, response, next);
+  };
+}
+
+/** Names the operation, for logs and metrics, and lets only keys with its scope pass. */
+function operation(name: RouteName, scope?: Scope): RequestHandler {
   return (_request, response, next) => {
-    (response.locals as Locals).route = route;
+    const locals = response.locals as Locals;
+    locals.route = name;
+    if (scope !== undefined) checkScope(locals.principal, scope);
     next();
   };
 }

@@ -11,6 +11,7 @@ import type { GatewayConfig } from "./config.ts";
 import { openApiDocument } from "./docs/openapi.ts";
 import { docsPage } from "./docs/page.ts";
 import { clientAddressOf } from "./http/client-address.ts";
+import type { FlatHeaders } from "./http/head.ts";
 import { createInventoryClient } from "./inventory/client.ts";
 import { StockList } from "./inventory/list/stock-list.ts";
 import { listInventory, updateInventory } from "./inventory/routes.ts";
@@ -18,7 +19,6 @@ import { deprecation } from "./legacy/deprecation.ts";
 import { passThrough } from "./legacy/pass-through.ts";
 import { admission } from "./limits/admission.ts";
 import { banner, publishedBanRules } from "./limits/bans.ts";
-import type { LimitHeaders } from "./limits/headers.ts";
 import { MemoryWindows } from "./limits/memory-windows.ts";
 import { windowsOf } from "./limits/plans.ts";
 import { RefusalCounter } from "./limits/refusals.ts";
@@ -36,7 +36,7 @@ export interface Gateway {
   readonly router: Router;
   readonly metrics: Registry;
   /** The limit headers of an address, for what is answered outside the router. */
-  readonly headersFor: (address: string) => LimitHeaders;
+  readonly headersFor: (address: string) => FlatHeaders;
   /** Resolves when it can serve: keys can be looked up, and the list is loaded. */
   ready(): Promise<void>;
   close(): Promise<void>;
@@ -99,16 +99,13 @@ export function createGateway(config: GatewayConfig, log: Logger, now: () => num
     now,
   });
   const document = openApiDocument({
-    // Without the setting, a base address relative to the document: right wherever the router is mounted.
-    servers: (config.GATEWAY_SERVERS.length > 0 ? config.GATEWAY_SERVERS : ["v1"]).map((url) => ({
-      url,
-      description: "",
-    })),
+    servers: config.GATEWAY_SERVERS.map((url) => ({ url, description: "" })),
     plans: config.PLAN_LIMITS,
     banRules,
     deprecatedAt: config.PETS_DEPRECATED_AT,
     sunsetAt: config.PETS_SUNSET_AT,
     guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
+    limitsPer: config.LIMITS_PER,
   });
   const timeoutMs = config.UPSTREAM_TIMEOUT_MS;
 
@@ -117,7 +114,6 @@ export function createGateway(config: GatewayConfig, log: Logger, now: () => num
     docs: docsPage({ document }),
     listInventory: listInventory({
       list,
-      timeoutMs: config.LIST_TIMEOUT_MS,
       stallTimeoutMs: config.STALL_TIMEOUT_MS,
     }),
     updateInventory: updateInventory({ client, bodyTimeoutMs: config.BODY_TIMEOUT_MS }),
@@ -136,6 +132,7 @@ export function createGateway(config: GatewayConfig, log: Logger, now: () => num
     deprecation: deprecation({
       deprecatedAt: config.PETS_DEPRECATED_AT,
       sunsetAt: config.PETS_SUNSET_AT,
+      documentationUrl: "../../docs/", // relative to /v1/pets/{petId}, wherever the router is mounted
       goneAfterSunset: config.PETS_GONE_AFTER_SUNSET,
       onUse: (accountId) => usage.deprecatedRouteUsed(accountId),
       now,

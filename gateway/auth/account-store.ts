@@ -56,8 +56,7 @@ export async function ensureAccount(
 export async function changePlan(db: Knex, name: string, plan: PlanName, limits?: AccountLimits | null) {
   const exact = accountName(name);
   const columns = planColumns(plan, limits);
-  const changed = await retryConflicts(() => db("accounts").where("name", exact).update(columns));
-  if (changed === 0) throw unknownAccount(exact);
+  await retryConflicts(() => db("accounts").where("name", exact).update(columns));
   return getAccount(db, exact);
 }
 

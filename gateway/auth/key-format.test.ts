@@ -55,6 +55,19 @@ test("what is not a key at all is refused, and at no cost when it is long", () =
   expect(performance.now() - start).toBeLessThan(1_000);
 });
 
+test("another shape is refused even with the right checksum", () => {
+  const tokens = [
+    "pk_live_0123456789ABCDEFGHIJKLMNOPQRSTUV1j90KZ",
+    "ps_LIVE_0123456789ABCDEFGHIJKLMNOPQRSTUV2I5I2n",
+    "ps__x0123456789ABCDEFGHIJKLMNOPQRSTUV0002zrGhs",
+    "ps_live_0123456789ABCDEFGHIJKLMNOPQRSTU2c01ml",
+    "ps_live_0123456789ABCDEFGHIJKLMNOPQRSTUV03CJc3I",
+    "ps_live_0123456789ABCDEFGHIJKLMNOPQRSTU-3IGW6M",
+    "ps_0123456789abcdefg_0123456789ABCDEFGHIJKLMNOPQRSTUV37ua44",
+  ];
+  for (const token of tokens) expect(isWellFormed(token)).toBe(false);
+});
+
 test("only an HMAC-SHA-256 under the pepper is stored", () => {
   expect(hashKey(known, pepper).toString("hex")).toBe(
     "76b39148523e4de7ea23b2eae81e89fa9337044aeba8ea1d2bd1bae4de52cfc0",

@@ -74,7 +74,7 @@ ${hours(forgetAfterMs)} without a ban it all begins anew.`;
 function errors(): string {
   const rows = Object.entries(errorTable)
     .sort(([, a], [, b]) => a.status - b.status)
-    .map(([code, { status, message }]) => `| ${status} | \`${code}\` | ${message.replaceAll("<", "&lt;")} |`);
+    .map(([code, { status, message }]) => `| ${status} | \`${code}\` | ${message} |`);
   return `\
 ## Errors
 

@@ -1,10 +1,12 @@
 import { OpenAPIRegistry, OpenApiGeneratorV31 } from "@asteasolutions/zod-to-openapi";
 import { type UsageRules, usage } from "./description.ts";
 import { registerHeaders } from "./headers.ts";
-import { type Announcement, registerOperations, securityScheme } from "./operations.ts";
+import { listInventory, updateInventory } from "./inventory-operations.ts";
+import { securityScheme } from "./operation-parts.ts";
 import { registerParameters } from "./parameters.ts";
 import { registerResponses } from "./responses.ts";
 import { registerSchemas } from "./schemas.ts";
+import { type Announcement, getOrders, getPet } from "./store-operations.ts";
 
 export interface OpenApiOptions extends Announcement, Omit<UsageRules, "limitsPer"> {
   /** Base addresses, each ending in /v1. Without any, the one that stands beside the document. */
@@ -30,7 +32,11 @@ export function openApiDocument({ servers, limitsPer = "account", ...options }: 
   registerHeaders(registry);
   registerResponses(registry);
   registerParameters(registry);
-  registerOperations(registry, registerSchemas(registry), options);
+  const schemas = registerSchemas(registry);
+  registry.registerPath(listInventory(schemas));
+  registry.registerPath(updateInventory(schemas));
+  registry.registerPath(getPet(schemas, options));
+  registry.registerPath(getOrders(schemas));
 
   return new OpenApiGeneratorV31(registry.definitions).generateDocument({
     openapi: "3.1.0",

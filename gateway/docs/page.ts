@@ -69,7 +69,7 @@ function fixed(contentType: string, text: string, setHeaders: SetHeaders): Reque
       return;
     }
     response.writeHead(200, { "Content-Type": contentType, "Content-Length": body.length });
-    response.end(request.method === "HEAD" ? undefined : body);
+    response.end(body); // for HEAD, Node leaves it out
   };
 }
 

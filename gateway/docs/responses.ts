@@ -90,7 +90,7 @@ export function registerResponses(registry: OpenAPIRegistry): void {
   }
 }
 
-/** References to error responses by their status, as an operation has them. */
+/** References to error responses by their status, as an operation has them; of two with one status the later counts. */
 export function errorReferences(names: readonly ErrorResponse[]) {
   return byStatus(names, (name) => ({ $ref: `#/components/responses/${name}` }));
 }

@@ -1,4 +1,5 @@
 import type { Principal } from "../auth/principal.ts";
+import type { FlatHeaders } from "./head.ts";
 
 export type RouteName = "listInventory" | "updateInventory" | "getPet" | "getOrders" | "docs" | "unknown";
 
@@ -9,6 +10,8 @@ export interface Locals {
   /** Unix milliseconds. */
   arrivedAtMs: number;
   route: RouteName;
+  /** The limit headers; of the address until admission knows better. */
+  limits: FlatHeaders;
   /** Set by admission: every route behind it has one. */
   principal: Principal;
 }

@@ -1,30 +1,38 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Request, Response } from "express";
 import { type ApiError, toApiError } from "./errors.ts";
+import type { FlatHeaders } from "./head.ts";
 
 export const jsonType = "application/json";
 
+/** What a handler may have said of a body that an error now takes the place of. */
+const ofAnotherBody = ["ETag", "Content-Encoding", "Cache-Control", "Last-Modified"];
+
 /**
- * The one writer of errors: whatever was thrown leaves as the Error body of the contract, beside the headers that are
- * set already. A response that has begun is cut instead, so that half of one never passes for a whole.
+ * The one writer of errors: whatever was thrown leaves as the Error body of the contract. A response that has begun is
+ * cut instead, so that half of one never passes for a whole.
  *
  * @returns the error as it was answered, for the log
  */
-export function writeError(request: IncomingMessage, response: ServerResponse, thrown: unknown): ApiError {
+export function writeError(request: Request, response: Response, thrown: unknown): ApiError {
   const error = toApiError(thrown);
   if (response.headersSent) {
     response.destroy();
     return error;
   }
-  for (const name of ["ETag", "Content-Encoding", "Cache-Control"]) response.removeHeader(name);
-  for (const [name, value] of Object.entries(error.headers)) response.setHeader(name, value);
-  writeJson(request, response, error.status, error.body);
+  for (const name of ofAnotherBody) response.removeHeader(name);
+  writeJson(request, response, error.status, error.body, Object.entries(error.headers).flat());
   return error;
 }
 
 /** Answers with JSON text; to HEAD with its headers alone. */
-export function writeJson(request: IncomingMessage, response: ServerResponse, status: number, body: string): void {
-  response.statusCode = status;
-  response.setHeader("Content-Type", jsonType);
-  response.setHeader("Content-Length", Buffer.byteLength(body));
+export function writeJson(
+  request: Request,
+  response: Response,
+  status: number,
+  body: string,
+  headers: FlatHeaders,
+): void {
+  const length = String(Buffer.byteLength(body));
+  response.writeHead(status, ["Content-Type", jsonType, "Content-Length", length, ...headers]);
   response.end(request.method === "HEAD" ? undefined : body);
 }

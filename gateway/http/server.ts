@@ -1,6 +1,8 @@
 import { createServer, type RequestListener, type Server } from "node:http";
 import type { Duplex } from "node:stream";
 import { ApiError } from "./errors.ts";
+import type { FlatHeaders } from "./head.ts";
+import { requestId } from "./request-id.ts";
 import { jsonType } from "./respond.ts";
 
 export interface PublicServerOptions {
@@ -10,7 +12,7 @@ export interface PublicServerOptions {
   /** How long a whole request, headers and body, may take to arrive. */
   readonly requestTimeoutMs: number;
   /** The limit headers for a caller who got no further than its address. */
-  readonly headersFor: (address: string) => Readonly<Record<string, string>>;
+  readonly headersFor: (address: string) => FlatHeaders;
 }
 
 /**
@@ -53,13 +55,18 @@ function parserError(cause: NodeJS.ErrnoException): ApiError {
 /** Writes a whole response to a socket that has no request on it, and closes it. */
 function answerRaw(socket: Duplex, error: ApiError, headersFor: PublicServerOptions["headersFor"]): void {
   const { remoteAddress } = socket as Duplex & { remoteAddress?: string };
-  const headers = {
+  const headers = [
+    "X-Request-Id",
+    requestId(undefined),
     ...headersFor(remoteAddress ?? "unknown"),
-    "Content-Type": jsonType,
-    "Content-Length": Buffer.byteLength(error.body),
-    Connection: "close",
-  };
-  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+    "Content-Type",
+    jsonType,
+    "Content-Length",
+    String(Buffer.byteLength(error.body)),
+    "Connection",
+    "close",
+  ];
+  const lines = headers.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`));
   const reason = `HTTP/1.1 ${error.status} ${error.code}\r\n`;
   socket.end(`${reason}${lines.join("")}\r\n${error.body}`);
 }

@@ -9,8 +9,8 @@ type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryRespo
 interface Question {
   readonly position: Position;
   readonly deadlineMs: number;
-  readonly changed: Map<bigint, Item>;
-  readonly removed: Set<bigint>;
+  /** What earlier messages of the same answer brought. */
+  gathered: { readonly changed: Map<bigint, Item>; readonly removed: Set<bigint> } | undefined;
   readonly resolve: (changes: Changes) => void;
   readonly reject: (error: unknown) => void;
   /** A check changes nothing, so a broken stream is worth one more try. */
@@ -40,8 +40,7 @@ export class CheckSession {
       this.#ask({
         position,
         deadlineMs: Date.now() + this.#timeoutMs,
-        changed: new Map(),
-        removed: new Set(),
+        gathered: undefined,
         resolve,
         reject,
         retried: false,
@@ -50,6 +49,7 @@ export class CheckSession {
   }
 
   close(): void {
+    clearTimeout(this.#timer);
     this.#stream?.cancel();
   }
 
@@ -72,19 +72,10 @@ export class CheckSession {
   #take(answer: CheckInventoryResponse): void {
     const question = this.#questions[0];
     if (!question) return;
-    for (const wireItem of answer.changed) {
-      const item = toItem(wireItem);
-      question.removed.delete(item.petId);
-      question.changed.set(item.petId, item);
-    }
-    for (const petId of answer.removedPetIds) {
-      question.changed.delete(petId);
-      question.removed.add(petId);
-    }
+    if (answer.more || question.gathered) gather(question, answer);
     if (answer.more) return;
     this.#questions.shift();
-    this.#watch();
-    question.resolve(answer.reset ? { kind: "reset" } : gathered(question, answer));
+    question.resolve(answer.reset ? { kind: "reset" } : toChanges(question, answer));
   }
 
   #lose(stream: CheckStream, error: ServiceError): void {
@@ -93,26 +84,53 @@ export class CheckSession {
     stream.cancel();
     const questions = this.#questions;
     this.#questions = [];
-    this.#watch();
     for (const question of questions) {
       if (question.retried || error.code === status.DEADLINE_EXCEEDED) question.reject(error);
-      else this.#ask({ ...question, changed: new Map(), removed: new Set(), retried: true });
+      else this.#ask({ ...question, gathered: undefined, retried: true });
     }
   }
 
   /** Keeps one timer, for the oldest question: the others cannot be answered before it. */
   #watch(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
+    if (this.#timer) return;
     const oldest = this.#questions[0];
-    const stream = this.#stream;
-    if (!oldest || !stream) return;
-    this.#timer = setTimeout(() => this.#lose(stream, noAnswer()), Math.max(0, oldest.deadlineMs - Date.now()));
+    if (!oldest) return;
+    this.#timer = setTimeout(
+      () => {
+        this.#timer = undefined;
+        const stream = this.#stream;
+        // Mostly the question that it was set for is long answered, and another one is the oldest.
+        if (stream && this.#questions[0] && this.#questions[0].deadlineMs <= Date.now()) this.#lose(stream, noAnswer());
+        this.#watch();
+      },
+      Math.max(1, oldest.deadlineMs - Date.now()),
+    );
   }
 }
 
-function gathered({ changed, removed }: Question, { epoch, revision }: CheckInventoryResponse): Changes {
-  return { kind: "changes", position: { epoch, revision }, changed: [...changed.values()], removed: [...removed] };
+/** Keeps a part of an answer. Of two states of an entry the later counts. */
+function gather(question: Question, { changed, removedPetIds }: CheckInventoryResponse): void {
+  question.gathered ??= { changed: new Map(), removed: new Set() };
+  for (const item of changed) {
+    question.gathered.removed.delete(item.petId);
+    question.gathered.changed.set(item.petId, toItem(item));
+  }
+  for (const petId of removedPetIds) {
+    question.gathered.changed.delete(petId);
+    question.gathered.removed.add(petId);
+  }
+}
+
+function toChanges(
+  { gathered }: Question,
+  { epoch, revision, changed, removedPetIds }: CheckInventoryResponse,
+): Changes {
+  return {
+    kind: "changes",
+    position: { epoch, revision },
+    changed: gathered ? [...gathered.changed.values()] : changed.map(toItem),
+    removed: gathered ? [...gathered.removed] : removedPetIds,
+  };
 }
 
 function noAnswer(): ServiceError {

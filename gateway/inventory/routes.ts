@@ -12,29 +12,24 @@ import { checkMediaType, parseStockUpdate } from "./stock-update.ts";
 
 export interface ListInventoryOptions {
   readonly list: Pick<StockList, "current">;
-  /** Longest wait for the list. */
-  readonly timeoutMs: number;
   /** A reader that takes nothing for so long is cut off. */
   readonly stallTimeoutMs: number;
 }
 
 /** GET /inventory: every entry, not older than the request. */
-export function listInventory({ list, timeoutMs, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
+export function listInventory({ list, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
-    const snapshot = await within(timeoutMs, list.current());
-    response.setHeader("Vary", "Accept-Encoding");
-    response.setHeader("Cache-Control", "private, no-cache");
+    const snapshot = await list.current();
     const zipped = wantsGzip(request);
-    response.setHeader("ETag", zipped ? snapshot.gzipEtag : snapshot.etag);
+    const etag = zipped ? snapshot.gzipEtag : snapshot.etag;
+    const common = ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];
     if (isKnown(request.headers["if-none-match"], snapshot)) {
-      response.statusCode = 304;
-      response.end();
+      response.writeHead(304, common).end();
       return;
     }
     const body: Body = zipped ? await snapshot.gzip() : snapshot.plain();
-    if (zipped) response.setHeader("Content-Encoding", "gzip");
-    response.setHeader("Content-Type", jsonType);
-    response.setHeader("Content-Length", body.length);
+    if (zipped) common.push("Content-Encoding", "gzip");
+    response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...common]);
     if (request.method === "HEAD") response.end();
     else await sendPieces(response, body.pieces, stallTimeoutMs);
   };
@@ -54,8 +49,7 @@ export function updateInventory({ client, bodyTimeoutMs }: UpdateInventoryOption
     const expectedRevision = parseIfMatch(request.headers["if-match"]);
     const quantity = parseStockUpdate(await readBody(request, bodyTimeoutMs));
     const item = await client.update({ petId, quantity, expectedRevision });
-    response.setHeader("ETag", entryEtag(item.revision));
-    writeJson(request, response, 200, renderItem(item));
+    writeJson(request, response, 200, renderItem(item), ["ETag", entryEtag(item.revision)]);
   };
 }
 
@@ -93,16 +87,4 @@ function isKnown(ifNoneMatch: string | undefined, { etag, gzipEtag }: Snapshot):
 function wantsGzip(request: Request): boolean {
   if (request.headers["accept-encoding"] === undefined) return false;
   return request.acceptsEncodings(["gzip", "identity"]) === "gzip";
-}
-
-async function within<T>(timeoutMs: number, promise: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new ApiError("timeout")), timeoutMs);
-  });
-  try {
-    return await Promise.race([promise, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

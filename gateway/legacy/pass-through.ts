@@ -74,8 +74,9 @@ export function passThrough(options: PassThroughOptions): RequestHandler {
       next(unavailable(`${waiting} requests wait for a connection to ${name}`));
       return;
     }
+    const pathBelow = path(req);
     const send = (sink: Writable) => {
-      const call = upstreamCall(req, res, path(req), exchange);
+      const call = upstreamCall(req, res, pathBelow, exchange);
       void proxy(call, sink as ServerResponse, (error) =>
         exchange.failed((error as Error | undefined) ?? new Error("the proxy did not take the request")),
       );

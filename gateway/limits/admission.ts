@@ -5,8 +5,9 @@ import { bearerToken } from "../auth/bearer.ts";
 import type { Principal } from "../auth/principal.ts";
 import { addressBlock } from "../http/client-address.ts";
 import { ApiError } from "../http/errors.ts";
+import type { FlatHeaders } from "../http/head.ts";
 import type { Locals } from "../http/locals.ts";
-import { banned, type LimitHeaders, limitHeaders, retryAfter } from "./headers.ts";
+import { banned, limitHeaders, retryAfter } from "./headers.ts";
 import { decide, type MemoryWindows } from "./memory-windows.ts";
 import type { RefusalCounter } from "./refusals.ts";
 import type { Decision, Window, WindowState } from "./windows.ts";
@@ -32,10 +33,10 @@ export interface AdmissionOptions {
 export interface Admission {
   /** Lets a request pass that has a valid key, no ban and something left of its limits. */
   readonly admit: RequestHandler;
-  /** For what needs no key: sets the headers of the address's limit and lets everything pass. */
-  readonly announce: RequestHandler;
+  /** For what needs no key: sets the headers of the address's limit. */
+  readonly announce: (response: Response) => void;
   /** The limit headers of an address. */
-  readonly headersFor: (address: string) => LimitHeaders;
+  readonly headersFor: (address: string) => FlatHeaders;
 }
 
 /**
@@ -46,28 +47,26 @@ export function admission(options: AdmissionOptions): Admission {
   const { authenticator, onUse, limiter, guard, windowsOf, countPer, refusals, now } = options;
   const guardWindows: readonly Window[] = [{ name: "minute", seconds: 60, limit: options.guardPerMinute }];
 
-  const headersFor = (address: string) => limitHeaders(guard.peek(addressBlock(address), guardWindows));
+  const headersFor = (address: string) => limitHeaders(guardWindows, guard.peek(addressBlock(address), guardWindows));
 
   /** Charges the address, and gives the error that the request gets: `refusal`, or 429 when the address has no more. */
-  async function refuseStranger(response: Response, refusal: ApiError): Promise<never> {
-    const { clientAddress } = response.locals as Locals;
-    const decision = await decide(guard, addressBlock(clientAddress), guardWindows);
-    setHeaders(response, limitHeaders(decision));
+  async function refuseStranger(locals: Locals, refusal: ApiError): Promise<never> {
+    const decision = await decide(guard, addressBlock(locals.clientAddress), guardWindows);
+    locals.limits = limitHeaders(guardWindows, decision);
     throw decision.admitted ? refusal : overLimit(decision);
   }
 
-  function refuseBanned(response: Response, windows: readonly Window[], untilMs: number): never {
+  function refuseBanned(locals: Locals, windows: readonly Window[], untilMs: number): never {
     const decision = banned(windows, untilMs, now());
-    setHeaders(response, limitHeaders(decision));
+    locals.limits = limitHeaders(windows, decision);
     throw new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 
   /** Look-ups of strange keys under way for each address. A flood gets as many as its limit has left, and then one. */
   const lookUps = new Map<string, number>();
 
-  async function identify(token: string, response: Response): Promise<Principal | undefined> {
-    const { clientAddress } = response.locals as Locals;
-    const block = addressBlock(clientAddress);
+  async function identify(token: string, locals: Locals): Promise<Principal | undefined> {
+    const block = addressBlock(locals.clientAddress);
     let counted = false;
     const mayLookUp = () => {
       const [{ remaining }] = guard.peek(block, guardWindows).windows as [WindowState];
@@ -80,7 +79,7 @@ export function admission(options: AdmissionOptions): Admission {
     try {
       return await authenticator.authenticate(token, mayLookUp);
     } catch (cause) {
-      setHeaders(response, headersFor(clientAddress));
+      locals.limits = headersFor(locals.clientAddress);
       throw new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
     } finally {
       if (counted && lookUps.get(block) === 1) lookUps.delete(block);
@@ -89,41 +88,36 @@ export function admission(options: AdmissionOptions): Admission {
   }
 
   const admit: RequestHandler = async (request, response, next) => {
+    const locals = response.locals as Locals;
     let token: string | undefined;
     try {
       token = bearerToken(request);
     } catch (refusal) {
-      return await refuseStranger(response, refusal as ApiError);
+      return await refuseStranger(locals, refusal as ApiError);
     }
-    if (token === undefined) return await refuseStranger(response, missingKey());
-    const principal = await identify(token, response);
-    if (principal === undefined) return await refuseStranger(response, invalidKey());
+    if (token === undefined) return await refuseStranger(locals, missingKey());
+    const principal = await identify(token, locals);
+    if (principal === undefined) return await refuseStranger(locals, invalidKey());
 
-    (response.locals as Locals).principal = principal;
+    locals.principal = principal;
     onUse(principal);
     const windows = windowsOf(principal);
-    if (principal.bannedUntilMs > now()) return refuseBanned(response, windows, principal.bannedUntilMs);
+    if (principal.bannedUntilMs > now()) return refuseBanned(locals, windows, principal.bannedUntilMs);
     const decision = await decide(limiter, countPer === "key" ? principal.keyId : principal.accountId, windows);
-    setHeaders(response, limitHeaders(decision));
+    locals.limits = limitHeaders(windows, decision);
     if (!decision.admitted) {
-      refusals.refused(principal.keyId, (response.locals as Locals).arrivedAtMs);
+      refusals.refused(principal.keyId, locals.arrivedAtMs);
       throw overLimit(decision);
     }
     next();
   };
 
-  return {
-    admit,
-    announce: (_request, response, next) => {
-      setHeaders(response, headersFor((response.locals as Locals).clientAddress));
-      next();
-    },
-    headersFor,
+  const announce = (response: Response) => {
+    const locals = response.locals as Locals;
+    locals.limits = headersFor(locals.clientAddress);
   };
-}
 
-function setHeaders(response: Response, headers: LimitHeaders): void {
-  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+  return { admit, announce, headersFor };
 }
 
 function overLimit(decision: Decision): ApiError {

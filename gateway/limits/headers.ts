@@ -1,22 +1,43 @@
+import type { FlatHeaders } from "../http/head.ts";
 import { bindingWindow, type Decision, type Window } from "./windows.ts";
 
-export type LimitHeaders = Readonly<Record<string, string>>;
+/** `RateLimit-Policy` of each set of windows: the same text for all callers of a plan. */
+const policies = new WeakMap<readonly Window[], string>();
+
+function policyOf(windows: readonly Window[]): string {
+  let policy = policies.get(windows);
+  if (policy === undefined) {
+    policy = windows.map(({ name, limit, seconds }) => `"${name}";q=${limit};w=${seconds}`).join(", ");
+    policies.set(windows, policy);
+  }
+  return policy;
+}
 
 /**
  * The headers that every response carries: `X-RateLimit-*` of the contract for the window that binds, and those of
  * draft-ietf-httpapi-ratelimit-headers for all windows.
+ *
+ * @param windows those that the decision was made by
  */
-export function limitHeaders({ windows, nowMs }: Decision): LimitHeaders {
-  const binding = bindingWindow(windows);
-  return {
-    "X-RateLimit-Limit": String(binding.limit),
-    "X-RateLimit-Remaining": String(binding.remaining),
-    "X-RateLimit-Reset": String(Math.ceil(binding.resetAtMs / 1_000)),
-    "RateLimit-Policy": windows.map(({ name, limit, seconds }) => `"${name}";q=${limit};w=${seconds}`).join(", "),
-    RateLimit: windows
-      .map(({ name, remaining, resetAtMs }) => `"${name}";r=${remaining};t=${secondsUntil(resetAtMs, nowMs)}`)
-      .join(", "),
-  };
+export function limitHeaders(windows: readonly Window[], { windows: states, nowMs }: Decision): FlatHeaders {
+  const { limit, remaining, resetAtMs } = bindingWindow(states);
+  let standing = "";
+  for (const state of states) {
+    const comma = standing === "" ? "" : ", ";
+    standing += `${comma}"${state.name}";r=${state.remaining};t=${secondsUntil(state.resetAtMs, nowMs)}`;
+  }
+  return [
+    "X-RateLimit-Limit",
+    String(limit),
+    "X-RateLimit-Remaining",
+    String(remaining),
+    "X-RateLimit-Reset",
+    String(Math.ceil(resetAtMs / 1_000)),
+    "RateLimit-Policy",
+    policyOf(windows),
+    "RateLimit",
+    standing,
+  ];
 }
 
 /** A banned caller's standing: nothing is left until the ban ends. */

@@ -40,16 +40,17 @@ const maxBatch = 200;
 const keyPrefix = "petstore:limits:";
 
 /**
- * All windows of a caller on Redis, for all replicas together, in one round trip: the decisions of one turn of the
- * event loop share a call. A caller that was refused is answered from memory until its window ends.
+ * All windows of a caller on Redis, for all replicas together, in one round trip: the decisions that wait share a
+ * call. A caller that was refused is answered from memory until its window ends.
  *
- * rate-limiter-flexible hands over to `memory` (its insurance limiter) when Redis fails or the breaker is open.
+ * When Redis fails, or the breaker is open, `memory` decides: it is the insurance limiter.
  */
 export class RedisWindows extends RateLimiterRedis {
   readonly #options: RedisWindowsOptions;
   readonly #client: Client;
   readonly #refusals = new LRUCache<string, Refusal>({ max: 100_000 });
-  #batch: Pending[] = [];
+  #waiting: Pending[] = [];
+  #running: Promise<void> | undefined;
 
   constructor(options: RedisWindowsOptions) {
     super({ storeClient: options.redis, points: 1, duration: 1, insuranceLimiter: options.memory });
@@ -58,9 +59,14 @@ export class RedisWindows extends RateLimiterRedis {
     this.#client = options.redis as Client;
   }
 
-  /** The one step that rate-limiter-flexible asks of a store; an error sends it to the insurance limiter. */
-  async _consume(key: string, _points: number, { windows }: WindowsRequest): Promise<WindowsRes> {
-    const decision = this.#remembered(key, windows) ?? (await this.#ask(key, windows));
+  /** Resolves or, as rate-limiter-flexible does for a denial, rejects with a WindowsRes. */
+  override async consume(key: string, points: number, request: WindowsRequest): Promise<WindowsRes> {
+    let decision: Decision;
+    try {
+      decision = this.#remembered(key, request.windows) ?? (await this.#ask(key, request.windows));
+    } catch {
+      return await this.#options.memory.consume(key, points, request);
+    }
     if (decision.admitted) return new WindowsRes(decision);
     throw new WindowsRes(decision);
   }
@@ -80,17 +86,19 @@ export class RedisWindows extends RateLimiterRedis {
 
   #ask(key: string, windows: readonly Window[]): Promise<Decision> {
     return new Promise((resolve, reject) => {
-      if (this.#batch.length === 0) setImmediate(() => this.#flush());
-      this.#batch.push({ key, windows, resolve, reject });
+      this.#waiting.push({ key, windows, resolve, reject });
+      this.#running ??= this.#run();
     });
   }
 
-  #flush(): void {
-    const pending = this.#batch;
-    this.#batch = [];
-    for (const group of this.#groups(pending)) {
-      for (let i = 0; i < group.length; i += maxBatch) void this.#decide(group.slice(i, i + maxBatch));
+  /** One call at a time takes everything that waits: the busier it is, the fewer calls a request costs. */
+  async #run(): Promise<void> {
+    await new Promise(setImmediate); // what arrived in this turn of the event loop joins the first call
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0, maxBatch);
+      await Promise.all(this.#groups(batch).map((group) => this.#decide(group)));
     }
+    this.#running = undefined;
   }
 
   /** In a cluster one call can only reach the keys of one slot. */

@@ -1,8 +1,9 @@
 import type { Request, Response } from "express";
 import { collectDefaultMetrics, Histogram, Registry } from "prom-client";
 import type { Logger } from "../../runtime/log.ts";
+import type { PlanName } from "../auth/principal.ts";
 import type { ApiError } from "../http/errors.ts";
-import type { Locals } from "../http/locals.ts";
+import type { Locals, RouteName } from "../http/locals.ts";
 
 export interface Observer {
   readonly metrics: Registry;
@@ -22,13 +23,26 @@ export function createObserver(log: Logger, now: () => number): Observer {
     registers: [metrics],
   });
 
+  // prom-client sorts and joins the labels at each look-up; there are only so many sets of them.
+  const known = new Map<string, ReturnType<typeof requests.labels>>();
+  const series = (route: RouteName, plan: PlanName | "none", status: number) => {
+    const name = `${route} ${plan} ${status}`;
+    let found = known.get(name);
+    if (!found) {
+      found = requests.labels({ route, plan, status });
+      known.set(name, found);
+    }
+    return found;
+  };
+
   return {
     metrics,
     onDone: (request, response) => {
-      const { requestId, principal, route, arrivedAtMs } = response.locals as Partial<Locals>;
-      const durationMs = now() - (arrivedAtMs ?? now());
+      const { requestId, principal, route, arrivedAtMs } = response.locals as Locals;
+      const durationMs = now() - arrivedAtMs;
       const status = response.headersSent ? response.statusCode : 499; // the caller left before it was answered
-      requests.observe({ route, plan: principal?.plan ?? "none", status }, durationMs / 1_000);
+      series(route, principal?.plan ?? "none", status).observe(durationMs / 1_000);
+      if (!log.isLevelEnabled("info")) return;
       log.info(
         {
           requestId,
