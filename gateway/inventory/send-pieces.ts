@@ -4,6 +4,9 @@ import type { ServerResponse } from "node:http";
 /** So much the kernel takes at once, as a rule: nobody has to wait for the reader. */
 const socketBufferBytes = 64 * 1024;
 
+/** So much is handed to the kernel in one call. It copies what the socket has room for; the rest waits as references. */
+const batchBytes = 512 * 1024;
+
 /**
  * Sends a body piece by piece, as fast as the reader takes it: what waits is references to the pieces, never copies.
  *
@@ -14,14 +17,19 @@ export async function sendPieces(
   pieces: readonly Buffer[],
   stallTimeoutMs: number,
 ): Promise<void> {
-  const last = pieces.length - 1;
   // Node restarts this time-out at every byte that the kernel takes, also in the middle of a piece.
-  if (last > 0 || pieces[0]!.length > socketBufferBytes) {
+  if (pieces.length > 1 || pieces[0]!.length > socketBufferBytes) {
     response.setTimeout(stallTimeoutMs, () => response.destroy());
   }
-  for (let i = 0; i < last; i++) {
+  for (let i = 0; i < pieces.length; ) {
     if (response.destroyed) return;
-    if (!response.write(pieces[i])) await Promise.race([once(response, "drain"), once(response, "close")]);
+    if (response.writableNeedDrain) await Promise.race([once(response, "drain"), once(response, "close")]);
+    response.cork();
+    for (let bytes = 0; i < pieces.length && bytes < batchBytes; i++) {
+      bytes += pieces[i]!.length;
+      response.write(pieces[i]);
+    }
+    response.uncork();
   }
-  response.end(pieces[last]);
+  response.end();
 }

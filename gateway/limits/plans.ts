@@ -1,3 +1,4 @@
+import { LRUCache } from "lru-cache";
 import type { AccountLimits, PlanName, Principal } from "../auth/principal.ts";
 import type { Window } from "./windows.ts";
 
@@ -18,16 +19,24 @@ export function quotaWindows({ perMinute, perDay }: AccountLimits): readonly Win
   ];
 }
 
-/** Makes a function that tells the windows of a caller; those of the plans are made once. */
+/** Sets of windows that are kept ready; each enterprise account may have limits of its own. */
+const maxQuotas = 10_000;
+
+/** Makes a function that tells the windows of a caller: the same array for the same limits. */
 export function windowsOf(plans: PlanTable): (principal: Pick<Principal, "plan" | "limits">) => readonly Window[] {
-  const ofPlans = {
-    free: quotaWindows(plans.free),
-    pro: quotaWindows(plans.pro),
-    business: quotaWindows(plans.business),
+  const ready = new LRUCache<string, readonly Window[]>({ max: maxQuotas });
+  const ofLimits = (limits: AccountLimits) => {
+    const name = `${limits.perMinute}/${limits.perDay}`;
+    let windows = ready.get(name);
+    if (windows === undefined) {
+      windows = quotaWindows(limits);
+      ready.set(name, windows);
+    }
+    return windows;
   };
   return ({ plan, limits }) => {
-    if (limits) return quotaWindows(limits);
+    if (limits) return ofLimits(limits);
     if (plan === "enterprise") throw new Error("an enterprise account without limits of its own");
-    return ofPlans[plan];
+    return ofLimits(plans[plan]);
   };
 }

@@ -1,13 +1,15 @@
 /**
- * Decides on the requests of many callers in one call, as `charge` does for one: a request is charged to all of its
+ * Decides on requests of many callers in one call, as `charge` does for one: a request is charged to all of its
  * caller's windows or to none. Redis's clock counts, so replicas need not agree on theirs.
  *
- * A replica says with each request what it knows of the caller: that way counts outlive a Redis that lost its data,
+ * A replica says with each question what it knows of the caller: that way counts outlive a Redis that lost its data,
  * and what a replica admitted while Redis was away is charged when it is back.
  *
- * KEYS: one for each request. ARGV: milliseconds to add to the clock (for tests), the number of windows, then for each
- * request and window: limit, length in ms, and what the replica knows: used, end in Unix ms, admitted on its own.
- * Returns the time in Unix ms, then for each request: 1 or 0, and for each window used and end in Unix ms.
+ * KEYS: one for each caller. ARGV: milliseconds to add to the clock (for tests), the number of windows, then for each
+ * caller the number of its requests, and for each window: limit, length in ms, and what the replica knows: used, end
+ * in Unix ms, admitted on its own.
+ * Returns the time in Unix ms, then for each caller how many of its requests are admitted, and for each window used
+ * and end in Unix ms.
  * Kept under each key: used and end of each window, as text.
  */
 export const decideScript = `
@@ -19,40 +21,40 @@ local answer = { now }
 for i = 1, #KEYS do
   local kept = redis.call('GET', KEYS[i])
   local numbers = kept and string.gmatch(kept, '%d+')
-  local used, ends, admitted = {}, {}, 1
+  local used, ends = {}, {}
+  local admitted = tonumber(ARGV[at + 1])
+  at = at + 1
   for w = 1, windows do
-    local limit, length = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-    local known_used, known_end, away = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
-    at = at + 5
+    local known_used, known_end = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
     local u, e = 0, 0
     if numbers then
       u, e = tonumber(numbers() or 0), tonumber(numbers() or 0)
     end
     if e > now then
       if known_end == e and known_used > u then u = known_used end
-      u = u + away
+      u = u + ARGV[at + 5]
     elseif known_end > now then
-      u, e = known_used + away, known_end
+      u, e = known_used + ARGV[at + 5], known_end
     else
-      u, e = 0, now + length
+      u, e = 0, now + ARGV[at + 2]
     end
-    if u >= limit then admitted = 0 end
+    local left = ARGV[at + 1] - u
+    if left < admitted then admitted = left end
     used[w], ends[w] = u, e
+    at = at + 5
   end
+  if admitted < 0 then admitted = 0 end
   answer[#answer + 1] = admitted
-  local text, last = {}, 0
+  local text, last = '', 0
   for w = 1, windows do
-    used[w] = used[w] + admitted
-    answer[#answer + 1] = used[w]
-    answer[#answer + 1] = ends[w]
-    -- a window without a request in it has not begun
-    local e = used[w] > 0 and ends[w] or 0
-    text[w] = string.format('%.0f %.0f', used[w], e)
+    local u, e = used[w] + admitted, ends[w]
+    answer[#answer + 1] = u
+    answer[#answer + 1] = e
+    if u == 0 then e = 0 end -- a window without a request in it has not begun
     if e > last then last = e end
+    text = text .. string.format('%.0f %.0f ', u, e)
   end
-  if last > 0 then
-    redis.call('SET', KEYS[i], table.concat(text, ' '), 'PX', string.format('%.0f', last - now))
-  end
+  if last > 0 then redis.call('SET', KEYS[i], text, 'PX', string.format('%.0f', last - now)) end
 end
 return answer
 `;

@@ -9,7 +9,7 @@ import type { Count, Decision, Window } from "./windows.ts";
 
 /** Commands that ioredis adds by `defineCommand`. */
 type Client = (Redis | Cluster) & {
-  decideWindows(keyCount: number, ...keysAndArguments: (string | number)[]): Promise<number[]>;
+  decideWindows(keyCount: number, ...keysAndArguments: readonly (string | number)[]): Promise<number[]>;
 };
 
 export interface RedisWindowsOptions {
@@ -21,11 +21,16 @@ export interface RedisWindowsOptions {
   readonly clockOffsetMs?: () => number;
 }
 
-interface Pending {
-  readonly key: string;
-  readonly windows: readonly Window[];
+interface Waiter {
   readonly resolve: (decision: Decision) => void;
   readonly reject: (error: unknown) => void;
+}
+
+/** The requests of one caller that wait for a decision. */
+interface Question {
+  readonly key: string;
+  readonly windows: readonly Window[];
+  readonly waiters: Waiter[];
 }
 
 interface Refusal {
@@ -34,7 +39,7 @@ interface Refusal {
   readonly heardAtMs: number;
 }
 
-/** Requests in one call of the script: Redis does nothing else while it runs. */
+/** Callers in one call of the script: Redis does nothing else while it runs. */
 const maxBatch = 200;
 
 const keyPrefix = "petstore:limits:";
@@ -49,7 +54,9 @@ export class RedisWindows extends RateLimiterRedis {
   readonly #options: RedisWindowsOptions;
   readonly #client: Client;
   readonly #refusals = new LRUCache<string, Refusal>({ max: 100_000 });
-  #waiting: Pending[] = [];
+  #waiting = new Map<string, Question>();
+  /** Questions that another one of the same caller has displaced. */
+  #moved: Question[] = [];
   #running: Promise<void> | undefined;
 
   constructor(options: RedisWindowsOptions) {
@@ -86,7 +93,14 @@ export class RedisWindows extends RateLimiterRedis {
 
   #ask(key: string, windows: readonly Window[]): Promise<Decision> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ key, windows, resolve, reject });
+      let question = this.#waiting.get(key);
+      if (!question || question.windows !== windows) {
+        // A caller whose plan has just changed may ask by two sets of windows at once: one of them comes first.
+        if (question) this.#moved.push(question);
+        question = { key, windows, waiters: [] };
+        this.#waiting.set(key, question);
+      }
+      question.waiters.push({ resolve, reject });
       this.#running ??= this.#run();
     });
   }
@@ -94,67 +108,78 @@ export class RedisWindows extends RateLimiterRedis {
   /** One call at a time takes everything that waits: the busier it is, the fewer calls a request costs. */
   async #run(): Promise<void> {
     await new Promise(setImmediate); // what arrived in this turn of the event loop joins the first call
-    while (this.#waiting.length > 0) {
-      const batch = this.#waiting.splice(0, maxBatch);
-      await Promise.all(this.#groups(batch).map((group) => this.#decide(group)));
+    while (this.#waiting.size > 0) {
+      const questions = [...this.#moved, ...this.#waiting.values()];
+      this.#moved = [];
+      this.#waiting = new Map();
+      for (let i = 0; i < questions.length; i += maxBatch) {
+        await Promise.all(this.#groups(questions.slice(i, i + maxBatch)).map((group) => this.#decide(group)));
+      }
     }
     this.#running = undefined;
   }
 
   /** In a cluster one call can only reach the keys of one slot. */
-  #groups(pending: Pending[]): Pending[][] {
-    if (!this.#client.isCluster) return [pending];
-    return Object.values(Object.groupBy(pending, ({ key }) => calculateSlot(keyPrefix + key))) as Pending[][];
+  #groups(questions: Question[]): Question[][] {
+    if (!this.#client.isCluster) return [questions];
+    return Object.values(Object.groupBy(questions, ({ key }) => calculateSlot(keyPrefix + key))) as Question[][];
   }
 
-  async #decide(batch: readonly Pending[]): Promise<void> {
+  async #decide(questions: readonly Question[]): Promise<void> {
     const { memory, breaker, clockOffsetMs } = this.#options;
-    const handed = batch.map(({ key }) => memory.handOver(key));
+    const handed = questions.map(({ key }) => memory.handOver(key));
+    const keysAndArguments: (string | number)[] = questions.map(({ key }) => keyPrefix + key);
+    keysAndArguments.push(clockOffsetMs?.() ?? 0, questions[0]!.windows.length);
+    questions.forEach((question, i) => {
+      pushArguments(keysAndArguments, question, handed[i]);
+    });
+    let answer: readonly number[];
     try {
-      const call = () =>
-        this.#client.decideWindows(
-          batch.length,
-          ...batch.map(({ key }) => keyPrefix + key),
-          clockOffsetMs?.() ?? 0,
-          batch[0]!.windows.length,
-          ...batch.flatMap(({ windows }, i) => toArguments(windows, handed[i])),
-        );
-      const answer = await breaker.run(call);
-      let at = 1;
-      for (const { key, windows, resolve } of batch) {
-        const { decision, heard } = fromAnswer(answer, at, windows);
-        at += 1 + 2 * windows.length;
-        memory.learn(key, heard);
-        if (!decision.admitted) this.#refusals.set(key, { decision, heardAtMs: performance.now() });
-        resolve(decision);
-      }
+      answer = await breaker.run(() => this.#client.decideWindows(questions.length, ...keysAndArguments));
     } catch (error) {
-      batch.forEach(({ key, reject }, i) => {
+      questions.forEach(({ key, waiters }, i) => {
         if (handed[i]) memory.takeBack(key, handed[i]);
-        reject(error);
+        for (const { reject } of waiters) reject(error);
       });
+      return;
+    }
+    let at = 1;
+    for (const question of questions) {
+      this.#settle(question, answer, at);
+      at += 1 + 2 * question.windows.length;
     }
   }
+
+  /** Tells the requests of a caller what was decided, in the order in which they came. */
+  #settle({ key, windows, waiters }: Question, answer: readonly number[], at: number): void {
+    const nowMs = answer[0]!;
+    const admittedCount = answer[at]!;
+    const heard = windows.map((_window, i) => ({ used: answer[at + 1 + 2 * i]!, resetAtMs: answer[at + 2 + 2 * i]! }));
+    this.#options.memory.learn(key, heard);
+    waiters.forEach(({ resolve }, turn) => {
+      const following = Math.max(0, admittedCount - turn - 1);
+      const decision: Decision = {
+        admitted: turn < admittedCount,
+        windows: windows.map(({ name, seconds, limit }, i) => {
+          const { used, resetAtMs } = heard[i]!;
+          return { name, seconds, limit, remaining: Math.max(0, limit - used + following), resetAtMs };
+        }),
+        nowMs,
+      };
+      if (!decision.admitted) this.#refusals.set(key, { decision, heardAtMs: performance.now() });
+      resolve(decision);
+    });
+  }
 }
 
-function toArguments(windows: readonly Window[], counts: readonly Count[] | undefined): number[] {
-  return windows.flatMap(({ limit, seconds }, i) => {
-    const { used, resetAtMs, away } = counts?.[i] ?? { used: 0, resetAtMs: 0, away: 0 };
-    return [limit, seconds * 1_000, used, resetAtMs, away];
+function pushArguments(
+  target: (string | number)[],
+  { windows, waiters }: Question,
+  counts: readonly Count[] | undefined,
+): void {
+  target.push(waiters.length);
+  windows.forEach(({ limit, seconds }, i) => {
+    const count = counts?.[i];
+    target.push(limit, seconds * 1_000, count?.used ?? 0, count?.resetAtMs ?? 0, count?.away ?? 0);
   });
-}
-
-/** Reads one request's part of an answer of the script. */
-function fromAnswer(answer: readonly number[], at: number, windows: readonly Window[]) {
-  const heard = windows.map((_window, i) => ({ used: answer[at + 1 + 2 * i]!, resetAtMs: answer[at + 2 + 2 * i]! }));
-  const decision: Decision = {
-    admitted: answer[at] === 1,
-    windows: windows.map((window, i) => ({
-      ...window,
-      remaining: Math.max(0, window.limit - heard[i]!.used),
-      resetAtMs: heard[i]!.resetAtMs,
-    })),
-    nowMs: answer[0]!,
-  };
-  return { decision, heard };
 }

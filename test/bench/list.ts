@@ -32,14 +32,14 @@ export async function benchList(servers: BenchServers, plan: Plan): Promise<List
     await using stack = new AsyncDisposableStack();
     const ours = await startOurs(stack, servers, size);
     const plain = await startPlain(stack, servers, size);
-    const { headers, body } = await request(`http://${ours.address}/v1/inventory`, { headers: ours.headers });
+    const { body } = await request(`http://${ours.address}/v1/inventory`, { headers: ours.headers });
     const bytes = Buffer.from(await body.arrayBuffer());
     const constant = await startConstant(stack, bytes);
     const zipped = await startConstant(stack, gzipSync(bytes));
     const loads = [
       ...[0, 10, 500].map((writesPerSecond) => ({ writesPerSecond, coding: "identity" as const, constant, extra: {} })),
       { writesPerSecond: 0, coding: "gzip" as const, constant: zipped, extra: { "Accept-Encoding": "gzip" } },
-      { writesPerSecond: 0, coding: "304" as const, constant, extra: { "If-None-Match": String(headers.etag) } },
+      { writesPerSecond: 0, coding: "304" as const, constant, extra: { "If-None-Match": "*" } },
     ];
     for (const { extra, ...load } of loads) {
       const variants = { ours, plain, constant: load.constant };
