@@ -50,18 +50,18 @@ await runProcess(inventoryHelp, async () => {
     log[logLevel(error)]({ method, durationMs: Math.round(durationMs), code, err: error?.cause ?? error }, "call");
   };
 
+  const draining = new AbortController();
   const server = createRpcServer({
-    handlers: inventoryHandlers({ store, commits, onCall }),
+    handlers: inventoryHandlers({ store, commits, draining: draining.signal, onCall }),
     maxConnectionAgeMs: config.INVENTORY_MAX_CONNECTION_AGE_MS,
     connectionGraceMs: config.DRAIN_SECONDS * 1_000,
   });
   const listen = await server.listen(config.INVENTORY_LISTEN);
-  let draining = false;
   const admin = await startAdmin({
     listen: config.INVENTORY_ADMIN_LISTEN,
     metrics,
     ready: async () => {
-      if (draining) throw new Error("draining");
+      if (draining.signal.aborted) throw new Error("draining");
       await store.ping();
     },
   });
@@ -72,7 +72,7 @@ await runProcess(inventoryHelp, async () => {
     drainSeconds: config.DRAIN_SECONDS,
     addresses: { listen, admin: admin.address },
     stop: async () => {
-      draining = true;
+      draining.abort();
       await server.close(config.DRAIN_SECONDS * 1_000 * 0.8);
       await commits.drain();
       await admin.close();

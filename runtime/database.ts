@@ -30,10 +30,14 @@ export function isSqlite(db: Knex): boolean {
   return db.client.config.client === "better-sqlite3";
 }
 
+/** Knex prints to standard output, where logs are JSON and exports are data. Its callers get every error anyway. */
+const log: Knex.Logger = { warn: () => {}, error: () => {} };
+
 function openSqlite(filename: string): Knex {
   if (filename !== ":memory:") mkdirSync(dirname(filename), { recursive: true });
   return knex({
     client: "better-sqlite3",
+    log,
     // The connection is shared by everything in the process: a second one could not read while the first one writes.
     pool: {
       min: 1,
@@ -63,6 +67,7 @@ function openMysql(url: string, { poolMax, acquireTimeoutMs, silenceTimeoutMs }:
   const { hostname, port, username, password, pathname, searchParams } = new URL(url);
   return knex({
     client: "mysql2",
+    log,
     pool: {
       min: 0,
       max: poolMax,
@@ -90,6 +95,7 @@ function openMysql(url: string, { poolMax, acquireTimeoutMs, silenceTimeoutMs }:
       charset: "utf8mb4",
       timezone: "Z",
       supportBigNumbers: true,
+      multipleStatements: true, // for runTogether; every value is a binding, so none can become a statement
       typeCast: (field: { type: string; string(): string | null }, next: () => unknown) => {
         if (field.type !== "LONGLONG") return next();
         const text = field.string();
@@ -98,4 +104,49 @@ function openMysql(url: string, { poolMax, acquireTimeoutMs, silenceTimeoutMs }:
     } as Knex.StaticConnectionConfig,
     compileSqlOnError: false,
   });
+}
+
+type Statement = Knex.QueryBuilder | Knex.Raw;
+
+/** Runs statements on the connection of a transaction, and gives the result of each; see `inTransaction`. */
+export type RunTogether = (...statements: Statement[]) => Promise<unknown[]>;
+
+/**
+ * Opens a transaction that writes. It ends with the work, which has to run COMMIT as its last statement; when the work
+ * throws, nothing of it has happened unless that was COMMIT itself.
+ *
+ * Statements that are run together go to MySQL in one round trip, and a transaction is bound by its round trips.
+ *
+ * @param work gets a function that runs statements, and the one that begins the transaction
+ */
+export async function inTransaction<T>(
+  db: Knex,
+  work: (run: RunTogether, begin: Knex.Raw, commit: Knex.Raw) => Promise<T>,
+): Promise<T> {
+  const connection = await db.client.acquireConnection();
+  const run: RunTogether = (...statements) => runTogether(db, connection, statements);
+  try {
+    // SQLite gives up at once when a transaction that has read wants to write after another one did.
+    return await work(run, db.raw(isSqlite(db) ? "BEGIN IMMEDIATE" : "BEGIN"), db.raw("COMMIT"));
+  } catch (error) {
+    if (isSqlite(db) && !connection.inTransaction) throw error; // it could not even begin
+    await run(db.raw("ROLLBACK")).catch((fault) => {
+      connection.__knex__disposed = fault; // Knex closes it instead of giving it to the next one
+    });
+    throw error;
+  } finally {
+    await db.client.releaseConnection(connection);
+  }
+}
+
+async function runTogether(db: Knex, connection: unknown, statements: readonly Statement[]): Promise<unknown[]> {
+  if (isSqlite(db)) {
+    const results: unknown[] = [];
+    for (const statement of statements) results.push(await statement.connection(connection));
+    return results;
+  }
+  const parts = statements.map((statement) => statement.toSQL().toNative());
+  const bindings = parts.flatMap((part) => part.bindings) as Knex.RawBinding[];
+  const [results] = await db.raw(parts.map(({ sql }) => sql).join(";"), bindings).connection(connection);
+  return statements.length === 1 ? [results] : results;
 }

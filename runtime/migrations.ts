@@ -43,19 +43,36 @@ export async function migrate(
   });
 }
 
+/**
+ * Makes a table that has its name only when it is complete, and leaves one that is there alone: MySQL commits every
+ * statement of a schema by itself, and a migration that died between two of them has to be taken up by the next run.
+ */
+export async function createTable(db: Knex, name: string, build: (table: Knex.CreateTableBuilder) => void) {
+  if (await db.schema.hasTable(name)) return;
+  const draft = `${name}_draft`;
+  await db.schema.dropTableIfExists(draft);
+  await db.schema.createTable(draft, build);
+  await db.schema.renameTable(draft, name);
+}
+
 async function withMigrationLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
   return isSqlite(db) ? await withSqliteLock(db, work) : await withMysqlLock(db, work);
 }
 
 async function withMysqlLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
   const holder = await db.client.acquireConnection();
+  const silenceTimeoutMs: number = holder.stream.timeout;
   try {
+    // This connection is silent while it waits, and while others do the work: closing it would give up the lock.
+    holder.stream.setTimeout(lockWaitSeconds * 1_000 + silenceTimeoutMs);
     const [rows] = await holder
       .promise()
       .query("SELECT GET_LOCK(CONCAT('petstore-migrate:', DATABASE()), ?) AS held", [lockWaitSeconds]);
     if (Number(rows[0].held) !== 1) throw new Error("another process has been migrating this database for too long");
+    holder.stream.setTimeout(0);
     return await work();
   } finally {
+    holder.stream.setTimeout(silenceTimeoutMs);
     await holder
       .promise()
       .query("SELECT RELEASE_LOCK(CONCAT('petstore-migrate:', DATABASE()))")

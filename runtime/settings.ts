@@ -123,9 +123,19 @@ export function databaseUrl(byDefault: string) {
   return z
     .string()
     .default(byDefault)
-    .refine((text) => /^sqlite:.+/.test(text) || (URL.canParse(text) && /^mysql:\/\/[^/]+\/.+/.test(text)), {
+    .refine((text) => /^sqlite:.+/.test(text) || (/^mysql:\/\/[^/]+\/.+/.test(text) && isDecodable(text)), {
       error: "must be sqlite:path/to/file or mysql://user:password@host:port/database",
     });
+}
+
+/** True for a URL whose parts can be taken out of their percent-encoding. */
+function isDecodable(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return URL.canParse(text);
+  } catch {
+    return false;
+  }
 }
 
 /** True for an address that only this machine can reach. */

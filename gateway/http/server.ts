@@ -1,4 +1,4 @@
-import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import { ApiError } from "./errors.ts";
 import type { FlatHeaders } from "./head.ts";
@@ -6,7 +6,8 @@ import { requestId } from "./request-id.ts";
 import { jsonType } from "./respond.ts";
 
 export interface PublicServerOptions {
-  readonly handler: RequestListener;
+  /** An Express app. It calls `next` with a request that it cannot route: one whose target no URL parser can read. */
+  readonly handler: (request: IncomingMessage, response: ServerResponse, next: () => void) => void;
   /** Idle time after which a connection is closed; above that of the load balancer in front, which must close first. */
   readonly keepAliveTimeoutMs: number;
   /** How long a whole request, headers and body, may take to arrive. */
@@ -15,12 +16,29 @@ export interface PublicServerOptions {
   readonly headersFor: (address: string) => FlatHeaders;
 }
 
+/** A client gets so long to read that its connection is over; closing at once could take the answer away from it. */
+const lingerMs = 1_000;
+
 /**
- * The public HTTP server. What Node refuses before any handler sees it (a malformed or slow request) also leaves as the
- * Error body, with the limit headers of the address.
+ * The public HTTP server. What never gets to a route (a malformed or slow request) also leaves as the Error body, with
+ * the limit headers of the address.
  */
 export function createPublicServer(options: PublicServerOptions): Server {
   const { handler, keepAliveTimeoutMs, requestTimeoutMs, headersFor } = options;
+  /** The last response of each connection. */
+  const responses = new WeakMap<Duplex, ServerResponse>();
+
+  const onRequest = (request: IncomingMessage, response: ServerResponse) => {
+    responses.set(request.socket, response);
+    const refuse = (message: string) => {
+      const error = new ApiError("invalid_request", { message, headers: { Connection: "close" } });
+      response.writeHead(error.status, headOf(error, headersFor(addressOf(request.socket))));
+      response.end(request.method === "HEAD" ? undefined : error.body);
+    };
+    // RFC 9112 section 3.2. Node's own check would answer without a body.
+    if (request.headers.host === undefined && request.httpVersion !== "1.0") refuse("The request has no Host header.");
+    else handler(request, response, () => refuse("The target of the request is not a valid URL."));
+  };
   const server = createServer(
     {
       keepAliveTimeout: keepAliveTimeoutMs,
@@ -28,17 +46,28 @@ export function createPublicServer(options: PublicServerOptions): Server {
       headersTimeout: Math.min(requestTimeoutMs, 10_000),
       connectionsCheckingInterval: 1_000, // the two time-outs above are only looked at this often
       maxHeaderSize: 16 * 1024,
+      requireHostHeader: false,
     },
-    handler,
+    onRequest,
   );
   // RFC 9110 section 10.1.1: an unknown expectation may be ignored; Node would answer 417 without a body.
-  server.on("checkExpectation", handler);
-  server.on("connect", (_request, socket) => answerRaw(socket, new ApiError("method_not_allowed"), headersFor));
+  server.on("checkExpectation", onRequest);
+  server.on("connect", (_request, socket) => {
+    socket.on("error", () => {}); // Node has taken its own listener away, and without one an error ends the process
+    answerRaw(socket, new ApiError("method_not_allowed", { headers: { Allow: "GET, HEAD, PATCH" } }), headersFor);
+  });
   server.on("clientError", (fault: NodeJS.ErrnoException, socket) => {
-    if (fault.code === "ECONNRESET" || !socket.writable) socket.destroy();
+    if (socket.writableEnded) return; // it has its answer, and goes on sending
+    const inBody = isInBody(responses.get(socket));
+    if (fault.code === "ECONNRESET" || !socket.writable || inBody) socket.destroy();
     else answerRaw(socket, parserError(fault), headersFor);
   });
   return server;
+}
+
+/** Whether a body is on its way on the connection of this response, its own or that of one before it. */
+function isInBody(response: ServerResponse | undefined): boolean {
+  return response !== undefined && !response.writableEnded && (response.headersSent || response.socket === null);
 }
 
 function parserError(cause: NodeJS.ErrnoException): ApiError {
@@ -54,19 +83,20 @@ function parserError(cause: NodeJS.ErrnoException): ApiError {
 
 /** Writes a whole response to a socket that has no request on it, and closes it. */
 function answerRaw(socket: Duplex, error: ApiError, headersFor: PublicServerOptions["headersFor"]): void {
-  const { remoteAddress } = socket as Duplex & { remoteAddress?: string };
-  const headers = [
-    "X-Request-Id",
-    requestId(undefined),
-    ...headersFor(remoteAddress ?? "unknown"),
-    "Content-Type",
-    jsonType,
-    "Content-Length",
-    String(Buffer.byteLength(error.body)),
-    "Connection",
-    "close",
-  ];
-  const lines = headers.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`));
-  const reason = `HTTP/1.1 ${error.status} ${error.code}\r\n`;
-  socket.end(`${reason}${lines.join("")}\r\n${error.body}`);
+  const head = [...headOf(error, headersFor(addressOf(socket))), "Connection", "close"];
+  const lines = head.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`));
+  socket.end(`HTTP/1.1 ${error.status} ${error.code}\r\n${lines.join("")}\r\n${error.body}`);
+  socket.resume();
+  const timer = setTimeout(() => socket.destroy(), lingerMs);
+  socket.once("close", () => clearTimeout(timer));
+}
+
+function headOf(error: ApiError, limits: FlatHeaders): string[] {
+  const length = String(Buffer.byteLength(error.body));
+  const own = Object.entries(error.headers).flat();
+  return ["X-Request-Id", requestId(undefined), ...limits, "Content-Type", jsonType, "Content-Length", length, ...own];
+}
+
+function addressOf(socket: Duplex & { readonly remoteAddress?: string }): string {
+  return socket.remoteAddress ?? "unknown";
 }

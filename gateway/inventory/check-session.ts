@@ -2,6 +2,7 @@ import { type ClientDuplexStream, type ServiceError, status } from "@grpc/grpc-j
 import type { CheckInventoryRequest, CheckInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Item } from "./item.ts";
 import type { Changes, Position } from "./list/stock-list.ts";
+import { serviceError } from "./status.ts";
 import { toItem } from "./wire.ts";
 
 type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
@@ -139,8 +140,4 @@ function noAnswer(): ServiceError {
 
 function endOfStream(): ServiceError {
   return serviceError(status.UNAVAILABLE, "the inventory service ended the stream of checks");
-}
-
-function serviceError(code: status, details: string): ServiceError {
-  return Object.assign(new Error(details), { code, details }) as ServiceError;
 }

@@ -1,9 +1,10 @@
-import { ChannelCredentials, type ClientReadableStream, Metadata } from "@grpc/grpc-js";
+import { ChannelCredentials, type ClientReadableStream } from "@grpc/grpc-js";
 import { InventoryServiceClient, type ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { CheckSession } from "./check-session.ts";
 import type { Item } from "./item.ts";
 import type { StockSource } from "./list/stock-list.ts";
 import { fromServiceError } from "./status.ts";
+import { type Update, UpdatePipeline } from "./update-pipeline.ts";
 import { toItem } from "./wire.ts";
 
 export interface InventoryClientOptions {
@@ -13,13 +14,6 @@ export interface InventoryClientOptions {
   readonly callTimeoutMs: number;
   /** Deadline of reading the whole list. */
   readonly loadTimeoutMs: number;
-}
-
-export interface Update {
-  readonly petId: bigint;
-  readonly quantity: number;
-  /** The update happens only when the entry is still at this revision. */
-  readonly expectedRevision?: bigint | undefined;
 }
 
 /** The inventory service as the gateway sees it: promises, deadlines on every call, errors of the public contract. */
@@ -47,22 +41,17 @@ export function createInventoryClient({
     "grpc.max_reconnect_backoff_ms": 1_000,
     "grpc-node.flow_control_window": 4 * 1024 * 1024,
   });
+  const updates = new UpdatePipeline(() => client.applyUpdates(), callTimeoutMs);
   const checks = new CheckSession(() => client.checkInventory(), callTimeoutMs);
 
   return {
-    update: ({ petId, quantity, expectedRevision }) =>
-      new Promise((resolve, reject) => {
-        const deadline = Date.now() + callTimeoutMs;
-        client.updateInventory(
-          { petId, quantity, expectedRevision },
-          new Metadata(),
-          { deadline },
-          (error, response) => {
-            if (error) reject(fromServiceError(error));
-            else resolve(toItem(response.item!));
-          },
-        );
-      }),
+    update: async (update) => {
+      try {
+        return await updates.submit(update);
+      } catch (error) {
+        throw fromServiceError(error);
+      }
+    },
 
     async *load() {
       const deadline = Date.now() + loadTimeoutMs;
@@ -87,6 +76,7 @@ export function createInventoryClient({
     },
 
     close: () => {
+      updates.close();
       checks.close();
       client.close();
     },

@@ -33,3 +33,8 @@ export function fromServiceError(error: unknown): ApiError {
   const headers: Record<string, string> = known === "service_unavailable" ? { "Retry-After": "1" } : {};
   return new ApiError(known, { cause: error, headers });
 }
+
+/** An error of the form that grpc-js gives, for what does not come from a call of its own. */
+export function serviceError(code: status, details: string): ServiceError {
+  return Object.assign(new Error(details), { code, details }) as ServiceError;
+}

@@ -1,6 +1,6 @@
 import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
-import { parse } from "csv-parse";
+import { parse } from "csv-parse/sync";
 import { maxPetId, maxQuantity, minPetId, type PetStatus, petStatuses, type StockItem } from "../stock/item.ts";
 
 export const formats = ["csv", "ndjson"] as const;
@@ -22,66 +22,67 @@ export function formatOf(file: string): Format | undefined {
   return undefined;
 }
 
-/** Reads a file line by line; lines that hold no entry come as faults. Line numbers count from 1. */
-export function readLines(file: string, format: Format): AsyncGenerator<Line> {
-  return format === "csv" ? readCsv(file) : readNdjson(file);
-}
-
-async function* readCsv(file: string): AsyncGenerator<Line> {
-  const skipped: Line[] = [];
-  const parser = parse({
-    bom: true,
-    info: true,
-    relax_column_count: true,
-    skip_empty_lines: true,
-    skip_records_with_error: true,
-    max_record_size: 64 * 1024,
-  });
-  parser.on("skip", (error: Error & { lines?: number }) => {
-    skipped.push({ number: error.lines ?? 0, fault: error.message });
-  });
-  const input = createReadStream(file);
-  input.on("error", (error) => parser.destroy(error));
-  input.pipe(parser);
-
-  let places: number[] | undefined;
-  for await (const { record, info } of parser as AsyncIterable<{ record: string[]; info: { lines: number } }>) {
-    yield* skipped.splice(0);
-    if (places) {
-      yield toLine(
-        info.lines,
-        places.map((place) => record[place]),
-        record.length,
-      );
-      continue;
-    }
-    places = columns.map((column) => record.indexOf(column));
-    if (places.includes(-1)) {
-      yield { number: info.lines, fault: `the first line must be the header ${columns.join(",")}` };
-      return;
-    }
-  }
-  yield* skipped;
-}
-
-async function* readNdjson(file: string): AsyncGenerator<Line> {
+/**
+ * Reads a file line by line; lines that hold no entry come as faults, in their place. Line numbers count from 1.
+ *
+ * No value of an entry has a line break, so that a stray quote spoils its own line and no other.
+ */
+export async function* readLines(file: string, format: Format): AsyncGenerator<Line> {
   let number = 0;
-  for await (const text of createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY })) {
+  let places: readonly number[] | undefined;
+  for await (const raw of createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY })) {
     number += 1;
+    const text = number === 1 ? raw.replace(/^\ufeff/, "") : raw;
     if (text.trim() === "") continue;
-    let value: Record<string, unknown> | null;
-    try {
-      value = JSON.parse(text, exactIntegers) as Record<string, unknown> | null;
-    } catch {
-      yield { number, fault: "is not JSON" };
-      continue;
+    if (format === "ndjson") {
+      yield fromJson(number, text);
+    } else if (places) {
+      yield fromCsv(number, text, places);
+    } else {
+      places = columns.map((column) => (fieldsOf(text) ?? []).indexOf(column));
+      if (places.includes(-1)) return yield noHeader(number);
     }
-    yield toLine(
-      number,
-      columns.map((column) => (value as Record<string, unknown> | null)?.[column]?.toString()),
-      3,
-    );
   }
+  if (format === "csv" && !places) yield noHeader(1);
+}
+
+function noHeader(number: number): Line {
+  return { number, fault: `the first line must be the header ${columns.join(",")}` };
+}
+
+function fromCsv(number: number, text: string, places: readonly number[]): Line {
+  const fields = fieldsOf(text);
+  if (!fields) return { number, fault: "has a quote where none may be" };
+  if (fields.length > columns.length) {
+    return { number, fault: `has ${fields.length} fields instead of ${columns.length}` };
+  }
+  return toLine(
+    number,
+    places.map((place) => fields[place]),
+  );
+}
+
+/** The fields of a line of CSV (RFC 4180); undefined when its quotes do not fit. */
+function fieldsOf(text: string): string[] | undefined {
+  if (!text.includes('"')) return text.split(",");
+  try {
+    return parse(text, { relax_column_count: true })[0];
+  } catch {
+    return undefined;
+  }
+}
+
+function fromJson(number: number, text: string): Line {
+  let value: Record<string, unknown> | null;
+  try {
+    value = JSON.parse(text, exactIntegers) as Record<string, unknown> | null;
+  } catch {
+    return { number, fault: "is not JSON" };
+  }
+  return toLine(
+    number,
+    columns.map((column) => value?.[column]),
+  );
 }
 
 /** Numbers as they are written: a petId beyond 2^53 would be rounded. */
@@ -89,18 +90,18 @@ function exactIntegers(_name: string, value: unknown, context?: { source: string
   return typeof value === "number" ? (context?.source ?? value) : value;
 }
 
-function toLine(number: number, [petId, quantity, status]: readonly (string | undefined)[], width: number): Line {
+function toLine(number: number, values: readonly unknown[]): Line {
+  const [petId = "", quantity = "", status = ""] = values.map((value) => (typeof value === "string" ? value : ""));
   const faults: string[] = [];
-  if (width > columns.length) faults.push(`has ${width} fields instead of ${columns.length}`);
-  if (!/^(0|-?[1-9]\d{0,18})$/.test(petId ?? "") || BigInt(petId!) < minPetId || BigInt(petId!) > maxPetId) {
+  if (!/^(0|-?[1-9]\d{0,18})$/.test(petId) || BigInt(petId) < minPetId || BigInt(petId) > maxPetId) {
     faults.push("petId must be an int64");
   }
-  if (!/^(0|[1-9]\d{0,9})$/.test(quantity ?? "") || Number(quantity) > maxQuantity) {
+  if (!/^(0|[1-9]\d{0,9})$/.test(quantity) || Number(quantity) > maxQuantity) {
     faults.push(`quantity must be an integer from 0 to ${maxQuantity}`);
   }
   if (!petStatuses.includes(status as PetStatus)) faults.push(`status must be one of ${petStatuses.join(", ")}`);
   if (faults.length > 0) return { number, fault: faults.join("; ") };
-  return { number, entry: { petId: BigInt(petId!), quantity: Number(quantity), status: status as PetStatus } };
+  return { number, entry: { petId: BigInt(petId), quantity: Number(quantity), status: status as PetStatus } };
 }
 
 /** What stands before the first entry of a file. */

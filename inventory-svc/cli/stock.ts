@@ -1,8 +1,8 @@
 // npm run stock: brings entries in and out as files.
-import { once } from "node:events";
 import { createWriteStream } from "node:fs";
 import { rename, rm } from "node:fs/promises";
 import type { Writable } from "node:stream";
+import { pipeline } from "node:stream/promises";
 import { Command, InvalidArgumentError, Option } from "commander";
 import { databaseDefaults, openDatabase } from "../../runtime/database.ts";
 import { migrate } from "../../runtime/migrations.ts";
@@ -85,13 +85,17 @@ async function importEntries(entries: AsyncIterable<Entry>, store: StockStore): 
   return done;
 }
 
+/** Writes every entry and closes `out`, unless it is standard output. @returns how many */
 async function exportEntries(store: StockStore, out: Writable, format: Format): Promise<number> {
   let done = 0;
-  out.write(fileHead(format));
-  for await (const page of store.pages(batchSize)) {
-    if (!out.write(page.map((item) => toText(item, format)).join(""))) await once(out, "drain");
-    done += page.length;
-  }
+  const text = async function* () {
+    yield fileHead(format);
+    for await (const page of store.pages(batchSize)) {
+      yield page.map((item) => toText(item, format)).join("");
+      done += page.length;
+    }
+  };
+  await pipeline(text, out, { end: out !== process.stdout });
   return done;
 }
 
@@ -149,10 +153,7 @@ program
       // Written aside, so that a file of this name is whole whenever it is there.
       const draft = `${file}.${process.pid}.part`;
       try {
-        const out = createWriteStream(draft);
-        const done = await exportEntries(store, out, format);
-        out.end();
-        await once(out, "finish");
+        const done = await exportEntries(store, createWriteStream(draft), format);
         await rename(draft, file);
         console.error(`${done} entries exported`);
       } finally {
@@ -165,8 +166,9 @@ try {
   loadEnvFile();
   await program.parseAsync();
 } catch (error) {
-  const { code } = error as NodeJS.ErrnoException;
-  if (!(error instanceof Refusal) && code !== "ENOENT" && code !== "EACCES") exitWith(error);
+  // A file or a server that is not there, as the operating system says it: one line tells all.
+  const { syscall } = error as NodeJS.ErrnoException;
+  if (!(error instanceof Refusal) && syscall === undefined) exitWith(error);
   console.error((error as Error).message);
   process.exitCode = 1;
 }

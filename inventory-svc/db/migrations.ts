@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
-import type { Migration } from "../../runtime/migrations.ts";
+import { createTable, type Migration } from "../../runtime/migrations.ts";
 
 export const stockMigrations: readonly Migration[] = [
   {
     name: "0001_stock",
     async up(db) {
-      await db.schema.createTable("stock_head", (table) => {
+      await createTable(db, "stock_head", (table) => {
         table.comment("One row: the counter that orders all changes of the stock");
         table.integer("id").primary();
         table.bigInteger("revision").notNullable();
@@ -14,18 +14,18 @@ export const stockMigrations: readonly Migration[] = [
           .notNullable()
           .comment("Names this line of revisions; a restored database needs a new one");
       });
-      await db("stock_head").insert({ id: 1, revision: 0, epoch: randomUUID() });
-      await db.schema.createTable("stock", (table) => {
+      await db("stock_head").insert({ id: 1, revision: 0, epoch: randomUUID() }).onConflict("id").ignore();
+      await createTable(db, "stock", (table) => {
         table.bigInteger("pet_id").primary();
         table.integer("quantity").notNullable();
         table.string("status", 16).notNullable();
-        table.bigInteger("revision").notNullable().index();
+        table.bigInteger("revision").notNullable().index("stock_revision_index");
         table.boolean("removed").notNullable().comment("A tombstone, kept so that readers learn of the removal");
       });
     },
     async down(db) {
-      await db.schema.dropTable("stock");
-      await db.schema.dropTable("stock_head");
+      await db.schema.dropTableIfExists("stock");
+      await db.schema.dropTableIfExists("stock_head");
     },
   },
 ];

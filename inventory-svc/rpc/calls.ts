@@ -70,22 +70,35 @@ export function serverStream<Req, Res>(
 /**
  * Makes a grpc-js handler of a function that answers one question at a time. Questions are answered in the order in
  * which they came, and not read ahead: a caller that sends faster than it is answered is slowed by flow control.
+ *
+ * @param draining ends the stream between two questions; one that is on its way then has to be asked again
  */
 export function duplexStream<Req, Res>(
+  draining: AbortSignal,
   answer: (request: Req) => AsyncGenerator<Res>,
   onCall: OnCall,
 ): handleBidiStreamingCall<Req, Res> {
   return async (call) => {
     const gone = new AbortController();
     call.on("cancelled", () => gone.abort());
+    let isAnswering = false;
+    const endIdle = () => {
+      if (!isAnswering) call.end();
+    };
+    draining.addEventListener("abort", endIdle);
+    call.on("close", () => draining.removeEventListener("abort", endIdle));
     try {
       // An error has to reach the caller over this stream, so leaving the loop must not destroy it.
       for await (const request of call.iterator({ destroyOnReturn: false }) as AsyncIterable<Req>) {
+        if (draining.aborted) break;
+        isAnswering = true;
         const startedMs = performance.now();
         for await (const message of answer(request)) {
           if (!call.write(message)) await once(call, "drain", { signal: gone.signal });
         }
         onCall(call.getPath(), performance.now() - startedMs, 0, undefined);
+        isAnswering = false;
+        if (draining.aborted) break;
       }
       call.end();
     } catch (thrown) {

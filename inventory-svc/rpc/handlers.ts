@@ -1,11 +1,9 @@
-import { status } from "@grpc/grpc-js";
 import type { InventoryServiceServer } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Outcome } from "../stock/changes.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
-import type { StockItem } from "../stock/item.ts";
 import type { StockStore } from "../stock/store.ts";
 import { duplexStream, isWanted, type OnCall, serverStream, unary } from "./calls.ts";
-import { RpcError } from "./errors.ts";
+import { notFound, settled } from "./outcomes.ts";
+import { updateStream } from "./update-stream.ts";
 import { readQuantity, readStatus, toWireItem } from "./wire.ts";
 
 /** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
@@ -16,11 +14,13 @@ const resetAnswer = { changed: [], removedPetIds: [], more: false, reset: true }
 export interface HandlerDeps {
   readonly store: Pick<StockStore, "get" | "position" | "changesAfter" | "pages">;
   readonly commits: Pick<GroupCommit, "submit">;
+  /** Aborted when the server is about to stop: streams that would run on end then. */
+  readonly draining: AbortSignal;
   readonly onCall: OnCall;
 }
 
 /** The operations of `petstore.inventory.v1`, between the wire and the stock. */
-export function inventoryHandlers({ store, commits, onCall }: HandlerDeps): InventoryServiceServer {
+export function inventoryHandlers({ store, commits, draining, onCall }: HandlerDeps): InventoryServiceServer {
   return {
     listInventory: serverStream(async function* () {
       const position = await store.position();
@@ -28,20 +28,24 @@ export function inventoryHandlers({ store, commits, onCall }: HandlerDeps): Inve
       for await (const page of store.pages(batchSize)) yield { items: page.map(toWireItem), ...position };
     }, onCall),
 
-    checkInventory: duplexStream(async function* (position) {
-      for (let more = true; more; ) {
-        const changes = await store.changesAfter(position, batchSize);
-        if (changes.kind === "reset") return yield { ...resetAnswer, ...position };
-        ({ position, more } = changes);
-        yield {
-          ...position,
-          changed: changes.rows.filter((row) => !row.removed).map(toWireItem),
-          removedPetIds: changes.rows.filter((row) => row.removed).map((row) => row.petId),
-          more,
-          reset: false,
-        };
-      }
-    }, onCall),
+    checkInventory: duplexStream(
+      draining,
+      async function* (position) {
+        for (let more = true; more; ) {
+          const changes = await store.changesAfter(position, batchSize);
+          if (changes.kind === "reset") return yield { ...resetAnswer, ...position };
+          ({ position, more } = changes);
+          yield {
+            ...position,
+            changed: changes.rows.filter((row) => !row.removed).map(toWireItem),
+            removedPetIds: changes.rows.filter((row) => row.removed).map((row) => row.petId),
+            more,
+            reset: false,
+          };
+        }
+      },
+      onCall,
+    ),
 
     getInventoryItem: unary(async ({ petId }) => {
       const item = await store.get(petId);
@@ -54,6 +58,8 @@ export function inventoryHandlers({ store, commits, onCall }: HandlerDeps): Inve
       return { item: toWireItem(settled(await commits.submit(change, () => isWanted(call)))) };
     }, onCall),
 
+    applyUpdates: updateStream({ commits, draining, onCall }),
+
     createInventoryItem: unary(async ({ petId, quantity, status: wireStatus }, call) => {
       const petStatus = readStatus(wireStatus, "available");
       const change = { kind: "create", petId, quantity: readQuantity(quantity), status: petStatus } as const;
@@ -65,22 +71,4 @@ export function inventoryHandlers({ store, commits, onCall }: HandlerDeps): Inve
       return { revision: settled(await commits.submit(change, () => isWanted(call))).revision };
     }, onCall),
   };
-}
-
-/** The entry as the change left it, or the refusal as an error with its status. */
-function settled(outcome: Outcome): StockItem {
-  switch (outcome.kind) {
-    case "done":
-      return outcome.item;
-    case "not_found":
-      throw notFound();
-    case "already_exists":
-      throw new RpcError(status.ALREADY_EXISTS, "there is an entry with this pet_id already");
-    case "revision_mismatch":
-      throw new RpcError(status.ABORTED, `the entry is at revision ${outcome.item.revision}, not at expected_revision`);
-  }
-}
-
-function notFound(): RpcError {
-  return new RpcError(status.NOT_FOUND, "there is no entry with this pet_id");
 }

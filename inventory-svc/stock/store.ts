@@ -1,6 +1,7 @@
 import type { Knex } from "knex";
+import { inTransaction, type RunTogether } from "../../runtime/database.ts";
 import { applyChanges, type Change, type Outcome } from "./changes.ts";
-import { minPetId, type PetStatus, type StockItem, type StockRow } from "./item.ts";
+import { maxPetId, minPetId, type PetStatus, type StockItem, type StockRow } from "./item.ts";
 
 /** The stock cannot be read or written now. Whether a write that met this happened is not known. */
 export class StockUnavailableError extends Error {
@@ -72,18 +73,29 @@ export class StockStore {
   }
 
   /**
-   * What changed after a position. One statement, so one state of the database: the position that it gives is exact.
+   * What changed after a position. What is told comes from one statement, so from one state of the database: the
+   * position that it gives is exact.
    *
    * @param limit rows at the most
    */
   async changesAfter({ epoch, revision }: Position, limit: number): Promise<Changes> {
+    // Mostly nothing has changed, and one row says so.
+    const position = await this.position();
+    if (position.epoch === epoch && position.revision === revision) {
+      return { kind: "changes", position, rows: [], more: false };
+    }
+    const page = this.#select()
+      .where("revision", ">", revision as never)
+      .orderBy("revision")
+      .limit(limit)
+      .as("page");
     const rows: (Row & { epoch: string; head: bigint })[] = await available(
       this.#db("stock_head")
         .where("stock_head.id", 1)
-        .leftJoin("stock", (on) => on.on("stock.revision", ">", this.#db.raw("?", [revision as never])))
-        .orderBy("stock.revision")
-        .limit(limit)
-        .select("stock_head.epoch", "stock_head.revision as head", ...columns.map((name) => `stock.${name}`)),
+        // Limited before it is joined: MySQL would read and sort everything after the position to give one page of it.
+        .leftJoin(page, this.#db.raw("1 = 1") as never)
+        .orderBy("page.revision")
+        .select("stock_head.epoch", "stock_head.revision as head", ...columns.map((name) => `page.${name}`)),
     );
     const { epoch: currentEpoch, head } = rows[0]!;
     if (epoch !== currentEpoch || revision > head) return { kind: "reset" };
@@ -118,8 +130,9 @@ export class StockStore {
           .limit(pageSize),
       );
       if (page.length > 0) yield page.map(toStockRow);
-      if (page.length < pageSize) return;
-      from = page.at(-1)!.pet_id + 1n;
+      const last = page.at(-1)?.pet_id ?? maxPetId;
+      if (page.length < pageSize || last === maxPetId) return;
+      from = last + 1n;
     }
   }
 
@@ -134,7 +147,7 @@ export class StockStore {
   async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#db.transaction(async (trx) => await writeAll(trx, changes));
+        return await inTransaction(this.#db, (...transaction) => writeAll(this.#db, changes, ...transaction));
       } catch (error) {
         const { code } = error as { code?: string };
         if (attempt === maxAttempts || !retryable.has(code ?? "")) throw new StockUnavailableError(error);
@@ -147,27 +160,33 @@ export class StockStore {
   }
 }
 
-async function writeAll(trx: Knex.Transaction, changes: readonly Change[]): Promise<readonly Outcome[]> {
-  // A write takes the lock on every dialect, also on SQLite, which has no SELECT … FOR UPDATE.
-  await trx("stock_head")
-    .where({ id: 1 })
-    .update({ revision: trx.ref("revision") });
-  const { revision } = await trx("stock_head").where({ id: 1 }).first("revision");
-  const petIds = [...new Set(changes.map((change) => change.petId))];
-  const rows: Row[] = await trx("stock")
-    .select(columns)
-    .whereIn("pet_id", petIds as never[]);
-
-  const applied = applyChanges(rows.map(toStockRow), changes, revision);
-  if (applied.written.length > 0) {
-    for (let i = 0; i < applied.written.length; i += maxRowsPerInsert) {
-      const rows = applied.written.slice(i, i + maxRowsPerInsert).map(toRow);
-      await trx("stock").insert(rows).onConflict("pet_id").merge();
-    }
-    await trx("stock_head")
-      .where({ id: 1 })
-      .update({ revision: applied.revision as never });
+async function writeAll(
+  db: Knex,
+  changes: readonly Change[],
+  run: RunTogether,
+  begin: Knex.Raw,
+  commit: Knex.Raw,
+): Promise<readonly Outcome[]> {
+  const petIds = [...new Set(changes.map((change) => change.petId))] as never[];
+  const [, heads, rows] = await run(
+    begin,
+    db("stock_head").where({ id: 1 }).select("revision").forUpdate(), // SQLite has the lock since the beginning
+    db("stock").select(columns).whereIn("pet_id", petIds),
+  );
+  const [{ revision }] = heads as [{ revision: bigint }];
+  const applied = applyChanges((rows as Row[]).map(toStockRow), changes, revision);
+  const writes: Knex.QueryBuilder[] = [];
+  for (let i = 0; i < applied.written.length; i += maxRowsPerInsert) {
+    const written = applied.written.slice(i, i + maxRowsPerInsert).map(toRow);
+    writes.push(db("stock").insert(written).onConflict("pet_id").merge());
   }
+  if (writes.length > 0)
+    writes.push(
+      db("stock_head")
+        .where({ id: 1 })
+        .update({ revision: applied.revision as never }),
+    );
+  await run(...writes, commit);
   return applied.outcomes;
 }
 

@@ -107,8 +107,10 @@ describeEachDatabase("keys", (url) => {
 
     test("fails rather than give an account with a broken plan any limits", async () => {
       const { find } = await issue({ plan: "enterprise", limits: { perMinute: 1, perDay: 1 } });
-      await db("accounts").update({ per_day: null });
-      await expect(find()).rejects.toThrow(/no limits/);
+      for (const missing of ["per_day", "per_minute"]) {
+        await db("accounts").update({ per_minute: 1, per_day: 1, [missing]: null });
+        await expect(find()).rejects.toThrow(/no limits/);
+      }
       await db("accounts").update({ plan: "gold" });
       await expect(find()).rejects.toThrow(/plan/);
     });
@@ -312,7 +314,9 @@ describeEachDatabase("keys", (url) => {
     test("of an unknown key is refused, and a key given for an id is not repeated", async () => {
       await expect(admin.revoke("key_none")).rejects.toThrow("There is no key key_none; 'list' shows all.");
       const key = createKey("live");
-      await expect(admin.revoke(key)).rejects.toThrow(expect.not.stringContaining(key.slice(8)));
+      for (const secret of [key, key.slice(0, 30), key.slice(3)]) {
+        await expect(admin.revoke(secret)).rejects.toThrow("That is not the id of a key (key_…); 'list' shows all.");
+      }
       const { keyId } = await issue();
       await expect(admin.revoke(keyId.toUpperCase())).rejects.toMatchObject({ code: "unknown_key" });
     });
@@ -400,13 +404,19 @@ describeEachDatabase("keys", (url) => {
     test("replicas that note the same keys in other orders do not get into each other's way", async () => {
       const keys = await Promise.all(Array.from({ length: 60 }, () => issue()));
       const uses = keys.map(({ keyId, accountId }, i) => ({ keyId, accountId, requests: 1, atMs: start + i }));
-      const flush = async () => {
-        for (const list of [uses, uses.toReversed(), uses]) {
-          await Promise.all([store.touch(list), store.countDeprecatedUse(list)]);
+      const flush = async (list: typeof uses) => {
+        for (let times = 0; times < 3; times++) {
+          const later = list.map((use) => ({ ...use, atMs: use.atMs + times }));
+          await Promise.all([store.touch(later), store.countDeprecatedUse(later)]);
         }
       };
-      await Promise.all([flush(), flush(), flush()]);
-      expect(await admin.usage()).toMatchObject([{ deprecatedRequests: 9 * 60, lastUsedAtMs: start + 59 }]);
+      const faults: string[] = []; // a deadlock would be retried, and show in no result
+      const note = (error: Error) => faults.push(error.message);
+      db.on("query-error", note);
+      await Promise.all([flush(uses), flush(uses.toReversed()), flush(uses)]);
+      db.off("query-error", note);
+      expect(faults).toEqual([]);
+      expect(await admin.usage()).toMatchObject([{ deprecatedRequests: 9 * 60, lastUsedAtMs: start + 61 }]);
     });
 
     test("usage sums up each account", async () => {

@@ -149,6 +149,46 @@ export interface UpdateInventoryResponse {
   item: InventoryItem | undefined;
 }
 
+export interface ApplyUpdatesRequest {
+  updates: Update[];
+}
+
+export interface Update {
+  /** Chosen by the caller, unique among its updates without a result on this stream. */
+  id: number;
+  petId: bigint;
+  /** Required: absence is an error, never zero. */
+  quantity?:
+    | number
+    | undefined;
+  /** When set, the update happens only if the entry is still at this revision. */
+  expectedRevision?:
+    | bigint
+    | undefined;
+  /** How long the caller waits: an update whose turn comes later is not written. */
+  timeoutMs: number;
+}
+
+export interface ApplyUpdatesResponse {
+  results: UpdateResult[];
+  /**
+   * The server is about to stop: send further updates over another stream, and end this one. All that were sent
+   * over it still get their results.
+   */
+  draining: boolean;
+}
+
+export interface UpdateResult {
+  id: number;
+  /** Set when, and only when, the update is durable. */
+  item:
+    | InventoryItem
+    | undefined;
+  /** google.rpc.Code of the refusal otherwise, and its text. */
+  code: number;
+  message: string;
+}
+
 export interface CreateInventoryItemRequest {
   petId: bigint;
   /** Required: absence is an error, never zero. */
@@ -1035,6 +1075,430 @@ export const UpdateInventoryResponse: MessageFns<UpdateInventoryResponse> = {
   },
 };
 
+function createBaseApplyUpdatesRequest(): ApplyUpdatesRequest {
+  return { updates: [] };
+}
+
+export const ApplyUpdatesRequest: MessageFns<ApplyUpdatesRequest> = {
+  encode(message: ApplyUpdatesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.updates) {
+      Update.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ApplyUpdatesRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseApplyUpdatesRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.updates.push(Update.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ApplyUpdatesRequest {
+    return {
+      updates: globalThis.Array.isArray(object?.updates) ? object.updates.map((e: any) => Update.fromJSON(e)) : [],
+    };
+  },
+
+  toJSON(message: ApplyUpdatesRequest): unknown {
+    const obj: any = {};
+    if (message.updates?.length) {
+      obj.updates = message.updates.map((e) => Update.toJSON(e));
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<ApplyUpdatesRequest>): ApplyUpdatesRequest {
+    return ApplyUpdatesRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ApplyUpdatesRequest>): ApplyUpdatesRequest {
+    const message = createBaseApplyUpdatesRequest();
+    message.updates = object.updates?.map((e) => Update.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseUpdate(): Update {
+  return { id: 0, petId: 0n, quantity: undefined, expectedRevision: undefined, timeoutMs: 0 };
+}
+
+export const Update: MessageFns<Update> = {
+  encode(message: Update, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== 0) {
+      writer.uint32(8).uint32(message.id);
+    }
+    if (message.petId !== 0n) {
+      if (BigInt.asIntN(64, message.petId) !== message.petId) {
+        throw new globalThis.Error("value provided for field message.petId of type int64 too large");
+      }
+      writer.uint32(16).int64(message.petId);
+    }
+    if (message.quantity !== undefined) {
+      writer.uint32(24).int32(message.quantity);
+    }
+    if (message.expectedRevision !== undefined) {
+      if (BigInt.asIntN(64, message.expectedRevision) !== message.expectedRevision) {
+        throw new globalThis.Error("value provided for field message.expectedRevision of type int64 too large");
+      }
+      writer.uint32(32).int64(message.expectedRevision);
+    }
+    if (message.timeoutMs !== 0) {
+      writer.uint32(40).uint32(message.timeoutMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Update {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseUpdate();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.id = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.petId = reader.int64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.quantity = reader.int32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.expectedRevision = reader.int64() as bigint;
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.timeoutMs = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): Update {
+    return {
+      id: isSet(object.id) ? globalThis.Number(object.id) : 0,
+      petId: isSet(object.petId) ? BigInt(object.petId) : isSet(object.pet_id) ? BigInt(object.pet_id) : 0n,
+      quantity: isSet(object.quantity) ? globalThis.Number(object.quantity) : undefined,
+      expectedRevision: isSet(object.expectedRevision)
+        ? BigInt(object.expectedRevision)
+        : isSet(object.expected_revision)
+        ? BigInt(object.expected_revision)
+        : undefined,
+      timeoutMs: isSet(object.timeoutMs)
+        ? globalThis.Number(object.timeoutMs)
+        : isSet(object.timeout_ms)
+        ? globalThis.Number(object.timeout_ms)
+        : 0,
+    };
+  },
+
+  toJSON(message: Update): unknown {
+    const obj: any = {};
+    if (message.id !== 0) {
+      obj.id = Math.round(message.id);
+    }
+    if (message.petId !== 0n) {
+      obj.petId = message.petId.toString();
+    }
+    if (message.quantity !== undefined) {
+      obj.quantity = Math.round(message.quantity);
+    }
+    if (message.expectedRevision !== undefined) {
+      obj.expectedRevision = message.expectedRevision.toString();
+    }
+    if (message.timeoutMs !== 0) {
+      obj.timeoutMs = Math.round(message.timeoutMs);
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<Update>): Update {
+    return Update.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Update>): Update {
+    const message = createBaseUpdate();
+    message.id = object.id ?? 0;
+    message.petId = (object.petId !== undefined && object.petId !== null) ? BigInt(object.petId) : 0n;
+    message.quantity = object.quantity ?? undefined;
+    message.expectedRevision = (object.expectedRevision !== undefined && object.expectedRevision !== null)
+      ? BigInt(object.expectedRevision)
+      : undefined;
+    message.timeoutMs = object.timeoutMs ?? 0;
+    return message;
+  },
+};
+
+function createBaseApplyUpdatesResponse(): ApplyUpdatesResponse {
+  return { results: [], draining: false };
+}
+
+export const ApplyUpdatesResponse: MessageFns<ApplyUpdatesResponse> = {
+  encode(message: ApplyUpdatesResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.results) {
+      UpdateResult.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.draining !== false) {
+      writer.uint32(16).bool(message.draining);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ApplyUpdatesResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseApplyUpdatesResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.results.push(UpdateResult.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.draining = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ApplyUpdatesResponse {
+    return {
+      results: globalThis.Array.isArray(object?.results)
+        ? object.results.map((e: any) => UpdateResult.fromJSON(e))
+        : [],
+      draining: isSet(object.draining) ? globalThis.Boolean(object.draining) : false,
+    };
+  },
+
+  toJSON(message: ApplyUpdatesResponse): unknown {
+    const obj: any = {};
+    if (message.results?.length) {
+      obj.results = message.results.map((e) => UpdateResult.toJSON(e));
+    }
+    if (message.draining !== false) {
+      obj.draining = message.draining;
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<ApplyUpdatesResponse>): ApplyUpdatesResponse {
+    return ApplyUpdatesResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ApplyUpdatesResponse>): ApplyUpdatesResponse {
+    const message = createBaseApplyUpdatesResponse();
+    message.results = object.results?.map((e) => UpdateResult.fromPartial(e)) || [];
+    message.draining = object.draining ?? false;
+    return message;
+  },
+};
+
+function createBaseUpdateResult(): UpdateResult {
+  return { id: 0, item: undefined, code: 0, message: "" };
+}
+
+export const UpdateResult: MessageFns<UpdateResult> = {
+  encode(message: UpdateResult, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.id !== 0) {
+      writer.uint32(8).uint32(message.id);
+    }
+    if (message.item !== undefined) {
+      InventoryItem.encode(message.item, writer.uint32(18).fork()).join();
+    }
+    if (message.code !== 0) {
+      writer.uint32(24).int32(message.code);
+    }
+    if (message.message !== "") {
+      writer.uint32(34).string(message.message);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): UpdateResult {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseUpdateResult();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.id = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.item = InventoryItem.decode(reader, reader.uint32());
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.code = reader.int32();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.message = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): UpdateResult {
+    return {
+      id: isSet(object.id) ? globalThis.Number(object.id) : 0,
+      item: isSet(object.item) ? InventoryItem.fromJSON(object.item) : undefined,
+      code: isSet(object.code) ? globalThis.Number(object.code) : 0,
+      message: isSet(object.message) ? globalThis.String(object.message) : "",
+    };
+  },
+
+  toJSON(message: UpdateResult): unknown {
+    const obj: any = {};
+    if (message.id !== 0) {
+      obj.id = Math.round(message.id);
+    }
+    if (message.item !== undefined) {
+      obj.item = InventoryItem.toJSON(message.item);
+    }
+    if (message.code !== 0) {
+      obj.code = Math.round(message.code);
+    }
+    if (message.message !== "") {
+      obj.message = message.message;
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<UpdateResult>): UpdateResult {
+    return UpdateResult.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<UpdateResult>): UpdateResult {
+    const message = createBaseUpdateResult();
+    message.id = object.id ?? 0;
+    message.item = (object.item !== undefined && object.item !== null)
+      ? InventoryItem.fromPartial(object.item)
+      : undefined;
+    message.code = object.code ?? 0;
+    message.message = object.message ?? "";
+    return message;
+  },
+};
+
 function createBaseCreateInventoryItemRequest(): CreateInventoryItemRequest {
   return { petId: 0n, quantity: undefined, status: 0 };
 }
@@ -1407,6 +1871,21 @@ export const InventoryServiceService = {
       Buffer.from(UpdateInventoryResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): UpdateInventoryResponse => UpdateInventoryResponse.decode(value),
   },
+  /**
+   * Updates as UpdateInventory does, many over one stream, each with a result of its own once it is durable.
+   * Results may come in another order than the updates. When the stream breaks, it is not known which of those
+   * without a result have happened.
+   */
+  applyUpdates: {
+    path: "/petstore.inventory.v1.InventoryService/ApplyUpdates" as const,
+    requestStream: true as const,
+    responseStream: true as const,
+    requestSerialize: (value: ApplyUpdatesRequest): Buffer => Buffer.from(ApplyUpdatesRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ApplyUpdatesRequest => ApplyUpdatesRequest.decode(value),
+    responseSerialize: (value: ApplyUpdatesResponse): Buffer =>
+      Buffer.from(ApplyUpdatesResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ApplyUpdatesResponse => ApplyUpdatesResponse.decode(value),
+  },
   /** Makes an entry. ALREADY_EXISTS when there is one. */
   createInventoryItem: {
     path: "/petstore.inventory.v1.InventoryService/CreateInventoryItem" as const,
@@ -1452,6 +1931,12 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
    * INVALID_ARGUMENT when the quantity is missing or negative.
    */
   updateInventory: handleUnaryCall<UpdateInventoryRequest, UpdateInventoryResponse>;
+  /**
+   * Updates as UpdateInventory does, many over one stream, each with a result of its own once it is durable.
+   * Results may come in another order than the updates. When the stream breaks, it is not known which of those
+   * without a result have happened.
+   */
+  applyUpdates: handleBidiStreamingCall<ApplyUpdatesRequest, ApplyUpdatesResponse>;
   /** Makes an entry. ALREADY_EXISTS when there is one. */
   createInventoryItem: handleUnaryCall<CreateInventoryItemRequest, CreateInventoryItemResponse>;
   /** Removes an entry. NOT_FOUND when there is none. */
@@ -1518,6 +2003,17 @@ export interface InventoryServiceClient extends Client {
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: UpdateInventoryResponse) => void,
   ): ClientUnaryCall;
+  /**
+   * Updates as UpdateInventory does, many over one stream, each with a result of its own once it is durable.
+   * Results may come in another order than the updates. When the stream breaks, it is not known which of those
+   * without a result have happened.
+   */
+  applyUpdates(): ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
+  applyUpdates(options: Partial<CallOptions>): ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
+  applyUpdates(
+    metadata: Metadata,
+    options?: Partial<CallOptions>,
+  ): ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
   /** Makes an entry. ALREADY_EXISTS when there is one. */
   createInventoryItem(
     request: CreateInventoryItemRequest,

@@ -1,0 +1,104 @@
+import { type handleBidiStreamingCall, type ServerDuplexStream, status } from "@grpc/grpc-js";
+import type {
+  ApplyUpdatesRequest,
+  ApplyUpdatesResponse,
+  Update,
+  UpdateResult,
+} from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { GroupCommit } from "../stock/group-commit.ts";
+import type { OnCall } from "./calls.ts";
+import { toRpcError } from "./errors.ts";
+import { settled } from "./outcomes.ts";
+import { readQuantity, toWireItem } from "./wire.ts";
+
+export interface UpdateStreamDeps {
+  readonly commits: Pick<GroupCommit, "submit">;
+  /** Aborted when the server is about to stop. */
+  readonly draining: AbortSignal;
+  readonly onCall: OnCall;
+}
+
+type UpdateCall = ServerDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
+
+/** Updates over one stream. What one transaction settles goes back in one message. */
+export function updateStream({
+  commits,
+  draining,
+  onCall,
+}: UpdateStreamDeps): handleBidiStreamingCall<ApplyUpdatesRequest, ApplyUpdatesResponse> {
+  return (call) => {
+    const results = new ResultWriter(call);
+    const sayDraining = () => results.sayDraining();
+    if (draining.aborted) sayDraining();
+    draining.addEventListener("abort", sayDraining);
+
+    call.on("data", ({ updates }: ApplyUpdatesRequest) => {
+      for (const update of updates) {
+        const startedMs = performance.now();
+        results.expect(
+          apply(update, call, commits).then(
+            (item) => {
+              onCall(call.getPath(), performance.now() - startedMs, status.OK, undefined);
+              return { id: update.id, item, code: 0, message: "" };
+            },
+            (thrown) => {
+              const error = toRpcError(thrown);
+              onCall(call.getPath(), performance.now() - startedMs, error.code, error);
+              return { id: update.id, item: undefined, code: error.code, message: error.message };
+            },
+          ),
+        );
+      }
+    });
+    call.on("end", () => results.end());
+    call.on("close", () => draining.removeEventListener("abort", sayDraining));
+    call.on("error", () => {}); // a caller that is gone: what waits for it is no longer wanted
+  };
+}
+
+async function apply(update: Update, call: UpdateCall, commits: Pick<GroupCommit, "submit">) {
+  const { petId, quantity, expectedRevision, timeoutMs } = update;
+  const expiresAtMs = performance.now() + timeoutMs;
+  const isWanted = () => !call.cancelled && performance.now() < expiresAtMs;
+  const change = { kind: "update", petId, quantity: readQuantity(quantity), expectedRevision } as const;
+  return toWireItem(settled(await commits.submit(change, isWanted)));
+}
+
+/** Gathers results until the end of a turn of the event loop, and ends the stream behind the last one. */
+class ResultWriter {
+  readonly #call: UpdateCall;
+  #gathered: UpdateResult[] = [];
+  #expected = 0;
+  #isEnding = false;
+
+  constructor(call: UpdateCall) {
+    this.#call = call;
+  }
+
+  expect(result: Promise<UpdateResult>): void {
+    this.#expected += 1;
+    void result.then((value) => {
+      if (this.#gathered.length === 0) setImmediate(() => this.#flush());
+      this.#gathered.push(value);
+    });
+  }
+
+  /** The caller has sent its last update. */
+  end(): void {
+    this.#isEnding = true;
+    if (this.#expected === 0) this.#call.end();
+  }
+
+  sayDraining(): void {
+    if (!this.#call.destroyed) this.#call.write({ results: [], draining: true });
+  }
+
+  #flush(): void {
+    const results = this.#gathered;
+    this.#gathered = [];
+    this.#expected -= results.length;
+    if (this.#call.destroyed || this.#call.cancelled) return;
+    this.#call.write({ results, draining: false });
+    if (this.#isEnding && this.#expected === 0) this.#call.end();
+  }
+}

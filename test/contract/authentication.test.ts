@@ -1,0 +1,270 @@
+import { createKey } from "../../gateway/auth/key-format.ts";
+import { type Scope, scopes } from "../../gateway/auth/principal.ts";
+import { expectError, header, readLimits } from "../support/answers.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { type Response, rawRequest, request } from "../support/http.ts";
+import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
+import { type System, startSystem, type TestKey } from "../support/system.ts";
+
+const plainChallenge = 'Bearer realm="petstore"';
+const tokenChallenge = 'Bearer realm="petstore", error="invalid_token"';
+
+describe("the API key", () => {
+  const stack = suiteStack();
+  let system: System;
+  let key: string;
+
+  beforeAll(async () => {
+    // Every request without a key comes from the same address here.
+    system = await startSystem({
+      seed: [{ petId: 1n, quantity: 100, status: "available" }],
+      gatewayEnv: { ADDRESS_GUARD_PER_MINUTE: "1000000" },
+    });
+    stack.defer(() => system.close());
+    key = system.keys.enterprise;
+  });
+
+  const get = (headers: Record<string, string>, path = "/v1/inventory") => request(system.address, { path, headers });
+  const withKey = (token: string, path?: string) => get({ authorization: `Bearer ${token}` }, path);
+
+  test.each(["Bearer", "bearer", "BEARER", "bEARER"])("counts with the scheme written %s", async (scheme) => {
+    expect(await get({ authorization: `${scheme} ${key}` })).toMatchObject({ status: 200 });
+    expect(await get({ authorization: `${scheme}   ${key}  ` })).toMatchObject({ status: 200 });
+  });
+
+  test.each<[string, () => Record<string, string>]>([
+    ["no Authorization", () => ({})],
+    ["an empty Authorization", () => ({ authorization: "" })],
+    ["the scheme alone", () => ({ authorization: "Bearer" })],
+    ["the scheme and spaces", () => ({ authorization: "Bearer   " })],
+    ["the key alone", () => ({ authorization: key })],
+    ["another scheme", () => ({ authorization: `Basic ${Buffer.from(`${key}:`).toString("base64")}` })],
+    ["a scheme that begins alike", () => ({ authorization: `Bearers ${key}` })],
+    ["no space behind the scheme", () => ({ authorization: `Bearer${key}` })],
+    ["the key in another header", () => ({ "x-api-key": key, "proxy-authorization": `Bearer ${key}`, cookie: key })],
+  ])("is missing with %s", async (_what, headers) => {
+    const response = await get(headers());
+    expectError(response, 401, "missing_api_key");
+    expect(header(response, "WWW-Authenticate")).toBe(plainChallenge);
+  });
+
+  test("is missing when it is in the address", async () => {
+    const response = await get({}, `/v1/inventory?access_token=${key}&api_key=${key}`);
+    expectError(response, 401, "missing_api_key");
+  });
+
+  describe("that is not valid", () => {
+    const invalid: Record<string, () => Promise<string>> = {
+      "one that was never issued": async () => createKey("test"),
+      "one that was revoked": async () => {
+        const issued = await system.issueKey();
+        expect(await system.runKeys("revoke", issued.keyId)).toMatchObject({ code: 0 });
+        return issued.key;
+      },
+      "one that has expired": async () => (await system.issueKey({ expiresAtMs: Date.now() - 1 })).key,
+      "one with a typo": async () => key.slice(0, -1) + (key.endsWith("x") ? "y" : "x"),
+      "one cut short": async () => key.slice(0, -1),
+      "one with something behind it": async () => `${key} ${key}`,
+      "one in capitals": async () => key.toUpperCase(),
+      "one of 8 KB": async () => `ps_test_${"k".repeat(8 * 1024)}`,
+      "one in other characters": async () => "ps_test_ümläut",
+      nonsense: async () => "null",
+    };
+    const answers: Response[] = [];
+
+    test.each(Object.entries(invalid))("is refused: %s", async (_what, make) => {
+      const response = await withKey(await make());
+      expectError(response, 401, "invalid_api_key");
+      expect(header(response, "WWW-Authenticate")).toBe(tokenChallenge);
+      answers.push(response);
+    });
+
+    test("gets the same answer in all these cases", () => {
+      const seen = answers.map(({ status, text, headers }) => {
+        const { date, "x-request-id": _, "x-ratelimit-remaining": __, "x-ratelimit-reset": ___, ...others } = headers;
+        return { status, text, headers: { ...others, ratelimit: "" } };
+      });
+      expect(seen.length).toBe(Object.keys(invalid).length);
+      for (const answer of seen) expect(answer).toEqual(seen[0]);
+    });
+  });
+
+  test.each([
+    ["Authorization", (token: string) => `Authorization: Bearer ${token}\r\nauthorization: Bearer ${token}`],
+    ["Authorization", (token: string) => `Authorization: Bearer ${token}\r\nAuthorization: Basic eDp5`],
+    ["Authorization", (token: string) => `Authorization:\r\nAuthorization: Bearer ${token}`],
+    ["Host", (token: string) => `HOST: other\r\nAuthorization: Bearer ${token}`],
+  ])("is not looked at in a request with two headers %s", async (name, lines) => {
+    const answer = await rawRequest(
+      system.address,
+      `GET /v1/inventory HTTP/1.1\r\nHost: g\r\n${lines(key)}\r\nConnection: close\r\n\r\n`,
+    );
+    expectError(answer, 400, "invalid_request", new RegExp(name));
+  });
+
+  test("costs no time that grows with its spaces", async () => {
+    const hostile = `Bearer a${" ".repeat(15_000)}b`;
+    const startedMs = performance.now();
+    for (let i = 0; i < 40; i++) expectError(await get({ authorization: hostile }), 401, "invalid_api_key");
+    expect(performance.now() - startedMs).toBeLessThan(1_500);
+  });
+
+  test("is not needed for the documentation", async () => {
+    expect(await get({}, "/openapi.json")).toMatchObject({ status: 200 });
+    expect(await get({}, "/docs/")).toMatchObject({ status: 200 });
+    expect(await get({ authorization: "Bearer nonsense" }, "/openapi.json")).toMatchObject({ status: 200 });
+  });
+
+  describe("and its scopes", () => {
+    const operations: [string, string, Scope, number][] = [
+      ["GET", "/v1/inventory", "inventory:read", 200],
+      ["HEAD", "/v1/inventory", "inventory:read", 200],
+      ["PATCH", "/v1/inventory/1", "inventory:write", 200],
+      ["GET", "/v1/pets/1001", "store:read", 200],
+      ["HEAD", "/v1/pets/1001", "store:read", 200],
+      ["GET", "/v1/store/orders", "store:read", 200],
+    ];
+    const keysOf = new Map<Scope, TestKey>();
+    beforeAll(async () => {
+      for (const scope of scopes) keysOf.set(scope, await system.issueKey({ plan: "enterprise", scopes: [scope] }));
+    });
+    const send = (method: string, path: string, token: string) =>
+      request(system.address, {
+        method,
+        path,
+        headers: {
+          authorization: `Bearer ${token}`,
+          ...(method === "PATCH" && { "content-type": "application/json" }),
+        },
+        ...(method === "PATCH" && { body: '{"quantity":100}' }),
+      });
+
+    test.each(operations)("%s %s needs %s and no other", async (method, path, needed, status) => {
+      for (const scope of scopes) {
+        const response = await send(method, path, keysOf.get(scope)!.key);
+        if (scope === needed) {
+          expect(response.status).toBe(status);
+          continue;
+        }
+        expect(response.status).toBe(403);
+        if (method !== "HEAD") expectError(response, 403, "insufficient_scope", needed);
+        expect(header(response, "WWW-Authenticate")).toBe(
+          `Bearer realm="petstore", error="insufficient_scope", scope="${needed}"`,
+        );
+      }
+    });
+
+    test("has all of them when nothing else was said", async () => {
+      const { key: issued } = await system.issueKey();
+      for (const [method, path, , status] of operations) {
+        expect(await send(method, path, issued)).toMatchObject({ status });
+      }
+    });
+
+    test("is asked for before the request is looked at", async () => {
+      const { key: reader } = keysOf.get("inventory:read")!;
+      expectError(await send("PATCH", "/v1/inventory/abc", reader), 403, "insufficient_scope");
+      expectError(await send("GET", "/v1/pets/abc", reader), 403, "insufficient_scope");
+    });
+  });
+
+  describe("comes before everything else", () => {
+    test.each([
+      ["GET", "/v1/nothing", 404, "not_found"],
+      ["GET", "/", 404, "not_found"],
+      ["GET", "/v1", 404, "not_found"],
+      ["GET", "/v2/inventory", 404, "not_found"],
+      ["GET", "/v1/inventory/", 404, "not_found"],
+      ["GET", "/V1/inventory", 404, "not_found"],
+      ["GET", "/readyz", 404, "not_found"],
+      ["GET", "/metrics", 404, "not_found"],
+      ["DELETE", "/v1/inventory", 405, "method_not_allowed"],
+      ["PATCH", "/v1/inventory/abc", 400, "invalid_request"],
+      ["PATCH", "/v1/inventory/%zz", 400, "invalid_request"],
+      ["PATCH", "/v1/inventory/1", 415, "unsupported_media_type"],
+      ["GET", "/v1/pets/abc", 400, "invalid_request"],
+      ["GET", "/v1/pets/%zz", 400, "invalid_request"],
+    ])("%s %s is 401 without one, and only with one %d", async (method, path, status, code) => {
+      expectError(await request(system.address, { method, path }), 401, "missing_api_key");
+      const response = await request(system.address, { method, path, headers: { authorization: `Bearer ${key}` } });
+      expectError(response, status, code);
+    });
+
+    test("but limits come before the path, and count every request with a key", async () => {
+      const { key: limited } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 4, perDay: 1_000 } });
+      const paths: [string, number][] = [
+        ["/v1/nothing", 404],
+        ["/v1/inventory/1", 405],
+        ["/v1/pets/abc", 400],
+        ["/v1/inventory", 200],
+        ["/v1/nothing", 429],
+        ["/v1/inventory/1", 429],
+        ["/v1/pets/abc", 429],
+        ["/v1/inventory", 429],
+      ];
+      let left = 4;
+      for (const [path, status] of paths) {
+        const response = await withKey(limited, path);
+        left = Math.max(0, left - 1);
+        expect({ path, status: response.status }).toEqual({ path, status });
+        expect(readLimits(response)).toMatchObject({ limit: 4, remaining: left });
+      }
+    });
+  });
+});
+
+describe("the end of an API key", () => {
+  const stack = suiteStack();
+  let system: System;
+  beforeAll(async () => {
+    system = await startSystem({ gateways: 0, gatewayEnv: { ADDRESS_GUARD_PER_MINUTE: "1000000" } });
+    stack.defer(() => system.close());
+  });
+
+  async function useAt(clock: TestClock) {
+    const gateway = await startLocalGateway(system.gatewayEnv, clock.now);
+    stack.defer(() => gateway.close());
+    return (token: string) =>
+      request(gateway.address, { path: "/v1/inventory", headers: { authorization: `Bearer ${token}` } });
+  }
+
+  test("a key that is in use is dead everywhere 10 s after it was revoked", async () => {
+    const clock = new TestClock();
+    const gateways = [await useAt(clock), await useAt(clock)];
+    const { key, keyId } = await system.issueKey({ plan: "enterprise" });
+    for (const use of gateways) expect(await use(key)).toMatchObject({ status: 200 });
+    await system.runKeys("revoke", keyId);
+    // It stays in use all the time, so that nothing is forgotten for being old.
+    for (let second = 1; second < 10; second++) {
+      clock.advance(1_000);
+      for (const use of gateways) await use(key);
+    }
+    clock.advance(1_000);
+    for (const use of gateways) expectError(await use(key), 401, "invalid_api_key");
+  });
+
+  test("a key that is in use is dead at the moment at which it expires", async () => {
+    const clock = new TestClock();
+    const use = await useAt(clock);
+    const { key } = await system.issueKey({ expiresAtMs: clock.now() + 5_000 });
+    clock.advance(4_999);
+    expect(await use(key)).toMatchObject({ status: 200 });
+    clock.advance(1);
+    expectError(await use(key), 401, "invalid_api_key");
+  });
+
+  test("after a rotation the old key works on for its grace, and the new one at once", async () => {
+    const clock = new TestClock();
+    const use = await useAt(clock);
+    const { key, keyId } = await system.issueKey();
+    expect(await use(key)).toMatchObject({ status: 200 });
+    const { stdout } = await system.runKeys("rotate", keyId, "--grace", "1h", "--json");
+    const rotated = JSON.parse(stdout) as { key: string };
+    expect(await use(rotated.key)).toMatchObject({ status: 200 });
+    clock.advance(59 * 60_000);
+    expect(await use(key)).toMatchObject({ status: 200 });
+    clock.advance(2 * 60_000);
+    expectError(await use(key), 401, "invalid_api_key");
+    expect(await use(rotated.key)).toMatchObject({ status: 200 });
+  });
+});

@@ -1,0 +1,270 @@
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { listenOn } from "../../runtime/admin.ts";
+import { type Answer, bodyText, expectError, header, readLimits } from "../support/answers.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { rawRequest, request } from "../support/http.ts";
+import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
+import { freePort } from "../support/ports.ts";
+import { type Env, type System, startSystem } from "../support/system.ts";
+
+const deprecatedAt = "2026-02-03T04:05:06Z";
+const sunsetAt = "2027-08-09T10:11:12Z";
+
+/** The announcement as clients have to read it (RFC 9745, RFC 8594, RFC 8288). */
+function expectDeprecation(answer: Answer): void {
+  expect(header(answer, "Deprecation")).toBe("@1770091506");
+  expect(header(answer, "Sunset")).toBe("Mon, 09 Aug 2027 10:11:12 GMT");
+  const links = [answer.headers.link ?? []].flat().join(", ");
+  expect(links).toMatch(/<[^<>]+>; rel="deprecation"/);
+  expect(links).toMatch(/<[^<>]+>; rel="sunset"/);
+}
+
+function expectNoDeprecation(answer: Answer): void {
+  const { deprecation, sunset, link } = answer.headers;
+  expect({ deprecation, sunset, link }).toEqual({});
+}
+
+describe("the operations of other services", () => {
+  const stack = suiteStack();
+  let system: System;
+  /** The gateways, by what is behind them. */
+  const gateways: Record<string, string> = {};
+  let answerUpstream: (request: IncomingMessage, response: ServerResponse) => void;
+  let seen: IncomingMessage[] = [];
+
+  beforeAll(async () => {
+    system = await startSystem({
+      gatewayEnv: {
+        ADDRESS_GUARD_PER_MINUTE: "1000000",
+        PETS_DEPRECATED_AT: deprecatedAt,
+        PETS_SUNSET_AT: sunsetAt,
+        UPSTREAM_TIMEOUT_MS: "300",
+      },
+    });
+    stack.defer(() => system.close());
+    const upstream = createServer((incoming, response) => {
+      seen.push(incoming);
+      answerUpstream(incoming, response);
+    });
+    const ours = `http://${await listenOn(upstream, { host: "127.0.0.1", port: 0 })}/base/`;
+    stack.defer(() => {
+      upstream.close();
+      upstream.closeAllConnections();
+    });
+    const nobody = `http://127.0.0.1:${await freePort()}`;
+    const behind: Record<string, Env> = {
+      "our own": { PETS_UPSTREAM_URL: ours, ORDERS_UPSTREAM_URL: ours },
+      "none configured": { PETS_UPSTREAM_URL: "", ORDERS_UPSTREAM_URL: "" },
+      "nobody there": { PETS_UPSTREAM_URL: nobody, ORDERS_UPSTREAM_URL: nobody },
+    };
+    for (const [name, env] of Object.entries(behind)) {
+      const gateway = await startLocalGateway({ ...system.gatewayEnv, ...env });
+      stack.defer(() => gateway.close());
+      gateways[name] = gateway.address;
+    }
+    gateways["the stand-in"] = system.address;
+  });
+
+  beforeEach(() => {
+    seen = [];
+    answerUpstream = (_incoming, response) => response.writeHead(200, { "Content-Type": "application/json" }).end("{}");
+  });
+
+  const get = (behind: string, path: string, headers: Record<string, string> = {}, method = "GET") =>
+    request(gateways[behind]!, {
+      method,
+      path,
+      headers: { authorization: `Bearer ${system.keys.enterprise}`, ...headers },
+    });
+
+  test("give what their services answer, to the last digit", async () => {
+    const pet = await get("the stand-in", "/v1/pets/9223372036854775807");
+    expect(pet.status).toBe(200);
+    expect(header(pet, "Content-Type")).toBe("application/json");
+    expect(pet.text).toMatch(/^\{"id":9223372036854775807,/);
+    const orders = await get("the stand-in", "/v1/store/orders?status=placed");
+    expect(orders.status).toBe(200);
+    expect(orders.text).toContain('"petId":9223372036854775807,');
+    expect(orders.json<unknown[]>().length).toBeGreaterThan(10);
+    for (const answer of [pet, orders]) readLimits(answer);
+  });
+
+  test("answer HEAD as GET, without the body", async () => {
+    for (const path of ["/v1/pets/9223372036854775807", "/v1/store/orders"]) {
+      const { headers } = await get("the stand-in", path);
+      const answer = await get("the stand-in", path, {}, "HEAD");
+      expect(answer).toMatchObject({ status: 200, text: "", headers: { "content-length": headers["content-length"] } });
+    }
+  });
+
+  test("are 404 where the service has nothing, in our own words", async () => {
+    expectError(await get("the stand-in", "/v1/pets/4"), 404, "not_found");
+  });
+
+  test.each(["abc", "1.5", "007", "9223372036854775808", "%zz", "1%2F..%2Fstore", ".."])(
+    "check the petId before anything goes up: %s",
+    async (petId) => {
+      const answer = await rawRequest(
+        gateways["our own"]!,
+        `GET /v1/pets/${petId} HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer ${system.keys.enterprise}\r\n\r\n`,
+      );
+      expectError(answer, 400, "invalid_request");
+      expect(seen).toEqual([]);
+    },
+  );
+
+  test("say the same of a petId however it is encoded", async () => {
+    expect(await get("our own", "/v1/pets/%2D%31?a=%20b")).toMatchObject({ status: 200 });
+    expect(seen.map(({ url }) => url)).toEqual(["/base/pets/-1?a=%20b"]);
+  });
+
+  test("tell their services the account and the request, and never the key", async () => {
+    const { key, accountId } = await system.issueKey();
+    for (const path of ["/v1/pets/7", "/v1/store/orders"]) {
+      const answer = await get("our own", `${path}?page=2&token=${key}`, {
+        authorization: `Bearer ${key}`,
+        "x-request-id": "the-request",
+        "x-account-id": "acc_somebody_else",
+        "x-api-key": key,
+        cookie: `key=${key}`,
+        "x-copy": `a ${key} b`,
+      });
+      expect(answer.status).toBe(200);
+      const incoming = seen.pop()!;
+      expect(incoming.headers).toMatchObject({ "x-account-id": accountId, "x-request-id": "the-request" });
+      expect(incoming.headers.authorization).toBeUndefined();
+      expect(`${incoming.url} ${incoming.rawHeaders.join(" ")}`).not.toContain(key);
+      expect(incoming.url).toMatch(/^\/base\/(pets\/7|store\/orders)\?page=2$/);
+      expect(incoming.method).toBe("GET");
+    }
+  });
+
+  test("carry our limits and ids in place of theirs", async () => {
+    answerUpstream = (_incoming, response) => {
+      const theirs = "X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset RateLimit RateLimit-Policy Retry-After";
+      for (const name of `${theirs} X-Request-Id Deprecation Sunset Link`.split(" "))
+        response.setHeader(name, "theirs");
+      response.end("{}");
+    };
+    for (const path of ["/v1/pets/7", "/v1/store/orders"]) {
+      const answer = await get("our own", path);
+      expect(answer).toMatchObject({ status: 200, text: "{}" });
+      expect(readLimits(answer).limit).toBe(1_000_000_000);
+      expect(JSON.stringify(answer.headers)).not.toContain("theirs");
+    }
+  });
+
+  const html = (status: number) => (_incoming: IncomingMessage, response: ServerResponse) =>
+    response
+      .writeHead(status, { "Content-Type": "text/html", "X-Powered-By": "PHP", Location: "http://10.0.0.1/" })
+      .end("<pre>Error: secret\n    at Store.read (/srv/store.js:1:1)</pre>");
+  const failures: [string, string, number, string, typeof answerUpstream | undefined][] = [
+    ["none configured", "none configured", 503, "service_unavailable", undefined],
+    ["one that refuses the connection", "nobody there", 502, "upstream_unavailable", undefined],
+    ["one that breaks off", "our own", 502, "upstream_unavailable", (incoming) => incoming.socket.destroy()],
+    ["one that is too slow", "our own", 504, "upstream_timeout", () => {}],
+    ["one that answers 500", "our own", 502, "upstream_unavailable", html(500)],
+    ["one that answers 503", "our own", 502, "upstream_unavailable", html(503)],
+    ["one that redirects", "our own", 502, "upstream_unavailable", html(302)],
+    ["one that does not trust us", "our own", 502, "upstream_unavailable", html(401)],
+    ["one that has too much of us", "our own", 503, "service_unavailable", html(429)],
+    ["one that has nothing", "our own", 404, "not_found", html(404)],
+  ];
+  test.each(failures)(
+    "with a service that is %s: gateway %s answers %d %s",
+    async (_what, behind, status, code, upstream) => {
+      if (upstream) answerUpstream = upstream;
+      for (const path of ["/v1/pets/7", "/v1/store/orders"]) {
+        const answer = await get(behind, path);
+        expectError(answer, status, code);
+        expect(bodyText(answer)).not.toContain("secret");
+        expect(answer.headers.location).toBeUndefined();
+        readLimits(answer);
+        if (path === "/v1/pets/7") expectDeprecation(answer);
+        else expectNoDeprecation(answer);
+      }
+    },
+  );
+
+  describe("and the deprecation of GET /v1/pets/{petId}", () => {
+    test("is announced on every response of it", async () => {
+      const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 1, perDay: 1 } });
+      const { key: other } = await system.issueKey({ scopes: ["inventory:read"] });
+      const cases: [number, string, Record<string, string>, string?][] = [
+        [200, "/v1/pets/1001", {}],
+        [200, "/v1/pets/1001", {}, "HEAD"],
+        [400, "/v1/pets/abc", {}],
+        [400, "/v1/pets/%zz", {}],
+        [401, "/v1/pets/1001", { authorization: "" }],
+        [401, "/v1/pets/1001", { authorization: "Bearer nonsense" }],
+        [403, "/v1/pets/1001", { authorization: `Bearer ${other}` }],
+        [404, "/v1/pets/4", {}],
+        [200, "/v1/pets/1001", { authorization: `Bearer ${key}` }],
+        [429, "/v1/pets/1001", { authorization: `Bearer ${key}` }],
+      ];
+      for (const [status, path, headers, method] of cases) {
+        const answer = await get("the stand-in", path, headers, method);
+        expect({ path, status: answer.status }).toEqual({ path, status });
+        expectDeprecation(answer);
+        readLimits(answer);
+      }
+    });
+
+    test("is on a 304 too", async () => {
+      answerUpstream = (_incoming, response) => response.writeHead(304, { ETag: '"1"' }).end();
+      const answer = await get("our own", "/v1/pets/7", { "if-none-match": '"1"' });
+      expect(answer.status).toBe(304);
+      expectDeprecation(answer);
+    });
+
+    test("is announced nowhere else", async () => {
+      for (const path of ["/v1/inventory", "/v1/store/orders", "/v1/pets", "/v1/pets/1001/", "/openapi.json"]) {
+        expectNoDeprecation(await get("the stand-in", path));
+      }
+    });
+
+    const at = async (env: Env, now: Date) => {
+      const clock = new TestClock();
+      clock.advance(now.getTime() - clock.now());
+      const gateway = await startLocalGateway({ ...system.gatewayEnv, ...env }, clock.now);
+      stack.defer(() => gateway.close());
+      gateways["another time"] = gateway.address;
+      return await get("another time", "/v1/pets/1001");
+    };
+    const day = 24 * 60 * 60_000;
+
+    test("ends nothing by itself: after the sunset it still answers", async () => {
+      const answer = await at({}, new Date(Date.parse(sunsetAt) + day));
+      expect(answer.status).toBe(200);
+      expectDeprecation(answer);
+    });
+
+    test("ends with 410 from the sunset on when the operator says so", async () => {
+      const env = { PETS_GONE_AFTER_SUNSET: "1" };
+      expect(await at(env, new Date(Date.parse(sunsetAt) - 1_000))).toMatchObject({ status: 200 });
+      const answer = await at(env, new Date(sunsetAt));
+      expectError(answer, 410, "not_found");
+      expectDeprecation(answer);
+      readLimits(answer, Date.parse(sunsetAt));
+      expectError(await get("another time", "/v1/pets/1001", { authorization: "" }), 401, "missing_api_key");
+      expect(await get("another time", "/v1/store/orders")).toMatchObject({ status: 200 });
+    });
+
+    test("is a setting", async () => {
+      expectNoDeprecation(await at({ PETS_DEPRECATED_AT: "none", PETS_SUNSET_AT: "none" }, new Date()));
+    });
+
+    test("shows operators which accounts still use it", async () => {
+      const { key, account } = await system.issueKey();
+      const gateway = await startLocalGateway(system.gatewayEnv);
+      gateways.counted = gateway.address;
+      for (const path of ["/v1/pets/1001", "/v1/pets/4", "/v1/pets/abc", "/v1/store/orders"]) {
+        await get("counted", path, { authorization: `Bearer ${key}` });
+      }
+      await gateway.close(); // writes what it has counted
+      const { stdout } = await system.runKeys("usage", "--json");
+      const accounts = JSON.parse(stdout) as Record<string, unknown>[];
+      expect(accounts.find((usage) => usage.account === account)).toMatchObject({ deprecatedRequests: 3 });
+    });
+  });
+});

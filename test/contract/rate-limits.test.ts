@@ -1,0 +1,548 @@
+import { createServer } from "node:http";
+import { createKey } from "../../gateway/auth/key-format.ts";
+import { listenOn } from "../../runtime/admin.ts";
+import { type Answer, bodyText, expectError, header, readLimits } from "../support/answers.ts";
+import { type Stack, suiteStack } from "../support/cleanup.ts";
+import { type RequestOptions, rawRequest, request } from "../support/http.ts";
+import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
+import { freePort } from "../support/ports.ts";
+import { type Env, type KeyOptions, type System, startSystem } from "../support/system.ts";
+
+const second = 1_000;
+const minute = 60 * second;
+const hour = 60 * minute;
+
+describe("the limit headers are on every response", () => {
+  const stack = suiteStack();
+  const guard = 10_000;
+  let system: System;
+  let withoutUpstreams: string;
+  let afterSunset: string;
+
+  beforeAll(async () => {
+    const silent = createServer(() => {});
+    const silentAddress = await listenOn(silent, { host: "127.0.0.1", port: 0 });
+    stack.defer(() => {
+      silent.close();
+      silent.closeAllConnections();
+    });
+    system = await startSystem({
+      seed: [{ petId: 1n, quantity: 100, status: "available" }],
+      gatewayEnv: {
+        ADDRESS_GUARD_PER_MINUTE: `${guard}`,
+        BODY_TIMEOUT_MS: "400",
+        UPSTREAM_TIMEOUT_MS: "400",
+        PETS_UPSTREAM_URL: `http://127.0.0.1:${await freePort()}`,
+        ORDERS_UPSTREAM_URL: `http://${silentAddress}`,
+      },
+    });
+    stack.defer(() => system.close());
+    const local = async (env: Env) => {
+      const gateway = await startLocalGateway({ ...system.gatewayEnv, ...env });
+      stack.defer(() => gateway.close());
+      return gateway.address;
+    };
+    withoutUpstreams = await local({ PETS_UPSTREAM_URL: "", ORDERS_UPSTREAM_URL: "" });
+    afterSunset = await local({
+      PETS_DEPRECATED_AT: "2020-01-01",
+      PETS_SUNSET_AT: "2021-01-01",
+      PETS_GONE_AFTER_SUNSET: "1",
+    });
+  });
+
+  describe("to who has a key, and each is charged once", () => {
+    type Send = (request: RequestOptions, address?: string) => Promise<Answer>;
+    const json = { "content-type": "application/json" };
+    const update = (body: string, headers: Record<string, string> = {}) => ({
+      method: "PATCH",
+      path: "/v1/inventory/1",
+      headers: { ...json, ...headers },
+      body,
+    });
+    const cases: [number, string, (send: Send) => Promise<Answer>][] = [
+      [200, "the list", (send) => send({ path: "/v1/inventory" })],
+      [200, "the head of the list", (send) => send({ method: "HEAD", path: "/v1/inventory" })],
+      [200, "an update", (send) => send(update('{"quantity":100}'))],
+      [304, "the list again", (send) => send({ path: "/v1/inventory", headers: { "if-none-match": "*" } })],
+      [400, "a petId", (send) => send({ ...update('{"quantity":1}'), path: "/v1/inventory/x" })],
+      [400, "a path", (send) => send({ ...update('{"quantity":1}'), path: "/v1/inventory/%zz" })],
+      [400, "a body", (send) => send(update("{}"))],
+      [404, "an entry", (send) => send({ ...update('{"quantity":1}'), path: "/v1/inventory/2" })],
+      [404, "a path", (send) => send({ path: "/v1/nothing" })],
+      [405, "a method", (send) => send({ method: "DELETE", path: "/v1/inventory" })],
+      [405, "the options", (send) => send({ method: "OPTIONS", path: "/v1/inventory" })],
+      [408, "a body that stops", (send) => send({ ...update(""), headers: { ...json, "content-length": "9" } })],
+      [410, "a retired operation", (send) => send({ path: "/v1/pets/1" }, afterSunset)],
+      [412, "a condition", (send) => send(update('{"quantity":1}', { "if-match": '"r0"' }))],
+      [413, "a body that is too large", (send) => send(update(" ".repeat(20_000)))],
+      [415, "a media type", (send) => send(update("quantity=1", { "content-type": "text/plain" }))],
+      [502, "an upstream that refuses", (send) => send({ path: "/v1/pets/1" })],
+      [503, "no upstream", (send) => send({ path: "/v1/pets/1" }, withoutUpstreams)],
+      [504, "an upstream that is silent", (send) => send({ path: "/v1/store/orders" })],
+    ];
+
+    test.each(cases)("%d: %s", async (status, _what, run) => {
+      const { key } = await system.issueKey({ plan: "pro" });
+      const answer = await run(({ method = "GET", path, headers, body }, address = system.address) => {
+        const lines = Object.entries({ host: "g", authorization: `Bearer ${key}`, ...headers });
+        if (body && headers?.["content-length"] === undefined) lines.push(["content-length", `${body.length}`]);
+        const head = [`${method} ${path} HTTP/1.1`, ...lines.map(([name, value]) => `${name}: ${value}`)];
+        return rawRequest(address, `${head.join("\r\n")}\r\n\r\n${body ?? ""}`);
+      });
+      expect(answer.status).toBe(status);
+      expect(readLimits(answer)).toMatchObject({
+        limit: 300,
+        remaining: 299,
+        windows: {
+          minute: { limit: 300, seconds: 60, remaining: 299, resetSeconds: expect.any(Number) },
+          day: { limit: 10_000, seconds: 86_400, remaining: 9_999 },
+        },
+      });
+    });
+
+    test("403: a scope, and 429: the limit", async () => {
+      const limits = { perMinute: 1, perDay: 5 };
+      const { key } = await system.issueKey({ plan: "enterprise", limits, scopes: ["store:read"] });
+      const get = () => request(system.address, { path: "/v1/inventory", headers: { authorization: `Bearer ${key}` } });
+      const forbidden = await get();
+      expect(forbidden.status).toBe(403);
+      expect(readLimits(forbidden)).toMatchObject({ limit: 1, remaining: 0, windows: { day: { remaining: 4 } } });
+      const refused = await get();
+      expectError(refused, 429, "rate_limit_exceeded");
+      expect(readLimits(refused)).toMatchObject({ limit: 1, remaining: 0, windows: { day: { remaining: 4 } } });
+    });
+  });
+
+  describe("to who has none, with the limit of the address", () => {
+    const get = (path: string, ...lines: string[]) =>
+      [`GET ${path} HTTP/1.1`, "Host: g", ...lines, "\r\n"].join("\r\n");
+    const cases: [number, string, string | (() => string)][] = [
+      [401, "no key", get("/v1/inventory")],
+      [401, "a key that is none", get("/v1/inventory", "Authorization: Bearer nonsense")],
+      [401, "a key that nobody has", () => get("/v1/inventory", `Authorization: Bearer ${createKey("test")}`)],
+      [401, "a page that is not there", get("/docs/nothing.html")],
+      [401, "options of everything", "OPTIONS * HTTP/1.1\r\nHost: g\r\n\r\n"],
+      [400, "two keys", get("/v1/inventory", "Authorization: Bearer a", "Authorization: Bearer b")],
+      [400, "two hosts", get("/v1/inventory", "Host: h")],
+      [400, "no host", "GET /v1/inventory HTTP/1.1\r\n\r\n"],
+      [400, "no host for the document", "GET /openapi.json HTTP/1.1\r\n\r\n"],
+      [200, "the document", get("/openapi.json")],
+      [200, "the page", get("/docs/")],
+      [200, "a file of the page", get("/docs/swagger-ui.css")],
+      [302, "the way to the page", get("/docs")],
+      [400, "a request line that is none", "nonsense\r\n\r\n"],
+      [400, "a method that nobody knows", "BREW /v1/inventory HTTP/1.1\r\nHost: g\r\n\r\n"],
+      [400, "a header that is none", get("/v1/inventory", "no colon")],
+      [400, "a line folded", get("/v1/inventory", "X-A: 1", " 2")],
+      [400, "a body with two lengths", get("/v1/inventory", "Content-Length: 1", "Content-Length: 2")],
+      [400, "a length and chunks", get("/v1/inventory", "Content-Length: 4", "Transfer-Encoding: chunked")],
+      [400, "HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
+      [400, "TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"],
+      [405, "a tunnel", "CONNECT g:443 HTTP/1.1\r\nHost: g\r\n\r\n"],
+      [408, "a head that never ends", "GET /v1/inventory HTTP/1.1\r\nHost: g\r\n"],
+      [431, "a head that is too large", get("/v1/inventory", `X-A: ${"a".repeat(17_000)}`)],
+    ];
+    test.each(cases)("%d: %s", async (status, _what, bytes) => {
+      const answer = await rawRequest(system.address, typeof bytes === "string" ? bytes : bytes());
+      expect(answer.status).toBe(status);
+      const { limit, windows } = readLimits(answer);
+      expect(limit).toBe(guard);
+      expect(windows).toEqual({
+        minute: { limit: guard, seconds: 60, remaining: expect.any(Number), resetSeconds: expect.any(Number) },
+      });
+    });
+
+    test("304: the document again", async () => {
+      const { headers } = await request(system.address, { path: "/openapi.json" });
+      const again = await request(system.address, {
+        path: "/openapi.json",
+        headers: { "if-none-match": String(headers.etag) },
+      });
+      expect(again.status).toBe(304);
+      expect(readLimits(again)).toMatchObject({ limit: guard });
+    });
+  });
+});
+
+describe("the limits", () => {
+  const stack = suiteStack();
+  let system: System;
+  beforeAll(async () => {
+    system = await startSystem({ gateways: 0 });
+    stack.defer(() => system.close());
+  });
+
+  test.each([
+    ["free", 60, 1_000],
+    ["pro", 300, 10_000],
+    ["business", 1_000, 100_000],
+  ] as const)("of the plan %s are %d a minute and %d a day", async (plan, perMinute, perDay) => {
+    const { use } = await open(stack, system, {}, { plan });
+    expect(readLimits(await use())).toMatchObject({
+      limit: perMinute,
+      windows: { minute: { limit: perMinute, seconds: 60 }, day: { limit: perDay, seconds: 86_400 } },
+    });
+  });
+
+  test("of an enterprise account are its own, also when a plan has fewer", async () => {
+    const limits = { perMinute: 7, perDay: 70 };
+    const { use, clock } = await open(stack, system, { PLAN_LIMITS: "free=1/1" }, { plan: "enterprise", limits });
+    const { windows } = readLimits(await use(), clock.now());
+    expect(windows).toMatchObject({ minute: { limit: 7, remaining: 6 }, day: { limit: 70, remaining: 69 } });
+  });
+
+  test("of a plan are a setting", async () => {
+    const { use, clock } = await open(stack, system, { PLAN_LIMITS: "free=5/50,business=9/90" });
+    expect(readLimits(await use(), clock.now()).windows).toMatchObject({ minute: { limit: 5 }, day: { limit: 50 } });
+    expect(readLimits(await use(system.keys.business), clock.now())).toMatchObject({ limit: 9 });
+    expect(readLimits(await use(system.keys.pro), clock.now())).toMatchObject({ limit: 300 });
+  });
+
+  test("change with the plan of the account, within 10 s", async () => {
+    const { use, clock, account } = await open(stack, system, {});
+    expect(readLimits(await use(), clock.now())).toMatchObject({ limit: 60, remaining: 59 });
+    const { code } = await system.runKeys("plan", "--account", account, "--plan", "pro");
+    expect(code).toBe(0);
+    clock.advance(10 * second);
+    expect(readLimits(await use(), clock.now())).toMatchObject({ limit: 300, remaining: 298 });
+  });
+
+  test("admit 60 requests of a minute, and the next when the headers say so", async () => {
+    const { use, clock } = await open(stack, system, {});
+    const startMs = clock.now();
+    for (let left = 59; left >= 0; left--) {
+      const answer = await use();
+      expect(answer.status).toBe(200);
+      expect(readLimits(answer, clock.now())).toMatchObject({
+        limit: 60,
+        remaining: left,
+        resetAt: Math.ceil((startMs + minute) / second),
+      });
+      clock.advance(500);
+    }
+    const refused = await use();
+    expectError(refused, 429, "rate_limit_exceeded");
+    const { resetAt } = readLimits(refused, clock.now());
+    expect(resetAt).toBe(Math.ceil((startMs + minute) / second));
+    const retryAfter = Number(header(refused, "Retry-After"));
+    expect(retryAfter).toBe(30);
+    clock.advance((retryAfter - 1) * second);
+    expectError(await use(), 429, "rate_limit_exceeded");
+    clock.advance(second);
+    const answer = await use();
+    expect(answer.status).toBe(200);
+    expect(readLimits(answer, clock.now()).windows.minute).toMatchObject({ remaining: 59, resetSeconds: 60 });
+  });
+
+  test("begin with the first request, not with the clock's minute", async () => {
+    const { use, clock } = await open(stack, system, {});
+    const first = readLimits(await use(), clock.now());
+    clock.advance(59 * second);
+    expect(readLimits(await use(), clock.now())).toMatchObject({ resetAt: first.resetAt, remaining: 58 });
+    clock.advance(31 * second); // the window is over, and nobody has begun another
+    const next = readLimits(await use(), clock.now());
+    expect(next).toMatchObject({ remaining: 59, resetAt: first.resetAt + 90 });
+  });
+
+  test("of the day are not charged for what the minute refuses, nor the other way round", async () => {
+    const limits = { perMinute: 3, perDay: 5 };
+    const { use, clock } = await open(stack, system, {}, { plan: "enterprise", limits });
+    const startMs = clock.now();
+    const expectLeft = async (status: number, perMinute: number, perDay: number) => {
+      clock.advance(1);
+      const answer = await use();
+      expect(answer.status).toBe(status);
+      const { windows, ...shown } = readLimits(answer, clock.now());
+      expect([windows.minute?.remaining, windows.day?.remaining]).toEqual([perMinute, perDay]);
+      return shown;
+    };
+    await expectLeft(200, 2, 4);
+    await expectLeft(200, 1, 3);
+    expect(await expectLeft(200, 0, 2)).toMatchObject({ limit: 3, remaining: 0 });
+    for (let i = 0; i < 10; i++) expect(await expectLeft(429, 0, 2)).toMatchObject({ limit: 3 });
+    clock.advance(minute);
+    await expectLeft(200, 2, 1);
+    expect(await expectLeft(200, 1, 0)).toMatchObject({ limit: 5, remaining: 0 });
+    for (let i = 0; i < 10; i++) expect(await expectLeft(429, 1, 0)).toMatchObject({ limit: 5 });
+    clock.advance(startMs + 24 * hour - clock.now() - 2);
+    expect(await expectLeft(429, 3, 0)).toEqual({
+      limit: 5,
+      remaining: 0,
+      resetAt: Math.ceil((startMs + 1 + 24 * hour) / second),
+    });
+    clock.advance(1);
+    await expectLeft(200, 2, 4);
+  });
+
+  test("show the window that has the smaller share left", async () => {
+    const limits = { perMinute: 10, perDay: 6 };
+    const { use, clock } = await open(stack, system, {}, { plan: "enterprise", limits });
+    expect(readLimits(await use(), clock.now())).toMatchObject({ limit: 6, remaining: 5 });
+  });
+
+  test("are exact when requests come all at once", async () => {
+    const { use } = await open(stack, system, {}, { plan: "enterprise", limits: { perMinute: 10, perDay: 100 } });
+    const answers = await Promise.all(Array.from({ length: 40 }, () => use()));
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(10);
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(30);
+    const left = answers.filter(({ status }) => status === 200).map((answer) => readLimits(answer).remaining);
+    expect(left.sort((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  });
+
+  test("count all keys of an account together, and no other's", async () => {
+    const { use, clock, account } = await open(stack, system, {});
+    const { key: second } = await system.issueKey({ account });
+    const { key: stranger } = await system.issueKey();
+    expect(readLimits(await use(), clock.now())).toMatchObject({ remaining: 59 });
+    expect(readLimits(await use(second), clock.now())).toMatchObject({ remaining: 58 });
+    expect(readLimits(await use(), clock.now())).toMatchObject({ remaining: 57 });
+    expect(readLimits(await use(stranger), clock.now())).toMatchObject({ remaining: 59 });
+  });
+
+  test("count each key by itself with LIMITS_PER=key", async () => {
+    const { use, clock, account } = await open(stack, system, { LIMITS_PER: "key" });
+    const { key: second } = await system.issueKey({ account });
+    expect(readLimits(await use(), clock.now())).toMatchObject({ remaining: 59 });
+    expect(readLimits(await use(second), clock.now())).toMatchObject({ remaining: 59 });
+    expect(readLimits(await use(), clock.now())).toMatchObject({ remaining: 58 });
+  });
+});
+
+describe("the limit of an address", () => {
+  const stack = suiteStack();
+  let system: System;
+  beforeAll(async () => {
+    system = await startSystem({ gateways: 0 });
+    stack.defer(() => system.close());
+  });
+
+  test("refuses strangers after 60 requests of a minute, and nobody with a key", async () => {
+    const { use, clock } = await open(stack, system, {});
+    for (let left = 59; left >= 0; left--) {
+      // Whatever is wrong with the key, the address pays.
+      const answer = await use(left % 2 === 0 ? "" : createKey("test"));
+      expect(answer.status).toBe(401);
+      expect(readLimits(answer, clock.now())).toMatchObject({ limit: 60, remaining: left });
+    }
+    clock.advance(20 * second);
+    for (const token of ["", "nonsense", createKey("test")]) {
+      const refused = await use(token);
+      expectError(refused, 429, "rate_limit_exceeded");
+      expect(refused.headers["www-authenticate"]).toBeUndefined();
+      expect(header(refused, "Retry-After")).toBe("40");
+      readLimits(refused, clock.now());
+    }
+    const mine = await use();
+    expect(mine.status).toBe(200);
+    expect(readLimits(mine, clock.now())).toMatchObject({ limit: 60, remaining: 59 });
+    clock.advance(40 * second);
+    expectError(await use(""), 401, "missing_api_key");
+  });
+
+  test("is a setting, and reading the documentation costs nothing", async () => {
+    const { use, clock, address } = await open(stack, system, { ADDRESS_GUARD_PER_MINUTE: "3" });
+    for (let left = 2; left >= 0; left--) {
+      for (const path of ["/docs/", "/openapi.json"]) {
+        const answer = await request(address, { path });
+        expect(answer.status).toBe(200);
+        expect(readLimits(answer, clock.now())).toMatchObject({ limit: 3, remaining: left + 1 });
+      }
+      expect(readLimits(await use(""), clock.now())).toMatchObject({ limit: 3, remaining: left });
+    }
+    expectError(await use(""), 429, "rate_limit_exceeded");
+    expect(await request(address, { path: "/openapi.json" })).toMatchObject({ status: 200 });
+    // HTTP that nobody could read is answered all the same, with how the address stands.
+    const malformed = await rawRequest(address, "nonsense\r\n\r\n");
+    expectError(malformed, 400, "invalid_request");
+    expect(readLimits(malformed, clock.now())).toMatchObject({ limit: 3, remaining: 0 });
+  });
+
+  test.each([
+    ["counts for each client of a trusted proxy", "127.0.0.1, 10.0.0.0/8", [1, 1, 0]],
+    ["does not believe anyone else's X-Forwarded-For", "10.0.0.0/8", [1, 0, 0]],
+  ])("%s", async (_what, proxies, expected) => {
+    const { address, clock } = await open(stack, system, { ADDRESS_GUARD_PER_MINUTE: "2", TRUSTED_PROXIES: proxies });
+    const left: number[] = [];
+    for (const forwarded of ["192.0.2.1", "198.51.100.7, 192.0.2.2, 10.1.2.3", "192.0.2.1"]) {
+      const answer = await request(address, { path: "/v1/inventory", headers: { "x-forwarded-for": forwarded } });
+      left.push(readLimits(answer, clock.now()).remaining);
+    }
+    expect(left).toEqual(expected);
+  });
+
+  test("counts the 2^64 addresses of one IPv6 site together", async () => {
+    const env = { ADDRESS_GUARD_PER_MINUTE: "5", TRUSTED_PROXIES: "127.0.0.1" };
+    const { address, clock } = await open(stack, system, env);
+    const left: number[] = [];
+    for (const forwarded of ["2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:3::1", "::ffff:192.0.2.1"]) {
+      const answer = await request(address, { path: "/v1/inventory", headers: { "x-forwarded-for": forwarded } });
+      left.push(readLimits(answer, clock.now()).remaining);
+    }
+    expect(left).toEqual([4, 3, 4, 4]);
+  });
+});
+
+describe("a temporary ban", () => {
+  const stack = suiteStack();
+  const oneAMinute: KeyOptions = { plan: "enterprise", limits: { perMinute: 1, perDay: 1_000_000 } };
+  const env = { BAN_REFUSALS_PER_MINUTE: "5" };
+  let system: System;
+  beforeAll(async () => {
+    system = await startSystem({ gateways: 0 });
+    stack.defer(() => system.close());
+  });
+
+  /** Uses the limit up and goes on until the ban. @returns the answer that tells of it */
+  async function earnBan({ use, clock }: Opened, refusals = 5): Promise<Answer> {
+    expect(await use()).toMatchObject({ status: 200 });
+    for (let i = 1; i <= refusals; i++) {
+      clock.advance(10);
+      expectError(await use(), 429, "rate_limit_exceeded");
+    }
+    // The ban is noted beside the requests. Some more may get through to the limit until it is.
+    for (let i = 0; i < 500; i++) {
+      const answer = await use();
+      if (codeOf(answer) === "api_key_banned") return answer;
+    }
+    throw new Error(`no ban after ${refusals} refusals`);
+  }
+
+  test("follows on 30 refusals within a minute, and lasts 5 minutes", async () => {
+    const opened = await open(stack, system, {}, oneAMinute);
+    const { use, clock } = opened;
+    const banned = await earnBan(opened, 30);
+    expectError(banned, 429, "api_key_banned");
+    expect(header(banned, "Retry-After")).toBe("300");
+    const { resetAt, windows } = readLimits(banned, clock.now());
+    expect(resetAt).toBe(Math.ceil((clock.now() + 5 * minute) / second));
+    expect(windows).toMatchObject({ minute: { remaining: 0, resetSeconds: 300 }, day: { remaining: 0 } });
+    // It outlives the window, and asking again neither lengthens nor shortens it.
+    for (const left of [239, 178, 117]) {
+      clock.advance(61 * second);
+      const still = await use();
+      expectError(still, 429, "api_key_banned");
+      expect(header(still, "Retry-After")).toBe(`${left}`);
+      expect(readLimits(still, clock.now())).toMatchObject({ resetAt, remaining: 0 });
+    }
+    clock.advance(117 * second - 1);
+    expectError(await use(), 429, "api_key_banned");
+    clock.advance(1);
+    expect(await use()).toMatchObject({ status: 200 });
+  });
+
+  test("grows from 5 to 15 to 60 minutes, and is forgotten after a day without one", async () => {
+    const opened = await open(stack, system, env, oneAMinute);
+    for (const minutes of [5, 15, 60, 60]) {
+      expect(header(await earnBan(opened), "Retry-After")).toBe(`${60 * minutes}`);
+      opened.clock.advance(minutes * minute + 23 * hour);
+    }
+    opened.clock.advance(hour);
+    expect(header(await earnBan(opened), "Retry-After")).toBe("300");
+  });
+
+  test("has a ladder that is a setting", async () => {
+    const opened = await open(stack, system, { ...env, BAN_LADDER_MINUTES: "1,2" }, oneAMinute);
+    for (const minutes of [1, 2, 2]) {
+      expect(header(await earnBan(opened), "Retry-After")).toBe(`${60 * minutes}`);
+      opened.clock.advance(minutes * minute);
+    }
+  });
+
+  test("does not meet who is refused now and then", async () => {
+    const limits = { perMinute: 1_000, perDay: 1 };
+    const { use, clock, keyId } = await open(stack, system, env, { plan: "enterprise", limits });
+    expect(await use()).toMatchObject({ status: 200 });
+    for (let i = 0; i < 20; i++) {
+      clock.advance(15 * second);
+      expectError(await use(), 429, "rate_limit_exceeded");
+    }
+    expect((await system.runKeys("bans")).stdout).not.toContain(keyId);
+  });
+
+  test("does not meet who could not know of the limit yet", async () => {
+    const { use, keyId } = await open(stack, system, env, oneAMinute);
+    const answers = await Promise.all(Array.from({ length: 30 }, () => use()));
+    const refused = answers.filter(({ status }) => status === 429);
+    expect(refused).toHaveLength(29);
+    for (const answer of refused) expectError(answer, 429, "rate_limit_exceeded");
+    expect((await system.runKeys("bans")).stdout).not.toContain(keyId);
+  });
+
+  test("is of the key: another key of the account is only limited", async () => {
+    const opened = await open(stack, system, env, oneAMinute);
+    const { key: second } = await system.issueKey({ account: opened.account });
+    await earnBan(opened);
+    expectError(await opened.use(second), 429, "rate_limit_exceeded");
+    opened.clock.advance(minute);
+    expectError(await opened.use(), 429, "api_key_banned");
+    expect(await opened.use(second)).toMatchObject({ status: 200 });
+  });
+
+  test("holds at every gateway within 10 s, and after a restart", async () => {
+    const opened = await open(stack, system, env, oneAMinute);
+    const other = await startLocalGateway(system.gatewayEnv, opened.clock.now);
+    stack.defer(() => other.close());
+    const headers = { authorization: `Bearer ${opened.key}` };
+    expect(await request(other.address, { path: "/v1/inventory", headers })).toMatchObject({ status: 200 });
+    await earnBan(opened);
+    opened.clock.advance(10 * second);
+    expectError(await request(other.address, { path: "/v1/inventory", headers }), 429, "api_key_banned");
+    const restarted = await startLocalGateway(system.gatewayEnv, opened.clock.now);
+    stack.defer(() => restarted.close());
+    expectError(await request(restarted.address, { path: "/v1/inventory", headers }), 429, "api_key_banned");
+  });
+
+  test("is shown to operators, who can lift it, which holds within 10 s", async () => {
+    const opened = await open(stack, system, env, oneAMinute);
+    const { use, clock, keyId } = opened;
+    await earnBan(opened);
+    opened.clock.advance(5 * minute);
+    const banned = await earnBan(opened); // the second, so that the ladder has something to forget
+    expect(header(banned, "Retry-After")).toBe("900");
+
+    expect((await system.runKeys("bans")).stdout).toContain(keyId);
+    const listed = JSON.parse((await system.runKeys("bans", "--json")).stdout) as Record<string, unknown>[];
+    expect(listed.find((ban) => ban.keyId === keyId)).toMatchObject({ account: opened.account, step: 2 });
+    const lifted = await system.runKeys("unban", keyId);
+    expect(lifted).toMatchObject({ code: 0, stderr: "" });
+    expect((await system.runKeys("bans")).stdout).not.toContain(keyId);
+
+    clock.advance(10 * second);
+    expectError(await use(), 429, "rate_limit_exceeded"); // the window itself is as it was
+    clock.advance(minute);
+    expect(header(await earnBan(opened), "Retry-After")).toBe("300");
+  });
+});
+
+function codeOf(answer: Answer): string {
+  return (JSON.parse(bodyText(answer)) as { code: string }).code;
+}
+
+interface Opened {
+  readonly address: string;
+  readonly clock: TestClock;
+  readonly key: string;
+  readonly keyId: string;
+  readonly account: string;
+  /** Reads the list with this key, or with another token; with none for an empty one. */
+  use(token?: string): Promise<Answer>;
+}
+
+/** A gateway with counts and a clock of its own, and a key of an account of its own. */
+async function open(stack: Stack, system: System, env: Env, keyOptions: KeyOptions = {}): Promise<Opened> {
+  const clock = new TestClock();
+  const gateway = await startLocalGateway({ ...system.gatewayEnv, ...env }, clock.now);
+  stack.defer(() => gateway.close());
+  const { key, keyId, account } = await system.issueKey(keyOptions);
+  return {
+    address: gateway.address,
+    clock,
+    key,
+    keyId,
+    account,
+    use: (token = key) => {
+      const headers: Record<string, string> = token === "" ? {} : { authorization: `Bearer ${token}` };
+      return request(gateway.address, { path: "/v1/inventory", headers });
+    },
+  };
+}

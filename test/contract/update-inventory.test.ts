@@ -1,0 +1,399 @@
+import { once } from "node:events";
+import { request as httpRequest, type IncomingMessage } from "node:http";
+import { gzipSync } from "node:zlib";
+import type { Entry } from "../../inventory-svc/cli/entries.ts";
+import { expectError, header } from "../support/answers.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { rawRequest, request } from "../support/http.ts";
+import { type System, startSystem } from "../support/system.ts";
+
+const bodyTimeoutMs = 500;
+const seed: readonly Entry[] = [
+  { petId: 1n, quantity: 100, status: "pending" },
+  { petId: 9_007_199_254_740_992n, quantity: 1, status: "available" },
+  { petId: 9_007_199_254_740_993n, quantity: 2, status: "available" },
+  { petId: 9_223_372_036_854_775_807n, quantity: 3, status: "sold" },
+  { petId: -9_223_372_036_854_775_808n, quantity: 4, status: "sold" },
+];
+const untouched = seed[0];
+
+describe("PATCH /v1/inventory/{petId}", () => {
+  const stack = suiteStack();
+  let system: System;
+  let authorization: string;
+
+  beforeAll(async () => {
+    system = await startSystem({ seed, gatewayEnv: { BODY_TIMEOUT_MS: `${bodyTimeoutMs}` } });
+    stack.defer(() => system.close());
+    authorization = `Bearer ${system.keys.enterprise}`;
+  });
+
+  const patch = (path: string, body: string | Buffer, headers: Record<string, string> = {}) =>
+    request(system.address, {
+      method: "PATCH",
+      path: `/v1/inventory/${path}`,
+      headers: { authorization, "content-type": "application/json", ...headers },
+      body,
+    });
+  const set = (path: string, quantity: number, headers: Record<string, string> = {}) =>
+    patch(path, JSON.stringify({ quantity }), headers);
+  /** A request head to be followed by a body of any kind. */
+  const head = (...lines: string[]) =>
+    [
+      "PATCH /v1/inventory/1 HTTP/1.1",
+      "Host: g",
+      `Authorization: ${authorization}`,
+      "Content-Type: application/json",
+      ...lines,
+      "\r\n",
+    ].join("\r\n");
+
+  describe("that is right", () => {
+    test.each([
+      ["1", 1n, "pending"],
+      ["%31", 1n, "pending"],
+      ["1?quantity=9&petId=2", 1n, "pending"],
+      ["9007199254740993", 9_007_199_254_740_993n, "available"],
+      ["9223372036854775807", 9_223_372_036_854_775_807n, "sold"],
+      ["-9223372036854775808", -9_223_372_036_854_775_808n, "sold"],
+    ])("of %s gives the entry with its exact petId, and stores it", async (path, petId, status) => {
+      const response = await set(path, 77);
+      expect(response.status).toBe(200);
+      expect(header(response, "Content-Type")).toBe("application/json");
+      expect(Number(header(response, "Content-Length"))).toBe(Buffer.byteLength(response.text));
+      expect(response.text.replaceAll(/\s/g, "")).toBe(`{"petId":${petId},"quantity":77,"status":"${status}"}`);
+      expect(await system.stored(petId)).toEqual({ petId, quantity: 77, status });
+    });
+
+    test("changes no neighbour whose petId is the same as a double", async () => {
+      const before = await system.stored(9_007_199_254_740_992n);
+      await set("9007199254740993", 4_711);
+      expect(await system.stored(9_007_199_254_740_992n)).toEqual(before);
+    });
+
+    test("is idempotent", async () => {
+      const once = await set("1", 31);
+      const twice = await set("1", 31);
+      expect(twice).toMatchObject({ status: 200, text: once.text, headers: { etag: once.headers.etag } });
+    });
+
+    test.each([
+      ["0", "0", 0],
+      ["-0", "-0", 0],
+      ["the most", "2147483647", 2_147_483_647],
+      ["5.0", "5.0", 5],
+      ["5e0", "5e0", 5],
+      ["50e-1", "50e-1", 5],
+      ["0.5E+1", "0.5E+1", 5],
+      ["5.000 with 400 zeros", `5.${"0".repeat(400)}`, 5],
+      ["0 with any exponent", "0e-400", 0],
+    ])("sets %s", async (_what, text, quantity) => {
+      const response = await patch("1", `{"quantity":${text}}`);
+      expect(response).toMatchObject({ status: 200 });
+      expect(response.text.replaceAll(/\s/g, "")).toBe(`{"petId":1,"quantity":${quantity},"status":"pending"}`);
+      expect(await system.stored(1n)).toMatchObject({ quantity });
+    });
+
+    test.each([
+      [
+        "members that the contract does not name",
+        '{"status":"sold","petId":2,"quantity":6,"note":null,"__proto__":{}}',
+      ],
+      ["white space and a byte order mark", '\ufeff \t\r\n{ "quantity" : 6 }\n'],
+      ["a name in another spelling of JSON", '{"\\u0071uantity":6}'],
+      ["another member that is nested 7,000 deep", `{"x":${"[".repeat(7_000)}${"]".repeat(7_000)},"quantity":6}`],
+      ["a member of the same name further inside", '{"x":{"quantity":1,"y":[{"quantity":2}]},"quantity":6}'],
+      ["the same value in several members", '{"a":"quantity","b":"quantity","quantity":6}'],
+      ["16 KiB", '{"quantity":6}'.padEnd(16 * 1024)],
+    ])("may have a body with %s", async (_what, body) => {
+      await set("1", 100);
+      expect(await patch("1", body)).toMatchObject({ status: 200 });
+      expect(await system.stored(1n)).toEqual({ petId: 1n, quantity: 6, status: "pending" });
+    });
+
+    test.each([
+      "application/json",
+      "application/merge-patch+json",
+      "Application/JSON",
+      'application/json; charset="utf-8"',
+      "application/json;charset=UTF-8",
+      "application/json ; profile=x; charset=utf-8",
+    ])("may be %s", async (type) => {
+      expect(await set("1", 8, { "content-type": type })).toMatchObject({ status: 200 });
+    });
+
+    test("may say that it has no content coding", async () => {
+      expect(await set("1", 8, { "content-encoding": "identity" })).toMatchObject({ status: 200 });
+    });
+
+    test("may come in chunks", async () => {
+      const bytes = `${head("Transfer-Encoding: chunked")}5\r\n{"qua\r\n8\r\nntity":9\r\n1\r\n}\r\n0\r\n\r\n`;
+      expect(await rawRequest(system.address, bytes)).toMatchObject({ status: 200 });
+      expect(await system.stored(1n)).toMatchObject({ quantity: 9 });
+    });
+
+    test("may wait for 100 Continue", async () => {
+      const body = '{"quantity":12}';
+      const { hostname, port } = new URL(`http://${system.address}`);
+      const sent = httpRequest({
+        hostname,
+        port,
+        method: "PATCH",
+        path: "/v1/inventory/1",
+        headers: {
+          authorization,
+          "content-type": "application/json",
+          "content-length": body.length,
+          expect: "100-continue",
+        },
+      });
+      sent.flushHeaders();
+      await once(sent, "continue");
+      sent.end(body);
+      const [response] = (await once(sent, "response")) as [IncomingMessage];
+      response.resume();
+      expect(response.statusCode).toBe(200);
+      expect(await system.stored(1n)).toMatchObject({ quantity: 12 });
+    });
+
+    test("may have an expectation that nobody knows", async () => {
+      const bytes = `${head("Expect: the-unexpected", "Content-Length: 15")}{"quantity":13}`;
+      expect(await rawRequest(system.address, bytes)).toMatchObject({ status: 200 });
+    });
+  });
+
+  describe("with If-Match", () => {
+    test("happens when the entry is still the one of the ETag", async () => {
+      const etag = header(await set("1", 20), "ETag");
+      const response = await set("1", 21, { "if-match": etag });
+      expect(response.status).toBe(200);
+      expect(header(response, "ETag")).not.toBe(etag);
+      expect(await set("1", 22, { "if-match": ` ${header(response, "ETag")} ` })).toMatchObject({ status: 200 });
+    });
+
+    test("happens for any entry with *, and is 404 where there is none", async () => {
+      expect(await set("1", 23, { "if-match": "*" })).toMatchObject({ status: 200 });
+      expectError(await set("4040", 23, { "if-match": "*" }), 404, "not_found");
+    });
+
+    test.each<[string, (etag: string) => string]>([
+      ["an older one of its ETags", (etag) => etag],
+      ["a weak ETag", (etag) => `W/${etag}`],
+      ["no ETag at all", () => "r1"],
+      ["an ETag that is not ours", () => '"other"'],
+      ["an ETag beyond int64", () => '"r9999999999999999999"'],
+    ])("of %s is 412 and changes nothing", async (_what, condition) => {
+      const etag = header(await set("1", 24), "ETag");
+      await set("1", 25);
+      const response = await set("1", 26, { "if-match": condition(etag) });
+      expectError(response, 412, "precondition_failed");
+      expect(await system.stored(1n)).toMatchObject({ quantity: 25 });
+    });
+
+    test("of the list's ETag is 412", async () => {
+      const list = await request(system.address, { path: "/v1/inventory", headers: { authorization } });
+      expectError(await set("1", 26, { "if-match": header(list, "ETag") }), 412, "precondition_failed");
+    });
+
+    test("lets one of several win", async () => {
+      const etag = header(await set("1", 30), "ETag");
+      const responses = await Promise.all([41, 42, 43, 44].map((quantity) => set("1", quantity, { "if-match": etag })));
+      expect(responses.map(({ status }) => status).sort()).toEqual([200, 412, 412, 412]);
+      const winner = responses.find(({ status }) => status === 200)!.json<{ quantity: number }>();
+      expect(await system.stored(1n)).toMatchObject({ quantity: winner.quantity });
+    });
+  });
+
+  describe("of a petId that is", () => {
+    const digits = "1".repeat(400);
+    test.each([
+      ["unknown", "4040"],
+      ["zero", "0"],
+      ["negative", "-1"],
+      ["unknown and next to one that is there", "9007199254740994"],
+      ["the largest but one", "9223372036854775806"],
+    ])("%s is 404 (%s)", async (_what, path) => {
+      expectError(await set(path, 5), 404, "not_found");
+      expect(await system.stored(BigInt(path))).toBeUndefined();
+    });
+
+    test.each([
+      ["text", "abc"],
+      ["a fraction", "1.5"],
+      ["a whole fraction", "1.0"],
+      ["with zeros in front", "007"],
+      ["with a plus", "+1"],
+      ["with an encoded plus", "%2B1"],
+      ["minus zero", "-0"],
+      ["a sign alone", "-"],
+      ["with an exponent", "1e0"],
+      ["hexadecimal", "0x1"],
+      ["with a space", "%201"],
+      ["with a line end", "1%0A"],
+      ["with a zero byte", "1%00"],
+      ["with a slash", "1%2F"],
+      ["in other digits", "%EF%BC%91"],
+      ["2^63", "9223372036854775808"],
+      ["-2^63 - 1", "-9223372036854775809"],
+      ["400 digits", digits],
+      ["no percent-encoding", "%zz"],
+      ["no UTF-8", "%ff"],
+    ])("%s is 400 (%s)", async (_what, path) => {
+      await set("1", 100);
+      expectError(await set(path, 5), 400, "invalid_request", path.startsWith("%zz") || path === "%ff" ? /./ : /petId/);
+      expect(await system.stored(1n)).toEqual(untouched);
+    });
+
+    test.each(["", "1/", "/1", "1/quantity"])("no segment of its own is 404 (/v1/inventory/%s)", async (path) => {
+      await set("1", 100);
+      expectError(await set(path, 5), 404, "not_found");
+      expect(await system.stored(1n)).toEqual(untouched);
+    });
+  });
+
+  describe("changes nothing", () => {
+    beforeEach(() => set("1", 100));
+    afterEach(async () => expect(await system.stored(1n)).toEqual(untouched));
+
+    test.each([
+      ["{}", "{}", /quantity/],
+      ["an array", "[]", /quantity/],
+      ["an array that holds one", '[{"quantity":5}]', /quantity/],
+      ["null", "null", /quantity/],
+      ["a number alone", "5", /quantity/],
+      ["a string", '"quantity"', /quantity/],
+      ["another name", '{"Quantity":5,"quantity ":5}', /quantity/],
+      ["one that is inherited", '{"__proto__":{"quantity":5}}', /quantity/],
+      ["one that a constructor would make", '{"constructor":{"prototype":{"quantity":5}}}', /quantity/],
+      ["null as quantity", '{"quantity":null}', /quantity.*0.*2147483647/],
+      ["a string as quantity", '{"quantity":"5"}', /quantity.*0.*2147483647/],
+      ["an empty string as quantity", '{"quantity":""}', /quantity.*0.*2147483647/],
+      ["true as quantity", '{"quantity":true}', /quantity.*0.*2147483647/],
+      ["an array as quantity", '{"quantity":[5]}', /quantity.*0.*2147483647/],
+      ["an object as quantity", '{"quantity":{}}', /quantity.*0.*2147483647/],
+      ["a fraction", '{"quantity":1.5}', /quantity.*0.*2147483647/],
+      ["a fraction that a double rounds to a whole number", '{"quantity":4.99999999999999999999}', /quantity/],
+      ["a fraction that a double rounds to zero", '{"quantity":1e-400}', /quantity/],
+      ["a number that a double does not hold", '{"quantity":1e400}', /quantity.*0.*2147483647/],
+      ["a negative number", '{"quantity":-1}', /quantity.*0.*2147483647/],
+      ["one too many", '{"quantity":2147483648}', /quantity.*0.*2147483647/],
+      ["2^32 + 5, which is 5 in 32 bits", '{"quantity":4294967301}', /quantity.*0.*2147483647/],
+      ["a quantity nested 8,000 deep", `{"quantity":${"[".repeat(8_000)}${"]".repeat(8_000)}}`, /quantity/],
+    ])("with a body of %s: 400 invalid_request", async (_what, body, message) => {
+      expectError(await patch("1", body), 400, "invalid_request", message);
+    });
+
+    test.each([
+      ["nothing", ""],
+      ["white space", "  \n"],
+      ["half an object", '{"quantity":5'],
+      ["more than one value", '{"quantity":5}{"quantity":5}'],
+      ["a comma too many", '{"quantity":5,}'],
+      ["a comment", '{"quantity":5/**/}'],
+      ["zeros in front", '{"quantity":05}'],
+      ["a plus in front", '{"quantity":+5}'],
+      ["NaN", '{"quantity":NaN}'],
+      ["a form", "quantity=5"],
+      ["invalid UTF-8", Buffer.from([...Buffer.from('{"quantity":5,"x":"'), 0xc3, 0x28, ...Buffer.from('"}')])],
+      ["UTF-16", Buffer.from('\ufeff{"quantity":5}', "utf16le")],
+    ])("with a body of %s: 400 invalid_json", async (_what, body) => {
+      expectError(await patch("1", body), 400, "invalid_json");
+    });
+
+    test.each([
+      ["the same name twice", '{"quantity":5,"quantity":6}', /quantity/],
+      ["the same name twice, in two spellings", '{"quantity":5,"\\u0071uantity":5}', /quantity/],
+      ["another name twice", '{"quantity":5,"note":1,"note":1}', /note/],
+      ["a name twice further inside", '{"quantity":5,"x":[{"a":{},"a":1}]}', /"a"/],
+    ])("with %s: 400 invalid_json", async (_what, body, message) => {
+      expectError(await patch("1", body), 400, "invalid_json", message);
+    });
+
+    test.each([
+      ["40,000 deep", "[".repeat(40_000)],
+      ["10 MB", '{"quantity":5}'.padEnd(10_000_000)],
+      ["one byte too many", '{"quantity":5}'.padEnd(16 * 1024 + 1)],
+    ])("with a body of %s: 413", async (_what, body) => {
+      expectError(await patch("1", body), 413, "payload_too_large");
+    });
+
+    test("with a body that says it is too large, before it arrives: 413", async () => {
+      const answer = await rawRequest(system.address, head("Expect: 100-continue", "Content-Length: 16385"));
+      expectError(answer, 413, "payload_too_large");
+    });
+
+    test("with chunks that never end: 413 as soon as they are too many", async () => {
+      const chunk = `400\r\n${" ".repeat(0x400)}\r\n`;
+      const answer = await rawRequest(system.address, head("Transfer-Encoding: chunked") + chunk.repeat(17));
+      expectError(answer, 413, "payload_too_large");
+    });
+
+    test.each([
+      ["stops", "Content-Length: 15", '{"quantity":'],
+      ["never begins", "Content-Length: 15", ""],
+      ["stops between two chunks", "Transfer-Encoding: chunked", '5\r\n{"qua\r\n'],
+    ])("with a body that %s: 408", async (_what, framing, part) => {
+      const answer = await rawRequest(system.address, head(framing) + part);
+      expectError(answer, 408, "timeout");
+      expect(header(answer, "Connection")).toBe("close");
+    });
+
+    test("with a body that arrives in drops: 408, however many there are", async () => {
+      const { hostname, port } = new URL(`http://${system.address}`);
+      const headers = { authorization, "content-type": "application/json" };
+      const sent = httpRequest({ hostname, port, method: "PATCH", path: "/v1/inventory/1", headers });
+      sent.on("error", () => {}); // the connection is closed while drops are under way
+      sent.write('{"quantity":5');
+      const drops = setInterval(() => sent.write(" "), bodyTimeoutMs / 10);
+      const [response] = (await once(sent, "response")) as [IncomingMessage];
+      clearInterval(drops);
+      response.resume();
+      expect(response.statusCode).toBe(408);
+      sent.destroy();
+    });
+
+    test("when the client goes away in the middle of the body", async () => {
+      const { hostname, port } = new URL(`http://${system.address}`);
+      const headers = { authorization, "content-type": "application/json", "content-length": 15 };
+      const sent = httpRequest({ hostname, port, method: "PATCH", path: "/v1/inventory/1", headers });
+      sent.on("error", () => {});
+      await new Promise((resolve) => sent.write('{"quantity":5', resolve));
+      const closed = new Promise((resolve) => sent.once("close", resolve));
+      sent.destroy();
+      await closed;
+      // One answered request later, the server has seen it.
+      expect(await request(system.address, { path: "/openapi.json" })).toMatchObject({ status: 200 });
+    });
+
+    test.each([
+      ["none", undefined],
+      ["text", "text/plain"],
+      ["a form", "application/x-www-form-urlencoded"],
+      ["JSON Patch", "application/json-patch+json"],
+      ["almost JSON", "application/jsonx"],
+      ["two of them", "text/plain, application/json"],
+      ["JSON in UTF-16", "application/json; charset=utf-16"],
+      ["JSON in Latin-1", 'application/json; charset="iso-8859-1"'],
+      ["JSON in two charsets", "application/json; charset=utf-8; charset=latin1"],
+    ])("with a media type that is %s: 415", async (_what, type) => {
+      const response = await request(system.address, {
+        method: "PATCH",
+        path: "/v1/inventory/1",
+        headers: { authorization, ...(type !== undefined && { "content-type": type }) },
+        body: '{"quantity":5}',
+      });
+      expectError(response, 415, "unsupported_media_type");
+    });
+
+    test.each(["gzip", "br", "gzip, identity"])("with the content coding %s: 415", async (coding) => {
+      const body = gzipSync('{"quantity":5}');
+      expectError(await patch("1", body, { "content-encoding": coding }), 415, "unsupported_media_type");
+    });
+
+    test("without a key, or with one that may only read", async () => {
+      const { key } = await system.issueKey({ scopes: ["inventory:read", "store:read"] });
+      expectError(await set("1", 5, { authorization: "" }), 401, "missing_api_key");
+      expectError(await set("1", 5, { authorization: `Bearer ${key}` }), 403, "insufficient_scope");
+    });
+  });
+});

@@ -1,0 +1,359 @@
+import { execFile } from "node:child_process";
+import { watch } from "node:fs";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { type Stack, suiteStack, temporaryFolder } from "../support/cleanup.ts";
+import { createSqliteDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
+import { freePort } from "../support/ports.ts";
+import { cleanup, runScript, startScript } from "../support/processes.ts";
+import { openStock } from "../support/stock.ts";
+
+const script = "inventory-svc/cli/stock.ts";
+const header = "petId,quantity,status\n";
+
+/** The command in a folder of its own. */
+async function inFolder(stack: Stack, url: () => string) {
+  const folder = await temporaryFolder("stock");
+  stack.defer(() => folder.remove());
+  const cwd = folder.path;
+  const env = () => ({ INVENTORY_DATABASE_URL: url() });
+  const stock = (...args: string[]) => runScript({ script, args, cwd, env: env() });
+  return {
+    cwd,
+    stock,
+    env,
+    write: (name: string, content: string | Buffer) => writeFile(join(cwd, name), content),
+    read: (name: string) => readFile(join(cwd, name), "utf8"),
+    files: async () => (await readdir(cwd)).sort(),
+    /** For commands that must succeed. @returns what was said on standard error */
+    run: async (...args: string[]) => {
+      const { code, stdout, stderr } = await stock(...args);
+      expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
+      return stderr;
+    },
+    /** The stock as lines of CSV. */
+    lines: async () => {
+      const { store, close } = openStock(url());
+      let lines = "";
+      for await (const page of store.pages(1_000)) {
+        lines += page.map(({ petId, quantity, status }) => `${petId},${quantity},${status}\n`).join("");
+      }
+      await close();
+      return lines;
+    },
+  };
+}
+type Folder = Awaited<ReturnType<typeof inFolder>>;
+
+const statuses = ["available", "pending", "sold"];
+/** The fields of entries in the order of petId, from the least int64 to the greatest. */
+function entries(count: number): [bigint, number, string][] {
+  return Array.from({ length: count }, (_, i) => {
+    const petId = i === 0 ? -(2n ** 63n) : i === count - 1 ? 2n ** 63n - 1n : BigInt(i - count / 2) * 1_234_567_890n;
+    return [petId, i === 1 ? 2_147_483_647 : (i * 7) % 1_000, statuses[i % 3]!];
+  });
+}
+const csvOf = (rows: [bigint, number, string][]) => header + rows.map((row) => `${row.join(",")}\n`).join("");
+
+describeEachDatabase("npm run stock", (url) => {
+  const stack = suiteStack();
+  stack.defer(cleanup);
+  let folder: Folder;
+  const whole = csvOf(entries(100_000));
+  beforeAll(async () => {
+    folder = await inFolder(stack, url);
+  });
+
+  test("a CSV of 100,000 lines comes out as it went in, byte for byte", async () => {
+    await folder.write("in.csv", whole);
+    expect(await folder.run("import", "in.csv")).toBe("100000 entries imported\n");
+    expect(await folder.run("export", "out.csv")).toBe("100000 entries exported\n");
+    expect((await folder.read("out.csv")) === whole).toBe(true); // not toBe(): nobody could read the difference
+    expect(await folder.files()).toEqual(["in.csv", "out.csv"]);
+  });
+
+  test("an exported file has its name only when it is whole", async () => {
+    const lengths = new Set<number>();
+    const watcher = watch(folder.cwd, async (_event, name) => {
+      if (name === "watched.csv") lengths.add((await folder.read(name).catch(() => "")).length);
+    });
+    await folder.run("export", "watched.csv");
+    watcher.close();
+    expect([...lengths]).toEqual([whole.length]);
+  });
+
+  test("an export that is killed leaves the earlier file as it was", async () => {
+    await folder.write("kept.csv", "earlier");
+    const exporting = await startScript({
+      name: "export",
+      script,
+      args: ["export", "kept.csv"],
+      cwd: folder.cwd,
+      env: folder.env(),
+    });
+    await new Promise<void>((resolve) => {
+      const watcher = watch(folder.cwd, (_event, name) => {
+        if (!name?.startsWith("kept.csv.")) return;
+        watcher.close();
+        resolve();
+      });
+    });
+    await exporting.kill("SIGKILL");
+    expect([7, whole.length]).toContain((await folder.read("kept.csv")).length);
+  });
+
+  test("an import changes the entries of the file and leaves the others alone", async () => {
+    await folder.write("part.csv", `${header}0,77,sold\n5,1,pending\n`);
+    await folder.run("import", "part.csv");
+    const lines = (await folder.lines()).split("\n");
+    expect(lines).toHaveLength(100_002);
+    expect(lines).toEqual(expect.arrayContaining(["0,77,sold", "5,1,pending"]));
+  });
+
+  test("NDJSON comes out as it went in, byte for byte, and is the same stock as CSV", async () => {
+    await emptyStock(url());
+    const rows = entries(3_000);
+    const text = rows.map(([id, n, status]) => `{"petId":${id},"quantity":${n},"status":"${status}"}\n`).join("");
+    await folder.write("in.ndjson", text);
+    expect(await folder.run("import", "in.ndjson")).toBe("3000 entries imported\n");
+    await folder.run("export", "out.ndjson");
+    expect((await folder.read("out.ndjson")) === text).toBe(true);
+    expect((await folder.stock("export", "--format", "ndjson")).stdout === text).toBe(true);
+    expect((await folder.stock("export")).stdout === csvOf(rows)).toBe(true);
+  });
+
+  test("importing the same file again changes nothing: no entry gets a new revision", async () => {
+    const { store, close } = openStock(url());
+    const before = await store.position();
+    await folder.run("import", "in.ndjson");
+    expect(await store.position()).toEqual(before);
+    await close();
+  });
+});
+
+async function emptyStock(url: string): Promise<void> {
+  const { db, close } = openStock(url);
+  await db("stock").delete();
+  await close();
+}
+
+describe("a file for npm run stock -- import", () => {
+  const stack = suiteStack();
+  let folder: Folder;
+  let url: string;
+  beforeAll(async () => {
+    url = await createSqliteDatabase();
+    stack.defer(() => dropDatabase(url));
+    folder = await inFolder(stack, () => url);
+    await folder.run("import", "--generate", "1"); // makes the schema
+  });
+  beforeEach(() => emptyStock(url));
+
+  test.each<[string, string, string | Buffer, string]>([
+    ["a byte order mark", "a.csv", `\ufeff${header}1,5,sold\n`, "1,5,sold\n"],
+    ["CRLF", "a.csv", "petId,quantity,status\r\n1,5,sold\r\n2,6,pending\r\n", "1,5,sold\n2,6,pending\n"],
+    [
+      "lines that end in different ways",
+      "a.csv",
+      `${header}1,5,sold\r\n2,6,sold\n3,7,sold`,
+      "1,5,sold\n2,6,sold\n3,7,sold\n",
+    ],
+    ["quoted fields", "a.csv", `"petId","quantity",status\n"1","5","sold"\n2,"6",sold\n`, "1,5,sold\n2,6,sold\n"],
+    ["columns in another order", "a.csv", "status,petId,quantity\nsold,1,5\n", "1,5,sold\n"],
+    ["empty lines", "a.csv", `\n${header}\n1,5,sold\n\n\n2,6,sold\n\n`, "1,5,sold\n2,6,sold\n"],
+    ["only a header", "a.csv", header, ""],
+    ["an upper-case name", "A.CSV", `${header}1,5,sold\n`, "1,5,sold\n"],
+    ["a byte order mark before JSON", "a.ndjson", '\ufeff{"petId":1,"quantity":5,"status":"sold"}\r\n', "1,5,sold\n"],
+    [
+      "JSON with other members and strings",
+      "a.jsonl",
+      '{"x":[1],"status":"sold","quantity":"5","petId":"1"}',
+      "1,5,sold\n",
+    ],
+    [
+      "the extremes",
+      "a.csv",
+      `${header}-9223372036854775808,0,sold\n9223372036854775807,2147483647,sold\n`,
+      "-9223372036854775808,0,sold\n9223372036854775807,2147483647,sold\n",
+    ],
+  ])("may have %s", async (_what, name, content, expected) => {
+    await folder.write(name, content);
+    expect(await folder.run("import", name)).toBe(`${expected.split("\n").length - 1} entries imported\n`);
+    expect(await folder.lines()).toBe(expected);
+  });
+
+  const petId = "petId must be an int64";
+  const quantity = "quantity must be an integer from 0 to 2147483647";
+  const status = "status must be one of available, pending, sold";
+  const quote = "has a quote where none may be";
+  /** Lines of CSV, each with what is wrong with it; none for a good one. */
+  const csvLines: [string, string?][] = [
+    ["1,5,available"],
+    ["x,1,sold", petId],
+    [",1,sold", petId],
+    ["1.0,1,sold", petId],
+    ["007,1,sold", petId],
+    ["+7,1,sold", petId],
+    [" 7,1,sold", petId],
+    ["9223372036854775808,1,sold", petId],
+    ["-9223372036854775809,1,sold", petId],
+    ["2,-1,sold", quantity],
+    ["2,2147483648,sold", quantity],
+    ["2,1.5,sold", quantity],
+    ["2,,sold", quantity],
+    ["2,1,gone", status],
+    ["2,1,Sold", status],
+    ["2,1,", status],
+    ["2,1", status],
+    ["2", `${quantity}; ${status}`],
+    ["2,x,y", `${quantity}; ${status}`],
+    ["2,1,sold,more", "has 4 fields instead of 3"],
+    ["2,1,sold,", "has 4 fields instead of 3"],
+    ['"2,1,sold', quote],
+    ['2,"1"0,sold', quote],
+    ['2,1,so"ld', quote],
+    ["1,6,sold", "petId 1 stands in line 2 already"],
+    ["3,7,pending"],
+    ["3,7,pending", "petId 3 stands in line 27 already"],
+    ["4,8,sold"],
+  ];
+  const csv = header + csvLines.map(([line]) => line).join("\n");
+  const csvFaults = csvLines.flatMap(([, fault], i) => (fault ? [`bad.csv:${i + 2}: ${fault}`] : []));
+
+  test("has all its bad lines named, with their numbers, and then nothing of it is imported", async () => {
+    await folder.write("bad.csv", csv);
+    const { code, stdout, stderr } = await folder.stock("import", "bad.csv");
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    const refusal = `${csvFaults.length} bad lines: nothing was imported. --skip-bad imports the others.`;
+    expect(stderr.split("\n")).toEqual([...csvFaults, refusal, ""]);
+    expect(await folder.lines()).toBe("");
+  });
+
+  test("with --skip-bad gives its good lines, and of those with one petId the first", async () => {
+    await folder.write("bad.csv", csv);
+    const said = await folder.run("import", "bad.csv", "--skip-bad");
+    expect(said.split("\n")).toEqual([...csvFaults, "3 entries imported", ""]);
+    expect(await folder.lines()).toBe("1,5,available\n3,7,pending\n4,8,sold\n");
+  });
+
+  test("of NDJSON has all its bad lines named, with their numbers", async () => {
+    const all = `${petId}; ${quantity}; ${status}`;
+    const lines: [string, string?][] = [
+      ['{"petId":1,"quantity":5,"status":"sold"}'],
+      ["nope", "is not JSON"],
+      ['{"petId":2,"quantity":5,"status":"sold"', "is not JSON"],
+      ["null", all],
+      ["5", all],
+      ['["petId"]', all],
+      ['{"petId":[2],"quantity":{},"status":["sold"]}', all],
+      ['{"petId":9223372036854775808,"quantity":5,"status":"sold"}', petId],
+      ['{"petId":2e3,"quantity":5,"status":"sold"}', petId],
+      ['{"petId":2,"quantity":5.5,"status":"sold"}', quantity],
+      ['{"petId":2,"quantity":null,"status":"sold"}', quantity],
+      ['{"petId":2,"quantity":2147483648,"status":"sold"}', quantity],
+      ['{"petId":2,"quantity":5}', status],
+      ['{"petId":"1","quantity":5,"status":"sold"}', "petId 1 stands in line 1 already"],
+    ];
+    await folder.write("bad.ndjson", lines.map(([line]) => line).join("\n"));
+    const { code, stderr } = await folder.stock("import", "bad.ndjson");
+    const faults = lines.flatMap(([, fault], i) => (fault ? [`bad.ndjson:${i + 1}: ${fault}`] : []));
+    expect(stderr.split("\n").slice(0, -2)).toEqual(faults);
+    expect(code).toBe(1);
+    expect(await folder.lines()).toBe("");
+  });
+
+  test.each([
+    ["no header", "1,5,sold\n2,6,sold\n"],
+    ["a header without status", "petId,quantity\n1,5\n"],
+    ["a header in another alphabet", "PETID,QUANTITY,STATUS\n1,5,sold\n"],
+    ["another separator", "petId;quantity;status\n1;5;sold\n"],
+    ["nothing in it", ""],
+  ])("with %s is refused as that", async (_what, content) => {
+    await folder.write("a.csv", content);
+    const { code, stderr } = await folder.stock("import", "a.csv");
+    expect(stderr).toMatch(/^a\.csv:1: the first line must be the header petId,quantity,status\n1 bad lines: nothing/);
+    expect(code).toBe(1);
+    expect(await folder.lines()).toBe("");
+  });
+
+  test.each([
+    ["a file that is not there", ["import", "none.csv"], /^ENOENT: no such file or directory, open 'none\.csv'\n$/],
+    ["NDJSON that is not there", ["import", "none.ndjson"], /^ENOENT: [^\n]*\n$/],
+    ["a folder", ["import", "folder.csv"], /^EISDIR: [^\n]*\n$/],
+    ["a name that tells no format", ["import", "a.txt"], /^a\.txt: the name tells no format: [^\n]*\n$/],
+    ["no file", ["import"], /^import takes a file, or --generate N\n$/],
+    ["a file and a number", ["import", "a.csv", "--generate", "5"], /^import takes a file, or --generate N\n$/],
+    ["a number that is none", ["import", "--generate", "many"], /must be a whole number from 1 to 99999999/],
+    ["a format that is none", ["import", "a.csv", "--format", "xml"], /Allowed choices are csv, ndjson/],
+    ["an export to a folder that is not there", ["export", "none/a.csv"], /^ENOENT: [^\n]*\n$/],
+    ["an export in place of a folder", ["export", "folder.csv"], /^EISDIR: [^\n]*\n$/],
+    ["an export whose name tells no format", ["export", "a.txt"], /^a\.txt: the name tells no format: [^\n]*\n$/],
+    ["a command that is none", ["delete"], /unknown command 'delete'/],
+  ])("is a plain word and exit code 1 when it is %s", async (_what, args, said) => {
+    await mkdir(join(folder.cwd, "folder.csv"), { recursive: true });
+    const { code, stdout, stderr } = await folder.stock(...args);
+    expect(stderr).toMatch(said);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect((await folder.files()).filter((name) => name.endsWith(".part"))).toEqual([]);
+  });
+
+  test("can be of any name when --format says what it is", async () => {
+    await folder.write("data", `${header}1,5,sold\n`);
+    await folder.run("import", "data", "--format", "csv");
+    await folder.run("export", "copy", "--format", "csv");
+    expect(await folder.read("copy")).toBe(`${header}1,5,sold\n`);
+  });
+
+  test("can be made up: --generate N gives petId 1 to N, the same every time", async () => {
+    expect(await folder.run("import", "--generate", "1500")).toBe("1500 entries imported\n");
+    const first = await folder.lines();
+    expect(first.split("\n").map((line) => Number(line.split(",")[0]))).toEqual([
+      ...Array(1_500)
+        .keys()
+        .map((i) => i + 1),
+      0,
+    ]);
+    expect(new Set(first.match(/available|pending|sold/g))).toEqual(new Set(statuses));
+    await emptyStock(url);
+    await folder.run("import", "--generate", "1500");
+    expect(await folder.lines()).toBe(first);
+  });
+
+  test("an export that nobody reads to its end is no crash", async () => {
+    await folder.run("import", "--generate", "20000");
+    const args = [
+      "-c",
+      `"$0" "$1" export 2>said | head -n 1`,
+      process.execPath,
+      join(import.meta.dirname, "../..", script),
+    ];
+    const env = { PATH: process.env.PATH, ...folder.env() };
+    expect((await promisify(execFile)("sh", args, { cwd: folder.cwd, env })).stdout).toBe(header);
+    expect((await folder.read("said")).split("\n").length).toBeLessThanOrEqual(2); // no stack trace
+  });
+});
+
+describe("the settings of npm run stock", () => {
+  const run = (url: string) => runScript({ script, args: ["export"], env: { INVENTORY_DATABASE_URL: url } });
+
+  test("a bad URL is exit code 78 and named, without what it holds", async () => {
+    const { code, stderr } = await run("mysql://pets:s3cret@127.0.0.1");
+    expect(code).toBe(78);
+    expect(stderr).toMatch(/^The configuration has a fault:\n {2}INVENTORY_DATABASE_URL: must be [^\n]*\n$/);
+    expect(stderr).not.toContain("s3cret");
+  });
+
+  test("a database that is not there is exit code 1, without its password", async () => {
+    const { code, stdout, stderr } = await run(`mysql://pets:s3cret@127.0.0.1:${await freePort()}/stock`);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr).toContain("ECONNREFUSED");
+    expect(stderr).not.toContain("s3cret");
+  });
+
+  test("--help tells the commands and the settings", async () => {
+    const { code, stdout } = await runScript({ script, args: ["--help"] });
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/import[\s\S]*export[\s\S]*INVENTORY_DATABASE_URL/);
+  });
+});

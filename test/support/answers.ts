@@ -1,0 +1,107 @@
+/** A response of any of the clients in `http.ts`. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly text?: string;
+  readonly body?: Buffer;
+}
+
+/** The value of a header that must be there, and once only. */
+export function header({ headers }: Answer, name: string): string {
+  const values = [headers[name.toLowerCase()] ?? []].flat();
+  if (values.length !== 1) throw new Error(`${name} is there ${values.length} times`);
+  return values[0]!;
+}
+
+/** Expects the Error body of the contract: `code`, `message` and `status` as in HTTP, and nothing else. */
+export function expectError(answer: Answer, status: number, code: string, message?: string | RegExp): void {
+  const text = bodyText(answer);
+  expect({ status: answer.status, text }).toMatchObject({ status, text: expect.stringMatching(/^\{/) });
+  expect(header(answer, "Content-Type")).toBe("application/json");
+  expect(Number(header(answer, "Content-Length"))).toBe(Buffer.byteLength(text));
+  const error = JSON.parse(text);
+  expect(error).toEqual({ code, message: expect.stringMatching(message ?? /./), status });
+  // Nothing of what happened inside.
+  expect(text).not.toMatch(/<(!|\/|html|pre)|\bat \S+ \(|node_modules|\.ts\b|Error:|SQL|grpc|127\.0\.0\.1/i);
+}
+
+export function bodyText({ text, body }: Answer): string {
+  return text ?? body?.toString("utf8") ?? "";
+}
+
+export interface WindowLimit {
+  readonly limit: number;
+  readonly seconds: number;
+  readonly remaining: number;
+  /** Seconds from the response on. */
+  readonly resetSeconds: number;
+}
+
+export interface Limits {
+  readonly limit: number;
+  readonly remaining: number;
+  /** Unix seconds. */
+  readonly resetAt: number;
+  /** `minute`, and `day` for who has a key. */
+  readonly windows: Readonly<Record<string, WindowLimit>>;
+}
+
+/**
+ * Reads the limit headers and expects that they agree with each other: `X-RateLimit-*` describes one of the windows of
+ * `RateLimit-Policy` and `RateLimit`, and that is the one that binds.
+ *
+ * @param nowMs the server's clock
+ */
+export function readLimits(answer: Answer, nowMs: number = Date.now()): Limits {
+  const limit = wholeNumber(answer, "X-RateLimit-Limit");
+  const remaining = wholeNumber(answer, "X-RateLimit-Remaining");
+  const resetAt = wholeNumber(answer, "X-RateLimit-Reset");
+  const windows = readWindows(answer);
+
+  expect(limit).toBeGreaterThan(0);
+  expect(remaining).toBeLessThanOrEqual(limit);
+  const states = Object.values(windows);
+  const exhausted = states.filter((state) => state.remaining === 0);
+  const binding =
+    exhausted.length > 0
+      ? exhausted.reduce((a, b) => (b.resetSeconds > a.resetSeconds ? b : a))
+      : states.reduce((a, b) => (b.remaining / b.limit < a.remaining / a.limit ? b : a));
+  expect({ limit, remaining }).toEqual({ limit: binding.limit, remaining: binding.remaining });
+  // Both are rounded up, and the response may have taken a while.
+  expect(Math.abs(resetAt - nowMs / 1_000 - binding.resetSeconds)).toBeLessThanOrEqual(5);
+
+  if (answer.status === 429) {
+    const retryAfter = wholeNumber(answer, "Retry-After");
+    expect(remaining).toBe(0);
+    expect(retryAfter).toBe(Math.max(1, binding.resetSeconds));
+  }
+  return { limit, remaining, resetAt, windows };
+}
+
+function readWindows(answer: Answer): Record<string, WindowLimit> {
+  const policies = parseItems(header(answer, "RateLimit-Policy"), /^"(\w+)";q=(\d+);w=(\d+)$/);
+  const states = parseItems(header(answer, "RateLimit"), /^"(\w+)";r=(\d+);t=(\d+)$/);
+  expect(states.map(([name]) => name)).toEqual(policies.map(([name]) => name));
+  return Object.fromEntries(
+    policies.map(([name, limit, seconds], i) => {
+      const [, remaining, resetSeconds] = states[i]!;
+      expect(remaining).toBeLessThanOrEqual(limit);
+      expect(resetSeconds).toBeGreaterThanOrEqual(1);
+      return [name, { limit, seconds, remaining, resetSeconds }];
+    }),
+  );
+}
+
+function parseItems(text: string, item: RegExp): [string, number, number][] {
+  return text.split(", ").map((part) => {
+    const match = item.exec(part);
+    if (match === null) throw new Error(`not an item of a limit header: ${part}`);
+    return [match[1]!, Number(match[2]), Number(match[3])];
+  });
+}
+
+function wholeNumber(answer: Answer, name: string): number {
+  const value = header(answer, name);
+  expect({ [name]: value }).toEqual({ [name]: expect.stringMatching(/^(0|[1-9]\d*)$/) });
+  return Number(value);
+}

@@ -1,0 +1,41 @@
+// Changes the stock from a process of its own: `stock-writer.ts create FIRST COUNT SIZE` makes COUNT entries from petId
+// FIRST on, SIZE in a transaction; `stock-writer.ts increment PET_ID COUNT` adds 1 to a quantity COUNT times, each time
+// on condition that nobody else did meanwhile. Says "ready", begins on SIGUSR2 and prints what it did as JSON.
+import { once } from "node:events";
+import { openStock } from "./stock.ts";
+
+const [task, first, count, size] = [process.argv[2], ...process.argv.slice(3).map(Number)] as const;
+const { store, close } = openStock(process.env.INVENTORY_DATABASE_URL!);
+
+async function create(): Promise<object> {
+  let done = 0;
+  for (let at = first!; at < first! + count!; at += size!) {
+    const petIds = Array.from({ length: size! }, (_, i) => BigInt(at + i));
+    const outcomes = await store.write(
+      petIds.map((petId) => ({ kind: "create", petId, quantity: 1, status: "available" })),
+    );
+    done += outcomes.filter(({ kind }) => kind === "done").length;
+  }
+  return { done };
+}
+
+async function increment(): Promise<object> {
+  let done = 0;
+  let refused = 0;
+  while (done < count!) {
+    const { petId, quantity, revision } = (await store.get(BigInt(first!)))!;
+    const [outcome] = await store.write([
+      { kind: "update", petId, quantity: quantity + 1, expectedRevision: revision },
+    ]);
+    if (outcome!.kind === "done") done += 1;
+    else refused += 1;
+  }
+  return { done, refused };
+}
+
+await store.ping();
+const begin = once(process, "SIGUSR2");
+console.log("ready");
+await begin;
+console.log(JSON.stringify(await (task === "create" ? create() : increment())));
+await close();

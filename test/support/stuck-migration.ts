@@ -1,0 +1,14 @@
+// Migrates the stock's schema and stops for good before the step is recorded, holding the lock: to be killed.
+import { stockMigrations } from "../../inventory-svc/db/migrations.ts";
+import { openDatabase } from "../../runtime/database.ts";
+import { migrate } from "../../runtime/migrations.ts";
+
+const stuck = stockMigrations.map((migration) => ({
+  ...migration,
+  up: async (db: Parameters<typeof migration.up>[0]) => {
+    await migration.up(db);
+    console.log("stuck");
+    await new Promise((resolve) => setTimeout(resolve, 600_000));
+  },
+}));
+await migrate(openDatabase(process.env.INVENTORY_DATABASE_URL!), "inventory", stuck, "up");
