@@ -66,6 +66,7 @@ await runProcess(inventoryHelp, async () => {
     },
   });
   await untilReady(() => store.ping(), log);
+  server.ready();
 
   return {
     log,

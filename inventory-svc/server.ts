@@ -20,6 +20,8 @@ export interface RpcServerOptions {
 export interface RpcServer {
   /** @returns `host:port` as bound */
   listen(address: ListenAddress): Promise<string>;
+  /** Says SERVING to those who ask for its health. */
+  ready(): void;
   /** Says NOT_SERVING, takes no new calls, lets running ones finish until `graceMs` have passed, then ends them. */
   close(graceMs: number): Promise<void>;
 }
@@ -33,7 +35,11 @@ export function createRpcServer({ handlers, maxConnectionAgeMs, connectionGraceM
     "grpc.keepalive_timeout_ms": 10_000,
     "grpc-node.flow_control_window": 4 * 1024 * 1024,
   });
-  const health = new HealthImplementation({ "": "SERVING", [serviceName]: "SERVING" });
+  const health = new HealthImplementation();
+  const setHealth = (status: "SERVING" | "NOT_SERVING") => {
+    for (const name of ["", serviceName]) health.setStatus(name, status);
+  };
+  setHealth("NOT_SERVING");
   server.addService(InventoryServiceService, handlers);
   health.addToServer(server);
   new ReflectionService(loadFileDescriptorSetFromBuffer(readFileSync(descriptors))).addToServer(server);
@@ -46,9 +52,9 @@ export function createRpcServer({ handlers, maxConnectionAgeMs, connectionGraceM
           error ? reject(error) : resolve(`${target}:${bound}`),
         );
       }),
+    ready: () => setHealth("SERVING"),
     close: async (graceMs) => {
-      health.setStatus("", "NOT_SERVING");
-      health.setStatus(serviceName, "NOT_SERVING");
+      setHealth("NOT_SERVING");
       let force: NodeJS.Timeout | undefined;
       await new Promise<void>((resolve) => {
         // tryShutdown waits for running calls without limit.

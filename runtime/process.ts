@@ -30,11 +30,15 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
   }
   loadEnvFile();
   let running: RunningProcess;
+  // Nothing to drain yet. As the first process of a container it would get no signal that it does not listen to.
+  const giveUp = () => process.exit(0);
+  process.on("SIGTERM", giveUp).on("SIGINT", giveUp);
   try {
     running = await start();
   } catch (error) {
     exitWith(error);
   }
+  process.off("SIGTERM", giveUp).off("SIGINT", giveUp);
   const { log } = running;
   log.child({}, { level: "info" }).info(running.addresses, "ready"); // whatever LOG_LEVEL says: others wait for it
   process.send?.(running.addresses);

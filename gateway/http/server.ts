@@ -1,4 +1,5 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { ApiError } from "./errors.ts";
 import type { FlatHeaders } from "./head.ts";
@@ -16,7 +17,7 @@ export interface PublicServerOptions {
   readonly headersFor: (address: string) => FlatHeaders;
 }
 
-/** A client gets so long to read that its connection is over; closing at once could take the answer away from it. */
+/** How long a client that is still sending has to notice that it was answered. */
 const lingerMs = 1_000;
 
 /**
@@ -28,16 +29,18 @@ export function createPublicServer(options: PublicServerOptions): Server {
   /** The last response of each connection. */
   const responses = new WeakMap<Duplex, ServerResponse>();
 
+  const refuse = (request: IncomingMessage, response: ServerResponse, message: string) => {
+    const error = new ApiError("invalid_request", { message, headers: { Connection: "close" } });
+    response.writeHead(error.status, headOf(error, headersFor(addressOf(request.socket))));
+    response.end(request.method === "HEAD" ? undefined : error.body);
+  };
   const onRequest = (request: IncomingMessage, response: ServerResponse) => {
     responses.set(request.socket, response);
-    const refuse = (message: string) => {
-      const error = new ApiError("invalid_request", { message, headers: { Connection: "close" } });
-      response.writeHead(error.status, headOf(error, headersFor(addressOf(request.socket))));
-      response.end(request.method === "HEAD" ? undefined : error.body);
-    };
-    // RFC 9112 section 3.2. Node's own check would answer without a body.
-    if (request.headers.host === undefined && request.httpVersion !== "1.0") refuse("The request has no Host header.");
-    else handler(request, response, () => refuse("The target of the request is not a valid URL."));
+    if (request.headers.host === undefined && request.httpVersion !== "1.0") {
+      refuse(request, response, "The request has no Host header."); // RFC 9112 section 3.2
+    } else {
+      handler(request, response, () => refuse(request, response, "The target of the request is not a valid URL."));
+    }
   };
   const server = createServer(
     {
@@ -46,21 +49,32 @@ export function createPublicServer(options: PublicServerOptions): Server {
       headersTimeout: Math.min(requestTimeoutMs, 10_000),
       connectionsCheckingInterval: 1_000, // the two time-outs above are only looked at this often
       maxHeaderSize: 16 * 1024,
-      requireHostHeader: false,
+      requireHostHeader: false, // it would answer without a body
     },
     onRequest,
   );
+  server.on("connection", (socket) => {
+    // How Node closes a connection after its last response.
+    socket.destroySoon = () => {
+      if (responses.get(socket)?.req.complete === false) endAndLinger(socket);
+      else Socket.prototype.destroySoon.call(socket);
+    };
+  });
   // RFC 9110 section 10.1.1: an unknown expectation may be ignored; Node would answer 417 without a body.
   server.on("checkExpectation", onRequest);
+  /** Answers what is no request that a handler could answer. */
+  const answer = (socket: Duplex, error: ApiError) => {
+    if (isInBody(responses.get(socket))) socket.destroy();
+    else answerRaw(socket, error, headersFor);
+  };
   server.on("connect", (_request, socket) => {
     socket.on("error", () => {}); // Node has taken its own listener away, and without one an error ends the process
-    answerRaw(socket, new ApiError("method_not_allowed", { headers: { Allow: "GET, HEAD, PATCH" } }), headersFor);
+    answer(socket, new ApiError("method_not_allowed", { headers: { Allow: "GET, HEAD, PATCH" } }));
   });
   server.on("clientError", (fault: NodeJS.ErrnoException, socket) => {
     if (socket.writableEnded) return; // it has its answer, and goes on sending
-    const inBody = isInBody(responses.get(socket));
-    if (fault.code === "ECONNRESET" || !socket.writable || inBody) socket.destroy();
-    else answerRaw(socket, parserError(fault), headersFor);
+    if (fault.code === "ECONNRESET" || !socket.writable) socket.destroy();
+    else answer(socket, parserError(fault));
   });
   return server;
 }
@@ -85,7 +99,13 @@ function parserError(cause: NodeJS.ErrnoException): ApiError {
 function answerRaw(socket: Duplex, error: ApiError, headersFor: PublicServerOptions["headersFor"]): void {
   const head = [...headOf(error, headersFor(addressOf(socket))), "Connection", "close"];
   const lines = head.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`));
-  socket.end(`HTTP/1.1 ${error.status} ${error.code}\r\n${lines.join("")}\r\n${error.body}`);
+  socket.write(`HTTP/1.1 ${error.status} ${error.code}\r\n${lines.join("")}\r\n${error.body}`);
+  endAndLinger(socket);
+}
+
+/** Closes while the client may still be sending: closing at once would take the answer away from it (RFC 9112 section 9.6). */
+function endAndLinger(socket: Duplex): void {
+  socket.end();
   socket.resume();
   const timer = setTimeout(() => socket.destroy(), lingerMs);
   socket.once("close", () => clearTimeout(timer));

@@ -166,6 +166,17 @@ describe("every error has the shape of the contract", () => {
     expect(header(answer, "Allow")).toMatch(/\bGET\b/);
   });
 
+  test("also to a client that sends 10 MB and then closes: none of the answers is lost", async () => {
+    const body = " ".repeat(10_000_000);
+    const path = "/v1/inventory/1";
+    for (let i = 0; i < 12; i++) {
+      const headers = { authorization: i % 2 === 0 ? authorization : "", "content-type": "application/json" };
+      const answer = await request(system.address, { method: "PATCH", path, headers, body });
+      if (i % 2 === 0) expectError(answer, 413, "payload_too_large");
+      else expectError(answer, 401, "missing_api_key");
+    }
+  });
+
   test("and other forms of HTTP are no error: an absolute address, HTTP/1.0, an upgrade that nobody wants", async () => {
     const get = "GET http://elsewhere/v1/inventory HTTP/1.1";
     expect(await rawRequest(system.address, head(get))).toMatchObject({ status: 200 });
@@ -322,13 +333,18 @@ describe("a connection on which HTTP has gone wrong", () => {
     address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
   });
 
-  test("never has an error in the middle of a body", async () => {
+  const wrong = [
+    ["nonsense", "nonsense\r\n\r\n"],
+    ["a tunnel", "CONNECT g:1 HTTP/1.1\r\nHost: g\r\n\r\n"],
+  ] as const;
+
+  test.each(wrong)("never has an error in the middle of a body: %s", async (_what, bytes) => {
     for (const requests of [1, 2]) {
       const socket = connectTo(address);
       let received = "";
       socket.on("data", (chunk) => {
         received += chunk;
-        if (received.endsWith(half)) socket.write("nonsense\r\n\r\n");
+        if (received.endsWith(half)) socket.write(bytes);
       });
       socket.write("GET / HTTP/1.1\r\nHost: g\r\n\r\n".repeat(requests));
       await new Promise((resolve) => socket.once("end", resolve).once("close", resolve));
@@ -338,10 +354,7 @@ describe("a connection on which HTTP has gone wrong", () => {
     }
   });
 
-  test.each([
-    ["nonsense", "nonsense\r\n\r\n"],
-    ["a tunnel", "CONNECT g:1 HTTP/1.1\r\nHost: g\r\n\r\n"],
-  ])("is closed soon, even when the client keeps it open: %s", async (_what, bytes) => {
+  test.each(wrong)("is closed soon, even when the client keeps it open: %s", async (_what, bytes) => {
     const socket = connectTo(address);
     socket.write(bytes);
     socket.resume();

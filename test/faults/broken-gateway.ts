@@ -1,0 +1,24 @@
+// The gateway with its join rule broken on purpose: a read joins the check that is under way instead of the next one.
+// Answers are delayed at random, because over one ordered stream the fault shows only then.
+import { CheckSession } from "../../gateway/inventory/check-session.ts";
+import { StockList } from "../../gateway/inventory/list/stock-list.ts";
+
+const { current } = StockList.prototype;
+const running = new WeakMap<StockList, ReturnType<typeof current>>();
+StockList.prototype.current = function () {
+  let check = running.get(this);
+  if (!check) {
+    check = current.call(this).finally(() => running.delete(this));
+    running.set(this, check);
+  }
+  return check;
+};
+
+const { changesAfter } = CheckSession.prototype;
+CheckSession.prototype.changesAfter = async function (position) {
+  const changes = await changesAfter.call(this, position);
+  await new Promise((resolve) => setTimeout(resolve, Math.random() * 8));
+  return changes;
+};
+
+await import("../../gateway/main.ts");

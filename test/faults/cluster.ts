@@ -1,0 +1,88 @@
+import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
+import { freePort } from "../support/ports.ts";
+import { type RunningProcess, startProcess } from "../support/processes.ts";
+import { type System, startSystem } from "../support/system.ts";
+
+/** A process that can be killed and started again on the same address. */
+export interface Restartable {
+  readonly current: RunningProcess;
+  /** Ends it with SIGKILL and starts it again. */
+  crash(): Promise<void>;
+}
+
+/** Two inventory services and some gateways on one database server that is this test's own. */
+export interface Cluster {
+  readonly system: System;
+  readonly database: DatabaseServer;
+  readonly services: readonly Restartable[];
+  readonly gateways: readonly Restartable[];
+}
+
+export interface ClusterOptions {
+  readonly gateways: number;
+  readonly pets: number;
+  /** Another script than the gateway's own, to break it on purpose. */
+  readonly gatewayScript?: string;
+}
+
+const timeoutMs = "2000";
+
+export async function startCluster(stack: AsyncDisposableStack, options: ClusterOptions): Promise<Cluster> {
+  const database = await startPrivateDatabaseServer();
+  stack.defer(() => database.stop());
+  process.env.TEST_MYSQL_SERVER_URL = database.url("");
+  const ports = [await freePort(), await freePort()];
+  const inventoryEnv = { LOG_LEVEL: "fatal", INVENTORY_DATABASE_TIMEOUT_MS: timeoutMs };
+  const system = await startSystem({
+    database: "mysql",
+    gateways: 0,
+    seed: Array.from({ length: options.pets }, (_, i) => ({ petId: BigInt(i + 1), quantity: 0, status: "available" })),
+    inventoryEnv: { ...inventoryEnv, INVENTORY_LISTEN: `127.0.0.1:${ports[0]}` },
+    gatewayEnv: {
+      LOG_LEVEL: "fatal",
+      INVENTORY_TIMEOUT_MS: timeoutMs,
+      INVENTORY_ADDRESS: `ipv4:${ports.map((port) => `127.0.0.1:${port}`).join(",")}`,
+    },
+  });
+  stack.defer(() => system.close());
+
+  const serviceEnv = (port: number) => ({
+    ...inventoryEnv,
+    INVENTORY_LISTEN: `127.0.0.1:${port}`,
+    INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
+    INVENTORY_DATABASE_URL: system.databaseUrls.inventory,
+  });
+  const first: Restartable = {
+    get current() {
+      return system.inventory;
+    },
+    crash: async () => {
+      await system.inventory.kill("SIGKILL");
+      await system.restartInventory();
+    },
+  };
+  const service = (port: number) =>
+    startProcess({ name: "inventory-svc", script: "inventory-svc/main.ts", env: serviceEnv(port) });
+  const second = await restartable(stack, () => service(ports[1]!));
+  const gateways: Restartable[] = [];
+  for (let i = 0; i < options.gateways; i++) {
+    const env = { ...system.gatewayEnv, GATEWAY_LISTEN: `127.0.0.1:${await freePort()}` };
+    const script = options.gatewayScript ?? "gateway/main.ts";
+    gateways.push(await restartable(stack, () => startProcess({ name: "gateway", script, env })));
+  }
+  return { system, database, services: [first, second], gateways };
+}
+
+async function restartable(stack: AsyncDisposableStack, start: () => Promise<RunningProcess>): Promise<Restartable> {
+  let current = await start();
+  stack.defer(async () => void (await current.stop()));
+  return {
+    get current() {
+      return current;
+    },
+    crash: async () => {
+      await current.kill("SIGKILL");
+      current = await start();
+    },
+  };
+}

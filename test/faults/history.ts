@@ -1,0 +1,103 @@
+import { Pool } from "undici";
+import type { Cluster } from "./cluster.ts";
+
+interface Entry {
+  readonly petId: number;
+  readonly quantity: number;
+}
+
+/** What a run found. */
+export interface Verdict {
+  readonly reads: number;
+  readonly writes: number;
+  /** Requests that got no 200: those that met a kill. */
+  readonly refused: number;
+  /** The first reads that contradict what was acknowledged. */
+  readonly violations: readonly string[];
+}
+
+export interface HistoryOptions {
+  readonly key: string;
+  readonly pets: number;
+  readonly readers: number;
+  /** The run ends when so many reads were checked. */
+  readonly reads: number;
+  /** Runs beside the load. */
+  readonly disturb?: () => Promise<void>;
+}
+
+/**
+ * Reads and writes through all gateways and checks every read. Each pet is written by one writer only, which counts up,
+ * so a read of a pet is right when it is not below what was acknowledged before the read began, and not above what had
+ * been sent when it ended. A writer goes on after a failed update with a higher number; as nobody knows whether and when
+ * the failed one happens, its number is right at any later time.
+ */
+export async function checkHistory(cluster: Cluster, options: HistoryOptions): Promise<Verdict> {
+  const { key, pets, readers, disturb } = options;
+  const sent = new Array<number>(pets + 1).fill(0);
+  const acknowledged = new Array<number>(pets + 1).fill(0);
+  const unknown = Array.from({ length: pets + 1 }, () => new Set<number>());
+  const violations: string[] = [];
+  const counts = { reads: 0, writes: 0, refused: 0 };
+  const pools = cluster.gateways.map(({ current }) => new Pool(`http://${current.listen}`, { connections: 32 }));
+  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+  const isDone = () => counts.reads >= options.reads || violations.length > 0;
+
+  const send = async (turn: number, method: "GET" | "PATCH", path: string, more: object) => {
+    try {
+      const { statusCode, body } = await pools[turn % pools.length]!.request({ method, path, ...more });
+      const text = await body.text();
+      if (statusCode === 200) return text;
+    } catch {
+      // A gateway was killed under the request.
+    }
+    counts.refused += 1;
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    return undefined;
+  };
+
+  const write = async (petId: number) => {
+    for (let turn = petId; !isDone(); turn++) {
+      sent[petId]! += 1;
+      const quantity = sent[petId]!;
+      const text = await send(turn, "PATCH", `/v1/inventory/${petId}`, { headers, body: `{"quantity":${quantity}}` });
+      if (text === undefined) {
+        unknown[petId]!.add(quantity);
+        continue;
+      }
+      acknowledged[petId] = quantity;
+      counts.writes += 1;
+    }
+  };
+
+  const read = async (reader: number) => {
+    for (let turn = reader; !isDone(); turn++) {
+      const before = acknowledged.slice();
+      const zipped = turn % 4 === 0 ? { "accept-encoding": "identity" } : {};
+      const text = await send(turn, "GET", "/v1/inventory", { headers: { ...headers, ...zipped } });
+      if (text === undefined) continue;
+      counts.reads += 1;
+      for (const { petId, quantity } of JSON.parse(text) as Entry[]) {
+        if (quantity >= before[petId]! && quantity <= sent[petId]!) continue;
+        if (unknown[petId]!.has(quantity)) continue;
+        violations.push(`pet ${petId}: read ${quantity}, acknowledged ${before[petId]}, sent ${sent[petId]}`);
+      }
+    }
+  };
+
+  const started = JSON.parse((await send(0, "GET", "/v1/inventory", { headers }))!) as Entry[];
+  for (const { petId, quantity } of started) sent[petId] = acknowledged[petId] = quantity;
+
+  let isDisturbing = disturb !== undefined;
+  const disturbance = (async () => {
+    while (isDisturbing && !isDone()) await disturb!();
+  })();
+  await Promise.all([
+    ...Array.from({ length: pets }, (_, i) => write(i + 1)),
+    ...Array.from({ length: readers }, (_, i) => read(i)),
+  ]);
+  isDisturbing = false;
+  await disturbance;
+  await Promise.all(pools.map((pool) => pool.destroy()));
+  return { ...counts, violations };
+}

@@ -1,0 +1,109 @@
+import { once } from "node:events";
+import {
+  type CallOptions,
+  ChannelCredentials,
+  type Client,
+  type ClientDuplexStream,
+  type ClientUnaryCall,
+  loadPackageDefinition,
+  Metadata,
+  type ServiceError,
+  type ServiceClientConstructor,
+  status,
+} from "@grpc/grpc-js";
+import { loadSync } from "@grpc/proto-loader";
+import { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+
+/** No call of a test waits for longer. */
+const timeoutMs = 20_000;
+
+type Method<Req, Res> = (
+  request: Req,
+  metadata: Metadata,
+  options: Partial<CallOptions>,
+  done: (error: ServiceError | null, response: Res) => void,
+) => ClientUnaryCall;
+
+type UnaryMethods = "getInventoryItem" | "updateInventory" | "createInventoryItem" | "removeInventoryItem";
+
+/** The inventory service as an internal caller sees it. */
+export function connectInventory(address: string) {
+  const client = new InventoryServiceClient(address, ChannelCredentials.createInsecure());
+  /** A unary call, and a way to give it up. */
+  const begin = <Req, Res>(method: Method<Req, Res>, request: Req, options: Partial<CallOptions> = {}) => {
+    let call: ClientUnaryCall | undefined;
+    const response = new Promise<Res>((resolve, reject) => {
+      const all = { deadline: Date.now() + timeoutMs, ...options };
+      call = method.call(client, request, new Metadata(), all, (error, value) => (error ? reject(error) : resolve(value)));
+    });
+    return { response, cancel: () => call!.cancel() };
+  };
+  const unary =
+    <Req, Res>(method: Method<Req, Res>) =>
+    (request: Req, options?: Partial<CallOptions>) =>
+      begin(method, request, options).response;
+  return {
+    client,
+    begin,
+    get: unary(client.getInventoryItem),
+    update: unary(client.updateInventory),
+    create: unary(client.createInventoryItem),
+    remove: unary(client.removeInventoryItem),
+    list: async (options: Partial<CallOptions> = {}) =>
+      await Array.fromAsync(client.listInventory({}, { deadline: Date.now() + timeoutMs, ...options })),
+    check: () => conversation(client.checkInventory()),
+    applyUpdates: () => conversation(client.applyUpdates()),
+    close: () => client.close(),
+  };
+}
+
+export type Inventory = ReturnType<typeof connectInventory>;
+export type UnaryName = UnaryMethods;
+
+export interface Conversation<Req, Res> {
+  readonly call: ClientDuplexStream<Req, Res>;
+  send(...requests: Req[]): void;
+  /** The next message. Rejects with the error of the stream, or when it has ended. */
+  next(): Promise<Res>;
+  /** Ends the side of the caller, and resolves when the other side has ended too. */
+  end(): Promise<void>;
+}
+
+/** A bidirectional stream, message by message. */
+export function conversation<Req, Res>(call: ClientDuplexStream<Req, Res>): Conversation<Req, Res> {
+  const messages = call[Symbol.asyncIterator]() as AsyncIterator<Res>;
+  call.on("error", () => {}); // next() tells of it
+  return {
+    call,
+    send: (...requests) => {
+      for (const request of requests) call.write(request);
+    },
+    next: async () => {
+      const { done, value } = await messages.next();
+      if (done) throw new Error("the stream has ended");
+      return value;
+    },
+    end: async () => {
+      const ended = once(call, "end");
+      call.end();
+      call.resume();
+      await ended;
+    },
+  };
+}
+
+/** The name of the status that a call ended with. */
+export async function statusOf(call: Promise<unknown>): Promise<string> {
+  return await call.then(
+    () => "OK",
+    (error: ServiceError) => (error.code === undefined ? String(error) : status[error.code]!),
+  );
+}
+
+/** A client of a service that only a .proto file describes, as `grpc.health.v1.Health`. */
+export function connectService(protoFile: string, service: string, address: string): Client & Record<string, never> {
+  let found: unknown = loadPackageDefinition(loadSync(protoFile, { longs: String, enums: String, defaults: true }));
+  for (const part of service.split(".")) found = (found as Record<string, unknown>)[part];
+  const Service = found as ServiceClientConstructor;
+  return new Service(address, ChannelCredentials.createInsecure()) as never;
+}
