@@ -17,7 +17,7 @@ StockList.prototype.current = function () {
 const { changesAfter } = CheckSession.prototype;
 CheckSession.prototype.changesAfter = async function (position) {
   const changes = await changesAfter.call(this, position);
-  await new Promise((resolve) => setTimeout(resolve, Math.random() * 8));
+  await new Promise((resolve) => setTimeout(resolve, Math.random() * 40));
   return changes;
 };
 

@@ -23,25 +23,35 @@ describe("three gateways and two inventory services on one database", () => {
     expect(verdict.writes).toBeGreaterThan(100);
   }, 300_000);
 
-  test("not while processes of both tiers are killed either", async () => {
-    const targets = [...cluster.services, ...cluster.gateways];
-    let turn = 0;
-    const verdict = await checkHistory(cluster, {
-      key,
-      pets,
-      readers: 24,
-      reads: isLong ? 50_000 : 4_000,
-      disturb: async () => await targets[turn++ % targets.length]!.crash(),
-    });
+  test("no acknowledged update is lost or overtaken while either tier or the database is killed", async () => {
+    const database = {
+      crash: async () => {
+        await cluster.database.kill("SIGKILL");
+        await cluster.database.restart();
+      },
+    };
+    const targets = [...cluster.services, database, ...cluster.gateways];
+    // The long run kills each kind two hundred times.
+    const kills = isLong
+      ? [...twoHundredOf(cluster.services), ...twoHundredOf([database]), ...twoHundredOf(cluster.gateways)]
+      : targets;
+    const disturbances = kills.map((target) => () => target.crash());
+    const verdict = await checkHistory(cluster, { key, pets, readers: 24, reads: 4_000, disturbances });
     expect(verdict.violations).toEqual([]);
-    expect(turn).toBeGreaterThan(1);
-  }, 600_000);
+    // Every caller has its answer within the deadline of 2 s that the cluster has, and what two busy cores add.
+    expect(verdict.slowestMs).toBeLessThan(4_000);
+  }, 3_600_000);
 });
+
+/** Two hundred turns over the targets. */
+function twoHundredOf<T>(targets: readonly T[]): T[] {
+  return Array.from({ length: 200 }, (_, i) => targets[i % targets.length]!);
+}
 
 test("the check of histories finds a gateway whose reads join the check that is under way", async () => {
   await using stack = new AsyncDisposableStack();
   const cluster = await startCluster(stack, { gateways: 3, pets, gatewayScript: "test/faults/broken-gateway.ts" });
   const key = cluster.system.keys.enterprise;
-  const { violations } = await checkHistory(cluster, { key, pets, readers: 24, reads: 4_000 });
+  const { violations } = await checkHistory(cluster, { key, pets, readers: 24, reads: 20_000 }); // ends at the first
   expect(violations).not.toEqual([]);
 }, 120_000);

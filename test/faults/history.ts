@@ -12,6 +12,8 @@ export interface Verdict {
   readonly writes: number;
   /** Requests that got no 200: those that met a kill. */
   readonly refused: number;
+  /** The longest that a request took, answered or not. */
+  readonly slowestMs: number;
   /** The first reads that contradict what was acknowledged. */
   readonly violations: readonly string[];
 }
@@ -20,10 +22,10 @@ export interface HistoryOptions {
   readonly key: string;
   readonly pets: number;
   readonly readers: number;
-  /** The run ends when so many reads were checked. */
+  /** The run ends when so many reads were checked and all disturbances are over. */
   readonly reads: number;
-  /** Runs beside the load. */
-  readonly disturb?: () => Promise<void>;
+  /** Run beside the load, one after the other. */
+  readonly disturbances?: readonly (() => Promise<void>)[];
 }
 
 /**
@@ -33,23 +35,27 @@ export interface HistoryOptions {
  * the failed one happens, its number is right at any later time.
  */
 export async function checkHistory(cluster: Cluster, options: HistoryOptions): Promise<Verdict> {
-  const { key, pets, readers, disturb } = options;
+  const { key, pets, readers, disturbances = [] } = options;
   const sent = new Array<number>(pets + 1).fill(0);
   const acknowledged = new Array<number>(pets + 1).fill(0);
   const unknown = Array.from({ length: pets + 1 }, () => new Set<number>());
   const violations: string[] = [];
-  const counts = { reads: 0, writes: 0, refused: 0 };
+  const counts = { reads: 0, writes: 0, refused: 0, slowestMs: 0 };
   const pools = cluster.gateways.map(({ current }) => new Pool(`http://${current.listen}`, { connections: 32 }));
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
-  const isDone = () => counts.reads >= options.reads || violations.length > 0;
+  let isDisturbing = true;
+  const isDone = () => (counts.reads >= options.reads && !isDisturbing) || violations.length > 0;
 
   const send = async (turn: number, method: "GET" | "PATCH", path: string, more: object) => {
+    const startedMs = performance.now();
     try {
       const { statusCode, body } = await pools[turn % pools.length]!.request({ method, path, ...more });
       const text = await body.text();
       if (statusCode === 200) return text;
     } catch {
       // A gateway was killed under the request.
+    } finally {
+      counts.slowestMs = Math.max(counts.slowestMs, performance.now() - startedMs);
     }
     counts.refused += 1;
     await new Promise((resolve) => setTimeout(resolve, 5));
@@ -88,16 +94,14 @@ export async function checkHistory(cluster: Cluster, options: HistoryOptions): P
   const started = JSON.parse((await send(0, "GET", "/v1/inventory", { headers }))!) as Entry[];
   for (const { petId, quantity } of started) sent[petId] = acknowledged[petId] = quantity;
 
-  let isDisturbing = disturb !== undefined;
-  const disturbance = (async () => {
-    while (isDisturbing && !isDone()) await disturb!();
-  })();
   await Promise.all([
     ...Array.from({ length: pets }, (_, i) => write(i + 1)),
     ...Array.from({ length: readers }, (_, i) => read(i)),
+    (async () => {
+      for (const disturb of disturbances) if (violations.length === 0) await disturb();
+      isDisturbing = false;
+    })(),
   ]);
-  isDisturbing = false;
-  await disturbance;
   await Promise.all(pools.map((pool) => pool.destroy()));
   return { ...counts, violations };
 }

@@ -10,7 +10,7 @@ import { createMysqlDatabase, createSqliteDatabase, describeEachDatabase, dropDa
 import { connectMysql } from "../support/mysql-client.ts";
 import { freePort } from "../support/ports.ts";
 import { cleanup, startScript } from "../support/processes.ts";
-import { holdWriteLock, migrateStock, type OpenStock, openStock, sqliteFile, until } from "../support/stock.ts";
+import { holdWriteLock, migrateStock, type OpenStock, openStock, sqliteFile, untilRunning } from "../support/stock.ts";
 
 const create = (petId: bigint, quantity = 1): Change => ({ kind: "create", petId, quantity, status: "available" });
 const update = (petId: bigint, quantity: number): Change => ({ kind: "update", petId, quantity });
@@ -314,15 +314,8 @@ describe("a write that deadlocks (MySQL/MariaDB)", () => {
     stack.defer(() => other.end());
     await other.query("BEGIN");
     await other.query("UPDATE stock SET quantity = quantity + 1");
-    const lock = { waiting: 0 };
     const writing = store.write([update(1n, 50), update(2n, 50)]);
-    await until(async () => {
-      const [rows] = await other.query(
-        "SELECT COUNT(*) AS n FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'insert into%'",
-      );
-      lock.waiting = Number((rows as { n: number }[])[0]!.n);
-      return lock.waiting > 0;
-    });
+    await untilRunning(url, "insert into");
     await other.query("UPDATE stock_head SET revision = revision");
     await other.query("COMMIT");
     expect(kinds(await writing)).toEqual(["done", "done"]);

@@ -1,14 +1,14 @@
-import { once } from "node:events";
 import {
   type CallOptions,
   ChannelCredentials,
   type Client,
   type ClientDuplexStream,
+  type ClientReadableStream,
   type ClientUnaryCall,
   loadPackageDefinition,
   Metadata,
-  type ServiceError,
   type ServiceClientConstructor,
+  type ServiceError,
   status,
 } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
@@ -24,8 +24,6 @@ type Method<Req, Res> = (
   done: (error: ServiceError | null, response: Res) => void,
 ) => ClientUnaryCall;
 
-type UnaryMethods = "getInventoryItem" | "updateInventory" | "createInventoryItem" | "removeInventoryItem";
-
 /** The inventory service as an internal caller sees it. */
 export function connectInventory(address: string) {
   const client = new InventoryServiceClient(address, ChannelCredentials.createInsecure());
@@ -34,7 +32,9 @@ export function connectInventory(address: string) {
     let call: ClientUnaryCall | undefined;
     const response = new Promise<Res>((resolve, reject) => {
       const all = { deadline: Date.now() + timeoutMs, ...options };
-      call = method.call(client, request, new Metadata(), all, (error, value) => (error ? reject(error) : resolve(value)));
+      call = method.call(client, request, new Metadata(), all, (error, value) =>
+        error ? reject(error) : resolve(value),
+      );
     });
     return { response, cancel: () => call!.cancel() };
   };
@@ -58,37 +58,22 @@ export function connectInventory(address: string) {
 }
 
 export type Inventory = ReturnType<typeof connectInventory>;
-export type UnaryName = UnaryMethods;
 
 export interface Conversation<Req, Res> {
   readonly call: ClientDuplexStream<Req, Res>;
   send(...requests: Req[]): void;
-  /** The next message. Rejects with the error of the stream, or when it has ended. */
-  next(): Promise<Res>;
-  /** Ends the side of the caller, and resolves when the other side has ended too. */
-  end(): Promise<void>;
+  /** The next message; undefined when the stream has ended. Rejects with its error. */
+  next(): Promise<Res | undefined>;
 }
 
 /** A bidirectional stream, message by message. */
 export function conversation<Req, Res>(call: ClientDuplexStream<Req, Res>): Conversation<Req, Res> {
-  const messages = call[Symbol.asyncIterator]() as AsyncIterator<Res>;
-  call.on("error", () => {}); // next() tells of it
   return {
     call,
     send: (...requests) => {
       for (const request of requests) call.write(request);
     },
-    next: async () => {
-      const { done, value } = await messages.next();
-      if (done) throw new Error("the stream has ended");
-      return value;
-    },
-    end: async () => {
-      const ended = once(call, "end");
-      call.end();
-      call.resume();
-      await ended;
-    },
+    next: messagesOf(call),
   };
 }
 
@@ -101,9 +86,15 @@ export async function statusOf(call: Promise<unknown>): Promise<string> {
 }
 
 /** A client of a service that only a .proto file describes, as `grpc.health.v1.Health`. */
-export function connectService(protoFile: string, service: string, address: string): Client & Record<string, never> {
+export function connectService<T>(protoFile: string, service: string, address: string): Client & T {
   let found: unknown = loadPackageDefinition(loadSync(protoFile, { longs: String, enums: String, defaults: true }));
   for (const part of service.split(".")) found = (found as Record<string, unknown>)[part];
-  const Service = found as ServiceClientConstructor;
-  return new Service(address, ChannelCredentials.createInsecure()) as never;
+  return new (found as ServiceClientConstructor)(address, ChannelCredentials.createInsecure()) as never;
+}
+
+/** Messages of a stream, one at a time; undefined at its end. */
+export function messagesOf<Res>(call: ClientReadableStream<Res>): () => Promise<Res | undefined> {
+  const messages = call[Symbol.asyncIterator]() as AsyncIterator<Res>;
+  call.on("error", () => {}); // the reader is told
+  return async () => (await messages.next()).value;
 }

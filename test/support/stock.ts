@@ -31,8 +31,6 @@ export async function migrateStock(url: string): Promise<void> {
 export const sqliteFile = (url: string): string => url.slice("sqlite:".length);
 
 export interface HeldLock {
-  /** How many transactions wait for a lock of this database. Only MySQL can tell. */
-  waiting(): Promise<number>;
   release(): Promise<void>;
 }
 
@@ -41,23 +39,24 @@ export async function holdWriteLock(url: string): Promise<HeldLock> {
   if (url.startsWith("sqlite:")) {
     const file = new Sqlite(sqliteFile(url));
     file.exec("BEGIN IMMEDIATE");
-    return { waiting: async () => 0, release: async () => void file.close() };
+    return { release: async () => void file.close() };
   }
   const connection = await connectMysql(url);
   await connection.query("BEGIN");
   await connection.query("UPDATE stock_head SET revision = revision");
-  return { waiting: () => waitingFor(url), release: () => connection.end() };
+  return { release: () => connection.end() };
 }
 
-async function waitingFor(url: string): Promise<number> {
+/** Resolves once a statement that begins like this runs in a MySQL database: at a held lock it can only wait. */
+export async function untilRunning(url: string, beginning: string): Promise<void> {
   const connection = await connectMysql(url);
+  const question = `SELECT COUNT(*) AS running FROM information_schema.processlist
+    WHERE db = DATABASE() AND id <> CONNECTION_ID() AND command = 'Query' AND info LIKE ?`;
   try {
-    const [rows] = await connection.query(
-      `SELECT COUNT(*) AS waiting FROM information_schema.innodb_trx t
-       JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
-       WHERE t.trx_state = 'LOCK WAIT' AND p.db = DATABASE()`,
-    );
-    return Number((rows as { waiting: number }[])[0]!.waiting);
+    await until(async () => {
+      const [rows] = await connection.query(question, [`${beginning}%`]);
+      return Number((rows as { running: number }[])[0]!.running) > 0;
+    });
   } finally {
     await connection.end();
   }

@@ -1,0 +1,327 @@
+// How a process of the inventory service starts and stops, and what its callers see while its database is away.
+import type { ClientReadableStream } from "@grpc/grpc-js";
+import { protoPath } from "grpc-health-check";
+import type { Change } from "../../inventory-svc/stock/changes.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
+import { createMysqlDatabase, createSqliteDatabase, dropDatabase } from "../support/databases.ts";
+import { connectInventory, connectService, messagesOf, statusOf } from "../support/grpc.ts";
+import { request } from "../support/http.ts";
+import { freePort } from "../support/ports.ts";
+import { cleanup, runScript, startProcess, startScript } from "../support/processes.ts";
+import { holdWriteLock, migrateStock, openStock, until, untilRunning } from "../support/stock.ts";
+
+const script = "inventory-svc/main.ts";
+const settings = (url: string, more: Record<string, string> = {}) => ({
+  INVENTORY_LISTEN: "127.0.0.1:0",
+  INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
+  INVENTORY_DATABASE_URL: url,
+  ...more,
+});
+const create = (petId: bigint): Change => ({ kind: "create", petId, quantity: 1, status: "sold" });
+
+interface Health {
+  watch(request: object): ClientReadableStream<{ status: string }>;
+}
+
+const stack = suiteStack();
+stack.defer(cleanup);
+
+function connect(address: string) {
+  const inventory = connectInventory(address);
+  stack.defer(() => inventory.close());
+  return inventory;
+}
+
+function watchHealth(address: string) {
+  const client = connectService<Health>(protoPath, "grpc.health.v1.Health", address);
+  stack.defer(() => client.close());
+  const call = client.watch({ service: "" });
+  const next = messagesOf(call);
+  return { cancel: () => call.cancel(), next: async () => (await next())?.status };
+}
+
+async function newDatabase(creating: Promise<string>): Promise<string> {
+  const url = await creating;
+  stack.defer(() => dropDatabase(url));
+  return url;
+}
+
+/** A stock with entries 1 to 3 on the server that all suites share. */
+async function newStock(): Promise<string> {
+  const url = await newDatabase(createMysqlDatabase());
+  await migrateStock(url);
+  const { store, close } = openStock(url);
+  await store.write([create(1n), create(2n), create(3n)]);
+  await close();
+  return url;
+}
+
+/** Lines of the log; fails on anything else that was printed. */
+const logOf = (output: string) => output.split("\n").map((line) => JSON.parse(line) as Record<string, unknown>);
+
+describe("a configuration", () => {
+  const run = (env: Record<string, string>) => runScript({ script, env });
+
+  test("has all its faults named at once, with exit code 78 and without values", async () => {
+    const secret = "s3cret";
+    const { code, stdout, stderr } = await run({
+      INVENTORY_LISTEN: "everywhere",
+      INVENTORY_ADMIN_LISTEN: "127.0.0.1:99999",
+      INVENTORY_DATABASE_URL: `mysql://pets:${secret}@127.0.0.1`,
+      INVENTORY_DATABASE_POOL: "0",
+      INVENTORY_DATABASE_TIMEOUT_MS: "5s",
+      INVENTORY_MAX_BATCH: "1e3",
+      INVENTORY_INSECURE: "maybe",
+      LOG_LEVEL: "loud",
+      DRAIN_SECONDS: "-1",
+    });
+    expect({ code, stdout }).toEqual({ code: 78, stdout: "" });
+    expect(stderr.split("\n")).toEqual([
+      "The configuration has 9 faults:",
+      "  INVENTORY_LISTEN: must be host:port, as in 127.0.0.1:8080",
+      "  INVENTORY_ADMIN_LISTEN: must be host:port, as in 127.0.0.1:8080",
+      "  INVENTORY_DATABASE_URL: must be sqlite:path/to/file or mysql://user:password@host:port/database",
+      "  INVENTORY_DATABASE_POOL: must be a whole number from 1 to 500",
+      "  INVENTORY_DATABASE_TIMEOUT_MS: must be a whole number from 100 to 600000",
+      "  INVENTORY_MAX_BATCH: must be a whole number from 1 to 5000",
+      "  INVENTORY_INSECURE: must be 1 or 0",
+      "  LOG_LEVEL: must be one of fatal, error, warn, info, debug, trace, silent",
+      "  DRAIN_SECONDS: must be a whole number from 0 to 3600",
+      "",
+    ]);
+  });
+
+  test.each(["0.0.0.0:0", "[::]:0", "10.1.2.3:0", "inventory.example:0"])(
+    "that listens on %s without TLS is refused with exit code 78",
+    async (listen) => {
+      const { code, stderr } = await run(settings("sqlite:stock.sqlite", { INVENTORY_LISTEN: listen }));
+      expect(code).toBe(78);
+      expect(stderr).toMatch(/^The configuration has a fault:\n {2}INVENTORY_LISTEN: .*INVENTORY_INSECURE=1.*\n$/);
+    },
+  );
+
+  test.each([
+    ["0.0.0.0:0", "1"],
+    ["localhost:0", "0"],
+  ])("that listens on %s with INVENTORY_INSECURE=%s serves", async (listen, insecure) => {
+    const url = await newDatabase(createSqliteDatabase());
+    await migrateStock(url);
+    const service = await startProcess({
+      name: "service",
+      script,
+      env: settings(url, { INVENTORY_LISTEN: listen, INVENTORY_INSECURE: insecure }),
+    });
+    const port = new URL(`http://${service.listen}`).port;
+    expect(await connect(`localhost:${port}`).list()).toHaveLength(1);
+    expect(await service.stop()).toBe(0);
+  });
+
+  test("with an address that is taken ends with exit code 1 and says which", async () => {
+    const url = await newDatabase(createSqliteDatabase());
+    await migrateStock(url);
+    const first = await startProcess({ name: "first", script, env: settings(url) });
+    const { code, stderr } = await run(settings(url, { INVENTORY_LISTEN: first.listen }));
+    expect(code).toBe(1);
+    expect(stderr).toContain(first.listen);
+    await first.stop();
+  });
+
+  test("is explained with --help: every setting and its default", async () => {
+    const { code, stdout } = await runScript({ script, args: ["--help"] });
+    expect(code).toBe(0);
+    for (const name of Object.keys(settings(""))) expect(stdout).toContain(name);
+    expect(stdout).toMatch(/INVENTORY_LISTEN .*\(default: 127\.0\.0\.1:50051\)/);
+  });
+});
+
+describe("a stop", () => {
+  test("lets running calls finish and takes no new ones, and nothing that was acknowledged is lost", async () => {
+    const url = await newStock();
+    const service = await startProcess({ name: "service", script, env: settings(url) });
+    const inventory = connect(service.listen);
+    const health = watchHealth(service.listen);
+    expect(await health.next()).toBe("SERVING");
+    const check = inventory.check();
+    check.send({ epoch: "", revision: 0n });
+    expect(await check.next()).toMatchObject({ reset: true });
+    const updates = inventory.applyUpdates();
+    const lock = await holdWriteLock(url);
+    const update = inventory.update({ petId: 1n, quantity: 5 });
+    updates.send({ updates: [{ id: 1, petId: 2n, quantity: 6, timeoutMs: 10_000 }] });
+    await untilRunning(url, "select");
+
+    await service.kill("SIGTERM");
+    expect(await health.next()).toBe("NOT_SERVING");
+    expect(await updates.next()).toEqual({ results: [], draining: true });
+    expect(await check.next()).toBeUndefined(); // nothing was asked, so it ends
+    expect(await request(service.admin, { path: "/readyz" })).toMatchObject({ status: 503, text: "draining\n" });
+    expect(await statusOf(connect(service.listen).get({ petId: 1n }))).toBe("UNAVAILABLE");
+    health.cancel();
+    await lock.release();
+
+    expect(await update).toMatchObject({ item: { quantity: 5 } });
+    expect(await updates.next()).toMatchObject({ results: [{ id: 1, item: { quantity: 6 } }] });
+    updates.call.end();
+    const releasedMs = performance.now();
+    expect(await service.exited).toBe(0);
+    expect(performance.now() - releasedMs).toBeLessThan(5_000); // and not when DRAIN_SECONDS are over
+    const { store, close } = openStock(url);
+    expect([await store.get(1n), await store.get(2n)]).toMatchObject([{ quantity: 5 }, { quantity: 6 }]);
+    await close();
+  });
+
+  test("is not held up for longer than DRAIN_SECONDS by a caller that never ends its stream", async () => {
+    const service = await startProcess({
+      name: "service",
+      script,
+      env: settings(await newStock(), { DRAIN_SECONDS: "1" }),
+    });
+    const health = watchHealth(service.listen);
+    const updates = connect(service.listen).applyUpdates();
+    updates.send({ updates: [{ id: 1, petId: 1n, quantity: 6, timeoutMs: 10_000 }] });
+    await updates.next();
+    expect(await health.next()).toBe("SERVING");
+    await service.kill("SIGTERM");
+    expect(await service.exited).toBe(0);
+  });
+
+  test("ends by force, with exit code 1, when a write does not come to its end", async () => {
+    const url = await newStock();
+    const service = await startProcess({ name: "service", script, env: settings(url, { DRAIN_SECONDS: "1" }) });
+    const lock = await holdWriteLock(url);
+    const update = statusOf(connect(service.listen).update({ petId: 1n, quantity: 5 }));
+    await untilRunning(url, "select");
+    await service.kill("SIGTERM");
+    expect(await service.exited).toBe(1);
+    expect(await update).toMatch(/^(UNAVAILABLE|CANCELLED)$/);
+    await lock.release();
+  });
+
+  test("comes at once while the process still waits for its database", async () => {
+    const waiting = await startScript({
+      name: "waiting",
+      script,
+      env: settings(await newDatabase(createSqliteDatabase())),
+    });
+    await waiting.waitForLine((line) => line.includes("not ready yet") || undefined, 20_000);
+    await waiting.kill("SIGTERM");
+    expect(await waiting.exited).toBe(0);
+  });
+});
+
+describe("a schema that is still being migrated", () => {
+  test("is waited for: not ready before, ready after, without a restart", async () => {
+    const url = await newDatabase(createSqliteDatabase());
+    const admin = `127.0.0.1:${await freePort()}`;
+    const listen = `127.0.0.1:${await freePort()}`;
+    const env = settings(url, { INVENTORY_ADMIN_LISTEN: admin, INVENTORY_LISTEN: listen });
+    const service = await startScript({ name: "service", script, env });
+    await service.waitForLine((line) => line.includes("not ready yet") || undefined, 20_000);
+    expect(await request(admin, { path: "/livez" })).toMatchObject({ status: 200 });
+    expect(await request(admin, { path: "/readyz" })).toMatchObject({
+      status: 503,
+      text: "the stock database is not available\n",
+    });
+    const health = watchHealth(listen);
+    expect(await health.next()).toBe("NOT_SERVING");
+    expect(await statusOf(connect(listen).get({ petId: 1n }))).toBe("UNAVAILABLE");
+
+    await migrateStock(url);
+    await service.waitForLine((line) => line.includes('"ready"') || undefined, 20_000);
+    expect(await health.next()).toBe("SERVING");
+    expect(await request(admin, { path: "/readyz" })).toMatchObject({ status: 200 });
+    expect(await statusOf(connect(listen).get({ petId: 1n }))).toBe("NOT_FOUND");
+    health.cancel();
+    expect(await service.stop(20_000)).toBe(0);
+    logOf(service.output());
+  });
+});
+
+describe("a database server that goes away", () => {
+  let server: DatabaseServer;
+  let url: string;
+  const silenceTimeoutMs = 500;
+  beforeAll(async () => {
+    server = await startPrivateDatabaseServer();
+    stack.defer(() => server.stop());
+    url = await server.createDatabase();
+    await migrateStock(url);
+    const { store, close } = openStock(url);
+    await store.write([create(1n), create(2n)]);
+    await close();
+  });
+  const env = () => settings(url, { INVENTORY_DATABASE_TIMEOUT_MS: String(silenceTimeoutMs) });
+
+  /** How every kind of call ends, and within which time. */
+  async function callAll(address: string) {
+    const inventory = connect(address);
+    const check = inventory.check();
+    check.send({ epoch: "", revision: 0n });
+    const updates = inventory.applyUpdates();
+    updates.send({ updates: [{ id: 1, petId: 1n, quantity: 5, timeoutMs: 20_000 }] });
+    const startedMs = performance.now();
+    const ends = await Promise.all([
+      statusOf(inventory.get({ petId: 1n })),
+      statusOf(inventory.update({ petId: 1n, quantity: 5 })),
+      statusOf(inventory.create({ petId: 9n, quantity: 5, status: 1 })),
+      statusOf(inventory.list()),
+      statusOf(check.next()),
+      updates.next().then((answer) => (answer!.results[0]!.code === 0 ? "OK" : `${answer!.results[0]!.code}`)),
+    ]);
+    return { ends: [...new Set(ends)], tookMs: performance.now() - startedMs };
+  }
+  const untilServing = (address: string) => {
+    const inventory = connect(address);
+    return until(async () => (await statusOf(inventory.get({ petId: 1n }))) === "OK");
+  };
+
+  test("before the start is waited for", async () => {
+    await server.kill("SIGKILL");
+    const admin = `127.0.0.1:${await freePort()}`;
+    const service = await startScript({ name: "service", script, env: { ...env(), INVENTORY_ADMIN_LISTEN: admin } });
+    await service.waitForLine((line) => line.includes("not ready yet") || undefined, 20_000);
+    expect(await request(admin, { path: "/readyz" })).toMatchObject({ status: 503 });
+    await server.restart();
+    const address = await service.waitForLine((line) => /"listen":"([^"]+)"/.exec(line)?.[1], 20_000);
+    expect(await request(admin, { path: "/readyz" })).toMatchObject({ status: 200 });
+    expect(await connect(address).get({ petId: 2n })).toMatchObject({ item: { petId: 2n, quantity: 1 } });
+    expect(await service.stop(20_000)).toBe(0);
+    // What keeps it waiting is said once, not four times a second, and never with the password.
+    expect(logOf(service.output()).filter(({ msg }) => msg === "not ready yet").length).toBeLessThanOrEqual(3);
+    expect(service.output()).not.toContain(new URL(url).password);
+  });
+
+  test("while it serves makes calls UNAVAILABLE, and it serves again when the server is back", async () => {
+    const service = await startProcess({ name: "service", script, env: env() });
+    expect((await callAll(service.listen)).ends).toContain("OK");
+    await server.kill("SIGKILL");
+    const { ends, tookMs } = await callAll(service.listen);
+    expect(ends).toEqual(["UNAVAILABLE", "14"]);
+    expect(tookMs).toBeLessThan(3_000);
+    expect(await request(service.admin, { path: "/readyz" })).toMatchObject({ status: 503 });
+    await server.restart();
+    await untilServing(service.listen);
+    expect(await connect(service.listen).update({ petId: 1n, quantity: 77 })).toMatchObject({ item: { quantity: 77 } });
+    expect(await request(service.admin, { path: "/readyz" })).toMatchObject({ status: 200 });
+    expect(await service.stop()).toBe(0);
+    logOf(service.output());
+  });
+
+  test("by freezing makes calls UNAVAILABLE within the time-outs, and it serves again after it", async () => {
+    const service = await startProcess({ name: "service", script, env: env() });
+    expect((await callAll(service.listen)).ends).toContain("OK"); // so there are open connections
+    await server.kill("SIGSTOP");
+    // Over connections that were open, and over new ones that are never answered.
+    for (let round = 0; round < 2; round++) {
+      const { ends, tookMs } = await callAll(service.listen);
+      expect(ends).toEqual(["UNAVAILABLE", "14"]);
+      expect(tookMs).toBeLessThan(2_000 + 4 * silenceTimeoutMs);
+    }
+    await server.kill("SIGCONT");
+    await untilServing(service.listen);
+    expect(await connect(service.listen).update({ petId: 1n, quantity: 78 })).toMatchObject({ item: { quantity: 78 } });
+    expect(await service.stop()).toBe(0);
+    logOf(service.output());
+  });
+});

@@ -1,0 +1,612 @@
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fromBinary } from "@bufbuild/protobuf";
+import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
+import { type ClientDuplexStream, type ClientReadableStream, status } from "@grpc/grpc-js";
+import { protoPath } from "grpc-health-check";
+import { maxPetId, minPetId } from "../../inventory-svc/stock/item.ts";
+import type { StockStore } from "../../inventory-svc/stock/store.ts";
+import {
+  type CheckInventoryRequest,
+  type CheckInventoryResponse,
+  PetStatus,
+  type UpdateResult,
+} from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
+import {
+  connectInventory,
+  connectService,
+  conversation,
+  type Inventory,
+  messagesOf,
+  statusOf,
+} from "../support/grpc.ts";
+import { cleanup, type RunningProcess, startProcess } from "../support/processes.ts";
+import { holdWriteLock, migrateStock, type OpenStock, openStock, untilRunning } from "../support/stock.ts";
+
+const { PET_STATUS_UNSPECIFIED, PET_STATUS_AVAILABLE, PET_STATUS_PENDING, PET_STATUS_SOLD } = PetStatus;
+const serviceName = "petstore.inventory.v1.InventoryService";
+
+const startService = (url: string, env: Record<string, string> = {}): Promise<RunningProcess> =>
+  startProcess({
+    name: "inventory-svc",
+    script: "inventory-svc/main.ts",
+    env: {
+      INVENTORY_LISTEN: "127.0.0.1:0",
+      INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
+      INVENTORY_DATABASE_URL: url,
+      ...env,
+    },
+  });
+
+/** The results of so many updates, in the order of their ids. */
+async function resultsOf(stream: ReturnType<Inventory["applyUpdates"]>, count: number): Promise<UpdateResult[]> {
+  const results: UpdateResult[] = [];
+  while (results.length < count) results.push(...(await stream.next())!.results);
+  return results.sort((a, b) => a.id - b.id);
+}
+
+describeEachDatabase("the inventory service over gRPC", (url) => {
+  const stack = suiteStack();
+  stack.defer(cleanup);
+  let service: RunningProcess;
+  let inventory: Inventory;
+  let stock: OpenStock;
+  let store: StockStore;
+  beforeAll(async () => {
+    await migrateStock(url());
+    stock = openStock(url());
+    stack.defer(() => stock.close());
+    store = stock.store;
+    service = await startService(url());
+    inventory = connectInventory(service.listen);
+    stack.defer(() => inventory.close());
+  });
+  beforeEach(async () => {
+    await stock.db("stock").delete();
+    await stock.db("stock_head").update({ revision: 0 });
+  });
+
+  const position = () => store.position();
+  const fill = (count: number) =>
+    store.write(
+      Array.from({ length: count }, (_, i) => ({
+        kind: "create",
+        petId: BigInt(i + 1),
+        quantity: i,
+        status: "available",
+      })),
+    );
+  const check = () => {
+    const stream = inventory.check();
+    stack.defer(() => stream.call.cancel());
+    return stream;
+  };
+
+  test("an entry is made, read, changed and removed, and each change takes the next revision", async () => {
+    const made = { petId: 7n, quantity: 3, status: PET_STATUS_PENDING, revision: 1n };
+    expect(await inventory.create({ petId: 7n, quantity: 3, status: PET_STATUS_PENDING })).toEqual({ item: made });
+    expect(await inventory.get({ petId: 7n })).toEqual({ item: made });
+    const changed = { ...made, quantity: 0, revision: 2n };
+    expect(await inventory.update({ petId: 7n, quantity: 0 })).toEqual({ item: changed });
+    expect(await inventory.update({ petId: 7n, quantity: 0 })).toEqual({ item: changed }); // changes nothing
+    const last = { ...made, quantity: 2_147_483_647, revision: 3n };
+    expect(await inventory.update({ petId: 7n, quantity: 2_147_483_647, expectedRevision: 2n })).toEqual({
+      item: last,
+    });
+    expect(await inventory.get({ petId: 7n })).toEqual({ item: last });
+    expect(await inventory.remove({ petId: 7n })).toEqual({ revision: 4n });
+    expect(await statusOf(inventory.get({ petId: 7n }))).toBe("NOT_FOUND");
+    const { item } = await inventory.create({ petId: 7n, quantity: 1, status: PET_STATUS_UNSPECIFIED });
+    expect(item).toEqual({ petId: 7n, quantity: 1, status: PET_STATUS_AVAILABLE, revision: 5n });
+  });
+
+  test.each([minPetId, -(2n ** 53n) - 1n, -1n, 0n, 2n ** 53n + 1n, maxPetId])(
+    "petId %s is exact in every call",
+    async (petId) => {
+      const start = await position();
+      const item = { petId, quantity: 1, status: PET_STATUS_SOLD, revision: 1n };
+      expect(await inventory.create({ petId, quantity: 1, status: PET_STATUS_SOLD })).toEqual({ item });
+      expect(await inventory.get({ petId })).toEqual({ item });
+      expect((await inventory.list()).flatMap(({ items }) => items)).toEqual([item]);
+      const stream = check();
+      stream.send(start);
+      expect(await stream.next()).toMatchObject({ changed: [item], removedPetIds: [], revision: 1n });
+      await inventory.update({ petId, quantity: 2, expectedRevision: 1n });
+      await inventory.remove({ petId });
+      stream.send({ ...start, revision: 1n });
+      expect(await stream.next()).toMatchObject({ changed: [], removedPetIds: [petId], revision: 3n });
+    },
+  );
+
+  test("revisions are exact up to the last int64", async () => {
+    await stock.db("stock_head").update({ revision: maxPetId - 2n });
+    const { item } = await inventory.create({ petId: 1n, quantity: 1, status: PET_STATUS_SOLD });
+    expect(item!.revision).toBe(maxPetId - 1n);
+    await inventory.update({ petId: 1n, quantity: 2, expectedRevision: maxPetId - 1n });
+    expect((await inventory.list()).map(({ revision }) => revision)).toEqual([maxPetId, maxPetId]);
+  });
+
+  describe("a refused call says why, and changes nothing", () => {
+    const sold = PET_STATUS_SOLD;
+    const noEntry = "there is no entry with this pet_id";
+    const required = "quantity is required";
+    const bounds = "quantity must be from 0 to 2147483647";
+    /** There is an entry 1 at revision 1, and entry 2 is removed. */
+    test.each<[string, () => Promise<unknown>, keyof typeof status, string]>([
+      ["get of an unknown id", () => inventory.get({ petId: 9n }), "NOT_FOUND", noEntry],
+      ["get of a removed entry", () => inventory.get({ petId: 2n }), "NOT_FOUND", noEntry],
+      ["update of an unknown id", () => inventory.update({ petId: 9n, quantity: 1 }), "NOT_FOUND", noEntry],
+      ["update of a removed entry", () => inventory.update({ petId: 2n, quantity: 1 }), "NOT_FOUND", noEntry],
+      ["remove of an unknown id", () => inventory.remove({ petId: 9n }), "NOT_FOUND", noEntry],
+      ["remove of a removed entry", () => inventory.remove({ petId: 2n }), "NOT_FOUND", noEntry],
+      [
+        "create of what is there",
+        () => inventory.create({ petId: 1n, quantity: 5, status: sold }),
+        "ALREADY_EXISTS",
+        "there is an entry with this pet_id already",
+      ],
+      [
+        "update at another revision",
+        () => inventory.update({ petId: 1n, quantity: 5, expectedRevision: 7n }),
+        "ABORTED",
+        "the entry is at revision 1, not at expected_revision",
+      ],
+      [
+        "update at revision 0",
+        () => inventory.update({ petId: 1n, quantity: 5, expectedRevision: 0n }),
+        "ABORTED",
+        "the entry is at revision 1, not at expected_revision",
+      ],
+      [
+        "update of an unknown id at a revision",
+        () => inventory.update({ petId: 9n, quantity: 5, expectedRevision: 1n }),
+        "NOT_FOUND",
+        noEntry,
+      ],
+      ["update without a quantity", () => inventory.update({ petId: 1n }), "INVALID_ARGUMENT", required],
+      ["update to less than nothing", () => inventory.update({ petId: 1n, quantity: -1 }), "INVALID_ARGUMENT", bounds],
+      [
+        "update of an unknown id without a quantity",
+        () => inventory.update({ petId: 9n }),
+        "INVALID_ARGUMENT",
+        required,
+      ],
+      ["create without a quantity", () => inventory.create({ petId: 3n, status: sold }), "INVALID_ARGUMENT", required],
+      [
+        "create of less than nothing",
+        () => inventory.create({ petId: 3n, quantity: -2_147_483_648, status: sold }),
+        "INVALID_ARGUMENT",
+        bounds,
+      ],
+      [
+        "create with a status that is none",
+        () => inventory.create({ petId: 3n, quantity: 1, status: 9 as PetStatus }),
+        "INVALID_ARGUMENT",
+        "status must be a PetStatus",
+      ],
+    ])("%s", async (_what, call, code, details) => {
+      await store.write([
+        { kind: "create", petId: 1n, quantity: 4, status: "available" },
+        { kind: "create", petId: 2n, quantity: 4, status: "available" },
+        { kind: "remove", petId: 2n },
+      ]);
+      await expect(call()).rejects.toMatchObject({ code: status[code], details });
+      expect(await store.position()).toMatchObject({ revision: 3n });
+      expect((await inventory.list()).flatMap(({ items }) => items)).toEqual([
+        { petId: 1n, quantity: 4, status: PET_STATUS_AVAILABLE, revision: 1n },
+      ]);
+    });
+  });
+
+  describe("ListInventory", () => {
+    test("gives an empty stock its position", async () => {
+      expect(await inventory.list()).toEqual([{ items: [], ...(await position()) }]);
+    });
+
+    test("gives 5,000 entries once, in the order of petId, in batches that all have the position", async () => {
+      await fill(4_998);
+      for (const petId of [maxPetId, minPetId]) await inventory.create({ petId, quantity: 1, status: PET_STATUS_SOLD });
+      const batches = await inventory.list();
+      const ids = batches.flatMap(({ items }) => items).map(({ petId }) => petId);
+      expect(ids).toHaveLength(5_000);
+      expect(ids).toEqual([minPetId, ...Array.from({ length: 4_998 }, (_, i) => BigInt(i + 1)), maxPetId]);
+      const { epoch, revision } = await position();
+      expect(new Set(batches.map((batch) => `${batch.epoch} ${batch.revision}`))).toEqual(
+        new Set([`${epoch} ${revision}`]),
+      );
+      expect(Math.max(...batches.map(({ items }) => items.length))).toBeLessThanOrEqual(1_000);
+      expect(batches.at(-1)!.items.at(-1)).toEqual({
+        petId: maxPetId,
+        quantity: 1,
+        status: PET_STATUS_SOLD,
+        revision: 4_999n,
+      });
+    });
+
+    test("goes on from its position without a gap: what changes while it is read is in it, or follows", async () => {
+      await fill(3_000);
+      const listed = new Map<bigint, number>();
+      const next = messagesOf(inventory.client.listInventory({}));
+      const { epoch, revision } = (await next())!;
+      for (const petId of [1n, 1_500n, 2_999n]) await inventory.update({ petId, quantity: 77_777 });
+      await inventory.remove({ petId: 3_000n });
+      for (let batch = await next(); batch; batch = await next()) {
+        for (const { petId, quantity } of batch.items) listed.set(petId, quantity);
+      }
+      const stream = check();
+      stream.send({ epoch, revision });
+      const answer = (await stream.next())!;
+      for (const { petId, quantity } of answer.changed) listed.set(petId, quantity);
+      for (const petId of answer.removedPetIds) listed.delete(petId);
+      const now = new Map<bigint, number>();
+      for await (const page of store.pages(1_000)) for (const { petId, quantity } of page) now.set(petId, quantity);
+      expect(listed).toEqual(now);
+    });
+
+    test("stops reading when its caller goes away, and the service goes on", async () => {
+      await fill(5_000);
+      const call = inventory.client.listInventory({});
+      const next = messagesOf(call);
+      await next();
+      call.cancel();
+      await expect(next()).rejects.toMatchObject({ code: status.CANCELLED });
+      expect(await inventory.list()).toHaveLength(6);
+    });
+  });
+
+  describe("CheckInventory", () => {
+    test("answers with what changed, removed and made since a position", async () => {
+      await fill(3);
+      const at = await position();
+      await inventory.update({ petId: 1n, quantity: 50 });
+      await inventory.remove({ petId: 2n });
+      await inventory.create({ petId: 4n, quantity: 4, status: PET_STATUS_SOLD });
+      await inventory.update({ petId: 1n, quantity: 51 });
+      const stream = check();
+      stream.send(at);
+      expect(await stream.next()).toEqual({
+        epoch: at.epoch,
+        revision: 7n,
+        changed: [
+          { petId: 4n, quantity: 4, status: PET_STATUS_SOLD, revision: 6n },
+          { petId: 1n, quantity: 51, status: PET_STATUS_AVAILABLE, revision: 7n },
+        ],
+        removedPetIds: [2n],
+        more: false,
+        reset: false,
+      });
+      stream.send({ ...at, revision: 7n });
+      expect(await stream.next()).toMatchObject({ revision: 7n, changed: [], removedPetIds: [], reset: false });
+    });
+
+    test("answers many questions on one stream in their order, a reset among them", async () => {
+      await fill(20);
+      const { epoch } = await position();
+      const questions: CheckInventoryRequest[] = Array.from({ length: 30 }, (_, i) => ({ epoch, revision: BigInt(i) }));
+      questions.splice(10, 0, { epoch: "another", revision: 5n });
+      const stream = check();
+      stream.send(...questions);
+      for (const question of questions) {
+        const answer = (await stream.next())!;
+        const isReset = question.epoch !== epoch || question.revision > 20n;
+        expect(answer).toMatchObject({ reset: isReset, more: false });
+        if (!isReset)
+          expect(answer.changed.map(({ petId }) => petId)).toEqual(idsFrom(Number(question.revision) + 1, 20));
+      }
+    });
+
+    test.each([
+      [1_000, [1_000, 0]],
+      [2_500, [1_000, 1_000, 500]],
+    ])("answers with %i changes in messages of 1,000, all but the last with `more`", async (count, sizes) => {
+      const at = await position();
+      await fill(count);
+      const stream = check();
+      stream.send(at, { ...at, revision: BigInt(count) });
+      const answers: CheckInventoryResponse[] = [];
+      for (let i = 0; i <= sizes.length; i++) answers.push((await stream.next())!);
+      expect(answers.map(({ changed }) => changed.length)).toEqual([...sizes, 0]);
+      expect(answers.map(({ more }) => more)).toEqual([...sizes.map((_, i) => i < sizes.length - 1), false]);
+      expect(answers.flatMap(({ changed }) => changed.map(({ petId }) => petId))).toEqual(idsFrom(1, count));
+      expect(answers.at(-2)!.revision).toBe(BigInt(count));
+    });
+
+    test("has in its answer whatever was acknowledged before the question was sent", async () => {
+      await fill(3);
+      let at: CheckInventoryRequest = await position();
+      const stream = check();
+      for (let i = 0; i < 40; i++) {
+        const { item } = await inventory.update({ petId: BigInt((i % 3) + 1), quantity: 1_000 + i });
+        stream.send(at);
+        const answer = (await stream.next())!;
+        expect(answer.changed).toContainEqual(item);
+        at = { epoch: answer.epoch, revision: answer.revision };
+      }
+    });
+
+    test("ends when its caller has no more questions", async () => {
+      const stream = check();
+      stream.send(await position());
+      stream.call.end();
+      expect(await stream.next()).toMatchObject({ reset: false });
+      expect(await stream.next()).toBeUndefined();
+    });
+  });
+
+  describe("ApplyUpdates", () => {
+    const updates = () => {
+      const stream = inventory.applyUpdates();
+      stack.defer(() => stream.call.cancel());
+      return stream;
+    };
+    test("gives every update a result of its own", async () => {
+      await fill(3);
+      const stream = updates();
+      stream.send({
+        updates: [
+          { id: 1, petId: 1n, quantity: 11, timeoutMs: 10_000 },
+          { id: 2, petId: 9n, quantity: 12, timeoutMs: 10_000 },
+          { id: 3, petId: 2n, quantity: 13, expectedRevision: 7n, timeoutMs: 10_000 },
+        ],
+      });
+      stream.send({
+        updates: [
+          { id: 4, petId: 2n, timeoutMs: 10_000 },
+          { id: 5, petId: 2n, quantity: -1, timeoutMs: 10_000 },
+          { id: 6, petId: 2n, quantity: 16, expectedRevision: 2n, timeoutMs: 10_000 },
+          { id: 7, petId: 3n, quantity: 17, timeoutMs: 0 },
+        ],
+      });
+      const results = await resultsOf(stream, 7);
+      expect(results.map(({ id, code, item }) => [id, status[code], item?.quantity])).toEqual([
+        [1, "OK", 11],
+        [2, "NOT_FOUND", undefined],
+        [3, "ABORTED", undefined],
+        [4, "INVALID_ARGUMENT", undefined],
+        [5, "INVALID_ARGUMENT", undefined],
+        [6, "OK", 16],
+        [7, "DEADLINE_EXCEEDED", undefined],
+      ]);
+      expect(await inventory.get({ petId: 1n })).toEqual({ item: results[0]!.item });
+      expect(await inventory.get({ petId: 3n })).toMatchObject({ item: { quantity: 2, revision: 3n } });
+    });
+
+    test("applies 2,000 updates that are sent at once, each once, and ends behind the last result", async () => {
+      await fill(100);
+      const stream = updates();
+      for (let id = 0; id < 2_000; id++) {
+        stream.send({ updates: [{ id, petId: BigInt((id % 100) + 1), quantity: 1_000 + id, timeoutMs: 20_000 }] });
+      }
+      stream.call.end();
+      const results = await resultsOf(stream, 2_000);
+      expect(results.map(({ id, item }) => item!.quantity - id)).toEqual(Array(2_000).fill(1_000));
+      expect(new Set(results.map(({ item }) => item!.revision)).size).toBe(2_000);
+      expect(await position()).toMatchObject({ revision: 2_100n });
+      expect(await stream.next()).toBeUndefined();
+    });
+  });
+
+  test("what goes wrong in the database reaches every caller as UNAVAILABLE, without its reason, and only for as long", async () => {
+    await fill(1);
+    const at = await position();
+    const stream = check();
+    stream.send(at);
+    expect(await stream.next()).toBeDefined();
+    await stock.db.schema.renameTable("stock_head", "stock_head_away");
+    await stock.db.schema.renameTable("stock", "stock_away");
+    stream.send(at);
+    const calls = {
+      check: stream.next(),
+      get: inventory.get({ petId: 1n }),
+      update: inventory.update({ petId: 1n, quantity: 5 }),
+      create: inventory.create({ petId: 2n, quantity: 5, status: PET_STATUS_SOLD }),
+      remove: inventory.remove({ petId: 1n }),
+      list: inventory.list(),
+    };
+    const details = await Promise.all(
+      Object.entries(calls).map(async ([name, call]) => [
+        name,
+        await call.then(
+          () => "OK",
+          (error) => `${status[error.code]} ${error.details}`,
+        ),
+      ]),
+    );
+    const updates = inventory.applyUpdates();
+    updates.send({ updates: [{ id: 1, petId: 1n, quantity: 5, timeoutMs: 5_000 }] });
+    const [result] = (await updates.next())!.results;
+    updates.call.cancel();
+    await stock.db.schema.renameTable("stock_away", "stock");
+    await stock.db.schema.renameTable("stock_head_away", "stock_head");
+
+    const fault = "the stock database is not available";
+    expect(details).toEqual(Object.keys(calls).map((name) => [name, `UNAVAILABLE ${fault}`]));
+    expect(result).toEqual({ id: 1, code: status.UNAVAILABLE, message: fault, item: undefined });
+    expect(await inventory.update({ petId: 1n, quantity: 6 })).toMatchObject({ item: { quantity: 6 } });
+    const later = check();
+    later.send(at);
+    expect(await later.next()).toMatchObject({ changed: [{ quantity: 6 }] });
+  });
+
+  describe("health", () => {
+    interface Health {
+      check(request: object, done: (error: Error | null, response: { status: string }) => void): void;
+      watch(request: object): ClientReadableStream<{ status: string }>;
+    }
+    const connect = () => {
+      const client = connectService<Health>(protoPath, "grpc.health.v1.Health", service.listen);
+      stack.defer(() => client.close());
+      return client;
+    };
+
+    test.each([
+      ["", "SERVING"],
+      [serviceName, "SERVING"],
+      ["petstore.Other", "NOT_FOUND"],
+    ])("Check of %p is %s", async (name, expected) => {
+      const client = connect();
+      const answer = new Promise<{ status: string }>((resolve, reject) =>
+        client.check({ service: name }, (error, response) => (error ? reject(error) : resolve(response))),
+      );
+      const result = await answer.then(
+        ({ status }) => status,
+        () => statusOf(answer),
+      );
+      expect(result).toBe(expected);
+    });
+
+    test.each([
+      ["", "SERVING"],
+      [serviceName, "SERVING"],
+      ["petstore.Other", "SERVICE_UNKNOWN"],
+    ])("Watch of %p begins with %s", async (name, expected) => {
+      const call = connect().watch({ service: name });
+      expect(await messagesOf(call)()).toEqual({ status: expected });
+      call.cancel();
+    });
+  });
+
+  describe.each(["v1", "v1alpha"])("server reflection %s", (version) => {
+    interface Answer {
+      listServicesResponse?: { service: { name: string }[] };
+      fileDescriptorResponse?: { fileDescriptorProto: Uint8Array[] };
+      errorResponse?: { errorCode: number };
+    }
+    interface Reflection {
+      serverReflectionInfo(): ClientDuplexStream<object, Answer>;
+    }
+    const ask = async (question: object): Promise<Answer> => {
+      const installed = dirname(createRequire(import.meta.url).resolve("@grpc/reflection"));
+      const protoFile = join(installed, `../proto/grpc/reflection/${version}/reflection.proto`);
+      const client = connectService<Reflection>(
+        protoFile,
+        `grpc.reflection.${version}.ServerReflection`,
+        service.listen,
+      );
+      const stream = conversation(client.serverReflectionInfo());
+      stream.send(question);
+      const answer = (await stream.next())!;
+      stream.call.cancel();
+      client.close();
+      return answer;
+    };
+
+    test("lists the services", async () => {
+      const { listServicesResponse } = await ask({ listServices: "" });
+      expect(listServicesResponse!.service.map(({ name }) => name)).toContain(serviceName);
+    });
+
+    test.each([serviceName, `${serviceName}.UpdateInventory`, "petstore.inventory.v1.InventoryItem"])(
+      "describes %s, down to its methods and fields",
+      async (symbol) => {
+        const { fileDescriptorResponse } = await ask({ fileContainingSymbol: symbol });
+        const files = fileDescriptorResponse!.fileDescriptorProto.map((bytes) =>
+          fromBinary(FileDescriptorProtoSchema, bytes),
+        );
+        const { service: services, messageType } = files.find(({ package: name }) => name === "petstore.inventory.v1")!;
+        expect(services[0]!.method.map(({ name }) => name).sort()).toEqual([
+          "ApplyUpdates",
+          "CheckInventory",
+          "CreateInventoryItem",
+          "GetInventoryItem",
+          "ListInventory",
+          "RemoveInventoryItem",
+          "UpdateInventory",
+        ]);
+        const item = messageType.find(({ name }) => name === "InventoryItem")!;
+        expect(item.field.map(({ name }) => name)).toEqual(["pet_id", "quantity", "status", "revision"]);
+      },
+    );
+
+    test("says NOT_FOUND for what is not there", async () => {
+      expect(await ask({ fileContainingSymbol: "petstore.Other" })).toMatchObject({
+        errorResponse: { errorCode: status.NOT_FOUND },
+      });
+    });
+  });
+
+  function idsFrom(first: number, last: number): bigint[] {
+    return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => BigInt(first + i));
+  }
+});
+
+describe("a caller that stops waiting (MySQL/MariaDB)", () => {
+  const stack = suiteStack();
+  stack.defer(cleanup);
+  let url: string;
+  let inventory: Inventory;
+  let stock: OpenStock;
+  beforeAll(async () => {
+    url = await createMysqlDatabase();
+    stack.defer(() => dropDatabase(url));
+    await migrateStock(url);
+    stock = openStock(url);
+    stack.defer(() => stock.close());
+    const service = await startService(url, { INVENTORY_MAX_QUEUED: "2" });
+    inventory = connectInventory(service.listen);
+    stack.defer(() => inventory.close());
+  });
+  beforeEach(async () => {
+    await stock.db("stock").delete();
+    await stock.store.write([1n, 2n, 3n, 4n].map((petId) => ({ kind: "create", petId, quantity: 1, status: "sold" })));
+  });
+
+  /** A write that has begun and cannot go on before `release()`, so that all others wait for their turn. */
+  async function blocked() {
+    const lock = await holdWriteLock(url);
+    const first = inventory.update({ petId: 1n, quantity: 100 });
+    await untilRunning(url, "select");
+    return { first, release: () => lock.release() };
+  }
+
+  test("by its deadline gets DEADLINE_EXCEEDED, and its update is not written later", async () => {
+    const { first, release } = await blocked();
+    const second = inventory.update({ petId: 2n, quantity: 100 }, { deadline: Date.now() + 200 });
+    const third = inventory.update({ petId: 3n, quantity: 100 });
+    expect(await statusOf(second)).toBe("DEADLINE_EXCEEDED");
+    await release();
+    const { item } = await first;
+    expect(await third).toMatchObject({ item: { quantity: 100, revision: item!.revision + 1n } });
+    expect(await inventory.get({ petId: 2n })).toMatchObject({ item: { quantity: 1 } });
+  });
+
+  test("by cancelling gets CANCELLED, and its update is not written later", async () => {
+    const { first, release } = await blocked();
+    const second = inventory.begin(inventory.client.updateInventory, { petId: 2n, quantity: 100 });
+    const third = inventory.update({ petId: 3n, quantity: 100 });
+    await inventory.get({ petId: 2n }); // on the same connection, so both have arrived
+    second.cancel();
+    expect(await statusOf(second.response)).toBe("CANCELLED");
+    await inventory.get({ petId: 2n });
+    await release();
+    const { item } = await first;
+    expect(await third).toMatchObject({ item: { quantity: 100, revision: item!.revision + 1n } });
+    expect(await inventory.get({ petId: 2n })).toMatchObject({ item: { quantity: 1 } });
+  });
+
+  test("over a stream of updates gets DEADLINE_EXCEEDED, and its update is not written later", async () => {
+    const { first, release } = await blocked();
+    const stream = inventory.applyUpdates();
+    stream.send({ updates: [{ id: 1, petId: 2n, quantity: 100, timeoutMs: 1 }] });
+    stream.send({ updates: [{ id: 2, petId: 3n, quantity: 100, timeoutMs: 10_000 }] });
+    await inventory.get({ petId: 2n });
+    await release();
+    const { item } = await first;
+    expect(await resultsOf(stream, 2)).toMatchObject([
+      { id: 1, code: status.DEADLINE_EXCEEDED, item: undefined },
+      { id: 2, code: status.OK, item: { revision: item!.revision + 1n } },
+    ]);
+    stream.call.cancel();
+  });
+
+  test("is not there when the queue is full: RESOURCE_EXHAUSTED at once, and the service goes on", async () => {
+    const { first, release } = await blocked();
+    const waiting = [2n, 3n].map((petId) => inventory.update({ petId, quantity: 100 }));
+    expect(await statusOf(inventory.update({ petId: 4n, quantity: 100 }))).toBe("RESOURCE_EXHAUSTED");
+    await release();
+    await Promise.all([first, ...waiting]);
+    expect(await inventory.update({ petId: 4n, quantity: 100 })).toMatchObject({ item: { quantity: 100 } });
+  });
+});
