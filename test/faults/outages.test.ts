@@ -1,0 +1,99 @@
+import { expectError } from "../support/answers.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
+import { type Response, request } from "../support/http.ts";
+import { type System, startSystem } from "../support/system.ts";
+
+const deadlineMs = 1_000;
+
+describe("what is behind the gateway is away", () => {
+  const stack = suiteStack();
+  let database: DatabaseServer;
+  let system: System;
+
+  beforeAll(async () => {
+    database = await startPrivateDatabaseServer();
+    stack.defer(() => database.stop());
+    const shared = process.env.TEST_MYSQL_SERVER_URL;
+    process.env.TEST_MYSQL_SERVER_URL = database.url("");
+    system = await startSystem({
+      database: "mysql",
+      seed: [{ petId: 7n, quantity: 1, status: "available" }],
+      inventoryEnv: { LOG_LEVEL: "fatal", INVENTORY_DATABASE_TIMEOUT_MS: "700", INVENTORY_LISTEN: "127.0.0.1:0" },
+      gatewayEnv: { LOG_LEVEL: "fatal", INVENTORY_TIMEOUT_MS: String(deadlineMs) },
+    });
+    process.env.TEST_MYSQL_SERVER_URL = shared;
+    stack.defer(() => system.close());
+  });
+
+  const headers = () => ({ authorization: `Bearer ${system.keys.enterprise}`, "content-type": "application/json" });
+  const get = () => request(system.address, { path: "/v1/inventory", headers: headers() });
+  const patch = (quantity: number) =>
+    request(system.address, {
+      method: "PATCH",
+      path: "/v1/inventory/7",
+      headers: headers(),
+      body: `{"quantity":${quantity}}`,
+    });
+
+  /** Expects one of two errors, in time. */
+  async function expectRefusal(send: () => Promise<Response>): Promise<void> {
+    const startedMs = performance.now();
+    const answer = await send();
+    expect(performance.now() - startedMs).toBeLessThan(2 * deadlineMs + 1_000); // a read waits for two checks at most
+    if (answer.status === 504) expectError(answer, 504, "timeout");
+    else expectError(answer, 503, "service_unavailable");
+    expect(answer.headers["x-ratelimit-limit"]).toBeDefined();
+  }
+
+  /** Asks until the answer is 200 again: the part that came back may need a moment. */
+  async function expectRecovery(quantity: number): Promise<void> {
+    const untilMs = Date.now() + 10_000;
+    for (;;) {
+      const answer = await patch(quantity);
+      if (answer.status === 200) break;
+      if (Date.now() > untilMs) throw new Error(`no recovery: ${answer.status} ${answer.text}`);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    expect((await get()).json()).toEqual([{ petId: 7, quantity, status: "available" }]);
+  }
+
+  const killDatabase = { break: () => database.kill("SIGKILL"), mend: () => database.restart() };
+  const freezeDatabase = { break: () => database.kill("SIGSTOP"), mend: () => database.kill("SIGCONT") };
+  const killService = {
+    break: () => system.inventory.kill("SIGKILL"),
+    mend: async () => void (await system.restartInventory()),
+  };
+  const freezeService = {
+    break: () => system.inventory.kill("SIGSTOP"),
+    mend: () => system.inventory.kill("SIGCONT"),
+  };
+
+  test.each([
+    ["inventory-svc is killed", killService, 11],
+    ["inventory-svc is frozen", freezeService, 12],
+    ["the database is killed", killDatabase, 13],
+    ["the database is frozen", freezeDatabase, 14],
+  ])(
+    "%s: 503 or 504 in time, and all is well again without a restart of what is left",
+    async (_what, fault, quantity) => {
+      await expectRecovery(quantity - 10);
+      await fault.break();
+      await expectRefusal(get);
+      await expectRefusal(() => patch(99));
+      await expectRefusal(get);
+      await fault.mend();
+      await expectRecovery(quantity);
+    },
+  );
+
+  test("with the database of the keys away, a key that was never seen gets 503, and the limit headers", async () => {
+    const { key } = await system.issueKey({ plan: "pro" });
+    await database.kill("SIGKILL");
+    await expectRefusal(() =>
+      request(system.address, { path: "/v1/inventory", headers: { authorization: `Bearer ${key}` } }),
+    );
+    await database.restart();
+    await expectRecovery(20);
+  });
+});
