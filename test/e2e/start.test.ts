@@ -1,0 +1,116 @@
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import type { Child } from "../support/children.ts";
+import { suiteStack, type TemporaryFolder, temporaryFolder } from "../support/cleanup.ts";
+import { freePort } from "../support/ports.ts";
+import { startScript } from "../support/processes.ts";
+
+const run = promisify(execFile);
+
+describe("npm start", () => {
+  const stack = suiteStack();
+  let folder: TemporaryFolder;
+  let env: Record<string, string>;
+  let child: Child;
+
+  const start = async () => {
+    child = await startScript({ name: "npm start", script: "deploy/start.ts", cwd: folder.path, env });
+    await child.waitForLine((line) => line.includes("Ctrl-C") || undefined, 30_000);
+    return child;
+  };
+  const curls = () =>
+    child
+      .output()
+      .split("\n")
+      .filter((line) => line.startsWith("curl "));
+  const bash = async (line: string) => (await run("bash", ["-c", line])).stdout;
+  const stop = (signal: NodeJS.Signals) => {
+    void child.kill(signal);
+    return child.exited;
+  };
+
+  beforeAll(async () => {
+    folder = await temporaryFolder("start");
+    stack.defer(() => folder.remove());
+    stack.defer(async () => void (await child.stop(20_000)));
+    env = {
+      GATEWAY_LISTEN: `127.0.0.1:${await freePort()}`,
+      GATEWAY_ADMIN_LISTEN: "127.0.0.1:0",
+      INVENTORY_LISTEN: "127.0.0.1:0",
+      INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
+    };
+    await start();
+  });
+
+  test("serves a seeded store: the printed curl lines work as they stand", async () => {
+    const [read, write] = curls();
+    const seeded = (await readFile(join(import.meta.dirname, "../../deploy/seed.csv"), "utf8"))
+      .trim()
+      .split("\n")
+      .slice(1);
+    const listed = (await bash(read!)).match(/\{[^}]*\}/g)!;
+    expect(
+      listed.map((entry) => entry.replace(/^\{"petId":(-?\d+),"quantity":(\d+),"status":"(\w+)"\}$/, "$1,$2,$3")),
+    ).toEqual(seeded);
+    expect(seeded.length).toBeGreaterThanOrEqual(500);
+    expect(await bash(write!)).toBe('{"petId":1001,"quantity":12,"status":"available"}');
+    expect(await bash(read!)).toContain('{"petId":1001,"quantity":12,"status":"available"}');
+  });
+
+  test("prints a key for each plan, and passes the other two routes on to a stand-in", async () => {
+    const keys = [...child.output().matchAll(/^ {2}(free|pro|business|enterprise) +(ps_live_\w+)$/gm)];
+    expect(keys.map(([, plan]) => plan)).toEqual(["free", "pro", "business", "enterprise"]);
+    const base = `http://${env.GATEWAY_LISTEN}/v1`;
+    for (const [path, shape] of [
+      ["pets/1001", /^\{"id":1001,/],
+      ["store/orders", /^\[\{"id":/],
+    ] as const) {
+      expect(await bash(`curl -s -H "Authorization: Bearer ${keys[0]![2]}" ${base}/${path}`)).toMatch(shape);
+    }
+  });
+
+  test("a second start keeps the data and the keys, and Ctrl-C ends everything", async () => {
+    const before = curls();
+    expect(await stop("SIGINT")).toBe(0);
+    await expect(bash(before[0]!)).rejects.toThrow();
+    await start();
+    expect(curls()).toEqual(before);
+    expect(await bash(before[0]!)).toContain('{"petId":1001,"quantity":12,"status":"available"}');
+  });
+
+  test("says what is wrong when a port is taken, and leaves nothing running", async () => {
+    const other = await startScript({ name: "a second npm start", script: "deploy/start.ts", cwd: folder.path, env });
+    expect(await other.exited).toBe(1);
+    expect(other.output()).toContain("EADDRINUSE");
+    expect(await bash(curls()[0]!)).toContain('"petId":1001');
+  });
+
+  test("names every wrong setting with exit code 78", async () => {
+    const wrong = { ...env, GATEWAY_REPLICAS: "none", INVENTORY_TIMEOUT_MS: "soon" };
+    const other = await startScript({
+      name: "a wrong npm start",
+      script: "deploy/start.ts",
+      cwd: folder.path,
+      env: wrong,
+    });
+    expect(await other.exited).toBe(78);
+    expect(other.output()).toMatch(/GATEWAY_REPLICAS: .*\n.*INVENTORY_TIMEOUT_MS: /);
+    expect(other.output()).not.toContain("at ");
+  });
+
+  test("when it is killed, its processes end too", async () => {
+    await stop("SIGKILL");
+    const untilMs = Date.now() + 15_000;
+    while (
+      await bash(curls()[0]!).then(
+        () => true,
+        () => false,
+      )
+    ) {
+      if (Date.now() > untilMs) throw new Error("the gateway is still there");
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  });
+});
