@@ -162,6 +162,16 @@ program
     });
   });
 
+program
+  .command("restored")
+  .description("to be run once after the database was restored from a backup: all readers load the stock anew")
+  .action(async () => {
+    await withStore(async (store) => {
+      const { epoch } = await store.beginEpoch();
+      console.error(`the stock has the new epoch ${epoch}`);
+    });
+  });
+
 try {
   loadEnvFile();
   await program.parseAsync();

@@ -42,9 +42,13 @@ export function unary<Req, Res>(
   };
 }
 
-/** Makes a grpc-js handler of an async generator: it is asked for no more than the caller takes. */
+/**
+ * Makes a grpc-js handler of an async generator: it is asked for no more than the caller takes.
+ *
+ * @param handle is told by `gone` when the caller has gone away
+ */
 export function serverStream<Req, Res>(
-  handle: (request: Req) => AsyncGenerator<Res>,
+  handle: (request: Req, gone: AbortSignal) => AsyncGenerator<Res>,
   onCall: OnCall,
 ): handleServerStreamingCall<Req, Res> {
   return async (call) => {
@@ -52,7 +56,7 @@ export function serverStream<Req, Res>(
     const gone = new AbortController();
     call.on("cancelled", () => gone.abort());
     try {
-      for await (const message of handle(call.request)) {
+      for await (const message of handle(call.request, gone.signal)) {
         if (call.cancelled) return;
         if (!call.write(message)) await once(call, "drain", { signal: gone.signal });
       }

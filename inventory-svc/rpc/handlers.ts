@@ -1,6 +1,7 @@
+import { setTimeout } from "node:timers/promises";
 import type { InventoryServiceServer } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
-import type { StockStore } from "../stock/store.ts";
+import type { Changes, StockStore } from "../stock/store.ts";
 import { duplexStream, isWanted, type OnCall, serverStream, unary } from "./calls.ts";
 import { notFound, settled } from "./outcomes.ts";
 import { updateStream } from "./update-stream.ts";
@@ -8,6 +9,9 @@ import { readQuantity, readStatus, toWireItem } from "./wire.ts";
 
 /** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
 const batchSize = 1_000;
+
+/** How often a watch looks for news. Changes come from all replicas, and only the database knows of all. */
+const watchIntervalMs = 100;
 
 const resetAnswer = { changed: [], removedPetIds: [], more: false, reset: true };
 
@@ -47,6 +51,19 @@ export function inventoryHandlers({ store, commits, draining, onCall }: HandlerD
       onCall,
     ),
 
+    watchInventory: serverStream(async function* (position, gone) {
+      const stopped = AbortSignal.any([gone, draining]);
+      // The first message tells at once where the watch stands, also when nothing has changed.
+      for (let isFirst = true; !stopped.aborted; isFirst = false) {
+        const changes = await store.changesAfter(position, batchSize);
+        if (changes.kind === "reset") return yield { ...resetAnswer, ...position };
+        const hasNews = changes.rows.length > 0;
+        ({ position } = changes);
+        if (hasNews || isFirst) yield toAnswer(changes);
+        if (!changes.more) await setTimeout(watchIntervalMs, undefined, { signal: stopped }).catch(() => {});
+      }
+    }, onCall),
+
     getInventoryItem: unary(async ({ petId }) => {
       const item = await store.get(petId);
       if (!item) throw notFound();
@@ -70,5 +87,15 @@ export function inventoryHandlers({ store, commits, draining, onCall }: HandlerD
       const change = { kind: "remove", petId } as const;
       return { revision: settled(await commits.submit(change, () => isWanted(call))).revision };
     }, onCall),
+  };
+}
+
+function toAnswer({ position, rows, more }: Extract<Changes, { kind: "changes" }>) {
+  return {
+    ...position,
+    changed: rows.filter((row) => !row.removed).map(toWireItem),
+    removedPetIds: rows.filter((row) => row.removed).map((row) => row.petId),
+    more,
+    reset: false,
   };
 }

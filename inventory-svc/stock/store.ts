@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import { inTransaction, type RunTogether } from "../../runtime/database.ts";
 import { applyChanges, type Change, type Outcome } from "./changes.ts";
@@ -153,6 +154,15 @@ export class StockStore {
         if (attempt === maxAttempts || !retryable.has(code ?? "")) throw new StockUnavailableError(error);
       }
     }
+  }
+
+  /**
+   * Begins a new line of revisions, after the database was restored from a backup: positions that were told before may
+   * not be true of it, and everyone who holds one lists anew.
+   */
+  async beginEpoch(): Promise<Position> {
+    await available(this.#db("stock_head").where({ id: 1 }).update({ epoch: randomUUID() }));
+    return await this.position();
   }
 
   #select(): Knex.QueryBuilder<Row, Row[]> {

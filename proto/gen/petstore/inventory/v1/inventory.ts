@@ -127,6 +127,27 @@ export interface CheckInventoryResponse {
   reset: boolean;
 }
 
+export interface WatchInventoryRequest {
+  /** Everything up to `revision` of `epoch` is known to the caller. */
+  epoch: string;
+  revision: bigint;
+}
+
+export interface WatchInventoryResponse {
+  /** The position after this message. */
+  epoch: string;
+  revision: bigint;
+  /**
+   * Entries that were made or changed, in the order of their revisions. Of changes that follow each other closely
+   * only the last is told.
+   */
+  changed: InventoryItem[];
+  /** Entries that were removed. */
+  removedPetIds: bigint[];
+  /** The caller's position is not one of this stock any more: it lists anew. The last message of the stream. */
+  reset: boolean;
+}
+
 export interface GetInventoryItemRequest {
   petId: bigint;
 }
@@ -749,6 +770,253 @@ export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
     message.changed = object.changed?.map((e) => InventoryItem.fromPartial(e)) || [];
     message.removedPetIds = object.removedPetIds?.map((e) => BigInt(e)) || [];
     message.more = object.more ?? false;
+    message.reset = object.reset ?? false;
+    return message;
+  },
+};
+
+function createBaseWatchInventoryRequest(): WatchInventoryRequest {
+  return { epoch: "", revision: 0n };
+}
+
+export const WatchInventoryRequest: MessageFns<WatchInventoryRequest> = {
+  encode(message: WatchInventoryRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.epoch !== "") {
+      writer.uint32(10).string(message.epoch);
+    }
+    if (message.revision !== 0n) {
+      if (BigInt.asIntN(64, message.revision) !== message.revision) {
+        throw new globalThis.Error("value provided for field message.revision of type int64 too large");
+      }
+      writer.uint32(16).int64(message.revision);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchInventoryRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchInventoryRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.epoch = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.revision = reader.int64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): WatchInventoryRequest {
+    return {
+      epoch: isSet(object.epoch) ? globalThis.String(object.epoch) : "",
+      revision: isSet(object.revision) ? BigInt(object.revision) : 0n,
+    };
+  },
+
+  toJSON(message: WatchInventoryRequest): unknown {
+    const obj: any = {};
+    if (message.epoch !== "") {
+      obj.epoch = message.epoch;
+    }
+    if (message.revision !== 0n) {
+      obj.revision = message.revision.toString();
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<WatchInventoryRequest>): WatchInventoryRequest {
+    return WatchInventoryRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<WatchInventoryRequest>): WatchInventoryRequest {
+    const message = createBaseWatchInventoryRequest();
+    message.epoch = object.epoch ?? "";
+    message.revision = (object.revision !== undefined && object.revision !== null) ? BigInt(object.revision) : 0n;
+    return message;
+  },
+};
+
+function createBaseWatchInventoryResponse(): WatchInventoryResponse {
+  return { epoch: "", revision: 0n, changed: [], removedPetIds: [], reset: false };
+}
+
+export const WatchInventoryResponse: MessageFns<WatchInventoryResponse> = {
+  encode(message: WatchInventoryResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.epoch !== "") {
+      writer.uint32(10).string(message.epoch);
+    }
+    if (message.revision !== 0n) {
+      if (BigInt.asIntN(64, message.revision) !== message.revision) {
+        throw new globalThis.Error("value provided for field message.revision of type int64 too large");
+      }
+      writer.uint32(16).int64(message.revision);
+    }
+    for (const v of message.changed) {
+      InventoryItem.encode(v!, writer.uint32(26).fork()).join();
+    }
+    if (message.removedPetIds.length !== 0) {
+      writer.uint32(34).fork();
+      for (const v of message.removedPetIds) {
+        if (BigInt.asIntN(64, v) !== v) {
+          throw new globalThis.Error("a value provided in array field removedPetIds of type int64 is too large");
+        }
+        writer.int64(v);
+      }
+      writer.join();
+    }
+    if (message.reset !== false) {
+      writer.uint32(40).bool(message.reset);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchInventoryResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchInventoryResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.epoch = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.revision = reader.int64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.changed.push(InventoryItem.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 4: {
+            if (tag === 32) {
+              message.removedPetIds.push(reader.int64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 34) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.removedPetIds.push(reader.int64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.reset = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): WatchInventoryResponse {
+    return {
+      epoch: isSet(object.epoch) ? globalThis.String(object.epoch) : "",
+      revision: isSet(object.revision) ? BigInt(object.revision) : 0n,
+      changed: globalThis.Array.isArray(object?.changed)
+        ? object.changed.map((e: any) => InventoryItem.fromJSON(e))
+        : [],
+      removedPetIds: globalThis.Array.isArray(object?.removedPetIds)
+        ? object.removedPetIds.map((e: any) => BigInt(e))
+        : globalThis.Array.isArray(object?.removed_pet_ids)
+        ? object.removed_pet_ids.map((e: any) => BigInt(e))
+        : [],
+      reset: isSet(object.reset) ? globalThis.Boolean(object.reset) : false,
+    };
+  },
+
+  toJSON(message: WatchInventoryResponse): unknown {
+    const obj: any = {};
+    if (message.epoch !== "") {
+      obj.epoch = message.epoch;
+    }
+    if (message.revision !== 0n) {
+      obj.revision = message.revision.toString();
+    }
+    if (message.changed?.length) {
+      obj.changed = message.changed.map((e) => InventoryItem.toJSON(e));
+    }
+    if (message.removedPetIds?.length) {
+      obj.removedPetIds = message.removedPetIds.map((e) => e.toString());
+    }
+    if (message.reset !== false) {
+      obj.reset = message.reset;
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<WatchInventoryResponse>): WatchInventoryResponse {
+    return WatchInventoryResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<WatchInventoryResponse>): WatchInventoryResponse {
+    const message = createBaseWatchInventoryResponse();
+    message.epoch = object.epoch ?? "";
+    message.revision = (object.revision !== undefined && object.revision !== null) ? BigInt(object.revision) : 0n;
+    message.changed = object.changed?.map((e) => InventoryItem.fromPartial(e)) || [];
+    message.removedPetIds = object.removedPetIds?.map((e) => BigInt(e)) || [];
     message.reset = object.reset ?? false;
     return message;
   },
@@ -1843,6 +2111,21 @@ export const InventoryServiceService = {
       Buffer.from(CheckInventoryResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): CheckInventoryResponse => CheckInventoryResponse.decode(value),
   },
+  /**
+   * What changes after a position, as it happens, until the caller goes away or the server stops. To begin, list the
+   * inventory and watch from its position; to go on after a break, watch from the position of the last message.
+   */
+  watchInventory: {
+    path: "/petstore.inventory.v1.InventoryService/WatchInventory" as const,
+    requestStream: false as const,
+    responseStream: true as const,
+    requestSerialize: (value: WatchInventoryRequest): Buffer =>
+      Buffer.from(WatchInventoryRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): WatchInventoryRequest => WatchInventoryRequest.decode(value),
+    responseSerialize: (value: WatchInventoryResponse): Buffer =>
+      Buffer.from(WatchInventoryResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): WatchInventoryResponse => WatchInventoryResponse.decode(value),
+  },
   /** One entry. NOT_FOUND when there is none. */
   getInventoryItem: {
     path: "/petstore.inventory.v1.InventoryService/GetInventoryItem" as const,
@@ -1923,6 +2206,11 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
    * question, in order. Whatever was committed before a question was sent is in its answer.
    */
   checkInventory: handleBidiStreamingCall<CheckInventoryRequest, CheckInventoryResponse>;
+  /**
+   * What changes after a position, as it happens, until the caller goes away or the server stops. To begin, list the
+   * inventory and watch from its position; to go on after a break, watch from the position of the last message.
+   */
+  watchInventory: handleServerStreamingCall<WatchInventoryRequest, WatchInventoryResponse>;
   /** One entry. NOT_FOUND when there is none. */
   getInventoryItem: handleUnaryCall<GetInventoryItemRequest, GetInventoryItemResponse>;
   /**
@@ -1967,6 +2255,19 @@ export interface InventoryServiceClient extends Client {
     metadata: Metadata,
     options?: Partial<CallOptions>,
   ): ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
+  /**
+   * What changes after a position, as it happens, until the caller goes away or the server stops. To begin, list the
+   * inventory and watch from its position; to go on after a break, watch from the position of the last message.
+   */
+  watchInventory(
+    request: WatchInventoryRequest,
+    options?: Partial<CallOptions>,
+  ): ClientReadableStream<WatchInventoryResponse>;
+  watchInventory(
+    request: WatchInventoryRequest,
+    metadata?: Metadata,
+    options?: Partial<CallOptions>,
+  ): ClientReadableStream<WatchInventoryResponse>;
   /** One entry. NOT_FOUND when there is none. */
   getInventoryItem(
     request: GetInventoryItemRequest,

@@ -1,0 +1,90 @@
+import type { ClientReadableStream } from "@grpc/grpc-js";
+import type { WatchInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { request } from "../support/http.ts";
+import { runScript } from "../support/processes.ts";
+import { type System, startSystem } from "../support/system.ts";
+
+describe("the change feed", () => {
+  const stack = suiteStack();
+  let system: System;
+  const watches: ClientReadableStream<WatchInventoryResponse>[] = [];
+
+  beforeAll(async () => {
+    system = await startSystem({ seed: [{ petId: 1n, quantity: 1, status: "available" }] });
+    stack.defer(() => system.close());
+  });
+  afterEach(() => {
+    for (const watch of watches.splice(0)) watch.cancel();
+  });
+
+  function watchFrom(position: { epoch: string; revision: bigint }) {
+    const watch = system.client.watchInventory(position);
+    watch.on("error", () => {}); // a cancelled stream ends with one
+    watches.push(watch);
+    const messages = (watch as AsyncIterable<WatchInventoryResponse>)[Symbol.asyncIterator]();
+    return async () => (await messages.next()).value as WatchInventoryResponse;
+  }
+  const change = (petId: bigint, quantity: number) =>
+    request(system.address, {
+      method: "PATCH",
+      path: `/v1/inventory/${petId}`,
+      headers: { authorization: `Bearer ${system.keys.enterprise}`, "content-type": "application/json" },
+      body: `{"quantity":${quantity}}`,
+    });
+  const here = async () => {
+    for await (const { epoch, revision } of system.client.listInventory({}) as AsyncIterable<WatchInventoryResponse>) {
+      return { epoch, revision };
+    }
+    throw new Error("a list tells its position");
+  };
+
+  test("tells at once where it stands, then every change as it happens", async () => {
+    const position = await here();
+    const next = watchFrom(position);
+    expect(await next()).toMatchObject({ ...position, changed: [], removedPetIds: [] });
+    await change(1n, 5);
+    expect(await next()).toMatchObject({ revision: position.revision + 1n, changed: [{ petId: 1n, quantity: 5 }] });
+    await new Promise((resolve) => system.client.removeInventoryItem({ petId: 1n }, resolve));
+    expect(await next()).toMatchObject({ changed: [], removedPetIds: [1n] });
+    await new Promise((resolve) => system.client.createInventoryItem({ petId: 1n, quantity: 2, status: 1 }, resolve));
+    expect(await next()).toMatchObject({ changed: [{ petId: 1n, quantity: 2 }], removedPetIds: [] });
+  });
+
+  test("goes on from a position without a gap", async () => {
+    const position = await here();
+    for (let quantity = 10; quantity < 20; quantity++) await change(1n, quantity);
+    const message = await watchFrom(position)();
+    expect(message).toMatchObject({ revision: position.revision + 10n, changed: [{ petId: 1n, quantity: 19 }] });
+  });
+
+  test("says reset to a position of another stock, and ends", async () => {
+    const next = watchFrom({ epoch: "another", revision: 0n });
+    expect(await next()).toMatchObject({ reset: true });
+    expect(await next()).toBeUndefined();
+  });
+
+  test("after npm run stock -- restored, watches and gateways begin anew", async () => {
+    const path = "/v1/inventory";
+    const headers = { authorization: `Bearer ${system.keys.enterprise}` };
+    const before = await request(system.address, { path, headers });
+    const next = watchFrom(await here());
+    await next();
+    const env = { INVENTORY_DATABASE_URL: system.databaseUrls.inventory };
+    expect((await runScript({ script: "inventory-svc/cli/stock.ts", args: ["restored"], env })).code).toBe(0);
+    expect(await next()).toMatchObject({ reset: true });
+    const after = await request(system.address, {
+      path,
+      headers: { ...headers, "if-none-match": String(before.headers.etag) },
+    });
+    expect(after.status).toBe(200);
+    expect(after.text).toBe(before.text);
+  });
+
+  test("a watch does not hold up the end of the service", async () => {
+    watchFrom(await here());
+    const startedMs = Date.now();
+    await system.restartInventory();
+    expect(Date.now() - startedMs).toBeLessThan(8_000);
+  });
+});
