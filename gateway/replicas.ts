@@ -6,7 +6,7 @@ import { Breaker } from "./limits/breaker.ts";
 import type { MemoryWindows } from "./limits/memory-windows.ts";
 import { RedisWindows } from "./limits/redis-windows.ts";
 import { type RefusalCounterOptions, shareRefusals } from "./limits/refusals.ts";
-import { connectRedis } from "./redis.ts";
+import { connectRedis, probe } from "./redis.ts";
 
 const probeIntervalMs = 250;
 
@@ -45,7 +45,7 @@ export function overRedis({ redisUrl, memory, log, metrics }: ReplicasOptions): 
   });
   up.set(1);
   const breaker = new Breaker({
-    probe: () => redis.ping(),
+    probe: (key) => probe(redis, key),
     probeIntervalMs,
     onChange: (isOpen, err) => {
       up.set(isOpen ? 0 : 1);

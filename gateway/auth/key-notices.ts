@@ -1,6 +1,10 @@
 import type { Cluster, Redis } from "ioredis";
 
 const channel = "petstore:keys";
+const retryAfterMs = 1_000;
+
+/** A connection that only listens does not find out that nobody is there any more. */
+const heartbeatMs = 2_000;
 
 /**
  * Tells all replicas at once that something about a key or an account has changed. A notice that is lost costs time
@@ -9,6 +13,8 @@ const channel = "petstore:keys";
 export class KeyNotices {
   readonly #redis: Redis | Cluster;
   #subscriber: Redis | Cluster | undefined;
+  #retry: NodeJS.Timeout | undefined;
+  #heartbeat: NodeJS.Timeout | undefined;
 
   constructor(redis: Redis | Cluster) {
     this.#redis = redis;
@@ -21,16 +27,26 @@ export class KeyNotices {
 
   /** @param onNotice gets the id of a key or an account */
   subscribe(onNotice: (id: string) => void): void {
+    // Not `autoResubscribe`: when that is refused, or not answered in time, nothing catches it and the process ends.
     const subscriber = this.#redis.isCluster
       ? (this.#redis as Cluster).duplicate()
-      : (this.#redis as Redis).duplicate();
+      : (this.#redis as Redis).duplicate({ autoResubscribe: false });
     this.#subscriber = subscriber;
+    const subscribe = () => {
+      clearTimeout(this.#retry);
+      subscriber.subscribe(channel).catch(() => {
+        this.#retry = setTimeout(subscribe, retryAfterMs).unref();
+      });
+    };
     subscriber.on("error", () => {}); // the breaker tells of the same fault
     subscriber.on("message", (_channel: string, id: string) => onNotice(id));
-    subscriber.on("ready", () => subscriber.subscribe(channel).catch(() => {}));
+    subscriber.on("ready", subscribe);
+    this.#heartbeat = setInterval(() => void subscriber.ping().catch(() => {}), heartbeatMs).unref();
   }
 
   close(): void {
+    clearTimeout(this.#retry);
+    clearInterval(this.#heartbeat);
     this.#subscriber?.disconnect();
   }
 }

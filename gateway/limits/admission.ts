@@ -10,7 +10,8 @@ import type { Locals } from "../http/locals.ts";
 import { banned, limitHeaders, retryAfter } from "./headers.ts";
 import { decide, type MemoryWindows } from "./memory-windows.ts";
 import type { RefusalCounter } from "./refusals.ts";
-import type { Decision, Window, WindowState } from "./windows.ts";
+import { Strangers, TooManyStrangersError } from "./strangers.ts";
+import type { Decision, Window } from "./windows.ts";
 
 export interface AdmissionOptions {
   readonly authenticator: Authenticator;
@@ -62,29 +63,29 @@ export function admission(options: AdmissionOptions): Admission {
     throw new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 
-  /** Look-ups of strange keys under way for each address. A flood gets as many as its limit has left, and then one. */
-  const lookUps = new Map<string, number>();
+  const strangers = new Strangers({
+    remaining: (block) => guard.peek(block, guardWindows).windows[0]!.remaining,
+    now,
+  });
 
   async function identify(token: string, locals: Locals): Promise<Principal | undefined> {
-    const block = addressBlock(locals.clientAddress);
-    let counted = false;
-    const mayLookUp = () => {
-      const [{ remaining }] = guard.peek(block, guardWindows).windows as [WindowState];
-      const underWay = lookUps.get(block) ?? 0;
-      if (underWay >= Math.max(1, remaining)) return false;
-      lookUps.set(block, underWay + 1);
-      counted = true;
-      return true;
-    };
     try {
-      return await authenticator.authenticate(token, mayLookUp);
+      return await authenticator.authenticate(token, (lookUp) =>
+        strangers.lookUp(addressBlock(locals.clientAddress), lookUp),
+      );
     } catch (cause) {
+      if (cause instanceof TooManyStrangersError) return await identifyLater(token, locals);
       locals.limits = headersFor(locals.clientAddress);
       throw new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
-    } finally {
-      if (counted && lookUps.get(block) === 1) lookUps.delete(block);
-      else if (counted) lookUps.set(block, lookUps.get(block)! - 1);
     }
+  }
+
+  /** A key that was not looked up may be a good one: nobody is told that it is not. */
+  async function identifyLater(token: string, locals: Locals): Promise<Principal | undefined> {
+    const decision = await decide(guard, addressBlock(locals.clientAddress), guardWindows);
+    if (decision.admitted) return await identify(token, locals); // the window of the address has just begun anew
+    locals.limits = limitHeaders(guardWindows, decision);
+    throw overLimit(decision);
   }
 
   const admit: RequestHandler = async (request, response, next) => {

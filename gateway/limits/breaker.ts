@@ -7,8 +7,8 @@ export class OpenBreakerError extends Error {
 }
 
 export interface BreakerOptions {
-  /** Resolves when Redis answers again. */
-  readonly probe: () => Promise<unknown>;
+  /** Resolves when Redis does again what it failed to do for this key. */
+  readonly probe: (key: string) => Promise<unknown>;
   readonly probeIntervalMs: number;
   /** Told of every change. */
   readonly onChange: (isOpen: boolean, cause: unknown) => void;
@@ -30,13 +30,16 @@ export class Breaker {
     return this.#timer !== undefined;
   }
 
-  /** @throws OpenBreakerError, or what the call throws */
-  async run<T>(call: () => Promise<T>): Promise<T> {
+  /**
+   * @param key one that the call is about
+   * @throws OpenBreakerError, or what the call throws
+   */
+  async run<T>(key: string, call: () => Promise<T>): Promise<T> {
     if (this.isOpen) throw new OpenBreakerError();
     try {
       return await call();
     } catch (error) {
-      this.#open(error);
+      this.#open(key, error);
       throw error;
     }
   }
@@ -46,10 +49,10 @@ export class Breaker {
     this.#timer = undefined;
   }
 
-  #open(cause: unknown): void {
+  #open(key: string, cause: unknown): void {
     if (this.isOpen) return;
     this.#timer = setInterval(() => {
-      this.#options.probe().then(
+      this.#options.probe(key).then(
         () => {
           if (!this.isOpen) return;
           this.close();

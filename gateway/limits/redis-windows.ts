@@ -135,7 +135,8 @@ export class RedisWindows extends RateLimiterRedis {
     });
     let answer: readonly number[];
     try {
-      answer = await breaker.run(() => this.#client.decideWindows(questions.length, ...keysAndArguments));
+      const call = () => this.#client.decideWindows(questions.length, ...keysAndArguments);
+      answer = await breaker.run(keyPrefix + questions[0]!.key, call);
     } catch (error) {
       questions.forEach(({ key, waiters }, i) => {
         if (handed[i]) memory.takeBack(key, handed[i]);

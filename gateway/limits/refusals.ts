@@ -81,8 +81,10 @@ export function shareRefusals(redis: Redis | Cluster): NonNullable<RefusalCounte
     const totals = await Promise.all(
       [...refusals].map(async ([keyId, count]) => {
         const name = `petstore:refusals:${keyId}`;
-        const total = await redis.incrby(name, count);
-        if (total === count) await redis.pexpire(name, windowMs);
+        // The end comes first and with the count: one that was lost in between would never end.
+        const done = await redis.multi().set(name, 0, "PX", windowMs, "NX").incrby(name, count).exec();
+        const [error, total] = done![1] as [Error | null, number];
+        if (error) throw error;
         return [keyId, total] as const;
       }),
     );

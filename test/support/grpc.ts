@@ -12,7 +12,7 @@ import {
   status,
 } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
-import { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { InventoryServiceClient, type ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 
 /** No call of a test waits for longer. */
 const timeoutMs = 20_000;
@@ -49,8 +49,10 @@ export function connectInventory(address: string) {
     update: unary(client.updateInventory),
     create: unary(client.createInventoryItem),
     remove: unary(client.removeInventoryItem),
-    list: async (options: Partial<CallOptions> = {}) =>
-      await Array.fromAsync(client.listInventory({}, { deadline: Date.now() + timeoutMs, ...options })),
+    list: async (options: Partial<CallOptions> = {}) => {
+      const call = client.listInventory({}, { deadline: Date.now() + timeoutMs, ...options });
+      return await Array.fromAsync(call as AsyncIterable<ListInventoryResponse>);
+    },
     check: () => conversation(client.checkInventory()),
     applyUpdates: () => conversation(client.applyUpdates()),
     close: () => client.close(),

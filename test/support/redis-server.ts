@@ -15,22 +15,36 @@ export interface RedisServer {
   stop(): Promise<void>;
 }
 
+export interface RedisServerOptions {
+  /** Default: a free one. */
+  readonly port?: number;
+  /** Arguments after the usual ones, which they may replace. */
+  readonly args?: readonly string[];
+  /** Makes the arguments in place of the usual ones. */
+  readonly argsIn?: (folder: string, port: number) => Promise<readonly string[]>;
+  /** What it prints when it is ready. */
+  readonly readyText?: string;
+}
+
 const readyTimeoutMs = 20_000;
 const stopTimeoutMs = 10_000;
 
 /** A private Redis or Valkey server that keeps everything in memory. It is ready in about 50 ms: start one per suite. */
-export async function startRedisServer(): Promise<RedisServer> {
+export async function startRedisServer(options: RedisServerOptions = {}): Promise<RedisServer> {
+  const { args: more = [], argsIn, readyText = "Ready to accept connections" } = options;
   const program = await serverProgram("redis");
   const folder = await temporaryFolder("redis");
-  const port = await freePort();
-  const args = ["--bind", "127.0.0.1", "--port", `${port}`, "--dir", folder.path, "--save", "", "--appendonly", "no"];
+  const port = options.port ?? (await freePort());
+  const usual = ["--bind", "127.0.0.1", "--port", `${port}`, "--dir", folder.path, "--save", "", "--appendonly", "no"];
+  const args = argsIn ? await argsIn(folder.path, port) : [...usual, ...more];
   let child: Child | undefined;
   const start = async () => {
-    child = startChild(program, args, { name: "Redis", cwd: folder.path, env: process.env });
-    void child.exited.then(() => {
-      child = undefined;
+    const started = startChild(program, args, { name: "Redis", cwd: folder.path, env: process.env });
+    child = started;
+    void started.exited.then(() => {
+      if (child === started) child = undefined;
     });
-    await child.waitForLine((line) => line.includes("Ready to accept connections") || undefined, readyTimeoutMs);
+    await started.waitForLine((line) => line.includes(readyText) || undefined, readyTimeoutMs);
   };
   const stop = async () => {
     await child?.stop(stopTimeoutMs);

@@ -42,38 +42,60 @@ export function makeChunk(edits: readonly Edit[]): Chunk {
  * @param edits in the order of petId, at most one for each
  */
 export function editChunk(chunk: Chunk, edits: readonly Edit[]): Chunk {
-  const most = chunk.petIds.length + edits.length;
-  const petIds = new BigInt64Array(most);
-  const offsets = new Uint32Array(most + 1);
   const parts: Buffer[] = [];
-  let length = 0;
-  let count = 0;
-
-  const keep = (from: number, to: number) => {
-    if (from === to) return;
-    petIds.set(chunk.petIds.subarray(from, to), count);
-    const shift = length - chunk.offsets[from]!;
-    for (let i = from; i < to; i++) offsets[count + i - from] = chunk.offsets[i]! + shift;
-    parts.push(chunk.json.subarray(chunk.offsets[from], chunk.offsets[to]));
-    length = chunk.offsets[to]! + shift;
-    count += to - from;
-  };
-
+  const places: Place[] = [];
   let next = 0;
   for (const { petId, json } of edits) {
     const at = lowerBound(chunk.petIds, petId, next);
-    keep(next, at);
-    next = chunk.petIds[at] === petId ? at + 1 : at;
-    if (json === null) continue;
-    petIds[count] = petId;
-    offsets[count] = length;
-    parts.push(Buffer.from(json, "latin1"));
-    length += json.length;
-    count += 1;
+    if (at > next) parts.push(chunk.json.subarray(chunk.offsets[next], chunk.offsets[at]));
+    const isThere = chunk.petIds[at] === petId;
+    if (json !== null) parts.push(Buffer.from(json, "latin1"));
+    if (isThere || json !== null) places.push({ petId, at, isThere, length: json?.length });
+    next = isThere ? at + 1 : at;
   }
-  keep(next, chunk.petIds.length);
-  offsets[count] = length;
-  return { petIds: petIds.slice(0, count), offsets: offsets.slice(0, count + 1), json: Buffer.concat(parts, length) };
+  parts.push(chunk.json.subarray(chunk.offsets[next]));
+  return { ...moved(chunk, places), json: Buffer.concat(parts) };
+}
+
+/** Where an edit goes. */
+interface Place {
+  readonly petId: bigint;
+  /** The place in the old chunk. */
+  readonly at: number;
+  /** Whether the old chunk has the entry. */
+  readonly isThere: boolean;
+  /** Bytes of the new JSON; undefined where the entry is dropped. */
+  readonly length: number | undefined;
+}
+
+/** The petIds and offsets of an edited chunk. Those that stay as they are, as most do, are the same arrays. */
+function moved({ petIds, offsets }: Chunk, places: readonly Place[]): Pick<Chunk, "petIds" | "offsets"> {
+  const isInPlace = places.every(({ isThere, length }) => isThere && length !== undefined);
+  if (isInPlace && places.every(({ at, length }) => offsets[at + 1]! - offsets[at]! === length))
+    return { petIds, offsets };
+
+  const count = places.reduce(
+    (sum, { isThere, length }) => sum + (length === undefined ? -1 : isThere ? 0 : 1),
+    petIds.length,
+  );
+  const newPetIds = isInPlace ? petIds : new BigInt64Array(count);
+  const newOffsets = new Uint32Array(count + 1);
+  let from = 0;
+  let to = 0;
+  const keep = (end: number) => {
+    if (!isInPlace) newPetIds.set(petIds.subarray(from, end), to);
+    for (; from < end; from++, to++) newOffsets[to + 1] = newOffsets[to]! + offsets[from + 1]! - offsets[from]!;
+  };
+  for (const { petId, at, isThere, length } of places) {
+    keep(at);
+    if (isThere) from++;
+    if (length === undefined) continue;
+    newPetIds[to] = petId;
+    newOffsets[to + 1] = newOffsets[to]! + length;
+    to++;
+  }
+  keep(petIds.length);
+  return { petIds: newPetIds, offsets: newOffsets };
 }
 
 /** A chunk's entries from `from` to before `to` as a chunk of their own. */

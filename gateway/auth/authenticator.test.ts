@@ -1,0 +1,355 @@
+import { type AsStranger, Authenticator } from "./authenticator.ts";
+import { createKey, hashKey } from "./key-format.ts";
+import type { Principal } from "./principal.ts";
+
+const pepper = "a-pepper-that-only-the-tests-know";
+const letIn: AsStranger = (lookUp) => lookUp();
+const refuse: AsStranger = async () => {
+  throw new Error("a stranger was asked for");
+};
+
+interface Question {
+  readonly token: string;
+  readonly answer: (principal: Principal | undefined) => void;
+  readonly fail: (error: Error) => void;
+}
+
+/**
+ * An authenticator with clocks and a store of the test's own. The store answers at once with what `keys` holds, or,
+ * while `slow`, when the test says so.
+ */
+function setUp() {
+  const keys = new Map<string, Principal>();
+  const hashes = new Map<string, string>();
+  const asked: Question[] = [];
+  const clock = { unixMs: 1_000_000, elapsedMs: 500 };
+  const state = { slow: false, away: false };
+  const authenticator = new Authenticator({
+    pepper,
+    now: () => clock.unixMs,
+    elapsed: () => clock.elapsedMs,
+    store: {
+      findByHash: (keyHash) => {
+        const token = hashes.get(keyHash.toString("hex")) ?? "";
+        const { promise, resolve, reject } = Promise.withResolvers<Principal | undefined>();
+        asked.push({ token, answer: resolve, fail: reject });
+        if (state.away) reject(new Error("the store is away"));
+        else if (!state.slow) resolve(keys.get(token));
+        return promise;
+      },
+    },
+  });
+  return {
+    authenticator,
+    asked,
+    clock,
+    state,
+    pass: (ms: number) => {
+      clock.unixMs += ms;
+      clock.elapsedMs += ms;
+    },
+    /** A key that the store knows, unless told not to. */
+    newKey: (more: Partial<Principal> = {}, isKnown = true) => {
+      const token = createKey("test");
+      hashes.set(hashKey(token, pepper).toString("hex"), token);
+      const principal: Principal = {
+        keyId: `key_${hashes.size}`,
+        accountId: `acc_${hashes.size}`,
+        plan: "free",
+        limits: null,
+        scopes: new Set(),
+        expiresAtMs: null,
+        bannedUntilMs: 0,
+        ...more,
+      };
+      if (isKnown) keys.set(token, principal);
+      return {
+        token,
+        principal,
+        end: () => keys.delete(token),
+        change: (changes: Partial<Principal>) => void keys.set(token, { ...principal, ...changes }),
+      };
+    },
+    use: (token: string, asStranger: AsStranger = letIn) => authenticator.authenticate(token, asStranger),
+  };
+}
+
+/** Lets everything that is waiting in this process go on. */
+const settle = () => new Promise(setImmediate);
+
+describe("a key that was looked up", () => {
+  test("is not looked up again for 4 s, then beside the requests, and after 8 s before them", async () => {
+    const { use, newKey, pass, asked, state } = setUp();
+    const { token, principal } = newKey();
+    for (let i = 0; i < 3; i++) expect(await use(token)).toEqual(principal);
+    pass(3_999);
+    expect(await use(token)).toEqual(principal);
+    expect(asked).toHaveLength(1);
+
+    state.slow = true;
+    pass(1);
+    expect(await use(token)).toEqual(principal); // nobody waits for the second look-up
+    expect(await use(token)).toEqual(principal);
+    expect(asked).toHaveLength(2);
+    pass(4_000);
+    const waiting = use(token);
+    await settle();
+    expect(asked).toHaveLength(2); // it shares the look-up that is under way
+    asked[1]!.answer(principal);
+    expect(await waiting).toEqual(principal);
+  });
+
+  test("and is in use all the time is dead 8 s after its end at the latest, without a notice", async () => {
+    const { use, newKey, pass } = setUp();
+    const key = newKey();
+    let goodForMs = 0;
+    await use(key.token);
+    pass(100);
+    key.end();
+    while ((await use(key.token)) !== undefined) {
+      pass(250);
+      goodForMs += 250;
+      await settle();
+    }
+    expect(goodForMs).toBeLessThanOrEqual(8_000);
+  });
+
+  test("ends at the moment at which it expires, also between two look-ups", async () => {
+    const { use, newKey, clock, pass, asked } = setUp();
+    const { token } = newKey({ expiresAtMs: clock.unixMs + 2_000 });
+    expect(await use(token)).toBeDefined();
+    pass(1_999);
+    expect(await use(token)).toBeDefined();
+    pass(1);
+    expect(await use(token)).toBeUndefined();
+    expect(asked).toHaveLength(1);
+  });
+
+  test.each([
+    ["set back by an hour", -3_600_000, 8_000],
+    ["set back by 5 s", -5_000, 8_000],
+    ["set ahead by an hour", 3_600_000, 0],
+  ])("is not used for longer when the clock is %s", async (_what, stepMs, passMs) => {
+    const { use, newKey, clock, pass } = setUp();
+    const key = newKey();
+    await use(key.token);
+    key.end();
+    clock.unixMs += stepMs;
+    pass(passMs);
+    expect(await use(key.token)).toBeUndefined();
+  });
+
+  test("is not used for longer when the machine sleeps, and the other clock with it", async () => {
+    const { use, newKey, clock } = setUp();
+    const key = newKey();
+    await use(key.token);
+    key.end();
+    clock.unixMs += 8_000;
+    expect(await use(key.token)).toBeUndefined();
+  });
+});
+
+describe("a key that was not found", () => {
+  test("is not looked up again for 8 s", async () => {
+    const { use, newKey, pass, asked } = setUp();
+    const { token } = newKey({}, false);
+    for (let i = 0; i < 3; i++) expect(await use(token)).toBeUndefined();
+    pass(7_999);
+    expect(await use(token, refuse)).toBeUndefined();
+    expect(asked).toHaveLength(1);
+    pass(1);
+    expect(await use(token)).toBeUndefined();
+    expect(asked).toHaveLength(2);
+  });
+
+  test("costs no look-up when it cannot be a key", async () => {
+    const { use, asked } = setUp();
+    const key = createKey("test");
+    const typo = key.slice(0, -1) + (key.endsWith("x") ? "y" : "x");
+    for (const token of ["", "null", typo, `${key}x`, "k".repeat(10_000)]) {
+      expect(await use(token, refuse)).toBeUndefined();
+    }
+    expect(asked).toEqual([]);
+  });
+
+  test("in great numbers displaces no good key, and is itself remembered up to 10,000 times", async () => {
+    const { use, newKey, asked } = setUp();
+    const { token } = newKey();
+    await use(token);
+    const madeUp = Array.from({ length: 10_001 }, () => createKey("test"));
+    for (const each of madeUp) await use(each);
+    asked.length = 0;
+    expect(await use(token, refuse)).toBeDefined();
+    await use(madeUp.at(-1)!, refuse);
+    expect(asked).toEqual([]);
+    await use(madeUp[0]!); // the oldest had to go
+    expect(asked).toHaveLength(1);
+  });
+});
+
+describe("who is a stranger", () => {
+  test("a key that nobody has seen here, until its look-up has begun", async () => {
+    const { use, newKey, asked, state } = setUp();
+    const { token, principal } = newKey();
+    await expect(use(token, refuse)).rejects.toThrow("a stranger");
+    state.slow = true;
+    const first = use(token);
+    await settle();
+    // 200 requests at once with a new key are one stranger, not 200.
+    const others = Array.from({ length: 200 }, () => use(token, refuse));
+    asked[0]!.answer(principal);
+    for (const found of await Promise.all([first, ...others])) expect(found).toEqual(principal);
+    expect(asked).toHaveLength(1);
+  });
+
+  test("not a key that was good here, however long ago", async () => {
+    const { use, newKey, pass } = setUp();
+    const { token, principal } = newKey();
+    await use(token);
+    pass(24 * 3_600_000);
+    expect(await use(token, refuse)).toEqual(principal);
+  });
+
+  test("a key that has ended", async () => {
+    const { use, newKey, pass } = setUp();
+    const key = newKey();
+    await use(key.token);
+    key.end();
+    pass(8_000);
+    expect(await use(key.token, refuse)).toBeUndefined();
+    pass(8_000);
+    await expect(use(key.token, refuse)).rejects.toThrow("a stranger");
+  });
+
+  test("one who had to wait for a key that was found not to exist meanwhile asks no second time", async () => {
+    const { use, newKey, asked } = setUp();
+    const { token } = newKey({}, false);
+    const { promise: turn, resolve: comes } = Promise.withResolvers<void>();
+    const waiting = use(token, async (lookUp) => {
+      await turn;
+      return await lookUp();
+    });
+    await use(token);
+    comes();
+    expect(await waiting).toBeUndefined();
+    expect(asked).toHaveLength(1);
+  });
+});
+
+describe("a notice of a change", () => {
+  test("ends a key at its next use", async () => {
+    const { use, newKey, authenticator } = setUp();
+    const key = newKey();
+    const other = newKey();
+    await use(key.token);
+    await use(other.token);
+    key.end();
+    authenticator.forget(key.principal.keyId);
+    expect(await use(key.token)).toBeUndefined();
+    expect(await use(other.token)).toEqual(other.principal);
+  });
+
+  test("of an account reaches all of its keys, and no other's, in one pass", async () => {
+    const { use, newKey, authenticator, asked } = setUp();
+    const keys = Array.from({ length: 6 }, (_, i) => newKey({ accountId: i % 3 === 0 ? "acc_other" : "acc_one" }));
+    for (const { token } of keys) await use(token);
+    for (const { change } of keys) change({ plan: "pro" });
+    asked.length = 0;
+    authenticator.forget("acc_one");
+    const plans: (string | undefined)[] = [];
+    for (const { token } of keys) plans.push((await use(token))?.plan);
+    expect(plans).toEqual(["free", "pro", "pro", "free", "pro", "pro"]);
+    expect(asked).toHaveLength(4);
+  });
+
+  test("while a look-up is under way: its answer is for those who came before, and not remembered", async () => {
+    const { use, newKey, authenticator, asked, state } = setUp();
+    const { token, principal } = newKey();
+    state.slow = true;
+    const before = use(token);
+    await settle();
+    authenticator.forget(principal.keyId);
+    const after = use(token);
+    await settle();
+    expect(asked).toHaveLength(2);
+    asked[1]!.answer(undefined); // revoked, as the second look-up sees it
+    expect(await after).toBeUndefined();
+    asked[0]!.answer(principal); // the first one was slower
+    expect(await before).toEqual(principal);
+    expect(await use(token)).toBeUndefined();
+  });
+
+  test("while the look-up of a known key is under way: who comes later waits for a new one", async () => {
+    const { use, newKey, authenticator, asked, state, pass } = setUp();
+    const { token, principal } = newKey();
+    await use(token);
+    state.slow = true;
+    pass(5_000);
+    expect(await use(token)).toEqual(principal); // and looks it up beside the requests
+    const banned = { ...principal, bannedUntilMs: 9_000_000 };
+    authenticator.forget(principal.keyId);
+    const later = use(token);
+    await settle();
+    asked[1]!.answer(principal);
+    await settle();
+    const another = use(token);
+    await settle();
+    expect(asked).toHaveLength(3);
+    asked[2]!.answer(banned);
+    expect(await later).toEqual(banned);
+    expect(await another).toEqual(banned);
+    // The answer that came first did not push out the newer one, nor the other way round.
+    const next = use(token);
+    await settle();
+    asked[3]?.answer(banned);
+    expect(await next).toEqual(banned);
+  });
+
+  test("that nothing is known of changes nothing", async () => {
+    const { use, newKey, authenticator, asked } = setUp();
+    const { token } = newKey();
+    await use(token);
+    authenticator.forget("key_of_somebody");
+    await use(token);
+    expect(asked).toHaveLength(1);
+  });
+});
+
+describe("while the store is away", () => {
+  test("a known key works for 8 s, then nobody gets in, and all do as soon as it is back", async () => {
+    const { use, newKey, pass, state } = setUp();
+    const { token, principal } = newKey();
+    await use(token);
+    state.away = true;
+    pass(7_999);
+    expect(await use(token)).toEqual(principal);
+    pass(1);
+    for (let i = 0; i < 3; i++) await expect(use(token)).rejects.toThrow("the store is away");
+    await expect(use(newKey().token)).rejects.toThrow("the store is away");
+    state.away = false;
+    expect(await use(token, refuse)).toEqual(principal);
+  });
+
+  test("a look-up that fails is not an answer: neither good nor unknown is remembered", async () => {
+    const { use, newKey, state, asked } = setUp();
+    const { token, principal } = newKey();
+    state.away = true;
+    await expect(use(token)).rejects.toThrow("the store is away");
+    state.away = false;
+    expect(await use(token)).toEqual(principal);
+    expect(asked).toHaveLength(2);
+  });
+
+  test("the failure of a look-up ahead of time is nobody's", async () => {
+    const { use, newKey, pass, asked, state } = setUp();
+    const { token, principal } = newKey();
+    await use(token);
+    pass(5_000);
+    state.away = true;
+    for (let i = 0; i < 3; i++) {
+      expect(await use(token)).toEqual(principal);
+      await settle();
+    }
+    expect(asked).toHaveLength(4);
+  });
+});

@@ -1,0 +1,373 @@
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { connect, createServer } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { pino } from "pino";
+import { Registry } from "prom-client";
+import { decide, MemoryWindows } from "../../gateway/limits/memory-windows.ts";
+import { quotaWindows } from "../../gateway/limits/plans.ts";
+import { overRedis, type Replicas } from "../../gateway/replicas.ts";
+import { readLimits } from "../support/answers.ts";
+import { type Stack, suiteStack } from "../support/cleanup.ts";
+import { request } from "../support/http.ts";
+import { freePort } from "../support/ports.ts";
+import {
+  type RedisCluster,
+  startRedisCluster,
+  startRedisSentinel,
+  startTlsRedis,
+  type TlsRedis,
+} from "../support/redis-deployments.ts";
+import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+import { type System, startSystem } from "../support/system.ts";
+
+const windows = quotaWindows({ perMinute: 50, perDay: 1_000 });
+let names = 0;
+const newName = () => `name-${++names}`;
+
+/** What a gateway makes of its Redis, without the gateway. */
+interface Replica extends Replicas {
+  /** Ids that it was told of. */
+  readonly heard: string[];
+  /** What it logged. */
+  readonly logged: string[];
+}
+
+function startReplica(stack: Stack, url: string): Replica {
+  const [heard, logged]: [string[], string[]] = [[], []];
+  const log = pino({ level: "info" }, { write: (line: string) => void logged.push(JSON.parse(line).msg) });
+  const memory = new MemoryWindows({ maxCallers: 10_000, replicas: 2, now: Date.now });
+  const replicas = overRedis({ redisUrl: url, memory, log, metrics: new Registry() });
+  stack.defer(() => replicas.close());
+  replicas.listen((id) => heard.push(id));
+  return { ...replicas, heard, logged };
+}
+
+type Pair = readonly [Replica, Replica];
+
+const ask = (replica: Replica, caller: string) => decide(replica.limiter, caller, windows);
+
+/** How many requests of each caller both together admit, of 80 that come all at once. */
+async function admittedOf(pair: Pair, callers: readonly string[]): Promise<number[]> {
+  const decisions = callers.map((caller) =>
+    Promise.all(Array.from({ length: 80 }, (_, i) => ask(pair[i % 2]!, caller))),
+  );
+  return (await Promise.all(decisions)).map((each) => each.filter(({ admitted }) => admitted).length);
+}
+
+/** True when what one of them admits is known to the other at once, for callers whose keys are all over a cluster. */
+async function isExact([a, b]: Pair): Promise<boolean> {
+  const left = await Promise.all(
+    Array.from({ length: 20 }, async () => {
+      const caller = newName();
+      const states = [await ask(a, caller), await ask(b, caller), await ask(a, caller)];
+      return states.map((decision) => decision.windows[0]!.remaining).join();
+    }),
+  );
+  return left.every((each) => each === "49,48,47");
+}
+
+async function isHeard([a, b]: Pair): Promise<boolean> {
+  const id = newName();
+  a.tell(id);
+  for (let i = 0; i < 50 && !b.heard.includes(id); i++) await delay(10);
+  return b.heard.includes(id);
+}
+
+async function isBack(pair: Pair): Promise<boolean> {
+  return (await isExact(pair)) && (await isHeard(pair));
+}
+
+/** What must hold on every kind of Redis. */
+function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): { readonly pair: Pair } {
+  const stack = suiteStack();
+  const opened = {} as { pair: Pair };
+  beforeAll(async () => {
+    const { url } = await start(stack);
+    opened.pair = [startReplica(stack, url), startReplica(stack, url)];
+    await until(() => isBack(opened.pair));
+  });
+
+  test("two replicas admit exactly the limit of each of 30 callers", async () => {
+    const callers = Array.from({ length: 30 }, newName);
+    expect(await admittedOf(opened.pair, callers)).toEqual(Array(30).fill(50));
+    expect(await admittedOf(opened.pair, callers)).toEqual(Array(30).fill(0));
+  });
+
+  test("what one replica tells, both hear", async () => {
+    const { pair } = opened;
+    const ids = [newName(), newName()];
+    pair[0].tell(ids[0]!);
+    pair[1].tell(ids[1]!);
+    await until(async () => pair.every(({ heard }) => ids.every((id) => heard.includes(id))));
+  });
+
+  test("refusals add up, of many keys at once", async () => {
+    const { pair } = opened;
+    const keyIds = Array.from({ length: 30 }, newName);
+    const refusals = new Map(keyIds.map((keyId) => [keyId, 11]));
+    for (const total of [11, 22, 33]) {
+      const totals = await pair[total % 2]!.shareRefusals!(refusals);
+      expect([...totals]).toEqual(keyIds.map((keyId) => [keyId, total]));
+    }
+  });
+
+  return opened;
+}
+
+describe("a Redis with a password and a number", () => {
+  const password = "p@ss/w:rd%,";
+  let server: RedisServer;
+  let admin: Redis;
+  const opened = actAsOne(async (stack) => {
+    server = await startRedisServer({ args: ["--requirepass", password] });
+    stack.defer(() => server.stop());
+    admin = new Redis(server.port, { password });
+    stack.defer(() => admin.disconnect());
+    return { url: `redis://:${encodeURIComponent(password)}@127.0.0.1:${server.port}/3` };
+  });
+
+  test("holds everything in the database of that number, and every key of it has an end", async () => {
+    await ask(opened.pair[0], newName());
+    expect(await admin.info("keyspace")).toMatch(/^# Keyspace\r\ndb3:keys=(\d+),expires=\1,/);
+  });
+
+  test("takes a user of its own, with no more rights than are needed", async () => {
+    const stack = new AsyncDisposableStack();
+    const rules = ["on", `>${password}`, "~petstore:*", "&petstore:*", "-@all"];
+    const commands = ["hello", "info", "select", "client", "ping", "time", "get", "set", "incrby", "multi", "exec"];
+    const scripts = ["eval", "evalsha", "publish", "subscribe"];
+    await admin.call("ACL", "SETUSER", "gate", ...rules, ...[...commands, ...scripts].map((name) => `+${name}`));
+    const url = `redis://gate:${encodeURIComponent(password)}@127.0.0.1:${server.port}/3`;
+    const pair: Pair = [startReplica(stack, url), startReplica(stack, url)];
+    await until(() => isBack(pair));
+    await stack.disposeAsync();
+  });
+
+  test("that refuses the password is one that is away", async () => {
+    const stack = new AsyncDisposableStack();
+    const replica = startReplica(stack, `redis://:wrong@127.0.0.1:${server.port}/3`);
+    expect((await ask(replica, newName())).windows[0]!.remaining).toBe(24); // its half
+    expect(replica.logged).toEqual(["Redis is away: this replica admits its share of the limits"]);
+    await stack.disposeAsync();
+  });
+});
+
+describe("a Redis whose name leads to another server after a failover", () => {
+  const stack = suiteStack();
+
+  test("is looked for again when the old one takes no more writes", async () => {
+    const [first, second] = [await startRedisServer(), await startRedisServer()];
+    for (const server of [first, second]) stack.defer(() => server.stop());
+    let port = first.port;
+    const name = createServer((socket) => {
+      const upstream = connect(port, "127.0.0.1");
+      for (const end of [socket, upstream]) end.on("error", () => {});
+      socket.pipe(upstream).pipe(socket);
+    });
+    const url = `redis://127.0.0.1:${await freePort()}`;
+    await once(name.listen(Number(new URL(url).port), "127.0.0.1"), "listening");
+    stack.defer(() => void name.close());
+    const pair: Pair = [startReplica(stack, url), startReplica(stack, url)];
+    await until(() => isBack(pair));
+
+    port = second.port; // for new connections
+    const admin = new Redis(first.url);
+    stack.defer(() => admin.disconnect());
+    await admin.replicaof("127.0.0.1", second.port);
+    await until(() => isExact(pair));
+    const counted = new Redis(second.url);
+    stack.defer(() => counted.disconnect());
+    expect(await counted.dbsize()).toBeGreaterThanOrEqual(20);
+  });
+});
+
+describe("a Redis Cluster of three masters", () => {
+  let cluster: RedisCluster;
+  const opened = actAsOne(async (stack) => {
+    cluster = await startRedisCluster(stack);
+    return cluster;
+  });
+
+  const counted = async ({ url }: RedisServer) => {
+    const client = new Redis(url);
+    const size = await client.dbsize();
+    client.disconnect();
+    return size;
+  };
+
+  test("has the counts on all of its nodes", async () => {
+    await admittedOf(opened.pair, Array.from({ length: 30 }, newName));
+    for (const node of cluster.nodes) expect(await counted(node)).toBeGreaterThan(0);
+  });
+
+  test("is found by any of its nodes", async () => {
+    const stack = new AsyncDisposableStack();
+    const one = `${cluster.nodes[2]!.url},redis://127.0.0.1:1`;
+    const pair: Pair = [startReplica(stack, one), opened.pair[1]];
+    await until(() => isBack(pair));
+    await stack.disposeAsync();
+  });
+
+  test.each([
+    ["killed", "SIGKILL"],
+    ["frozen", "SIGSTOP"],
+  ] as const)("with one node %s decides every request, and is exact when that is back", async (_how, signal) => {
+    const { pair } = opened;
+    const node = cluster.nodes[1]!;
+    for (const { logged } of pair) logged.length = 0;
+    await node.kill(signal);
+    const { longestMs, admitted } = await underLoad(pair, async () => {
+      await until(async () => pair.every(({ logged }) => logged.length > 0));
+      await delay(2_000); // in which the cluster finds out
+    });
+    expect(longestMs).toBeLessThan(1_000);
+    expect(Math.max(...admitted)).toBeLessThanOrEqual(100);
+    // It is away as long as a part of it is: nobody waits again and again because two thirds are there.
+    for (const { logged } of pair)
+      expect(logged).toEqual(["Redis is away: this replica admits its share of the limits"]);
+    if (signal === "SIGKILL") await node.restart();
+    else await node.kill("SIGCONT");
+    await until(() => isBack(pair));
+  });
+});
+
+describe("a Redis behind Sentinel", () => {
+  actAsOne((stack) => startRedisSentinel(stack, "secret"));
+});
+
+describe.each([
+  ["killed", "SIGKILL"],
+  ["frozen", "SIGSTOP"],
+] as const)("a Redis behind Sentinel whose master is %s", (_how, signal) => {
+  const stack = suiteStack();
+
+  test("goes on with the other one, and stays with it when the first one is back", async () => {
+    const { url, servers } = await startRedisSentinel(stack, "secret");
+    const [master, replica] = servers;
+    const pair: Pair = [startReplica(stack, url), startReplica(stack, url)];
+    await until(() => isBack(pair));
+    await master.kill(signal);
+    const { longestMs, admitted } = await underLoad(pair, () =>
+      until(async () => (await roleOf(replica)) === "master"),
+    );
+    expect(longestMs).toBeLessThan(1_000);
+    expect(Math.max(...admitted)).toBeLessThanOrEqual(100);
+    await until(() => isBack(pair));
+    if (signal === "SIGKILL") await master.restart();
+    else await master.kill("SIGCONT");
+    for (let i = 0; i < 10; i++) {
+      expect(await isExact(pair)).toBe(true);
+      await delay(50);
+    }
+    expect(await admittedOf(pair, Array.from({ length: 10 }, newName))).toEqual(Array(10).fill(50));
+  });
+
+  async function roleOf({ port }: RedisServer): Promise<string | undefined> {
+    const client = new Redis(port, { password: "secret" });
+    const role = /role:(\w+)/.exec(await client.info("replication"))?.[1];
+    client.disconnect();
+    return role;
+  }
+});
+
+/**
+ * Keeps asking for 30 callers until `disturb` is over.
+ * @returns how many requests of each were admitted, and the longest wait
+ */
+async function underLoad(pair: Pair, disturb: () => Promise<void>) {
+  const callers = Array.from({ length: 30 }, newName);
+  const admitted = callers.map(() => 0);
+  let longestMs = 0;
+  let isRunning = true;
+  const load = (async () => {
+    for (let turn = 0; isRunning; turn++) {
+      const burst = callers.map(async (caller, i) => {
+        const startedMs = performance.now();
+        if ((await ask(pair[(turn + i) % 2]!, caller)).admitted) admitted[i]! += 1;
+        longestMs = Math.max(longestMs, performance.now() - startedMs);
+      });
+      await Promise.all([...burst, delay(10)]);
+    }
+  })();
+  await disturb();
+  isRunning = false;
+  await load;
+  return { admitted, longestMs };
+}
+
+describe("a Redis that speaks TLS, with a certificate of an authority of one's own", () => {
+  const stack = suiteStack();
+  let tls: TlsRedis;
+  let system: System;
+  let admin: Redis;
+
+  beforeAll(async () => {
+    tls = await startTlsRedis(stack);
+    admin = new Redis(tls.url, { tls: { ca: await readFile(tls.ca, "utf8") } });
+    stack.defer(() => admin.disconnect());
+    system = await startSystem({
+      gateways: 2,
+      gatewayEnv: { REDIS_URL: tls.url, GATEWAY_REPLICAS: "2", NODE_EXTRA_CA_CERTS: tls.ca },
+    });
+    stack.defer(() => system.close());
+  });
+
+  const get = (gateway: number, key: string) =>
+    request(system.gateways[gateway % 2]!.listen, {
+      path: "/v1/inventory",
+      headers: { authorization: `Bearer ${key}` },
+    });
+  const counts = async () => {
+    const { key } = await system.issueKey({ plan: "free" });
+    return [readLimits(await get(0, key)).remaining, readLimits(await get(1, key)).remaining].join();
+  };
+
+  test("counts for both gateways with NODE_EXTRA_CA_CERTS", async () => {
+    await until(async () => (await counts()) === "59,58");
+    const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 50, perDay: 1_000 } });
+    const answers = await Promise.all(Array.from({ length: 80 }, (_, i) => get(i, key)));
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(50);
+  });
+
+  test("hears of a revocation by the command line", async () => {
+    const { key, keyId } = await system.issueKey();
+    for (const gateway of [0, 1]) expect((await get(gateway, key)).status).toBe(200);
+    expect(await system.runKeys("revoke", keyId)).toMatchObject({ code: 0, stderr: "" });
+    await until(async () => (await get(0, key)).status === 401 && (await get(1, key)).status === 401, 2_000);
+  });
+
+  test("is not trusted without it: the gateway says so and goes by its share", async () => {
+    const stranger = await system.startGateway({ NODE_EXTRA_CA_CERTS: "" });
+    const { key } = await system.issueKey({ plan: "free" });
+    const headers = { authorization: `Bearer ${key}` };
+    const answer = await request(stranger.listen, { path: "/v1/inventory", headers });
+    expect(answer.status).toBe(200);
+    expect(readLimits(answer).remaining).toBe(29);
+    expect(stranger.output()).toContain("Redis is away");
+    await stranger.stop();
+  });
+
+  test("that refuses the notices costs the notices only, until it takes them again", async () => {
+    await admin.call("ACL", "SETUSER", "default", "resetchannels");
+    await admin.call("CLIENT", "KILL", "TYPE", "pubsub");
+    await delay(1_500);
+    expect(await counts()).toBe("59,58");
+    await admin.call("ACL", "SETUSER", "default", "allchannels");
+    await until(async () => {
+      const reply = await admin.call("PUBSUB", "NUMSUB", "petstore:keys");
+      return (reply as [string, number])[1] === 2;
+    });
+    for (const gateway of system.gateways) expect(gateway.output()).not.toMatch(/unhandled/i);
+  });
+});
+
+/** Resolves when the condition holds. */
+async function until(condition: () => Promise<boolean>, withinMs = 15_000): Promise<void> {
+  const deadlineMs = Date.now() + withinMs;
+  while (!(await condition())) {
+    if (Date.now() > deadlineMs) throw new Error("the condition did not come to hold");
+    await delay(20);
+  }
+}

@@ -1,0 +1,147 @@
+import { execFile } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { promisify } from "node:util";
+import { Redis } from "ioredis";
+import type { Stack } from "./cleanup.ts";
+import { temporaryFolder } from "./cleanup.ts";
+import { freePort } from "./ports.ts";
+import { type RedisServer, startRedisServer } from "./redis-server.ts";
+
+const run = promisify(execFile);
+const slots = 16_384;
+const waitMs = 20_000;
+
+export interface RedisCluster {
+  /** Of all nodes, as the setting takes it. */
+  readonly url: string;
+  readonly nodes: readonly RedisServer[];
+}
+
+/** A cluster of three masters without replicas, each with a third of the slots. */
+export async function startRedisCluster(stack: Stack): Promise<RedisCluster> {
+  // A node that does not answer for a second counts as down. It finds its place again by the file that it keeps.
+  const args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+  const nodes: RedisServer[] = [];
+  for (let i = 0; i < 3; i++) {
+    const node = await startRedisServer({ port: await freeClusterPort(), args });
+    stack.defer(() => node.stop());
+    nodes.push(node);
+  }
+  const clients = nodes.map(({ url }) => new Redis(url));
+  stack.defer(() => {
+    for (const client of clients) client.disconnect();
+  });
+  for (const [i, client] of clients.entries()) {
+    await client.call("CLUSTER", "SET-CONFIG-EPOCH", i + 1);
+    const from = Math.ceil((i * slots) / clients.length);
+    const to = Math.ceil(((i + 1) * slots) / clients.length);
+    await client.call("CLUSTER", "ADDSLOTS", ...Array.from({ length: to - from }, (_, slot) => from + slot));
+    if (i > 0) await client.call("CLUSTER", "MEET", "127.0.0.1", nodes[0]!.port);
+  }
+  await eventually(async () => {
+    const infos = await Promise.all(clients.map((client) => client.call("CLUSTER", "INFO")));
+    return infos.every((info) => /cluster_state:ok/.test(`${info}`) && /cluster_known_nodes:3/.test(`${info}`));
+  });
+  return { url: nodes.map(({ url }) => url).join(","), nodes };
+}
+
+export interface RedisSentinel {
+  /** As the setting takes it. */
+  readonly url: string;
+  /** The one that is master at first, and its replica. */
+  readonly servers: readonly [RedisServer, RedisServer];
+}
+
+/** A master, a replica and a sentinel that makes the replica master half a second after the master has gone. */
+export async function startRedisSentinel(stack: Stack, password: string): Promise<RedisSentinel> {
+  const args = ["--requirepass", password, "--masterauth", password, "--repl-diskless-sync-delay", "0"];
+  const master = await startRedisServer({ args });
+  stack.defer(() => master.stop());
+  const replica = await startRedisServer({ args: [...args, "--replicaof", "127.0.0.1", `${master.port}`] });
+  stack.defer(() => replica.stop());
+  const watcher = new Redis(replica.url, { password });
+  await eventually(async () => /master_link_status:up/.test(await watcher.info("replication")));
+  watcher.disconnect();
+
+  const sentinel = await startRedisServer({
+    readyText: "+monitor master",
+    argsIn: async (folder, port) => {
+      const file = join(folder, "sentinel.conf"); // which it keeps writing to
+      const lines = [
+        "bind 127.0.0.1",
+        `port ${port}`,
+        `dir ${folder}`,
+        `requirepass ${password}`,
+        `sentinel monitor shop 127.0.0.1 ${master.port} 1`,
+        `sentinel auth-pass shop ${password}`,
+        "sentinel down-after-milliseconds shop 500",
+        "sentinel failover-timeout shop 2000",
+      ];
+      await writeFile(file, `${lines.join("\n")}\n`);
+      return [file, "--sentinel"];
+    },
+  });
+  stack.defer(() => sentinel.stop());
+  const client = new Redis(sentinel.port, { password });
+  await eventually(async () =>
+    JSON.stringify(await client.call("SENTINEL", "replicas", "shop")).includes(`${replica.port}`),
+  );
+  client.disconnect();
+  return { url: `sentinel://:${password}@127.0.0.1:${sentinel.port}/shop`, servers: [master, replica] };
+}
+
+export interface TlsRedis {
+  /** By name: the certificate is not for the address. */
+  readonly url: string;
+  /** Path of the certificate of the authority that signed the server's. */
+  readonly ca: string;
+  readonly server: RedisServer;
+}
+
+/** A server that speaks TLS only, with a certificate that nobody trusts who was not told to. */
+export async function startTlsRedis(stack: Stack): Promise<TlsRedis> {
+  const folder = await temporaryFolder("tls");
+  stack.defer(() => folder.remove());
+  const { ca, certificate, key } = await makeCertificates(folder.path);
+  const port = await freePort();
+  const server = await startRedisServer({
+    port,
+    args: [
+      ...["--port", "0", "--tls-port", `${port}`, "--tls-auth-clients", "no"],
+      ...["--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", ca],
+    ],
+  });
+  stack.defer(() => server.stop());
+  return { url: `rediss://localhost:${port}`, ca, server };
+}
+
+/** An authority of its own and, signed by it, a certificate for `localhost`. */
+async function makeCertificates(folder: string) {
+  const path = (name: string) => join(folder, name);
+  const newKey = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+  const openssl = (...args: string[]) => run("openssl", args, { cwd: folder });
+  await openssl(...newKey, "-x509", "-days", "2", "-subj", "/CN=tests", "-keyout", "ca.key", "-out", "ca.pem");
+  await openssl(...newKey, "-subj", "/CN=localhost", "-keyout", "server.key", "-out", "server.csr");
+  await writeFile(path("names"), "subjectAltName=DNS:localhost\n");
+  const signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"];
+  await openssl("x509", "-req", "-in", "server.csr", ...signed, "-out", "server.pem");
+  return { ca: path("ca.pem"), certificate: path("server.pem"), key: path("server.key") };
+}
+
+/** The nodes of a cluster talk to each other on the port 10,000 above, which must not be an ephemeral one either. */
+async function freeClusterPort(): Promise<number> {
+  for (;;) {
+    const port = await freePort();
+    if (port + 10_000 < 32_768) return port;
+  }
+}
+
+async function eventually(condition: () => Promise<boolean>): Promise<void> {
+  const deadlineMs = Date.now() + waitMs;
+  while (!(await condition())) {
+    if (Date.now() > deadlineMs) throw new Error("Redis did not get into the state that the tests need");
+    await delay(20);
+  }
+}
