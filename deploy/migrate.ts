@@ -3,7 +3,7 @@ import { keyMigrations } from "../gateway/auth/migrations.ts";
 import { keySettings } from "../gateway/auth/settings.ts";
 import { inventorySettings } from "../inventory-svc/config.ts";
 import { stockMigrations } from "../inventory-svc/db/migrations.ts";
-import { openDatabase } from "../runtime/database.ts";
+import { databaseDefaults, openDatabase } from "../runtime/database.ts";
 import { type Migration, migrate } from "../runtime/migrations.ts";
 import { exitWith, loadEnvFile } from "../runtime/process.ts";
 import { describeSettings, readSettings } from "../runtime/settings.ts";
@@ -21,7 +21,8 @@ Settings, from the environment or a .env file:
 ${describeSettings(settings)}`;
 
 async function run(tier: string, url: string, migrations: readonly Migration[], direction: "up" | "down") {
-  const db = openDatabase(url);
+  // A statement that changes a large table is silent for long.
+  const db = openDatabase(url, { ...databaseDefaults, silenceTimeoutMs: 60 * 60_000 });
   try {
     const steps = await migrate(db, tier, migrations, direction);
     console.log(`${tier}: ${steps.length === 0 ? "nothing to do" : `${direction} ${steps.join(", ")}`}`);

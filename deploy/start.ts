@@ -5,6 +5,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createKeyAdmin } from "../gateway/auth/key-admin.ts";
 import { createKey, hashKey } from "../gateway/auth/key-format.ts";
+import { createKeyStore } from "../gateway/auth/key-store.ts";
 import { keyMigrations } from "../gateway/auth/migrations.ts";
 import { ensurePepper } from "../gateway/auth/pepper.ts";
 import { type PlanName, planNames } from "../gateway/auth/principal.ts";
@@ -49,7 +50,8 @@ async function prepareKeys(url: string, pepper: string, env: string): Promise<De
   try {
     await migrate(db, "gateway", keyMigrations, "up");
     const kept = readKeys();
-    if (kept) return kept;
+    // The keys are of no use beside another database than the one that knows them.
+    if (kept && (await createKeyStore(db, Date.now).findByHash(hashKey(kept.pro, pepper)))) return kept;
     const admin = createKeyAdmin(db, Date.now);
     const keys: Partial<DemoKeys> = {};
     for (const plan of planNames) {

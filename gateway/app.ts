@@ -36,7 +36,7 @@ export function gateway(parts: GatewayParts): Router {
   const { admission, deprecation } = parts;
   const router = Router({ strict: true, caseSensitive: true });
 
-  // request id, then per-address guard, authentication, ban, plan limits, route, validation
+  // request id, then authentication (with the limit of the address for who fails it), ban, plan limits, route, validation
   router.use(identify(parts));
   router.use(docs(parts));
   // A pattern without parameters: one that cannot be decoded is refused behind the checks, like any bad request.
@@ -85,6 +85,7 @@ function identify({ clientAddress, onDone, now }: GatewayParts): RequestHandler 
 function docs({ admission, docs: page }: GatewayParts): RequestHandler {
   return (request, response, next) => {
     if (request.url.startsWith("/v1/")) return next();
+    (response.locals as Locals).route = "docs";
     admission.announce(response);
     page(request, response, next);
   };
@@ -106,11 +107,13 @@ function refuseMethod(allow: string): RequestHandler {
   };
 }
 
-function answerError({ onError }: GatewayParts): ErrorRequestHandler {
+function answerError({ admission, onError }: GatewayParts): ErrorRequestHandler {
   return (thrown, request, response, _next) => {
     // Express refuses a path that is not valid percent-encoding with an error of its own.
     const error =
       (thrown as Error | null)?.name === "URIError" ? new ApiError("invalid_request", { cause: thrown }) : thrown;
+    // Something went wrong before the caller was known.
+    if ((response.locals as Locals).limits.length === 0) admission.announce(response);
     onError(writeError(request, response, error), response.locals as Partial<Locals>);
   };
 }

@@ -11,7 +11,7 @@ import {
 } from "../runtime/settings.ts";
 import { pepperFaults } from "./auth/pepper.ts";
 import { keySettings } from "./auth/settings.ts";
-import { contractPlans, type PlanTable } from "./limits/plans.ts";
+import { contractPlans, type PlanTable, parsePlans } from "./limits/plans.ts";
 
 /** Every setting of the gateway. */
 export const gatewaySettings = {
@@ -22,13 +22,15 @@ export const gatewaySettings = {
     "must be URLs that end in /v1, parted by commas",
   ).meta({
     description: "public base addresses, for the OpenAPI document",
-    shownDefault: "http:// the public address /v1",
+    shownDefault: "none: ./v1 beside the document",
   }),
   ...keySettings,
   GATEWAY_REPLICAS: integer(1, 1, 10_000).describe("gateways that share the limits: shares when Redis is away"),
   INVENTORY_ADDRESS: z.string().default("127.0.0.1:50051").describe("gRPC target, dns:///host:port for many"),
   INVENTORY_TIMEOUT_MS: integer(5_000, 50, 60_000).describe("deadline of a call to the inventory service"),
-  LIST_TIMEOUT_MS: integer(15_000, 50, 600_000).describe("longest wait for the list, the first load included"),
+  LIST_TIMEOUT_MS: integer(15_000, 50, 600_000).describe(
+    "deadline of loading the whole list, at the start and after a restore",
+  ),
   BODY_TIMEOUT_MS: integer(10_000, 50, 60_000).describe("how long a request's body may take to arrive"),
   STALL_TIMEOUT_MS: integer(30_000, 100, 600_000).describe("a reader that takes nothing for so long is cut off"),
   KEEP_ALIVE_TIMEOUT_MS: integer(75_000, 1_000, 3_600_000).describe(
@@ -40,9 +42,10 @@ export const gatewaySettings = {
   PETS_DEPRECATED_AT: time("2026-01-01T00:00:00Z", "since when GET /pets/{petId} is deprecated"),
   PETS_SUNSET_AT: time("2027-07-01T00:00:00Z", "when GET /pets/{petId} may go away"),
   PETS_GONE_AFTER_SUNSET: flag(false).describe("1 answers GET /pets/{petId} with 410 after that"),
-  TRUSTED_PROXIES: list(isAddressOrCidr, "must be addresses or CIDRs, parted by commas").describe(
-    "proxies whose X-Forwarded-For counts",
-  ),
+  TRUSTED_PROXIES: list(isAddressOrCidr, "must be addresses or CIDRs, parted by commas").meta({
+    description: "proxies whose X-Forwarded-For counts",
+    shownDefault: "none",
+  }),
   ADDRESS_GUARD_PER_MINUTE: integer(60, 1, 1_000_000).describe("requests without a valid key from one address"),
   LIMITS_PER: z
     .enum(["account", "key"], { error: "must be account or key" })
@@ -52,7 +55,7 @@ export const gatewaySettings = {
     .string()
     .optional()
     .transform((text, context): PlanTable => {
-      const plans = parsePlans(text);
+      const plans = text === undefined ? contractPlans : parsePlans(text, contractPlans);
       if (plans) return plans;
       context.addIssue("must be as free=60/1000,pro=300/10000,business=1000/100000: requests per minute / per day");
       return z.NEVER;
@@ -124,14 +127,4 @@ function isAddressOrCidr(text: string): boolean {
   if (rest.length > 0 || !ipaddr.isValid(address)) return false;
   const most = ipaddr.parse(address).kind() === "ipv4" ? 32 : 128;
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= most);
-}
-
-function parsePlans(text: string | undefined): PlanTable | undefined {
-  const plans: Record<string, { perMinute: number; perDay: number }> = { ...contractPlans };
-  for (const entry of text === undefined ? [] : text.split(",")) {
-    const match = /^(free|pro|business)=([1-9]\d{0,9})\/([1-9]\d{0,9})$/.exec(entry.trim());
-    if (!match) return undefined;
-    plans[match[1]!] = { perMinute: Number(match[2]), perDay: Number(match[3]) };
-  }
-  return plans as unknown as PlanTable;
 }

@@ -6,6 +6,7 @@ import { gateway } from "./app.ts";
 import { Authenticator } from "./auth/authenticator.ts";
 import { createKeyStore } from "./auth/key-store.ts";
 import { readPepper } from "./auth/pepper.ts";
+import { createTrafficStore } from "./auth/traffic.ts";
 import { UsageRecorder } from "./auth/usage-recorder.ts";
 import type { GatewayConfig } from "./config.ts";
 import { openApiDocument } from "./docs/openapi.ts";
@@ -51,7 +52,8 @@ export function createGateway(config: GatewayConfig, log: Logger, now: () => num
   const observer = createObserver(log, now);
   const db = openDatabase(config.GATEWAY_DATABASE_URL, databaseDefaults);
   const keys = createKeyStore(db, now);
-  const usage = new UsageRecorder({ store: keys, log, intervalMs: usageIntervalMs, now });
+  const traffic = createTrafficStore(db);
+  const usage = new UsageRecorder({ store: keys, traffic, log, intervalMs: usageIntervalMs, now });
   const client = createInventoryClient({
     address: config.INVENTORY_ADDRESS,
     callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
@@ -76,8 +78,9 @@ export function createGateway(config: GatewayConfig, log: Logger, now: () => num
     onTooMany: banner({
       store: keys,
       rules: banRules,
-      onBan: (keyId, ban) => {
+      onBan: (keyId, ban, isNew) => {
         authenticator.forget(keyId);
+        if (!isNew) return;
         replicas.tell(keyId);
         log.warn({ keyId, ...ban }, "key banned");
       },
@@ -89,7 +92,7 @@ export function createGateway(config: GatewayConfig, log: Logger, now: () => num
   });
   const entrance = admission({
     authenticator,
-    onUse: (principal) => usage.keyUsed(principal.keyId),
+    onUse: (principal) => usage.used(principal),
     limiter: replicas.limiter,
     guard: new MemoryWindows({ maxCallers: maxAddresses, replicas: 1, now }),
     guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,

@@ -82,8 +82,7 @@ export function connectRedis(url: string): Redis | Cluster {
         clusterRetryStrategy: retryStrategy,
         maxRedirections: redirections,
         retryDelayOnFailover: redirectionDelayMs,
-        retryDelayOnTryAgain: redirectionDelayMs,
-        retryDelayOnClusterDown: 0, // it takes seconds: nobody waits
+        retryDelayOnClusterDown: 0, // it takes seconds, and what was given up is not to be done later
         slotsRefreshInterval: nodesRefreshMs,
         // Certificates are for names, not for what they resolve to.
         ...(tls && { dnsLookup: (address, done) => done(null, address) }),

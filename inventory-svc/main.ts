@@ -1,6 +1,6 @@
 import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client";
 import { startAdmin } from "../runtime/admin.ts";
-import { databaseDefaults, openDatabase } from "../runtime/database.ts";
+import { databaseDefaults, durabilityWeaknesses, openDatabase } from "../runtime/database.ts";
 import { createLogger } from "../runtime/log.ts";
 import { runProcess, untilReady } from "../runtime/process.ts";
 import { inventoryHelp, readInventoryConfig } from "./config.ts";
@@ -9,6 +9,9 @@ import { inventoryHandlers } from "./rpc/handlers.ts";
 import { createRpcServer } from "./server.ts";
 import { GroupCommit } from "./stock/group-commit.ts";
 import { StockStore } from "./stock/store.ts";
+
+/** How long a connection past its age may finish its calls: longer than a gateway keeps to one stream of updates. */
+const connectionGraceMs = 15_000;
 
 await runProcess(inventoryHelp, async () => {
   const config = readInventoryConfig(process.env);
@@ -54,7 +57,7 @@ await runProcess(inventoryHelp, async () => {
   const server = createRpcServer({
     handlers: inventoryHandlers({ store, commits, draining: draining.signal, onCall }),
     maxConnectionAgeMs: config.INVENTORY_MAX_CONNECTION_AGE_MS,
-    connectionGraceMs: config.DRAIN_SECONDS * 1_000,
+    connectionGraceMs,
   });
   const listen = await server.listen(config.INVENTORY_LISTEN);
   const admin = await startAdmin({
@@ -66,6 +69,9 @@ await runProcess(inventoryHelp, async () => {
     },
   });
   await untilReady(() => store.ping(), log);
+  for (const weakness of await durabilityWeaknesses(db)) {
+    log.warn({ weakness }, "NOT DURABLE: an acknowledged update can be lost when the database server fails");
+  }
   server.ready();
 
   return {

@@ -63,6 +63,19 @@ interface MysqlConnection {
   query(sql: string, done: (error: Error | null) => void): void;
 }
 
+/** What every connection to MySQL is set to. */
+function mysqlSession(silenceTimeoutMs: number): string {
+  // A lock is waited for less long than the silence time-out: it ends as an error that can be retried.
+  const lockWaitSeconds = Math.min(3, Math.max(1, Math.floor(silenceTimeoutMs / 2_000)));
+  return [
+    // Each statement sees the newest commits, and looking for rows that are not there locks no gaps.
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    `SET SESSION innodb_lock_wait_timeout = ${lockWaitSeconds}`,
+    // Strict about values; and without NO_BACKSLASH_ESCAPES, under which mysql2's escapes would not hold.
+    "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
+  ].join(";");
+}
+
 function openMysql(url: string, { poolMax, acquireTimeoutMs, silenceTimeoutMs }: DatabaseOptions): Knex {
   const { hostname, port, username, password, pathname, searchParams } = new URL(url);
   return knex({
@@ -74,13 +87,7 @@ function openMysql(url: string, { poolMax, acquireTimeoutMs, silenceTimeoutMs }:
       afterCreate: (connection: MysqlConnection, done: (error: Error | null, c: unknown) => void) => {
         // Its stream, as `connection.destroy()` would leave the query that waits without an answer.
         connection.stream.setTimeout(silenceTimeoutMs, () => connection.stream.destroy());
-        // READ COMMITTED: each statement sees the newest commits, and looking for rows that are not there locks no gaps.
-        // A lock is waited for less long than the silence time-out: it ends as an error that can be retried.
-        connection.query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", (error) =>
-          error
-            ? done(error, connection)
-            : connection.query("SET SESSION innodb_lock_wait_timeout = 3", (error) => done(error, connection)),
-        );
+        connection.query(mysqlSession(silenceTimeoutMs), (error) => done(error, connection));
       },
     },
     acquireConnectionTimeout: acquireTimeoutMs,
@@ -104,6 +111,20 @@ function openMysql(url: string, { poolMax, acquireTimeoutMs, silenceTimeoutMs }:
     } as Knex.StaticConnectionConfig,
     compileSqlOnError: false,
   });
+}
+
+/** Settings of a MySQL server by which a commit can be lost when it, or its machine, fails; none on SQLite. */
+export async function durabilityWeaknesses(db: Knex): Promise<string[]> {
+  if (isSqlite(db)) return [];
+  const [[server]] = await db.raw(
+    "SELECT @@innodb_flush_log_at_trx_commit AS flushLog, @@log_bin AS logBin, @@sync_binlog AS syncBinlog",
+  );
+  const weaknesses: string[] = [];
+  if (Number(server.flushLog) !== 1) weaknesses.push(`innodb_flush_log_at_trx_commit is ${server.flushLog}, not 1`);
+  if (Number(server.logBin) === 1 && Number(server.syncBinlog) !== 1) {
+    weaknesses.push(`sync_binlog is ${server.syncBinlog}, not 1`);
+  }
+  return weaknesses;
 }
 
 type Statement = Knex.QueryBuilder | Knex.Raw;

@@ -4,6 +4,8 @@ import { openDatabase } from "../../runtime/database.ts";
 import { migrate } from "../../runtime/migrations.ts";
 import { exitWith, loadEnvFile } from "../../runtime/process.ts";
 import { describeSettings, readSettings } from "../../runtime/settings.ts";
+import { gatewaySettings } from "../config.ts";
+import { parsePlans } from "../limits/plans.ts";
 import { connectRedis } from "../redis.ts";
 import { describePlan } from "./account-store.ts";
 import { parseCount, parseDuration, parseFutureTime, parseScopes } from "./cli-arguments.ts";
@@ -13,6 +15,8 @@ import {
   isoTime,
   keyCells,
   keyJson,
+  rehearsalJson,
+  rehearsalText,
   shownTime,
   table,
   usageCells,
@@ -33,6 +37,8 @@ const exitRefused = 1;
 /** sysexits.h EX_USAGE. */
 const exitUsage = 64;
 
+const rehearsalSettings = { ...keySettings, PLAN_LIMITS: gatewaySettings.PLAN_LIMITS };
+
 interface Output {
   json?: boolean;
 }
@@ -46,7 +52,7 @@ interface LimitOptions {
 const program = new Command("keys")
   .description("Accounts and API keys of the petstore inventory API.")
   .exitOverride()
-  .addHelpText("after", `\nSettings, from the environment or a .env file:\n${describeSettings(keySettings)}`);
+  .addHelpText("after", `\nSettings, from the environment or a .env file:\n${describeSettings(rehearsalSettings)}`);
 
 interface IssueOptions extends Output, LimitOptions {
   account: string;
@@ -127,15 +133,33 @@ command("unban", "lifts a ban and forgets those before it")
     print(options, { keyId, account: key.account, lifted }, `Key ${keyId} of account '${key.account}' ${done}.`);
   });
 
-command("plan", "changes the plan of an account")
-  .requiredOption("--account <name>", "account that gets the plan")
-  .addOption(planOption("its new plan").makeOptionMandatory())
+interface PlanOptions extends Output, LimitOptions {
+  account?: string;
+  rehearse?: string;
+  all?: boolean;
+}
+
+command("plan", "changes the plan of an account, or shows what other limits would have done")
+  .option("--account <name>", "account that gets the plan")
+  .addOption(planOption("its new plan"))
   .option("--per-minute <n>", "enterprise: requests per minute", parseCount)
   .option("--per-day <n>", "enterprise: requests per day", parseCount)
-  .action(async (options: Output & LimitOptions & { account: string; plan: PlanName }, self: Command) => {
+  .addOption(
+    new Option(
+      "--rehearse <plans>",
+      "changes nothing: shows which accounts these limits would have refused, by their traffic of the last 7 days, as free=30/500,pro=300/10000 (requests per minute / per day; other plans as in PLAN_LIMITS)",
+    ).conflicts(["account", "plan", "perMinute", "perDay"]),
+  )
+  .option("--all", "with --rehearse: also the accounts that they would not have refused")
+  .action(async (options: PlanOptions, self: Command) => {
+    if (options.rehearse !== undefined) return await rehearse(options, options.rehearse, self);
+    const { account, plan } = options;
+    if (account === undefined || plan === undefined) {
+      return self.error("error: --account and --plan are needed, or --rehearse", { exitCode: exitUsage });
+    }
     const limits = readLimits(options, self);
     const changed = await withAdmin(
-      (admin) => admin.setPlan(options.account, options.plan, limits),
+      (admin) => admin.setPlan(account, plan, limits),
       ({ accountId }) => accountId,
     );
     const json = { account: changed.account, plan: changed.plan, limits: changed.limits };
@@ -156,6 +180,17 @@ try {
 
 function command(name: string, description: string): Command {
   return program.command(name).description(description).option("--json", "for machines");
+}
+
+async function rehearse(options: PlanOptions, text: string, self: Command): Promise<void> {
+  const { PLAN_LIMITS: plansNow } = readSettings(rehearsalSettings, process.env);
+  const plansThen = parsePlans(text, plansNow);
+  if (plansThen === undefined) {
+    return self.error("error: give --rehearse as in free=30/500,pro=300/10000", { exitCode: exitUsage });
+  }
+  const rehearsal = await withAdmin((admin) => admin.rehearse(plansNow, plansThen));
+  const shown = rehearsal.accounts.filter(({ refusedThen }) => options.all || refusedThen.requests > 0);
+  print(options, { plans: plansThen, ...rehearsalJson(rehearsal, shown) }, rehearsalText(rehearsal, shown));
 }
 
 function planOption(description: string): Option {

@@ -1,9 +1,11 @@
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
+import type { PlanTable } from "../limits/plans.ts";
 import { type Account, changePlan, ensureAccount, getAccount } from "./account-store.ts";
 import { type KeyRecord, readKey, readKeys } from "./key-records.ts";
 import { KeyStoreError, unknownKey } from "./key-store-error.ts";
 import { type AccountLimits, scopes as allScopes, type PlanName, type Scope } from "./principal.ts";
+import { type Rehearsal, rehearsePlans } from "./rehearsal.ts";
 import { retryConflicts } from "./retry.ts";
 import { fromScopes } from "./rows.ts";
 import { type AccountUsage, readUsage } from "./usage.ts";
@@ -61,6 +63,8 @@ export interface KeyAdmin {
   unban(keyId: string): Promise<{ key: KeyRecord; lifted: boolean }>;
   /** Keys, last use and use of deprecated routes of every account, by name. */
   usage(): Promise<AccountUsage[]>;
+  /** What another table of plans would have done to the traffic of the last days. */
+  rehearse(now: PlanTable, then: PlanTable): Promise<Rehearsal>;
 }
 
 /**
@@ -154,6 +158,8 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
     },
 
     usage: () => readUsage(db, now()),
+
+    rehearse: (plansNow, plansThen) => rehearsePlans(db, plansNow, plansThen),
   };
 }
 

@@ -1,9 +1,9 @@
 import type { Knex } from "knex";
 import { isSqlite } from "../../runtime/database.ts";
-import type { Migration } from "../../runtime/migrations.ts";
+import { createTable, type Migration } from "../../runtime/migrations.ts";
 
 /**
- * The gateway's schema: accounts, their keys and their use of deprecated routes. All times are Unix milliseconds.
+ * The gateway's schema: accounts, their keys and their use of the API. All times are Unix milliseconds.
  *
  * Texts compare byte by byte on every database (`utf8mb4_bin`, SQLite's default), so `Acme` and `acme` are two accounts.
  */
@@ -11,7 +11,7 @@ export const keyMigrations: readonly Migration[] = [
   {
     name: "0001_keys",
     async up(db) {
-      await db.schema.createTable("accounts", (table) => {
+      await createTable(db, "accounts", (table) => {
         exactTexts(db, table);
         table.string("id", 32).primary();
         table.string("name", 128).notNullable().unique();
@@ -20,7 +20,7 @@ export const keyMigrations: readonly Migration[] = [
         table.integer("per_day");
         table.bigInteger("created_at").notNullable();
       });
-      await db.schema.createTable("api_keys", (table) => {
+      await createTable(db, "api_keys", (table) => {
         exactTexts(db, table);
         table.string("id", 32).primary();
         table.string("account_id", 32).notNullable().index().references("id").inTable("accounts");
@@ -36,7 +36,7 @@ export const keyMigrations: readonly Migration[] = [
         table.integer("ban_step").notNullable().defaultTo(0);
         table.bigInteger("banned_at"); // when the last ban began: the ladder forgets after a day
       });
-      await db.schema.createTable("deprecated_use", (table) => {
+      await createTable(db, "deprecated_use", (table) => {
         exactTexts(db, table);
         table.string("account_id", 32).notNullable().references("id").inTable("accounts");
         table.string("day", 10).notNullable(); // UTC, as 2026-01-31
@@ -45,9 +45,24 @@ export const keyMigrations: readonly Migration[] = [
       });
     },
     async down(db) {
-      await db.schema.dropTable("deprecated_use");
-      await db.schema.dropTable("api_keys");
-      await db.schema.dropTable("accounts");
+      await db.schema.dropTableIfExists("deprecated_use");
+      await db.schema.dropTableIfExists("api_keys");
+      await db.schema.dropTableIfExists("accounts");
+    },
+  },
+  {
+    name: "0002_account_minutes",
+    async up(db) {
+      await createTable(db, "account_minutes", (table) => {
+        exactTexts(db, table);
+        table.string("account_id", 32).notNullable().references("id").inTable("accounts");
+        table.bigInteger("minute_start").notNullable().index("account_minutes_start_index");
+        table.bigInteger("requests").notNullable();
+        table.primary(["account_id", "minute_start"]);
+      });
+    },
+    async down(db) {
+      await db.schema.dropTableIfExists("account_minutes");
     },
   },
 ];

@@ -1,8 +1,11 @@
 import type { Logger } from "../../runtime/log.ts";
 import type { KeyStore } from "./key-store.ts";
+import type { Principal } from "./principal.ts";
+import { TrafficCounter, type TrafficStore } from "./traffic.ts";
 
 export interface UsageRecorderOptions {
   readonly store: Pick<KeyStore, "touch" | "countDeprecatedUse">;
+  readonly traffic: TrafficStore;
   readonly log: Logger;
   /** How often what was gathered is written. */
   readonly intervalMs: number;
@@ -10,15 +13,23 @@ export interface UsageRecorderOptions {
   readonly now: () => number;
 }
 
+/** Traffic is kept for so long. */
+const trafficDays = 7;
+
+/** Rows in one transaction: on SQLite everything else waits while one is open. */
+const trafficBatch = 100;
+
 /**
- * Gathers which keys were used and who uses the deprecated route, and writes it now and then: never on a request's
- * path. Only holders of valid keys get here, so what it holds is bounded by their number.
+ * Gathers which keys were used, how much each account asks for, and who uses the deprecated route, and writes it now
+ * and then: never on a request's path. Only holders of valid keys get here, so what it holds is bounded by their number.
  */
 export class UsageRecorder {
   readonly #options: UsageRecorderOptions;
   readonly #timer: NodeJS.Timeout;
+  readonly #traffic = new TrafficCounter();
   #lastUse = new Map<string, number>();
   #deprecatedUse = new Map<string, number>();
+  #writing: Promise<void> = Promise.resolve();
 
   constructor(options: UsageRecorderOptions) {
     this.#options = options;
@@ -26,8 +37,11 @@ export class UsageRecorder {
     this.#timer.unref();
   }
 
-  keyUsed(keyId: string): void {
-    this.#lastUse.set(keyId, this.#options.now());
+  /** Notes a request with a valid key, also one that is refused for another reason. */
+  used({ keyId, accountId }: Pick<Principal, "keyId" | "accountId">): void {
+    const nowMs = this.#options.now();
+    this.#lastUse.set(keyId, nowMs);
+    this.#traffic.count(accountId, nowMs);
   }
 
   deprecatedRouteUsed(accountId: string): void {
@@ -40,22 +54,53 @@ export class UsageRecorder {
     await this.#flush();
   }
 
-  async #flush(): Promise<void> {
-    const { store, log, now } = this.#options;
-    const [lastUse, deprecatedUse] = [this.#lastUse, this.#deprecatedUse];
+  /** One after the other, so that a slow database gets no more of it the slower it is. */
+  #flush(): Promise<void> {
+    this.#writing = this.#writing.then(async () => {
+      await this.#noted(this.#writeLastUse());
+      await this.#noted(this.#writeDeprecatedUse());
+      await this.#noted(this.#writeTraffic());
+    });
+    return this.#writing;
+  }
+
+  async #noted(work: Promise<void>): Promise<void> {
+    await work.catch((err) => this.#options.log.warn({ err }, "the use of keys could not be noted"));
+  }
+
+  async #writeLastUse(): Promise<void> {
+    const lastUse = this.#lastUse;
     this.#lastUse = new Map();
+    await this.#options.store.touch([...lastUse].map(([keyId, atMs]) => ({ keyId, atMs })));
+  }
+
+  async #writeDeprecatedUse(): Promise<void> {
+    const { store, now } = this.#options;
+    const counted = this.#deprecatedUse;
     this.#deprecatedUse = new Map();
+    const atMs = now();
     try {
-      await store.touch([...lastUse].map(([keyId, atMs]) => ({ keyId, atMs })));
-      const atMs = now();
-      await store.countDeprecatedUse(
-        [...deprecatedUse].map(([accountId, requests]) => ({ accountId, requests, atMs })),
-      );
+      await store.countDeprecatedUse([...counted].map(([accountId, requests]) => ({ accountId, requests, atMs })));
     } catch (error) {
-      log.warn({ err: error }, "the use of keys could not be noted");
-      for (const [accountId, requests] of deprecatedUse) {
+      for (const [accountId, requests] of counted) {
         this.#deprecatedUse.set(accountId, (this.#deprecatedUse.get(accountId) ?? 0) + requests);
       }
+      throw error;
     }
+  }
+
+  async #writeTraffic(): Promise<void> {
+    const { traffic, now } = this.#options;
+    const minutes = this.#traffic.take();
+    try {
+      while (minutes.length > 0) {
+        await traffic.add(minutes.slice(0, trafficBatch));
+        minutes.splice(0, trafficBatch);
+      }
+    } catch (error) {
+      this.#traffic.putBack(minutes);
+      throw error;
+    }
+    await traffic.forgetBefore(now() - trafficDays * 86_400_000);
   }
 }

@@ -29,7 +29,7 @@ export interface BannerOptions {
   readonly store: Pick<KeyStore, "lastBan" | "ban">;
   readonly rules: BanRules;
   /** Makes the change known: here at once, elsewhere as soon as they hear. */
-  readonly onBan: (keyId: string, ban: Ban) => void;
+  readonly onBan: (keyId: string, ban: Ban, isNew: boolean) => void;
   readonly onError: (error: unknown) => void;
   /** Unix milliseconds. */
   readonly now: () => number;
@@ -38,9 +38,10 @@ export interface BannerOptions {
 /** Makes a function that bans a key, for as long as the ladder says. It works beside the requests, not on their path. */
 export function banner({ store, rules, onBan, onError, now }: BannerOptions): (keyId: string) => void {
   const ban = async (keyId: string) => {
-    const next = nextBan(await store.lastBan(keyId), rules, now());
-    await store.ban(keyId, next);
-    onBan(keyId, next);
+    const last = await store.lastBan(keyId);
+    const next = nextBan(last, rules, now());
+    if (next !== last) await store.ban(keyId, next);
+    onBan(keyId, next, next !== last);
   };
   return (keyId) => void ban(keyId).catch(onError);
 }

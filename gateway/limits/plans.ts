@@ -12,6 +12,22 @@ export const contractPlans: PlanTable = {
   business: { perMinute: 1_000, perDay: 100_000 },
 };
 
+/**
+ * Reads a table of plans as people write it: `free=60/1000,pro=300/10000`, requests per minute / per day.
+ *
+ * @param base what holds for plans that the text does not name
+ * @returns undefined when the text is no such table
+ */
+export function parsePlans(text: string, base: PlanTable): PlanTable | undefined {
+  const plans: Record<string, AccountLimits> = { ...base };
+  for (const entry of text.split(",")) {
+    const match = /^(free|pro|business)=([1-9]\d{0,9})\/([1-9]\d{0,9})$/.exec(entry.trim());
+    if (!match) return undefined;
+    plans[match[1]!] = { perMinute: Number(match[2]), perDay: Number(match[3]) };
+  }
+  return plans as unknown as PlanTable;
+}
+
 export function quotaWindows({ perMinute, perDay }: AccountLimits): readonly Window[] {
   return [
     { name: "minute", seconds: 60, limit: perMinute },

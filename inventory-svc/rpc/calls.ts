@@ -86,6 +86,7 @@ export function duplexStream<Req, Res>(
     const gone = new AbortController();
     call.on("cancelled", () => gone.abort());
     let isAnswering = false;
+    let startedMs = performance.now();
     const endIdle = () => {
       if (!isAnswering) call.end();
     };
@@ -96,7 +97,7 @@ export function duplexStream<Req, Res>(
       for await (const request of call.iterator({ destroyOnReturn: false }) as AsyncIterable<Req>) {
         if (draining.aborted) break;
         isAnswering = true;
-        const startedMs = performance.now();
+        startedMs = performance.now();
         for await (const message of answer(request)) {
           if (!call.write(message)) await once(call, "drain", { signal: gone.signal });
         }
@@ -108,7 +109,7 @@ export function duplexStream<Req, Res>(
     } catch (thrown) {
       if (gone.signal.aborted || call.cancelled) return;
       const error = toRpcError(thrown);
-      onCall(call.getPath(), 0, error.code, error);
+      onCall(call.getPath(), performance.now() - startedMs, error.code, error);
       call.emit("error", toServiceError(error));
     }
   };

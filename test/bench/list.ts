@@ -117,7 +117,7 @@ const heading = [
   "all CPU ×",
   "errors",
 ]
-  .map((text) => text.padStart(11))
+  .map((text) => text.padStart(13))
   .join("");
 
 function line({ size, writesPerSecond, coding, ours, plain, constant }: ListRow): string {
@@ -138,6 +138,6 @@ function line({ size, writesPerSecond, coding, ours, plain, constant }: ListRow)
     (totalCpuMs(plain) / totalCpuMs(ours)).toFixed(1),
     ours.errors + plain.errors,
   ]
-    .map((value) => String(value).padStart(11))
+    .map((value) => String(value).padStart(13))
     .join("");
 }

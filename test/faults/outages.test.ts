@@ -1,3 +1,4 @@
+import { durabilityWeaknesses, openDatabase } from "../../runtime/database.ts";
 import { expectError } from "../support/answers.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
@@ -5,6 +6,17 @@ import { type Response, request } from "../support/http.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const deadlineMs = 1_000;
+
+test("a database server that can lose commits is named at the start, a durable one is not", async () => {
+  await using stack = new AsyncDisposableStack();
+  const server = await startPrivateDatabaseServer();
+  stack.defer(() => server.stop());
+  const db = openDatabase(await server.createDatabase());
+  stack.defer(() => db.destroy());
+  expect(await durabilityWeaknesses(db)).toEqual([]);
+  await db.raw("SET GLOBAL innodb_flush_log_at_trx_commit = 2");
+  expect(await durabilityWeaknesses(db)).toEqual(["innodb_flush_log_at_trx_commit is 2, not 1"]);
+});
 
 describe("what is behind the gateway is away", () => {
   const stack = suiteStack();

@@ -1,0 +1,131 @@
+import { pino } from "pino";
+import type { AccountMinute } from "./traffic.ts";
+import { UsageRecorder } from "./usage-recorder.ts";
+
+const minute = 60_000;
+const day = 24 * 60 * minute;
+const start = Date.UTC(2026, 0, 31, 12, 0, 10);
+const minuteStart = start - 10_000;
+
+/** A recorder with a clock and stores of the test's own, that writes when it is closed. */
+function setUp() {
+  const clock = { nowMs: start };
+  const touched = new Map<string, number>();
+  const deprecated: { accountId: string; requests: number }[] = [];
+  const added: AccountMinute[][] = [];
+  const forgotten: number[] = [];
+  const faults = { touch: 0, deprecated: 0, traffic: 0, trafficAfter: 0 };
+  const logged: string[] = [];
+  const fail = (what: "touch" | "deprecated" | "traffic") => {
+    if (faults[what] === 0) return;
+    faults[what] -= 1;
+    throw new Error("the database is away");
+  };
+  const recorder = new UsageRecorder({
+    intervalMs: day,
+    now: () => clock.nowMs,
+    log: pino({}, { write: (line: string) => void logged.push(JSON.parse(line).msg) }),
+    store: {
+      touch: async (uses) => {
+        fail("touch");
+        for (const { keyId, atMs } of uses) touched.set(keyId, atMs);
+      },
+      countDeprecatedUse: async (uses) => {
+        fail("deprecated");
+        deprecated.push(...uses);
+      },
+    },
+    traffic: {
+      add: async (minutes) => {
+        if (faults.trafficAfter > 0 && added.length >= faults.trafficAfter) fail("traffic");
+        else if (faults.trafficAfter === 0) fail("traffic");
+        added.push([...minutes]);
+      },
+      forgetBefore: async (ms) => void forgotten.push(ms),
+    },
+  });
+  const use = (accountId: string, times = 1) => {
+    for (let i = 0; i < times; i++) recorder.used({ keyId: `key of ${accountId}`, accountId });
+  };
+  return { recorder, clock, use, touched, deprecated, added, forgotten, faults, logged };
+}
+
+/** Requests by account and minutes since the start. */
+const summed = (added: readonly AccountMinute[][]) => {
+  const sums: Record<string, number> = {};
+  for (const { accountId, minuteStartMs, requests } of added.flat()) {
+    const name = `${accountId}+${(minuteStartMs - minuteStart) / minute}`;
+    sums[name] = (sums[name] ?? 0) + requests;
+  }
+  return sums;
+};
+
+describe("the use of keys", () => {
+  test("is summed up by account and minute, and written once", async () => {
+    const { recorder, clock, use, added, touched } = setUp();
+    use("a", 3);
+    use("b");
+    clock.nowMs += 49_999; // the end of the minute
+    use("a");
+    clock.nowMs += 1;
+    use("a", 2);
+    clock.nowMs -= minute; // a clock that is set back
+    use("b");
+    await recorder.close();
+    expect(summed(added)).toEqual({ "a+0": 4, "b+0": 2, "a+1": 2 });
+    expect(added.flat()).toHaveLength(3);
+    expect(touched.get("key of a")).toBe(start + 50_000);
+    await recorder.close();
+    expect(added.flat()).toHaveLength(3);
+  });
+
+  test("is written in small transactions", async () => {
+    const { recorder, use, added } = setUp();
+    for (let i = 0; i < 250; i++) use(`a${i}`);
+    await recorder.close();
+    expect(added.map((minutes) => minutes.length)).toEqual([100, 100, 50]);
+  });
+
+  test("is forgotten after 7 days", async () => {
+    const { recorder, forgotten } = setUp();
+    await recorder.close();
+    expect(forgotten).toEqual([start - 7 * day]);
+  });
+
+  test("that cannot be written waits, and what was written is not written again", async () => {
+    const { recorder, use, added, faults, logged, deprecated } = setUp();
+    for (let i = 0; i < 150; i++) use(`a${i}`, 2);
+    recorder.deprecatedRouteUsed("a1");
+    Object.assign(faults, { touch: 1, deprecated: 1, traffic: 1, trafficAfter: 1 });
+    await recorder.close();
+    expect(logged).toEqual(Array(3).fill("the use of keys could not be noted"));
+    expect(added.flat()).toHaveLength(100);
+    for (let i = 0; i < 150; i++) use(`a${i}`);
+    recorder.deprecatedRouteUsed("a1");
+    await recorder.close();
+    expect(Object.values(summed(added))).toEqual(Array(150).fill(3));
+    expect(deprecated).toMatchObject([{ accountId: "a1", requests: 2 }]);
+  });
+
+  test("waits for an hour at most, so that memory stays bounded while the database is away", async () => {
+    const { recorder, clock, use, added, faults } = setUp();
+    for (let i = 0; i < 100; i++) {
+      use("a");
+      clock.nowMs += minute;
+      faults.traffic = 1;
+      await recorder.close();
+    }
+    faults.traffic = 0;
+    await recorder.close();
+    expect(Object.keys(summed(added))).toEqual(Array.from({ length: 60 }, (_, i) => `a+${40 + i}`));
+  });
+
+  test("is written by one at a time", async () => {
+    const { recorder, use, added } = setUp();
+    use("a");
+    const first = recorder.close();
+    use("a");
+    await Promise.all([first, recorder.close()]);
+    expect(summed(added)).toEqual({ "a+0": 2 });
+  });
+});
