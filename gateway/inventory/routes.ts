@@ -31,6 +31,7 @@ export function listInventory({ list, stallTimeoutMs }: ListInventoryOptions): R
     if (zipped) common.push("Content-Encoding", "gzip");
     response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...common]);
     if (request.method === "HEAD") response.end();
+    else if (body.text !== undefined) response.end(body.text, "latin1");
     else await sendPieces(response, body.pieces, stallTimeoutMs);
   };
 }

@@ -5,10 +5,15 @@ import { type DeflatedBlock, deflateBlock, joinGzip, storedBlock } from "./gzip.
 export interface Body {
   readonly pieces: readonly Buffer[];
   readonly length: number;
+  /** A small body as text of one byte a character: Node sends it in one write with the head. */
+  readonly text: string | undefined;
 }
 
 /** Below this a body is kept as one Buffer: one write costs less than several. Bytes. */
 const coalesceBelow = 256 * 1024;
+
+/** Below this the text is kept too: joining it to the head costs less than a second piece to write. Bytes. */
+const textBelow = 8 * 1024;
 
 const open = storedBlock("[");
 const close = storedBlock("]");
@@ -67,5 +72,7 @@ function deflated(chunk: Chunk, position: number): Promise<DeflatedBlock> {
 
 function body(pieces: readonly Buffer[]): Body {
   const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
-  return { pieces: length < coalesceBelow ? [Buffer.concat(pieces, length)] : pieces, length };
+  if (length >= coalesceBelow) return { pieces, length, text: undefined };
+  const whole = Buffer.concat(pieces, length);
+  return { pieces: [whole], length, text: length < textBelow ? whole.toString("latin1") : undefined };
 }
