@@ -28,7 +28,8 @@ export class KeyNotices {
   /** @param onNotice gets the id of a key or an account */
   subscribe(onNotice: (id: string) => void): void {
     // Not `autoResubscribe`: when that is refused, or not answered in time, nothing catches it and the process ends.
-    const subscriber = this.#redis.isCluster
+    const { isCluster } = this.#redis;
+    const subscriber = isCluster
       ? (this.#redis as Cluster).duplicate()
       : (this.#redis as Redis).duplicate({ autoResubscribe: false });
     this.#subscriber = subscriber;
@@ -41,6 +42,7 @@ export class KeyNotices {
     subscriber.on("error", () => {}); // the breaker tells of the same fault
     subscriber.on("message", (_channel: string, id: string) => onNotice(id));
     subscriber.on("ready", subscribe);
+    if (isCluster) return; // its subscriber is inside it, and goes to another node when its own has left
     this.#heartbeat = setInterval(() => void subscriber.ping().catch(() => {}), heartbeatMs).unref();
   }
 

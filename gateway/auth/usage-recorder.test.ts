@@ -16,6 +16,7 @@ function setUp() {
   const forgotten: number[] = [];
   const faults = { touch: 0, deprecated: 0, traffic: 0, trafficAfter: 0 };
   const logged: string[] = [];
+  const writing = { now: 0, mostAtOnce: 0 };
   const fail = (what: "touch" | "deprecated" | "traffic") => {
     if (faults[what] === 0) return;
     faults[what] -= 1;
@@ -37,6 +38,10 @@ function setUp() {
     },
     traffic: {
       add: async (minutes) => {
+        writing.now += 1;
+        writing.mostAtOnce = Math.max(writing.mostAtOnce, writing.now);
+        for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate);
+        writing.now -= 1;
         if (faults.trafficAfter > 0 && added.length >= faults.trafficAfter) fail("traffic");
         else if (faults.trafficAfter === 0) fail("traffic");
         added.push([...minutes]);
@@ -47,7 +52,7 @@ function setUp() {
   const use = (accountId: string, times = 1) => {
     for (let i = 0; i < times; i++) recorder.used({ keyId: `key of ${accountId}`, accountId });
   };
-  return { recorder, clock, use, touched, deprecated, added, forgotten, faults, logged };
+  return { recorder, clock, use, touched, deprecated, added, forgotten, faults, logged, writing };
 }
 
 /** Requests by account and minutes since the start. */
@@ -120,12 +125,16 @@ describe("the use of keys", () => {
     expect(Object.keys(summed(added))).toEqual(Array.from({ length: 60 }, (_, i) => `a+${40 + i}`));
   });
 
-  test("is written by one at a time", async () => {
-    const { recorder, use, added } = setUp();
-    use("a");
-    const first = recorder.close();
-    use("a");
-    await Promise.all([first, recorder.close()]);
-    expect(summed(added)).toEqual({ "a+0": 2 });
+  test("is written by one at a time, however slow the database is", async () => {
+    const { recorder, use, added, writing } = setUp();
+    const closing: Promise<void>[] = [];
+    for (let i = 0; i < 3; i++) {
+      use("a");
+      closing.push(recorder.close());
+      await new Promise(setImmediate);
+    }
+    await Promise.all(closing);
+    expect(summed(added)).toEqual({ "a+0": 3 });
+    expect(writing.mostAtOnce).toBe(1);
   });
 });

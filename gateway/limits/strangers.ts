@@ -1,8 +1,8 @@
 import { LRUCache } from "lru-cache";
 
-/** Look-ups of an address whose limit is spent: so many in a second, one at a time. */
-const spareLookUps = 20;
-const spareIntervalMs = 1_000;
+/** An address whose limit is spent gets another look-up after so long, and has saved up so many at most. */
+const spareEveryMs = 50;
+const mostSpare = 5;
 
 const maxAddresses = 100_000;
 
@@ -18,9 +18,9 @@ interface Crowd {
   underWay: number;
   /** Settles as the next one of them does. */
   next: PromiseWithResolvers<void>;
-  /** Of the second that began then. */
-  spareUsed: number;
-  spareSinceMs: number;
+  /** Look-ups that it may have when its limit is spent, as of then. */
+  spare: number;
+  spareAtMs: number;
 }
 
 /** The limit of an address is spent, and it has had its look-ups for now: nothing was looked up. */
@@ -33,8 +33,9 @@ export class TooManyStrangersError extends Error {
 
 /**
  * Stands between keys that nobody here has seen and the store. An address has as many look-ups under way as its limit
- * has left: whatever they find, it cannot go far beyond its limit. With nothing left it has a few for good keys whose
- * first use comes at that moment, so a flood costs the store a trickle, and a good key gets through after some tries.
+ * has left: whatever they find, it cannot go far beyond its limit. With nothing left it has one now and then, for good
+ * keys whose first use comes at that moment: a flood costs the store a trickle, and a good key gets through after some
+ * tries, as the next look-up is anybody's.
  */
 export class Strangers {
   readonly #options: StrangersOptions;
@@ -65,7 +66,7 @@ export class Strangers {
   #crowdOf(address: string): Crowd {
     let crowd = this.#crowds.get(address);
     if (!crowd) {
-      crowd = { underWay: 0, next: nextOne(), spareUsed: 0, spareSinceMs: 0 };
+      crowd = { underWay: 0, next: nextOne(), spare: mostSpare, spareAtMs: this.#options.now() };
       this.#crowds.set(address, crowd);
     }
     return crowd;
@@ -77,12 +78,11 @@ export class Strangers {
     const left = remaining(address);
     if (left > 0) return crowd.underWay < left;
     const nowMs = now();
-    if (Math.abs(nowMs - crowd.spareSinceMs) >= spareIntervalMs) {
-      crowd.spareSinceMs = nowMs;
-      crowd.spareUsed = 0;
-    }
-    if (crowd.underWay > 0 || crowd.spareUsed >= spareLookUps) throw new TooManyStrangersError();
-    crowd.spareUsed += 1;
+    const earned = Math.max(0, nowMs - crowd.spareAtMs) / spareEveryMs;
+    crowd.spare = Math.min(mostSpare, crowd.spare + earned);
+    crowd.spareAtMs = nowMs;
+    if (crowd.underWay > 0 || crowd.spare < 1) throw new TooManyStrangersError();
+    crowd.spare -= 1;
     return true;
   }
 }

@@ -5,6 +5,7 @@
 //   --json                       for machines      --plot FILE   an SVG of cost against size
 import { writeFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
+import { benchLimits } from "./limits.ts";
 import { benchList } from "./list.ts";
 import { plot } from "./plot.ts";
 import { startServers } from "./systems.ts";
@@ -32,5 +33,6 @@ await using stack = new AsyncDisposableStack();
 const servers = await startServers(stack);
 const list = wants("list") ? await benchList(servers, plan) : [];
 const updates = wants("updates") ? await benchUpdates(servers, plan) : [];
-if (values.json) console.log(JSON.stringify({ list, updates }, null, 2));
+const limits = wants("limits") ? await benchLimits(servers, plan) : [];
+if (values.json) console.log(JSON.stringify({ list, updates, limits }, null, 2));
 if (values.plot) await writeFile(values.plot, plot(list));

@@ -10,8 +10,10 @@ import { quotaWindows } from "../../gateway/limits/plans.ts";
 import { overRedis, type Replicas } from "../../gateway/replicas.ts";
 import { readLimits } from "../support/answers.ts";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
+import { createSqliteDatabase, dropDatabase } from "../support/databases.ts";
 import { request } from "../support/http.ts";
 import { freePort } from "../support/ports.ts";
+import { runScript } from "../support/processes.ts";
 import {
   type RedisCluster,
   startRedisCluster,
@@ -82,9 +84,10 @@ async function isBack(pair: Pair): Promise<boolean> {
 /** What must hold on every kind of Redis. */
 function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): { readonly pair: Pair } {
   const stack = suiteStack();
-  const opened = {} as { pair: Pair };
+  const opened = {} as { url: string; pair: Pair };
   beforeAll(async () => {
     const { url } = await start(stack);
+    opened.url = url;
     opened.pair = [startReplica(stack, url), startReplica(stack, url)];
     await until(() => isBack(opened.pair));
   });
@@ -101,6 +104,16 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
     pair[0].tell(ids[0]!);
     pair[1].tell(ids[1]!);
     await until(async () => pair.every(({ heard }) => ids.every((id) => heard.includes(id))));
+  });
+
+  test("both hear of what the command line does", async () => {
+    const databaseUrl = await createSqliteDatabase();
+    stack.defer(() => dropDatabase(databaseUrl));
+    const env = { GATEWAY_DATABASE_URL: databaseUrl, KEY_PEPPER: "k".repeat(32), REDIS_URL: opened.url };
+    const keys = (...args: string[]) => runScript({ script: "gateway/auth/cli.ts", args, env });
+    const { keyId } = JSON.parse((await keys("issue", "--account", "acme", "--json")).stdout);
+    expect(await keys("revoke", keyId)).toMatchObject({ code: 0, stderr: "" });
+    await until(async () => opened.pair.every(({ heard }) => heard.includes(keyId)));
   });
 
   test("refusals add up, of many keys at once", async () => {

@@ -1,0 +1,66 @@
+// This gateway without keys and limits: it lets everyone pass. What those cost is the difference to the real one.
+import type { AddressInfo } from "node:net";
+import express from "express";
+import { gateway } from "../../gateway/app.ts";
+import { type Principal, scopes } from "../../gateway/auth/principal.ts";
+import { readGatewayConfig } from "../../gateway/config.ts";
+import { ApiError } from "../../gateway/http/errors.ts";
+import { createPublicServer } from "../../gateway/http/server.ts";
+import { createInventoryClient } from "../../gateway/inventory/client.ts";
+import { StockList } from "../../gateway/inventory/list/stock-list.ts";
+import { listInventory } from "../../gateway/inventory/routes.ts";
+import { deprecation } from "../../gateway/legacy/deprecation.ts";
+import { createObserver } from "../../gateway/ops/observe.ts";
+import { createLogger } from "../../runtime/log.ts";
+
+const config = readGatewayConfig(process.env);
+const everyone: Principal = {
+  keyId: "key_everyone",
+  accountId: "acc_everyone",
+  plan: "enterprise",
+  limits: null,
+  scopes: new Set(scopes),
+  expiresAtMs: null,
+  bannedUntilMs: 0,
+};
+const client = createInventoryClient({
+  address: config.INVENTORY_ADDRESS,
+  callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
+  loadTimeoutMs: config.LIST_TIMEOUT_MS,
+});
+const observer = createObserver(createLogger("gateway", config.LOG_LEVEL), Date.now);
+const notHere = () => {
+  throw new ApiError("not_found");
+};
+const router = gateway({
+  admission: {
+    admit: (_request, response, next) => {
+      response.locals.principal = everyone;
+      next();
+    },
+    announce: () => {},
+    headersFor: () => [],
+  },
+  docs: notHere,
+  listInventory: listInventory({ list: new StockList(client), stallTimeoutMs: config.STALL_TIMEOUT_MS }),
+  updateInventory: notHere,
+  getPet: notHere,
+  getOrders: notHere,
+  deprecation: deprecation({ deprecatedAt: null, sunsetAt: null, goneAfterSunset: false }),
+  clientAddress: (request) => request.socket.remoteAddress ?? "",
+  onDone: observer.onDone,
+  onError: observer.onError,
+  now: Date.now,
+});
+const app = express().disable("x-powered-by").disable("etag").set("query parser", false);
+app.use(router);
+const server = createPublicServer({
+  handler: app,
+  keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,
+  requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
+  headersFor: () => [],
+});
+server.listen(0, "127.0.0.1", () => {
+  const { port } = server.address() as AddressInfo;
+  console.log(JSON.stringify({ msg: "ready", listen: `127.0.0.1:${port}`, admin: "" }));
+});
