@@ -3,6 +3,7 @@ import type { ServerResponse } from "node:http";
 import { createRequire } from "node:module";
 import { dirname } from "node:path";
 import express, { type RequestHandler, Router } from "express";
+import { matchesEtag } from "../http/etag.ts";
 import { indexHtml, initializerJs } from "./page-files.ts";
 
 export interface DocsPageOptions {
@@ -63,8 +64,7 @@ function fixed(contentType: string, text: string, setHeaders: SetHeaders): Reque
   return (request, response) => {
     setHeaders(response);
     response.setHeader("ETag", etag);
-    const known = request.headers["if-none-match"]?.split(",").map((tag) => tag.trim().replace(/^W\//, ""));
-    if (known?.includes(etag) || known?.includes("*")) {
+    if (matchesEtag(request.headers["if-none-match"], etag)) {
       response.writeHead(304).end();
       return;
     }

@@ -1,10 +1,11 @@
 import type { Request, RequestHandler, Response } from "express";
 import { readBody } from "../http/body.ts";
 import { ApiError } from "../http/errors.ts";
+import { matchesEtag } from "../http/etag.ts";
 import { jsonType, writeJson } from "../http/respond.ts";
 import type { InventoryClient } from "./client.ts";
 import { renderItem } from "./item.ts";
-import type { Body, Snapshot } from "./list/snapshot.ts";
+import type { Body } from "./list/snapshot.ts";
 import type { StockList } from "./list/stock-list.ts";
 import { parsePetId } from "./pet-id.ts";
 import { sendPieces } from "./send-pieces.ts";
@@ -23,7 +24,8 @@ export function listInventory({ list, stallTimeoutMs }: ListInventoryOptions): R
     const zipped = wantsGzip(request);
     const etag = zipped ? snapshot.gzipEtag : snapshot.etag;
     const common = ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];
-    if (isKnown(request.headers["if-none-match"], snapshot)) {
+    // Either coding's tag names the same revision.
+    if (matchesEtag(request.headers["if-none-match"], snapshot.etag, snapshot.gzipEtag)) {
       response.writeHead(304, common).end();
       return;
     }
@@ -74,15 +76,6 @@ function parseIfMatch(header: string | undefined): bigint | undefined {
   const match = /^\s*"r(\d{1,19})"\s*$/.exec(header);
   if (!match || BigInt(match[1]!) >= 2n ** 63n) throw new ApiError("precondition_failed");
   return BigInt(match[1]!);
-}
-
-/** RFC 9110 section 13.1.2: weak comparison, and `*` for any. Either coding's tag names the same revision. */
-function isKnown(ifNoneMatch: string | undefined, { etag, gzipEtag }: Snapshot): boolean {
-  if (ifNoneMatch === undefined) return false;
-  return ifNoneMatch
-    .split(",")
-    .map((tag) => tag.trim().replace(/^W\//, ""))
-    .some((tag) => tag === "*" || tag === etag || tag === gzipEtag);
 }
 
 function wantsGzip(request: Request): boolean {

@@ -48,7 +48,7 @@ const keyPrefix = "petstore:limits:";
  * All windows of a caller on Redis, for all replicas together, in one round trip: the decisions that wait share a
  * call. A caller that was refused is answered from memory until its window ends.
  *
- * When Redis fails, or the breaker is open, `memory` decides: it is the insurance limiter.
+ * When Redis fails, or the breaker is open, `memory` decides.
  */
 export class RedisWindows extends RateLimiterRedis {
   readonly #options: RedisWindowsOptions;
@@ -60,7 +60,7 @@ export class RedisWindows extends RateLimiterRedis {
   #running: Promise<void> | undefined;
 
   constructor(options: RedisWindowsOptions) {
-    super({ storeClient: options.redis, points: 1, duration: 1, insuranceLimiter: options.memory });
+    super({ storeClient: options.redis, points: 1, duration: 1 });
     this.#options = options;
     options.redis.defineCommand("decideWindows", { lua: decideScript });
     this.#client = options.redis as Client;

@@ -5,6 +5,7 @@ import { type DatabaseServer, startPrivateDatabaseServer } from "../support/data
 import { type Response, request } from "../support/http.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { type System, startSystem } from "../support/system.ts";
+import { until as untilTrue } from "../support/until.ts";
 
 const second = 1_000;
 
@@ -35,13 +36,7 @@ describe("keys", () => {
   const use = (key: string, gateway = 0) =>
     request(system.gateways[gateway]!.listen, { path: "/v1/nothing", headers: { authorization: `Bearer ${key}` } });
 
-  async function until(condition: () => Promise<boolean>, withinMs: number): Promise<void> {
-    const deadlineMs = Date.now() + withinMs;
-    while (!(await condition())) {
-      if (Date.now() > deadlineMs) throw new Error(`the condition did not come to hold in ${withinMs} ms`);
-      await delay(50);
-    }
-  }
+  const until = (check: () => Promise<boolean>, withinMs: number) => untilTrue(check, { withinMs, everyMs: 50 });
 
   test.each([
     ["killed", "SIGKILL"],

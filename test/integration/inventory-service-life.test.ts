@@ -9,7 +9,8 @@ import { connectInventory, connectService, messagesOf, statusOf } from "../suppo
 import { request } from "../support/http.ts";
 import { freePort } from "../support/ports.ts";
 import { cleanup, runScript, startProcess, startScript } from "../support/processes.ts";
-import { holdWriteLock, migrateStock, openStock, until, untilRunning } from "../support/stock.ts";
+import { holdWriteLock, migrateStock, openStock, untilRunning } from "../support/stock.ts";
+import { until } from "../support/until.ts";
 
 const script = "inventory-svc/main.ts";
 const settings = (url: string, more: Record<string, string> = {}) => ({

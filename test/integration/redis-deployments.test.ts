@@ -23,6 +23,9 @@ import {
 } from "../support/redis-deployments.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { type System, startSystem } from "../support/system.ts";
+import { until as untilTrue } from "../support/until.ts";
+
+const until = (check: () => Promise<boolean>, withinMs = 15_000) => untilTrue(check, { withinMs, everyMs: 20 });
 
 const windows = quotaWindows({ perMinute: 50, perDay: 1_000 });
 let names = 0;
@@ -375,12 +378,3 @@ describe("a Redis that speaks TLS, with a certificate of an authority of one's o
     for (const gateway of system.gateways) expect(gateway.output()).not.toMatch(/unhandled/i);
   });
 });
-
-/** Resolves when the condition holds. */
-async function until(condition: () => Promise<boolean>, withinMs = 15_000): Promise<void> {
-  const deadlineMs = Date.now() + withinMs;
-  while (!(await condition())) {
-    if (Date.now() > deadlineMs) throw new Error("the condition did not come to hold");
-    await delay(20);
-  }
-}

@@ -8,6 +8,7 @@ import { type Count, charge, type Decision, type Window } from "../../gateway/li
 import { connectRedis } from "../../gateway/redis.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+import { until } from "../support/until.ts";
 
 interface Replica {
   readonly limiter: RedisWindows;
@@ -60,7 +61,7 @@ describe("windows on Redis", () => {
   const admitted = (decisions: readonly Decision[]) => decisions.filter((decision) => decision.admitted);
   const left = ({ windows: states }: Decision) => states.map(({ remaining }) => remaining);
   const backAgain = async () => {
-    for (const { changes } of replicas) await waitFor(() => changes.at(-1) !== true);
+    for (const { changes } of replicas) await until(() => changes.at(-1) !== true);
   };
 
   test("three replicas admit exactly the limit, and no two requests see the same count", async () => {
@@ -171,7 +172,7 @@ describe("windows on Redis", () => {
       "killed and started anew without its data",
       async () => {
         await server.kill("SIGKILL");
-        await waitFor(() => replicas.every(({ changes }) => changes.at(-1) === true));
+        await until(() => replicas.every(({ changes }) => changes.at(-1) === true));
         await server.restart();
       },
     ],
@@ -179,7 +180,7 @@ describe("windows on Redis", () => {
       "frozen",
       async () => {
         await server.kill("SIGSTOP");
-        await waitFor(() => replicas.every(({ changes }) => changes.at(-1) === true));
+        await until(() => replicas.every(({ changes }) => changes.at(-1) === true));
         await server.kill("SIGCONT");
       },
     ],
@@ -207,12 +208,3 @@ describe("windows on Redis", () => {
     },
   );
 });
-
-/** Resolves when the condition holds; the events behind it are those of another process. */
-async function waitFor(condition: () => boolean): Promise<void> {
-  const deadlineMs = Date.now() + 10_000;
-  while (!condition()) {
-    if (Date.now() > deadlineMs) throw new Error("the condition did not come to hold");
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}

@@ -2,6 +2,10 @@ import { Pool } from "undici";
 import { suiteStack } from "../support/cleanup.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { type System, startSystem } from "../support/system.ts";
+import { until as untilTrue } from "../support/until.ts";
+
+/** A look at what costs requests. */
+const until = (check: () => boolean | Promise<boolean>) => untilTrue(check, { withinMs: 12_000, everyMs: 20 });
 
 interface Answer {
   readonly status: number;
@@ -166,12 +170,3 @@ describe("three gateways over one Redis", () => {
     expect(Date.now() - revokedMs).toBeLessThan(10_000);
   });
 });
-
-/** Resolves when the condition holds. */
-async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadlineMs = Date.now() + 12_000;
-  while (!(await condition())) {
-    if (Date.now() > deadlineMs) throw new Error("the condition did not come to hold");
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}

@@ -1,12 +1,16 @@
 import { execFile } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { Redis } from "ioredis";
 import type { Stack } from "./cleanup.ts";
 import { temporaryFolder } from "./cleanup.ts";
 import { freePort } from "./ports.ts";
+import { until } from "./until.ts";
+
+/** Redis gets into the state that the tests need. */
+const eventually = (check: () => Promise<boolean>) => until(check, { withinMs: waitMs, everyMs: 20 });
+
 import { type RedisServer, startRedisServer } from "./redis-server.ts";
 
 const run = promisify(execFile);
@@ -135,13 +139,5 @@ async function freeClusterPort(): Promise<number> {
   for (;;) {
     const port = await freePort();
     if (port + 10_000 < 32_768) return port;
-  }
-}
-
-async function eventually(condition: () => Promise<boolean>): Promise<void> {
-  const deadlineMs = Date.now() + waitMs;
-  while (!(await condition())) {
-    if (Date.now() > deadlineMs) throw new Error("Redis did not get into the state that the tests need");
-    await delay(20);
   }
 }

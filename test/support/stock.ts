@@ -1,4 +1,3 @@
-import { setTimeout as delay } from "node:timers/promises";
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
 import { stockMigrations } from "../../inventory-svc/db/migrations.ts";
@@ -6,6 +5,7 @@ import { StockStore } from "../../inventory-svc/stock/store.ts";
 import { type DatabaseOptions, openDatabase } from "../../runtime/database.ts";
 import { migrate } from "../../runtime/migrations.ts";
 import { connectMysql } from "./mysql-client.ts";
+import { until } from "./until.ts";
 
 export interface OpenStock {
   readonly db: Knex;
@@ -59,14 +59,5 @@ export async function untilRunning(url: string, beginning: string): Promise<void
     });
   } finally {
     await connection.end();
-  }
-}
-
-/** Resolves once `check` holds, for what gives no event. Rejects after `timeoutMs`. */
-export async function until(check: () => Promise<boolean> | boolean, timeoutMs = 10_000): Promise<void> {
-  const deadline = Date.now() + timeoutMs;
-  while (!(await check())) {
-    if (Date.now() > deadline) throw new Error(`did not come true in ${timeoutMs} ms: ${check}`);
-    await delay(10);
   }
 }
