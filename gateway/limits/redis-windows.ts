@@ -78,11 +78,16 @@ export class RedisWindows extends RateLimiterRedis {
     throw new WindowsRes(decision);
   }
 
+  /** A clock that only goes forward, and steps when that of Redis is stepped. */
+  #elapsedMs(): number {
+    return performance.now() + (this.#options.clockOffsetMs?.() ?? 0);
+  }
+
   /** The refusal that still holds for a caller, as it stands now. */
   #remembered(key: string, windows: readonly Window[]): Decision | undefined {
     const refusal = this.#refusals.get(key);
     if (!refusal) return undefined;
-    const nowMs = refusal.decision.nowMs + performance.now() - refusal.heardAtMs;
+    const nowMs = refusal.decision.nowMs + this.#elapsedMs() - refusal.heardAtMs;
     const holds = refusal.decision.windows.every(
       ({ limit, remaining, resetAtMs }, i) => windows[i]?.limit === limit && (remaining > 0 || resetAtMs > nowMs),
     );
@@ -167,7 +172,7 @@ export class RedisWindows extends RateLimiterRedis {
         }),
         nowMs,
       };
-      if (!decision.admitted) this.#refusals.set(key, { decision, heardAtMs: performance.now() });
+      if (!decision.admitted) this.#refusals.set(key, { decision, heardAtMs: this.#elapsedMs() });
       resolve(decision);
     });
   }
