@@ -35,21 +35,32 @@ const gzipHeader = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]);
 /** An empty block of fixed codes that says it is the last. */
 const finalBlock = Buffer.from([3, 0]);
 
+/** Blocks one after the other, as one. */
+export function joinBlocks(blocks: readonly DeflatedBlock[]): DeflatedBlock {
+  return { bytes: Buffer.concat(blocks.map(({ bytes }) => bytes)), ...contentOf(blocks) };
+}
+
 /**
  * Joins blocks under one header and one checksum to one gzip stream. Members one after the other would be valid too
  * (RFC 1952 section 2.2), but curl and Chromium read only the first.
  */
 export function joinGzip(blocks: readonly DeflatedBlock[]): Buffer[] {
+  const { crc, length } = contentOf(blocks);
+  const trailer = Buffer.alloc(8);
+  trailer.writeUInt32LE(crc, 0);
+  trailer.writeUInt32LE(length >>> 0, 4);
+  return [gzipHeader, ...blocks.map(({ bytes }) => bytes), Buffer.concat([finalBlock, trailer])];
+}
+
+/** CRC-32 and length of what the blocks hold together. */
+function contentOf(blocks: readonly DeflatedBlock[]): Pick<DeflatedBlock, "crc" | "length"> {
   let crc = 0;
   let length = 0;
   for (const block of blocks) {
     crc = combineCrc32(crc, block.crc, block.length);
     length += block.length;
   }
-  const trailer = Buffer.alloc(8);
-  trailer.writeUInt32LE(crc >>> 0, 0);
-  trailer.writeUInt32LE(length >>> 0, 4);
-  return [gzipHeader, ...blocks.map((block) => block.bytes), Buffer.concat([finalBlock, trailer])];
+  return { crc, length };
 }
 
 /** The polynomial of CRC-32 in the bit order of gzip. */

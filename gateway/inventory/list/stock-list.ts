@@ -116,22 +116,34 @@ export function applyChanges(
     ...changed.map((item) => ({ petId: item.petId, json: entryJson(item) })),
     ...removed.map((petId) => ({ petId, json: null })),
   ].sort((a, b) => (a.petId < b.petId ? -1 : 1));
-  return new Snapshot(position.epoch, position.revision, editChunks(snapshot.chunks, edits));
+  return new Snapshot(position.epoch, position.revision, editChunks(snapshot.chunks, edits), snapshot);
 }
 
+/** @param edits in the order of petId, at most one for each */
 function editChunks(chunks: readonly Chunk[], edits: readonly Edit[]): Chunk[] {
   if (chunks.length === 0) return split(makeChunk(edits.filter(({ json }) => json !== null)));
-  const edited: Chunk[] = [];
-  let next = 0;
-  chunks.forEach((chunk, i) => {
-    const following = chunks[i + 1];
-    const begin = next;
-    // An entry before the first of the next chunk belongs to this one.
-    while (next < edits.length && (!following || edits[next]!.petId < following.petIds[0]!)) next++;
-    if (begin === next) edited.push(chunk);
-    else edited.push(...split(editChunk(chunk, edits.slice(begin, next))));
-  });
+  const edited = [...chunks];
+  // From the last to the first: what an edit does to the number of chunks moves none that is still to come.
+  for (let end = edits.length; end > 0; ) {
+    const place = chunkOf(chunks, edits[end - 1]!.petId);
+    let begin = end - 1;
+    while (begin > 0 && (place === 0 || edits[begin - 1]!.petId >= chunks[place]!.petIds[0]!)) begin--;
+    edited.splice(place, 1, ...split(editChunk(chunks[place]!, edits.slice(begin, end))));
+    end = begin;
+  }
   return edited;
+}
+
+/** The place of the chunk that an entry belongs to: the last one that does not begin after it, else the first. */
+function chunkOf(chunks: readonly Chunk[], petId: bigint): number {
+  let low = 0;
+  let high = chunks.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >>> 1;
+    if (chunks[middle]!.petIds[0]! <= petId) low = middle;
+    else high = middle - 1;
+  }
+  return low;
 }
 
 /** Nothing for an empty chunk, and one that has grown too large as several. */

@@ -1,0 +1,58 @@
+import type { Chunk } from "./chunk.ts";
+import { type DeflatedBlock, deflateBlock, joinBlocks } from "./gzip.ts";
+
+/** A response pays for each piece that it writes, and a change for joining the pieces of its segment anew. */
+const chunksPerSegment = 16;
+
+// Outlives segments: a chunk that did not change is deflated once.
+const deflated = new WeakMap<Chunk, Promise<DeflatedBlock>>();
+
+/** A run of chunks that can be sent as one piece. It never changes; what it is sent as is made when it is asked for. */
+export class Segment {
+  readonly chunks: readonly Chunk[];
+  /** Of the JSON, in bytes. */
+  readonly length: number;
+  #plain: Buffer | undefined;
+  #deflated: Promise<DeflatedBlock> | undefined;
+
+  constructor(chunks: readonly Chunk[]) {
+    this.chunks = chunks;
+    this.length = chunks.reduce((sum, { json }) => sum + json.length, 0);
+  }
+
+  /** The JSON in one piece: a copy. */
+  plain(): Buffer {
+    this.#plain ??= Buffer.concat(this.chunks.map(({ json }) => json));
+    return this.#plain;
+  }
+
+  deflated(): Promise<DeflatedBlock> {
+    this.#deflated ??= Promise.all(this.chunks.map(deflateChunk)).then(joinBlocks);
+    return this.#deflated;
+  }
+}
+
+/**
+ * Parts a list into segments.
+ *
+ * @param previous segments of an earlier state of the list: those that hold the same chunks stay
+ */
+export function segmentsOf(chunks: readonly Chunk[], previous: readonly Segment[]): Segment[] {
+  const segments: Segment[] = [];
+  for (let from = 0; from < chunks.length; from += chunksPerSegment) {
+    const to = Math.min(from + chunksPerSegment, chunks.length);
+    const before = previous[segments.length];
+    const isSame = before?.chunks.length === to - from && before.chunks.every((chunk, i) => chunk === chunks[from + i]);
+    segments.push(isSame ? before : new Segment(chunks.slice(from, to)));
+  }
+  return segments;
+}
+
+function deflateChunk(chunk: Chunk): Promise<DeflatedBlock> {
+  let block = deflated.get(chunk);
+  if (!block) {
+    block = deflateBlock(chunk.json);
+    deflated.set(chunk, block);
+  }
+  return block;
+}
