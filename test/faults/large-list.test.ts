@@ -4,6 +4,7 @@ import { memoryMiB, peakMemoryMiB } from "../bench/measure.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
 import { type System, startSystem } from "../support/system.ts";
+import { until } from "../support/until.ts";
 
 /** `npm run test:faults` runs the long version, of a million entries. */
 const isLong = process.env.FAULTS === "long";
@@ -15,6 +16,7 @@ describe(`a list of ${size} entries`, () => {
   let system: System;
   let startedMs: number;
   let startMiB: number;
+  let startHeldMiB: number;
 
   beforeAll(async () => {
     system = await startSystem({
@@ -40,6 +42,13 @@ describe(`a list of ${size} entries`, () => {
       body: `{"quantity":${quantity}}`,
     });
 
+  /** What the gateway's objects and Buffers take, in MiB. */
+  async function heldMiB(): Promise<number> {
+    const { text } = await request(system.gateways[0]!.admin, { path: "/metrics" });
+    const bytes = (name: string) => Number(new RegExp(`^${name} (\\S+)$`, "m").exec(text)![1]);
+    return (bytes("nodejs_heap_size_used_bytes") + bytes("nodejs_external_memory_bytes")) / 1024 / 1024;
+  }
+
   /** A client that has asked for the list and takes nothing of it yet. */
   async function openReader(): Promise<Socket> {
     const { hostname, port } = new URL(`http://${system.address}`);
@@ -54,6 +63,7 @@ describe(`a list of ${size} entries`, () => {
     expect((await list()).text.length).toBeGreaterThan(size * 40);
     expect(performance.now() - startedMs).toBeLessThan(10_000 + 3_000); // the second read of the body is no first byte
     startMiB = memoryMiB(system.gateways[0]!.pid);
+    startHeldMiB = await heldMiB();
   });
 
   test("slow readers hold references: memory stays bounded while everything changes, and others are served", async () => {
@@ -77,6 +87,21 @@ describe(`a list of ${size} entries`, () => {
     );
     expect(peak).toBeLessThan(512);
   }, 120_000);
+
+  test("nothing of them is left when they are gone", async () => {
+    let petId = 0;
+    // V8 collects when there is something to do.
+    await until(
+      async () => {
+        await Promise.all(Array.from({ length: 64 }, () => change(++petId, petId)));
+        await request(system.address, { path: "/v1/inventory", headers: { ...headers(), "if-none-match": "*" } });
+        return (await heldMiB()) < startHeldMiB * 1.15;
+      },
+      { withinMs: 60_000 },
+    );
+    const nowMiB = memoryMiB(system.gateways[0]!.pid);
+    console.log(`gateway: holds what it held at first, ${startHeldMiB.toFixed(0)} MiB; resident ${nowMiB.toFixed(0)}`);
+  }, 90_000);
 
   test("a reader that takes nothing is cut off, and what it got is no whole list", async () => {
     const socket = await openReader();

@@ -1,4 +1,5 @@
 import { type Item, renderItem } from "../item.ts";
+import { joinBytes } from "./bytes.ts";
 
 /** An entry that is to be written (with its JSON) or dropped (null). */
 export interface Edit {
@@ -33,7 +34,7 @@ export function makeChunk(edits: readonly Edit[]): Chunk {
     text += json;
     offsets[i + 1] = text.length; // the JSON is ASCII: characters are bytes
   });
-  return { petIds, offsets, json: Buffer.from(text, "latin1") };
+  return { petIds, offsets, json: joinBytes([Buffer.from(text, "latin1")]) };
 }
 
 /**
@@ -54,7 +55,7 @@ export function editChunk(chunk: Chunk, edits: readonly Edit[]): Chunk {
     next = isThere ? at + 1 : at;
   }
   parts.push(chunk.json.subarray(chunk.offsets[next]));
-  return { ...moved(chunk, places), json: Buffer.concat(parts) };
+  return { ...moved(chunk, places), json: joinBytes(parts) };
 }
 
 /** Where an edit goes. */
@@ -104,7 +105,7 @@ export function sliceChunk(chunk: Chunk, from: number, to: number): Chunk {
   return {
     petIds: chunk.petIds.slice(from, to),
     offsets: chunk.offsets.slice(from, to + 1).map((offset) => offset - start),
-    json: Buffer.from(chunk.json.subarray(start, chunk.offsets[to])),
+    json: joinBytes([chunk.json.subarray(start, chunk.offsets[to])]),
   };
 }
 

@@ -1,5 +1,6 @@
 import { promisify } from "node:util";
 import { constants, crc32, deflateRaw } from "node:zlib";
+import { joinBytes } from "./bytes.ts";
 
 const deflate = promisify(deflateRaw);
 
@@ -17,7 +18,7 @@ const level = 6;
 /** Deflates bytes into blocks that end on a byte boundary and do not close the stream (RFC 1951, a full flush). */
 export async function deflateBlock(bytes: Uint8Array): Promise<DeflatedBlock> {
   const deflated = await deflate(bytes, { level, finishFlush: constants.Z_FULL_FLUSH });
-  return { bytes: deflated, crc: crc32(bytes), length: bytes.length };
+  return { bytes: joinBytes([deflated]), crc: crc32(bytes), length: bytes.length };
 }
 
 /** Bytes as a stored block, for a few that are not worth deflating. */
@@ -37,7 +38,7 @@ const finalBlock = Buffer.from([3, 0]);
 
 /** Blocks one after the other, as one. */
 export function joinBlocks(blocks: readonly DeflatedBlock[]): DeflatedBlock {
-  return { bytes: Buffer.concat(blocks.map(({ bytes }) => bytes)), ...contentOf(blocks) };
+  return { bytes: joinBytes(blocks.map(({ bytes }) => bytes)), ...contentOf(blocks) };
 }
 
 /**

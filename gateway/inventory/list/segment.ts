@@ -1,8 +1,9 @@
+import { joinBytes } from "./bytes.ts";
 import type { Chunk } from "./chunk.ts";
 import { type DeflatedBlock, deflateBlock, joinBlocks } from "./gzip.ts";
 
 /** A response pays for each piece that it writes, and a change for joining the pieces of its segment anew. */
-const chunksPerSegment = 16;
+const chunksPerSegment = 8;
 
 // Outlives segments: a chunk that did not change is deflated once.
 const deflated = new WeakMap<Chunk, Promise<DeflatedBlock>>();
@@ -22,7 +23,7 @@ export class Segment {
 
   /** The JSON in one piece: a copy. */
   plain(): Buffer {
-    this.#plain ??= Buffer.concat(this.chunks.map(({ json }) => json));
+    this.#plain ??= joinBytes(this.chunks.map(({ json }) => json));
     return this.#plain;
   }
 

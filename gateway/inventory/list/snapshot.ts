@@ -1,3 +1,4 @@
+import { joinBytes } from "./bytes.ts";
 import type { Chunk } from "./chunk.ts";
 import { joinGzip, storedBlock } from "./gzip.ts";
 import { type Segment, segmentsOf } from "./segment.ts";
@@ -81,7 +82,7 @@ function opened(chunks: readonly Chunk[]): readonly Chunk[] {
   if (!first) return chunks;
   let chunk = withBracket.get(first);
   if (!chunk) {
-    const json = Buffer.from(first.json);
+    const json = joinBytes([first.json]);
     json.write("[");
     chunk = { ...first, json };
     withBracket.set(first, chunk);
@@ -92,6 +93,6 @@ function opened(chunks: readonly Chunk[]): readonly Chunk[] {
 function body(pieces: readonly Buffer[]): Body {
   const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
   if (length >= coalesceBelow) return { pieces, length, text: undefined };
-  const whole = Buffer.concat(pieces, length);
+  const whole = joinBytes(pieces);
   return { pieces: [whole], length, text: length < textBelow ? whole.toString("latin1") : undefined };
 }

@@ -75,7 +75,9 @@ export class StockList {
   async #check(): Promise<Snapshot> {
     let snapshot = this.#snapshot ?? (await this.#load());
     for (;;) {
-      const changes = await this.#source.changesAfter(snapshot);
+      // The position alone: whoever keeps the question for a while would keep a whole list with it.
+      const { epoch, revision } = snapshot;
+      const changes = await this.#source.changesAfter({ epoch, revision });
       if (changes.kind === "changes") {
         this.#snapshot = applyChanges(snapshot, changes);
         return this.#snapshot;
