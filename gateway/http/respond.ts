@@ -32,7 +32,8 @@ export function writeJson(
   body: string,
   headers: FlatHeaders,
 ): void {
-  const length = String(Buffer.byteLength(body));
-  response.writeHead(status, ["Content-Type", jsonType, "Content-Length", length, ...headers]);
-  response.end(request.method === "HEAD" ? undefined : body);
+  const length = Buffer.byteLength(body);
+  response.writeHead(status, ["Content-Type", jsonType, "Content-Length", String(length), ...headers]);
+  if (request.method === "HEAD") response.end();
+  else response.end(body, length === body.length ? "latin1" : "utf8"); // ASCII goes out in one write with the head
 }

@@ -13,6 +13,8 @@ export interface Plan {
 /** One line of the table: a load on each of the variants. */
 export interface ListRow {
   readonly size: number;
+  /** Of the plain body. */
+  readonly bytes: number;
   readonly writesPerSecond: number;
   readonly coding: "identity" | "gzip" | "304";
   readonly ours: Figures;
@@ -59,6 +61,7 @@ export async function benchList(servers: BenchServers, plan: Plan): Promise<List
       }
       const row: ListRow = {
         size,
+        bytes: bytes.length,
         writesPerSecond: load.writesPerSecond,
         coding: load.coding,
         ours: medians(runs.ours),
@@ -69,7 +72,23 @@ export async function benchList(servers: BenchServers, plan: Plan): Promise<List
       plan.say(line(row));
     }
   }
+  sayGrowth(rows, plan);
   return rows;
+}
+
+/** How the cost of a request grows from 1,000 entries on, beside the bytes that it sends. */
+function sayGrowth(rows: readonly ListRow[], { say }: Plan): void {
+  const plain = rows.filter(
+    ({ size, coding, writesPerSecond }) => size >= 1_000 && coding === "identity" && !writesPerSecond,
+  );
+  const [first, last] = [plain[0], plain.at(-1)];
+  if (!first || !last || first === last) return;
+  const growth = (read: (row: ListRow) => number) => (read(last) / read(first)).toFixed(1);
+  say(
+    `From ${first.size} to ${last.size} entries: bytes x${growth((row) => row.bytes)}, ` +
+      `gateway CPU x${growth((row) => row.ours.cpuMs.gateway!)}, all CPU x${growth((row) => totalCpuMs(row.ours))}, ` +
+      `of plain x${growth((row) => totalCpuMs(row.plain))}`,
+  );
 }
 
 /** Sends updates at a steady rate until it is disposed of. */

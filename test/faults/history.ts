@@ -1,9 +1,17 @@
+import { gunzipSync } from "node:zlib";
 import { Pool } from "undici";
+import { connectMysql } from "../support/mysql-client.ts";
 import type { Cluster } from "./cluster.ts";
 
 interface Entry {
   readonly petId: number;
   readonly quantity: number;
+}
+
+interface Row {
+  readonly pet_id: number;
+  readonly quantity: number;
+  readonly status: string;
 }
 
 /** What a run found. */
@@ -49,11 +57,12 @@ export async function checkHistory(cluster: Cluster, options: HistoryOptions): P
   const send = async (turn: number, method: "GET" | "PATCH", path: string, more: object) => {
     const startedMs = performance.now();
     try {
-      const { statusCode, body } = await pools[turn % pools.length]!.request({ method, path, ...more });
-      const text = await body.text();
-      if (statusCode === 200) return text;
+      const answer = await pools[turn % pools.length]!.request({ method, path, ...more });
+      const bytes = Buffer.from(await answer.body.arrayBuffer());
+      if (answer.statusCode !== 200) throw new Error(`status ${answer.statusCode}`);
+      return (answer.headers["content-encoding"] === "gzip" ? gunzipSync(bytes) : bytes).toString();
     } catch {
-      // A gateway was killed under the request.
+      // It, or something behind it, was killed under the request.
     } finally {
       counts.slowestMs = Math.max(counts.slowestMs, performance.now() - startedMs);
     }
@@ -79,7 +88,7 @@ export async function checkHistory(cluster: Cluster, options: HistoryOptions): P
   const read = async (reader: number) => {
     for (let turn = reader; !isDone(); turn++) {
       const before = acknowledged.slice();
-      const zipped = turn % 4 === 0 ? { "accept-encoding": "identity" } : {};
+      const zipped = turn % 4 === 0 ? { "accept-encoding": "gzip" } : {};
       const text = await send(turn, "GET", "/v1/inventory", { headers: { ...headers, ...zipped } });
       if (text === undefined) continue;
       counts.reads += 1;
@@ -102,6 +111,18 @@ export async function checkHistory(cluster: Cluster, options: HistoryOptions): P
       isDisturbing = false;
     })(),
   ]);
+  const table = await listOf(cluster.system.databaseUrls.inventory);
+  for (const turn of pools.keys()) {
+    if ((await send(turn, "GET", "/v1/inventory", { headers })) !== table) violations.push(`at rest, gateway ${turn}`);
+  }
   await Promise.all(pools.map((pool) => pool.destroy()));
   return { ...counts, violations };
+}
+
+/** The list as a plain SELECT finds it. */
+async function listOf(databaseUrl: string): Promise<string> {
+  const connection = await connectMysql(databaseUrl);
+  const [rows] = await connection.query("SELECT pet_id, quantity, status FROM stock WHERE NOT removed ORDER BY pet_id");
+  await connection.end();
+  return JSON.stringify((rows as Row[]).map(({ pet_id, quantity, status }) => ({ petId: pet_id, quantity, status })));
 }
