@@ -14,7 +14,7 @@ export default {
     {
       ...shared,
       displayName: "unit",
-      testMatch: ["<rootDir>/{proto,runtime,gateway,inventory-svc,deploy}/**/*.test.ts"],
+      testMatch: ["<rootDir>/{proto,runtime,client,gateway,inventory-svc,deploy}/**/*.test.ts"],
     },
     {
       ...shared,

@@ -9,6 +9,7 @@ import {
   readSettings,
   type SettingsShape,
 } from "../runtime/settings.ts";
+import { tlsFile, tlsFilesOf, tlsSettingFaults } from "../runtime/tls-files.ts";
 import { pepperFaults } from "./auth/pepper.ts";
 import { keySettings } from "./auth/settings.ts";
 import { contractPlans, type PlanTable, parsePlans } from "./limits/plans.ts";
@@ -27,6 +28,13 @@ export const gatewaySettings = {
   ...keySettings,
   GATEWAY_REPLICAS: integer(1, 1, 10_000).describe("gateways that share the limits: shares when Redis is away"),
   INVENTORY_ADDRESS: z.string().default("127.0.0.1:50051").describe("gRPC target, dns:///host:port for many"),
+  GATEWAY_INVENTORY_TLS_CA: tlsFile("PEM file: authorities whose certificate the inventory service must have"),
+  GATEWAY_INVENTORY_TLS_CERT: tlsFile("PEM file: certificate of the gateway for the inventory service"),
+  GATEWAY_INVENTORY_TLS_KEY: tlsFile("PEM file: its private key"),
+  GATEWAY_INVENTORY_TLS_SERVER_NAME: z.string().optional().meta({
+    description: "name that the inventory service's certificate must have",
+    shownDefault: "none: the host of INVENTORY_ADDRESS",
+  }),
   INVENTORY_TIMEOUT_MS: integer(5_000, 50, 60_000).describe("deadline of a call to the inventory service"),
   LIST_TIMEOUT_MS: integer(15_000, 50, 600_000).describe(
     "deadline of loading the whole list, at the start and after a restore",
@@ -76,10 +84,23 @@ export const gatewaySettings = {
 
 export type GatewayConfig = ReturnType<typeof readGatewayConfig>;
 
+const tlsNames = {
+  cert: "GATEWAY_INVENTORY_TLS_CERT",
+  key: "GATEWAY_INVENTORY_TLS_KEY",
+  ca: "GATEWAY_INVENTORY_TLS_CA",
+} as const;
+
+/** What TLS to the inventory service takes; undefined for a connection without. */
+export function inventoryTls(config: GatewayConfig) {
+  const files = tlsFilesOf(config, tlsNames);
+  return files && { ...files, serverName: config.GATEWAY_INVENTORY_TLS_SERVER_NAME };
+}
+
 /** @throws SettingsError naming every fault */
 export function readGatewayConfig(env: NodeJS.ProcessEnv) {
   return readSettings(gatewaySettings, env, (settings) => [
     ...pepperFaults(settings),
+    ...tlsSettingFaults(settings, tlsNames),
     ...(settings.PETS_DEPRECATED_AT && settings.PETS_SUNSET_AT && settings.PETS_SUNSET_AT < settings.PETS_DEPRECATED_AT
       ? ["PETS_SUNSET_AT: must not be before PETS_DEPRECATED_AT (RFC 9745 section 4)"]
       : []),

@@ -8,7 +8,7 @@ import { createKeyStore } from "./auth/key-store.ts";
 import { readPepper } from "./auth/pepper.ts";
 import { createTrafficStore } from "./auth/traffic.ts";
 import { UsageRecorder } from "./auth/usage-recorder.ts";
-import type { GatewayConfig } from "./config.ts";
+import { type GatewayConfig, inventoryTls } from "./config.ts";
 import { openApiDocument } from "./docs/openapi.ts";
 import { docsPage } from "./docs/page.ts";
 import { clientAddressOf } from "./http/client-address.ts";
@@ -56,6 +56,8 @@ export function createGateway(config: GatewayConfig, log: Logger, now: () => num
   const usage = new UsageRecorder({ store: keys, traffic, log, intervalMs: usageIntervalMs, now });
   const client = createInventoryClient({
     address: config.INVENTORY_ADDRESS,
+    tls: inventoryTls(config),
+    log,
     callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
     loadTimeoutMs: config.LIST_TIMEOUT_MS,
   });

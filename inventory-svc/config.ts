@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import { z } from "zod";
 import {
   databaseUrl,
   describeSettings,
@@ -9,6 +9,8 @@ import {
   processSettings,
   readSettings,
 } from "../runtime/settings.ts";
+import { tlsFile, tlsFilesOf, tlsSettingFaults } from "../runtime/tls-files.ts";
+import { parseRoles, type RoleTable } from "./access/roles.ts";
 
 const minute = 60_000;
 
@@ -28,19 +30,51 @@ export const inventorySettings = {
   INVENTORY_MAX_CONNECTION_AGE_MS: integer(5 * minute, 1_000, 24 * 60 * minute).describe(
     "age at which a client is asked to connect anew, so that new replicas get their share",
   ),
+  INVENTORY_TLS_CERT: tlsFile("PEM file: certificate of the service"),
+  INVENTORY_TLS_KEY: tlsFile("PEM file: its private key"),
+  INVENTORY_TLS_CLIENT_CA: tlsFile("PEM file: authorities whose certificates callers must have"),
+  INVENTORY_TLS_ROLES: z
+    .string()
+    .optional()
+    .transform((text, context): RoleTable | undefined => {
+      const table = text === undefined ? undefined : parseRoles(text);
+      if (table === undefined || !("fault" in table)) return table;
+      context.addIssue(table.fault);
+      return z.NEVER;
+    })
+    .meta({
+      description:
+        "roles of callers by the names in their certificates, spiffe://petstore/gateway=writer,dns:reports.internal=reader",
+      shownDefault: "none: required with TLS",
+    }),
   INVENTORY_INSECURE: flag(false).describe("1 allows gRPC without TLS on an address that is not loopback"),
   ...processSettings,
 } satisfies Record<string, z.ZodType>;
 
 export type InventoryConfig = ReturnType<typeof readInventoryConfig>;
 
+const tlsNames = { cert: "INVENTORY_TLS_CERT", key: "INVENTORY_TLS_KEY", ca: "INVENTORY_TLS_CLIENT_CA" } as const;
+
+/** The files for TLS; undefined when callers connect without. */
+export const inventoryTls = (config: Partial<InventoryConfig>) => tlsFilesOf(config, tlsNames);
+
 /** @throws SettingsError naming every fault */
 export function readInventoryConfig(env: NodeJS.ProcessEnv) {
-  return readSettings(inventorySettings, env, ({ INVENTORY_LISTEN, INVENTORY_INSECURE }) =>
-    INVENTORY_LISTEN && !isLoopback(INVENTORY_LISTEN.host) && !INVENTORY_INSECURE
-      ? ["INVENTORY_LISTEN: without TLS it must be a loopback address, unless INVENTORY_INSECURE=1 says otherwise"]
-      : [],
-  );
+  return readSettings(inventorySettings, env, (settings) => {
+    const { INVENTORY_LISTEN, INVENTORY_INSECURE, INVENTORY_TLS_ROLES } = settings;
+    const faults = tlsSettingFaults(settings, tlsNames);
+    const usesTls = inventoryTls(settings) !== undefined;
+    const readsRoles = "INVENTORY_TLS_ROLES" in settings; // their own fault is enough
+    if (readsRoles && faults.length === 0 && usesTls !== (INVENTORY_TLS_ROLES !== undefined)) {
+      faults.push(`INVENTORY_TLS_ROLES: has to be set with ${tlsNames.cert}, and only then`);
+    }
+    if (INVENTORY_LISTEN && !isLoopback(INVENTORY_LISTEN.host) && !usesTls && !INVENTORY_INSECURE) {
+      faults.push(
+        "INVENTORY_LISTEN: without TLS it must be a loopback address, unless INVENTORY_INSECURE=1 says otherwise",
+      );
+    }
+    return faults;
+  });
 }
 
 export const inventoryHelp = `inventory-svc: the stock of the petstore over gRPC

@@ -1,9 +1,12 @@
+import { ServerCredentials } from "@grpc/grpc-js";
 import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client";
 import { startAdmin } from "../runtime/admin.ts";
 import { databaseDefaults, durabilityWeaknesses, openDatabase } from "../runtime/database.ts";
 import { createLogger } from "../runtime/log.ts";
 import { runProcess, untilReady } from "../runtime/process.ts";
-import { inventoryHelp, readInventoryConfig } from "./config.ts";
+import { mutualTls } from "./access/credentials.ts";
+import type { OnRefused } from "./access/guard.ts";
+import { inventoryHelp, inventoryTls, readInventoryConfig } from "./config.ts";
 import { logLevel, type OnCall } from "./rpc/calls.ts";
 import { inventoryHandlers } from "./rpc/handlers.ts";
 import { createRpcServer } from "./server.ts";
@@ -53,9 +56,16 @@ await runProcess(inventoryHelp, async () => {
     log[logLevel(error)]({ method, durationMs: Math.round(durationMs), code, err: error?.cause ?? error }, "call");
   };
 
+  const files = inventoryTls(config);
+  const onRefused: OnRefused = (method, error) => onCall(method, 0, error.code, error);
+  const credentials = files
+    ? mutualTls({ files, roles: config.INVENTORY_TLS_ROLES ?? new Map(), log, onRefused })
+    : ServerCredentials.createInsecure();
+
   const draining = new AbortController();
   const server = createRpcServer({
     handlers: inventoryHandlers({ store, commits, draining: draining.signal, onCall }),
+    credentials,
     maxConnectionAgeMs: config.INVENTORY_MAX_CONNECTION_AGE_MS,
     connectionGraceMs,
   });

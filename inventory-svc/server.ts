@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { Server, ServerCredentials } from "@grpc/grpc-js";
+import { Server, type ServerCredentials } from "@grpc/grpc-js";
 import { loadFileDescriptorSetFromBuffer } from "@grpc/proto-loader";
 import { ReflectionService } from "@grpc/reflection";
 import { HealthImplementation } from "grpc-health-check";
@@ -12,6 +12,8 @@ const descriptors = new URL("../proto/gen/descriptors.binpb", import.meta.url);
 
 export interface RpcServerOptions {
   readonly handlers: InventoryServiceServer;
+  /** Who may connect, and what each caller may do. */
+  readonly credentials: ServerCredentials;
   readonly maxConnectionAgeMs: number;
   /** How long a connection past its age may finish its calls. */
   readonly connectionGraceMs: number;
@@ -27,7 +29,12 @@ export interface RpcServer {
 }
 
 /** The gRPC server: the inventory service with health (grpc.health.v1) and reflection beside it. */
-export function createRpcServer({ handlers, maxConnectionAgeMs, connectionGraceMs }: RpcServerOptions): RpcServer {
+export function createRpcServer({
+  handlers,
+  credentials,
+  maxConnectionAgeMs,
+  connectionGraceMs,
+}: RpcServerOptions): RpcServer {
   const server = new Server({
     "grpc.max_connection_age_ms": maxConnectionAgeMs,
     "grpc.max_connection_age_grace_ms": connectionGraceMs,
@@ -48,7 +55,7 @@ export function createRpcServer({ handlers, maxConnectionAgeMs, connectionGraceM
     listen: ({ host, port }) =>
       new Promise((resolve, reject) => {
         const target = host.includes(":") ? `[${host}]` : host;
-        server.bindAsync(`${target}:${port}`, ServerCredentials.createInsecure(), (error, bound) =>
+        server.bindAsync(`${target}:${port}`, credentials, (error, bound) =>
           error ? reject(error) : resolve(`${target}:${bound}`),
         );
       }),

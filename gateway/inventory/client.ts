@@ -1,5 +1,6 @@
-import { ChannelCredentials, type ClientReadableStream } from "@grpc/grpc-js";
-import { InventoryServiceClient, type ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { ClientReadableStream } from "@grpc/grpc-js";
+import { type InventoryChannelOptions, openInventoryChannel } from "../../client/channel.ts";
+import type { ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { CheckSession } from "./check-session.ts";
 import type { Item } from "./item.ts";
 import type { StockSource } from "./list/stock-list.ts";
@@ -7,9 +8,7 @@ import { fromServiceError } from "./status.ts";
 import { type Update, UpdatePipeline } from "./update-pipeline.ts";
 import { toItem } from "./wire.ts";
 
-export interface InventoryClientOptions {
-  /** gRPC target, as `127.0.0.1:50051` or `dns:///inventory-svc:50051` for many. */
-  readonly address: string;
+export interface InventoryClientOptions extends InventoryChannelOptions {
   /** Deadline of an update and of a check. */
   readonly callTimeoutMs: number;
   /** Deadline of reading the whole list. */
@@ -27,20 +26,13 @@ export interface InventoryClient extends StockSource {
   close(): void;
 }
 
+/** @throws Error that says what is wrong with the TLS files */
 export function createInventoryClient({
-  address,
   callTimeoutMs,
   loadTimeoutMs,
+  ...channel
 }: InventoryClientOptions): InventoryClient {
-  const client = new InventoryServiceClient(address, ChannelCredentials.createInsecure(), {
-    "grpc.service_config": JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] }),
-    "grpc.keepalive_time_ms": 10_000,
-    "grpc.keepalive_timeout_ms": 5_000,
-    "grpc.keepalive_permit_without_calls": 1,
-    "grpc.initial_reconnect_backoff_ms": 100,
-    "grpc.max_reconnect_backoff_ms": 1_000,
-    "grpc-node.flow_control_window": 4 * 1024 * 1024,
-  });
+  const client = openInventoryChannel(channel);
   const updates = new UpdatePipeline(() => client.applyUpdates(), callTimeoutMs);
   const checks = new CheckSession(() => client.checkInventory(), callTimeoutMs);
 

@@ -1,10 +1,10 @@
 import { once } from "node:events";
-import type {
-  handleBidiStreamingCall,
-  handleServerStreamingCall,
-  handleUnaryCall,
-  ServerUnaryCall,
-  ServerWritableStream,
+import {
+  type handleBidiStreamingCall,
+  type handleServerStreamingCall,
+  type handleUnaryCall,
+  type ServerUnaryCall,
+  type ServerWritableStream,
   status,
 } from "@grpc/grpc-js";
 import { isOurFault, type RpcError, toRpcError, toServiceError } from "./errors.ts";
@@ -116,7 +116,8 @@ export function duplexStream<Req, Res>(
 }
 
 /** The log level that fits how a call ended. */
-export function logLevel(error: RpcError | undefined): "debug" | "info" | "error" {
+export function logLevel(error: RpcError | undefined): "debug" | "info" | "warn" | "error" {
   if (error === undefined) return "debug";
+  if (error.code === status.PERMISSION_DENIED) return "warn"; // somebody tries what is not theirs, or misses a role
   return isOurFault(error.code) ? "error" : "info";
 }

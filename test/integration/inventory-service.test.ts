@@ -2,7 +2,7 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fromBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
-import { type ClientDuplexStream, type ClientReadableStream, status } from "@grpc/grpc-js";
+import { type ClientDuplexStream, type ClientReadableStream, ServerCredentials, status } from "@grpc/grpc-js";
 import { protoPath } from "grpc-health-check";
 import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
 import { createRpcServer } from "../../inventory-svc/server.ts";
@@ -255,6 +255,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
           draining: new AbortController().signal,
           onCall: () => {},
         }),
+        credentials: ServerCredentials.createInsecure(),
         maxConnectionAgeMs: 60_000,
         connectionGraceMs: 1_000,
       });

@@ -25,8 +25,8 @@ type Method<Req, Res> = (
 ) => ClientUnaryCall;
 
 /** The inventory service as an internal caller sees it. */
-export function connectInventory(address: string) {
-  const client = new InventoryServiceClient(address, ChannelCredentials.createInsecure());
+export function connectInventory(address: string, credentials = ChannelCredentials.createInsecure()) {
+  const client = new InventoryServiceClient(address, credentials);
   /** A unary call, and a way to give it up. */
   const begin = <Req, Res>(method: Method<Req, Res>, request: Req, options: Partial<CallOptions> = {}) => {
     let call: ClientUnaryCall | undefined;
@@ -88,10 +88,15 @@ export async function statusOf(call: Promise<unknown>): Promise<string> {
 }
 
 /** A client of a service that only a .proto file describes, as `grpc.health.v1.Health`. */
-export function connectService<T>(protoFile: string, service: string, address: string): Client & T {
+export function connectService<T>(
+  protoFile: string,
+  service: string,
+  address: string,
+  credentials = ChannelCredentials.createInsecure(),
+): Client & T {
   let found: unknown = loadPackageDefinition(loadSync(protoFile, { longs: String, enums: String, defaults: true }));
   for (const part of service.split(".")) found = (found as Record<string, unknown>)[part];
-  return new (found as ServiceClientConstructor)(address, ChannelCredentials.createInsecure()) as never;
+  return new (found as ServiceClientConstructor)(address, credentials) as never;
 }
 
 /** Messages of a stream, one at a time; undefined at its end. */

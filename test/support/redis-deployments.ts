@@ -1,10 +1,8 @@
-import { execFile } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import { Redis } from "ioredis";
+import { createAuthority } from "./certificates.ts";
 import type { Stack } from "./cleanup.ts";
-import { temporaryFolder } from "./cleanup.ts";
 import { freePort } from "./ports.ts";
 import { until } from "./until.ts";
 
@@ -13,7 +11,6 @@ const eventually = (check: () => Promise<boolean>) => until(check, { withinMs: w
 
 import { type RedisServer, startRedisServer } from "./redis-server.ts";
 
-const run = promisify(execFile);
 const slots = 16_384;
 const waitMs = 20_000;
 
@@ -106,32 +103,18 @@ export interface TlsRedis {
 
 /** A server that speaks TLS only, with a certificate that nobody trusts who was not told to. */
 export async function startTlsRedis(stack: Stack): Promise<TlsRedis> {
-  const folder = await temporaryFolder("tls");
-  stack.defer(() => folder.remove());
-  const { ca, certificate, key } = await makeCertificates(folder.path);
+  const authority = await createAuthority(stack);
+  const { ca, cert, key } = await authority.issue({ names: ["DNS:localhost"] });
   const port = await freePort();
   const server = await startRedisServer({
     port,
     args: [
       ...["--port", "0", "--tls-port", `${port}`, "--tls-auth-clients", "no"],
-      ...["--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", ca],
+      ...["--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca],
     ],
   });
   stack.defer(() => server.stop());
   return { url: `rediss://localhost:${port}`, ca, server };
-}
-
-/** An authority of its own and, signed by it, a certificate for `localhost`. */
-async function makeCertificates(folder: string) {
-  const path = (name: string) => join(folder, name);
-  const newKey = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-  const openssl = (...args: string[]) => run("openssl", args, { cwd: folder });
-  await openssl(...newKey, "-x509", "-days", "2", "-subj", "/CN=tests", "-keyout", "ca.key", "-out", "ca.pem");
-  await openssl(...newKey, "-subj", "/CN=localhost", "-keyout", "server.key", "-out", "server.csr");
-  await writeFile(path("names"), "subjectAltName=DNS:localhost\n");
-  const signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"];
-  await openssl("x509", "-req", "-in", "server.csr", ...signed, "-out", "server.pem");
-  return { ca: path("ca.pem"), certificate: path("server.pem"), key: path("server.key") };
 }
 
 /** The nodes of a cluster talk to each other on the port 10,000 above, which must not be an ephemeral one either. */

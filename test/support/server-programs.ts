@@ -13,6 +13,8 @@ const servers = {
     choices: ["TEST_MYSQL_URL=mysql://user:password@host:port of an account that may create and drop databases"],
   },
   redis: { programs: ["redis-server", "valkey-server"], packages: ["redis-server"], choices: [] },
+  /** Makes certificates. */
+  openssl: { programs: ["openssl"], packages: ["openssl"], choices: [] },
   /** Sends HTTP requests as fast as they are answered; for the benchmarks. */
   wrk: { programs: ["wrk"], packages: ["wrk"], choices: [] },
 } as const;

@@ -26,6 +26,8 @@ export interface SystemOptions {
   /** Settings beside those that join the parts; they may replace these too. An empty text takes a setting away. */
   readonly gatewayEnv?: Env;
   readonly inventoryEnv?: Env;
+  /** Of `client`; default: none, for a service without TLS. */
+  readonly clientCredentials?: ChannelCredentials;
 }
 
 export interface KeyOptions {
@@ -102,7 +104,8 @@ export async function startSystem(options: SystemOptions = {}): Promise<System> 
   };
   let inventory = await startInventory(inventoryEnv);
   starting.defer(async () => void (await inventory.stop()));
-  const client = new InventoryServiceClient(inventory.listen, ChannelCredentials.createInsecure());
+  const { clientCredentials = ChannelCredentials.createInsecure() } = options;
+  const client = new InventoryServiceClient(inventory.listen, clientCredentials);
   starting.defer(() => client.close());
 
   const gatewayEnv: Env = {

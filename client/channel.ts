@@ -1,0 +1,69 @@
+import { ChannelCredentials, type ChannelOptions, experimental } from "@grpc/grpc-js";
+import { InventoryServiceClient } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import { CertificateFiles, type TlsLog } from "../runtime/certificate-files.ts";
+import type { TlsFiles } from "../runtime/tls-files.ts";
+
+export interface ChannelTls extends TlsFiles {
+  /** The name that the service's certificate has to have. Default: the host of the address. */
+  readonly serverName?: string | undefined;
+}
+
+export interface InventoryChannelOptions {
+  /** gRPC target, as `127.0.0.1:50051` or `dns:///inventory-svc:50051` for many. */
+  readonly address: string;
+  /** Default: none, which a service takes on loopback only. The files are read anew when they change. */
+  readonly tls?: ChannelTls | undefined;
+  /** Gets told of loaded and refused certificates. */
+  readonly log?: TlsLog | undefined;
+}
+
+/** Calls that are sent again while the service is away, for as long as their deadline lets them. */
+export type RetriedMethods = readonly (keyof typeof InventoryServiceClient.service)[];
+
+/**
+ * The generated client on a channel for this service: balanced over its replicas, and with a connection that breaks
+ * noticed within 15 s.
+ *
+ * @throws Error that says what is wrong with the TLS files
+ */
+export function openInventoryChannel(
+  { address, tls, log }: InventoryChannelOptions,
+  retried: RetriedMethods = [],
+): InventoryServiceClient {
+  const options: ChannelOptions = {
+    "grpc.service_config": JSON.stringify({
+      loadBalancingConfig: [{ round_robin: {} }],
+      methodConfig: retried.length === 0 ? [] : [retries(retried)],
+    }),
+    "grpc.keepalive_time_ms": 10_000,
+    "grpc.keepalive_timeout_ms": 5_000,
+    "grpc.keepalive_permit_without_calls": 1,
+    "grpc.initial_reconnect_backoff_ms": 100,
+    "grpc.max_reconnect_backoff_ms": 1_000,
+    "grpc-node.flow_control_window": 4 * 1024 * 1024,
+  };
+  if (tls?.serverName !== undefined) options["grpc.ssl_target_name_override"] = tls.serverName;
+  return new InventoryServiceClient(address, tls ? mutualTls(tls, log) : ChannelCredentials.createInsecure(), options);
+}
+
+function mutualTls(files: TlsFiles, log: TlsLog | undefined): ChannelCredentials {
+  const certificates = new CertificateFiles(files, log);
+  return experimental.createCertificateProviderChannelCredentials(certificates, certificates);
+}
+
+/** gRPC's own retries (gRFC A6): five attempts are the most that it makes. */
+function retries(methods: RetriedMethods) {
+  return {
+    name: methods.map((method) => {
+      const [, service, name] = InventoryServiceClient.service[method].path.split("/");
+      return { service, method: name };
+    }),
+    retryPolicy: {
+      maxAttempts: 5,
+      initialBackoff: "0.1s",
+      maxBackoff: "1s",
+      backoffMultiplier: 3,
+      retryableStatusCodes: ["UNAVAILABLE"],
+    },
+  };
+}

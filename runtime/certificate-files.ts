@@ -1,0 +1,105 @@
+import { X509Certificate } from "node:crypto";
+import type { experimental } from "@grpc/grpc-js";
+import { faultsOf, isSame, readAll, type TlsContents, type TlsFiles } from "./tls-files.ts";
+
+type CertificateProvider = experimental.CertificateProvider;
+type CaListener = Parameters<CertificateProvider["addCaCertificateListener"]>[0];
+type IdentityListener = Parameters<CertificateProvider["addIdentityCertificateListener"]>[0];
+
+/** Gets told of loaded and refused certificates; a pino logger is one, and so is `console`. */
+export interface TlsLog {
+  info(fields: object, text: string): void;
+  error(fields: object, text: string): void;
+}
+
+const pollIntervalMs = 500;
+
+/**
+ * Certificates for grpc-js that follow their files: new connections use what the files hold now, those that are open
+ * go on. Files that cannot be used are logged and what was loaded before stays.
+ *
+ * It reads the files instead of watching them, which also sees a mounted Kubernetes secret change (a swap of symbolic
+ * links) and works on every file system; and it does so as long as a server or a channel uses it. The like of it in
+ * grpc-js (FileWatcherCertificateProvider) refuses every connection while a file is missing or a pair does not fit.
+ */
+export class CertificateFiles implements CertificateProvider {
+  readonly #files: TlsFiles;
+  readonly #log: TlsLog | undefined;
+  readonly #caListeners = new Set<CaListener>();
+  readonly #identityListeners = new Set<IdentityListener>();
+  #loaded: TlsContents;
+  #judged: TlsContents;
+  #seen: TlsContents;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** @throws Error that says what is wrong with the files */
+  constructor(files: TlsFiles, log?: TlsLog) {
+    this.#files = files;
+    this.#log = log;
+    this.#loaded = this.#judged = this.#seen = readAll(files);
+    const faults = Object.entries(faultsOf(this.#loaded)).map(([name, fault]) => `${name}: ${fault}`);
+    if (faults.length > 0) throw new Error(`the TLS files cannot be used: ${faults.join("; ")}`);
+  }
+
+  addCaCertificateListener(listener: CaListener): void {
+    this.#caListeners.add(listener);
+    this.#watch();
+    // grpc-js is not ready to be told before this call has returned.
+    process.nextTick(() => this.#caListeners.has(listener) && listener(toCa(this.#loaded)));
+  }
+
+  removeCaCertificateListener(listener: CaListener): void {
+    this.#caListeners.delete(listener);
+    this.#unwatch();
+  }
+
+  addIdentityCertificateListener(listener: IdentityListener): void {
+    this.#identityListeners.add(listener);
+    this.#watch();
+    process.nextTick(() => this.#identityListeners.has(listener) && listener(toIdentity(this.#loaded)));
+  }
+
+  removeIdentityCertificateListener(listener: IdentityListener): void {
+    this.#identityListeners.delete(listener);
+    this.#unwatch();
+  }
+
+  #watch(): void {
+    if (this.#timer) return;
+    this.#timer = setInterval(() => this.#look(), pollIntervalMs).unref();
+    // A channel that was idle for hours comes back: what has happened meanwhile is not news that has to settle.
+    this.#seen = readAll(this.#files);
+    this.#look();
+  }
+
+  #unwatch(): void {
+    if (this.#caListeners.size + this.#identityListeners.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  #look(): void {
+    const contents = readAll(this.#files);
+    // Files are written one after the other: only what is the same twice is taken for what was meant.
+    const isSettled = isSame(contents, this.#seen);
+    this.#seen = contents;
+    if (!isSettled || isSame(contents, this.#judged)) return;
+    this.#judged = contents;
+    const faults = faultsOf(contents);
+    if (Object.keys(faults).length > 0) {
+      this.#log?.error({ faults }, "the new TLS files cannot be used: those loaded before stay in use");
+      return;
+    }
+    this.#loaded = contents;
+    for (const listener of this.#identityListeners) listener(toIdentity(contents));
+    for (const listener of this.#caListeners) listener(toCa(contents));
+    const { serialNumber, validToDate } = new X509Certificate(contents.cert.pem);
+    this.#log?.info({ serialNumber, validUntil: validToDate }, "TLS files loaded anew");
+  }
+}
+
+const toCa = ({ ca }: TlsContents) => ({ caCertificate: Buffer.from(ca.pem) });
+const toIdentity = ({ cert, key }: TlsContents) => ({
+  certificate: Buffer.from(cert.pem),
+  privateKey: Buffer.from(key.pem),
+});

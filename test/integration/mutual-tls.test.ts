@@ -1,0 +1,181 @@
+import { readFileSync } from "node:fs";
+import { ChannelCredentials, type ServiceError, status } from "@grpc/grpc-js";
+import { protoPath } from "grpc-health-check";
+import { leastRoles, roles } from "../../inventory-svc/access/roles.ts";
+import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { TlsFiles } from "../../runtime/tls-files.ts";
+import { expectError } from "../support/answers.ts";
+import { type Authority, createAuthority } from "../support/certificates.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { connectInventory, connectService, statusOf } from "../support/grpc.ts";
+import { request } from "../support/http.ts";
+import { freePort } from "../support/ports.ts";
+import { startScript } from "../support/processes.ts";
+import { type System, startSystem } from "../support/system.ts";
+import { until } from "../support/until.ts";
+
+const identities = {
+  reader: "dns:reports.internal",
+  writer: "spiffe://petstore/gateway",
+  admin: "spiffe://petstore/back-office",
+} as const;
+
+/** As a certificate has it. */
+const names = { reader: "DNS:Reports.internal", writer: `URI:${identities.writer}`, admin: `URI:${identities.admin}` };
+
+function credentials({ cert, key, ca }: TlsFiles): ChannelCredentials {
+  return ChannelCredentials.createSsl(readFileSync(ca), readFileSync(key), readFileSync(cert));
+}
+
+const asIs = (bytes: Buffer) => bytes;
+
+const inventoryTls = ({ cert, key, ca }: TlsFiles) => ({
+  INVENTORY_TLS_CERT: cert,
+  INVENTORY_TLS_KEY: key,
+  INVENTORY_TLS_CLIENT_CA: ca,
+  INVENTORY_TLS_ROLES: roles.map((role) => `${identities[role]}=${role}`).join(","),
+});
+
+const gatewayTls = ({ cert, key, ca }: TlsFiles) => ({
+  GATEWAY_INVENTORY_TLS_CERT: cert,
+  GATEWAY_INVENTORY_TLS_KEY: key,
+  GATEWAY_INVENTORY_TLS_CA: ca,
+  GATEWAY_INVENTORY_TLS_SERVER_NAME: "inventory.internal",
+});
+
+describe("a service that asks for certificates", () => {
+  const stack = suiteStack();
+  let authority: Authority;
+  let stranger: Authority;
+  let system: System;
+
+  beforeAll(async () => {
+    authority = await createAuthority(stack);
+    stranger = await createAuthority(stack);
+    system = await startSystem({
+      seed: [{ petId: 7n, quantity: 1, status: "available" }],
+      inventoryEnv: inventoryTls(await authority.issue({ names: ["DNS:inventory.internal", "IP:127.0.0.1"] })),
+      gatewayEnv: gatewayTls(await authority.issue({ names: [names.writer] })),
+      clientCredentials: credentials(await authority.issue({ names: [names.admin] })),
+    });
+    stack.defer(() => system.close());
+  });
+
+  function connect(from: ChannelCredentials) {
+    const inventory = connectInventory(system.inventory.listen, from);
+    stack.defer(() => inventory.close());
+    return inventory;
+  }
+  const connectWith = async (...own: string[]) => connect(credentials(await authority.issue({ names: own })));
+  const headers = () => ({ authorization: `Bearer ${system.keys.enterprise}`, "content-type": "application/json" });
+
+  test("is of no use to who has none, one of another authority or an expired one", async () => {
+    const ca = readFileSync(authority.ca);
+    const foreign = await stranger.issue({ names: [names.admin] });
+    const expired = await authority.issue({ names: [names.admin], days: -1 });
+    for (const from of [
+      ChannelCredentials.createInsecure(),
+      ChannelCredentials.createSsl(ca),
+      credentials({ ...foreign, ca: authority.ca }),
+      credentials(expired),
+    ]) {
+      expect(await statusOf(connect(from).get({ petId: 7n }))).toBe("UNAVAILABLE");
+    }
+  });
+
+  test("gives each role its calls and refuses all others, for every call of the contract", async () => {
+    for (const [index, role] of roles.entries()) {
+      const { client } = await connectWith(names[role]);
+      for (const [name, { path, requestStream }] of Object.entries(InventoryServiceService)) {
+        // Any call may be made as one of two streams: what differs is how many messages each side sends.
+        const options = { deadline: Date.now() + 20_000 };
+        const call = client.makeBidiStreamRequest(path, asIs, asIs, options);
+        if (!requestStream) call.write(Buffer.alloc(0));
+        call.on("data", () => {}).end();
+        const { code } = await new Promise<{ code: number }>((resolve) => {
+          call.on("status", resolve).on("error", () => {});
+        });
+        const isAllowed = index >= roles.indexOf(leastRoles[name as keyof typeof leastRoles]);
+        expect([role, name, code === status.PERMISSION_DENIED]).toEqual([role, name, !isAllowed]);
+        expect(status[code]).toMatch(/^(OK|NOT_FOUND|INVALID_ARGUMENT|PERMISSION_DENIED)$/);
+      }
+    }
+  });
+
+  test("tells a refused caller as whom it was seen and what it misses, and its own log too", async () => {
+    const create = { petId: 8n, quantity: 1, status: 1 } as const;
+    const detailsOf = (call: Promise<unknown>) => call.catch(({ details }: ServiceError) => details);
+    const writer = await connectWith(names.writer);
+    const seen = `${identities.writer} has the role writer: this call needs admin`;
+    expect(await detailsOf(writer.create(create))).toBe(seen);
+    const unknown = await connectWith("URI:spiffe://petstore/games", "DNS:games.internal", "email:a@b.example");
+    expect(await detailsOf(unknown.get({ petId: 7n }))).toBe(
+      "spiffe://petstore/games, dns:games.internal has no role: this call needs reader",
+    );
+    expect(await detailsOf((await connectWith("email:a@b.example")).list())).toBe(
+      "a certificate without a URI or DNS name has no role: this call needs reader",
+    );
+    expect(await system.stored(8n)).toBeUndefined();
+    await until(() => system.inventory.output().includes(`"message":"${seen}"`));
+    const metrics = await request(system.inventory.admin, { path: "/metrics" });
+    expect(metrics.text).toMatch(/rpc_duration_seconds_count\{method="[^"]+\/CreateInventoryItem",code="7"\} [1-9]/);
+  });
+
+  test("counts the strongest role of a certificate with several names", async () => {
+    const both = await connectWith(names.reader, names.writer);
+    expect(await statusOf(both.update({ petId: 7n, quantity: 2 }))).toBe("OK");
+  });
+
+  test.each([
+    ["a comma in a URI", `URI:spiffe://petstore/games, DNS:reports.internal, URI:${identities.admin}`],
+    ["a URI with the scheme dns", `URI:${identities.reader}`],
+    ["a URI in other letters", `URI:${identities.admin.toUpperCase()}`],
+    ["a longer URI", `URI:${identities.admin}/intern`],
+    ["a wildcard", "DNS:*.internal"],
+  ])("takes no one for another over %s", async (_what, name) => {
+    expect(await statusOf((await connectWith(name)).list())).toBe("PERMISSION_DENIED");
+  });
+
+  test("tells its health to everyone with a certificate", async () => {
+    interface Health {
+      check(request: object, done: (error: ServiceError | null, answer: { status: string }) => void): void;
+    }
+    const from = credentials(await authority.issue({ names: ["DNS:probe.internal"] }));
+    const health = connectService<Health>(protoPath, "grpc.health.v1.Health", system.inventory.listen, from);
+    stack.defer(() => health.close());
+    const answer = await new Promise<unknown>((resolve) => health.check({}, (error, value) => resolve(error ?? value)));
+    expect(answer).toEqual({ status: "SERVING" });
+  });
+
+  test("serves a gateway, and nobody's key is in a log", async () => {
+    const path = "/v1/inventory";
+    const body = '{"quantity":33}';
+    expect(
+      await request(system.address, { method: "PATCH", path: `${path}/7`, headers: headers(), body }),
+    ).toMatchObject({
+      status: 200,
+    });
+    expect((await request(system.address, { path, headers: headers() })).json()).toMatchObject([{ quantity: 33 }]);
+    const logs = system.inventory.output() + system.gateways[0]!.output();
+    expect(logs).not.toMatch(/BEGIN|PRIVATE/);
+  });
+
+  test("leaves a gateway whose certificate it does not take unready, with 503 in time", async () => {
+    const files = await stranger.issue({ names: [names.writer] });
+    const [listen, admin] = [`127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`];
+    const gateway = await startScript({
+      name: "gateway",
+      script: "gateway/main.ts",
+      env: {
+        ...system.gatewayEnv,
+        ...gatewayTls({ ...files, ca: authority.ca }),
+        GATEWAY_LISTEN: listen,
+        GATEWAY_ADMIN_LISTEN: admin,
+      },
+    });
+    stack.defer(() => gateway.kill("SIGKILL"));
+    await gateway.waitForLine((line) => line.includes("not ready yet") || undefined, 20_000);
+    expect(await request(admin, { path: "/readyz" })).toMatchObject({ status: 503 });
+    expectError(await request(listen, { path: "/v1/inventory", headers: headers() }), 503, "service_unavailable");
+  });
+});

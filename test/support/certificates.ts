@@ -1,0 +1,49 @@
+import { execFile } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import type { TlsFiles } from "../../runtime/tls-files.ts";
+import { temporaryFolder } from "./cleanup.ts";
+import { serverProgram } from "./server-programs.ts";
+
+const run = promisify(execFile);
+
+export interface CertificateOptions {
+  /** As OpenSSL writes them: `DNS:localhost`, `URI:spiffe://petstore/gateway`. */
+  readonly names: readonly string[];
+  /** Negative for a certificate that has expired. */
+  readonly days?: number;
+}
+
+/** An authority of a test's own. Its files are in a folder that goes with the stack. */
+export interface Authority {
+  /** Path of its certificate. */
+  readonly ca: string;
+  /** A new key and a certificate for it. `ca` of the result is this authority's. */
+  issue(options: CertificateOptions): Promise<TlsFiles>;
+}
+
+export async function createAuthority(stack: AsyncDisposableStack): Promise<Authority> {
+  const folder = await temporaryFolder("tls");
+  stack.defer(() => folder.remove());
+  const path = (name: string) => join(folder.path, name);
+  const program = await serverProgram("openssl");
+  const openssl = (...args: string[]) => run(program, args, { cwd: folder.path });
+  const newKey = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=tests"];
+  await openssl(...newKey, "-x509", "-days", "2", "-keyout", "ca.key", "-out", "ca.pem");
+  let count = 0;
+  return {
+    ca: path("ca.pem"),
+    issue: async ({ names, days = 2 }) => {
+      count += 1;
+      const file = (kind: string) => `${count}.${kind}`;
+      await openssl(...newKey, "-keyout", file("key"), "-out", file("csr"));
+      // A line for each name, in which a comma is a comma.
+      const lines = names.map((name, index) => name.replace(":", `.${index}=`));
+      await writeFile(path(file("names")), ["subjectAltName=@names", "[names]", ...lines, ""].join("\n"));
+      const signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-days", `${days}`, "-extfile", file("names")];
+      await openssl("x509", "-req", "-in", file("csr"), ...signed, "-out", file("pem"));
+      return { cert: path(file("pem")), key: path(file("key")), ca: path("ca.pem") };
+    },
+  };
+}
