@@ -1,8 +1,11 @@
 import { readFileSync } from "node:fs";
 import { ChannelCredentials, type ServiceError, status } from "@grpc/grpc-js";
 import { protoPath } from "grpc-health-check";
+import { readGatewayConfig } from "../../gateway/config.ts";
 import { leastRoles, roles } from "../../inventory-svc/access/roles.ts";
+import { readInventoryConfig } from "../../inventory-svc/config.ts";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { SettingsError } from "../../runtime/settings.ts";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
 import { expectError } from "../support/answers.ts";
 import { type Authority, createAuthority } from "../support/certificates.ts";
@@ -10,7 +13,7 @@ import { suiteStack } from "../support/cleanup.ts";
 import { connectInventory, connectService, statusOf } from "../support/grpc.ts";
 import { request } from "../support/http.ts";
 import { freePort } from "../support/ports.ts";
-import { startScript } from "../support/processes.ts";
+import { runScript, startScript } from "../support/processes.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 
@@ -41,6 +44,83 @@ const gatewayTls = ({ cert, key, ca }: TlsFiles) => ({
   GATEWAY_INVENTORY_TLS_KEY: key,
   GATEWAY_INVENTORY_TLS_CA: ca,
   GATEWAY_INVENTORY_TLS_SERVER_NAME: "inventory.internal",
+});
+
+describe("settings for TLS", () => {
+  const stack = suiteStack();
+  const noDatabase = { INVENTORY_DATABASE_URL: "sqlite::memory:" };
+  let files: TlsFiles;
+  let other: TlsFiles;
+
+  beforeAll(async () => {
+    const authority = await createAuthority(stack);
+    files = await authority.issue({ names: ["DNS:inventory.internal"] });
+    other = await authority.issue({ names: ["DNS:other.internal"], days: -1 });
+  });
+
+  const faultsOf = (read: () => unknown): readonly string[] => {
+    try {
+      read();
+      return [];
+    } catch (error) {
+      return (error as SettingsError).faults;
+    }
+  };
+  const inventory = (env: Record<string, string>) => faultsOf(() => readInventoryConfig({ ...noDatabase, ...env }));
+
+  test("allow an address that others reach", () => {
+    expect(inventory({ ...inventoryTls(files), INVENTORY_LISTEN: "0.0.0.0:50051" })).toEqual([]);
+  });
+
+  test("have every fault named, and end the process with 78", async () => {
+    const all = inventoryTls(files);
+    expect(inventory({ ...all, INVENTORY_TLS_KEY: "", INVENTORY_LISTEN: "0.0.0.0:0" })).toEqual([
+      expect.stringMatching(/^INVENTORY_TLS_KEY: has to be set too/),
+      expect.stringMatching(/^INVENTORY_LISTEN: without TLS/),
+    ]);
+    expect(inventory({ ...all, INVENTORY_TLS_CERT: "/nowhere/tls.crt", INVENTORY_TLS_CLIENT_CA: files.key })).toEqual([
+      "INVENTORY_TLS_CERT: cannot be read (ENOENT)",
+      "INVENTORY_TLS_CLIENT_CA: must hold certificates in PEM",
+    ]);
+    expect(inventory({ ...all, INVENTORY_TLS_KEY: other.key })).toEqual([
+      "INVENTORY_TLS_KEY: must hold the key of the certificate",
+    ]);
+    expect(inventory({ ...all, INVENTORY_TLS_CERT: other.cert, INVENTORY_TLS_KEY: files.cert })).toEqual([
+      "INVENTORY_TLS_CERT: holds a certificate that has expired",
+      "INVENTORY_TLS_KEY: must hold a private key in PEM, without a passphrase",
+    ]);
+    const pepper = { KEY_PEPPER: "a-pepper-that-only-the-tests-know" };
+    const gateway = { ...pepper, ...gatewayTls({ ...files, ca: "/nowhere" }), GATEWAY_INVENTORY_TLS_CERT: "" };
+    expect(faultsOf(() => readGatewayConfig(gateway))).toEqual([
+      expect.stringMatching(/^GATEWAY_INVENTORY_TLS_CERT: has to be set too/),
+    ]);
+    expect(faultsOf(() => readGatewayConfig({ ...gateway, ...gatewayTls({ ...files, ca: "/nowhere" }) }))).toEqual([
+      "GATEWAY_INVENTORY_TLS_CA: cannot be read (ENOENT)",
+    ]);
+    const env = { ...noDatabase, ...all, INVENTORY_TLS_KEY: other.key };
+    expect(await runScript({ script: "inventory-svc/main.ts", env })).toEqual({
+      code: 78,
+      stdout: "",
+      stderr: "The configuration has a fault:\n  INVENTORY_TLS_KEY: must hold the key of the certificate\n",
+    });
+  });
+
+  test.each([
+    ["", /has to be set with INVENTORY_TLS_CERT/],
+    ["spiffe://petstore/gateway=owner", /entry 1/],
+    ["dns:reports.internal=reader,reports.internal=reader", /entry 2/],
+    ["dns:*.internal=reader", /entry 1/],
+    ["dns:a.internal=reader,dns:a.internal=admin", /entry 2 names an identity again/],
+    ["dns:a.internal=reader,", /entry 2/],
+  ])("refuse the roles %j", (text, fault) => {
+    const faults = inventory({ ...inventoryTls(files), INVENTORY_TLS_ROLES: text });
+    expect(faults).toEqual([expect.stringMatching(fault)]);
+    expect(faults[0]).toMatch(/^INVENTORY_TLS_ROLES: /);
+  });
+
+  test("refuse roles without TLS, which nobody would look at", () => {
+    expect(inventory({ INVENTORY_TLS_ROLES: "dns:a.internal=reader" })).toHaveLength(1);
+  });
 });
 
 describe("a service that asks for certificates", () => {

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { writeFile } from "node:fs/promises";
+import { mkdir, readFile, rename, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
@@ -46,4 +46,40 @@ export async function createAuthority(stack: AsyncDisposableStack): Promise<Auth
       return { cert: path(file("pem")), key: path(file("key")), ca: path("ca.pem") };
     },
   };
+}
+
+/** Files that can be replaced while they are in use. */
+export interface MountedFiles extends TlsFiles {
+  /** Replaces all of them at once by the contents of others; a list of authorities becomes one bundle. */
+  swap(files: TlsFiles, authorities?: readonly Authority[]): Promise<void>;
+}
+
+/** Files as Kubernetes mounts a secret: links into a folder behind a link, and an update replaces that one link. */
+export async function mountFiles(
+  stack: AsyncDisposableStack,
+  files: TlsFiles,
+  authorities?: readonly Authority[],
+): Promise<MountedFiles> {
+  const folder = await temporaryFolder("secret");
+  stack.defer(() => folder.remove());
+  const path = (name: string) => join(folder.path, name);
+  const names = { cert: "tls.crt", key: "tls.key", ca: "ca.crt" } as const;
+  let version = 0;
+  const swap: MountedFiles["swap"] = async (from, bundle) => {
+    version += 1;
+    await mkdir(path(`..v${version}`));
+    const texts = {
+      cert: await readFile(from.cert),
+      key: await readFile(from.key),
+      ca: Buffer.concat(await Promise.all((bundle ?? [from]).map(({ ca }) => readFile(ca)))),
+    };
+    for (const kind of ["cert", "key", "ca"] as const) {
+      await writeFile(path(`..v${version}/${names[kind]}`), texts[kind]);
+    }
+    await symlink(`..v${version}`, path("..next"));
+    await rename(path("..next"), path("..data"));
+  };
+  await swap(files, authorities);
+  for (const name of Object.values(names)) await symlink(`..data/${name}`, path(name));
+  return { cert: path(names.cert), key: path(names.key), ca: path(names.ca), swap };
 }
