@@ -17,7 +17,7 @@ export interface InventoryChannelOptions {
   readonly log?: TlsLog | undefined;
 }
 
-/** Calls that are sent again while the service is away, for as long as their deadline lets them. */
+/** Calls that are made again when the service is away. */
 export type RetriedMethods = readonly (keyof typeof InventoryServiceClient.service)[];
 
 /**
@@ -51,7 +51,7 @@ function mutualTls(files: TlsFiles, log: TlsLog | undefined): ChannelCredentials
   return experimental.createCertificateProviderChannelCredentials(certificates, certificates);
 }
 
-/** gRPC's own retries (gRFC A6): five attempts are the most that it makes. */
+/** gRPC's own retries (gRFC A6): five attempts within two seconds and the call's deadline. */
 function retries(methods: RetriedMethods) {
   return {
     name: methods.map((method) => {

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { ChannelCredentials, type ServiceError, status } from "@grpc/grpc-js";
 import { protoPath } from "grpc-health-check";
+import { createInventoryClient } from "../../client/index.ts";
 import { readGatewayConfig } from "../../gateway/config.ts";
 import { leastRoles, roles } from "../../inventory-svc/access/roles.ts";
 import { readInventoryConfig } from "../../inventory-svc/config.ts";
@@ -238,6 +239,15 @@ describe("a service that asks for certificates", () => {
     expect((await request(system.address, { path, headers: headers() })).json()).toMatchObject([{ quantity: 33 }]);
     const logs = system.inventory.output() + system.gateways[0]!.output();
     expect(logs).not.toMatch(/BEGIN|PRIVATE/);
+  });
+
+  test("serves the client for internal callers, as far as its role goes", async () => {
+    const tls = { ...(await authority.issue({ names: [names.reader] })), serverName: "inventory.internal" };
+    const inventory = createInventoryClient({ address: system.inventory.listen, tls });
+    stack.defer(() => inventory.close());
+    expect(await inventory.get(7n)).toMatchObject({ petId: 7n });
+    await expect(inventory.remove(7n)).rejects.toMatchObject({ code: "PERMISSION_DENIED" });
+    expect(() => createInventoryClient({ address: "any", tls: { ...tls, key: "/nowhere" } })).toThrow("key: cannot be");
   });
 
   test("leaves a gateway whose certificate it does not take unready, with 503 in time", async () => {

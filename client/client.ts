@@ -1,0 +1,94 @@
+import type { ListInventoryResponse, WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import { type CallOptions, callUnary, readStream, type UnaryMethod } from "./calls.ts";
+import { type InventoryChannelOptions, openInventoryChannel } from "./channel.ts";
+import { InventoryError } from "./errors.ts";
+import { type Item, type PetStatus, type Position, toItem, toWireStatus } from "./item.ts";
+import { follow, type WatchEvent, type WatchOptions } from "./watch.ts";
+
+export interface InventoryClientOptions extends InventoryChannelOptions {
+  /** Deadline of every call that is not given another; default 5,000 (a list: 60,000). */
+  readonly timeoutMs?: number;
+}
+
+/** A part of the list, with the position to watch from once the whole list is read. */
+export interface Page {
+  readonly position: Position;
+  readonly items: readonly Item[];
+}
+
+/**
+ * The inventory service with promises. Every method throws InventoryError, or the reason of its signal.
+ *
+ * Reads are tried again while the service is away. Changes are not: after an error that leaves it open whether one has
+ * happened, only its caller knows whether it is still wanted.
+ */
+export interface InventoryClient {
+  /** One entry. NOT_FOUND when there is none. */
+  get(petId: bigint, options?: CallOptions): Promise<Item>;
+  /** Sets a quantity. NOT_FOUND without an entry, ABORTED when it is not at `expectedRevision`. Durable once resolved. */
+  update(
+    change: { readonly petId: bigint; readonly quantity: number; readonly expectedRevision?: bigint | undefined },
+    options?: CallOptions,
+  ): Promise<Item>;
+  /** Makes an entry, available unless told otherwise. ALREADY_EXISTS when there is one. */
+  create(
+    entry: { readonly petId: bigint; readonly quantity: number; readonly status?: PetStatus | undefined },
+    options?: CallOptions,
+  ): Promise<Item>;
+  /** Removes an entry. NOT_FOUND when there is none. @returns the revision in which it was gone */
+  remove(petId: bigint, options?: CallOptions): Promise<bigint>;
+  /** Every entry, ordered by petId, in pages. The first page is empty and tells the position. */
+  list(options?: CallOptions): AsyncIterable<Page>;
+  /**
+   * What changes after a position, without an end and without a deadline. It goes on by itself after a break, from
+   * where it was; the first event tells that it stands. After a reset it ends.
+   */
+  watch(from: Position, options?: WatchOptions): AsyncIterable<WatchEvent>;
+  /** Ends its watches. Calls that are under way finish. */
+  close(): void;
+}
+
+const defaultTimeoutMs = 5_000;
+const defaultListTimeoutMs = 60_000;
+
+/** @throws Error that says what is wrong with the TLS files */
+export function createInventoryClient({
+  timeoutMs = defaultTimeoutMs,
+  ...channel
+}: InventoryClientOptions): InventoryClient {
+  const stub = openInventoryChannel(channel, ["getInventoryItem", "listInventory"]);
+  const closed = new AbortController();
+  const call = <Req, Res>(method: UnaryMethod<Req, Res>, request: Req, options: CallOptions | undefined) =>
+    callUnary(method.bind(stub), request, { timeoutMs, ...options });
+
+  return {
+    get: async (petId, options) => toItem((await call(stub.getInventoryItem, { petId }, options)).item),
+
+    update: async ({ petId, quantity, expectedRevision }, options) =>
+      toItem((await call(stub.updateInventory, { petId, quantity, expectedRevision }, options)).item),
+
+    create: async ({ petId, quantity, status }, options) =>
+      toItem((await call(stub.createInventoryItem, { petId, quantity, status: toWireStatus(status) }, options)).item),
+
+    remove: async (petId, options) => (await call(stub.removeInventoryItem, { petId }, options)).revision,
+
+    async *list({ timeoutMs = defaultListTimeoutMs, signal } = {}) {
+      const open = () => stub.listInventory({}, { deadline: Date.now() + timeoutMs });
+      for await (const { epoch, revision, items } of readStream<ListInventoryResponse>(open, signal)) {
+        yield { position: { epoch, revision }, items: items.map(toItem) };
+      }
+    },
+
+    watch: (from, { signal, onBreak } = {}) => {
+      const ended = signal ? AbortSignal.any([signal, closed.signal]) : closed.signal;
+      const open = (position: Position) =>
+        readStream<WatchInventoryResponse>(() => stub.watchInventory(position), ended);
+      return follow(open, from, { signal: ended, onBreak });
+    },
+
+    close: () => {
+      closed.abort(new InventoryError("CANCELLED", "the client was closed"));
+      stub.close();
+    },
+  };
+}

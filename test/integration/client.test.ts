@@ -1,0 +1,204 @@
+import { Metadata, ServerCredentials, status } from "@grpc/grpc-js";
+import { createInventoryClient, type InventoryClient, InventoryError, type WatchEvent } from "../../client/index.ts";
+import { createRpcServer } from "../../inventory-svc/server.ts";
+import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { runScript } from "../support/processes.ts";
+import { type System, startSystem } from "../support/system.ts";
+
+const big = 9_223_372_036_854_775_807n;
+const entryCount = 2_500;
+
+/** A google.rpc.Status with RetryInfo and ErrorInfo. */
+const statusWithErrorInfo =
+  "CAoSAm5vGjAKKHR5cGUuZ29vZ2xlYXBpcy5jb20vZ29vZ2xlLnJwYy5SZXRyeUluZm8SBAoCCAEacwoodHlwZS5nb29nbGVhcGlz" +
+  "LmNvbS9nb29nbGUucnBjLkVycm9ySW5mbxJHChFSRVZJU0lPTl9NSVNNQVRDSBIVcGV0c3RvcmUuaW52ZW50b3J5LnYxGgsKBnBl" +
+  "dF9pZBIBNxoOCghyZXZpc2lvbhICMTI=";
+
+/** What a call ends with. */
+const failureOf = (call: Promise<unknown>) =>
+  call.then(
+    () => "OK",
+    (error: unknown) => (error instanceof InventoryError ? error.code : error),
+  );
+
+describe("the client for internal callers", () => {
+  const stack = suiteStack();
+  let system: System;
+  let inventory: InventoryClient;
+
+  beforeAll(async () => {
+    const entries = Array.from({ length: entryCount - 1 }, (_, index) => ({ petId: BigInt(index) }));
+    system = await startSystem({
+      gateways: 0,
+      seed: [...entries, { petId: big }].map((entry) => ({ ...entry, quantity: 1, status: "sold" as const })),
+    });
+    stack.defer(() => system.close());
+    inventory = createInventoryClient({ address: system.inventory.listen });
+    stack.defer(() => inventory.close());
+  });
+
+  async function here() {
+    for await (const { position } of inventory.list()) return position;
+    throw new Error("a list tells its position");
+  }
+
+  function watchFrom(...args: Parameters<InventoryClient["watch"]>) {
+    const events = inventory.watch(...args)[Symbol.asyncIterator]();
+    stack.defer(() => void events.return?.());
+    return async () => (await events.next()).value as WatchEvent;
+  }
+
+  test("reads and changes entries with ids to the last digit", async () => {
+    expect(await inventory.get(big)).toMatchObject({ petId: big, quantity: 1, status: "sold" });
+    const { revision } = await inventory.update({ petId: big, quantity: 5 });
+    expect(await inventory.update({ petId: big, quantity: 6, expectedRevision: revision })).toEqual({
+      petId: big,
+      quantity: 6,
+      status: "sold",
+      revision: revision + 1n,
+    });
+    expect(await inventory.create({ petId: -7n, quantity: 0 })).toMatchObject({ petId: -7n, status: "available" });
+    expect(await inventory.remove(-7n)).toBe(revision + 3n);
+  });
+
+  test("lists every entry in order, and leaves off when its reader does", async () => {
+    const pages = await Array.fromAsync(inventory.list());
+    expect(pages.flatMap(({ items }) => items.map(({ petId }) => petId))).toHaveLength(entryCount);
+    for await (const { items } of inventory.list()) if (items.length > 0) break;
+  });
+
+  test("throws the status by its name, with the text of the service", async () => {
+    await expect(inventory.get(-1n)).rejects.toMatchObject({
+      name: "InventoryError",
+      code: "NOT_FOUND",
+      message: "NOT_FOUND: there is no entry with this pet_id",
+    });
+    expect(await failureOf(inventory.update({ petId: 1n, quantity: -1 }))).toBe("INVALID_ARGUMENT");
+    expect(await failureOf(inventory.update({ petId: 1n, quantity: 1, expectedRevision: 0n }))).toBe("ABORTED");
+    expect(await failureOf(inventory.create({ petId: 1n, quantity: 1 }))).toBe("ALREADY_EXISTS");
+  });
+
+  test("ends every call by its deadline, the caller's signal, or before it began", async () => {
+    const position = await here();
+    await system.inventory.kill("SIGSTOP");
+    try {
+      const change = { petId: 1n, quantity: 3 };
+      expect(await failureOf(inventory.update(change, { timeoutMs: 200 }))).toBe("DEADLINE_EXCEEDED");
+      const giveUp = new AbortController();
+      const { signal } = giveUp;
+      const waiting = [
+        inventory.update(change, { signal }),
+        Array.fromAsync(inventory.list({ signal })),
+        Array.fromAsync(inventory.watch(position, { signal })),
+      ];
+      setImmediate(() => giveUp.abort("not wanted"));
+      expect(await Promise.all(waiting.map(failureOf))).toEqual(waiting.map(() => "not wanted"));
+      expect(await failureOf(inventory.get(1n, { signal }))).toBe("not wanted");
+      expect(await failureOf(Array.fromAsync(inventory.list({ signal })))).toBe("not wanted");
+    } finally {
+      await system.inventory.kill("SIGCONT");
+    }
+  });
+
+  test("watches changes over a restart of the service, without a gap", async () => {
+    const breaks: string[] = [];
+    const next = watchFrom(await here(), { onBreak: ({ code }) => void breaks.push(code) });
+    expect(await next()).toMatchObject({ kind: "changes", changed: [] });
+    await inventory.update({ petId: 1n, quantity: 10 });
+    expect(await next()).toMatchObject({ changed: [{ petId: 1n, quantity: 10 }] });
+    await system.inventory.kill("SIGKILL");
+    const reading = inventory.get(1n);
+    await system.restartInventory();
+    expect(await reading).toMatchObject({ quantity: 10 }); // a read is tried again
+    await inventory.update({ petId: 2n, quantity: 11 });
+    await inventory.remove(3n);
+    const seen: WatchEvent[] = [];
+    while (!seen.some((event) => event.kind === "changes" && event.removed.includes(3n))) seen.push(await next());
+    expect(seen).toContainEqual(expect.objectContaining({ changed: [expect.objectContaining({ quantity: 11 })] }));
+    expect(breaks.length).toBeGreaterThan(0);
+  });
+
+  test("is told of a restored stock by a reset, and the watch ends", async () => {
+    const next = watchFrom(await here());
+    await next();
+    const env = { INVENTORY_DATABASE_URL: system.databaseUrls.inventory };
+    await runScript({ script: "inventory-svc/cli/stock.ts", args: ["restored"], env });
+    expect(await next()).toEqual({ kind: "reset" });
+    expect(await next()).toBeUndefined();
+  });
+
+  test("ends its watches when it is closed", async () => {
+    const other = createInventoryClient({ address: system.inventory.listen });
+    const watching = failureOf(Array.fromAsync(other.watch(await here())));
+    other.close();
+    expect(await watching).toBe("CANCELLED");
+  });
+});
+
+describe("a service that fails", () => {
+  const stack = suiteStack();
+  const counts = new Map<string, number>();
+  let failure: { code: status; metadata?: Metadata };
+  let inventory: InventoryClient;
+
+  beforeAll(async () => {
+    // Any call fails in the same way: streams and unary calls differ in how they tell it.
+    const fail = (call: { getPath(): string; emit?(event: string, error: object): void }, done?: unknown) => {
+      counts.set(call.getPath(), (counts.get(call.getPath()) ?? 0) + 1);
+      const error = { details: "no", ...failure };
+      if (typeof done === "function") done(error);
+      else call.emit?.("error", error);
+    };
+    const names = Object.keys(InventoryServiceService);
+    const server = createRpcServer({
+      handlers: Object.fromEntries(names.map((name) => [name, fail])) as never,
+      credentials: ServerCredentials.createInsecure(),
+      maxConnectionAgeMs: 60_000,
+      connectionGraceMs: 100,
+    });
+    stack.defer(() => server.close(0));
+    inventory = createInventoryClient({ address: await server.listen({ host: "127.0.0.1", port: 0 }) });
+    stack.defer(() => inventory.close());
+  });
+  beforeEach(() => counts.clear());
+  const countOf = (name: keyof InventoryServiceService) => counts.get(InventoryServiceService[name].path) ?? 0;
+  const position = { epoch: "e", revision: 1n };
+
+  test("is asked again for what only reads, and never to change anything", async () => {
+    failure = { code: status.UNAVAILABLE };
+    const calls = {
+      getInventoryItem: () => inventory.get(1n),
+      listInventory: () => Array.fromAsync(inventory.list()),
+      updateInventory: () => inventory.update({ petId: 1n, quantity: 1 }),
+      createInventoryItem: () => inventory.create({ petId: 1n, quantity: 1 }),
+      removeInventoryItem: () => inventory.remove(1n),
+    };
+    const ends = await Promise.all(Object.values(calls).map((call) => failureOf(call())));
+    expect(new Set(ends)).toEqual(new Set(["UNAVAILABLE"]));
+    expect(countOf("getInventoryItem")).toBe(5);
+    expect(countOf("listInventory")).toBe(5);
+    expect(countOf("updateInventory")).toBe(1);
+    expect(countOf("createInventoryItem")).toBe(1);
+    expect(countOf("removeInventoryItem")).toBe(1);
+  });
+
+  test("is not watched on when it says that it never will", async () => {
+    failure = { code: status.PERMISSION_DENIED };
+    expect(await failureOf(Array.fromAsync(inventory.watch(position)))).toBe("PERMISSION_DENIED");
+    expect(countOf("watchInventory")).toBe(1);
+  });
+
+  test("tells its reason and what belongs to it", async () => {
+    const metadata = new Metadata();
+    metadata.set("grpc-status-details-bin", Buffer.from(statusWithErrorInfo, "base64"));
+    failure = { code: status.ABORTED, metadata };
+    await expect(inventory.update({ petId: 1n, quantity: 1 })).rejects.toMatchObject({
+      code: "ABORTED",
+      reason: "REVISION_MISMATCH",
+      details: { pet_id: "7", revision: "12" },
+    });
+    metadata.set("grpc-status-details-bin", Buffer.from("nonsense"));
+    await expect(inventory.get(1n)).rejects.toMatchObject({ code: "ABORTED", reason: undefined, details: {} });
+  });
+});
