@@ -40,6 +40,8 @@ export function openInventoryChannel(
     "grpc.keepalive_permit_without_calls": 1,
     "grpc.initial_reconnect_backoff_ms": 100,
     "grpc.max_reconnect_backoff_ms": 1_000,
+    // Replaced replicas have new addresses; with the default of 30 s all known ones may be gone before the next look-up.
+    "grpc.dns_min_time_between_resolutions_ms": 1_000,
     "grpc-node.flow_control_window": 4 * 1024 * 1024,
   };
   if (tls?.serverName !== undefined) options["grpc.ssl_target_name_override"] = tls.serverName;
