@@ -126,7 +126,7 @@ Ctrl-C stops everything.`);
 async function main(): Promise<void> {
   loadEnvFile();
   mkdirSync(dataDir, { recursive: true });
-  const env: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", ...process.env };
+  const env: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", DRAIN_DELAY_SECONDS: "0", ...process.env };
   env.KEY_PEPPER ??= ensurePepper(dataDir);
   const inventory = readInventoryConfig(env);
   const standIn = env.PETS_UPSTREAM_URL && env.ORDERS_UPSTREAM_URL ? undefined : await startStandIn(anyPort);

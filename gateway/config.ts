@@ -2,6 +2,7 @@ import ipaddr from "ipaddr.js";
 import { z } from "zod";
 import {
   describeSettings,
+  drainFaults,
   flag,
   integer,
   listenAddress,
@@ -101,6 +102,7 @@ export function readGatewayConfig(env: NodeJS.ProcessEnv) {
   return readSettings(gatewaySettings, env, (settings) => [
     ...pepperFaults(settings),
     ...tlsSettingFaults(settings, tlsNames),
+    ...drainFaults(settings),
     ...(settings.PETS_DEPRECATED_AT && settings.PETS_SUNSET_AT && settings.PETS_SUNSET_AT < settings.PETS_DEPRECATED_AT
       ? ["PETS_SUNSET_AT: must not be before PETS_DEPRECATED_AT (RFC 9745 section 4)"]
       : []),

@@ -13,7 +13,7 @@ await runProcess(gatewayHelp, async () => {
 
   const app = express().disable("x-powered-by").disable("etag").set("query parser", false);
   app.use(gateway.router);
-  const server = createPublicServer({
+  const publicServer = createPublicServer({
     handler: app,
     keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,
     requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
@@ -27,20 +27,21 @@ await runProcess(gatewayHelp, async () => {
       if (reasonNotReady !== undefined) throw new Error(reasonNotReady);
     },
   });
-  const listen = await listenOn(server, config.GATEWAY_LISTEN);
+  const listen = await listenOn(publicServer.server, config.GATEWAY_LISTEN);
   await untilReady(() => gateway.ready(), log);
   reasonNotReady = undefined;
 
   return {
     log,
+    drainDelaySeconds: config.DRAIN_DELAY_SECONDS,
     drainSeconds: config.DRAIN_SECONDS,
     addresses: { listen, admin: admin.address },
-    stop: async () => {
+    leave: () => {
       reasonNotReady = "draining";
-      await new Promise<void>((resolve) => {
-        server.close(() => resolve());
-        server.closeIdleConnections();
-      });
+      publicServer.endConnections();
+    },
+    stop: async () => {
+      await publicServer.close();
       await gateway.close();
       await admin.close();
     },

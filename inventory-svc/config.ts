@@ -2,6 +2,7 @@ import { z } from "zod";
 import {
   databaseUrl,
   describeSettings,
+  drainFaults,
   flag,
   integer,
   isLoopback,
@@ -62,7 +63,7 @@ export const inventoryTls = (config: Partial<InventoryConfig>) => tlsFilesOf(con
 export function readInventoryConfig(env: NodeJS.ProcessEnv) {
   return readSettings(inventorySettings, env, (settings) => {
     const { INVENTORY_LISTEN, INVENTORY_INSECURE, INVENTORY_TLS_ROLES } = settings;
-    const faults = tlsSettingFaults(settings, tlsNames);
+    const faults = [...drainFaults(settings), ...tlsSettingFaults(settings, tlsNames)];
     const usesTls = inventoryTls(settings) !== undefined;
     const readsRoles = "INVENTORY_TLS_ROLES" in settings; // their own fault is enough
     if (readsRoles && faults.length === 0 && usesTls !== (INVENTORY_TLS_ROLES !== undefined)) {

@@ -62,6 +62,7 @@ await runProcess(inventoryHelp, async () => {
     ? mutualTls({ files, roles: config.INVENTORY_TLS_ROLES ?? new Map(), log, onRefused })
     : ServerCredentials.createInsecure();
 
+  let isLeaving = false;
   const draining = new AbortController();
   const server = createRpcServer({
     handlers: inventoryHandlers({ store, commits, draining: draining.signal, onCall }),
@@ -74,7 +75,7 @@ await runProcess(inventoryHelp, async () => {
     listen: config.INVENTORY_ADMIN_LISTEN,
     metrics,
     ready: async () => {
-      if (draining.signal.aborted) throw new Error("draining");
+      if (isLeaving) throw new Error("draining");
       await store.ping();
     },
   });
@@ -86,11 +87,16 @@ await runProcess(inventoryHelp, async () => {
 
   return {
     log,
+    drainDelaySeconds: config.DRAIN_DELAY_SECONDS,
     drainSeconds: config.DRAIN_SECONDS,
     addresses: { listen, admin: admin.address },
+    leave: () => {
+      isLeaving = true;
+      server.notReady();
+    },
     stop: async () => {
       draining.abort();
-      await server.close(config.DRAIN_SECONDS * 1_000 * 0.8);
+      await server.close((config.DRAIN_SECONDS - config.DRAIN_DELAY_SECONDS) * 1_000 * 0.8);
       await commits.drain();
       await admin.close();
       await db.destroy();

@@ -24,7 +24,9 @@ export interface RpcServer {
   listen(address: ListenAddress): Promise<string>;
   /** Says SERVING to those who ask for its health. */
   ready(): void;
-  /** Says NOT_SERVING, takes no new calls, lets running ones finish until `graceMs` have passed, then ends them. */
+  /** Says NOT_SERVING, and serves on. */
+  notReady(): void;
+  /** Takes no new calls, lets running ones finish until `graceMs` have passed, then ends them. */
   close(graceMs: number): Promise<void>;
 }
 
@@ -60,8 +62,8 @@ export function createRpcServer({
         );
       }),
     ready: () => setHealth("SERVING"),
+    notReady: () => setHealth("NOT_SERVING"),
     close: async (graceMs) => {
-      setHealth("NOT_SERVING");
       let force: NodeJS.Timeout | undefined;
       await new Promise<void>((resolve) => {
         // tryShutdown waits for running calls without limit.

@@ -8,17 +8,21 @@ export const exitConfiguration = 78;
 
 export interface RunningProcess {
   readonly log: Logger;
-  /** The longest that `stop` may take before the process ends by force. */
+  /** How long it goes on serving after `leave`. */
+  readonly drainDelaySeconds: number;
+  /** The longest that all of a stop may take, the delay included, before the process ends by force. */
   readonly drainSeconds: number;
   /** Addresses as bound, `host:port`; told when the process is ready. */
   readonly addresses: { readonly listen: string; readonly admin: string };
+  /** Tells whoever asks that it is not ready any more. It still serves, as those who send requests here may not know yet. */
+  leave(): void;
   /** Refuses new work, finishes what runs and closes everything, in the reverse order of its construction. */
   stop(): Promise<void>;
 }
 
 /**
- * Runs a process from its settings to its end: SIGTERM and SIGINT drain it, a second signal or the end of
- * `drainSeconds` ends it by force. Prints one line when it is ready to serve.
+ * Runs a process from its settings to its end: SIGTERM and SIGINT drain it (`leave`, the delay, `stop`), a second
+ * signal or the end of `drainSeconds` ends it by force. Prints one line when it is ready to serve.
  *
  * @param help text for `--help`
  * @param start reads the settings, constructs and listens; throws SettingsError for a wrong configuration
@@ -53,7 +57,7 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
         process.exit(1);
       }, running.drainSeconds * 1_000)
       .unref();
-    running.stop().then(
+    drain(running).then(
       () => {
         log.info("stopped");
         log.flush(() => process.exit(0));
@@ -67,6 +71,12 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
   process.on("SIGTERM", stop);
   process.on("SIGINT", stop);
   process.on("disconnect", () => stop("SIGTERM")); // whoever started this process over a channel is gone
+}
+
+async function drain(running: RunningProcess): Promise<void> {
+  running.leave();
+  await setTimeout(running.drainDelaySeconds * 1_000);
+  await running.stop();
 }
 
 /**

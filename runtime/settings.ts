@@ -115,8 +115,18 @@ export const processSettings = {
     .enum(levels, { error: `must be one of ${levels.join(", ")}` })
     .default("info")
     .describe("least severe level that is logged"),
-  DRAIN_SECONDS: integer(15, 0, 3600).describe("longest wait for running requests at a stop"),
+  DRAIN_SECONDS: integer(15, 0, 3600).describe("the longest that a stop may take"),
+  DRAIN_DELAY_SECONDS: integer(5, 0, 3600).describe(
+    "the first part of it: not ready, but still serving, until load balancers have noticed",
+  ),
 };
+
+/** The delay of a stop has to leave time for the rest of it. */
+export function drainFaults({ DRAIN_SECONDS = 0, DRAIN_DELAY_SECONDS = 0 }): string[] {
+  return DRAIN_DELAY_SECONDS > 0 && DRAIN_DELAY_SECONDS >= DRAIN_SECONDS
+    ? ["DRAIN_DELAY_SECONDS: must be less than DRAIN_SECONDS, of which it is a part, or 0"]
+    : [];
+}
 
 /** A database URL: `sqlite:path/to/file` or `mysql://user:password@host:port/database`. */
 export function databaseUrl(byDefault: string) {

@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { ApiError } from "./errors.ts";
 import type { FlatHeaders } from "./head.ts";
 import { requestId } from "./request-id.ts";
@@ -17,17 +18,27 @@ export interface PublicServerOptions {
   readonly headersFor: (address: string) => FlatHeaders;
 }
 
-/** How long a client that is still sending has to notice that it was answered. */
+export interface PublicServer {
+  readonly server: Server;
+  /** From now on each response is the last on its connection: its client, or the balancer, opens the next one elsewhere. */
+  endConnections(): void;
+  /** Takes no more connections, closes those that bring no request, and resolves when the last response is out. */
+  close(): Promise<void>;
+}
+
+/** How long a client that is still sending has: to notice that it was answered, or for the rest of a head at a stop. */
 const lingerMs = 1_000;
 
 /**
  * The public HTTP server. What never gets to a route (a malformed or slow request) also leaves as the Error body, with
  * the limit headers of the address.
  */
-export function createPublicServer(options: PublicServerOptions): Server {
+export function createPublicServer(options: PublicServerOptions): PublicServer {
   const { handler, keepAliveTimeoutMs, requestTimeoutMs, headersFor } = options;
   /** The last response of each connection. */
   const responses = new WeakMap<Duplex, ServerResponse>();
+  const sockets = new Set<Socket>();
+  let isEnding = false;
 
   const refuse = (request: IncomingMessage, response: ServerResponse, message: string) => {
     const error = new ApiError("invalid_request", { message, headers: { Connection: "close" } });
@@ -36,6 +47,7 @@ export function createPublicServer(options: PublicServerOptions): Server {
   };
   const onRequest = (request: IncomingMessage, response: ServerResponse) => {
     responses.set(request.socket, response);
+    if (isEnding) response.shouldKeepAlive = false;
     if (request.headers.host === undefined && request.httpVersion !== "1.0") {
       refuse(request, response, "The request has no Host header."); // RFC 9112 section 3.2
     } else {
@@ -54,6 +66,8 @@ export function createPublicServer(options: PublicServerOptions): Server {
     onRequest,
   );
   server.on("connection", (socket) => {
+    sockets.add(socket);
+    socket.on("close", () => sockets.delete(socket));
     // How Node closes a connection after its last response.
     socket.destroySoon = () => {
       if (responses.get(socket)?.req.complete === false) endAndLinger(socket);
@@ -76,7 +90,32 @@ export function createPublicServer(options: PublicServerOptions): Server {
     if (fault.code === "ECONNRESET" || !socket.writable) socket.destroy();
     else answer(socket, parserError(fault));
   });
-  return server;
+  const endConnections = () => {
+    if (isEnding) return;
+    isEnding = true;
+    for (const socket of sockets) {
+      const response = responses.get(socket);
+      if (!response || response.closed) continue;
+      response.shouldKeepAlive = false;
+      // Its head may have promised to keep the connection.
+      response.on("close", () => responses.get(socket) === response && socket.destroySoon());
+    }
+  };
+  return {
+    server,
+    endConnections,
+    close: async () => {
+      endConnections();
+      await nextTurn(); // a connection or a request that the kernel has already is taken first
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      // Node looks at no time-out of a head any more. One that is under way may still arrive, one that is not is not.
+      const timer = setTimeout(() => {
+        for (const socket of sockets) if (responses.get(socket)?.closed !== false) socket.destroy();
+      }, lingerMs);
+      await closed;
+      clearTimeout(timer);
+    },
+  };
 }
 
 /** Whether a body is on its way on the connection of this response, its own or that of one before it. */

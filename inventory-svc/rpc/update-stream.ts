@@ -18,6 +18,9 @@ export interface UpdateStreamDeps {
   readonly onCall: OnCall;
 }
 
+/** So long a caller may still send updates after it was told that the server drains: they may be on their way. */
+const lastUpdatesMs = 2_000;
+
 type UpdateCall = ServerDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
 
 /** Updates over one stream. What one transaction settles goes back in one message. */
@@ -28,11 +31,21 @@ export function updateStream({
 }: UpdateStreamDeps): handleBidiStreamingCall<ApplyUpdatesRequest, ApplyUpdatesResponse> {
   return (call) => {
     const results = new ResultWriter(call);
-    const sayDraining = () => results.sayDraining();
-    if (draining.aborted) sayDraining();
-    draining.addEventListener("abort", sayDraining);
+    let isOver = false;
+    let timer: NodeJS.Timeout | undefined;
+    const drain = () => {
+      results.sayDraining();
+      // A caller that does not listen must not hold up the stop: what was not taken did not happen.
+      timer = setTimeout(() => {
+        isOver = true;
+        results.end();
+      }, lastUpdatesMs);
+    };
+    if (draining.aborted) drain();
+    draining.addEventListener("abort", drain);
 
     call.on("data", ({ updates }: ApplyUpdatesRequest) => {
+      if (isOver) return;
       for (const update of updates) {
         const startedMs = performance.now();
         results.expect(
@@ -51,7 +64,10 @@ export function updateStream({
       }
     });
     call.on("end", () => results.end());
-    call.on("close", () => draining.removeEventListener("abort", sayDraining));
+    call.on("close", () => {
+      clearTimeout(timer);
+      draining.removeEventListener("abort", drain);
+    });
     call.on("error", () => {}); // a caller that is gone: what waits for it is no longer wanted
   };
 }

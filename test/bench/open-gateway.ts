@@ -54,7 +54,7 @@ const router = gateway({
 });
 const app = express().disable("x-powered-by").disable("etag").set("query parser", false);
 app.use(router);
-const server = createPublicServer({
+const { server } = createPublicServer({
   handler: app,
   keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,
   requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,

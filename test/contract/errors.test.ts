@@ -312,7 +312,7 @@ describe("a connection on which HTTP has gone wrong", () => {
   let accepted: Promise<Socket>;
 
   beforeAll(async () => {
-    const server = createPublicServer({
+    const { server } = createPublicServer({
       // Answers with half a body, and never goes on.
       handler: (_request, response) => {
         response.writeHead(200, { "Content-Length": 2 * half.length });

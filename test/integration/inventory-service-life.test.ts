@@ -172,17 +172,47 @@ describe("a stop", () => {
     await close();
   });
 
-  test("is not held up for longer than DRAIN_SECONDS by a caller that never ends its stream", async () => {
-    const service = await startProcess({
-      name: "service",
-      script,
-      env: settings(await newStock(), { DRAIN_SECONDS: "1" }),
-    });
+  test("says first that it is not ready, and serves on for DRAIN_DELAY_SECONDS", async () => {
+    const env = settings(await newStock(), { DRAIN_SECONDS: "15", DRAIN_DELAY_SECONDS: "3" });
+    const service = await startProcess({ name: "service", script, env });
     const health = watchHealth(service.listen);
-    const updates = connect(service.listen).applyUpdates();
-    updates.send({ updates: [{ id: 1, petId: 1n, quantity: 6, timeoutMs: 10_000 }] });
-    await updates.next();
     expect(await health.next()).toBe("SERVING");
+    const updates = connect(service.listen).applyUpdates();
+    await service.kill("SIGTERM");
+    expect(await health.next()).toBe("NOT_SERVING");
+    expect(await request(service.admin, { path: "/readyz" })).toMatchObject({ status: 503, text: "draining\n" });
+    expect(await connect(service.listen).update({ petId: 1n, quantity: 5 })).toMatchObject({ item: { quantity: 5 } });
+    updates.send({ updates: [{ id: 1, petId: 2n, quantity: 6, timeoutMs: 10_000 }] });
+    expect(await updates.next()).toMatchObject({ results: [{ id: 1, item: { quantity: 6 } }], draining: false });
+    expect(await updates.next()).toEqual({ results: [], draining: true });
+    updates.call.end();
+    health.cancel();
+    expect(await service.exited).toBe(0);
+  });
+
+  test("is held up for a moment only by callers that never end their streams of updates", async () => {
+    const service = await startProcess({ name: "service", script, env: settings(await newStock()) });
+    const [quiet, busy] = [connect(service.listen).applyUpdates(), connect(service.listen).applyUpdates()];
+    const send = (id: number) => busy.send({ updates: [{ id, petId: 1n, quantity: id, timeoutMs: 10_000 }] });
+    quiet.send({ updates: [] });
+    send(1);
+    await busy.next();
+    await service.kill("SIGTERM");
+    expect(await busy.next()).toEqual({ results: [], draining: true });
+    const drainingMs = performance.now();
+    send(2); // as if it had been on its way
+    expect(await busy.next()).toMatchObject({ results: [{ id: 2, item: { quantity: 2 } }] });
+    const more = setInterval(() => send(3), 10);
+    while ((await busy.next()) !== undefined);
+    clearInterval(more);
+    expect(await service.exited).toBe(0);
+    expect(performance.now() - drainingMs).toBeLessThan(10_000); // and not 80 % of DRAIN_SECONDS
+  });
+
+  test("is not held up for longer than DRAIN_SECONDS by a call that never ends", async () => {
+    const env = settings(await newStock(), { DRAIN_SECONDS: "1" });
+    const service = await startProcess({ name: "service", script, env });
+    expect(await watchHealth(service.listen).next()).toBe("SERVING");
     await service.kill("SIGTERM");
     expect(await service.exited).toBe(0);
   });

@@ -24,7 +24,7 @@ export async function startLocalGateway(env: Env, now: () => number = Date.now):
   const gateway = createGateway(config, pino({ level: "silent" }), now);
   const app = express().disable("x-powered-by").disable("etag").set("query parser", false);
   app.use(gateway.router);
-  const server = createPublicServer({
+  const { server } = createPublicServer({
     handler: app,
     keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,
     requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,

@@ -107,9 +107,12 @@ export async function cleanup(): Promise<void> {
   await Promise.all([...running].map((child) => child.kill("SIGKILL")));
 }
 
-/** Settings of the person who runs the tests must not reach what is tested. */
+/**
+ * Settings of the person who runs the tests must not reach what is tested. No load balancer has to notice a stop here,
+ * but in the tests that say so.
+ */
 function cleanEnvironment(env: Record<string, string>): NodeJS.ProcessEnv {
-  return { PATH: process.env.PATH, HOME: process.env.HOME, ...env };
+  return { PATH: process.env.PATH, HOME: process.env.HOME, DRAIN_DELAY_SECONDS: "0", ...env };
 }
 
 function readReadyLine(line: string): { listen: string; admin: string } | undefined {

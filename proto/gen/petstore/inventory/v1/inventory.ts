@@ -193,8 +193,8 @@ export interface Update {
 export interface ApplyUpdatesResponse {
   results: UpdateResult[];
   /**
-   * The server is about to stop: send further updates over another stream, and end this one. All that were sent
-   * over it still get their results.
+   * The server is about to stop: send further updates over another stream, and end this one. What is sent over it
+   * within 2 s still gets its results; then the server ends it.
    */
   draining: boolean;
 }

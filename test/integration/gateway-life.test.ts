@@ -1,0 +1,153 @@
+// How a gateway stops, as its clients and load balancers see it.
+import { connect, type Socket } from "node:net";
+import { suiteStack } from "../support/cleanup.ts";
+import { request } from "../support/http.ts";
+import type { RunningProcess } from "../support/processes.ts";
+import { type RawResponse, readResponse } from "../support/raw-http.ts";
+import { type Env, type System, startSystem } from "../support/system.ts";
+import { until } from "../support/until.ts";
+
+describe("a stop of a gateway", () => {
+  const stack = suiteStack();
+  let system: System;
+  let credentials: string;
+
+  beforeAll(async () => {
+    system = await startSystem({ seed: [{ petId: 1n, quantity: 100, status: "available" }], gateways: 0 });
+    stack.defer(() => system.close());
+    credentials = `Host: g\r\nAuthorization: Bearer ${system.keys.enterprise}\r\n`;
+  });
+
+  const start = (env: Env = {}) => system.startGateway({ LOG_LEVEL: "info", ...env });
+  const get = () => `GET /v1/inventory HTTP/1.1\r\n${credentials}\r\n`;
+  const body = '{"quantity":7}';
+  const patchHead = () =>
+    `PATCH /v1/inventory/1 HTTP/1.1\r\n${credentials}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n`;
+  const readiness = async ({ admin }: RunningProcess) => (await request(admin, { path: "/readyz" })).status;
+  const isDraining = (gateway: RunningProcess) => until(async () => (await readiness(gateway)) === 503);
+  const isClosed = ({ listen }: RunningProcess) =>
+    until(async () => {
+      const socket = connect({ host: "127.0.0.1", port: portOf(listen) });
+      const refused = await new Promise((resolve) => {
+        socket.once("connect", () => resolve(false)).once("error", () => resolve(true));
+      });
+      socket.destroy();
+      return refused === true;
+    });
+
+  test("says first that it is not ready, and serves on for DRAIN_DELAY_SECONDS with responses that end their connections", async () => {
+    const gateway = await start({ DRAIN_DELAY_SECONDS: "3" });
+    const [idle, used, busy] = [openConnection(gateway), openConnection(gateway), openConnection(gateway)];
+    for (const connection of [idle, used]) {
+      expect(await connection.ask(get())).toMatchObject({ status: 200, headers: { connection: ["keep-alive"] } });
+    }
+    busy.socket.write(patchHead());
+    const begun = busy.answer();
+
+    await gateway.kill("SIGTERM");
+    await isDraining(gateway);
+    for (const connection of [used, openConnection(gateway)]) {
+      expect(await connection.ask(get())).toMatchObject({ status: 200, headers: { connection: ["close"] } });
+      await connection.ended;
+    }
+    // A response that is no route's, and one whose request came before the signal.
+    const stranger = await openConnection(gateway).ask("GET /v1/inventory HTTP/1.1\r\nHost: g\r\n\r\n");
+    expect(stranger).toMatchObject({ status: 401, headers: { connection: ["close"] } });
+    expect(idle.socket.closed).toBe(false);
+
+    await isClosed(gateway);
+    await idle.ended;
+    busy.socket.write(body);
+    expect(await begun).toMatchObject({ status: 200, headers: { connection: ["close"] } });
+    expect(await gateway.exited).toBe(0);
+    expect(gateway.output()).not.toContain("by force");
+  });
+
+  test("without a delay closes idle connections at once, and is not held up by those that bring no request", async () => {
+    const gateway = await start();
+    const [idle, silent, half, late] = Array.from({ length: 4 }, () => openConnection(gateway));
+    expect(await idle!.ask(get())).toMatchObject({ status: 200 });
+    for (const connection of [half, late]) connection!.socket.write(get().slice(0, -2));
+    await silent!.opened;
+    expect(await openConnection(gateway).ask(get())).toMatchObject({ status: 200 }); // what came before has arrived
+    const stoppingMs = performance.now();
+    await gateway.kill("SIGTERM");
+    await isClosed(gateway);
+    // Its request was on its way.
+    expect(await late!.ask("\r\n")).toMatchObject({ status: 200, headers: { connection: ["close"] } });
+    await Promise.all([idle!.ended, silent!.ended, half!.ended]);
+    expect(await gateway.exited).toBe(0);
+    expect(performance.now() - stoppingMs).toBeLessThan(10_000); // and not DRAIN_SECONDS
+  });
+
+  test("ends by force, with exit code 1, when a request does not end within DRAIN_SECONDS", async () => {
+    const gateway = await start({ DRAIN_SECONDS: "1", BODY_TIMEOUT_MS: "60000" });
+    const busy = openConnection(gateway);
+    busy.socket.write(patchHead());
+    expect(await openConnection(gateway).ask(get())).toMatchObject({ status: 200 });
+    await gateway.kill("SIGTERM");
+    expect(await gateway.exited).toBe(1);
+    expect(gateway.output()).toContain("by force");
+    await busy.ended;
+  });
+
+  test("comes at once with a second signal", async () => {
+    const gateway = await start({ DRAIN_SECONDS: "1000", DRAIN_DELAY_SECONDS: "999" });
+    await gateway.kill("SIGTERM");
+    await isDraining(gateway);
+    await gateway.kill("SIGINT");
+    expect(await gateway.exited).toBe(1);
+  });
+
+  test("whose delay is not a part of DRAIN_SECONDS is a fault of the configuration", async () => {
+    await expect(start({ DRAIN_SECONDS: "5", DRAIN_DELAY_SECONDS: "5" })).rejects.toThrow(
+      /DRAIN_DELAY_SECONDS: must be less than DRAIN_SECONDS/,
+    );
+  });
+});
+
+const portOf = (address: string) => Number(new URL(`http://${address}`).port);
+
+/** A connection that is used again and again. */
+function openConnection({ listen }: RunningProcess) {
+  const socket: Socket = connect({ host: "127.0.0.1", port: portOf(listen) }).on("error", () => {});
+  let received: Buffer = Buffer.alloc(0);
+  let ended = false;
+  let wake = () => {};
+  socket.on("data", (chunk) => {
+    received = Buffer.concat([received, chunk]);
+    wake();
+  });
+  const opened = new Promise<void>((resolve) => socket.once("connect", resolve));
+  const closed = new Promise<void>((resolve) => {
+    socket.once("close", () => {
+      ended = true;
+      wake();
+      resolve();
+    });
+  });
+  const answer = async (): Promise<RawResponse> => {
+    for (;;) {
+      const response = readResponse(received, ended, false);
+      if (response) {
+        received = Buffer.alloc(0);
+        return response;
+      }
+      if (ended) throw new Error(`the connection ended without a response: ${received}`);
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+    }
+  };
+  return {
+    socket,
+    opened,
+    /** Resolves when the connection is closed. */
+    ended: closed,
+    answer,
+    ask: (bytes: string) => {
+      socket.write(bytes);
+      return answer();
+    },
+  };
+}
