@@ -122,7 +122,10 @@ export const processSettings = {
 };
 
 /** The delay of a stop has to leave time for the rest of it. */
-export function drainFaults({ DRAIN_SECONDS = 0, DRAIN_DELAY_SECONDS = 0 }): string[] {
+export function drainFaults({
+  DRAIN_SECONDS = Number.POSITIVE_INFINITY,
+  DRAIN_DELAY_SECONDS = 0,
+}: Partial<Settings<typeof processSettings>>): string[] {
   return DRAIN_DELAY_SECONDS > 0 && DRAIN_DELAY_SECONDS >= DRAIN_SECONDS
     ? ["DRAIN_DELAY_SECONDS: must be less than DRAIN_SECONDS, of which it is a part, or 0"]
     : [];

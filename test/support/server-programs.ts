@@ -15,6 +15,8 @@ const servers = {
   redis: { programs: ["redis-server", "valkey-server"], packages: ["redis-server"], choices: [] },
   /** Makes certificates. */
   openssl: { programs: ["openssl"], packages: ["openssl"], choices: [] },
+  /** A load balancer. */
+  balancer: { programs: ["haproxy"], packages: ["haproxy"], choices: [] },
   /** Sends HTTP requests as fast as they are answered; for the benchmarks. */
   wrk: { programs: ["wrk"], packages: ["wrk"], choices: [] },
 } as const;

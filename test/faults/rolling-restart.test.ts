@@ -1,0 +1,163 @@
+import { Pool } from "undici";
+import { type Balancer, type Slot, startBalancer } from "../support/balancer.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { type DnsServer, startDnsServer } from "../support/dns.ts";
+import { request } from "../support/http.ts";
+import { freePort } from "../support/ports.ts";
+import { type RunningProcess, startProcess } from "../support/processes.ts";
+import { type System, startSystem } from "../support/system.ts";
+import { until } from "../support/until.ts";
+
+/** `npm run test:faults` runs the long version. */
+const rounds = process.env.FAULTS === "long" ? 20 : 1;
+const replicas = 3;
+const pets = 8;
+
+/** More than the two checks that the balancer asks for, also on a busy machine. */
+const env = { LOG_LEVEL: "info", DRAIN_SECONDS: "15", DRAIN_DELAY_SECONDS: "2" };
+
+const readiness = async ({ admin }: RunningProcess) => (await request(admin, { path: "/readyz" })).status;
+
+describe("three gateways behind a load balancer and three inventory services behind DNS", () => {
+  const stack = suiteStack();
+  let system: System;
+  let dns: DnsServer;
+  let balancer: Balancer;
+  const services: Service[] = [];
+  const gateways: Gateway[] = [];
+  /** One more than there are replicas: the new one starts before the old one goes. */
+  const slots: Slot[] = [];
+  let servicePort: number;
+  let lastService = 0;
+
+  interface Service {
+    readonly ip: string;
+    readonly process: RunningProcess;
+  }
+  interface Gateway {
+    readonly slot: Slot;
+    readonly process: RunningProcess;
+  }
+
+  beforeAll(async () => {
+    system = await startSystem({
+      database: "mysql",
+      gateways: 0,
+      seed: Array.from({ length: pets }, (_, i) => ({ petId: BigInt(i + 1), quantity: 0, status: "available" })),
+      inventoryEnv: env,
+    });
+    stack.defer(() => system.close());
+    dns = await startDnsServer();
+    stack.defer(() => dns.close());
+    servicePort = await freePort();
+    for (let i = 0; i < replicas; i++) services.push(await startService());
+    dns.addresses = services.map(({ ip }) => ip);
+    for (let i = 0; i <= replicas; i++) slots.push({ listenPort: await freePort(), adminPort: await freePort() });
+    balancer = await startBalancer(slots);
+    stack.defer(() => balancer.stop());
+    for (let i = 0; i < replicas; i++) gateways.push(await startGateway());
+  });
+
+  /** As a pod: each has an address of its own, and the name of them all leads to those that are ready. */
+  async function startService(): Promise<Service> {
+    lastService += 1;
+    const ip = `127.0.1.${lastService}`;
+    const process = await startProcess({
+      name: "inventory-svc",
+      script: "inventory-svc/main.ts",
+      env: {
+        ...env,
+        INVENTORY_LISTEN: `${ip}:${servicePort}`,
+        INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
+        INVENTORY_DATABASE_URL: system.databaseUrls.inventory,
+      },
+    });
+    stack.defer(async () => void (await process.stop()));
+    return { ip, process };
+  }
+
+  async function startGateway(): Promise<Gateway> {
+    const slot = slots.find((free) => gateways.every((gateway) => gateway.slot !== free))!;
+    const process = await system.startGateway({
+      ...env,
+      GATEWAY_LISTEN: `127.0.0.1:${slot.listenPort}`,
+      GATEWAY_ADMIN_LISTEN: `127.0.0.1:${slot.adminPort}`,
+      INVENTORY_ADDRESS: `dns://${dns.address}/inventory.test:${servicePort}`,
+      GRPC_NODE_USE_ALTERNATIVE_RESOLVER: "true", // the one that asks the name server of the address
+    });
+    await until(() => balancer.uses(slot));
+    return { slot, process };
+  }
+
+  /** Ends a replica as an orchestrator does, and expects that it came to its end by itself. */
+  async function end({ kill, exited, output }: RunningProcess): Promise<void> {
+    await kill("SIGTERM");
+    expect({ code: await exited, output: output() }).toMatchObject({ code: 0 });
+  }
+
+  test(`${rounds} rolling restarts of the gateways show a client nothing`, async () => {
+    const load = startLoad(balancer.address, system.keys.enterprise);
+    for (let i = 0; i < rounds * replicas; i++) {
+      gateways.push(await startGateway());
+      await end(gateways[0]!.process);
+      gateways.shift();
+    }
+    await load.stop();
+  }, 1_200_000);
+
+  test(`${rounds} rolling restarts of the inventory services show a client nothing`, async () => {
+    const load = startLoad(balancer.address, system.keys.enterprise);
+    for (let i = 0; i < rounds * replicas; i++) {
+      const [old] = services;
+      services.push(await startService());
+      dns.addresses = services.map(({ ip }) => ip);
+      const ended = end(old!.process);
+      await until(async () => (await readiness(old!.process)) === 503);
+      services.shift();
+      dns.addresses = services.map(({ ip }) => ip);
+      await ended;
+    }
+    await load.stop();
+  }, 1_200_000);
+});
+
+/** Reads and updates at a steady rate over connections that are kept. */
+function startLoad(address: string, key: string) {
+  const pool = new Pool(`http://${address}`, { connections: 16, pipelining: 1 });
+  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+  const results = new Map<string, number>();
+  let isOver = false;
+
+  const send = async (method: "GET" | "PATCH", path: string, body?: string) => {
+    let result: string;
+    try {
+      const response = await pool.request({ method, path, headers, body });
+      const text = await response.body.text();
+      result = response.statusCode === 200 ? `${method} 200` : `${method} ${response.statusCode} ${text}`;
+    } catch (error) {
+      result = `${method} ${(error as NodeJS.ErrnoException).code}`;
+    }
+    results.set(result, (results.get(result) ?? 0) + 1);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  };
+  const read = async () => {
+    while (!isOver) await send("GET", "/v1/inventory");
+  };
+  const write = async (petId: number) => {
+    for (let i = 0; !isOver; i++) await send("PATCH", `/v1/inventory/${petId}`, `{"quantity":${i}}`);
+  };
+  const running = Promise.all([
+    ...Array.from({ length: 8 }, () => read()),
+    ...Array.from({ length: pets }, (_, i) => write(i + 1)),
+  ]);
+  return {
+    /** Expects that every request got a 200. */
+    stop: async () => {
+      isOver = true;
+      await running;
+      await pool.destroy();
+      console.log(Object.fromEntries(results));
+      expect([...results.keys()].sort()).toEqual(["GET 200", "PATCH 200"]);
+    },
+  };
+}
