@@ -45,6 +45,12 @@ export const gatewaySettings = {
   KEEP_ALIVE_TIMEOUT_MS: integer(75_000, 1_000, 3_600_000).describe(
     "idle time of a public connection; more than the load balancer's",
   ),
+  MAX_CONNECTIONS: integer(10_000, 1, 1_000_000).describe("public connections at the most; more are closed at once"),
+  OVERLOAD_DELAY_MS: integer(100, 10, 60_000).describe("an overload begins when the event loop is late by more"),
+  OVERLOAD_REQUESTS: integer(320, 1, 1_000_000).describe("requests that may wait for an answer during one; 503 beyond"),
+  SLOW_READERS_MIB: integer(256, 1, 1_000_000).describe(
+    "memory for older versions of the list that are still being sent; 503 beyond",
+  ),
   PETS_UPSTREAM_URL: upstream("the service that owns the pets"),
   ORDERS_UPSTREAM_URL: upstream("the service that owns the orders"),
   UPSTREAM_TIMEOUT_MS: integer(5_000, 50, 60_000).describe("longest wait for the answer of those services"),

@@ -1,8 +1,10 @@
 import express from "express";
+import { Counter } from "prom-client";
 import { listenOn, startAdmin } from "../runtime/admin.ts";
 import { createLogger } from "../runtime/log.ts";
 import { runProcess, untilReady } from "../runtime/process.ts";
 import { gatewayHelp, readGatewayConfig } from "./config.ts";
+import { Overload } from "./http/overload.ts";
 import { createPublicServer } from "./http/server.ts";
 import { createGateway } from "./plugin.ts";
 
@@ -13,10 +15,23 @@ await runProcess(gatewayHelp, async () => {
 
   const app = express().disable("x-powered-by").disable("etag").set("query parser", false);
   app.use(gateway.router);
+  const refusals = new Counter({
+    name: "gateway_overload_refusals_total",
+    help: "Requests that were refused because the event loop was late",
+    registers: [gateway.metrics],
+  });
+  const overload = new Overload({
+    maxDelayMs: config.OVERLOAD_DELAY_MS,
+    maxWaiting: config.OVERLOAD_REQUESTS,
+    onRefusal: () => refusals.inc(),
+    onChange: (isOverloaded) => log.info(isOverloaded ? "overload: the event loop is late" : "the overload is over"),
+  });
   const publicServer = createPublicServer({
     handler: app,
     keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,
     requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
+    maxConnections: config.MAX_CONNECTIONS,
+    overload,
     headersFor: gateway.headersFor,
   });
   let reasonNotReady: string | undefined = "starting";
@@ -42,6 +57,7 @@ await runProcess(gatewayHelp, async () => {
     },
     stop: async () => {
       await publicServer.close();
+      overload.close();
       await gateway.close();
       await admin.close();
     },

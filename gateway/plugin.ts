@@ -14,6 +14,7 @@ import { docsPage } from "./docs/page.ts";
 import { clientAddressOf } from "./http/client-address.ts";
 import type { FlatHeaders } from "./http/head.ts";
 import { createInventoryClient } from "./inventory/client.ts";
+import { HeldVersions } from "./inventory/list/held-versions.ts";
 import { StockList } from "./inventory/list/stock-list.ts";
 import { listInventory, updateInventory } from "./inventory/routes.ts";
 import { deprecation } from "./legacy/deprecation.ts";
@@ -119,6 +120,7 @@ export function createGateway(config: GatewayConfig, log: Logger, now: () => num
     docs: docsPage({ document }),
     listInventory: listInventory({
       list,
+      held: new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024),
       stallTimeoutMs: config.STALL_TIMEOUT_MS,
     }),
     updateInventory: updateInventory({ client, bodyTimeoutMs: config.BODY_TIMEOUT_MS }),

@@ -4,6 +4,7 @@ import type { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { ApiError } from "./errors.ts";
 import type { FlatHeaders } from "./head.ts";
+import type { Overload } from "./overload.ts";
 import { requestId } from "./request-id.ts";
 import { jsonType } from "./respond.ts";
 
@@ -14,6 +15,10 @@ export interface PublicServerOptions {
   readonly keepAliveTimeoutMs: number;
   /** How long a whole request, headers and body, may take to arrive. */
   readonly requestTimeoutMs: number;
+  /** Connections at the most; more are closed at once. */
+  readonly maxConnections: number;
+  /** Tells which requests are refused because there is more to do than can be done. */
+  readonly overload: Pick<Overload, "enter">;
   /** The limit headers for a caller who got no further than its address. */
   readonly headersFor: (address: string) => FlatHeaders;
 }
@@ -29,30 +34,41 @@ export interface PublicServer {
 /** How long a client that is still sending has: to notice that it was answered, or for the rest of a head at a stop. */
 const lingerMs = 1_000;
 
+/** One for all: it is sent when there is no time to lose. */
+const overloaded = new ApiError("service_unavailable", { headers: { "Retry-After": "1" } });
+
+// RFC 9112 section 3.2
+const noHost = new ApiError("invalid_request", {
+  message: "The request has no Host header.",
+  headers: { Connection: "close" },
+});
+
+const noTarget = new ApiError("invalid_request", {
+  message: "The target of the request is not a valid URL.",
+  headers: { Connection: "close" },
+});
+
 /**
  * The public HTTP server. What never gets to a route (a malformed or slow request) also leaves as the Error body, with
  * the limit headers of the address.
  */
 export function createPublicServer(options: PublicServerOptions): PublicServer {
-  const { handler, keepAliveTimeoutMs, requestTimeoutMs, headersFor } = options;
+  const { handler, keepAliveTimeoutMs, requestTimeoutMs, maxConnections, overload, headersFor } = options;
   /** The last response of each connection. */
   const responses = new WeakMap<Duplex, ServerResponse>();
   const sockets = new Set<Socket>();
   let isEnding = false;
 
-  const refuse = (request: IncomingMessage, response: ServerResponse, message: string) => {
-    const error = new ApiError("invalid_request", { message, headers: { Connection: "close" } });
+  const refuse = (request: IncomingMessage, response: ServerResponse, error: ApiError) => {
     response.writeHead(error.status, headOf(error, headersFor(addressOf(request.socket))));
     response.end(request.method === "HEAD" ? undefined : error.body);
   };
   const onRequest = (request: IncomingMessage, response: ServerResponse) => {
     responses.set(request.socket, response);
     if (isEnding) response.shouldKeepAlive = false;
-    if (request.headers.host === undefined && request.httpVersion !== "1.0") {
-      refuse(request, response, "The request has no Host header."); // RFC 9112 section 3.2
-    } else {
-      handler(request, response, () => refuse(request, response, "The target of the request is not a valid URL."));
-    }
+    if (!overload.enter(response)) refuse(request, response, overloaded);
+    else if (request.headers.host === undefined && request.httpVersion !== "1.0") refuse(request, response, noHost);
+    else handler(request, response, () => refuse(request, response, noTarget));
   };
   const server = createServer(
     {
@@ -65,6 +81,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     },
     onRequest,
   );
+  server.maxConnections = maxConnections;
   server.on("connection", (socket) => {
     sockets.add(socket);
     socket.on("close", () => sockets.delete(socket));

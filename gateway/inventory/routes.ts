@@ -5,6 +5,7 @@ import { matchesEtag } from "../http/etag.ts";
 import { jsonType, writeJson } from "../http/respond.ts";
 import type { InventoryClient } from "./client.ts";
 import { renderItem } from "./item.ts";
+import type { HeldVersions } from "./list/held-versions.ts";
 import type { Body } from "./list/snapshot.ts";
 import type { StockList } from "./list/stock-list.ts";
 import { parsePetId } from "./pet-id.ts";
@@ -13,12 +14,14 @@ import { checkMediaType, parseStockUpdate } from "./stock-update.ts";
 
 export interface ListInventoryOptions {
   readonly list: Pick<StockList, "current">;
+  /** Bounds the memory of versions that slow readers still take. */
+  readonly held: HeldVersions;
   /** A reader that takes nothing for so long is cut off. */
   readonly stallTimeoutMs: number;
 }
 
 /** GET /inventory: every entry, not older than the request. */
-export function listInventory({ list, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
+export function listInventory({ list, held, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
     const snapshot = await list.current();
     const zipped = wantsGzip(request);
@@ -30,6 +33,8 @@ export function listInventory({ list, stallTimeoutMs }: ListInventoryOptions): R
       return;
     }
     const body: Body = zipped ? await snapshot.gzip() : snapshot.plain();
+    if (response.closed) return; // the client has left, and no event would end what is held for it
+    if (body.text === undefined && request.method !== "HEAD") response.on("close", held.hold(body));
     if (zipped) common.push("Content-Encoding", "gzip");
     response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...common]);
     if (request.method === "HEAD") response.end();

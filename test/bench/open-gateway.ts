@@ -7,6 +7,7 @@ import { readGatewayConfig } from "../../gateway/config.ts";
 import { ApiError } from "../../gateway/http/errors.ts";
 import { createPublicServer } from "../../gateway/http/server.ts";
 import { createInventoryClient } from "../../gateway/inventory/client.ts";
+import { HeldVersions } from "../../gateway/inventory/list/held-versions.ts";
 import { StockList } from "../../gateway/inventory/list/stock-list.ts";
 import { listInventory } from "../../gateway/inventory/routes.ts";
 import { deprecation } from "../../gateway/legacy/deprecation.ts";
@@ -42,7 +43,11 @@ const router = gateway({
     headersFor: () => [],
   },
   docs: notHere,
-  listInventory: listInventory({ list: new StockList(client), stallTimeoutMs: config.STALL_TIMEOUT_MS }),
+  listInventory: listInventory({
+    list: new StockList(client),
+    held: new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024),
+    stallTimeoutMs: config.STALL_TIMEOUT_MS,
+  }),
   updateInventory: notHere,
   getPet: notHere,
   getOrders: notHere,
@@ -58,6 +63,8 @@ const { server } = createPublicServer({
   handler: app,
   keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,
   requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
+  maxConnections: config.MAX_CONNECTIONS,
+  overload: { enter: () => true },
   headersFor: () => [],
 });
 server.listen(0, "127.0.0.1", () => {

@@ -320,6 +320,8 @@ describe("a connection on which HTTP has gone wrong", () => {
       },
       keepAliveTimeoutMs: 5_000,
       requestTimeoutMs: 10_000,
+      maxConnections: 100,
+      overload: { enter: () => true },
       headersFor: () => headers,
     });
     stack.defer(() => {

@@ -28,6 +28,8 @@ export async function startLocalGateway(env: Env, now: () => number = Date.now):
     handler: app,
     keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,
     requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
+    maxConnections: config.MAX_CONNECTIONS,
+    overload: { enter: () => true },
     headersFor: gateway.headersFor,
   });
   const address = await listenOn(server, config.GATEWAY_LISTEN);

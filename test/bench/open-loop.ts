@@ -1,0 +1,110 @@
+// Sends GET /v1/inventory at a steady rate, whether or not earlier ones are answered: callers do not wait for each other.
+// One argument, an OpenLoop as JSON; prints Arrivals as JSON. A process of its own, so that it has a core to itself.
+import { connect, type Socket } from "node:net";
+
+export interface OpenLoop {
+  readonly port: number;
+  readonly authorization: string;
+  readonly perSecond: number;
+  readonly seconds: number;
+  readonly connections: number;
+  /** An answer that comes later than this after its request was due is of no use any more. */
+  readonly boundMs: number;
+}
+
+export interface Arrivals {
+  readonly offered: number;
+  /** 200 within the bound. */
+  readonly good: number;
+  readonly refused: number;
+  /** 200 too late, other statuses, connections lost, and requests that had no answer at the end. */
+  readonly bad: number;
+  /** Of the requests that got 200, from when they were due. */
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+}
+
+interface Connection {
+  readonly socket: Socket;
+  dueMs: number;
+  status: number;
+  /** Bytes of the response that are still to come; -1 before its head. */
+  left: number;
+}
+
+if (import.meta.main) console.log(JSON.stringify(await run(JSON.parse(process.argv[2]!))));
+
+async function run({ port, authorization, perSecond, seconds, connections, boundMs }: OpenLoop): Promise<Arrivals> {
+  const request = `GET /v1/inventory HTTP/1.1\r\nHost: bench\r\nAuthorization: ${authorization}\r\nAccept-Encoding: gzip\r\n\r\n`;
+  const free: Connection[] = [];
+  const due: number[] = [];
+  const latencies: number[] = [];
+  let [offered, good, refused] = [0, 0, 0];
+
+  const send = (connection: Connection, dueMs: number) => {
+    connection.dueMs = dueMs;
+    connection.left = -1;
+    connection.socket.write(request);
+  };
+  const answered = (connection: Connection) => {
+    const latencyMs = performance.now() - connection.dueMs;
+    if (connection.status === 503) refused += 1;
+    if (connection.status === 200) latencies.push(latencyMs);
+    if (connection.status === 200 && latencyMs <= boundMs) good += 1;
+    const next = due.shift();
+    if (next === undefined) free.push(connection);
+    else send(connection, next);
+  };
+  const take = (connection: Connection, length: number, buffer: Buffer) => {
+    if (connection.left < 0) {
+      // The head is in one piece with the beginning of the body, as it is written that way.
+      const head = buffer.toString("latin1", 0, Math.min(length, 2_048));
+      const body = head.indexOf("\r\n\r\n") + 4;
+      connection.status = Number(head.slice(9, 12));
+      connection.left = body + Number(/\r\nContent-Length: (\d+)/.exec(head)![1]);
+    }
+    connection.left -= length;
+    if (connection.left === 0) answered(connection);
+  };
+  const buffer = Buffer.alloc(256 * 1024); // one for all: what it holds is looked at before the next is read
+  await Promise.all(
+    Array.from({ length: connections }, async () => {
+      const socket = connect({
+        host: "127.0.0.1",
+        port,
+        onread: {
+          buffer,
+          callback: (length) => {
+            take(connection, length, buffer);
+            return true;
+          },
+        },
+      });
+      const connection: Connection = { socket, dueMs: 0, status: 0, left: 0 };
+      await new Promise((resolve, reject) => socket.once("connect", resolve).once("error", reject));
+      socket.on("error", () => {}); // counted as bad, as no answer comes
+      free.push(connection);
+    }),
+  );
+
+  const startMs = performance.now();
+  await new Promise<void>((resolve) => {
+    const timer = setInterval(() => {
+      const nowMs = performance.now();
+      const until = Math.min(seconds, (nowMs - startMs) / 1_000) * perSecond;
+      for (; offered < until; offered++) {
+        const connection = free.shift();
+        const dueMs = startMs + (offered / perSecond) * 1_000;
+        if (connection) send(connection, dueMs);
+        else due.push(dueMs);
+      }
+      if (nowMs - startMs < (seconds + 1) * 1_000) return;
+      clearInterval(timer);
+      resolve();
+    }, 1);
+  });
+  setImmediate(() => process.exit(0));
+  latencies.sort((a, b) => a - b);
+  const at = (share: number) => latencies[Math.floor(latencies.length * share)] ?? Number.NaN;
+  return { offered, good, refused, bad: offered - good - refused, p50Ms: at(0.5), p99Ms: at(0.99) };
+}

@@ -1,0 +1,92 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import type { Plan } from "./list.ts";
+import { measure, memoryMiB } from "./measure.ts";
+import type { Arrivals, OpenLoop } from "./open-loop.ts";
+import { type BenchServers, startOurs } from "./systems.ts";
+
+/** One load at a steady rate. */
+export interface OverloadRow {
+  /** Of the best goodput. */
+  readonly times: number;
+  readonly offeredPerSecond: number;
+  /** 200 within the bound, per second. */
+  readonly goodPerSecond: number;
+  readonly refusedShare: number;
+  readonly badShare: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  readonly gatewayMiB: number;
+}
+
+/** So many, and compressed, that the gateway has most of the work, and not who sends the requests. */
+const entries = 200_000;
+const coding = { "Accept-Encoding": "gzip" };
+const connections = 1_000;
+const boundMs = 1_000;
+
+/** What becomes of useful work when there is more to do than one gateway can. */
+export async function benchOverload(servers: BenchServers, plan: Plan): Promise<OverloadRow[]> {
+  await using stack = new AsyncDisposableStack();
+  const { address, headers, processes } = await startOurs(stack, servers, entries);
+  const seconds = Math.max(5, plan.seconds);
+  plan.say(
+    `GET /v1/inventory of ${entries} entries as gzip at a steady rate, ${seconds} s each; good: 200 within ${boundMs} ms`,
+  );
+  const heading = ["×", "offered/s", "good/s", "of best", "refused", "bad", "p50 ms", "p99 ms", "gateway MiB"];
+  plan.say(heading.map((text) => text.padStart(12)).join(""));
+
+  const offer = async (perSecond: number) => {
+    const port = Number(new URL(`http://${address}`).port);
+    const load: OpenLoop = { port, authorization: headers.Authorization!, perSecond, seconds, connections, boundMs };
+    const script = new URL("./open-loop.ts", import.meta.url).pathname;
+    const { stdout } = await promisify(execFile)(process.execPath, [script, JSON.stringify(load)]);
+    const arrivals: Arrivals = JSON.parse(stdout);
+    return { ...arrivals, perSecond, gatewayMiB: memoryMiB(processes.gateway!) };
+  };
+  // The generator takes less of the machine than callers that wait for answers do, so their rate is only where to begin.
+  const { requestsPerSecond } = await measure(
+    { address, connections: 64, seconds: 3, headers: { ...headers, ...coding } },
+    processes,
+  );
+  const runs = [];
+  for (let perSecond = requestsPerSecond * 0.7; ; perSecond *= 1.15) {
+    const run = await offer(perSecond);
+    runs.push(run);
+    if (run.good < 0.95 * run.offered) break;
+  }
+  const best = Math.max(...runs.map(({ good }) => good)) / seconds;
+  for (const times of [1, 2, 3]) runs.push(await offer(best * times));
+  runs.push(await offer(best / 2)); // it is over when it is over
+  return runs.map((run) => {
+    const row: OverloadRow = {
+      times: run.perSecond / best,
+      offeredPerSecond: run.perSecond,
+      goodPerSecond: run.good / seconds,
+      refusedShare: run.refused / run.offered,
+      badShare: run.bad / run.offered,
+      p50Ms: run.p50Ms,
+      p99Ms: run.p99Ms,
+      gatewayMiB: run.gatewayMiB,
+    };
+    plan.say(line(row, best));
+    return row;
+  });
+}
+
+function line(row: OverloadRow, best: number): string {
+  const percent = (share: number) => `${(100 * share).toFixed(0)} %`;
+  return [
+    row.times.toFixed(2),
+    row.offeredPerSecond.toFixed(0),
+    row.goodPerSecond.toFixed(0),
+    percent(row.goodPerSecond / best),
+    percent(row.refusedShare),
+    percent(row.badShare),
+    row.p50Ms.toFixed(0),
+    row.p99Ms.toFixed(0),
+    row.gatewayMiB.toFixed(0),
+  ]
+    .map((text) => text.padStart(12))
+    .join("");
+}

@@ -1,0 +1,114 @@
+import { connect, type Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { expectError, header, readLimits } from "../support/answers.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { type Response, request } from "../support/http.ts";
+import { readResponse } from "../support/raw-http.ts";
+import { type System, startSystem } from "../support/system.ts";
+import { until } from "../support/until.ts";
+
+const body = '{"quantity":7}';
+
+describe("an overload", () => {
+  const stack = suiteStack();
+  let system: System;
+  let headers: Record<string, string>;
+
+  beforeAll(async () => {
+    system = await startSystem({
+      seed: [{ petId: 1n, quantity: 100, status: "available" }],
+      gatewayEnv: { LOG_LEVEL: "info", OVERLOAD_REQUESTS: "2", BODY_TIMEOUT_MS: "60000" },
+    });
+    stack.defer(() => system.close());
+    headers = { authorization: `Bearer ${system.keys.enterprise}`, "content-type": "application/json" };
+  });
+
+  const get = (path = "/v1/inventory") => request(system.address, { path, headers });
+  const patch = (quantity: number) =>
+    request(system.address, { method: "PATCH", path: "/v1/inventory/1", headers, body: `{"quantity":${quantity}}` });
+
+  /** Makes the event loop late. An overload lasts for a second at least. */
+  const begin = async () => {
+    const { kill } = system.gateways[0]!;
+    await kill("SIGSTOP");
+    await delay(300);
+    await kill("SIGCONT");
+  };
+  const expectRefusal = (answer: Response) => {
+    expectError(answer, 503, "service_unavailable");
+    expect(header(answer, "Retry-After")).toBe("1");
+    expect(header(answer, "X-Request-Id")).toMatch(/./);
+    expect(readLimits(answer).limit).toBe(60); // of the address: nobody has looked at the key
+  };
+
+  test("refuses requests beyond those that may wait, whatever they ask for, and only while the event loop is late", async () => {
+    const waiting = [openUpdate(system), openUpdate(system)];
+    expect(await get()).toMatchObject({ status: 200 }); // both have arrived, and it is not late
+    await begin();
+    await until(async () => (await get()).status === 503);
+    expectRefusal(await get());
+    expectRefusal(await patch(5));
+    expectRefusal(await get("/docs/"));
+    expect(await system.stored(1n)).toMatchObject({ quantity: 100 });
+
+    await until(async () => (await get()).status === 200); // it had nothing to do for a while
+    for (const { finish } of waiting) expect(await finish()).toBe(200);
+    expect(await patch(8)).toMatchObject({ status: 200 });
+    const { text } = await request(system.adminAddress, { path: "/metrics" });
+    expect(Number(/^gateway_overload_refusals_total (\d+)$/m.exec(text)![1])).toBeGreaterThanOrEqual(4);
+    expect(system.gateways[0]!.output()).toMatch(/overload: the event loop is late.*the overload is over/s);
+  });
+
+  test("refuses nobody while fewer requests wait", async () => {
+    const waiting = openUpdate(system);
+    expect(await get()).toMatchObject({ status: 200 });
+    await begin();
+    for (let i = 0; i < 20; i++) expect(await get()).toMatchObject({ status: 200 });
+    expect(await waiting.finish()).toBe(200);
+  });
+});
+
+/** An update that waits for its body. */
+function openUpdate({ address, keys }: System) {
+  const { hostname, port } = new URL(`http://${address}`);
+  const socket: Socket = connect(Number(port), hostname);
+  let received: Buffer = Buffer.alloc(0);
+  socket.on("data", (chunk) => {
+    received = Buffer.concat([received, chunk]);
+  });
+  const head = ["PATCH /v1/inventory/1 HTTP/1.1", "Host: g", `Authorization: Bearer ${keys.enterprise}`];
+  socket.write([...head, "Content-Type: application/json", `Content-Length: ${body.length}`, "\r\n"].join("\r\n"));
+  return {
+    /** @returns the status of the response */
+    finish: async () => {
+      socket.write(body);
+      await until(() => readResponse(received, false, false) !== undefined);
+      socket.destroy();
+      return readResponse(received, false, false)!.status;
+    },
+  };
+}
+
+test("connections beyond MAX_CONNECTIONS are closed, and taken again when others have gone", async () => {
+  await using stack = new AsyncDisposableStack();
+  const system = await startSystem({ gatewayEnv: { MAX_CONNECTIONS: "2" } });
+  stack.defer(() => system.close());
+  const { hostname, port } = new URL(`http://${system.address}`);
+  const open = () => {
+    const socket = connect(Number(port), hostname).on("error", () => {});
+    const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
+    socket.resume();
+    stack.defer(() => void socket.destroy());
+    return { socket, closed };
+  };
+  const first = open();
+  open();
+  await open().closed;
+  first.socket.destroy();
+  const path = "/v1/nothing";
+  await until(() =>
+    request(system.address, { path })
+      .then(({ status }) => status === 401)
+      .catch(() => false),
+  );
+});
