@@ -88,27 +88,3 @@ function openUpdate({ address, keys }: System) {
     },
   };
 }
-
-test("connections beyond MAX_CONNECTIONS are closed, and taken again when others have gone", async () => {
-  await using stack = new AsyncDisposableStack();
-  const system = await startSystem({ gatewayEnv: { MAX_CONNECTIONS: "2" } });
-  stack.defer(() => system.close());
-  const { hostname, port } = new URL(`http://${system.address}`);
-  const open = () => {
-    const socket = connect(Number(port), hostname).on("error", () => {});
-    const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
-    socket.resume();
-    stack.defer(() => void socket.destroy());
-    return { socket, closed };
-  };
-  const first = open();
-  open();
-  await open().closed;
-  first.socket.destroy();
-  const path = "/v1/nothing";
-  await until(() =>
-    request(system.address, { path })
-      .then(({ status }) => status === 401)
-      .catch(() => false),
-  );
-});

@@ -1,0 +1,73 @@
+// Bounds that no other file has; docs/operations.md lists all of them.
+import { connect } from "node:net";
+import { Server, ServerCredentials } from "@grpc/grpc-js";
+import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { expectError } from "../support/answers.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { connectInventory, statusOf } from "../support/grpc.ts";
+import { request } from "../support/http.ts";
+import { startLocalGateway } from "../support/local-gateway.ts";
+import { type System, startSystem } from "../support/system.ts";
+import { until } from "../support/until.ts";
+
+const stack = suiteStack();
+let system: System;
+beforeAll(async () => {
+  system = await startSystem({ gatewayEnv: { MAX_CONNECTIONS: "2", KEEP_ALIVE_TIMEOUT_MS: "1000" } });
+  stack.defer(() => system.close());
+});
+
+function open(address: string) {
+  const { hostname, port } = new URL(`http://${address}`);
+  const socket = connect(Number(port), hostname).on("error", () => {});
+  const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
+  socket.resume();
+  stack.defer(() => void socket.destroy());
+  return { socket, closed };
+}
+
+test("connections beyond MAX_CONNECTIONS are closed, and taken again when others have gone", async () => {
+  const [first, second] = [open(system.address), open(system.address)];
+  await open(system.address).closed;
+  first.socket.destroy();
+  second.socket.destroy();
+  const path = "/v1/nothing";
+  await until(() =>
+    request(system.address, { path }).then(
+      ({ status }) => status === 401,
+      () => false,
+    ),
+  );
+});
+
+test("a connection that brings no further request is closed after KEEP_ALIVE_TIMEOUT_MS", async () => {
+  const { socket, closed } = open(system.address);
+  socket.write("GET /docs/ HTTP/1.1\r\nHost: g\r\n\r\n");
+  await closed;
+});
+
+test("a list that does not arrive within LIST_TIMEOUT_MS: 504", async () => {
+  const service = new Server();
+  service.addService(InventoryServiceService, { listInventory: () => {} } as never);
+  const port = await new Promise<number>((resolve, reject) => {
+    service.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) =>
+      error ? reject(error) : resolve(bound),
+    );
+  });
+  stack.defer(() => service.forceShutdown());
+  const env = { ...system.gatewayEnv, INVENTORY_ADDRESS: `127.0.0.1:${port}`, LIST_TIMEOUT_MS: "200" };
+  const gateway = await startLocalGateway(env);
+  stack.defer(() => gateway.close());
+  const headers = { authorization: `Bearer ${system.keys.pro}` };
+  expectError(await request(gateway.address, { path: "/v1/inventory", headers }), 504, "timeout");
+});
+
+test("a gRPC message of more than 4 MiB: RESOURCE_EXHAUSTED, and the service goes on", async () => {
+  const inventory = connectInventory(system.inventory.listen);
+  stack.defer(() => inventory.close());
+  const stream = inventory.applyUpdates();
+  const update = { petId: 1n, quantity: 1, timeoutMs: 10_000 };
+  stream.send({ updates: Array.from({ length: 500_000 }, (_, id) => ({ id, ...update })) });
+  expect(await statusOf(stream.next())).toBe("RESOURCE_EXHAUSTED");
+  expect(await statusOf(inventory.get({ petId: 1n }))).toBe("NOT_FOUND");
+});
