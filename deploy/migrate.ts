@@ -1,3 +1,4 @@
+#!/usr/bin/env node
 // npm run migrate: brings the schemas of both tiers up to date; `-- --down` takes the last step of each back.
 import { keyMigrations } from "../gateway/auth/migrations.ts";
 import { keySettings } from "../gateway/auth/settings.ts";

@@ -8,6 +8,7 @@ import {
   listenAddress,
   processSettings,
   readSettings,
+  type Settings,
   type SettingsShape,
 } from "../runtime/settings.ts";
 import { tlsFile, tlsFilesOf, tlsSettingFaults } from "../runtime/tls-files.ts";
@@ -89,7 +90,10 @@ export const gatewaySettings = {
   ...processSettings,
 } satisfies SettingsShape;
 
-export type GatewayConfig = ReturnType<typeof readGatewayConfig>;
+/** The settings as text, as the environment has them. */
+export type GatewayEnv = { readonly [Name in keyof typeof gatewaySettings]?: string | undefined };
+
+export type GatewayConfig = Settings<typeof gatewaySettings>;
 
 const tlsNames = {
   cert: "GATEWAY_INVENTORY_TLS_CERT",
@@ -103,8 +107,13 @@ export function inventoryTls(config: GatewayConfig) {
   return files && { ...files, serverName: config.GATEWAY_INVENTORY_TLS_SERVER_NAME };
 }
 
-/** @throws SettingsError naming every fault */
-export function readGatewayConfig(env: NodeJS.ProcessEnv) {
+/**
+ * Checks the settings and makes values of them.
+ *
+ * @param env `process.env`, or an object of settings: what is absent, undefined or empty has its default
+ * @throws SettingsError naming every fault
+ */
+export function readGatewayConfig(env: GatewayEnv): GatewayConfig {
   return readSettings(gatewaySettings, env, (settings) => [
     ...pepperFaults(settings),
     ...tlsSettingFaults(settings, tlsNames),

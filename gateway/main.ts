@@ -1,3 +1,4 @@
+#!/usr/bin/env -S node --max-semi-space-size=8
 import express from "express";
 import { Counter } from "prom-client";
 import { listenOn, startAdmin } from "../runtime/admin.ts";

@@ -1,7 +1,7 @@
 import type { Router } from "express";
 import type { Registry } from "prom-client";
 import { databaseDefaults, openDatabase } from "../runtime/database.ts";
-import type { Logger } from "../runtime/log.ts";
+import { createLogger, type Logger } from "../runtime/log.ts";
 import { gateway } from "./app.ts";
 import { Authenticator } from "./auth/authenticator.ts";
 import { createKeyStore } from "./auth/key-store.ts";
@@ -27,6 +27,10 @@ import { RefusalCounter } from "./limits/refusals.ts";
 import { createObserver } from "./ops/observe.ts";
 import { aloneWith, overRedis } from "./replicas.ts";
 
+// What the published package is imported for: `createGateway` and what makes its configuration.
+export { SettingsError } from "../runtime/settings.ts";
+export { type GatewayConfig, type GatewayEnv, readGatewayConfig } from "./config.ts";
+
 /** Callers whose counts are remembered. Accounts have keys, so only operators make more of them. */
 const maxAccounts = 1_000_000;
 const maxAddresses = 100_000;
@@ -47,9 +51,15 @@ export interface Gateway {
 /**
  * Constructs the whole gateway from its configuration.
  *
+ * @param log a pino logger; by default JSON lines on standard output, from `LOG_LEVEL` on
+ * @param now Unix milliseconds
  * @throws SettingsError when there is no pepper
  */
-export function createGateway(config: GatewayConfig, log: Logger, now: () => number = Date.now): Gateway {
+export function createGateway(
+  config: GatewayConfig,
+  log: Logger = createLogger("gateway", config.LOG_LEVEL),
+  now: () => number = Date.now,
+): Gateway {
   const observer = createObserver(log, now);
   const db = openDatabase(config.GATEWAY_DATABASE_URL, databaseDefaults);
   const keys = createKeyStore(db, now);

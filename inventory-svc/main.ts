@@ -1,3 +1,4 @@
+#!/usr/bin/env node
 import { ServerCredentials } from "@grpc/grpc-js";
 import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client";
 import { startAdmin } from "../runtime/admin.ts";

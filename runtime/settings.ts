@@ -27,13 +27,13 @@ export class SettingsError extends Error {
  */
 export function readSettings<S extends SettingsShape>(
   shape: S,
-  env: NodeJS.ProcessEnv,
+  env: { readonly [K in keyof S]?: string | undefined },
   rules: (settings: Partial<Settings<S>>) => string[] = () => [],
 ): Settings<S> {
   const settings: Record<string, unknown> = {};
   const faults: string[] = [];
   for (const [name, schema] of Object.entries(shape)) {
-    const result = schema.safeParse(env[name] === "" ? undefined : env[name]);
+    const result = schema.safeParse(env[name] || undefined);
     if (result.success) settings[name] = result.data;
     else faults.push(`${name}: ${result.error.issues.map((issue) => issue.message).join("; ")}`);
   }

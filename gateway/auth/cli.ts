@@ -1,3 +1,4 @@
+#!/usr/bin/env node
 import { once } from "node:events";
 import { Command, CommanderError, Option } from "commander";
 import { openDatabase } from "../../runtime/database.ts";

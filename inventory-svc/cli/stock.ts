@@ -1,3 +1,4 @@
+#!/usr/bin/env node
 // npm run stock: brings entries in and out as files.
 import { createWriteStream } from "node:fs";
 import { rename, rm } from "node:fs/promises";

@@ -1,0 +1,160 @@
+import { execFile } from "node:child_process";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { startChild } from "../support/children.ts";
+import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
+import { request } from "../support/http.ts";
+import { npm } from "../support/npm.ts";
+import { freePort } from "../support/ports.ts";
+import { until } from "../support/until.ts";
+
+const run = promisify(execFile);
+const root = resolve(import.meta.dirname, "../..");
+const pepper = "a-pepper-that-only-the-tests-know";
+const oldestNode = "22.23.3";
+
+const stack = suiteStack();
+/** An app of somebody else, with nothing but Express and the package. */
+let app: string;
+/** The Node of the tests, and an older one that the package is for. */
+let nodes: Readonly<Record<"22" | "24", string>>;
+
+beforeAll(async () => {
+  const folder = await temporaryFolder("package");
+  stack.defer(() => folder.remove());
+  app = join(folder.path, "app");
+  const other = join(folder.path, "node");
+  const packed = join(folder.path, "packed");
+  for (const path of [app, other, packed]) await mkdir(path);
+  await npm(root, "pack", "--pack-destination", packed);
+  const [tarball] = await readdir(packed);
+  await writeFile(join(app, "package.json"), '{"type":"module"}');
+  await npm(app, "install", "express@5", join(packed, tarball!));
+  await npm(other, "install", `node-linux-${process.arch}@${oldestNode}`);
+  nodes = { 22: join(other, "node_modules/.bin/node"), 24: process.execPath };
+}, 180_000);
+
+test("holds JavaScript, declarations and texts, and brings nothing that only the repository needs", async () => {
+  const own = join(app, "node_modules/petstore-inventory");
+  const files = (await readdir(own, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
+  const names = files.map((file) => join(file.parentPath, file.name).slice(own.length + 1)).sort();
+  const inDist = /^dist\/(gateway|inventory-svc|runtime|proto\/gen|client|deploy)\/[\w/-]+(\.d\.ts|\.js|\.binpb)$/;
+  expect(names.filter((name) => !inDist.test(name))).toEqual(["CHANGELOG.md", "LICENSE", "README.md", "package.json"]);
+  expect(names.filter((name) => /\.test\.|start\.js|stand-in/.test(name))).toEqual([]);
+
+  const installed = await readdir(join(app, "node_modules"));
+  for (const name of ["typescript", "jest", "node-24", `node-linux-${process.arch}`]) {
+    expect(installed).not.toContain(name);
+  }
+});
+
+test("its types hold for a strict consumer that checks libraries too, and know the names of the settings", async () => {
+  const compilerOptions = { module: "nodenext", target: "es2024", strict: true, skipLibCheck: false, noEmit: true };
+  await writeFile(join(app, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["shop.mts"] }));
+  await writeFile(
+    join(app, "shop.mts"),
+    `import express from "express";
+import { createGateway, type Gateway, type GatewayConfig, readGatewayConfig, SettingsError } from "petstore-inventory";
+
+const config: GatewayConfig = readGatewayConfig({ ...process.env, KEY_PEPPER: "secret" });
+readGatewayConfig(process.env);
+const replicas: number = config.GATEWAY_REPLICAS;
+const gateway: Gateway = createGateway(config);
+express().use("/api", gateway.router);
+const text: Promise<string> = gateway.metrics.metrics();
+const faults = (error: unknown): readonly string[] => (error instanceof SettingsError ? error.faults : []);
+// @ts-expect-error no such setting
+readGatewayConfig({ KEY_PEPER: "secret" });
+// @ts-expect-error settings are text
+readGatewayConfig({ GATEWAY_REPLICAS: 2 });
+export { faults, replicas, text };
+`,
+  );
+  const tsc = join(root, "node_modules/.bin/tsc");
+  const { stdout } = await run(tsc, ["-p", app]).catch((error) => error);
+  expect(stdout).toBe("");
+}, 120_000);
+
+describe.each(["22", "24"] as const)("on Node %s", (version) => {
+  let env: NodeJS.ProcessEnv;
+  let cwd: string;
+  const binary = (name: string) => join(app, "node_modules/.bin", name);
+  const command = async (name: string, ...args: string[]) =>
+    (await run(nodes[version], [binary(name), ...args], { cwd, env })).stdout;
+
+  beforeAll(async () => {
+    const folder = await temporaryFolder(`node-${version}`);
+    stack.defer(() => folder.remove());
+    cwd = folder.path;
+    env = {
+      PATH: process.env.PATH,
+      GATEWAY_DATABASE_URL: `sqlite:${cwd}/gateway.sqlite`,
+      INVENTORY_DATABASE_URL: `sqlite:${cwd}/inventory.sqlite`,
+      INVENTORY_LISTEN: "127.0.0.1:0",
+      INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
+      KEY_PEPPER: pepper,
+    };
+  });
+
+  test("the commands of the package and the lines of the README make a shop with the API below /api", async () => {
+    expect((await run(nodes[version], ["--version"])).stdout).toMatch(new RegExp(`^v${version}\\.`));
+    expect(await command("petstore-migrate")).toContain("inventory: up 0001");
+    await command("petstore-stock", "import", "--generate", "3");
+    const issued = JSON.parse(await command("petstore-keys", "issue", "--account", "shop", "--json"));
+    const service = startChild(nodes[version], [binary("petstore-inventory-svc")], { name: "the service", cwd, env });
+    stack.defer(async () => void (await service.stop(20_000)));
+    const address = await service.waitForLine((line) => /"listen":"([^"]+)".*"msg":"ready"/.exec(line)?.[1], 30_000);
+
+    const port = await freePort();
+    const lines = /```js\n(import express[^`]*from "petstore-inventory"[^`]*)```/.exec(
+      await readFile(join(root, "README.md"), "utf8"),
+    )?.[1];
+    const file = join(app, `shop-${version}.js`);
+    await writeFile(file, lines!);
+    const shop = startChild(nodes[version], [file], {
+      name: "the shop",
+      cwd,
+      env: { ...env, INVENTORY_ADDRESS: address, PORT: String(port) },
+    });
+    stack.defer(() => shop.kill("SIGKILL"));
+    let ended = false;
+    void shop.exited.then(() => {
+      ended = true;
+    });
+    const at = `127.0.0.1:${port}`;
+    const get = (path: string, headers = {}) => request(at, { path, headers });
+    await until(async () => {
+      if (ended) throw new Error(shop.output());
+      return await get("/").then(
+        () => true,
+        () => false,
+      );
+    });
+
+    const authorization = `Bearer ${issued.key}`;
+    expect((await get("/")).text).toBe("The shop");
+    expect(await get("/api/v1/inventory")).toMatchObject({ status: 401 });
+    expect((await get("/api/v1/inventory", { authorization })).json()).toMatchObject([{ petId: 1 }, { petId: 2 }, {}]);
+    const changed = await request(at, {
+      method: "PATCH",
+      path: "/api/v1/inventory/2",
+      headers: { authorization, "content-type": "application/json" },
+      body: '{"quantity":77}',
+    });
+    expect(changed).toMatchObject({ status: 200, text: expect.stringContaining('{"petId":2,"quantity":77,') });
+
+    const url = (path: string, base: string) => new URL(path, `http://${at}${base}`).pathname;
+    const redirect = await get("/api/docs");
+    expect(redirect.status).toBe(302);
+    const page = url(String(redirect.headers.location), "/api/docs");
+    const { text: html } = await get(page);
+    const links = [...html.matchAll(/(?:href|src)="([^"]+)"/g)].map(([, link]) => url(link!, page));
+    expect(links).toContain("/api/docs/swagger-ui-bundle.js");
+    expect(links).toContain("/api/openapi.json");
+    for (const link of links) expect(await get(link)).toMatchObject({ status: 200 });
+
+    expect(await shop.stop(20_000)).toBe(0);
+    expect(await service.stop(20_000)).toBe(0);
+  }, 120_000);
+});
