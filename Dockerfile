@@ -1,0 +1,60 @@
+# The images of both tiers and of the migration:
+#   docker build --target gateway -t petstore-gateway .
+#   docker build --target inventory-svc -t petstore-inventory-svc .
+#   docker build --target migrate -t petstore-migrate .
+# All hold the same files. The other commands run in any of them with --entrypoint node, and
+# /app/dist/gateway/auth/cli.js (keys) or /app/dist/inventory-svc/cli/stock.js as the first argument.
+
+# The Node of .ci/node-24. To pin its bytes too, give it with a digest: --build-arg NODE_IMAGE=node:…@sha256:…
+ARG NODE_IMAGE=node:24.21.0-bookworm-slim
+
+FROM ${NODE_IMAGE} AS build
+WORKDIR /app
+COPY package.json package-lock.json ./
+COPY .ci/node-24 .ci/node-24/
+RUN npm ci --ignore-scripts
+COPY . ./
+RUN npm run build
+
+FROM ${NODE_IMAGE} AS dependencies
+WORKDIR /app
+COPY package.json package-lock.json ./
+COPY .ci/node-24 .ci/node-24/
+RUN npm ci --ignore-scripts --omit=dev --omit=optional
+
+FROM ${NODE_IMAGE} AS app
+WORKDIR /app
+COPY --from=dependencies /app/node_modules node_modules/
+COPY --from=build /app/dist dist/
+COPY package.json LICENSE ./
+# A number, by which Kubernetes can tell that it is not root. All files belong to root: the process can change none.
+USER 1000:1000
+ENV NODE_ENV=production
+STOPSIGNAL SIGTERM
+ARG VERSION=""
+ARG REVISION=""
+ARG CREATED=""
+LABEL org.opencontainers.image.licenses="Apache-2.0" \
+  org.opencontainers.image.version="${VERSION}" \
+  org.opencontainers.image.revision="${REVISION}" \
+  org.opencontainers.image.created="${CREATED}"
+
+FROM app AS migrate
+LABEL org.opencontainers.image.title="petstore migrate"
+ENTRYPOINT ["node", "/app/dist/deploy/migrate.js"]
+
+FROM app AS inventory-svc
+LABEL org.opencontainers.image.title="petstore inventory-svc"
+ENV INVENTORY_LISTEN=0.0.0.0:50051 INVENTORY_ADMIN_LISTEN=0.0.0.0:50052
+EXPOSE 50051 50052
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=1s \
+  CMD ["node", "-e", "fetch(`http://${process.env.INVENTORY_ADMIN_LISTEN}/readyz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+ENTRYPOINT ["node", "/app/dist/inventory-svc/main.js"]
+
+FROM app AS gateway
+LABEL org.opencontainers.image.title="petstore gateway"
+ENV GATEWAY_LISTEN=0.0.0.0:8080 GATEWAY_ADMIN_LISTEN=0.0.0.0:8081
+EXPOSE 8080 8081
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=1s \
+  CMD ["node", "-e", "fetch(`http://${process.env.GATEWAY_ADMIN_LISTEN}/readyz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+ENTRYPOINT ["node", "--max-semi-space-size=8", "/app/dist/gateway/main.js"]
