@@ -51,7 +51,7 @@ test("holds JavaScript, declarations and texts, and brings nothing that only the
 
 test("its types hold for a strict consumer that checks libraries too, and know the names of the settings", async () => {
   const compilerOptions = { module: "nodenext", target: "es2024", strict: true, skipLibCheck: false, noEmit: true };
-  await writeFile(join(app, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["shop.mts"] }));
+  await writeFile(join(app, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["shop.mts", "caller.mts"] }));
   await writeFile(
     join(app, "shop.mts"),
     `import express from "express";
@@ -71,6 +71,10 @@ readGatewayConfig({ GATEWAY_REPLICAS: 2 });
 export { faults, replicas, text };
 `,
   );
+  const readme = await readFile(join(root, "README.md"), "utf8");
+  const caller = [...readme.matchAll(/```ts\n([^`]*)```/g)].map(([, lines]) => lines).join("");
+  expect(caller).toContain('from "petstore-inventory/client"');
+  await writeFile(join(app, "caller.mts"), caller);
   const tsc = join(root, "node_modules/.bin/tsc");
   const { stdout } = await run(tsc, ["-p", app]).catch((error) => error);
   expect(stdout).toBe("");
@@ -153,6 +157,17 @@ describe.each(["22", "24"] as const)("on Node %s", (version) => {
     expect(links).toContain("/api/docs/swagger-ui-bundle.js");
     expect(links).toContain("/api/openapi.json");
     for (const link of links) expect(await get(link)).toMatchObject({ status: 200 });
+
+    const caller = join(app, `caller-${version}.js`);
+    await writeFile(
+      caller,
+      `import { createInventoryClient } from "petstore-inventory/client";
+const inventory = createInventoryClient({ address: process.argv[2] });
+console.log((await inventory.get(2n)).quantity);
+inventory.close();
+`,
+    );
+    expect((await run(nodes[version], [caller, address], { cwd })).stdout).toBe("77\n");
 
     expect(await shop.stop(20_000)).toBe(0);
     expect(await service.stop(20_000)).toBe(0);
