@@ -1,0 +1,438 @@
+import { readFileSync } from "node:fs";
+import { Registry } from "prom-client";
+import { readGatewayConfig } from "../gateway/config.ts";
+import { readInventoryConfig } from "../inventory-svc/config.ts";
+import { startAdmin } from "../runtime/admin.ts";
+import { suiteStack } from "../test/support/cleanup.ts";
+import { type Helm, type Manifest, openHelm, type Values } from "../test/support/helm.ts";
+import { nameOf, schemaFaults, unknownMembers } from "../test/support/kubernetes.ts";
+
+const chart = new URL("chart", import.meta.url).pathname;
+const pepper = "0123456789abcdef0123456789abcdef";
+const routed = settings({ GATEWAY_SERVERS: "https://petstore.example/v1" });
+
+/** Everything that values can bring in, at least once. */
+const variants: Readonly<Record<string, readonly Values[]>> = {
+  "default values": [],
+  staging: [`${chart}/values-staging.yaml`],
+  production: [`${chart}/values-production.yaml`],
+  "an Ingress": [routed, { ingress: { className: "public", tlsSecret: "petstore-tls", annotations: { a: "b" } } }],
+  "other doors": [{ networkPolicy: { gatewayFrom: [{ ipBlock: { cidr: "10.1.0.0/16" } }], metricsFrom: [] } }],
+  "a private registry": [{ image: { registry: "registry.example:5000/a", tag: "1.2", pullSecrets: ["pull"] } }],
+};
+
+describe("the Helm chart", () => {
+  const stack = suiteStack();
+  const rendered = new Map<string, Manifest[]>();
+  let helm: Helm;
+  const each = () => [...rendered.values()];
+
+  beforeAll(async () => {
+    helm = await openHelm(chart);
+    stack.defer(() => helm.remove());
+    for (const [name, values] of Object.entries(variants)) rendered.set(name, await helm.render(...values));
+  });
+
+  test.each(Object.entries(variants))("is in order for Helm with %s", async (_, values) => {
+    await helm.lint(...values);
+  });
+
+  test("has the version of the sources", () => {
+    const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
+    const text = readFileSync(`${chart}/Chart.yaml`, "utf8");
+    expect(text).toContain(`\nversion: ${version}\n`);
+    expect(text).toContain(`\nappVersion: ${version}\n`);
+  });
+
+  describe("what it renders", () => {
+    test("holds the schemas of the APIs, in every variant", async () => {
+      expect(await schemaFaults(each().flat())).toEqual([]);
+    });
+
+    test("has no member that the APIs do not know and would drop", async () => {
+      expect(await unknownMembers(each().flat())).toEqual([]);
+    });
+
+    test("would not pass these checks with a fault", async () => {
+      const broken = (change: (deployment: Manifest) => void) => {
+        const [deployment] = structuredClone(all("production", "Deployment"));
+        change(deployment!);
+        return [deployment!];
+      };
+      expect(await schemaFaults(broken(({ spec }) => (spec.replicas = "3")))).toHaveLength(1);
+      expect(await unknownMembers(broken(({ spec }) => (spec.template.spec.containers[0].probe = {})))).toHaveLength(1);
+    });
+
+    test("has every object once", () => {
+      for (const manifests of each()) {
+        const names = manifests.map(nameOf);
+        expect(names).toEqual([...new Set(names)]);
+      }
+    });
+
+    test("holds no secret", () => {
+      for (const manifests of each()) {
+        expect(manifests.map(({ kind }) => kind)).not.toContain("Secret");
+        for (const { data = {} } of manifests) {
+          expect(Object.keys(data).filter((name) => /DATABASE_URL|PEPPER|REDIS_URL/.test(name))).toEqual([]);
+        }
+      }
+    });
+  });
+
+  describe("its references", () => {
+    const workloads = (manifests: Manifest[]) => manifests.filter(({ kind }) => /^(Deployment|Job)$/.test(kind));
+    const selectedBy = (manifests: Manifest[], labels: Readonly<Record<string, string>>) =>
+      workloads(manifests).filter(({ spec }) => isSubset(labels, spec.template.metadata.labels));
+    const portNames = ({ spec }: Manifest) =>
+      spec.template.spec.containers.flatMap((c: Container) => c.ports.map(({ name }) => name));
+
+    test("selectors select one workload each", () => {
+      for (const manifests of each()) {
+        const selecting = manifests.flatMap((manifest): [string, Record<string, string>][] => {
+          const { kind, spec } = manifest;
+          const name = nameOf(manifest);
+          if (kind === "Service") return [[name, spec.selector]];
+          if (kind === "NetworkPolicy") return [[name, spec.podSelector.matchLabels]];
+          if (/^(Deployment|PodDisruptionBudget|PodMonitor)$/.test(kind)) return [[name, spec.selector.matchLabels]];
+          return [];
+        });
+        expect(selecting.length).toBeGreaterThanOrEqual(9);
+        for (const [name, labels] of selecting) {
+          const found = selectedBy(manifests, labels).map(
+            ({ metadata }) => metadata.labels["app.kubernetes.io/component"],
+          );
+          expect([name, found]).toEqual([name, [labels["app.kubernetes.io/component"]]]);
+        }
+        for (const { spec } of manifests.filter(({ kind }) => kind === "Deployment")) {
+          for (const { labelSelector } of spec.template.spec.topologySpreadConstraints) {
+            expect(labelSelector).toEqual(spec.selector);
+          }
+        }
+      }
+    });
+
+    test("ports are named as a container names them", () => {
+      for (const manifests of each()) {
+        for (const { kind, spec } of manifests) {
+          if (kind === "Service") {
+            const [workload] = selectedBy(manifests, spec.selector);
+            for (const { targetPort } of spec.ports) expect(portNames(workload!)).toContain(targetPort);
+          }
+          if (kind === "PodMonitor") {
+            const [workload] = selectedBy(manifests, spec.selector.matchLabels);
+            for (const { port } of spec.podMetricsEndpoints) expect(portNames(workload!)).toContain(port);
+          }
+          if (kind === "NetworkPolicy" && spec.ingress) {
+            const [workload] = selectedBy(manifests, spec.podSelector.matchLabels);
+            for (const { port } of spec.ingress.flatMap((rule: Rule) => rule.ports)) {
+              expect(portNames(workload!)).toContain(port);
+            }
+          }
+          if (kind === "Deployment") {
+            for (const { startupProbe, livenessProbe, readinessProbe } of spec.template.spec.containers) {
+              for (const probe of [startupProbe, livenessProbe, readinessProbe])
+                expect(probe.httpGet.port).toBe("admin");
+            }
+          }
+        }
+      }
+    });
+
+    test("targets of scalers, backends of routes and mounted objects are there", () => {
+      const names = (manifests: Manifest[]) => manifests.map(nameOf);
+      for (const manifests of each()) {
+        for (const { kind, spec } of manifests) {
+          if (kind === "HorizontalPodAutoscaler") {
+            expect(names(manifests)).toContain(`${spec.scaleTargetRef.kind}/${spec.scaleTargetRef.name}`);
+          }
+          const backends =
+            kind === "Ingress"
+              ? spec.rules.map((rule: IngressRule) => rule.http.paths[0]!.backend.service)
+              : kind === "HTTPRoute"
+                ? spec.rules[0].backendRefs
+                : [];
+          for (const { name, port } of backends) {
+            const service = manifests.find((manifest) => nameOf(manifest) === `Service/${name}`);
+            expect(service?.spec.ports).toContainEqual(
+              expect.objectContaining(typeof port === "number" ? { port } : port),
+            );
+          }
+        }
+        for (const { spec } of workloads(manifests)) {
+          for (const { envFrom = [] } of spec.template.spec.containers) {
+            for (const { configMapRef } of envFrom)
+              expect(names(manifests)).toContain(`ConfigMap/${configMapRef.name}`);
+          }
+        }
+      }
+    });
+
+    test("gateways ask for the services by the name that has their addresses", () => {
+      const service = all("production", "Service").find(({ spec }) => spec.clusterIP === "None")!;
+      expect(service.spec.publishNotReadyAddresses).toBe(false);
+      const { INVENTORY_ADDRESS } = environment("production", "gateway");
+      expect(INVENTORY_ADDRESS).toBe(`dns:///${service.metadata.name}:${service.spec.ports[0].port}`);
+      expect(service.spec.ports[0].port).toBe(
+        Number(environment("production", "inventory-svc").INVENTORY_LISTEN!.split(":")[1]),
+      );
+    });
+
+    test("the hosts of routes are those of the base addresses", async () => {
+      expect(all("an Ingress", "Ingress")[0]!.spec.rules.map((rule: IngressRule) => rule.host)).toEqual([
+        "petstore.example",
+      ]);
+      const servers = "https://petstore.example/v1, https://api.petstore.example:8443/shop/v1";
+      const manifests = await helm.render(settings({ GATEWAY_SERVERS: servers }), {
+        httpRoute: { parentRefs: [{ name: "public" }] },
+      });
+      expect(manifests.find(({ kind }) => kind === "HTTPRoute")!.spec.hostnames).toEqual([
+        "petstore.example",
+        "api.petstore.example",
+      ]);
+    });
+  });
+
+  describe("its pods", () => {
+    test.each(["gateway", "inventory-svc"] as const)("%s gets settings that it takes", (tier) => {
+      for (const variant of Object.keys(variants)) {
+        const read = tier === "gateway" ? readGatewayConfig : readInventoryConfig;
+        expect(() => read(environment(variant, tier))).not.toThrow();
+      }
+    });
+
+    test.each(["gateway", "inventory-svc"] as const)("%s listens where the container's ports are", (tier) => {
+      const [listen, admin] = Object.entries(environment("production", tier)).flatMap(([name, value]) =>
+        name.endsWith("_LISTEN") ? [[name, Number(value!.split(":")[1])] as const] : [],
+      );
+      const ports = container("production", tier).ports.map(({ containerPort }) => containerPort);
+      expect(listen![0]).not.toContain("ADMIN");
+      expect([listen![1], admin![1]]).toEqual(ports);
+    });
+
+    test("are probed at paths that the admin port answers", async () => {
+      const admin = await startAdmin({
+        listen: { host: "127.0.0.1", port: 0 },
+        metrics: new Registry(),
+        ready: async () => {},
+      });
+      try {
+        for (const { startupProbe, livenessProbe, readinessProbe } of [container("production", "gateway")]) {
+          for (const probe of [startupProbe, livenessProbe, readinessProbe]) {
+            const response = await fetch(`http://${admin.address}${probe.httpGet.path}`);
+            expect([probe.httpGet.path, response.status]).toEqual([probe.httpGet.path, 200]);
+          }
+          expect(readinessProbe.httpGet.path).toBe("/readyz");
+          expect(livenessProbe.httpGet.path).toBe("/livez");
+        }
+      } finally {
+        await admin.close();
+      }
+    });
+
+    test("hold the restricted Pod Security Standard, and can write nowhere", () => {
+      for (const manifests of each()) {
+        const pods = manifests.flatMap(({ kind, spec }) =>
+          /^(Deployment|Job)$/.test(kind) ? [spec.template.spec] : [],
+        );
+        expect(pods).toHaveLength(3);
+        for (const pod of pods) {
+          expect(pod).toMatchObject({
+            automountServiceAccountToken: false,
+            enableServiceLinks: false,
+            securityContext: { runAsNonRoot: true, seccompProfile: { type: "RuntimeDefault" } },
+          });
+          for (const { securityContext, resources } of pod.containers) {
+            expect(securityContext).toEqual({
+              allowPrivilegeEscalation: false,
+              readOnlyRootFilesystem: true,
+              capabilities: { drop: ["ALL"] },
+            });
+            for (const bound of [resources.requests, resources.limits]) {
+              expect(Object.keys(bound).sort()).toEqual(["cpu", "memory"]);
+            }
+          }
+        }
+      }
+    });
+
+    test("come before those they replace go, and get the time of their drain", () => {
+      for (const tier of ["gateway", "inventory-svc"]) {
+        const { spec } = deployment("production", tier);
+        expect(spec.strategy.rollingUpdate).toEqual({ maxSurge: 1, maxUnavailable: 0 });
+        const drainSeconds = Number(environment("production", tier).DRAIN_SECONDS);
+        expect(spec.template.spec.terminationGracePeriodSeconds).toBeGreaterThan(drainSeconds);
+        const budget = all("production", "PodDisruptionBudget").find(({ metadata }) => metadata.name.endsWith(tier))!;
+        expect(budget.spec.maxUnavailable).toBe(1);
+      }
+    });
+
+    test("are at least three, or as many as the values fix", () => {
+      const scalers = all("default values", "HorizontalPodAutoscaler");
+      expect(scalers.map(({ spec }) => spec.minReplicas)).toEqual([3, 3]);
+      // A number there would set the scaler back at each upgrade.
+      expect(deployment("default values", "gateway").spec.replicas).toBeUndefined();
+      expect(all("staging", "HorizontalPodAutoscaler")).toEqual([]);
+      expect(deployment("staging", "gateway").spec.replicas).toBe(2);
+    });
+
+    test("share the limits as if all were there that can be, so that shares never add up to more", () => {
+      for (const variant of ["default values", "staging"]) {
+        const scaler = all(variant, "HorizontalPodAutoscaler").find(({ metadata }) =>
+          metadata.name.endsWith("gateway"),
+        );
+        const { spec } = deployment(variant, "gateway");
+        const most = (scaler?.spec.maxReplicas ?? spec.replicas) + spec.strategy.rollingUpdate.maxSurge;
+        expect(Number(environment(variant, "gateway").GATEWAY_REPLICAS)).toBe(most);
+      }
+    });
+
+    test("are replaced when their settings change, and else not", async () => {
+      const sums = async (...values: Values[]) =>
+        (await helm.render(...values))
+          .filter(({ kind }) => kind === "Deployment")
+          .map(({ spec }) => spec.template.metadata.annotations["checksum/settings"]);
+      const [gateway, inventory] = await sums();
+      expect(await sums({ migrate: { secret: "other" } })).toEqual([gateway, inventory]);
+      const [otherGateway, sameInventory] = await sums(settings({ LOG_LEVEL: "warn" }));
+      expect(otherGateway).not.toBe(gateway);
+      expect(sameInventory).toBe(inventory);
+    });
+  });
+
+  describe("its migration", () => {
+    test("runs before the pods of a version, with an account of its own", () => {
+      const [job] = all("production", "Job");
+      expect(job!.metadata.annotations).toMatchObject({ "helm.sh/hook": "pre-install,pre-upgrade" });
+      const secrets = job!.spec.template.spec.containers[0].env.map(
+        (variable: Variable) => variable.valueFrom.secretKeyRef,
+      );
+      expect(secrets).toEqual([
+        { name: "petstore-migrate", key: "GATEWAY_DATABASE_URL" },
+        { name: "petstore-migrate", key: "INVENTORY_DATABASE_URL" },
+      ]);
+    });
+  });
+
+  describe("its network", () => {
+    const policy = (tier: string) =>
+      all("production", "NetworkPolicy").find(({ metadata }) => metadata.name.endsWith(tier))!;
+    /** Whether a pod of this namespace gets to a port, by the rules for pods of the same namespace. */
+    const mayReach = (tier: string, port: string, labels: Record<string, string>) =>
+      policy(tier).spec.ingress.some(
+        (rule: Rule) =>
+          rule.ports.some((open) => open.port === port) &&
+          (rule.from === undefined ||
+            rule.from.some(
+              ({ podSelector, namespaceSelector }) =>
+                podSelector && !namespaceSelector && isSubset(podSelector.matchLabels, labels),
+            )),
+      );
+    const labelsOf = (tier: string) => deployment("production", tier).spec.template.metadata.labels;
+
+    test("lets gateways and labelled callers in to gRPC, and nobody else", () => {
+      expect(mayReach("inventory-svc", "grpc", labelsOf("gateway"))).toBe(true);
+      expect(mayReach("inventory-svc", "grpc", { "petstore-inventory/caller": "true" })).toBe(true);
+      expect(mayReach("inventory-svc", "grpc", { app: "other" })).toBe(false);
+      expect(mayReach("inventory-svc", "admin", labelsOf("gateway"))).toBe(false);
+      expect(mayReach("gateway", "http", { app: "other" })).toBe(true);
+      expect(mayReach("gateway", "admin", { app: "other" })).toBe(false);
+    });
+
+    test("lets nothing out but to what a pod uses", () => {
+      const portsOut = (tier: string) =>
+        policy(tier).spec.egress.flatMap((rule: Rule & { to: unknown[] }) => {
+          expect(rule.to.length).toBeGreaterThan(0);
+          return rule.ports.map(({ port }) => port);
+        });
+      expect(portsOut("gateway")).toEqual([53, 53, "grpc", 3306, 6379, 80, 443]);
+      expect(portsOut("inventory-svc")).toEqual([53, 53, 3306]);
+      expect(portsOut("migrate")).toEqual([53, 53, 3306]);
+      for (const { spec } of all("production", "NetworkPolicy"))
+        expect(spec.policyTypes).toEqual(["Ingress", "Egress"]);
+    });
+  });
+
+  describe("its values", () => {
+    test.each<[string, object, string]>([
+      ["a setting that is none", settings({ GATEWAY_LISTEN: "0.0.0.0:80" }), "GATEWAY_LISTEN"],
+      ["a secret among the settings", settings({ KEY_PEPPER: pepper }), "KEY_PEPPER"],
+      ["a setting that is no text", settings({ BAN_REFUSALS_PER_MINUTE: 1_000_000 }), "BAN_REFUSALS_PER_MINUTE"],
+      ["a missing setting", settings({ BAN_REFUSALS_PER_MINUTE: null }), "BAN_REFUSALS_PER_MINUTE"],
+      ["a base address without /v1", settings({ GATEWAY_SERVERS: "https://petstore.example/" }), "GATEWAY_SERVERS"],
+      ["an environment that keys cannot carry", settings({ GATEWAY_KEY_ENV: "Live" }), "GATEWAY_KEY_ENV"],
+      ["an unknown log level", settings({ LOG_LEVEL: "loud" }), "LOG_LEVEL"],
+      ["a drain that cannot be counted with", settings({ DRAIN_SECONDS: "long" }), "DRAIN_SECONDS"],
+      ["a value that is none", { gateway: { replica: 3 } }, "replica"],
+      ["no replicas", { gateway: { replicas: { min: 0 } } }, "min"],
+      ["fewer at the most than at the least", { gateway: { replicas: { max: 2 } } }, "max must not be below min"],
+      ["an unnamed secret", { "inventory-svc": { secret: "" } }, "secret"],
+      ["a database that nobody reaches", { networkPolicy: { database: { to: [] } } }, "to"],
+      ["a peer that is none", { networkPolicy: { metricsFrom: [{ namespace: "monitoring" }] } }, "namespace"],
+      ["a route without a host", { ingress: { className: "public" } }, "a route needs a host"],
+    ])("%s is refused, by name", async (_, values, name) => {
+      await expect(helm.render(values)).rejects.toThrow(new RegExp(`Error: [^]*\\b${name}\\b`));
+    });
+  });
+
+  const all = (variant: string, kind: string) => rendered.get(variant)!.filter((manifest) => manifest.kind === kind);
+  const deployment = (variant: string, tier: string) =>
+    all(variant, "Deployment").find(({ metadata }) => metadata.name === `petstore-${tier}`)!;
+  const container = (variant: string, tier: string): Container =>
+    deployment(variant, tier).spec.template.spec.containers[0];
+
+  /** What a process of the tier finds in its environment; secrets have values that could be theirs. */
+  function environment(variant: string, tier: string): NodeJS.ProcessEnv {
+    const { envFrom, env } = container(variant, tier);
+    const settings = envFrom.map(({ configMapRef }) =>
+      all(variant, "ConfigMap").find(({ metadata }) => metadata.name === configMapRef.name),
+    );
+    const secrets: Record<string, string> = {
+      KEY_PEPPER: pepper,
+      REDIS_URL: "redis://redis.example:6379",
+      GATEWAY_DATABASE_URL: "mysql://u:p@db.example:3306/keys",
+      INVENTORY_DATABASE_URL: "mysql://u:p@db.example:3306/stock",
+    };
+    return Object.assign(
+      {},
+      ...settings.map((map) => map!.data),
+      Object.fromEntries(env.map(({ name }) => [name, secrets[name]])),
+    );
+  }
+});
+
+interface Probe {
+  readonly httpGet: { readonly path: string; readonly port: string };
+}
+interface Container {
+  readonly ports: readonly { readonly name: string; readonly containerPort: number }[];
+  readonly envFrom: readonly { readonly configMapRef: { readonly name: string } }[];
+  readonly env: readonly { readonly name: string }[];
+  readonly startupProbe: Probe;
+  readonly livenessProbe: Probe;
+  readonly readinessProbe: Probe;
+}
+interface Variable {
+  readonly valueFrom: { readonly secretKeyRef: unknown };
+}
+interface Selector {
+  readonly matchLabels: Readonly<Record<string, string>>;
+}
+interface Rule {
+  readonly ports: readonly { readonly port: string | number }[];
+  readonly from?: readonly { readonly podSelector?: Selector; readonly namespaceSelector?: Selector }[];
+}
+interface IngressRule {
+  readonly host: string;
+  readonly http: {
+    readonly paths: readonly { readonly backend: { readonly service: { name: string; port: unknown } } }[];
+  };
+}
+
+function settings(some: Readonly<Record<string, unknown>>): object {
+  return { gateway: { settings: some } };
+}
+
+function isSubset(some: Readonly<Record<string, string>>, all: Readonly<Record<string, string>>): boolean {
+  return Object.entries(some).every(([name, value]) => all[name] === value);
+}

@@ -1,0 +1,103 @@
+{{/* Arguments of most of these: (list $ $tier), where $tier is a key of the values: gateway or inventory-svc. */}}
+
+{{- define "petstore.name" -}}
+{{ (index . 0).Release.Name }}-{{ index . 1 }}
+{{- end }}
+
+{{- define "petstore.selector" -}}
+app.kubernetes.io/name: petstore-inventory
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{- define "petstore.labels" -}}
+{{ include "petstore.selector" . }}
+app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
+helm.sh/chart: {{ (index . 0).Chart.Name }}-{{ (index . 0).Chart.Version }}
+{{- end }}
+
+{{- define "petstore.image" -}}
+{{- $image := (index . 0).Values.image -}}
+{{ with $image.registry }}{{ . }}/{{ end }}petstore-{{ index . 1 }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}
+{{- end }}
+
+{{/* Only those who take gRPC are in it, and each has an address of its own: clients balance by themselves. */}}
+{{- define "petstore.inventoryService" -}}
+{{ .Release.Name }}-inventory-svc-headless
+{{- end }}
+
+{{- define "petstore.port" -}}
+{{ ternary "8080" "50051" (eq . "gateway") }}
+{{- end }}
+
+{{- define "petstore.adminPort" -}}
+{{ ternary "8081" "50052" (eq . "gateway") }}
+{{- end }}
+
+{{- define "petstore.portName" -}}
+{{ ternary "http" "grpc" (eq . "gateway") }}
+{{- end }}
+
+{{/* All settings of a tier but its secrets. */}}
+{{- define "petstore.settings" -}}
+{{- $root := index . 0 -}}
+{{- $tier := index . 1 -}}
+{{- $values := index $root.Values $tier -}}
+{{- range $name, $value := $values.settings -}}
+{{ $name }}: {{ $value | quote }}
+{{ end -}}
+{{- if eq $tier "gateway" -}}
+GATEWAY_LISTEN: 0.0.0.0:{{ include "petstore.port" $tier }}
+GATEWAY_ADMIN_LISTEN: 0.0.0.0:{{ include "petstore.adminPort" $tier }}
+{{- /* As many as there can ever be, the one more of a rolling update included: shares never add up to too much. */}}
+GATEWAY_REPLICAS: {{ add $values.replicas.max 1 | quote }}
+INVENTORY_ADDRESS: dns:///{{ include "petstore.inventoryService" $root }}:{{ include "petstore.port" "inventory-svc" }}
+{{- else -}}
+INVENTORY_LISTEN: 0.0.0.0:{{ include "petstore.port" $tier }}
+INVENTORY_ADMIN_LISTEN: 0.0.0.0:{{ include "petstore.adminPort" $tier }}
+INVENTORY_INSECURE: "1"
+{{- end }}
+{{- end }}
+
+{{/* What every pod has: (list $ $tier). */}}
+{{- define "petstore.pod" -}}
+automountServiceAccountToken: false
+# Variables of other services could be mistaken for settings.
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 1000
+  runAsGroup: 1000
+  fsGroup: 1000
+  seccompProfile: { type: RuntimeDefault }
+{{- with (index . 0).Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "petstore.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: { drop: [ALL] }
+{{- end }}
+
+{{/* One variable from a secret: (list secret name). */}}
+{{- define "petstore.secretVariable" -}}
+- name: {{ index . 1 }}
+  valueFrom: { secretKeyRef: { name: {{ index . 0 }}, key: {{ index . 1 }} } }
+{{- end }}
+
+{{/* Hosts of GATEWAY_SERVERS, as a JSON list. */}}
+{{- define "petstore.hosts" -}}
+{{- $hosts := list -}}
+{{- range splitList "," .Values.gateway.settings.GATEWAY_SERVERS -}}
+{{- with (urlParse (trim .)).hostname -}}
+{{- $hosts = append $hosts . -}}
+{{- end -}}
+{{- end -}}
+{{ $hosts | uniq | toJson }}
+{{- end }}

