@@ -87,9 +87,9 @@ function entries(text: string, pattern: RegExp): Said {
   return new Map([...text.matchAll(pattern)].map(([, name, value]) => [name!, value!]));
 }
 
-/** Without the quotes of Markdown. */
+/** Without the quotes of Markdown, and without what `npm start` makes of it. */
 function plain(text: string): string {
-  return text.replaceAll("`", "");
+  return text.replaceAll("`", "").split("; npm start")[0]!;
 }
 
 function read(path: string): string {
