@@ -1,8 +1,11 @@
 import { readFileSync } from "node:fs";
 import { Registry } from "prom-client";
+import { parse } from "yaml";
 import { readGatewayConfig } from "../gateway/config.ts";
 import { readInventoryConfig } from "../inventory-svc/config.ts";
 import { startAdmin } from "../runtime/admin.ts";
+import type { TlsFiles } from "../runtime/tls-files.ts";
+import { type Authority, createAuthority } from "../test/support/certificates.ts";
 import { suiteStack } from "../test/support/cleanup.ts";
 import { type Helm, type Manifest, openHelm, type Values } from "../test/support/helm.ts";
 import { nameOf, schemaFaults, unknownMembers } from "../test/support/kubernetes.ts";
@@ -18,12 +21,18 @@ const variants: Readonly<Record<string, readonly Values[]>> = {
   production: [`${chart}/values-production.yaml`],
   "an Ingress": [routed, { ingress: { className: "public", tlsSecret: "petstore-tls", annotations: { a: "b" } } }],
   "other doors": [{ networkPolicy: { gatewayFrom: [{ ipBlock: { cidr: "10.1.0.0/16" } }], metricsFrom: [] } }],
+  "no TLS": [{ tls: { issuerRef: { name: "" } } }],
+  "callers with roles": [
+    { tls: { callers: { "spiffe://petstore/back-office": "admin", "dns:reports.internal": "reader" } } },
+  ],
   "a private registry": [{ image: { registry: "registry.example:5000/a", tag: "1.2", pullSecrets: ["pull"] } }],
 };
 
 describe("the Helm chart", () => {
   const stack = suiteStack();
   const rendered = new Map<string, Manifest[]>();
+  /** The files below /tls of a pod, with the names that its certificate asks for. */
+  const tlsFiles = new Map<string, TlsFiles>();
   let helm: Helm;
   const each = () => [...rendered.values()];
 
@@ -31,6 +40,14 @@ describe("the Helm chart", () => {
     helm = await openHelm(chart);
     stack.defer(() => helm.remove());
     for (const [name, values] of Object.entries(variants)) rendered.set(name, await helm.render(...values));
+    const authority: Authority = await createAuthority(stack);
+    for (const { metadata, spec } of all("production", "Certificate")) {
+      const names = [
+        ...spec.uris.map((uri: string) => `URI:${uri}`),
+        ...(spec.dnsNames ?? []).map((n: string) => `DNS:${n}`),
+      ];
+      tlsFiles.set(metadata.name, await authority.issue({ names }));
+    }
   });
 
   test.each(Object.entries(variants))("is in order for Helm with %s", async (_, values) => {
@@ -178,6 +195,34 @@ describe("the Helm chart", () => {
       );
     });
 
+    test("certificates are mounted where the settings look for them, with names that the other side knows", () => {
+      for (const tier of ["gateway", "inventory-svc"]) {
+        const { volumes, containers } = deployment("production", tier).spec.template.spec;
+        const certificate = all("production", "Certificate").find(
+          ({ metadata }) => metadata.name === `petstore-${tier}`,
+        )!;
+        expect(volumes).toEqual([
+          { name: "tls", secret: { secretName: certificate.spec.secretName, defaultMode: 0o440 } },
+        ]);
+        expect(containers[0].volumeMounts).toEqual([{ name: "tls", mountPath: "/tls", readOnly: true }]);
+      }
+      const [gateway, service] = all("production", "Certificate");
+      const { INVENTORY_TLS_ROLES } = environment("production", "inventory-svc");
+      expect(INVENTORY_TLS_ROLES).toBe(`${gateway!.spec.uris[0]}=writer`);
+      const { GATEWAY_INVENTORY_TLS_SERVER_NAME } = environment("production", "gateway");
+      expect(service!.spec.dnsNames).toContain(GATEWAY_INVENTORY_TLS_SERVER_NAME);
+      expect(environment("callers with roles", "inventory-svc").INVENTORY_TLS_ROLES).toBe(
+        `${INVENTORY_TLS_ROLES},dns:reports.internal=reader,spiffe://petstore/back-office=admin`,
+      );
+    });
+
+    test("without an issuer there is no certificate, and the service says that it has none", () => {
+      expect(all("no TLS", "Certificate")).toEqual([]);
+      expect(deployment("no TLS", "gateway").spec.template.spec.volumes).toBeUndefined();
+      expect(environment("no TLS", "inventory-svc").INVENTORY_INSECURE).toBe("1");
+      expect(environment("production", "inventory-svc").INVENTORY_INSECURE).toBe("0");
+    });
+
     test("the hosts of routes are those of the base addresses", async () => {
       expect(all("an Ingress", "Ingress")[0]!.spec.rules.map((rule: IngressRule) => rule.host)).toEqual([
         "petstore.example",
@@ -300,6 +345,11 @@ describe("the Helm chart", () => {
     });
   });
 
+  test("its alerts are the ones that are tested", () => {
+    const [rules] = all("production", "PrometheusRule");
+    expect(rules!.spec).toEqual(parse(readFileSync(`${chart}/../observability/prometheus/rules.yaml`, "utf8")));
+  });
+
   describe("its migration", () => {
     test("runs before the pods of a version, with an account of its own", () => {
       const [job] = all("production", "Job");
@@ -369,6 +419,7 @@ describe("the Helm chart", () => {
       ["an unnamed secret", { "inventory-svc": { secret: "" } }, "secret"],
       ["a database that nobody reaches", { networkPolicy: { database: { to: [] } } }, "to"],
       ["a peer that is none", { networkPolicy: { metricsFrom: [{ namespace: "monitoring" }] } }, "namespace"],
+      ["a role that is none", { tls: { callers: { "spiffe://petstore/back-office": "root" } } }, "callers"],
       ["a route without a host", { ingress: { className: "public" } }, "a route needs a host"],
     ])("%s is refused, by name", async (_, values, name) => {
       await expect(helm.render(values)).rejects.toThrow(new RegExp(`Error: [^]*\\b${name}\\b`));
@@ -387,17 +438,23 @@ describe("the Helm chart", () => {
     const settings = envFrom.map(({ configMapRef }) =>
       all(variant, "ConfigMap").find(({ metadata }) => metadata.name === configMapRef.name),
     );
+    const data: Record<string, string> = Object.assign({}, ...settings.map((map) => map!.data));
+    const files = tlsFiles.get(`petstore-${tier}`)!;
+    const mounted: Record<string, string> = {
+      "/tls/tls.crt": files.cert,
+      "/tls/tls.key": files.key,
+      "/tls/ca.crt": files.ca,
+    };
     const secrets: Record<string, string> = {
       KEY_PEPPER: pepper,
       REDIS_URL: "redis://redis.example:6379",
       GATEWAY_DATABASE_URL: "mysql://u:p@db.example:3306/keys",
       INVENTORY_DATABASE_URL: "mysql://u:p@db.example:3306/stock",
     };
-    return Object.assign(
-      {},
-      ...settings.map((map) => map!.data),
-      Object.fromEntries(env.map(({ name }) => [name, secrets[name]])),
-    );
+    return {
+      ...Object.fromEntries(Object.entries(data).map(([name, value]) => [name, mounted[value] ?? value])),
+      ...Object.fromEntries(env.map(({ name }) => [name, secrets[name]])),
+    };
   }
 });
 

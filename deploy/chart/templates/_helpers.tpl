@@ -53,11 +53,31 @@ GATEWAY_ADMIN_LISTEN: 0.0.0.0:{{ include "petstore.adminPort" $tier }}
 {{- /* As many as there can ever be, the one more of a rolling update included: shares never add up to too much. */}}
 GATEWAY_REPLICAS: {{ add $values.replicas.max 1 | quote }}
 INVENTORY_ADDRESS: dns:///{{ include "petstore.inventoryService" $root }}:{{ include "petstore.port" "inventory-svc" }}
+{{- $tls := $root.Values.tls.issuerRef.name }}
+GATEWAY_INVENTORY_TLS_CERT: {{ ternary "/tls/tls.crt" "" (ne $tls "") | quote }}
+GATEWAY_INVENTORY_TLS_KEY: {{ ternary "/tls/tls.key" "" (ne $tls "") | quote }}
+GATEWAY_INVENTORY_TLS_CA: {{ ternary "/tls/ca.crt" "" (ne $tls "") | quote }}
+GATEWAY_INVENTORY_TLS_SERVER_NAME: {{ ternary (include "petstore.inventoryService" $root) "" (ne $tls "") | quote }}
 {{- else -}}
 INVENTORY_LISTEN: 0.0.0.0:{{ include "petstore.port" $tier }}
 INVENTORY_ADMIN_LISTEN: 0.0.0.0:{{ include "petstore.adminPort" $tier }}
-INVENTORY_INSECURE: "1"
+{{- $tls := $root.Values.tls.issuerRef.name }}
+INVENTORY_TLS_CERT: {{ ternary "/tls/tls.crt" "" (ne $tls "") | quote }}
+INVENTORY_TLS_KEY: {{ ternary "/tls/tls.key" "" (ne $tls "") | quote }}
+INVENTORY_TLS_CLIENT_CA: {{ ternary "/tls/ca.crt" "" (ne $tls "") | quote }}
+INVENTORY_TLS_ROLES: {{ ternary (include "petstore.roles" $root) "" (ne $tls "") | quote }}
+INVENTORY_INSECURE: {{ ternary "0" "1" (ne $tls "") | quote }}
 {{- end }}
+{{- end }}
+
+{{/* Names in certificates, and the roles of those who call. */}}
+{{- define "petstore.identity" -}}
+spiffe://petstore/{{ . }}
+{{- end }}
+
+{{- define "petstore.roles" -}}
+{{ include "petstore.identity" "gateway" }}=writer
+{{- range $name, $role := .Values.tls.callers }},{{ $name }}={{ $role }}{{ end }}
 {{- end }}
 
 {{/* What every pod has: (list $ $tier). */}}
