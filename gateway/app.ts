@@ -73,6 +73,7 @@ function identify({ clientAddress, onDone, now }: GatewayParts): RequestHandler 
     locals.requestId = requestId(request.headers["x-request-id"]);
     locals.clientAddress = clientAddress(request);
     locals.arrivedAtMs = now();
+    locals.startedMs = performance.now();
     locals.route = "unknown";
     locals.limits = [];
     guardHead(response);

@@ -34,6 +34,7 @@ await runProcess(gatewayHelp, async () => {
     maxConnections: config.MAX_CONNECTIONS,
     overload,
     headersFor: gateway.headersFor,
+    onMalformed: gateway.onMalformed,
   });
   let reasonNotReady: string | undefined = "starting";
   const admin = await startAdmin({

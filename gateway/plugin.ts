@@ -24,7 +24,8 @@ import { banner, publishedBanRules } from "./limits/bans.ts";
 import { MemoryWindows } from "./limits/memory-windows.ts";
 import { windowsOf } from "./limits/plans.ts";
 import { RefusalCounter } from "./limits/refusals.ts";
-import { createObserver } from "./ops/observe.ts";
+import { createObserver, type Observer } from "./ops/observe.ts";
+import { checkTimer, exposeState } from "./ops/state.ts";
 import { aloneWith, overRedis } from "./replicas.ts";
 
 // What the published package is imported for: `createGateway` and what makes its configuration.
@@ -43,6 +44,8 @@ export interface Gateway {
   readonly metrics: Registry;
   /** The limit headers of an address, for what is answered outside the router. */
   readonly headersFor: (address: string) => FlatHeaders;
+  /** Counts and logs what is answered outside the router. */
+  readonly onMalformed: Observer["onMalformed"];
   /** Resolves when it can serve: keys can be looked up, and the list is loaded. */
   ready(): Promise<void>;
   close(): Promise<void>;
@@ -60,7 +63,7 @@ export function createGateway(
   log: Logger = createLogger("gateway", config.LOG_LEVEL),
   now: () => number = Date.now,
 ): Gateway {
-  const observer = createObserver(log, now);
+  const observer = createObserver(log);
   const db = openDatabase(config.GATEWAY_DATABASE_URL, databaseDefaults);
   const keys = createKeyStore(db, now);
   const traffic = createTrafficStore(db);
@@ -71,8 +74,10 @@ export function createGateway(
     log,
     callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
     loadTimeoutMs: config.LIST_TIMEOUT_MS,
+    onCheck: checkTimer(observer.metrics),
   });
   const list = new StockList(client);
+  exposeState(observer.metrics, { db, client, list });
 
   const banRules = {
     ...publishedBanRules,
@@ -84,7 +89,7 @@ export function createGateway(
     config.REDIS_URL === undefined
       ? aloneWith(memory)
       : overRedis({ redisUrl: config.REDIS_URL, memory, log, metrics: observer.metrics });
-  const authenticator = new Authenticator({ store: keys, pepper: readPepper(config), now });
+  const authenticator = new Authenticator({ store: observer.timed(keys), pepper: readPepper(config), now });
   replicas.listen((id) => authenticator.forget(id));
   const refusals = new RefusalCounter({
     tooMany: banRules.refusals,
@@ -95,6 +100,7 @@ export function createGateway(
         authenticator.forget(keyId);
         if (!isNew) return;
         replicas.tell(keyId);
+        observer.onBan();
         log.warn({ keyId, ...ban }, "key banned");
       },
       onError: (err) => log.error({ err }, "a ban could not be noted"),
@@ -112,6 +118,7 @@ export function createGateway(
     windowsOf: windowsOf(config.PLAN_LIMITS),
     countPer: config.LIMITS_PER,
     refusals,
+    onRefused: observer.onRefused,
     now,
   });
   const document = openApiDocument({
@@ -164,6 +171,7 @@ export function createGateway(
     router,
     metrics: observer.metrics,
     headersFor: entrance.headersFor,
+    onMalformed: observer.onMalformed,
     ready: async () => {
       await keys.ping();
       await list.current();

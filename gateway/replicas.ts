@@ -1,6 +1,7 @@
 import { Gauge, type Registry } from "prom-client";
 import type { RateLimiterAbstract } from "rate-limiter-flexible";
 import type { Logger } from "../runtime/log.ts";
+import { counter } from "../runtime/metrics.ts";
 import { KeyNotices } from "./auth/key-notices.ts";
 import { Breaker } from "./limits/breaker.ts";
 import type { MemoryWindows } from "./limits/memory-windows.ts";
@@ -44,6 +45,8 @@ export function overRedis({ redisUrl, memory, log, metrics }: ReplicasOptions): 
     registers: [metrics],
   });
   up.set(1);
+  const help = "Requests whose limits this replica decided on its own, by its share, while Redis was away";
+  counter({ name: "gateway_limiter_alone_total", help, registry: metrics }, () => memory.decided);
   const breaker = new Breaker({
     probe: (key) => probe(redis, key),
     probeIntervalMs,

@@ -1,6 +1,5 @@
 #!/usr/bin/env node
 import { ServerCredentials } from "@grpc/grpc-js";
-import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client";
 import { startAdmin } from "../runtime/admin.ts";
 import { databaseDefaults, durabilityWeaknesses, openDatabase } from "../runtime/database.ts";
 import { createLogger } from "../runtime/log.ts";
@@ -8,7 +7,7 @@ import { runProcess, untilReady } from "../runtime/process.ts";
 import { mutualTls } from "./access/credentials.ts";
 import type { OnRefused } from "./access/guard.ts";
 import { inventoryHelp, inventoryTls, readInventoryConfig } from "./config.ts";
-import { logLevel, type OnCall } from "./rpc/calls.ts";
+import { createServiceMetrics } from "./metrics.ts";
 import { inventoryHandlers } from "./rpc/handlers.ts";
 import { createRpcServer } from "./server.ts";
 import { GroupCommit } from "./stock/group-commit.ts";
@@ -21,22 +20,7 @@ await runProcess(inventoryHelp, async () => {
   const config = readInventoryConfig(process.env);
   const log = createLogger("inventory-svc", config.LOG_LEVEL);
 
-  const metrics = new Registry();
-  collectDefaultMetrics({ register: metrics });
-  const calls = new Histogram({
-    name: "inventory_rpc_duration_seconds",
-    help: "gRPC calls by method and status code",
-    labelNames: ["method", "code"],
-    buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
-    registers: [metrics],
-  });
-  const batchChanges = new Counter({
-    name: "inventory_commit_changes_total",
-    help: "Changes written, over all transactions",
-    registers: [metrics],
-  });
-  const batches = new Counter({ name: "inventory_commits_total", help: "Write transactions", registers: [metrics] });
-
+  const metrics = createServiceMetrics(log);
   const db = openDatabase(config.INVENTORY_DATABASE_URL, {
     ...databaseDefaults,
     poolMax: config.INVENTORY_DATABASE_POOL,
@@ -44,21 +28,16 @@ await runProcess(inventoryHelp, async () => {
   });
   const store = new StockStore(db);
   const commits = new GroupCommit({
-    write: async (changes) => {
-      batches.inc();
-      batchChanges.inc(changes.length);
-      return await store.write(changes);
-    },
+    write: metrics.measured((changes) => store.write(changes)),
     maxBatch: config.INVENTORY_MAX_BATCH,
     maxQueued: config.INVENTORY_MAX_QUEUED,
+    onTurn: metrics.onTurn,
   });
-  const onCall: OnCall = (method, durationMs, code, error) => {
-    calls.observe({ method, code }, durationMs / 1_000);
-    log[logLevel(error)]({ method, durationMs: Math.round(durationMs), code, err: error?.cause ?? error }, "call");
-  };
+  let weaknesses: readonly string[] = [];
+  metrics.expose({ db, store, commits, maxQueued: config.INVENTORY_MAX_QUEUED, weaknesses: () => weaknesses.length });
 
   const files = inventoryTls(config);
-  const onRefused: OnRefused = (method, error) => onCall(method, 0, error.code, error);
+  const onRefused: OnRefused = (method, error) => metrics.onCall(method, 0, error.code, error);
   const credentials = files
     ? mutualTls({ files, roles: config.INVENTORY_TLS_ROLES ?? new Map(), log, onRefused })
     : ServerCredentials.createInsecure();
@@ -66,7 +45,7 @@ await runProcess(inventoryHelp, async () => {
   let isLeaving = false;
   const draining = new AbortController();
   const server = createRpcServer({
-    handlers: inventoryHandlers({ store, commits, draining: draining.signal, onCall }),
+    handlers: inventoryHandlers({ store, commits, draining: draining.signal, onCall: metrics.onCall }),
     credentials,
     maxConnectionAgeMs: config.INVENTORY_MAX_CONNECTION_AGE_MS,
     connectionGraceMs,
@@ -74,14 +53,15 @@ await runProcess(inventoryHelp, async () => {
   const listen = await server.listen(config.INVENTORY_LISTEN);
   const admin = await startAdmin({
     listen: config.INVENTORY_ADMIN_LISTEN,
-    metrics,
+    metrics: metrics.registry,
     ready: async () => {
       if (isLeaving) throw new Error("draining");
       await store.ping();
     },
   });
   await untilReady(() => store.ping(), log);
-  for (const weakness of await durabilityWeaknesses(db)) {
+  weaknesses = await durabilityWeaknesses(db);
+  for (const weakness of weaknesses) {
     log.warn({ weakness }, "NOT DURABLE: an acknowledged update can be lost when the database server fails");
   }
   server.ready();

@@ -127,6 +127,25 @@ export async function durabilityWeaknesses(db: Knex): Promise<string[]> {
   return weaknesses;
 }
 
+/** Connections in use and free, callers that wait for one, and how many there may be. */
+export function poolUse(db: Knex) {
+  const { pool } = db.client as { pool?: Pool }; // none any more once it is destroyed
+  return {
+    used: pool?.numUsed() ?? 0,
+    free: pool?.numFree() ?? 0,
+    waiting: pool?.numPendingAcquires() ?? 0,
+    max: pool?.max ?? 0,
+  };
+}
+
+/** What Knex keeps its connections in (tarn). */
+interface Pool {
+  readonly max: number;
+  numUsed(): number;
+  numFree(): number;
+  numPendingAcquires(): number;
+}
+
 type Statement = Knex.QueryBuilder | Knex.Raw;
 
 /** Runs statements on the connection of a transaction, and gives the result of each; see `inTransaction`. */

@@ -1,7 +1,8 @@
 import type { Principal } from "../auth/principal.ts";
 import type { FlatHeaders } from "./head.ts";
 
-export type RouteName = "listInventory" | "updateInventory" | "getPet" | "getOrders" | "docs" | "unknown";
+export const routeNames = ["listInventory", "updateInventory", "getPet", "getOrders", "docs", "unknown"] as const;
+export type RouteName = (typeof routeNames)[number];
 
 /** What the gateway knows of a request, on `response.locals`. */
 export interface Locals {
@@ -9,6 +10,8 @@ export interface Locals {
   clientAddress: string;
   /** Unix milliseconds. */
   arrivedAtMs: number;
+  /** When it arrived by a clock that only goes forward, to measure by. */
+  startedMs: number;
   route: RouteName;
   /** The limit headers; of the address until admission knows better. */
   limits: FlatHeaders;

@@ -21,6 +21,8 @@ export interface PublicServerOptions {
   readonly overload: Pick<Overload, "enter">;
   /** The limit headers for a caller who got no further than its address. */
   readonly headersFor: (address: string) => FlatHeaders;
+  /** Told of every request that is refused here for what it is; that ends its connection. */
+  readonly onMalformed: (error: ApiError, requestId: string) => void;
 }
 
 export interface PublicServer {
@@ -53,14 +55,16 @@ const noTarget = new ApiError("invalid_request", {
  * the limit headers of the address.
  */
 export function createPublicServer(options: PublicServerOptions): PublicServer {
-  const { handler, keepAliveTimeoutMs, requestTimeoutMs, maxConnections, overload, headersFor } = options;
+  const { handler, keepAliveTimeoutMs, requestTimeoutMs, maxConnections, overload, headersFor, onMalformed } = options;
   /** The last response of each connection. */
   const responses = new WeakMap<Duplex, ServerResponse>();
   const sockets = new Set<Socket>();
   let isEnding = false;
 
   const refuse = (request: IncomingMessage, response: ServerResponse, error: ApiError) => {
-    response.writeHead(error.status, headOf(error, headersFor(addressOf(request.socket))));
+    const id = requestId(undefined);
+    if (error !== overloaded) onMalformed(error, id); // a line for each would cost what the refusal saves
+    response.writeHead(error.status, headOf(error, id, headersFor(addressOf(request.socket))));
     response.end(request.method === "HEAD" ? undefined : error.body);
   };
   const onRequest = (request: IncomingMessage, response: ServerResponse) => {
@@ -95,8 +99,10 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   server.on("checkExpectation", onRequest);
   /** Answers what is no request that a handler could answer. */
   const answer = (socket: Duplex, error: ApiError) => {
+    const id = requestId(undefined);
+    onMalformed(error, id);
     if (isInBody(responses.get(socket))) socket.destroy();
-    else answerRaw(socket, error, headersFor);
+    else answerRaw(socket, error, headOf(error, id, headersFor(addressOf(socket))));
   };
   server.on("connect", (_request, socket) => {
     socket.on("error", () => {}); // Node has taken its own listener away, and without one an error ends the process
@@ -152,8 +158,8 @@ function parserError(cause: NodeJS.ErrnoException): ApiError {
 }
 
 /** Writes a whole response to a socket that has no request on it, and closes it. */
-function answerRaw(socket: Duplex, error: ApiError, headersFor: PublicServerOptions["headersFor"]): void {
-  const head = [...headOf(error, headersFor(addressOf(socket))), "Connection", "close"];
+function answerRaw(socket: Duplex, error: ApiError, itsHead: readonly string[]): void {
+  const head = [...itsHead, "Connection", "close"];
   const lines = head.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`));
   socket.write(`HTTP/1.1 ${error.status} ${error.code}\r\n${lines.join("")}\r\n${error.body}`);
   endAndLinger(socket);
@@ -167,10 +173,10 @@ function endAndLinger(socket: Duplex): void {
   socket.once("close", () => clearTimeout(timer));
 }
 
-function headOf(error: ApiError, limits: FlatHeaders): string[] {
+function headOf(error: ApiError, id: string, limits: FlatHeaders): string[] {
   const length = String(Buffer.byteLength(error.body));
   const own = Object.entries(error.headers).flat();
-  return ["X-Request-Id", requestId(undefined), ...limits, "Content-Type", jsonType, "Content-Length", length, ...own];
+  return ["X-Request-Id", id, ...limits, "Content-Type", jsonType, "Content-Length", length, ...own];
 }
 
 function addressOf(socket: Duplex & { readonly remoteAddress?: string }): string {

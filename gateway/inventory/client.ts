@@ -4,7 +4,7 @@ import type { ListInventoryResponse } from "../../proto/gen/petstore/inventory/v
 import { CheckSession } from "./check-session.ts";
 import type { Item } from "./item.ts";
 import type { StockSource } from "./list/stock-list.ts";
-import { fromServiceError } from "./status.ts";
+import { fromServiceError, isOutcomeUnknown } from "./status.ts";
 import { type Update, UpdatePipeline } from "./update-pipeline.ts";
 import { toItem } from "./wire.ts";
 
@@ -13,6 +13,8 @@ export interface InventoryClientOptions extends InventoryChannelOptions {
   readonly callTimeoutMs: number;
   /** Deadline of reading the whole list. */
   readonly loadTimeoutMs: number;
+  /** Told of every check at its end. */
+  readonly onCheck: (durationMs: number, isAnswered: boolean) => void;
 }
 
 /** The inventory service as the gateway sees it: promises, deadlines on every call, errors of the public contract. */
@@ -23,6 +25,10 @@ export interface InventoryClient extends StockSource {
    * @throws ApiError not_found, precondition_failed, service_unavailable or timeout; after the last two it may have happened
    */
   update(update: Update): Promise<Item>;
+  /** Updates whose result is still to come. */
+  readonly updatesInFlight: number;
+  /** Updates so far of which nobody knows whether they happened. */
+  readonly updatesUnknown: number;
   close(): void;
 }
 
@@ -30,17 +36,27 @@ export interface InventoryClient extends StockSource {
 export function createInventoryClient({
   callTimeoutMs,
   loadTimeoutMs,
+  onCheck,
   ...channel
 }: InventoryClientOptions): InventoryClient {
   const client = openInventoryChannel(channel);
   const updates = new UpdatePipeline(() => client.applyUpdates(), callTimeoutMs);
   const checks = new CheckSession(() => client.checkInventory(), callTimeoutMs);
+  let updatesUnknown = 0;
 
   return {
+    get updatesInFlight() {
+      return updates.inFlight;
+    },
+    get updatesUnknown() {
+      return updatesUnknown;
+    },
+
     update: async (update) => {
       try {
         return await updates.submit(update);
       } catch (error) {
+        if (isOutcomeUnknown(error)) updatesUnknown += 1;
         throw fromServiceError(error);
       }
     },
@@ -60,10 +76,16 @@ export function createInventoryClient({
     },
 
     changesAfter: async (position) => {
+      const startedMs = performance.now();
+      let isAnswered = false;
       try {
-        return await checks.changesAfter(position);
+        const changes = await checks.changesAfter(position);
+        isAnswered = true;
+        return changes;
       } catch (error) {
         throw fromServiceError(error);
+      } finally {
+        onCheck(performance.now() - startedMs, isAnswered);
       }
     },
 

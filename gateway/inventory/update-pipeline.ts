@@ -88,6 +88,13 @@ export class UpdatePipeline {
     });
   }
 
+  /** Updates that wait for their result. */
+  get inFlight(): number {
+    let count = 0;
+    for (const { pending } of this.#lanes) count += pending.size;
+    return count;
+  }
+
   close(): void {
     clearInterval(this.#ticker);
     for (const { stream } of this.#lanes) stream.cancel();

@@ -42,6 +42,7 @@ function setUp({ lookUpTurns = 3 } = {}) {
     windowsOf: windowsOf({ ...contractPlans, free: { perMinute: 1_000_000, perDay: 1_000_000 } }),
     countPer: "account",
     refusals: { refused: () => {} },
+    onRefused: () => {},
     now,
   });
   return {

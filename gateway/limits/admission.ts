@@ -2,7 +2,7 @@ import type { RequestHandler, Response } from "express";
 import type { RateLimiterAbstract } from "rate-limiter-flexible";
 import type { Authenticator } from "../auth/authenticator.ts";
 import { bearerToken } from "../auth/bearer.ts";
-import type { Principal } from "../auth/principal.ts";
+import type { PlanName, Principal } from "../auth/principal.ts";
 import { addressBlock } from "../http/client-address.ts";
 import { ApiError } from "../http/errors.ts";
 import type { FlatHeaders } from "../http/head.ts";
@@ -11,7 +11,7 @@ import { banned, limitHeaders, retryAfter } from "./headers.ts";
 import { decide, type MemoryWindows } from "./memory-windows.ts";
 import type { RefusalCounter } from "./refusals.ts";
 import { Strangers, TooManyStrangersError } from "./strangers.ts";
-import type { Decision, Window } from "./windows.ts";
+import { bindingWindow, type Decision, type Window } from "./windows.ts";
 
 export interface AdmissionOptions {
   readonly authenticator: Authenticator;
@@ -27,6 +27,8 @@ export interface AdmissionOptions {
   readonly countPer: "account" | "key";
   /** Counts the refusals of keys; too many bring a ban. */
   readonly refusals: Pick<RefusalCounter, "refused">;
+  /** Told of every 429. */
+  readonly onRefused: (plan: PlanName | "none", reason: Window["name"] | "ban" | "address") => void;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -45,7 +47,7 @@ export interface Admission {
  * own. The limit headers are set before anything else can answer.
  */
 export function admission(options: AdmissionOptions): Admission {
-  const { authenticator, onUse, limiter, guard, windowsOf, countPer, refusals, now } = options;
+  const { authenticator, onUse, limiter, guard, windowsOf, countPer, refusals, onRefused, now } = options;
   const guardWindows: readonly Window[] = [{ name: "minute", seconds: 60, limit: options.guardPerMinute }];
 
   const headersFor = (address: string) => limitHeaders(guardWindows, guard.peek(addressBlock(address), guardWindows));
@@ -54,12 +56,15 @@ export function admission(options: AdmissionOptions): Admission {
   async function refuseStranger(locals: Locals, refusal: ApiError): Promise<never> {
     const decision = await decide(guard, addressBlock(locals.clientAddress), guardWindows);
     locals.limits = limitHeaders(guardWindows, decision);
-    throw decision.admitted ? refusal : overLimit(decision);
+    if (decision.admitted) throw refusal;
+    onRefused("none", "address");
+    throw overLimit(decision);
   }
 
-  function refuseBanned(locals: Locals, windows: readonly Window[], untilMs: number): never {
-    const decision = banned(windows, untilMs, now());
+  function refuseBanned(locals: Locals, windows: readonly Window[], { plan, bannedUntilMs }: Principal): never {
+    const decision = banned(windows, bannedUntilMs, now());
     locals.limits = limitHeaders(windows, decision);
+    onRefused(plan, "ban");
     throw new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 
@@ -85,6 +90,7 @@ export function admission(options: AdmissionOptions): Admission {
     const decision = await decide(guard, addressBlock(locals.clientAddress), guardWindows);
     if (decision.admitted) return await identify(token, locals); // the window of the address has just begun anew
     locals.limits = limitHeaders(guardWindows, decision);
+    onRefused("none", "address");
     throw overLimit(decision);
   }
 
@@ -103,11 +109,12 @@ export function admission(options: AdmissionOptions): Admission {
     locals.principal = principal;
     onUse(principal);
     const windows = windowsOf(principal);
-    if (principal.bannedUntilMs > now()) return refuseBanned(locals, windows, principal.bannedUntilMs);
+    if (principal.bannedUntilMs > now()) return refuseBanned(locals, windows, principal);
     const decision = await decide(limiter, countPer === "key" ? principal.keyId : principal.accountId, windows);
     locals.limits = limitHeaders(windows, decision);
     if (!decision.admitted) {
       refusals.refused(principal.keyId, locals.arrivedAtMs);
+      onRefused(principal.plan, bindingWindow(decision.windows).name);
       throw overLimit(decision);
     }
     next();

@@ -33,6 +33,8 @@ export interface MemoryWindowsOptions {
 export class MemoryWindows extends RateLimiterMemory {
   readonly #options: MemoryWindowsOptions;
   readonly #counts: LRUCache<string, readonly Count[]>;
+  /** Decisions so far. */
+  decided = 0;
 
   constructor(options: MemoryWindowsOptions) {
     super({ points: 1, duration: 1 });
@@ -48,6 +50,7 @@ export class MemoryWindows extends RateLimiterMemory {
 
   /** Resolves or, as rate-limiter-flexible does for a denial, rejects with a WindowsRes. */
   override async consume(key: string, _points: number, { windows }: WindowsRequest): Promise<WindowsRes> {
+    this.decided += 1;
     const { now, replicas } = this.#options;
     const { decision, counts } = charge(this.#counts.get(key), windows, 1, now(), replicas);
     if (!decision.admitted) throw new WindowsRes(decision);

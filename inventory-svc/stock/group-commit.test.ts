@@ -40,7 +40,7 @@ class Database {
 
 function open({ maxBatch = 100, maxQueued = 100 } = {}) {
   const database = new Database();
-  const commits = new GroupCommit({ write: database.write, maxBatch, maxQueued });
+  const commits = new GroupCommit({ write: database.write, maxBatch, maxQueued, onTurn: () => {} });
   /** What became of each change so far, in the order in which it became known. */
   const settled: string[] = [];
   const submit = (n: number, isWanted?: () => boolean) =>
@@ -170,7 +170,7 @@ describe("group commit", () => {
     const write = () => {
       throw new RangeError("no connection");
     };
-    const commits = new GroupCommit({ write, maxBatch: 1, maxQueued: 9 });
+    const commits = new GroupCommit({ write, maxBatch: 1, maxQueued: 9, onTurn: () => {} });
     const results = await Promise.allSettled([commits.submit(change(1)), commits.submit(change(2))]);
     expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   });

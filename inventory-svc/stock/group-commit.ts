@@ -23,11 +23,14 @@ export interface GroupCommitOptions {
   readonly maxBatch: number;
   /** Changes that may wait at the most. */
   readonly maxQueued: number;
+  /** Told of every change whose turn has come how long it waited. */
+  readonly onTurn: (waitedMs: number) => void;
 }
 
 interface Waiting {
   readonly change: Change;
   readonly isWanted: () => boolean;
+  readonly sinceMs: number;
   readonly resolve: (outcome: Outcome) => void;
   readonly reject: (error: unknown) => void;
 }
@@ -54,9 +57,14 @@ export class GroupCommit {
   submit(change: Change, isWanted: () => boolean = () => true): Promise<Outcome> {
     if (this.#queue.length >= this.#options.maxQueued) return Promise.reject(new QueueFullError());
     return new Promise((resolve, reject) => {
-      this.#queue.push({ change, isWanted, resolve, reject });
+      this.#queue.push({ change, isWanted, sinceMs: performance.now(), resolve, reject });
       this.#running ??= this.#run();
     });
+  }
+
+  /** Changes that wait for their turn. */
+  get queued(): number {
+    return this.#queue.length;
   }
 
   /** Resolves when nothing waits or is being written. */
@@ -68,7 +76,9 @@ export class GroupCommit {
     await undefined; // the rest of what arrived together joins the first transaction
     while (this.#queue.length > 0) {
       const batch: Waiting[] = [];
+      const nowMs = performance.now();
       for (const waiting of this.#queue.splice(0, this.#options.maxBatch)) {
+        this.#options.onTurn(nowMs - waiting.sinceMs);
         if (waiting.isWanted()) batch.push(waiting);
         else waiting.reject(new ExpiredError());
       }

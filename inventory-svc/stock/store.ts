@@ -58,6 +58,7 @@ export type Changes =
 /** All queries on the stock. Works the same on MySQL, MariaDB and SQLite. */
 export class StockStore {
   readonly #db: Knex;
+  #lastRevision = 0n;
 
   constructor(db: Knex) {
     this.#db = db;
@@ -68,9 +69,16 @@ export class StockStore {
     await this.position();
   }
 
+  /** The newest revision that was read or written here. */
+  get lastRevision(): bigint {
+    return this.#lastRevision;
+  }
+
   /** The position after the last change of the stock. */
   async position(): Promise<Position> {
-    return await available(this.#db("stock_head").where({ id: 1 }).first("epoch", "revision"));
+    const position: Position = await available(this.#db("stock_head").where({ id: 1 }).first("epoch", "revision"));
+    this.#lastRevision = position.revision;
+    return position;
   }
 
   /**
@@ -148,7 +156,13 @@ export class StockStore {
   async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await inTransaction(this.#db, (...transaction) => writeAll(this.#db, changes, ...transaction));
+        const outcomes = await inTransaction(this.#db, (...transaction) => writeAll(this.#db, changes, ...transaction));
+        for (const outcome of outcomes) {
+          if (outcome.kind === "done" && outcome.item.revision > this.#lastRevision) {
+            this.#lastRevision = outcome.item.revision;
+          }
+        }
+        return outcomes;
       } catch (error) {
         const { code } = error as { code?: string };
         if (attempt === maxAttempts || !retryable.has(code ?? "")) throw new StockUnavailableError(error);

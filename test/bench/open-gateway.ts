@@ -28,8 +28,9 @@ const client = createInventoryClient({
   address: config.INVENTORY_ADDRESS,
   callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
   loadTimeoutMs: config.LIST_TIMEOUT_MS,
+  onCheck: () => {},
 });
-const observer = createObserver(createLogger("gateway", config.LOG_LEVEL), Date.now);
+const observer = createObserver(createLogger("gateway", config.LOG_LEVEL));
 const notHere = () => {
   throw new ApiError("not_found");
 };
@@ -66,6 +67,7 @@ const { server } = createPublicServer({
   maxConnections: config.MAX_CONNECTIONS,
   overload: { enter: () => true },
   headersFor: () => [],
+  onMalformed: () => {},
 });
 server.listen(0, "127.0.0.1", () => {
   const { port } = server.address() as AddressInfo;

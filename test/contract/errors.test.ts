@@ -323,6 +323,7 @@ describe("a connection on which HTTP has gone wrong", () => {
       maxConnections: 100,
       overload: { enter: () => true },
       headersFor: () => headers,
+      onMalformed: () => {},
     });
     stack.defer(() => {
       server.close();

@@ -41,7 +41,12 @@ describe("certificates that are replaced while they are in use", () => {
   async function serve(files: TlsFiles, ageMs = 60_000) {
     const lines: string[] = [];
     const note = (fields: object, text: string) => void lines.push(`${text} ${JSON.stringify(fields)}`);
-    const commits = new GroupCommit({ write: (changes) => stock.store.write(changes), maxBatch: 100, maxQueued: 100 });
+    const commits = new GroupCommit({
+      write: (changes) => stock.store.write(changes),
+      maxBatch: 100,
+      maxQueued: 100,
+      onTurn: () => {},
+    });
     const draining = new AbortController().signal;
     const server = createRpcServer({
       handlers: inventoryHandlers({ store: stock.store, commits, draining, onCall: () => {} }),

@@ -247,7 +247,12 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
           }
         },
       };
-      const commits = new GroupCommit({ write: (changes) => store.write(changes), maxBatch: 100, maxQueued: 100 });
+      const commits = new GroupCommit({
+        write: (changes) => store.write(changes),
+        maxBatch: 100,
+        maxQueued: 100,
+        onTurn: () => {},
+      });
       const server = createRpcServer({
         handlers: inventoryHandlers({
           store: changing,

@@ -31,6 +31,7 @@ export async function startLocalGateway(env: Env, now: () => number = Date.now):
     maxConnections: config.MAX_CONNECTIONS,
     overload: { enter: () => true },
     headersFor: gateway.headersFor,
+    onMalformed: gateway.onMalformed,
   });
   const address = await listenOn(server, config.GATEWAY_LISTEN);
   return {

@@ -40,6 +40,8 @@ const maxChunkSize = 2 * chunkSize;
 export class StockList {
   readonly #source: StockSource;
   #snapshot: Snapshot | undefined;
+  /** When the last check ended, Unix milliseconds. */
+  #checkedAtMs = 0;
   /** The check that is under way. */
   #running: Promise<Snapshot> | undefined;
   /** The check that follows it, which has not begun yet. */
@@ -47,6 +49,11 @@ export class StockList {
 
   constructor(source: StockSource) {
     this.#source = source;
+  }
+
+  /** The list as the last check left it, and when that was; undefined before the first one. For metrics. */
+  get last(): { readonly snapshot: Snapshot; readonly checkedAtMs: number } | undefined {
+    return this.#snapshot && { snapshot: this.#snapshot, checkedAtMs: this.#checkedAtMs };
   }
 
   /**
@@ -80,6 +87,7 @@ export class StockList {
       const changes = await this.#source.changesAfter({ epoch, revision });
       if (changes.kind === "changes") {
         this.#snapshot = applyChanges(snapshot, changes);
+        this.#checkedAtMs = Date.now();
         return this.#snapshot;
       }
       this.#snapshot = undefined;

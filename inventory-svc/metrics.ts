@@ -1,0 +1,92 @@
+import type { Knex } from "knex";
+import type { Registry } from "prom-client";
+import { InventoryServiceService } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { Logger } from "../runtime/log.ts";
+import { createRegistry, Distribution, durationBounds, exposePool, gauge, type Series } from "../runtime/metrics.ts";
+import { logLevel, type OnCall } from "./rpc/calls.ts";
+import type { GroupCommit, GroupCommitOptions } from "./stock/group-commit.ts";
+import type { StockStore } from "./stock/store.ts";
+
+const sizeBounds = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000];
+
+export interface ServiceMetrics {
+  readonly registry: Registry;
+  /** Counts and logs calls. */
+  readonly onCall: OnCall;
+  /** Times how long changes wait for their transaction. */
+  readonly onTurn: GroupCommitOptions["onTurn"];
+  /** `write`, with its transactions measured. */
+  readonly measured: (write: GroupCommitOptions["write"]) => GroupCommitOptions["write"];
+  /** Shows how the parts stand when it is scraped. */
+  readonly expose: (parts: ServiceParts) => void;
+}
+
+export interface ServiceParts {
+  readonly db: Knex;
+  readonly store: Pick<StockStore, "lastRevision">;
+  readonly commits: Pick<GroupCommit, "queued">;
+  readonly maxQueued: number;
+  /** Settings of the database server by which an acknowledged update can be lost. */
+  readonly weaknesses: () => number;
+}
+
+export function createServiceMetrics(log: Logger): ServiceMetrics {
+  const registry = createRegistry();
+  const distribution = (name: string, help: string, bounds: readonly number[] = durationBounds) =>
+    new Distribution({ name: `inventory_${name}`, help, registry }, bounds);
+  const calls = distribution(
+    "rpc_duration_seconds",
+    "gRPC calls, and each update or check on a stream, by method and status code",
+  );
+  const waits = distribution("commit_wait_seconds", "Waits of changes for their transaction to begin").series();
+  const sizes = distribution("commit_changes", "Changes in a transaction", sizeBounds).series();
+  const commits = distribution("commit_duration_seconds", "Write transactions, with their retries");
+  const [committed, failed] = [commits.series({ outcome: "committed" }), commits.series({ outcome: "failed" })];
+  // Series by status code, of the methods that there are: a path comes from the caller.
+  const known = Object.values(InventoryServiceService).map(({ path }) => {
+    return [path as string, { method: path.slice(path.lastIndexOf("/") + 1), byCode: [] as Series[] }] as const;
+  });
+  const byPath = new Map(known);
+  const other = { method: "other", byCode: [] as Series[] };
+
+  return {
+    registry,
+    onCall: (path, durationMs, code, error) => {
+      const { method, byCode } = byPath.get(path) ?? other;
+      byCode[code] ??= calls.series({ method, code });
+      byCode[code].observe(durationMs / 1_000);
+      const level = logLevel(error);
+      if (!log.isLevelEnabled(level)) return;
+      log[level](
+        { method: path, durationMs: Math.round(durationMs * 100) / 100, code, err: error?.cause ?? error },
+        "call",
+      );
+    },
+    onTurn: (waitedMs) => waits.observe(waitedMs / 1_000),
+    measured: (write) => async (changes) => {
+      sizes.observe(changes.length);
+      const startedMs = performance.now();
+      let outcome = failed;
+      try {
+        const outcomes = await write(changes);
+        outcome = committed;
+        return outcomes;
+      } finally {
+        outcome.observe((performance.now() - startedMs) / 1_000);
+      }
+    },
+    expose: ({ db, store, commits, maxQueued, weaknesses }) => {
+      const show = (name: string, help: string, read: () => number) =>
+        gauge({ name: `inventory_${name}`, help, registry }, read);
+      exposePool(registry, "inventory", db);
+      show("revision", "Newest revision of the stock that this process has seen", () => Number(store.lastRevision));
+      show("commit_queued", "Changes that wait for a transaction", () => commits.queued);
+      show("commit_queued_max", "Changes that may wait for a transaction", () => maxQueued);
+      show(
+        "durability_weaknesses",
+        "Settings of the database server by which acknowledged updates can be lost",
+        weaknesses,
+      );
+    },
+  };
+}
