@@ -77,7 +77,7 @@ export function createGateway(
     onCheck: checkTimer(observer.metrics),
   });
   const list = new StockList(client);
-  exposeState(observer.metrics, { db, client, list });
+  exposeState(observer.metrics, { db, client, list, replicas: config.GATEWAY_REPLICAS });
 
   const banRules = {
     ...publishedBanRules,

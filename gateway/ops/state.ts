@@ -8,11 +8,14 @@ export interface State {
   readonly db: Knex;
   readonly client: Pick<InventoryClient, "updatesInFlight" | "updatesUnknown">;
   readonly list: Pick<StockList, "last">;
+  /** Gateways that share the limits, as this one was told. */
+  readonly replicas: number;
 }
 
 /** Shows how the parts of the gateway stand: what they keep anyway, read when it is scraped. */
-export function exposeState(registry: Registry, { db, client, list }: State): void {
+export function exposeState(registry: Registry, { db, client, list, replicas }: State): void {
   exposePool(registry, "gateway", db);
+  gauge({ name: "gateway_replicas", help: "Gateways that share the limits, as configured", registry }, () => replicas);
 
   const ofList = (name: string, help: string, read: (last: NonNullable<StockList["last"]>) => number) =>
     gauge({ name: `gateway_list_${name}`, help, registry }, () => (list.last ? read(list.last) : 0));

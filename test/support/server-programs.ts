@@ -17,6 +17,8 @@ const servers = {
   openssl: { programs: ["openssl"], packages: ["openssl"], choices: [] },
   /** A load balancer. */
   balancer: { programs: ["haproxy"], packages: ["haproxy"], choices: [] },
+  /** Comes with promtool. */
+  prometheus: { programs: ["prometheus"], packages: ["prometheus"], choices: [] },
   /** Sends HTTP requests as fast as they are answered; for the benchmarks. */
   wrk: { programs: ["wrk"], packages: ["wrk"], choices: [] },
 } as const;

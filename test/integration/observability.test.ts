@@ -1,0 +1,159 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { suiteStack } from "../support/cleanup.ts";
+import { rawRequest, request } from "../support/http.ts";
+import {
+  type Dashboard,
+  metricsIn,
+  type Prometheus,
+  promtool,
+  readDashboards,
+  startPrometheus,
+} from "../support/prometheus.ts";
+import { startRedisServer } from "../support/redis-server.ts";
+import { type System, startSystem } from "../support/system.ts";
+import { until } from "../support/until.ts";
+
+/** It may have to install Prometheus first. */
+const installTimeoutMs = 600_000;
+
+/** How long the system is under load at the least, and how long everything has to be seen at the most. */
+const loadMs = process.env.FAULTS === "long" ? 60_000 : 0;
+const withinMs = 60_000;
+
+interface Rule {
+  readonly name: string;
+  readonly query: string;
+  readonly type: "alerting" | "recording";
+  readonly health: string;
+  readonly lastError?: string;
+}
+
+const dashboards = readDashboards();
+const targetsOf = ({ panels }: Dashboard) => panels.flatMap((panel) => panel.targets ?? []);
+
+describe("a running system under Prometheus", () => {
+  const stack = suiteStack();
+  let system: System;
+  let prometheus: Prometheus;
+  const stopLoad = new AbortController();
+
+  beforeAll(async () => {
+    const redis = await startRedisServer();
+    stack.defer(() => redis.stop());
+    system = await startSystem({
+      seed: [{ petId: 1n, quantity: 1, status: "available" }],
+      gatewayEnv: { REDIS_URL: redis.url, PLAN_LIMITS: "free=2/1000", LOG_LEVEL: "warn" },
+    });
+    stack.defer(() => system.close());
+    prometheus = await startPrometheus({ gateway: [system.adminAddress], "inventory-svc": [system.inventory.admin] });
+    stack.defer(() => prometheus.stop());
+    const load = runLoad(system, stopLoad.signal);
+    stack.defer(async () => {
+      stopLoad.abort();
+      await load;
+    });
+    await delay(loadMs);
+  }, installTimeoutMs);
+
+  const rules = async () => {
+    const { groups } = await prometheus.ask<{ groups: { rules: Rule[] }[] }>("rules");
+    return groups.flatMap((group) => group.rules);
+  };
+
+  test("every series that dashboards, alerts and recording rules name exists", async () => {
+    const queries = [...dashboards.flatMap(targetsOf).map(({ expr }) => expr), ...(await rules()).map((r) => r.query)];
+    const named = new Set(queries.flatMap((query) => [...metricsIn(query)]));
+    named.delete("ALERTS"); // it is there while an alert is
+    expect(named.size).toBeGreaterThan(40);
+    let missing = [...named];
+    const look = async () => {
+      const existing = new Set(await prometheus.ask<string[]>("label/__name__/values"));
+      missing = missing.filter((name) => !existing.has(name));
+      return missing.length === 0;
+    };
+    await until(look, { withinMs, everyMs: 200 }).catch(() => {});
+    expect(missing).toEqual([]);
+  });
+
+  test.each(dashboards)("every query of $file can be asked, and shows something", async (dashboard) => {
+    const mayBeEmpty = /status=~"[45]..|ALERTS/;
+    for (const { expr } of targetsOf(dashboard)) {
+      const query = expr.replaceAll("$__rate_interval", "5s").replaceAll("$instance", ".*");
+      const shows = async () => (await prometheus.ask<{ result: unknown[] }>("query", { query })).result.length > 0;
+      if (mayBeEmpty.test(expr)) await shows();
+      else await until(shows, { withinMs: 15_000, everyMs: 200 }).catch(() => Promise.reject(new Error(query)));
+    }
+  });
+
+  test("every rule can be evaluated, and no alert fires", async () => {
+    const all = await rules();
+    expect(all.filter(({ health, lastError }) => health !== "ok" || lastError)).toEqual([]);
+    const { alerts } = await prometheus.ask<{ alerts: { state: string }[] }>("alerts");
+    expect(alerts.filter(({ state }) => state === "firing")).toEqual([]);
+  });
+
+  test("labels come from closed sets, whatever callers send", async () => {
+    const values = (label: string) => prometheus.ask<string[]>(`label/${label}/values`);
+    expect(await values("route")).toEqual([
+      "docs",
+      "getOrders",
+      "getPet",
+      "listInventory",
+      "unknown",
+      "updateInventory",
+    ]);
+    expect(await values("plan")).toEqual(["business", "enterprise", "free", "none", "pro"]);
+    expect(await values("reason")).toEqual(["address", "ban", "day", "minute"]);
+  });
+});
+
+describe("what is deployed for observation", () => {
+  test.each([
+    ["the configuration", ["check", "config"], "prometheus.yaml"],
+    ["the rules", ["check", "rules"], "rules.yaml"],
+    ["alerts that fire when they should and at no other time", ["test", "rules"], "rules.test.yaml"],
+  ])("%s", (_what, command, file) => promtool(command, file), installTimeoutMs);
+
+  test("dashboards have names of their own", () => {
+    expect(new Set(dashboards.map(({ uid }) => uid)).size).toBe(dashboards.length);
+    expect(dashboards.length).toBeGreaterThan(0);
+  });
+
+  test.each(dashboards)("$file is well-formed", ({ panels, templating }) => {
+    expect(templating.list[0]).toMatchObject({ name: "datasource", type: "datasource", query: "prometheus" });
+    expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
+    for (const { type, title, datasource, targets = [] } of panels) {
+      expect(title).toBeTruthy();
+      if (type === "row") continue;
+      expect(targets.length).toBeGreaterThan(0);
+      for (const { uid } of [datasource!, ...targets.map((target) => target.datasource)]) {
+        expect(uid).toMatch(/^\$\{datasource\}$/);
+      }
+      expect(targets.every(({ expr }) => expr.length > 0)).toBe(true);
+    }
+  });
+});
+
+/** A little of everything, until it is told to stop. */
+async function runLoad({ address, keys }: System, stop: AbortSignal): Promise<void> {
+  const as = (key: string, more = {}) => ({ headers: { authorization: `Bearer ${key}`, ...more } });
+  const json = { "content-type": "application/json" };
+  for (let i = 0; !stop.aborted; i++) {
+    const body = JSON.stringify({ quantity: i });
+    await Promise.all([
+      request(address, { path: "/v1/inventory", ...as(keys.enterprise) }),
+      request(address, { path: "/v1/inventory/1", method: "PATCH", body, ...as(keys.enterprise, json) }),
+      request(address, { path: "/v1/inventory/9", method: "PATCH", body, ...as(keys.enterprise, json) }),
+      request(address, { path: "/v1/pets/1", ...as(keys.enterprise) }),
+      request(address, { path: "/v1/store/orders", ...as(keys.enterprise) }),
+      request(address, { path: `/v1/made-up/${i}`, ...as(keys.enterprise) }),
+      request(address, { path: "/v1/inventory", ...as(keys.free) }),
+      request(address, { path: "/v1/inventory", ...as(keys.pro) }),
+      request(address, { path: "/v1/inventory", ...as(keys.business) }),
+      request(address, { path: "/v1/inventory" }),
+      request(address, { path: "/openapi.json" }),
+      rawRequest(address, "nonsense\r\n\r\n"),
+    ]);
+    await delay(200, undefined, { signal: stop }).catch(() => {});
+  }
+}
