@@ -4,6 +4,7 @@ import { Counter } from "prom-client";
 import { listenOn, startAdmin } from "../runtime/admin.ts";
 import { createLogger } from "../runtime/log.ts";
 import { runProcess, untilReady } from "../runtime/process.ts";
+import { openTracing } from "../runtime/tracing.ts";
 import { gatewayHelp, readGatewayConfig } from "./config.ts";
 import { Overload } from "./http/overload.ts";
 import { createPublicServer } from "./http/server.ts";
@@ -11,8 +12,9 @@ import { createGateway } from "./plugin.ts";
 
 await runProcess(gatewayHelp, async () => {
   const config = readGatewayConfig(process.env);
-  const log = createLogger("gateway", config.LOG_LEVEL);
-  const gateway = createGateway(config, log);
+  const tracing = await openTracing("gateway", process.env, (reason) => log.warn({ reason }, "traces are not sent"));
+  const log = createLogger("gateway", config.LOG_LEVEL, tracing.logFields);
+  const gateway = createGateway(config, log, Date.now, tracing);
 
   const app = express().disable("x-powered-by").disable("etag").set("query parser", false);
   app.use(gateway.router);
@@ -62,6 +64,7 @@ await runProcess(gatewayHelp, async () => {
       overload.close();
       await gateway.close();
       await admin.close();
+      await tracing.close();
     },
   };
 });

@@ -1,7 +1,8 @@
-import type { Router } from "express";
+import { Router } from "express";
 import type { Registry } from "prom-client";
 import { databaseDefaults, openDatabase } from "../runtime/database.ts";
 import { createLogger, type Logger } from "../runtime/log.ts";
+import { noTracing, type Tracing } from "../runtime/tracing.ts";
 import { gateway } from "./app.ts";
 import { Authenticator } from "./auth/authenticator.ts";
 import { createKeyStore } from "./auth/key-store.ts";
@@ -26,6 +27,7 @@ import { windowsOf } from "./limits/plans.ts";
 import { RefusalCounter } from "./limits/refusals.ts";
 import { createObserver, type Observer } from "./ops/observe.ts";
 import { checkTimer, exposeState } from "./ops/state.ts";
+import { traceRequests } from "./ops/trace-requests.ts";
 import { aloneWith, overRedis } from "./replicas.ts";
 
 // What the published package is imported for: `createGateway` and what makes its configuration.
@@ -62,9 +64,11 @@ export function createGateway(
   config: GatewayConfig,
   log: Logger = createLogger("gateway", config.LOG_LEVEL),
   now: () => number = Date.now,
+  tracing: Tracing = noTracing,
 ): Gateway {
   const observer = createObserver(log);
   const db = openDatabase(config.GATEWAY_DATABASE_URL, databaseDefaults);
+  tracing.queries(db);
   const keys = createKeyStore(db, now);
   const traffic = createTrafficStore(db);
   const usage = new UsageRecorder({ store: keys, traffic, log, intervalMs: usageIntervalMs, now });
@@ -75,6 +79,7 @@ export function createGateway(
     callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
     loadTimeoutMs: config.LIST_TIMEOUT_MS,
     onCheck: checkTimer(observer.metrics),
+    tracing,
   });
   const list = new StockList(client);
   exposeState(observer.metrics, { db, client, list, replicas: config.GATEWAY_REPLICAS });
@@ -168,7 +173,7 @@ export function createGateway(
   });
 
   return {
-    router,
+    router: tracing.isOn ? Router().use(traceRequests(tracing), router) : router,
     metrics: observer.metrics,
     headersFor: entrance.headersFor,
     onMalformed: observer.onMalformed,

@@ -4,6 +4,7 @@ import { startAdmin } from "../runtime/admin.ts";
 import { databaseDefaults, durabilityWeaknesses, openDatabase } from "../runtime/database.ts";
 import { createLogger } from "../runtime/log.ts";
 import { runProcess, untilReady } from "../runtime/process.ts";
+import { openTracing } from "../runtime/tracing.ts";
 import { mutualTls } from "./access/credentials.ts";
 import type { OnRefused } from "./access/guard.ts";
 import { inventoryHelp, inventoryTls, readInventoryConfig } from "./config.ts";
@@ -18,7 +19,10 @@ const connectionGraceMs = 15_000;
 
 await runProcess(inventoryHelp, async () => {
   const config = readInventoryConfig(process.env);
-  const log = createLogger("inventory-svc", config.LOG_LEVEL);
+  const tracing = await openTracing("inventory-svc", process.env, (reason) =>
+    log.warn({ reason }, "traces are not sent"),
+  );
+  const log = createLogger("inventory-svc", config.LOG_LEVEL, tracing.logFields);
 
   const metrics = createServiceMetrics(log);
   const db = openDatabase(config.INVENTORY_DATABASE_URL, {
@@ -26,9 +30,10 @@ await runProcess(inventoryHelp, async () => {
     poolMax: config.INVENTORY_DATABASE_POOL,
     silenceTimeoutMs: config.INVENTORY_DATABASE_TIMEOUT_MS,
   });
+  tracing.queries(db);
   const store = new StockStore(db);
   const commits = new GroupCommit({
-    write: metrics.measured((changes) => store.write(changes)),
+    write: metrics.measured((changes) => tracing.together("commit", changes, () => store.write(changes))),
     maxBatch: config.INVENTORY_MAX_BATCH,
     maxQueued: config.INVENTORY_MAX_QUEUED,
     onTurn: metrics.onTurn,
@@ -45,7 +50,7 @@ await runProcess(inventoryHelp, async () => {
   let isLeaving = false;
   const draining = new AbortController();
   const server = createRpcServer({
-    handlers: inventoryHandlers({ store, commits, draining: draining.signal, onCall: metrics.onCall }),
+    handlers: inventoryHandlers({ store, commits, draining: draining.signal, onCall: metrics.onCall, tracing }),
     credentials,
     maxConnectionAgeMs: config.INVENTORY_MAX_CONNECTION_AGE_MS,
     connectionGraceMs,
@@ -81,6 +86,7 @@ await runProcess(inventoryHelp, async () => {
       await commits.drain();
       await admin.close();
       await db.destroy();
+      await tracing.close();
     },
   };
 });

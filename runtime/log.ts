@@ -20,13 +20,18 @@ function describeError(error: unknown): unknown {
   };
 }
 
-/** JSON lines on standard output; for people when that is a terminal. Credentials never get through, whoever logs them. */
-export function createLogger(name: string, level: LogLevel) {
+/**
+ * JSON lines on standard output; for people when that is a terminal. Credentials never get through, whoever logs them.
+ *
+ * @param fields gives what every line carries at the moment, as the trace that it belongs to
+ */
+export function createLogger(name: string, level: LogLevel, fields?: () => object) {
   return pino(
     {
       name,
       level,
       base: { name },
+      ...(fields && { mixin: fields }),
       timestamp: pino.stdTimeFunctions.isoTime,
       serializers: { err: describeError },
       formatters: { level: (label) => ({ level: label }) },

@@ -1,5 +1,6 @@
 import { type ClientDuplexStream, type ServiceError, status } from "@grpc/grpc-js";
 import type { CheckInventoryRequest, CheckInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { Traceparent } from "../../runtime/tracing.ts";
 import type { Item } from "./item.ts";
 import type { Changes, Position } from "./list/stock-list.ts";
 import { serviceError } from "./status.ts";
@@ -9,6 +10,7 @@ type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryRespo
 
 interface Question {
   readonly position: Position;
+  readonly traceparent: Traceparent;
   readonly deadlineMs: number;
   /** What earlier messages of the same answer brought. */
   gathered: { readonly changed: Map<bigint, Item>; readonly removed: Set<bigint> } | undefined;
@@ -36,10 +38,11 @@ export class CheckSession {
   }
 
   /** @throws ServiceError of the stream; DEADLINE_EXCEEDED when no answer came in time */
-  changesAfter(position: Position): Promise<Changes> {
+  changesAfter(position: Position, traceparent?: Traceparent): Promise<Changes> {
     return new Promise((resolve, reject) => {
       this.#ask({
         position,
+        traceparent,
         deadlineMs: Date.now() + this.#timeoutMs,
         gathered: undefined,
         resolve,
@@ -58,7 +61,8 @@ export class CheckSession {
     this.#stream ??= this.#connect();
     this.#questions.push(question);
     this.#watch();
-    this.#stream.write(question.position);
+    const { position, traceparent } = question;
+    this.#stream.write({ epoch: position.epoch, revision: position.revision, traceparent });
   }
 
   #connect(): CheckStream {

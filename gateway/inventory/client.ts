@@ -1,6 +1,7 @@
 import type { ClientReadableStream } from "@grpc/grpc-js";
 import { type InventoryChannelOptions, openInventoryChannel } from "../../client/channel.ts";
 import type { ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { Tracing } from "../../runtime/tracing.ts";
 import { CheckSession } from "./check-session.ts";
 import type { Item } from "./item.ts";
 import type { StockSource } from "./list/stock-list.ts";
@@ -15,6 +16,7 @@ export interface InventoryClientOptions extends InventoryChannelOptions {
   readonly loadTimeoutMs: number;
   /** Told of every check at its end. */
   readonly onCheck: (durationMs: number, isAnswered: boolean) => void;
+  readonly tracing: Tracing;
 }
 
 /** The inventory service as the gateway sees it: promises, deadlines on every call, errors of the public contract. */
@@ -37,6 +39,7 @@ export function createInventoryClient({
   callTimeoutMs,
   loadTimeoutMs,
   onCheck,
+  tracing,
   ...channel
 }: InventoryClientOptions): InventoryClient {
   const client = openInventoryChannel(channel);
@@ -54,7 +57,7 @@ export function createInventoryClient({
 
     update: async (update) => {
       try {
-        return await updates.submit(update);
+        return await tracing.call("ApplyUpdates", (traceparent) => updates.submit({ ...update, traceparent }));
       } catch (error) {
         if (isOutcomeUnknown(error)) updatesUnknown += 1;
         throw fromServiceError(error);
@@ -79,7 +82,9 @@ export function createInventoryClient({
       const startedMs = performance.now();
       let isAnswered = false;
       try {
-        const changes = await checks.changesAfter(position);
+        const changes = await tracing.call("CheckInventory", (traceparent) =>
+          checks.changesAfter(position, traceparent),
+        );
         isAnswered = true;
         return changes;
       } catch (error) {

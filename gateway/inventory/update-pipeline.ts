@@ -4,6 +4,7 @@ import type {
   ApplyUpdatesResponse,
   Update as WireUpdate,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { Traceparent } from "../../runtime/tracing.ts";
 import type { Item } from "./item.ts";
 import { serviceError } from "./status.ts";
 import { toItem } from "./wire.ts";
@@ -14,6 +15,7 @@ export interface Update {
   readonly quantity: number;
   /** The update happens only when the entry is still at this revision. */
   readonly expectedRevision?: bigint | undefined;
+  readonly traceparent?: Traceparent;
 }
 
 type UpdateStream = ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
@@ -73,7 +75,7 @@ export class UpdatePipeline {
    *
    * @throws ServiceError of the refusal; UNAVAILABLE or DEADLINE_EXCEEDED when it is not known whether it happened
    */
-  submit({ petId, quantity, expectedRevision }: Update): Promise<Item> {
+  submit({ petId, quantity, expectedRevision, traceparent }: Update): Promise<Item> {
     return new Promise((resolve, reject) => {
       const lane = this.#currentLane();
       if (lane.pending.size >= maxPending) {
@@ -84,7 +86,7 @@ export class UpdatePipeline {
       const id = this.#lastId;
       lane.pending.set(id, { resolve, reject, deadlineMs: performance.now() + this.#timeoutMs });
       if (this.#gathered.length === 0) setImmediate(() => this.#flush());
-      this.#gathered.push({ id, petId, quantity, expectedRevision, timeoutMs: this.#timeoutMs });
+      this.#gathered.push({ id, petId, quantity, expectedRevision, timeoutMs: this.#timeoutMs, traceparent });
     });
   }
 

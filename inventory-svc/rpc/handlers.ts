@@ -1,9 +1,11 @@
 import { setTimeout } from "node:timers/promises";
 import type { InventoryServiceServer } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { Tracing } from "../../runtime/tracing.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
-import type { Changes, StockStore } from "../stock/store.ts";
+import type { Changes, Position, StockStore } from "../stock/store.ts";
 import { duplexStream, isWanted, type OnCall, serverStream, unary } from "./calls.ts";
 import { notFound, settled } from "./outcomes.ts";
+import { traced } from "./traced.ts";
 import { updateStream } from "./update-stream.ts";
 import { readQuantity, readStatus, toWireItem } from "./wire.ts";
 
@@ -21,11 +23,12 @@ export interface HandlerDeps {
   /** Aborted when the server is about to stop: streams that would run on end then. */
   readonly draining: AbortSignal;
   readonly onCall: OnCall;
+  readonly tracing: Tracing;
 }
 
 /** The operations of `petstore.inventory.v1`, between the wire and the stock. */
-export function inventoryHandlers({ store, commits, draining, onCall }: HandlerDeps): InventoryServiceServer {
-  return {
+export function inventoryHandlers({ store, commits, draining, onCall, tracing }: HandlerDeps): InventoryServiceServer {
+  const handlers: InventoryServiceServer = {
     listInventory: serverStream(async function* () {
       const position = await store.position();
       yield { items: [], ...position };
@@ -34,9 +37,12 @@ export function inventoryHandlers({ store, commits, draining, onCall }: HandlerD
 
     checkInventory: duplexStream(
       draining,
-      async function* (position) {
+      async function* ({ traceparent, ...asked }) {
+        let position: Position = asked;
         for (let more = true; more; ) {
-          const changes = await store.changesAfter(position, batchSize);
+          const changes = await tracing.serve("CheckInventory", traceparent, () =>
+            store.changesAfter(position, batchSize),
+          );
           if (changes.kind === "reset") return yield { ...resetAnswer, ...position };
           ({ position, more } = changes);
           yield {
@@ -72,22 +78,23 @@ export function inventoryHandlers({ store, commits, draining, onCall }: HandlerD
 
     updateInventory: unary(async ({ petId, quantity, expectedRevision }, call) => {
       const change = { kind: "update", petId, quantity: readQuantity(quantity), expectedRevision } as const;
-      return { item: toWireItem(settled(await commits.submit(change, () => isWanted(call)))) };
+      return { item: toWireItem(settled(await commits.submit(tracing.part(change), () => isWanted(call)))) };
     }, onCall),
 
-    applyUpdates: updateStream({ commits, draining, onCall }),
+    applyUpdates: updateStream({ commits, draining, onCall, tracing }),
 
     createInventoryItem: unary(async ({ petId, quantity, status: wireStatus }, call) => {
       const petStatus = readStatus(wireStatus, "available");
       const change = { kind: "create", petId, quantity: readQuantity(quantity), status: petStatus } as const;
-      return { item: toWireItem(settled(await commits.submit(change, () => isWanted(call)))) };
+      return { item: toWireItem(settled(await commits.submit(tracing.part(change), () => isWanted(call)))) };
     }, onCall),
 
     removeInventoryItem: unary(async ({ petId }, call) => {
       const change = { kind: "remove", petId } as const;
-      return { revision: settled(await commits.submit(change, () => isWanted(call))).revision };
+      return { revision: settled(await commits.submit(tracing.part(change), () => isWanted(call))).revision };
     }, onCall),
   };
+  return tracing.isOn ? traced(handlers, tracing) : handlers;
 }
 
 function toAnswer({ position, rows, more }: Extract<Changes, { kind: "changes" }>) {

@@ -5,9 +5,10 @@ import type {
   Update,
   UpdateResult,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { Tracing } from "../../runtime/tracing.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import type { OnCall } from "./calls.ts";
-import { toRpcError } from "./errors.ts";
+import { type RpcError, toRpcError } from "./errors.ts";
 import { settled } from "./outcomes.ts";
 import { readQuantity, toWireItem } from "./wire.ts";
 
@@ -16,6 +17,7 @@ export interface UpdateStreamDeps {
   /** Aborted when the server is about to stop. */
   readonly draining: AbortSignal;
   readonly onCall: OnCall;
+  readonly tracing: Tracing;
 }
 
 /** So long a caller may still send updates after it was told that the server drains: they may be on their way. */
@@ -28,6 +30,7 @@ export function updateStream({
   commits,
   draining,
   onCall,
+  tracing,
 }: UpdateStreamDeps): handleBidiStreamingCall<ApplyUpdatesRequest, ApplyUpdatesResponse> {
   return (call) => {
     const results = new ResultWriter(call);
@@ -48,17 +51,21 @@ export function updateStream({
       if (isOver) return;
       for (const update of updates) {
         const startedMs = performance.now();
+        const apply = async () => {
+          try {
+            const item = await applyUpdate(update, call, commits, tracing);
+            onCall(call.getPath(), performance.now() - startedMs, status.OK, undefined);
+            return item;
+          } catch (thrown) {
+            const error = toRpcError(thrown);
+            onCall(call.getPath(), performance.now() - startedMs, error.code, error);
+            throw error;
+          }
+        };
         results.expect(
-          apply(update, call, commits).then(
-            (item) => {
-              onCall(call.getPath(), performance.now() - startedMs, status.OK, undefined);
-              return { id: update.id, item, code: 0, message: "" };
-            },
-            (thrown) => {
-              const error = toRpcError(thrown);
-              onCall(call.getPath(), performance.now() - startedMs, error.code, error);
-              return { id: update.id, item: undefined, code: error.code, message: error.message };
-            },
+          tracing.serve("ApplyUpdates", update.traceparent, apply).then(
+            (item) => ({ id: update.id, item, code: 0, message: "" }),
+            ({ code, message }: RpcError) => ({ id: update.id, item: undefined, code, message }),
           ),
         );
       }
@@ -72,12 +79,12 @@ export function updateStream({
   };
 }
 
-async function apply(update: Update, call: UpdateCall, commits: Pick<GroupCommit, "submit">) {
+async function applyUpdate(update: Update, call: UpdateCall, commits: UpdateStreamDeps["commits"], tracing: Tracing) {
   const { petId, quantity, expectedRevision, timeoutMs } = update;
   const expiresAtMs = performance.now() + timeoutMs;
   const isWanted = () => !call.cancelled && performance.now() < expiresAtMs;
   const change = { kind: "update", petId, quantity: readQuantity(quantity), expectedRevision } as const;
-  return toWireItem(settled(await commits.submit(change, isWanted)));
+  return toWireItem(settled(await commits.submit(tracing.part(change), isWanted)));
 }
 
 /** Gathers results until the end of a turn of the event loop, and ends the stream behind the last one. */

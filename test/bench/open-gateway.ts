@@ -13,6 +13,7 @@ import { listInventory } from "../../gateway/inventory/routes.ts";
 import { deprecation } from "../../gateway/legacy/deprecation.ts";
 import { createObserver } from "../../gateway/ops/observe.ts";
 import { createLogger } from "../../runtime/log.ts";
+import { noTracing } from "../../runtime/tracing.ts";
 
 const config = readGatewayConfig(process.env);
 const everyone: Principal = {
@@ -29,6 +30,7 @@ const client = createInventoryClient({
   callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
   loadTimeoutMs: config.LIST_TIMEOUT_MS,
   onCheck: () => {},
+  tracing: noTracing,
 });
 const observer = createObserver(createLogger("gateway", config.LOG_LEVEL));
 const notHere = () => {

@@ -9,6 +9,7 @@ import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
 import { createRpcServer } from "../../inventory-svc/server.ts";
 import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
+import { noTracing } from "../../runtime/tracing.ts";
 import { type Authority, createAuthority, mountFiles } from "../support/certificates.ts";
 import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { createSqliteDatabase, dropDatabase } from "../support/databases.ts";
@@ -49,7 +50,7 @@ describe("certificates that are replaced while they are in use", () => {
     });
     const draining = new AbortController().signal;
     const server = createRpcServer({
-      handlers: inventoryHandlers({ store: stock.store, commits, draining, onCall: () => {} }),
+      handlers: inventoryHandlers({ store: stock.store, commits, draining, onCall: () => {}, tracing: noTracing }),
       credentials: mutualTls({
         files,
         roles: parseRoles(roles) as RoleTable,

@@ -16,6 +16,7 @@ import {
   PetStatus,
   type UpdateResult,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { noTracing } from "../../runtime/tracing.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
 import {
@@ -259,6 +260,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
           commits,
           draining: new AbortController().signal,
           onCall: () => {},
+          tracing: noTracing,
         }),
         credentials: ServerCredentials.createInsecure(),
         maxConnectionAgeMs: 60_000,

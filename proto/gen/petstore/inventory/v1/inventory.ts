@@ -108,6 +108,8 @@ export interface CheckInventoryRequest {
   /** The caller's position: everything up to `revision` of `epoch` is known to it. */
   epoch: string;
   revision: bigint;
+  /** The W3C trace context that this check belongs to: it shares its stream with others. */
+  traceparent?: string | undefined;
 }
 
 export interface CheckInventoryResponse {
@@ -188,6 +190,8 @@ export interface Update {
     | undefined;
   /** How long the caller waits: an update whose turn comes later is not written. */
   timeoutMs: number;
+  /** The W3C trace context that this update belongs to: it shares its stream, and its message, with others. */
+  traceparent?: string | undefined;
 }
 
 export interface ApplyUpdatesResponse {
@@ -513,7 +517,7 @@ export const ListInventoryResponse: MessageFns<ListInventoryResponse> = {
 };
 
 function createBaseCheckInventoryRequest(): CheckInventoryRequest {
-  return { epoch: "", revision: 0n };
+  return { epoch: "", revision: 0n, traceparent: undefined };
 }
 
 export const CheckInventoryRequest: MessageFns<CheckInventoryRequest> = {
@@ -526,6 +530,9 @@ export const CheckInventoryRequest: MessageFns<CheckInventoryRequest> = {
         throw new globalThis.Error("value provided for field message.revision of type int64 too large");
       }
       writer.uint32(16).int64(message.revision);
+    }
+    if (message.traceparent !== undefined) {
+      writer.uint32(26).string(message.traceparent);
     }
     return writer;
   },
@@ -559,6 +566,14 @@ export const CheckInventoryRequest: MessageFns<CheckInventoryRequest> = {
             message.revision = reader.int64() as bigint;
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.traceparent = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -575,6 +590,7 @@ export const CheckInventoryRequest: MessageFns<CheckInventoryRequest> = {
     return {
       epoch: isSet(object.epoch) ? globalThis.String(object.epoch) : "",
       revision: isSet(object.revision) ? BigInt(object.revision) : 0n,
+      traceparent: isSet(object.traceparent) ? globalThis.String(object.traceparent) : undefined,
     };
   },
 
@@ -586,6 +602,9 @@ export const CheckInventoryRequest: MessageFns<CheckInventoryRequest> = {
     if (message.revision !== 0n) {
       obj.revision = message.revision.toString();
     }
+    if (message.traceparent !== undefined) {
+      obj.traceparent = message.traceparent;
+    }
     return obj;
   },
 
@@ -596,6 +615,7 @@ export const CheckInventoryRequest: MessageFns<CheckInventoryRequest> = {
     const message = createBaseCheckInventoryRequest();
     message.epoch = object.epoch ?? "";
     message.revision = (object.revision !== undefined && object.revision !== null) ? BigInt(object.revision) : 0n;
+    message.traceparent = object.traceparent ?? undefined;
     return message;
   },
 };
@@ -1413,7 +1433,7 @@ export const ApplyUpdatesRequest: MessageFns<ApplyUpdatesRequest> = {
 };
 
 function createBaseUpdate(): Update {
-  return { id: 0, petId: 0n, quantity: undefined, expectedRevision: undefined, timeoutMs: 0 };
+  return { id: 0, petId: 0n, quantity: undefined, expectedRevision: undefined, timeoutMs: 0, traceparent: undefined };
 }
 
 export const Update: MessageFns<Update> = {
@@ -1438,6 +1458,9 @@ export const Update: MessageFns<Update> = {
     }
     if (message.timeoutMs !== 0) {
       writer.uint32(40).uint32(message.timeoutMs);
+    }
+    if (message.traceparent !== undefined) {
+      writer.uint32(50).string(message.traceparent);
     }
     return writer;
   },
@@ -1495,6 +1518,14 @@ export const Update: MessageFns<Update> = {
             message.timeoutMs = reader.uint32();
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.traceparent = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1522,6 +1553,7 @@ export const Update: MessageFns<Update> = {
         : isSet(object.timeout_ms)
         ? globalThis.Number(object.timeout_ms)
         : 0,
+      traceparent: isSet(object.traceparent) ? globalThis.String(object.traceparent) : undefined,
     };
   },
 
@@ -1542,6 +1574,9 @@ export const Update: MessageFns<Update> = {
     if (message.timeoutMs !== 0) {
       obj.timeoutMs = Math.round(message.timeoutMs);
     }
+    if (message.traceparent !== undefined) {
+      obj.traceparent = message.traceparent;
+    }
     return obj;
   },
 
@@ -1557,6 +1592,7 @@ export const Update: MessageFns<Update> = {
       ? BigInt(object.expectedRevision)
       : undefined;
     message.timeoutMs = object.timeoutMs ?? 0;
+    message.traceparent = object.traceparent ?? undefined;
     return message;
   },
 };

@@ -1,0 +1,195 @@
+import { once } from "node:events";
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { Metadata } from "@grpc/grpc-js";
+import { type Stack, suiteStack } from "../support/cleanup.ts";
+import { request } from "../support/http.ts";
+import { startSystem } from "../support/system.ts";
+
+interface Span {
+  readonly service: string;
+  readonly name: string;
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly parentSpanId?: string;
+  /** 2: server, 3: client. */
+  readonly kind: number;
+  readonly attributes: readonly { readonly key: string; readonly value: Record<string, unknown> }[];
+  readonly links?: readonly { readonly traceId: string; readonly spanId: string }[];
+}
+
+const traceOf = (n: number) => `${n}`.padStart(32, "a");
+const traceparent = (n: number) => `00-${traceOf(n)}-${"b".repeat(16)}-01`;
+const updatesAtOnce = 20;
+const petId = 7_654_321n;
+
+describe("tracing that the variables of OpenTelemetry ask for", () => {
+  const stack = suiteStack();
+  const spans: Span[] = [];
+  let sentUp: IncomingHttpHeaders = {};
+  let logs = "";
+
+  beforeAll(async () => {
+    const receiver = await listen(stack, async (call, response) => {
+      const { resourceSpans } = JSON.parse((await call.toArray()).join(""));
+      for (const { resource, scopeSpans } of resourceSpans) {
+        const service = resource.attributes.find(({ key }: { key: string }) => key === "service.name").value
+          .stringValue;
+        for (const scope of scopeSpans) spans.push(...scope.spans.map((span: Span) => ({ ...span, service })));
+      }
+      response.writeHead(200, { "Content-Type": "application/json" }).end("{}");
+    });
+    const upstream = await listen(stack, (call, response) => {
+      sentUp = call.headers;
+      response.writeHead(200, { "Content-Type": "application/json" }).end("{}");
+    });
+    const env = { OTEL_EXPORTER_OTLP_ENDPOINT: receiver, LOG_LEVEL: "debug" };
+    const system = await startSystem({
+      database: "mysql",
+      seed: [{ petId, quantity: 9, status: "available" }],
+      gatewayEnv: { ...env, PETS_UPSTREAM_URL: upstream },
+      inventoryEnv: env,
+    });
+    try {
+      const headers = (n: number) => ({
+        authorization: `Bearer ${system.keys.enterprise}`,
+        "content-type": "application/json",
+        traceparent: traceparent(n),
+      });
+      const update = (n: number) =>
+        request(system.address, {
+          path: `/v1/inventory/${petId}`,
+          method: "PATCH",
+          headers: headers(n),
+          body: `{"quantity":${n}}`,
+        });
+      expect((await update(1)).status).toBe(200);
+      expect((await request(system.address, { path: "/v1/inventory", headers: headers(2) })).status).toBe(200);
+      expect((await request(system.address, { path: "/v1/pets/1", headers: headers(3) })).status).toBe(200);
+      const metadata = new Metadata();
+      metadata.set("traceparent", traceparent(4));
+      await new Promise((resolve) => system.client.getInventoryItem({ petId }, metadata, resolve));
+      await Promise.all(Array.from({ length: updatesAtOnce }, (_, i) => update(100 + i)));
+    } finally {
+      await system.close(); // sends what is left
+    }
+    logs = `${system.gateways[0]!.output()}\n${system.inventory.output()}`;
+  });
+
+  const trace = (n: number) => spans.filter(({ traceId }) => traceId === traceOf(n));
+  /** `service: name` of a span and what it came from, the outermost first. */
+  const pathTo = (span: Span | undefined): string[] =>
+    span ? [...pathTo(spans.find(({ spanId }) => spanId === span.parentSpanId)), `${span.service}: ${span.name}`] : [];
+  const attributesOf = (span: Span) =>
+    Object.fromEntries(span.attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
+
+  test("makes one trace of an update, from HTTP to SQL, in the caller's own", () => {
+    const sql = trace(1).filter(({ service, name }) => service === "inventory-svc" && name === "INSERT");
+    expect(sql).toHaveLength(1);
+    expect(pathTo(sql[0])).toEqual([
+      "gateway: PATCH updateInventory",
+      "gateway: ApplyUpdates",
+      "inventory-svc: ApplyUpdates",
+      "inventory-svc: commit",
+      "inventory-svc: INSERT",
+    ]);
+    const root = trace(1).find(({ kind, service }) => kind === 2 && service === "gateway")!;
+    expect(root.parentSpanId).toBe("b".repeat(16));
+    expect(attributesOf(root)).toMatchObject({ "http.response.status_code": 200, "petstore.plan": "enterprise" });
+  });
+
+  test("makes one of a read, with the check that it began", () => {
+    const sql = trace(2).find(({ service, name }) => service === "inventory-svc" && name === "SELECT");
+    expect(pathTo(sql)).toEqual([
+      "gateway: GET listInventory",
+      "gateway: CheckInventory",
+      "inventory-svc: CheckInventory",
+      "inventory-svc: SELECT",
+    ]);
+  });
+
+  test("goes on in the services behind, from the gateway's span", () => {
+    const span = trace(3).find(({ name }) => name === "GET getPet")!;
+    expect(sentUp.traceparent).toBe(`00-${traceOf(3)}-${span.spanId}-01`);
+  });
+
+  test("goes on from internal callers", () => {
+    expect(trace(4).map(pathTo)).toContainEqual(["inventory-svc: GetInventoryItem", "inventory-svc: SELECT"]);
+  });
+
+  test("links the updates that shared a transaction with it, and it with them", () => {
+    const commits = spans.filter(({ name, traceId }) => name === "commit" && traceId !== traceOf(1));
+    const written = (commit: Span) => 1 + (commit.links?.length ?? 0);
+    expect(commits.map(written).reduce((sum, count) => sum + count, 0)).toBe(updatesAtOnce);
+    expect(Math.max(...commits.map(written))).toBeGreaterThan(1);
+    for (const commit of commits) {
+      for (const link of commit.links ?? []) {
+        const update = spans.find(({ spanId }) => spanId === link.spanId)!;
+        expect(update).toMatchObject({ name: "ApplyUpdates", service: "inventory-svc", traceId: link.traceId });
+        expect(update.links).toEqual([expect.objectContaining({ spanId: commit.spanId, traceId: commit.traceId })]);
+      }
+    }
+  });
+
+  test("names the trace in the log lines of both tiers", () => {
+    const lines = logs.split("\n").filter((line) => line.includes(`"trace_id":"${traceOf(1)}"`));
+    expect(
+      lines
+        .map((line) => JSON.parse(line))
+        .map(({ name, msg }) => `${name} ${msg}`)
+        .sort(),
+    ).toEqual(["gateway request", "inventory-svc call"]);
+  });
+
+  test("has no value of a statement, and no key", () => {
+    const statements = spans.map((span) => attributesOf(span)["db.query.text"]).filter((text) => text !== undefined);
+    expect(statements.length).toBeGreaterThan(0);
+    for (const secret of [petId, "ps_test_"]) expect(JSON.stringify(spans)).not.toContain(String(secret));
+  });
+});
+
+describe("tracing that nobody asks for", () => {
+  const stack = suiteStack();
+
+  test("loads nothing of OpenTelemetry, and leaves a caller's traceparent to the services behind", async () => {
+    let sentUp: IncomingHttpHeaders = {};
+    const upstream = await listen(stack, (call, response) => {
+      sentUp = call.headers;
+      response.writeHead(200, { "Content-Type": "application/json" }).end("{}");
+    });
+    // prom-client asks for the API of OpenTelemetry by itself; its SDK is what costs.
+    const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(refuseOpenTelemetry)}` };
+    const system = await startSystem({ gatewayEnv: { ...env, PETS_UPSTREAM_URL: upstream }, inventoryEnv: env });
+    stack.defer(() => system.close());
+    const headers = { authorization: `Bearer ${system.keys.enterprise}`, traceparent: traceparent(1) };
+    expect((await request(system.address, { path: "/v1/pets/1", headers })).status).toBe(200);
+    expect(sentUp.traceparent).toBe(traceparent(1));
+    await expect(startSystem({ gateways: 0, inventoryEnv: { ...env, OTEL_TRACES_EXPORTER: "otlp" } })).rejects.toThrow(
+      "OpenTelemetry was loaded",
+    );
+  });
+});
+
+const refuseOpenTelemetry = `
+  import { registerHooks } from "node:module";
+  registerHooks({
+    resolve(name, context, next) {
+      if (name === "@opentelemetry/sdk-trace") throw new Error("OpenTelemetry was loaded");
+      return next(name, context);
+    },
+  });
+`;
+
+/** @returns its base URL */
+async function listen(
+  stack: Stack,
+  handle: (call: IncomingMessage, response: ServerResponse) => void,
+): Promise<string> {
+  const server = createServer(handle).listen(0, "127.0.0.1");
+  stack.defer(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  await once(server, "listening");
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
