@@ -1,3 +1,4 @@
+import { setTimeout } from "node:timers/promises";
 import {
   type Context,
   DiagLogLevel,
@@ -28,12 +29,16 @@ import { isSqlite } from "./database.ts";
 import { SettingsError } from "./settings.ts";
 import type { Traceparent, Tracing } from "./tracing.ts";
 
+/** A collector that does not answer holds up nobody's stop for longer. */
+const closeTimeoutMs = 2_000;
+
 /** A statement for a thousand rows is as long as they are. */
 const maxSqlLength = 1_000;
 
 /** Tracing by OpenTelemetry, sent as OTLP over HTTP. The variables that are not read here, its packages read. */
 export function openTelemetry(service: string, env: NodeJS.ProcessEnv, onProblem: (message: string) => void): Tracing {
-  const report = (message: string) => onProblem(message);
+  // OpenTelemetry tells of an error as JSON with its stack.
+  const report = (text: string) => onProblem(/"message":"([^"]*)"/.exec(text)?.[1] ?? text.slice(0, 500));
   diag.setLogger({ error: report, warn: report, info() {}, debug() {}, verbose() {} }, DiagLogLevel.WARN);
   const named = resourceFromAttributes({ "service.name": service });
   const provider = new TracerProvider({
@@ -116,7 +121,10 @@ export function openTelemetry(service: string, env: NodeJS.ProcessEnv, onProblem
         const parent = contexts.active();
         return trace.getSpan(parent) && tracer.startSpan(name, options, parent);
       }),
-    close: () => provider.shutdown(),
+    close: async () => {
+      const sent = provider.shutdown().catch(() => {}); // it has been told
+      await Promise.race([sent, setTimeout(closeTimeoutMs, undefined, { ref: false })]);
+    },
   };
 }
 
