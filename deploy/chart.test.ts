@@ -347,6 +347,8 @@ describe("the Helm chart", () => {
 
   test("its alerts are the ones that are tested", () => {
     const [rules] = all("production", "PrometheusRule");
+    const jobs = all("production", "PodMonitor").map(({ spec }) => spec.selector.matchLabels[spec.jobLabel]);
+    expect(jobs).toEqual(["gateway", "inventory-svc"]);
     expect(rules!.spec).toEqual(parse(readFileSync(`${chart}/../observability/prometheus/rules.yaml`, "utf8")));
   });
 
