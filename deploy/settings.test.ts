@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { parse } from "yaml";
 import { gatewayHelp, gatewaySettings } from "../gateway/config.ts";
 import { inventoryHelp, inventorySettings } from "../inventory-svc/config.ts";
 import { type SettingsShape, settingRows } from "../runtime/settings.ts";
@@ -30,6 +31,10 @@ const documents: Readonly<Record<string, (tier: Tier) => Said | Promise<Said>>> 
     return new Map([...entries(lines, /^# ([A-Z_]+)=(.*)$/gm)].map(([name, value]) => [name, value || undefined]));
   },
   "the Helm chart": chartSettings,
+  Compose: (tier) => {
+    const { services } = parse(read("deploy/compose/compose.yaml"), { merge: true });
+    return new Map(Object.keys(services[tier].environment).map((name) => [name, undefined]));
+  },
 };
 
 describe.each(Object.keys(tiers) as Tier[])("the settings of %s", (tier) => {
