@@ -11,7 +11,8 @@ export default async function setUp(): Promise<void> {
   process.once("SIGINT", () => process.exit(130));
   process.once("SIGTERM", () => process.exit(143));
   // Before the suites run in parallel: two package installations at once would get into each other's way.
-  await installMissing(process.env.TEST_MYSQL_URL ? ["redis", "openssl"] : ["database", "redis", "openssl"]);
+  const others = ["redis", "openssl", "balancer", "prometheus"] as const;
+  await installMissing(process.env.TEST_MYSQL_URL ? others : ["database", ...others]);
   try {
     // Everything that suites leave in temporary folders, even when they are killed, goes with the folder of the run.
     const folder = await temporaryFolder("tests");
