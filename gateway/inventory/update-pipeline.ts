@@ -122,7 +122,7 @@ export class UpdatePipeline {
         if (item) pending?.resolve(toItem(item));
         else pending?.reject(serviceError(code, message));
       }
-      if (draining) setImmediate(() => this.#retire(lane)); // behind what is gathered for it
+      if (draining) this.#retire(lane);
     });
     stream.on("error", (error: ServiceError) => this.#lose(lane, error));
     stream.on("end", () => this.#lose(lane, serviceError(status.UNAVAILABLE, "the stream of updates ended")));
@@ -131,6 +131,7 @@ export class UpdatePipeline {
 
   #flush(): void {
     const updates = this.#gathered;
+    if (updates.length === 0) return; // they went with the end of their lane
     this.#gathered = [];
     // A lane that broke meanwhile has told the callers already.
     this.#lane?.stream.write({ updates });
@@ -138,7 +139,10 @@ export class UpdatePipeline {
 
   /** Takes no more updates for a lane; the results of those that it has still come. */
   #retire(lane: Lane): void {
-    if (this.#lane === lane) this.#lane = undefined;
+    if (this.#lane === lane) {
+      this.#flush();
+      this.#lane = undefined;
+    }
     lane.stream.end();
   }
 

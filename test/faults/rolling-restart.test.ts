@@ -99,16 +99,11 @@ describe("three gateways behind a load balancer and three inventory services beh
   }
 
   function expectOnlySuccess(results: Record<string, number>): void {
+    const seen = Object.keys(results).sort();
+    // What the processes warned of tells why, where it is not so.
+    if (seen.length > 2) console.log(processes.map(({ output }) => output()).join("\n"));
     console.log(results);
-    const warnings = processes.flatMap(({ output }) =>
-      output()
-        .split("\n")
-        .filter((line) => !line.includes('"ready"')),
-    );
-    expect({ results: Object.keys(results).sort(), warnings }).toEqual({
-      results: ["GET 200", "PATCH 200"],
-      warnings: expect.anything(), // for who has to find out why
-    });
+    expect(seen).toEqual(["GET 200", "PATCH 200"]);
   }
 
   test(`${rounds} rolling restarts of the gateways show a client nothing`, async () => {
