@@ -11,6 +11,7 @@ import { inventoryHelp, inventoryTls, readInventoryConfig } from "./config.ts";
 import { createServiceMetrics } from "./metrics.ts";
 import { inventoryHandlers } from "./rpc/handlers.ts";
 import { createRpcServer } from "./server.ts";
+import { startForgetting } from "./stock/forgetting.ts";
 import { GroupCommit } from "./stock/group-commit.ts";
 import { StockStore } from "./stock/store.ts";
 
@@ -31,7 +32,7 @@ await runProcess(inventoryHelp, async () => {
     silenceTimeoutMs: config.INVENTORY_DATABASE_TIMEOUT_MS,
   });
   tracing.queries(db);
-  const store = new StockStore(db);
+  const store = new StockStore(db, Date.now);
   const commits = new GroupCommit({
     write: metrics.measured((changes) => tracing.together("commit", changes, () => store.write(changes))),
     maxBatch: config.INVENTORY_MAX_BATCH,
@@ -70,6 +71,11 @@ await runProcess(inventoryHelp, async () => {
     log.warn({ weakness }, "NOT DURABLE: an acknowledged update can be lost when the database server fails");
   }
   server.ready();
+  const stopForgetting = startForgetting({
+    store,
+    now: Date.now,
+    onError: (err) => log.warn({ err }, "old adjustments could not be forgotten; the next try is in a minute"),
+  });
 
   return {
     log,
@@ -84,6 +90,7 @@ await runProcess(inventoryHelp, async () => {
       draining.abort();
       await server.close((config.DRAIN_SECONDS - config.DRAIN_DELAY_SECONDS) * 1_000 * 0.8);
       await commits.drain();
+      await stopForgetting();
       await admin.close();
       await db.destroy();
       await tracing.close();

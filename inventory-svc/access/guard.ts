@@ -1,11 +1,6 @@
-import {
-  ServerInterceptingCall,
-  type ServerInterceptingCallInterface,
-  type ServerInterceptor,
-  status,
-} from "@grpc/grpc-js";
+import { ServerInterceptingCall, type ServerInterceptingCallInterface, type ServerInterceptor } from "@grpc/grpc-js";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { RpcError } from "../rpc/errors.ts";
+import { RpcError, toServiceError } from "../rpc/errors.ts";
 import { identitiesOf } from "./identity.ts";
 import { includes, leastRoles, type Role, type RoleTable } from "./roles.ts";
 
@@ -33,7 +28,7 @@ export function guard(table: RoleTable, onRefused: OnRefused): ServerInterceptor
     // The declared type is a wrapper that every message would go through. grpc-js needs its interface only.
     if (!error) return call as ServerInterceptingCall;
     onRefused(path, error);
-    call.sendStatus({ code: error.code, details: error.message, metadata: null });
+    call.sendStatus(toServiceError(error));
     return new ServerInterceptingCall(call, { start: () => {} }); // the handler never hears of it
   };
 }
@@ -43,11 +38,11 @@ function refusal(call: ServerInterceptingCallInterface, role: Role, table: RoleT
   const known = identities.filter((identity) => table.has(identity));
   if (known.some((identity) => includes(table.get(identity)!, role))) return undefined;
   const seen = known[0];
-  if (seen !== undefined) return denied(`${seen} has the role ${table.get(seen)}: this call needs ${role}`);
+  if (seen !== undefined) return denied(`${seen} has the role ${table.get(seen)}: this call needs ${role}`, role);
   const shown = identities.join(", ").slice(0, maxShownLength) || "a certificate without a URI or DNS name";
-  return denied(`${shown} has no role: this call needs ${role}`);
+  return denied(`${shown} has no role: this call needs ${role}`, role);
 }
 
-function denied(message: string): RpcError {
-  return new RpcError(status.PERMISSION_DENIED, message);
+function denied(message: string, role: Role): RpcError {
+  return new RpcError("ROLE_REQUIRED", message, { metadata: { role } });
 }

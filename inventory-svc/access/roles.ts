@@ -10,8 +10,11 @@ export const leastRoles: Readonly<Record<keyof InventoryServiceService, Role>> =
   checkInventory: "reader",
   watchInventory: "reader",
   getInventoryItem: "reader",
+  batchGetInventoryItems: "reader",
   updateInventory: "writer",
   applyUpdates: "writer",
+  adjustInventory: "writer",
+  setStatus: "writer",
   createInventoryItem: "admin",
   removeInventoryItem: "admin",
 };

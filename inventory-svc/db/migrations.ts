@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { isSqlite } from "../../runtime/database.ts";
 import { createTable, type Migration } from "../../runtime/migrations.ts";
 
 export const stockMigrations: readonly Migration[] = [
@@ -26,6 +27,25 @@ export const stockMigrations: readonly Migration[] = [
     async down(db) {
       await db.schema.dropTableIfExists("stock");
       await db.schema.dropTableIfExists("stock_head");
+    },
+  },
+  {
+    name: "0002_stock_adjustments",
+    async up(db) {
+      await createTable(db, "stock_adjustments", (table) => {
+        table.comment("Adjustments that were made, with their results, for callers that repeat them");
+        if (!isSqlite(db)) table.collate("utf8mb4_bin"); // request ids compare byte by byte, as they do in SQLite
+        table.bigInteger("revision").primary().comment("Of the stock; new rows go to the end and old ones leave first");
+        table.string("request_id", 64).notNullable().unique();
+        table.bigInteger("pet_id").notNullable();
+        table.integer("delta").notNullable();
+        table.integer("quantity").notNullable().comment("After the adjustment, as is the status");
+        table.string("status", 16).notNullable();
+        table.bigInteger("made_at").notNullable().comment("Unix milliseconds");
+      });
+    },
+    async down(db) {
+      await db.schema.dropTableIfExists("stock_adjustments");
     },
   },
 ];

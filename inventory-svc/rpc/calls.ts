@@ -12,7 +12,7 @@ import { isOurFault, type RpcError, toRpcError, toServiceError } from "./errors.
 /** Told of every call at its end; `error` is undefined for one that went well. */
 export type OnCall = (method: string, durationMs: number, code: status, error: RpcError | undefined) => void;
 
-type AnyCall = ServerUnaryCall<unknown, unknown> | ServerWritableStream<unknown, unknown>;
+export type AnyCall = ServerUnaryCall<unknown, unknown> | ServerWritableStream<unknown, unknown>;
 
 /** True while the caller is there and its deadline has not passed. */
 export function isWanted(call: AnyCall): boolean {

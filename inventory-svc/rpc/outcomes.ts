@@ -1,22 +1,49 @@
-import { status } from "@grpc/grpc-js";
-import type { Outcome } from "../stock/changes.ts";
-import type { StockItem } from "../stock/item.ts";
+import type { Change, Outcome } from "../stock/changes.ts";
+import { maxQuantity, type StockItem } from "../stock/item.ts";
 import { RpcError } from "./errors.ts";
 
-/** The entry as the change left it. @throws RpcError with the status of a refusal */
-export function settled(outcome: Outcome): StockItem {
+type Settled = Extract<Outcome, { kind: "done" | "replayed" }>;
+
+/** The outcome of a change that happened, with the entry as it left it. @throws RpcError with the reason of a refusal */
+export function settled(change: Change, outcome: Outcome): Settled {
   switch (outcome.kind) {
     case "done":
-      return outcome.item;
+    case "replayed":
+      return outcome;
     case "not_found":
-      throw notFound();
+      throw notFound(change.petId);
     case "already_exists":
-      throw new RpcError(status.ALREADY_EXISTS, "there is an entry with this pet_id already");
-    case "revision_mismatch":
-      throw new RpcError(status.ABORTED, `the entry is at revision ${outcome.item.revision}, not at expected_revision`);
+      throw new RpcError("ENTRY_EXISTS", "there is an entry with this pet_id already", {
+        metadata: { pet_id: String(change.petId) },
+      });
+    case "revision_mismatch": {
+      const { pet_id, revision } = describe(outcome.item);
+      throw new RpcError("REVISION_MISMATCH", `the entry is at revision ${revision}, not at expected_revision`, {
+        metadata: { pet_id, revision },
+      });
+    }
+    case "insufficient_stock":
+      throw new RpcError("INSUFFICIENT_STOCK", `there are only ${outcome.item.quantity} left`, {
+        metadata: describe(outcome.item),
+      });
+    case "quantity_overflow":
+      throw new RpcError(
+        "QUANTITY_OVERFLOW",
+        `there are ${outcome.item.quantity} already, and no more than ${maxQuantity} may be`,
+        { metadata: describe(outcome.item) },
+      );
+    case "request_id_reused":
+      throw new RpcError("REQUEST_ID_REUSED", "request_id was used for another pet_id or delta", {
+        metadata: change.kind === "adjust" ? { request_id: change.requestId } : {},
+        field: "request_id",
+      });
   }
 }
 
-export function notFound(): RpcError {
-  return new RpcError(status.NOT_FOUND, "there is no entry with this pet_id");
+export function notFound(petId: bigint): RpcError {
+  return new RpcError("ENTRY_NOT_FOUND", "there is no entry with this pet_id", { metadata: { pet_id: String(petId) } });
+}
+
+function describe({ petId, revision, quantity }: StockItem) {
+  return { pet_id: String(petId), revision: String(revision), quantity: String(quantity) };
 }

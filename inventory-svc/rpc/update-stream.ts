@@ -64,8 +64,8 @@ export function updateStream({
         };
         results.expect(
           tracing.serve("ApplyUpdates", update.traceparent, apply).then(
-            (item) => ({ id: update.id, item, code: 0, message: "" }),
-            ({ code, message }: RpcError) => ({ id: update.id, item: undefined, code, message }),
+            (item) => ({ id: update.id, item, code: 0, message: "", reason: "" }),
+            ({ code, message, reason }: RpcError) => ({ id: update.id, item: undefined, code, message, reason }),
           ),
         );
       }
@@ -84,7 +84,7 @@ async function applyUpdate(update: Update, call: UpdateCall, commits: UpdateStre
   const expiresAtMs = performance.now() + timeoutMs;
   const isWanted = () => !call.cancelled && performance.now() < expiresAtMs;
   const change = { kind: "update", petId, quantity: readQuantity(quantity), expectedRevision } as const;
-  return toWireItem(settled(await commits.submit(tracing.part(change), isWanted)));
+  return toWireItem(settled(change, await commits.submit(tracing.part(change), isWanted)).item);
 }
 
 /** Gathers results until the end of a turn of the event loop, and ends the stream behind the last one. */

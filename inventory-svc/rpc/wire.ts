@@ -1,7 +1,9 @@
-import { status } from "@grpc/grpc-js";
 import { type InventoryItem, PetStatus as WireStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { PetStatus, StockItem } from "../stock/item.ts";
 import { RpcError } from "./errors.ts";
+
+/** Entries that one call may ask for: as many as one message of a list has. */
+const maxPetIds = 1_000;
 
 const wireStatuses: Record<PetStatus, WireStatus> = {
   available: WireStatus.PET_STATUS_AVAILABLE,
@@ -15,17 +17,42 @@ export function toWireItem(item: StockItem): InventoryItem {
   return { petId: item.petId, quantity: item.quantity, status: wireStatuses[item.status], revision: item.revision };
 }
 
-/** @throws RpcError INVALID_ARGUMENT when it is missing or negative; int32 bounds it above */
+/** @throws RpcError INVALID_FIELD when it is missing or negative; int32 bounds it above */
 export function readQuantity(quantity: number | undefined): number {
-  if (quantity === undefined) throw new RpcError(status.INVALID_ARGUMENT, "quantity is required");
-  if (quantity < 0) throw new RpcError(status.INVALID_ARGUMENT, "quantity must be from 0 to 2147483647");
+  if (quantity === undefined) throw invalid("quantity", "is required");
+  if (quantity < 0) throw invalid("quantity", "must be from 0 to 2147483647");
   return quantity;
 }
 
-/** @throws RpcError INVALID_ARGUMENT for a value that the contract does not have */
-export function readStatus(wire: WireStatus, byDefault: PetStatus): PetStatus {
-  if (wire === WireStatus.PET_STATUS_UNSPECIFIED) return byDefault;
+/** @throws RpcError INVALID_FIELD for a value that the contract does not have, and for none without a default */
+export function readStatus(wire: WireStatus, byDefault?: PetStatus): PetStatus {
+  if (wire === WireStatus.PET_STATUS_UNSPECIFIED && byDefault) return byDefault;
   const name = statuses.get(wire);
-  if (name === undefined) throw new RpcError(status.INVALID_ARGUMENT, "status must be a PetStatus");
+  if (name === undefined) throw invalid("status", "must be a PetStatus");
   return name;
+}
+
+/** @throws RpcError INVALID_FIELD when it is missing or zero, which no caller can mean */
+export function readDelta(delta: number | undefined): number {
+  if (delta === undefined) throw invalid("delta", "is required");
+  if (delta === 0) throw invalid("delta", "must not be 0");
+  return delta;
+}
+
+/** @throws RpcError INVALID_FIELD when it is missing or malformed */
+export function readRequestId(requestId: string): string {
+  if (!/^[A-Za-z0-9_.:-]{1,64}$/.test(requestId)) {
+    throw invalid("request_id", "must be 1 to 64 of A-Z a-z 0-9 _ . : -");
+  }
+  return requestId;
+}
+
+/** @returns each id once, in order. @throws RpcError INVALID_FIELD when there are too many */
+export function readPetIds(petIds: readonly bigint[]): bigint[] {
+  if (petIds.length > maxPetIds) throw invalid("pet_ids", `must be at most ${maxPetIds}`);
+  return [...new Set(petIds)];
+}
+
+function invalid(field: string, fault: string): RpcError {
+  return new RpcError("INVALID_FIELD", `${field} ${fault}`, { metadata: { field }, field });
 }

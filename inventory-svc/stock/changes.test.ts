@@ -1,6 +1,7 @@
 import fc from "fast-check";
-import { applyChanges, type Change, type Outcome } from "./changes.ts";
-import { maxPetId, maxQuantity, minPetId, petStatuses, type StockRow } from "./item.ts";
+import { emptyModel, outcomeKinds, perform, plan, settle } from "../../test/support/stock-model.ts";
+import { type Adjustment, applyChanges, type Change, type Outcome } from "./changes.ts";
+import { maxQuantity, petStatuses, type StockRow } from "./item.ts";
 
 const present: StockRow = { petId: 7n, quantity: 3, status: "pending", revision: 4n, removed: false };
 const tombstone: StockRow = { ...present, removed: true };
@@ -8,14 +9,21 @@ const made: StockRow = { petId: 7n, quantity: 5, status: "sold", revision: 11n, 
 const states: Record<string, StockRow[]> = { present: [present], removed: [tombstone], unknown: [] };
 const changes: Record<Change["kind"], Change> = {
   update: { kind: "update", petId: 7n, quantity: 5 },
+  adjust: { kind: "adjust", petId: 7n, delta: 2, requestId: "a" },
   create: { kind: "create", petId: 7n, quantity: 5, status: "sold" },
   remove: { kind: "remove", petId: 7n },
   put: { kind: "put", petId: 7n, quantity: 5, status: "sold" },
 };
 
+/** Applies changes to a stock at revision 10. */
+const applyTo = (rows: StockRow[], changes: readonly Change[], adjustments: readonly Adjustment[] = []) =>
+  applyChanges({ rows, adjustments, revision: 10n }, changes);
+const unchanged = { written: [], adjusted: [], revision: 10n };
+
 describe("a change", () => {
   test.each<[Change["kind"], string, StockRow]>([
     ["update", "present", { ...present, quantity: 5, revision: 11n }],
+    ["adjust", "present", { ...present, quantity: 5, revision: 11n }],
     ["create", "removed", made],
     ["create", "unknown", made],
     ["remove", "present", { ...tombstone, revision: 11n }],
@@ -23,9 +31,10 @@ describe("a change", () => {
     ["put", "removed", made],
     ["put", "unknown", made],
   ])("%s of an entry that is %s takes the next revision", (kind, state, row) => {
-    expect(applyChanges(states[state]!, [changes[kind]], 10n)).toEqual({
+    expect(applyTo(states[state]!, [changes[kind]])).toEqual({
       outcomes: [{ kind: "done", item: row }],
       written: [row],
+      adjusted: kind === "adjust" ? [{ requestId: "a", delta: 2, item: row }] : [],
       revision: 11n,
     });
   });
@@ -33,90 +42,118 @@ describe("a change", () => {
   test.each<[Change["kind"], string, Outcome["kind"]]>([
     ["update", "removed", "not_found"],
     ["update", "unknown", "not_found"],
+    ["adjust", "removed", "not_found"],
+    ["adjust", "unknown", "not_found"],
     ["create", "present", "already_exists"],
     ["remove", "removed", "not_found"],
     ["remove", "unknown", "not_found"],
   ])("%s of an entry that is %s changes nothing: %s", (kind, state, refusal) => {
-    const refused = { outcomes: [{ kind: refusal }], written: [], revision: 10n };
-    expect(applyChanges(states[state]!, [changes[kind]], 10n)).toEqual(refused);
+    expect(applyTo(states[state]!, [changes[kind]])).toEqual({ ...unchanged, outcomes: [{ kind: refusal }] });
   });
 
   test.each<[string, Change]>([
-    ["update", { kind: "update", petId: 7n, quantity: 3 }],
+    ["update of the quantity", { kind: "update", petId: 7n, quantity: 3 }],
+    ["update of the status", { kind: "update", petId: 7n, status: "pending" }],
     ["put", { kind: "put", petId: 7n, quantity: 3, status: "pending" }],
   ])("%s to what already holds succeeds and takes no revision", (_kind, change) => {
-    const same = { outcomes: [{ kind: "done", item: present }], written: [], revision: 10n };
-    expect(applyChanges([present], [change], 10n)).toEqual(same);
+    expect(applyTo([present], [change])).toEqual({ ...unchanged, outcomes: [{ kind: "done", item: present }] });
   });
 
-  test("an update that expects another revision is refused with the entry as it stands, even to the same quantity", () => {
-    const change: Change = { kind: "update", petId: 7n, quantity: 3, expectedRevision: 3n };
-    const refused = { outcomes: [{ kind: "revision_mismatch", item: present }], written: [], revision: 10n };
-    expect(applyChanges([present], [change], 10n)).toEqual(refused);
+  test.each(petStatuses.flatMap((from) => petStatuses.filter((to) => to !== from).map((to) => [from, to] as const)))(
+    "a status changes from %s to %s, and the quantity stays",
+    (from, to) => {
+      const { written } = applyTo([{ ...present, status: from }], [{ kind: "update", petId: 7n, status: to }]);
+      expect(written).toEqual([{ ...present, status: to, revision: 11n }]);
+    },
+  );
+
+  test.each<[string, Partial<Change>]>([
+    ["quantity, even to the same", { quantity: 3 }],
+    ["status, even to the same", { status: "pending" }],
+  ])("an update that expects another revision is refused with the entry as it stands: %s", (_what, fields) => {
+    const change = { kind: "update", petId: 7n, ...fields, expectedRevision: 3n } as Change;
+    const refused = { ...unchanged, outcomes: [{ kind: "revision_mismatch", item: present }] };
+    expect(applyTo([present], [change])).toEqual(refused);
   });
 
   test("of two updates that expect the same revision, in one batch, one happens", () => {
     const change = (quantity: number): Change => ({ kind: "update", petId: 7n, quantity, expectedRevision: 4n });
-    const { outcomes, written } = applyChanges([present], [change(8), change(9)], 10n);
+    const { outcomes, written } = applyTo([present], [change(8), change(9)]);
     expect(outcomes.map(({ kind }) => kind)).toEqual(["done", "revision_mismatch"]);
     expect(written).toEqual([{ ...present, quantity: 8, revision: 11n }]);
   });
 
   test("no changes change nothing", () => {
-    expect(applyChanges([present], [], 10n)).toEqual({ outcomes: [], written: [], revision: 10n });
+    expect(applyTo([present], [])).toEqual({ ...unchanged, outcomes: [] });
   });
 });
 
-/** A change before it is known at which revision its entry will be. */
-type Plan = Omit<Change, "expectedRevision"> & { readonly expects: "anything" | "current" | "other" };
+describe("an adjustment", () => {
+  const adjust = (requestId: string, delta: number, petId = 7n): Change => ({
+    kind: "adjust",
+    petId,
+    delta,
+    requestId,
+  });
+  const first: Adjustment = { requestId: "a", delta: 2, item: { ...present, quantity: 90, revision: 8n } };
 
-interface Model {
-  readonly rows: Map<bigint, StockRow>;
-  revision: bigint;
-}
+  test.each<[number, number, Outcome["kind"]]>([
+    [3, -3, "done"],
+    [3, -4, "insufficient_stock"],
+    [0, -1, "insufficient_stock"],
+    [maxQuantity, -maxQuantity, "done"],
+    [maxQuantity, -maxQuantity - 1, "insufficient_stock"],
+    [0, maxQuantity, "done"],
+    [1, maxQuantity, "quantity_overflow"],
+    [maxQuantity, 1, "quantity_overflow"],
+  ])("of %i by %i: %s", (quantity, delta, kind) => {
+    const row = { ...present, quantity };
+    const { outcomes, written, adjusted } = applyTo([row], [adjust("a", delta)]);
+    const item = kind === "done" ? { ...row, quantity: quantity + delta, revision: 11n } : row;
+    expect(outcomes).toEqual([{ kind, item }]);
+    expect(written).toEqual(kind === "done" ? [item] : []);
+    expect(adjusted).toHaveLength(written.length); // a refusal is not remembered
+  });
 
-/** Does one change to the plain map. @returns the outcome */
-function perform(model: Model, change: Change): Outcome {
-  const before = model.rows.get(change.petId);
-  const exists = before !== undefined && !before.removed;
-  if (change.kind === "create" ? exists : !exists && change.kind !== "put") {
-    return { kind: exists ? "already_exists" : "not_found" };
-  }
-  if (change.kind === "update" && (change.expectedRevision ?? before!.revision) !== before!.revision) {
-    return { kind: "revision_mismatch", item: before! };
-  }
-  const after = {
-    petId: change.petId,
-    quantity: "quantity" in change ? change.quantity : before!.quantity,
-    status: "status" in change ? change.status : before!.status,
-    removed: change.kind === "remove",
-  };
-  if (stateOf(after) !== stateOf(before)) {
-    model.revision += 1n;
-    model.rows.set(change.petId, { ...after, revision: model.revision });
-  }
-  return { kind: "done", item: model.rows.get(change.petId)! };
-}
+  test.each(Object.keys(states))("that was made before gives the first result, with the entry now %s", (state) => {
+    const replayed = { ...unchanged, outcomes: [{ kind: "replayed", item: first.item }] };
+    expect(applyTo(states[state]!, [adjust("a", 2)], [first])).toEqual(replayed);
+  });
 
-const stateOf = (row: Omit<StockRow, "revision"> | undefined) => row && `${row.quantity} ${row.status} ${row.removed}`;
+  test.each([
+    ["delta", adjust("a", 3)],
+    ["petId", adjust("a", 2, 8n)],
+  ])("is refused when its request id is that of one with another %s", (_what, change) => {
+    const rows = [present, { ...present, petId: 8n }];
+    const refused = { ...unchanged, outcomes: [{ kind: "request_id_reused" }] };
+    expect(applyTo(rows, [change], [first])).toEqual(refused);
+  });
 
-const petId = fc.constantFrom(minPetId, -1n, 0n, 7n, maxPetId);
-const quantity = fc.constantFrom(0, 1, 5, maxQuantity);
-const status = fc.constantFrom(...petStatuses);
-const expects = fc.constantFrom("anything", "current", "other");
-const plan = fc.oneof(
-  { weight: 3, arbitrary: fc.record({ kind: fc.constant("update"), petId, quantity, expects }) },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant("create"), petId, quantity, status }) },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant("remove"), petId }) },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant("put"), petId, quantity, status }) },
-) as fc.Arbitrary<Plan>;
+  test("that is repeated in one batch happens once, and the others happen too", () => {
+    const batch = [adjust("b", 2), adjust("b", 2), adjust("c", 2), adjust("b", 5), adjust("B", 2)];
+    const { outcomes, written, adjusted, revision } = applyTo([present], batch);
+    const at = (quantity: number, revision: bigint) => ({ ...present, quantity, revision });
+    expect(outcomes).toEqual([
+      { kind: "done", item: at(5, 11n) },
+      { kind: "replayed", item: at(5, 11n) },
+      { kind: "done", item: at(7, 12n) },
+      { kind: "request_id_reused" },
+      { kind: "done", item: at(9, 13n) },
+    ]);
+    expect(written).toEqual([at(9, 13n)]);
+    expect(adjusted.map(({ requestId, item }) => [requestId, item.quantity])).toEqual([
+      ["b", 5],
+      ["c", 7],
+      ["B", 9],
+    ]);
+    expect(revision).toBe(13n);
+  });
 
-/** The change with the revision that its entry has, or does not have, when its turn comes. */
-function settle({ expects, ...change }: Plan, { rows }: Model): Change {
-  const current = rows.get(change.petId)?.revision ?? 1n;
-  if (change.kind !== "update" || expects === "anything") return change as Change;
-  return { ...change, expectedRevision: expects === "current" ? current : current - 1n } as Change;
-}
+  test("that was refused is looked at anew, in the same batch too", () => {
+    const { outcomes } = applyTo([present], [adjust("b", -4), adjust("c", 1), adjust("b", -4)]);
+    expect(outcomes.map(({ kind }) => kind)).toEqual(["insufficient_stock", "done", "done"]);
+  });
+});
 
 describe("batches of any changes", () => {
   test("amount to the same as one change at a time on a plain map", () => {
@@ -126,8 +163,9 @@ describe("batches of any changes", () => {
         fc.array(fc.array(plan, { maxLength: 12 }), { maxLength: 6 }),
         fc.bigInt(0n, 99n),
         (batches, start) => {
-          const model: Model = { rows: new Map(), revision: start };
+          const model = emptyModel(start);
           const table = new Map<bigint, StockRow>();
+          const remembered = new Map<string, Adjustment>();
           for (const plans of batches) {
             const before = model.revision;
             const expected = plans.map((each) => {
@@ -136,10 +174,10 @@ describe("batches of any changes", () => {
             });
             const batch = expected.map(({ change }) => change);
             const named = new Set(batch.map((change) => change.petId));
-            const { outcomes, written, revision } = applyChanges(
-              [...table.values()].filter((row) => named.has(row.petId)),
+            const rows = [...table.values()].filter((row) => named.has(row.petId));
+            const { outcomes, written, adjusted, revision } = applyChanges(
+              { rows, adjustments: remembered.values(), revision: before },
               batch,
-              before,
             );
             for (const { kind } of outcomes) kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
 
@@ -154,30 +192,38 @@ describe("batches of any changes", () => {
             expect(written).toHaveLength(changed.length);
             for (const row of written) table.set(row.petId, row);
             expect(table).toEqual(model.rows);
+            for (const { requestId, delta, item } of adjusted) {
+              expect(remembered.has(requestId)).toBe(false);
+              remembered.set(requestId, { requestId, delta, item });
+            }
+            expect([...remembered.values()]).toMatchObject(
+              [...model.adjustments.values()].map(({ requestId, delta, item }) => ({ requestId, delta, item })),
+            );
           }
         },
       ),
       { numRuns: 500 },
     );
     // The check above is worth something only if all kinds of outcome came up.
-    expect([...kinds.keys()].sort()).toEqual(["already_exists", "done", "not_found", "revision_mismatch"]);
+    expect([...kinds.keys()].sort()).toEqual(outcomeKinds);
   });
 
   test("two states of the stock never share a revision", () => {
     fc.assert(
       fc.property(fc.array(plan, { maxLength: 40 }), (plans) => {
-        const rows = new Map<bigint, StockRow>();
-        let revision = 0n;
+        const model = emptyModel(0n);
         for (const each of plans) {
-          const standing = rows.get(each.petId);
-          const applied = applyChanges(standing ? [standing] : [], [settle(each, { rows, revision })], revision);
+          const { rows, adjustments, revision } = model;
+          const standing = { rows: rows.values(), adjustments: adjustments.values(), revision };
+          const applied = applyChanges(standing, [settle(each, model)]);
           expect(applied.revision - revision).toBe(BigInt(applied.written.length));
           for (const row of applied.written) {
             expect(row.revision).toBe(revision + 1n);
-            expect({ ...row, revision: 0n }).not.toEqual({ ...standing, revision: 0n });
+            expect({ ...row, revision: 0n }).not.toEqual({ ...rows.get(row.petId), revision: 0n });
             rows.set(row.petId, row);
           }
-          revision = applied.revision;
+          for (const adjustment of applied.adjusted) adjustments.set(adjustment.requestId, adjustment);
+          model.revision = applied.revision;
         }
       }),
     );

@@ -1,14 +1,23 @@
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import { inTransaction, type RunTogether } from "../../runtime/database.ts";
+import { requestIdsOf, selectAdjustments, toAdjustment, toAdjustmentRow } from "./adjustments.ts";
 import { applyChanges, type Change, type Outcome } from "./changes.ts";
 import { maxPetId, minPetId, type PetStatus, type StockItem, type StockRow } from "./item.ts";
 
-/** The stock cannot be read or written now. Whether a write that met this happened is not known. */
+/** The stock cannot be read or written now: nothing has happened. */
 export class StockUnavailableError extends Error {
   constructor(cause: unknown) {
     super("the stock database is not available", { cause });
     this.name = "StockUnavailableError";
+  }
+}
+
+/** A write got no answer to its commit: whether it happened is not known. */
+export class OutcomeUnknownError extends Error {
+  constructor(cause: unknown) {
+    super("the stock database did not say whether the change was written", { cause });
+    this.name = "OutcomeUnknownError";
   }
 }
 
@@ -58,15 +67,19 @@ export type Changes =
 /** All queries on the stock. Works the same on MySQL, MariaDB and SQLite. */
 export class StockStore {
   readonly #db: Knex;
+  readonly #now: () => number;
   #lastRevision = 0n;
 
-  constructor(db: Knex) {
+  /** @param now Unix milliseconds */
+  constructor(db: Knex, now: () => number = Date.now) {
     this.#db = db;
+    this.#now = now;
   }
 
   /** Resolves when the database answers and the schema is there. */
   async ping(): Promise<void> {
     await this.position();
+    await available(this.#db("stock_adjustments").where({ revision: 0 }).first("revision"));
   }
 
   /** The newest revision that was read or written here. */
@@ -124,6 +137,16 @@ export class StockStore {
     return row && toStockRow(row);
   }
 
+  /** @returns the entries that there are of these, as they stand at one moment, by their petId */
+  async getMany(petIds: readonly bigint[]): Promise<ReadonlyMap<bigint, StockItem>> {
+    const rows = await available(
+      this.#select()
+        .whereIn("pet_id", petIds as never[])
+        .where("removed", 0),
+    );
+    return new Map(rows.map((row) => [row.pet_id, toStockRow(row)]));
+  }
+
   /**
    * Every entry in the order of petId, read page by page as the reader takes them. Each page is as it stands when
    * it is read.
@@ -151,12 +174,14 @@ export class StockStore {
    * The counter row is locked first. So writers queue there and nowhere else, revisions commit in their order, and
    * what was read under the lock still holds when it is written.
    * @returns an outcome for each change, in order
-   * @throws StockUnavailableError
+   * @throws StockUnavailableError, OutcomeUnknownError
    */
   async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
     for (let attempt = 1; ; attempt++) {
       try {
-        const outcomes = await inTransaction(this.#db, (...transaction) => writeAll(this.#db, changes, ...transaction));
+        const outcomes = await inTransaction(this.#db, (...transaction) =>
+          writeAll(this.#db, changes, this.#now(), ...transaction),
+        );
         for (const outcome of outcomes) {
           if (outcome.kind === "done" && outcome.item.revision > this.#lastRevision) {
             this.#lastRevision = outcome.item.revision;
@@ -164,10 +189,32 @@ export class StockStore {
         }
         return outcomes;
       } catch (error) {
-        const { code } = error as { code?: string };
-        if (attempt === maxAttempts || !retryable.has(code ?? "")) throw new StockUnavailableError(error);
+        if (error instanceof OutcomeUnknownError) throw error;
+        if (attempt === maxAttempts || !isLostRace(error)) throw new StockUnavailableError(error);
       }
     }
+  }
+
+  /**
+   * Forgets the adjustments that were made before a time, the oldest first: a bounded number of them, and only after a
+   * revision. Touches no row that a write touches, and no harm is done when several do this at once.
+   *
+   * @returns the revision up to which they are forgotten; undefined when none is left that is so old
+   */
+  async forgetAdjustments(beforeMs: number, limit: number, after: bigint): Promise<bigint | undefined> {
+    const remembered = () => this.#db("stock_adjustments").where("revision", ">", after as never);
+    const oldest: { revision: bigint; made_at: bigint }[] = await available(
+      remembered().orderBy("revision").limit(limit).select("revision", "made_at"),
+    );
+    const kept = oldest.findIndex(({ made_at }) => made_at >= BigInt(beforeMs));
+    const last = (kept === -1 ? oldest : oldest.slice(0, kept)).at(-1)?.revision;
+    if (last === undefined) return undefined;
+    await available(
+      remembered()
+        .where("revision", "<=", last as never)
+        .delete(),
+    );
+    return kept === -1 && oldest.length === limit ? last : undefined;
   }
 
   /**
@@ -187,22 +234,32 @@ export class StockStore {
 async function writeAll(
   db: Knex,
   changes: readonly Change[],
+  nowMs: number,
   run: RunTogether,
   begin: Knex.Raw,
   commit: Knex.Raw,
 ): Promise<readonly Outcome[]> {
   const petIds = [...new Set(changes.map((change) => change.petId))] as never[];
-  const [, heads, rows] = await run(
+  const requestIds = requestIdsOf(changes);
+  const [, heads, rows, adjustments = []] = await run(
     begin,
     db("stock_head").where({ id: 1 }).select("revision").forUpdate(), // SQLite has the lock since the beginning
     db("stock").select(columns).whereIn("pet_id", petIds),
+    ...(requestIds.length > 0 ? [selectAdjustments(db, requestIds)] : []),
   );
   const [{ revision }] = heads as [{ revision: bigint }];
-  const applied = applyChanges((rows as Row[]).map(toStockRow), changes, revision);
+  const standing = {
+    rows: (rows as Row[]).map(toStockRow),
+    adjustments: (adjustments as unknown[]).map(toAdjustment),
+    revision,
+  };
+  const applied = applyChanges(standing, changes);
   const writes: Knex.QueryBuilder[] = [];
-  for (let i = 0; i < applied.written.length; i += maxRowsPerInsert) {
-    const written = applied.written.slice(i, i + maxRowsPerInsert).map(toRow);
-    writes.push(db("stock").insert(written).onConflict("pet_id").merge());
+  for (const written of chunks(applied.written, maxRowsPerInsert)) {
+    writes.push(db("stock").insert(written.map(toRow)).onConflict("pet_id").merge());
+  }
+  for (const made of chunks(applied.adjusted, maxRowsPerInsert)) {
+    writes.push(db("stock_adjustments").insert(made.map((each) => toAdjustmentRow(each, nowMs))));
   }
   if (writes.length > 0)
     writes.push(
@@ -210,8 +267,23 @@ async function writeAll(
         .where({ id: 1 })
         .update({ revision: applied.revision as never }),
     );
-  await run(...writes, commit);
+  try {
+    await run(...writes, commit);
+  } catch (error) {
+    throw isLostRace(error) ? error : new OutcomeUnknownError(error);
+  }
   return applied.outcomes;
+}
+
+/** True for the error of a transaction that lost against another one: the database has taken all of it back. */
+function isLostRace(error: unknown): boolean {
+  return retryable.has((error as { code?: string }).code ?? "");
+}
+
+function chunks<T>(values: readonly T[], size: number): T[][] {
+  const result: T[][] = [];
+  for (let i = 0; i < values.length; i += size) result.push(values.slice(i, i + size));
+  return result;
 }
 
 async function available<T>(query: PromiseLike<T>): Promise<T> {

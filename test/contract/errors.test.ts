@@ -251,7 +251,7 @@ describe("what the inventory service answers", () => {
       updateInventory: (_call: unknown, callback: (error: object) => void) => fail(callback),
       applyUpdates: (call: ServerDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>) => {
         call.on("data", ({ updates }: ApplyUpdatesRequest) => {
-          const results = updates.map(({ id }) => ({ id, item: undefined, code, message: secret }));
+          const results = updates.map(({ id }) => ({ id, item: undefined, code, message: secret, reason: "" }));
           call.write({ results, draining: false });
         });
       },

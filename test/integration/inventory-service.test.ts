@@ -69,8 +69,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     stack.defer(() => inventory.close());
   });
   beforeEach(async () => {
-    await stock.db("stock").delete();
-    await stock.db("stock_head").update({ revision: 0 });
+    await stock.empty();
   });
 
   const position = () => store.position();
@@ -235,6 +234,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       // The same service in this process, on a store of which an entry changes and one goes with each page that is read.
       const changing = {
         get: (petId: bigint) => store.get(petId),
+        getMany: (petIds: readonly bigint[]) => store.getMany(petIds),
         position: () => store.position(),
         changesAfter: (at: Position, limit: number) => store.changesAfter(at, limit),
         async *pages(size: number) {
@@ -461,7 +461,13 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
 
     const fault = "the stock database is not available";
     expect(details).toEqual(Object.keys(calls).map((name) => [name, `UNAVAILABLE ${fault}`]));
-    expect(result).toEqual({ id: 1, code: status.UNAVAILABLE, message: fault, item: undefined });
+    expect(result).toEqual({
+      id: 1,
+      code: status.UNAVAILABLE,
+      message: fault,
+      reason: "STOCK_UNAVAILABLE",
+      item: undefined,
+    });
     expect(await inventory.update({ petId: 1n, quantity: 6 })).toMatchObject({ item: { quantity: 6 } });
     const later = check();
     later.send(at);

@@ -98,10 +98,22 @@ describeEachDatabase("migrations", (url) => {
       const down = await command(bothIn(url()), "--down", "--only", "gateway");
       expect(down).toEqual({ code: 0, stdout: `gateway: down ${step}\n`, stderr: "" });
     }
-    expect(await namesOf(db)).toEqual(["stock", "stock_head"]);
+    expect(await namesOf(db)).toEqual(["stock", "stock_adjustments", "stock_head"]);
     expect(await db("stock")).toHaveLength(1);
     expect(await command(bothIn(url()))).toMatchObject({ stdout: `${said(["gateway"])}inventory: nothing to do\n` });
     expect(await namesOf(db)).toEqual(both);
+  });
+
+  test("the adjustments go down and up again without the stock", async () => {
+    const db = open();
+    await migrate(db, "inventory", stockMigrations, "up");
+    await db("stock").insert({ pet_id: 7, quantity: 1, status: "sold", revision: 1, removed: 0 });
+    const whole = await tablesOf(db);
+    expect(await migrate(db, "inventory", stockMigrations, "down")).toEqual(["0002_stock_adjustments"]);
+    expect(await namesOf(db)).toEqual(["stock", "stock_head"]);
+    expect(await migrate(db, "inventory", stockMigrations, "up")).toEqual(["0002_stock_adjustments"]);
+    expect(await tablesOf(db)).toEqual(whole);
+    expect(await db("stock")).toHaveLength(1);
   });
 
   test("five processes at once all succeed, and each step is taken once", async () => {

@@ -1,9 +1,16 @@
 import { writeFile } from "node:fs/promises";
 import { setImmediate } from "node:timers/promises";
+import fc from "fast-check";
 import type { Knex } from "knex";
 import type { Change, Outcome } from "../../inventory-svc/stock/changes.ts";
+import { forgetOld, rememberedMs } from "../../inventory-svc/stock/forgetting.ts";
 import { maxPetId, maxQuantity, minPetId, type StockItem } from "../../inventory-svc/stock/item.ts";
-import { type Position, type StockStore, StockUnavailableError } from "../../inventory-svc/stock/store.ts";
+import {
+  OutcomeUnknownError,
+  type Position,
+  type StockStore,
+  StockUnavailableError,
+} from "../../inventory-svc/stock/store.ts";
 import { databaseDefaults } from "../../runtime/database.ts";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
 import { createMysqlDatabase, createSqliteDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
@@ -11,13 +18,29 @@ import { connectMysql } from "../support/mysql-client.ts";
 import { freePort } from "../support/ports.ts";
 import { cleanup, startScript } from "../support/processes.ts";
 import { holdWriteLock, migrateStock, type OpenStock, openStock, sqliteFile, untilRunning } from "../support/stock.ts";
+import { emptyModel, outcomeKinds, type Plan, perform, plan, settle } from "../support/stock-model.ts";
 
 const create = (petId: bigint, quantity = 1): Change => ({ kind: "create", petId, quantity, status: "available" });
 const update = (petId: bigint, quantity: number): Change => ({ kind: "update", petId, quantity });
+const adjust = (requestId: string, petId: bigint, delta: number): Change => ({
+  kind: "adjust",
+  petId,
+  delta,
+  requestId,
+});
 const remove = (petId: bigint): Change => ({ kind: "remove", petId });
 const range = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, i) => BigInt(from + i));
 const kinds = (outcomes: readonly Outcome[]) => outcomes.map(({ kind }) => kind);
 const petIds = (items: readonly StockItem[]) => items.map(({ petId }) => petId);
+
+/** Rows and items alike: an item that was read with its row tells that it is not removed. */
+function withoutRemoved(outcomes: readonly Outcome[]): Outcome[] {
+  return outcomes.map((outcome) => {
+    if (!("item" in outcome)) return outcome;
+    const { petId, quantity, status, revision } = outcome.item;
+    return { kind: outcome.kind, item: { petId, quantity, status, revision } };
+  });
+}
 
 async function allPages(store: StockStore, pageSize: number): Promise<StockItem[]> {
   const items: StockItem[] = [];
@@ -79,8 +102,7 @@ describeEachDatabase("the stock's store", (url) => {
     store = stock.store;
   });
   beforeEach(async () => {
-    await stock.db("stock").delete();
-    await stock.db("stock_head").update({ revision: 0 });
+    await stock.empty();
     start = await store.position();
   });
 
@@ -96,6 +118,7 @@ describeEachDatabase("the stock's store", (url) => {
       await store.write([create(petId, maxQuantity), create(0n)]);
       const item = { petId, quantity: maxQuantity, status: "available", revision: 1n };
       expect(await store.get(petId)).toMatchObject(item);
+      expect([...(await store.getMany([petId, 99n])).entries()]).toEqual([[petId, expect.objectContaining(item)]]);
       expect(await allPages(store, 10)).toContainEqual(expect.objectContaining(item));
       expect((await follow(store, start, 10)).flatMap(({ rows }) => rows)).toContainEqual({ ...item, removed: false });
       expect(kinds(await store.write([create(petId), update(petId, 0), remove(petId)]))).toEqual([
@@ -104,6 +127,7 @@ describeEachDatabase("the stock's store", (url) => {
         "done",
       ]);
       expect(await store.get(petId)).toBeUndefined();
+      expect(await store.getMany([petId])).toEqual(new Map());
     },
   );
 
@@ -255,6 +279,171 @@ describeEachDatabase("the stock's store", (url) => {
     expect(await store.position()).toMatchObject({ revision: 151n });
   });
 
+  test("batches of any changes, over two replicas, amount to the same as one change at a time on plain maps", async () => {
+    const other = openStock(url());
+    stack.defer(() => other.close());
+    const replicas = [store, other.store];
+    const kindsSeen = new Set<string>();
+    const batches = fc.array(fc.array(plan, { minLength: 1, maxLength: 12 }), { maxLength: 6 });
+    const check = async (plans: Plan[][]) => {
+      await stock.empty();
+      const model = emptyModel(0n);
+      for (const [i, batch] of plans.entries()) {
+        const expected = batch.map((each) => {
+          const change = settle(each, model);
+          return { change, outcome: perform(model, change) };
+        });
+        const outcomes = await replicas[i % 2]!.write(expected.map(({ change }) => change));
+        expect(withoutRemoved(outcomes)).toEqual(withoutRemoved(expected.map(({ outcome }) => outcome)));
+        for (const { kind } of outcomes) kindsSeen.add(kind);
+      }
+      const rows = (await follow(store, start, 100)).flatMap((page) => page.rows);
+      expect(new Map(rows.map((row) => [row.petId, row]))).toEqual(model.rows);
+      expect(await store.position()).toMatchObject({ revision: model.revision });
+      expect(await stock.db("stock_adjustments").pluck("request_id").orderBy("revision")).toEqual([
+        ...model.adjustments.keys(),
+      ]);
+    };
+    await fc.assert(fc.asyncProperty(batches, check), { numRuns: 120 });
+    expect([...kindsSeen].sort()).toEqual(outcomeKinds);
+  });
+
+  describe("adjustments", () => {
+    const remembered = () => stock.db("stock_adjustments").pluck("request_id").orderBy("revision");
+
+    test("that are repeated give the first result, on another replica and after a restart too", async () => {
+      await store.write([create(1n, 5), { kind: "update", petId: 1n, status: "sold" }]);
+      const item = { petId: 1n, quantity: 2, status: "sold", revision: 3n };
+      expect(await store.write([adjust("a", 1n, -3)])).toMatchObject([{ kind: "done", item }]);
+      await store.write([update(1n, 100), remove(1n)]);
+      const restarted = openStock(url());
+      stack.defer(() => restarted.close());
+      for (const replica of [store, restarted.store]) {
+        expect(await replica.write([adjust("a", 1n, -3)])).toEqual([{ kind: "replayed", item }]);
+        expect(kinds(await replica.write([adjust("a", 1n, -2), adjust("A", 1n, -3)]))).toEqual([
+          "request_id_reused",
+          "not_found", // an id in another case is another id
+        ]);
+      }
+      expect(await store.position()).toMatchObject({ revision: 5n });
+    });
+
+    test("are remembered in the transaction that makes them: 1,201 of them whole, or none", async () => {
+      await store.write(range(1, 1_201).map((petId) => create(petId, 1)));
+      const batch = range(1, 1_201).map((petId) => adjust(`id:${petId}`, petId, Number(petId)));
+      // The last statement before the commit fails, so everything was sent and nothing may stay.
+      await stock.db.schema.renameTable("stock_adjustments", "away");
+      await stock.db.schema.createTable("stock_adjustments", (table) => {
+        table.bigInteger("revision").primary();
+        for (const name of ["request_id", "status"]) table.string(name, 64);
+        for (const name of ["pet_id", "delta", "quantity"]) table.bigInteger(name); // and no made_at
+      });
+      await expect(store.write(batch)).rejects.toBeInstanceOf(OutcomeUnknownError);
+      await stock.db.schema.dropTable("stock_adjustments");
+      await stock.db.schema.renameTable("away", "stock_adjustments");
+      expect(await store.position()).toMatchObject({ revision: 1_201n });
+
+      const outcomes = await store.write(batch);
+      expect(new Set(kinds(outcomes))).toEqual(new Set(["done"]));
+      const again = await store.write(batch);
+      expect(new Set(kinds(again))).toEqual(new Set(["replayed"]));
+      const items = (all: readonly Outcome[]) =>
+        withoutRemoved(all).map((outcome) => "item" in outcome && outcome.item);
+      expect(items(again)).toEqual(items(outcomes));
+      expect(await remembered()).toHaveLength(1_201);
+    });
+
+    test("happen once each when three processes make the same ones", async () => {
+      await store.write(range(1, 210).map((petId) => create(petId, 0)));
+      const results = await runWriters(url(), Array(3).fill(["adjust", "1", "210", "7"]));
+      expect(results.reduce((sum, { done }) => sum + done, 0)).toBe(210);
+      expect(results.map(({ refused }) => refused)).toEqual([0, 0, 0]);
+      expect((await allPages(store, 1_000)).map(({ quantity }) => quantity)).toEqual(Array(210).fill(1));
+      expect(await remembered()).toHaveLength(210);
+    });
+
+    test("cost a batch without any nothing: its statements name no other table, and no batch takes a third round trip", async () => {
+      await store.write([create(1n, 5)]);
+      const statements: string[] = [];
+      const note = ({ sql }: { sql: string }) => statements.push(sql);
+      stock.db.on("query", note);
+      await store.write([update(1n, 6)]);
+      const plain = statements.splice(0).join(";");
+      await store.write([update(1n, 7), adjust("a", 1n, 1)]);
+      stock.db.removeListener("query", note);
+      expect(plain.replaceAll("`", "")).toMatch(
+        /^BEGIN( IMMEDIATE)?;select revision from stock_head where id = \?( for update)?;select [a-z_, ]* from stock where pet_id in \(\?\);insert into stock [^;]*;update stock_head set revision = \? where id = \?;COMMIT$/,
+      );
+      expect(statements.join(";")).toContain("stock_adjustments");
+      if (!url().startsWith("sqlite:")) expect(statements).toHaveLength(2);
+    });
+
+    describe("are forgotten", () => {
+      const nowMs = 1_900_000_000_000;
+      /** Makes adjustments of one pet at a time of their own each. */
+      async function makeAt(...timesMs: number[]): Promise<void> {
+        let clock = 0;
+        const timed = openStock(url(), undefined, () => clock);
+        await timed.store.write([create(1n, 0)]);
+        for (const [i, timeMs] of timesMs.entries()) {
+          clock = timeMs;
+          await timed.store.write([adjust(`${i}`, 1n, 1)]);
+        }
+        await timed.close();
+      }
+      const never = new AbortController().signal;
+
+      test("after 25 hours and not before, and can then be made again", async () => {
+        await makeAt(nowMs - rememberedMs - 1, nowMs - rememberedMs, nowMs);
+        await forgetOld(store, nowMs, never);
+        expect(await remembered()).toEqual(["1", "2"]);
+        expect(kinds(await store.write([adjust("0", 1n, 1), adjust("1", 1n, 1)]))).toEqual(["done", "replayed"]);
+        expect(rememberedMs).toBe(25 * 60 * 60_000);
+      });
+
+      test("in steps of a bounded size, and those of a clock that was behind leave with what is after them", async () => {
+        await makeAt(1, 2, 3, 4, 5, nowMs, 6);
+        expect(await store.forgetAdjustments(nowMs, 2, 0n)).toBe(3n);
+        expect(await remembered()).toEqual(["2", "3", "4", "5", "6"]);
+        expect(await store.forgetAdjustments(nowMs, 2, 3n)).toBe(5n);
+        expect(await store.forgetAdjustments(nowMs, 2, 5n)).toBeUndefined();
+        expect(await remembered()).toEqual(["5", "6"]);
+        expect(await store.forgetAdjustments(nowMs + 1, 10, 0n)).toBeUndefined();
+        expect(await remembered()).toEqual([]);
+      });
+
+      test("while writers go on and by several at once: neither meets an error, and what is young stays", async () => {
+        const old = Array.from({ length: 3_000 }, (_, i) => adjust(`old${i}`, 1n, 1));
+        const aged = openStock(url(), undefined, () => nowMs - 2 * rememberedMs);
+        const young = openStock(url(), undefined, () => nowMs);
+        // On SQLite all share a connection, as in a process: two of one process would block each other.
+        const others = url().startsWith("sqlite:") ? [young, young] : [openStock(url()), openStock(url())];
+        for (const each of new Set([aged, young, ...others])) stack.defer(() => each.close());
+        await aged.store.write([create(1n, 0)]);
+        await aged.store.write(old);
+        const failures = [young, ...others].map(({ db }) => failuresOf(db));
+        let over = false;
+        const forgetting = Promise.all(others.map((each) => forgetOld(each.store, nowMs, never))).finally(() => {
+          over = true;
+        });
+        let written = 0;
+        while (!over || written < 20) {
+          // Some of these are being forgotten at this moment: they are repeats, or made anew, but never an error.
+          const batch = [adjust(`young${written++}`, 1n, 1), old[(written * 97) % old.length]!];
+          for (const { kind } of await young.store.write(batch)) expect(["done", "replayed"]).toContain(kind);
+          await setImmediate(); // SQLite's answers come without a turn of the event loop
+        }
+        await forgetting;
+        expect(failures.flat()).toEqual([]);
+        const left = await remembered();
+        expect(left.filter((id) => id.startsWith("young"))).toHaveLength(written);
+        const { quantity } = (await store.get(1n))!;
+        const madeAnew = left.filter((id) => id.startsWith("old")).length;
+        expect(quantity).toBe(old.length + written + madeAnew);
+      });
+    });
+  });
+
   describe("while another process holds the lock", () => {
     let other: OpenStock;
     beforeAll(async () => {
@@ -358,6 +547,8 @@ describe("a stock that cannot be reached", () => {
       pages: () => allPages(store, 10),
       changesAfter: () => store.changesAfter({ epoch: "", revision: 0n }, 10),
       write: () => store.write([create(1n)]),
+      getMany: () => store.getMany([1n]),
+      forgetAdjustments: () => store.forgetAdjustments(1, 1, 0n),
     };
     for (const [name, operation] of Object.entries(operations)) {
       const error = await operation().then(

@@ -1,6 +1,7 @@
 // Changes the stock from a process of its own: `stock-writer.ts create FIRST COUNT SIZE` makes COUNT entries from petId
 // FIRST on, SIZE in a transaction; `stock-writer.ts increment PET_ID COUNT` adds 1 to a quantity COUNT times, each time
-// on condition that nobody else did meanwhile. Says "ready", begins on SIGUSR2 and prints what it did as JSON.
+// on condition that nobody else did meanwhile; `stock-writer.ts adjust PET_ID COUNT SIZE` adds 1 to each of COUNT pets from
+// PET_ID on, each under a request id that every such process uses, SIZE in a transaction. Says "ready", begins on SIGUSR2 and prints what it did as JSON.
 import { once } from "node:events";
 import { openStock } from "./stock.ts";
 
@@ -33,9 +34,29 @@ async function increment(): Promise<object> {
   return { done, refused };
 }
 
+async function adjust(): Promise<object> {
+  let done = 0;
+  let refused = 0;
+  for (let at = first!; at < first! + count!; at += size!) {
+    const outcomes = await store.write(
+      Array.from({ length: size! }, (_, i) => ({
+        kind: "adjust",
+        petId: BigInt(at + i),
+        delta: 1,
+        requestId: `request-${at + i}`,
+      })),
+    );
+    for (const { kind } of outcomes) {
+      if (kind === "done") done += 1;
+      else if (kind !== "replayed") refused += 1;
+    }
+  }
+  return { done, refused };
+}
+
 await store.ping();
 const begin = once(process, "SIGUSR2");
 console.log("ready");
 await begin;
-console.log(JSON.stringify(await (task === "create" ? create() : increment())));
+console.log(JSON.stringify(await { create, increment, adjust }[task as "create"]()));
 await close();

@@ -10,12 +10,23 @@ import { until } from "./until.ts";
 export interface OpenStock {
   readonly db: Knex;
   readonly store: StockStore;
+  /** Takes everything out of the stock, which is then at revision 0. */
+  empty(): Promise<void>;
   close(): Promise<void>;
 }
 
-export function openStock(url: string, options?: DatabaseOptions): OpenStock {
+/** @param now Unix milliseconds; default: the clock */
+export function openStock(url: string, options?: DatabaseOptions, now?: () => number): OpenStock {
   const db = openDatabase(url, options);
-  return { db, store: new StockStore(db), close: () => db.destroy() };
+  return {
+    db,
+    store: new StockStore(db, now),
+    empty: async () => {
+      for (const table of ["stock", "stock_adjustments"]) await db(table).delete();
+      await db("stock_head").update({ revision: 0 });
+    },
+    close: () => db.destroy(),
+  };
 }
 
 export async function migrateStock(url: string): Promise<void> {

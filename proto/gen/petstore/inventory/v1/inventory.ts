@@ -32,6 +32,25 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
  *
  * Every change takes the next revision of the whole stock, and revisions are committed in order: who has seen
  * revision 7 has seen everything up to 7. An item carries the revision that last changed it.
+ *
+ * A refusal carries google.rpc details: ErrorInfo always, of the domain "petstore.inventory.v1", with one of the reasons
+ * below; BadRequest names the field that INVALID_ARGUMENT is about, and ResourceInfo the entry that NOT_FOUND and
+ * ALREADY_EXISTS are about. RetryInfo is there when, and only when, the same call may be repeated safely.
+ *
+ *   reason               status               metadata
+ *   INVALID_FIELD        INVALID_ARGUMENT     field
+ *   REQUEST_ID_REUSED    INVALID_ARGUMENT     request_id
+ *   ENTRY_NOT_FOUND      NOT_FOUND            pet_id
+ *   ENTRY_EXISTS         ALREADY_EXISTS       pet_id
+ *   REVISION_MISMATCH    ABORTED              pet_id, revision: the one that the entry is at
+ *   INSUFFICIENT_STOCK   FAILED_PRECONDITION  pet_id, revision, quantity: what is left
+ *   QUANTITY_OVERFLOW    OUT_OF_RANGE         pet_id, revision, quantity: what is there
+ *   ROLE_REQUIRED        PERMISSION_DENIED    role: the least that is needed
+ *   QUEUE_FULL           RESOURCE_EXHAUSTED   nothing has happened
+ *   DEADLINE_PASSED      DEADLINE_EXCEEDED    nothing has happened
+ *   STOCK_UNAVAILABLE    UNAVAILABLE          nothing has happened
+ *   OUTCOME_UNKNOWN      UNAVAILABLE          the change may have happened
+ *   INTERNAL             INTERNAL
  */
 
 export const PetStatus = {
@@ -158,6 +177,18 @@ export interface GetInventoryItemResponse {
   item: InventoryItem | undefined;
 }
 
+export interface BatchGetInventoryItemsRequest {
+  /** At most 1000. One that is named twice counts once. */
+  petIds: bigint[];
+}
+
+export interface BatchGetInventoryItemsResponse {
+  /** The entries that there are, in the order in which the request names them. */
+  items: InventoryItem[];
+  /** The ids without an entry, in the same order. */
+  missingPetIds: bigint[];
+}
+
 export interface UpdateInventoryRequest {
   petId: bigint;
   /** Required: absence is an error, never zero. */
@@ -212,6 +243,42 @@ export interface UpdateResult {
   /** google.rpc.Code of the refusal otherwise, and its text. */
   code: number;
   message: string;
+  /** The reason of the refusal, as ErrorInfo has it. */
+  reason: string;
+}
+
+export interface AdjustInventoryRequest {
+  petId: bigint;
+  /** What to add; negative to take away. Required: absence and zero are errors. */
+  delta?:
+    | number
+    | undefined;
+  /** Names this adjustment among those of all callers, so it is best random: 1 to 64 of A-Z a-z 0-9 _ . : - */
+  requestId: string;
+}
+
+export interface AdjustInventoryResponse {
+  /** The entry as the adjustment left it. */
+  item:
+    | InventoryItem
+    | undefined;
+  /**
+   * An earlier call with this request_id made the adjustment. This one changed nothing, and the entry may be another
+   * by now.
+   */
+  replayed: boolean;
+}
+
+export interface SetStatusRequest {
+  petId: bigint;
+  /** Required. */
+  status: PetStatus;
+  /** When set, the change happens only if the entry is still at this revision. */
+  expectedRevision?: bigint | undefined;
+}
+
+export interface SetStatusResponse {
+  item: InventoryItem | undefined;
 }
 
 export interface CreateInventoryItemRequest {
@@ -1181,6 +1248,202 @@ export const GetInventoryItemResponse: MessageFns<GetInventoryItemResponse> = {
   },
 };
 
+function createBaseBatchGetInventoryItemsRequest(): BatchGetInventoryItemsRequest {
+  return { petIds: [] };
+}
+
+export const BatchGetInventoryItemsRequest: MessageFns<BatchGetInventoryItemsRequest> = {
+  encode(message: BatchGetInventoryItemsRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.petIds.length !== 0) {
+      writer.uint32(10).fork();
+      for (const v of message.petIds) {
+        if (BigInt.asIntN(64, v) !== v) {
+          throw new globalThis.Error("a value provided in array field petIds of type int64 is too large");
+        }
+        writer.int64(v);
+      }
+      writer.join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): BatchGetInventoryItemsRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBatchGetInventoryItemsRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag === 8) {
+              message.petIds.push(reader.int64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 10) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.petIds.push(reader.int64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): BatchGetInventoryItemsRequest {
+    return {
+      petIds: globalThis.Array.isArray(object?.petIds)
+        ? object.petIds.map((e: any) => BigInt(e))
+        : globalThis.Array.isArray(object?.pet_ids)
+        ? object.pet_ids.map((e: any) => BigInt(e))
+        : [],
+    };
+  },
+
+  toJSON(message: BatchGetInventoryItemsRequest): unknown {
+    const obj: any = {};
+    if (message.petIds?.length) {
+      obj.petIds = message.petIds.map((e) => e.toString());
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<BatchGetInventoryItemsRequest>): BatchGetInventoryItemsRequest {
+    return BatchGetInventoryItemsRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<BatchGetInventoryItemsRequest>): BatchGetInventoryItemsRequest {
+    const message = createBaseBatchGetInventoryItemsRequest();
+    message.petIds = object.petIds?.map((e) => BigInt(e)) || [];
+    return message;
+  },
+};
+
+function createBaseBatchGetInventoryItemsResponse(): BatchGetInventoryItemsResponse {
+  return { items: [], missingPetIds: [] };
+}
+
+export const BatchGetInventoryItemsResponse: MessageFns<BatchGetInventoryItemsResponse> = {
+  encode(message: BatchGetInventoryItemsResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.items) {
+      InventoryItem.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.missingPetIds.length !== 0) {
+      writer.uint32(18).fork();
+      for (const v of message.missingPetIds) {
+        if (BigInt.asIntN(64, v) !== v) {
+          throw new globalThis.Error("a value provided in array field missingPetIds of type int64 is too large");
+        }
+        writer.int64(v);
+      }
+      writer.join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): BatchGetInventoryItemsResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBatchGetInventoryItemsResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.items.push(InventoryItem.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag === 16) {
+              message.missingPetIds.push(reader.int64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 18) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.missingPetIds.push(reader.int64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): BatchGetInventoryItemsResponse {
+    return {
+      items: globalThis.Array.isArray(object?.items) ? object.items.map((e: any) => InventoryItem.fromJSON(e)) : [],
+      missingPetIds: globalThis.Array.isArray(object?.missingPetIds)
+        ? object.missingPetIds.map((e: any) => BigInt(e))
+        : globalThis.Array.isArray(object?.missing_pet_ids)
+        ? object.missing_pet_ids.map((e: any) => BigInt(e))
+        : [],
+    };
+  },
+
+  toJSON(message: BatchGetInventoryItemsResponse): unknown {
+    const obj: any = {};
+    if (message.items?.length) {
+      obj.items = message.items.map((e) => InventoryItem.toJSON(e));
+    }
+    if (message.missingPetIds?.length) {
+      obj.missingPetIds = message.missingPetIds.map((e) => e.toString());
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<BatchGetInventoryItemsResponse>): BatchGetInventoryItemsResponse {
+    return BatchGetInventoryItemsResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<BatchGetInventoryItemsResponse>): BatchGetInventoryItemsResponse {
+    const message = createBaseBatchGetInventoryItemsResponse();
+    message.items = object.items?.map((e) => InventoryItem.fromPartial(e)) || [];
+    message.missingPetIds = object.missingPetIds?.map((e) => BigInt(e)) || [];
+    return message;
+  },
+};
+
 function createBaseUpdateInventoryRequest(): UpdateInventoryRequest {
   return { petId: 0n, quantity: undefined, expectedRevision: undefined };
 }
@@ -1685,7 +1948,7 @@ export const ApplyUpdatesResponse: MessageFns<ApplyUpdatesResponse> = {
 };
 
 function createBaseUpdateResult(): UpdateResult {
-  return { id: 0, item: undefined, code: 0, message: "" };
+  return { id: 0, item: undefined, code: 0, message: "", reason: "" };
 }
 
 export const UpdateResult: MessageFns<UpdateResult> = {
@@ -1701,6 +1964,9 @@ export const UpdateResult: MessageFns<UpdateResult> = {
     }
     if (message.message !== "") {
       writer.uint32(34).string(message.message);
+    }
+    if (message.reason !== "") {
+      writer.uint32(42).string(message.reason);
     }
     return writer;
   },
@@ -1750,6 +2016,14 @@ export const UpdateResult: MessageFns<UpdateResult> = {
             message.message = reader.string();
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1768,6 +2042,7 @@ export const UpdateResult: MessageFns<UpdateResult> = {
       item: isSet(object.item) ? InventoryItem.fromJSON(object.item) : undefined,
       code: isSet(object.code) ? globalThis.Number(object.code) : 0,
       message: isSet(object.message) ? globalThis.String(object.message) : "",
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
     };
   },
 
@@ -1785,6 +2060,9 @@ export const UpdateResult: MessageFns<UpdateResult> = {
     if (message.message !== "") {
       obj.message = message.message;
     }
+    if (message.reason !== "") {
+      obj.reason = message.reason;
+    }
     return obj;
   },
 
@@ -1799,6 +2077,384 @@ export const UpdateResult: MessageFns<UpdateResult> = {
       : undefined;
     message.code = object.code ?? 0;
     message.message = object.message ?? "";
+    message.reason = object.reason ?? "";
+    return message;
+  },
+};
+
+function createBaseAdjustInventoryRequest(): AdjustInventoryRequest {
+  return { petId: 0n, delta: undefined, requestId: "" };
+}
+
+export const AdjustInventoryRequest: MessageFns<AdjustInventoryRequest> = {
+  encode(message: AdjustInventoryRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.petId !== 0n) {
+      if (BigInt.asIntN(64, message.petId) !== message.petId) {
+        throw new globalThis.Error("value provided for field message.petId of type int64 too large");
+      }
+      writer.uint32(8).int64(message.petId);
+    }
+    if (message.delta !== undefined) {
+      writer.uint32(16).int32(message.delta);
+    }
+    if (message.requestId !== "") {
+      writer.uint32(26).string(message.requestId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AdjustInventoryRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAdjustInventoryRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.petId = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.delta = reader.int32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.requestId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AdjustInventoryRequest {
+    return {
+      petId: isSet(object.petId) ? BigInt(object.petId) : isSet(object.pet_id) ? BigInt(object.pet_id) : 0n,
+      delta: isSet(object.delta) ? globalThis.Number(object.delta) : undefined,
+      requestId: isSet(object.requestId)
+        ? globalThis.String(object.requestId)
+        : isSet(object.request_id)
+        ? globalThis.String(object.request_id)
+        : "",
+    };
+  },
+
+  toJSON(message: AdjustInventoryRequest): unknown {
+    const obj: any = {};
+    if (message.petId !== 0n) {
+      obj.petId = message.petId.toString();
+    }
+    if (message.delta !== undefined) {
+      obj.delta = Math.round(message.delta);
+    }
+    if (message.requestId !== "") {
+      obj.requestId = message.requestId;
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<AdjustInventoryRequest>): AdjustInventoryRequest {
+    return AdjustInventoryRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<AdjustInventoryRequest>): AdjustInventoryRequest {
+    const message = createBaseAdjustInventoryRequest();
+    message.petId = (object.petId !== undefined && object.petId !== null) ? BigInt(object.petId) : 0n;
+    message.delta = object.delta ?? undefined;
+    message.requestId = object.requestId ?? "";
+    return message;
+  },
+};
+
+function createBaseAdjustInventoryResponse(): AdjustInventoryResponse {
+  return { item: undefined, replayed: false };
+}
+
+export const AdjustInventoryResponse: MessageFns<AdjustInventoryResponse> = {
+  encode(message: AdjustInventoryResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.item !== undefined) {
+      InventoryItem.encode(message.item, writer.uint32(10).fork()).join();
+    }
+    if (message.replayed !== false) {
+      writer.uint32(16).bool(message.replayed);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AdjustInventoryResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAdjustInventoryResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.item = InventoryItem.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.replayed = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AdjustInventoryResponse {
+    return {
+      item: isSet(object.item) ? InventoryItem.fromJSON(object.item) : undefined,
+      replayed: isSet(object.replayed) ? globalThis.Boolean(object.replayed) : false,
+    };
+  },
+
+  toJSON(message: AdjustInventoryResponse): unknown {
+    const obj: any = {};
+    if (message.item !== undefined) {
+      obj.item = InventoryItem.toJSON(message.item);
+    }
+    if (message.replayed !== false) {
+      obj.replayed = message.replayed;
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<AdjustInventoryResponse>): AdjustInventoryResponse {
+    return AdjustInventoryResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<AdjustInventoryResponse>): AdjustInventoryResponse {
+    const message = createBaseAdjustInventoryResponse();
+    message.item = (object.item !== undefined && object.item !== null)
+      ? InventoryItem.fromPartial(object.item)
+      : undefined;
+    message.replayed = object.replayed ?? false;
+    return message;
+  },
+};
+
+function createBaseSetStatusRequest(): SetStatusRequest {
+  return { petId: 0n, status: 0, expectedRevision: undefined };
+}
+
+export const SetStatusRequest: MessageFns<SetStatusRequest> = {
+  encode(message: SetStatusRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.petId !== 0n) {
+      if (BigInt.asIntN(64, message.petId) !== message.petId) {
+        throw new globalThis.Error("value provided for field message.petId of type int64 too large");
+      }
+      writer.uint32(8).int64(message.petId);
+    }
+    if (message.status !== 0) {
+      writer.uint32(16).int32(message.status);
+    }
+    if (message.expectedRevision !== undefined) {
+      if (BigInt.asIntN(64, message.expectedRevision) !== message.expectedRevision) {
+        throw new globalThis.Error("value provided for field message.expectedRevision of type int64 too large");
+      }
+      writer.uint32(24).int64(message.expectedRevision);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SetStatusRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSetStatusRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.petId = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.status = reader.int32() as any;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.expectedRevision = reader.int64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): SetStatusRequest {
+    return {
+      petId: isSet(object.petId) ? BigInt(object.petId) : isSet(object.pet_id) ? BigInt(object.pet_id) : 0n,
+      status: isSet(object.status) ? petStatusFromJSON(object.status) : 0,
+      expectedRevision: isSet(object.expectedRevision)
+        ? BigInt(object.expectedRevision)
+        : isSet(object.expected_revision)
+        ? BigInt(object.expected_revision)
+        : undefined,
+    };
+  },
+
+  toJSON(message: SetStatusRequest): unknown {
+    const obj: any = {};
+    if (message.petId !== 0n) {
+      obj.petId = message.petId.toString();
+    }
+    if (message.status !== 0) {
+      obj.status = petStatusToJSON(message.status);
+    }
+    if (message.expectedRevision !== undefined) {
+      obj.expectedRevision = message.expectedRevision.toString();
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<SetStatusRequest>): SetStatusRequest {
+    return SetStatusRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<SetStatusRequest>): SetStatusRequest {
+    const message = createBaseSetStatusRequest();
+    message.petId = (object.petId !== undefined && object.petId !== null) ? BigInt(object.petId) : 0n;
+    message.status = object.status ?? 0;
+    message.expectedRevision = (object.expectedRevision !== undefined && object.expectedRevision !== null)
+      ? BigInt(object.expectedRevision)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseSetStatusResponse(): SetStatusResponse {
+  return { item: undefined };
+}
+
+export const SetStatusResponse: MessageFns<SetStatusResponse> = {
+  encode(message: SetStatusResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.item !== undefined) {
+      InventoryItem.encode(message.item, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SetStatusResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSetStatusResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.item = InventoryItem.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): SetStatusResponse {
+    return { item: isSet(object.item) ? InventoryItem.fromJSON(object.item) : undefined };
+  },
+
+  toJSON(message: SetStatusResponse): unknown {
+    const obj: any = {};
+    if (message.item !== undefined) {
+      obj.item = InventoryItem.toJSON(message.item);
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<SetStatusResponse>): SetStatusResponse {
+    return SetStatusResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<SetStatusResponse>): SetStatusResponse {
+    const message = createBaseSetStatusResponse();
+    message.item = (object.item !== undefined && object.item !== null)
+      ? InventoryItem.fromPartial(object.item)
+      : undefined;
     return message;
   },
 };
@@ -2174,6 +2830,19 @@ export const InventoryServiceService = {
       Buffer.from(GetInventoryItemResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): GetInventoryItemResponse => GetInventoryItemResponse.decode(value),
   },
+  /** Many entries by their ids, all as they stand at one moment. INVALID_ARGUMENT for more than 1000 ids. */
+  batchGetInventoryItems: {
+    path: "/petstore.inventory.v1.InventoryService/BatchGetInventoryItems" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: BatchGetInventoryItemsRequest): Buffer =>
+      Buffer.from(BatchGetInventoryItemsRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): BatchGetInventoryItemsRequest => BatchGetInventoryItemsRequest.decode(value),
+    responseSerialize: (value: BatchGetInventoryItemsResponse): Buffer =>
+      Buffer.from(BatchGetInventoryItemsResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): BatchGetInventoryItemsResponse =>
+      BatchGetInventoryItemsResponse.decode(value),
+  },
   /**
    * Sets the quantity of one entry and answers once that is durable. Repeating it changes nothing more.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold,
@@ -2204,6 +2873,42 @@ export const InventoryServiceService = {
     responseSerialize: (value: ApplyUpdatesResponse): Buffer =>
       Buffer.from(ApplyUpdatesResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ApplyUpdatesResponse => ApplyUpdatesResponse.decode(value),
+  },
+  /**
+   * Adds to the quantity of one entry, or takes from it, and answers once that is durable.
+   *
+   * The request_id makes it happen once: repeat the call with the same one, to any replica, until it is answered, and
+   * the answer is that of the first time. An id is remembered for at least 24 hours from when its adjustment was made.
+   * A refusal is not remembered: it changed nothing, and a repeat is looked at anew. So after an attempt that was not
+   * answered, a refusal of the next one is final only when the first can no longer be under way.
+   *
+   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when there is less than would be taken, OUT_OF_RANGE when
+   * the quantity would be more than 2147483647, INVALID_ARGUMENT when the delta is missing or zero, when the request_id
+   * is missing or malformed, and when it was used for another pet_id or delta.
+   */
+  adjustInventory: {
+    path: "/petstore.inventory.v1.InventoryService/AdjustInventory" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: AdjustInventoryRequest): Buffer =>
+      Buffer.from(AdjustInventoryRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): AdjustInventoryRequest => AdjustInventoryRequest.decode(value),
+    responseSerialize: (value: AdjustInventoryResponse): Buffer =>
+      Buffer.from(AdjustInventoryResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): AdjustInventoryResponse => AdjustInventoryResponse.decode(value),
+  },
+  /**
+   * Sets the status of one entry, from any to any. Repeating it changes nothing more.
+   * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
+   */
+  setStatus: {
+    path: "/petstore.inventory.v1.InventoryService/SetStatus" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: SetStatusRequest): Buffer => Buffer.from(SetStatusRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): SetStatusRequest => SetStatusRequest.decode(value),
+    responseSerialize: (value: SetStatusResponse): Buffer => Buffer.from(SetStatusResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): SetStatusResponse => SetStatusResponse.decode(value),
   },
   /** Makes an entry. ALREADY_EXISTS when there is one. */
   createInventoryItem: {
@@ -2249,6 +2954,8 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
   watchInventory: handleServerStreamingCall<WatchInventoryRequest, WatchInventoryResponse>;
   /** One entry. NOT_FOUND when there is none. */
   getInventoryItem: handleUnaryCall<GetInventoryItemRequest, GetInventoryItemResponse>;
+  /** Many entries by their ids, all as they stand at one moment. INVALID_ARGUMENT for more than 1000 ids. */
+  batchGetInventoryItems: handleUnaryCall<BatchGetInventoryItemsRequest, BatchGetInventoryItemsResponse>;
   /**
    * Sets the quantity of one entry and answers once that is durable. Repeating it changes nothing more.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold,
@@ -2261,6 +2968,24 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
    * without a result have happened.
    */
   applyUpdates: handleBidiStreamingCall<ApplyUpdatesRequest, ApplyUpdatesResponse>;
+  /**
+   * Adds to the quantity of one entry, or takes from it, and answers once that is durable.
+   *
+   * The request_id makes it happen once: repeat the call with the same one, to any replica, until it is answered, and
+   * the answer is that of the first time. An id is remembered for at least 24 hours from when its adjustment was made.
+   * A refusal is not remembered: it changed nothing, and a repeat is looked at anew. So after an attempt that was not
+   * answered, a refusal of the next one is final only when the first can no longer be under way.
+   *
+   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when there is less than would be taken, OUT_OF_RANGE when
+   * the quantity would be more than 2147483647, INVALID_ARGUMENT when the delta is missing or zero, when the request_id
+   * is missing or malformed, and when it was used for another pet_id or delta.
+   */
+  adjustInventory: handleUnaryCall<AdjustInventoryRequest, AdjustInventoryResponse>;
+  /**
+   * Sets the status of one entry, from any to any. Repeating it changes nothing more.
+   * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
+   */
+  setStatus: handleUnaryCall<SetStatusRequest, SetStatusResponse>;
   /** Makes an entry. ALREADY_EXISTS when there is one. */
   createInventoryItem: handleUnaryCall<CreateInventoryItemRequest, CreateInventoryItemResponse>;
   /** Removes an entry. NOT_FOUND when there is none. */
@@ -2320,6 +3045,22 @@ export interface InventoryServiceClient extends Client {
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: GetInventoryItemResponse) => void,
   ): ClientUnaryCall;
+  /** Many entries by their ids, all as they stand at one moment. INVALID_ARGUMENT for more than 1000 ids. */
+  batchGetInventoryItems(
+    request: BatchGetInventoryItemsRequest,
+    callback: (error: ServiceError | null, response: BatchGetInventoryItemsResponse) => void,
+  ): ClientUnaryCall;
+  batchGetInventoryItems(
+    request: BatchGetInventoryItemsRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: BatchGetInventoryItemsResponse) => void,
+  ): ClientUnaryCall;
+  batchGetInventoryItems(
+    request: BatchGetInventoryItemsRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: BatchGetInventoryItemsResponse) => void,
+  ): ClientUnaryCall;
   /**
    * Sets the quantity of one entry and answers once that is durable. Repeating it changes nothing more.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold,
@@ -2351,6 +3092,52 @@ export interface InventoryServiceClient extends Client {
     metadata: Metadata,
     options?: Partial<CallOptions>,
   ): ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
+  /**
+   * Adds to the quantity of one entry, or takes from it, and answers once that is durable.
+   *
+   * The request_id makes it happen once: repeat the call with the same one, to any replica, until it is answered, and
+   * the answer is that of the first time. An id is remembered for at least 24 hours from when its adjustment was made.
+   * A refusal is not remembered: it changed nothing, and a repeat is looked at anew. So after an attempt that was not
+   * answered, a refusal of the next one is final only when the first can no longer be under way.
+   *
+   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when there is less than would be taken, OUT_OF_RANGE when
+   * the quantity would be more than 2147483647, INVALID_ARGUMENT when the delta is missing or zero, when the request_id
+   * is missing or malformed, and when it was used for another pet_id or delta.
+   */
+  adjustInventory(
+    request: AdjustInventoryRequest,
+    callback: (error: ServiceError | null, response: AdjustInventoryResponse) => void,
+  ): ClientUnaryCall;
+  adjustInventory(
+    request: AdjustInventoryRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: AdjustInventoryResponse) => void,
+  ): ClientUnaryCall;
+  adjustInventory(
+    request: AdjustInventoryRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: AdjustInventoryResponse) => void,
+  ): ClientUnaryCall;
+  /**
+   * Sets the status of one entry, from any to any. Repeating it changes nothing more.
+   * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
+   */
+  setStatus(
+    request: SetStatusRequest,
+    callback: (error: ServiceError | null, response: SetStatusResponse) => void,
+  ): ClientUnaryCall;
+  setStatus(
+    request: SetStatusRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: SetStatusResponse) => void,
+  ): ClientUnaryCall;
+  setStatus(
+    request: SetStatusRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: SetStatusResponse) => void,
+  ): ClientUnaryCall;
   /** Makes an entry. ALREADY_EXISTS when there is one. */
   createInventoryItem(
     request: CreateInventoryItemRequest,

@@ -1,0 +1,93 @@
+// A plain model of the stock, and random changes to try it and the real one with.
+import fc from "fast-check";
+import type { Adjustment, Change, Outcome } from "../../inventory-svc/stock/changes.ts";
+import { maxPetId, maxQuantity, minPetId, petStatuses, type StockRow } from "../../inventory-svc/stock/item.ts";
+
+/** Every outcome that there is, in the order of the alphabet: a check is worth something only if all of them come up. */
+export const outcomeKinds: readonly Outcome["kind"][] = [
+  "already_exists",
+  "done",
+  "insufficient_stock",
+  "not_found",
+  "quantity_overflow",
+  "replayed",
+  "request_id_reused",
+  "revision_mismatch",
+];
+
+/** A change before it is known at which revision its entry will be. */
+export type Plan = Omit<Change, "expectedRevision"> & { readonly expects: "anything" | "current" | "other" };
+
+export interface Model {
+  readonly rows: Map<bigint, StockRow>;
+  readonly adjustments: Map<string, Adjustment>;
+  revision: bigint;
+}
+
+export const emptyModel = (revision: bigint): Model => ({ rows: new Map(), adjustments: new Map(), revision });
+
+/** Does one change to plain maps. @returns the outcome */
+export function perform(model: Model, change: Change): Outcome {
+  const before = model.rows.get(change.petId);
+  const exists = before !== undefined && !before.removed;
+  const first = change.kind === "adjust" ? model.adjustments.get(change.requestId) : undefined;
+  if (change.kind === "adjust" && first) {
+    const isRepeat = first.delta === change.delta && first.item.petId === change.petId;
+    return isRepeat ? { kind: "replayed", item: first.item } : { kind: "request_id_reused" };
+  }
+  if (change.kind === "create" ? exists : !exists && change.kind !== "put") {
+    return { kind: exists ? "already_exists" : "not_found" };
+  }
+  if (change.kind === "update" && (change.expectedRevision ?? before!.revision) !== before!.revision) {
+    return { kind: "revision_mismatch", item: before! };
+  }
+  const quantity = change.kind === "adjust" ? before!.quantity + change.delta : undefined;
+  if (quantity !== undefined && quantity < 0) return { kind: "insufficient_stock", item: before! };
+  if (quantity !== undefined && quantity > maxQuantity) return { kind: "quantity_overflow", item: before! };
+  const after = {
+    petId: change.petId,
+    quantity: quantity ?? ("quantity" in change ? change.quantity : undefined) ?? before!.quantity,
+    status: ("status" in change ? change.status : undefined) ?? before!.status,
+    removed: change.kind === "remove",
+  };
+  if (stateOf(after) !== stateOf(before)) {
+    model.revision += 1n;
+    model.rows.set(change.petId, { ...after, revision: model.revision });
+  }
+  const item = model.rows.get(change.petId)!;
+  if (change.kind === "adjust") model.adjustments.set(change.requestId, { ...change, item });
+  return { kind: "done", item };
+}
+
+const stateOf = (row: Omit<StockRow, "revision"> | undefined) => row && `${row.quantity} ${row.status} ${row.removed}`;
+
+const petId = fc.constantFrom(minPetId, -1n, 0n, 7n, maxPetId);
+const quantity = fc.constantFrom(0, 1, 5, maxQuantity);
+const status = fc.constantFrom(...petStatuses);
+const expects = fc.constantFrom("anything", "current", "other");
+const delta = fc.constantFrom(1, -1, 4, -maxQuantity, maxQuantity);
+const requestId = fc.constantFrom("a", "A", "b", "c", "d", "e");
+/** What callers repeat; made up of all values at random, hardly any adjustment would come twice. */
+const repeated = fc.constantFrom(
+  { kind: "adjust", petId: 7n, delta: 1, requestId: "a" },
+  { kind: "adjust", petId: 7n, delta: -1, requestId: "b" },
+  { kind: "adjust", petId: minPetId, delta: 4, requestId: "c" },
+);
+
+/** Any change, over few enough entries and request ids that they meet. */
+export const plan = fc.oneof(
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant("update"), petId, quantity, expects }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant("update"), petId, status, expects }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant("adjust"), petId, delta, requestId }) },
+  { weight: 3, arbitrary: repeated },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant("create"), petId, quantity, status }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant("remove"), petId }) },
+  { weight: 2, arbitrary: fc.record({ kind: fc.constant("put"), petId, quantity, status }) },
+) as fc.Arbitrary<Plan>;
+
+/** The change with the revision that its entry has, or does not have, when its turn comes. */
+export function settle({ expects, ...change }: Plan, { rows }: Model): Change {
+  const current = rows.get(change.petId)?.revision ?? 1n;
+  if (change.kind !== "update" || expects === "anything") return change as Change;
+  return { ...change, expectedRevision: expects === "current" ? current : current - 1n } as Change;
+}
