@@ -4,6 +4,7 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { type ClientDuplexStream, type ClientReadableStream, ServerCredentials, status } from "@grpc/grpc-js";
 import { protoPath } from "grpc-health-check";
+import { type Reason, reasons } from "../../inventory-svc/rpc/errors.ts";
 import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
 import { createRpcServer } from "../../inventory-svc/server.ts";
 import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
@@ -25,6 +26,7 @@ import {
   conversation,
   type Inventory,
   messagesOf,
+  refusalOf,
   statusOf,
 } from "../support/grpc.ts";
 import { cleanup, type RunningProcess, startProcess } from "../support/processes.ts";
@@ -190,6 +192,81 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         "INVALID_ARGUMENT",
         "status must be a PetStatus",
       ],
+      [
+        "a status that is none",
+        () => inventory.setStatus({ petId: 1n, status: 9 as PetStatus }),
+        "INVALID_ARGUMENT",
+        "status must be a PetStatus",
+      ],
+      [
+        "no status",
+        () => inventory.setStatus({ petId: 1n, status: PET_STATUS_UNSPECIFIED }),
+        "INVALID_ARGUMENT",
+        "status must be a PetStatus",
+      ],
+      ["a status of an unknown id", () => inventory.setStatus({ petId: 9n, status: sold }), "NOT_FOUND", noEntry],
+      [
+        "a status at another revision",
+        () => inventory.setStatus({ petId: 1n, status: sold, expectedRevision: 2n }),
+        "ABORTED",
+        "the entry is at revision 1, not at expected_revision",
+      ],
+      [
+        "adjustment without a delta",
+        () => inventory.adjust({ petId: 1n, requestId: "a" }),
+        "INVALID_ARGUMENT",
+        "delta is required",
+      ],
+      [
+        "adjustment by nothing",
+        () => inventory.adjust({ petId: 1n, delta: 0, requestId: "a" }),
+        "INVALID_ARGUMENT",
+        "delta must not be 0",
+      ],
+      ...["", "a b", "a/b", "é", "a\n", "x".repeat(65)].map(
+        (requestId): [string, () => Promise<unknown>, keyof typeof status, string] => [
+          `adjustment under the request id ${JSON.stringify(requestId)}`,
+          () => inventory.adjust({ petId: 1n, delta: 1, requestId }),
+          "INVALID_ARGUMENT",
+          "request_id must be 1 to 64 of A-Z a-z 0-9 _ . : -",
+        ],
+      ),
+      [
+        "adjustment of an unknown id",
+        () => inventory.adjust({ petId: 9n, delta: 1, requestId: "a" }),
+        "NOT_FOUND",
+        noEntry,
+      ],
+      [
+        "adjustment of a removed entry",
+        () => inventory.adjust({ petId: 2n, delta: 1, requestId: "a" }),
+        "NOT_FOUND",
+        noEntry,
+      ],
+      [
+        "adjustment by more than there is",
+        () => inventory.adjust({ petId: 1n, delta: -5, requestId: "a" }),
+        "FAILED_PRECONDITION",
+        "there are only 4 left",
+      ],
+      [
+        "adjustment by the lowest int32",
+        () => inventory.adjust({ petId: 1n, delta: -2_147_483_648, requestId: "a" }),
+        "FAILED_PRECONDITION",
+        "there are only 4 left",
+      ],
+      [
+        "adjustment above the bound",
+        () => inventory.adjust({ petId: 1n, delta: 2_147_483_644, requestId: "a" }),
+        "OUT_OF_RANGE",
+        "there are 4 already, and no more than 2147483647 may be",
+      ],
+      [
+        "too many ids at once",
+        () => inventory.batchGet({ petIds: Array.from({ length: 1_001 }, () => 1n) }),
+        "INVALID_ARGUMENT",
+        "pet_ids must be at most 1000",
+      ],
     ])("%s", async (_what, call, code, details) => {
       await store.write([
         { kind: "create", petId: 1n, quantity: 4, status: "available" },
@@ -197,10 +274,106 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         { kind: "remove", petId: 2n },
       ]);
       await expect(call()).rejects.toMatchObject({ code: status[code], details });
+      const { reason, domain, fields, resource, retryDelayMs } = await refusalOf(call());
+      expect(status[reasons[reason as Reason]]).toBe(code);
+      expect(domain).toBe("petstore.inventory.v1");
+      expect(fields !== undefined).toBe(code === "INVALID_ARGUMENT");
+      expect(resource !== undefined).toBe(code === "NOT_FOUND" || code === "ALREADY_EXISTS");
+      expect(retryDelayMs).toBeUndefined(); // the same call would be refused again
       expect(await store.position()).toMatchObject({ revision: 3n });
       expect((await inventory.list()).flatMap(({ items }) => items)).toEqual([
         { petId: 1n, quantity: 4, status: PET_STATUS_AVAILABLE, revision: 1n },
       ]);
+    });
+  });
+
+  test.each<[Reason, () => Promise<unknown>, object]>([
+    [
+      "INVALID_FIELD",
+      () => inventory.update({ petId: 1n, quantity: -1 }),
+      { metadata: { field: "quantity" }, fields: ["quantity"] },
+    ],
+    [
+      "REQUEST_ID_REUSED",
+      () => inventory.adjust({ petId: 1n, delta: 2, requestId: "once" }),
+      { metadata: { request_id: "once" }, fields: ["request_id"] },
+    ],
+    [
+      "ENTRY_NOT_FOUND",
+      () => inventory.get({ petId: minPetId }),
+      { metadata: { pet_id: String(minPetId) }, resource: `petstore.inventory.v1.InventoryItem ${minPetId}` },
+    ],
+    [
+      "ENTRY_EXISTS",
+      () => inventory.create({ petId: 1n, quantity: 1, status: PET_STATUS_SOLD }),
+      { metadata: { pet_id: "1" }, resource: "petstore.inventory.v1.InventoryItem 1" },
+    ],
+    [
+      "REVISION_MISMATCH",
+      () => inventory.update({ petId: 1n, quantity: 1, expectedRevision: 1n }),
+      { metadata: { pet_id: "1", revision: "2" } },
+    ],
+    [
+      "INSUFFICIENT_STOCK",
+      () => inventory.adjust({ petId: 1n, delta: -6, requestId: "other" }),
+      { metadata: { pet_id: "1", revision: "2", quantity: "5" } },
+    ],
+    [
+      "QUANTITY_OVERFLOW",
+      () => inventory.adjust({ petId: 1n, delta: 2_147_483_647, requestId: "other" }),
+      { metadata: { pet_id: "1", revision: "2", quantity: "5" } },
+    ],
+  ])("the details of %s say what it is about", async (reason, call, details) => {
+    await inventory.create({ petId: 1n, quantity: 4, status: PET_STATUS_SOLD });
+    await inventory.adjust({ petId: 1n, delta: 1, requestId: "once" });
+    expect(await refusalOf(call())).toEqual({
+      code: status[reasons[reason]],
+      reason,
+      domain: "petstore.inventory.v1",
+      metadata: {},
+      fields: undefined,
+      resource: undefined,
+      retryDelayMs: undefined,
+      ...details,
+    });
+  });
+
+  describe("SetStatus", () => {
+    test("sets any status after any other, takes a revision, and none for the one that holds", async () => {
+      await inventory.create({ petId: 7n, quantity: 3, status: PET_STATUS_SOLD });
+      let revision = 1n;
+      const all = [PET_STATUS_AVAILABLE, PET_STATUS_PENDING, PET_STATUS_SOLD];
+      for (const to of [...all, ...all.toReversed().slice(1), PET_STATUS_SOLD]) {
+        const item = { petId: 7n, quantity: 3, status: to, revision: revision + 1n };
+        expect(await inventory.setStatus({ petId: 7n, status: to, expectedRevision: revision })).toEqual({ item });
+        expect(await inventory.setStatus({ petId: 7n, status: to })).toEqual({ item }); // changes nothing
+        revision += 1n;
+      }
+      expect(await position()).toMatchObject({ revision });
+    });
+  });
+
+  describe("BatchGetInventoryItems", () => {
+    test("gives the entries that there are and the ids that have none, each once, in the order of the request", async () => {
+      await fill(4);
+      await inventory.create({ petId: maxPetId, quantity: 7, status: PET_STATUS_PENDING });
+      await inventory.remove({ petId: 2n });
+      const petIds = [9n, maxPetId, 3n, 2n, 1n, 3n, minPetId, 9n];
+      const { items, missingPetIds } = await inventory.batchGet({ petIds });
+      expect(items).toEqual([
+        { petId: maxPetId, quantity: 7, status: PET_STATUS_PENDING, revision: 5n },
+        { petId: 3n, quantity: 2, status: PET_STATUS_AVAILABLE, revision: 3n },
+        { petId: 1n, quantity: 0, status: PET_STATUS_AVAILABLE, revision: 1n },
+      ]);
+      expect(missingPetIds).toEqual([9n, 2n, minPetId]);
+    });
+
+    test("takes none, and 1,000", async () => {
+      await fill(999);
+      expect(await inventory.batchGet({ petIds: [] })).toEqual({ items: [], missingPetIds: [] });
+      const { items, missingPetIds } = await inventory.batchGet({ petIds: idsFrom(1, 1_000) });
+      expect(items.map(({ petId }) => petId)).toEqual(idsFrom(1, 999));
+      expect(missingPetIds).toEqual([1_000n]);
     });
   });
 
@@ -398,14 +571,14 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         ],
       });
       const results = await resultsOf(stream, 7);
-      expect(results.map(({ id, code, item }) => [id, status[code], item?.quantity])).toEqual([
-        [1, "OK", 11],
-        [2, "NOT_FOUND", undefined],
-        [3, "ABORTED", undefined],
-        [4, "INVALID_ARGUMENT", undefined],
-        [5, "INVALID_ARGUMENT", undefined],
-        [6, "OK", 16],
-        [7, "DEADLINE_EXCEEDED", undefined],
+      expect(results.map(({ id, code, reason, item }) => [id, status[code], reason, item?.quantity])).toEqual([
+        [1, "OK", "", 11],
+        [2, "NOT_FOUND", "ENTRY_NOT_FOUND", undefined],
+        [3, "ABORTED", "REVISION_MISMATCH", undefined],
+        [4, "INVALID_ARGUMENT", "INVALID_FIELD", undefined],
+        [5, "INVALID_ARGUMENT", "INVALID_FIELD", undefined],
+        [6, "OK", "", 16],
+        [7, "DEADLINE_EXCEEDED", "DEADLINE_PASSED", undefined],
       ]);
       expect(await inventory.get({ petId: 1n })).toEqual({ item: results[0]!.item });
       expect(await inventory.get({ petId: 3n })).toMatchObject({ item: { quantity: 2, revision: 3n } });
@@ -441,16 +614,17 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       update: inventory.update({ petId: 1n, quantity: 5 }),
       create: inventory.create({ petId: 2n, quantity: 5, status: PET_STATUS_SOLD }),
       remove: inventory.remove({ petId: 1n }),
+      adjust: inventory.adjust({ petId: 1n, delta: 1, requestId: "a" }),
+      setStatus: inventory.setStatus({ petId: 1n, status: PET_STATUS_SOLD }),
+      batchGet: inventory.batchGet({ petIds: [1n] }),
       list: inventory.list(),
     };
     const details = await Promise.all(
-      Object.entries(calls).map(async ([name, call]) => [
-        name,
-        await call.then(
-          () => "OK",
-          (error) => `${status[error.code]} ${error.details}`,
-        ),
-      ]),
+      Object.entries(calls).map(async ([name, call]) => {
+        const { reason, retryDelayMs } = await refusalOf(call);
+        const answer = await call.catch((error) => `${status[error.code]} ${error.details}`);
+        return [name, answer, reason, retryDelayMs];
+      }),
     );
     const updates = inventory.applyUpdates();
     updates.send({ updates: [{ id: 1, petId: 1n, quantity: 5, timeoutMs: 5_000 }] });
@@ -460,7 +634,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     await stock.db.schema.renameTable("stock_head_away", "stock_head");
 
     const fault = "the stock database is not available";
-    expect(details).toEqual(Object.keys(calls).map((name) => [name, `UNAVAILABLE ${fault}`]));
+    expect(details).toEqual(Object.keys(calls).map((name) => [name, `UNAVAILABLE ${fault}`, "STOCK_UNAVAILABLE", 500]));
     expect(result).toEqual({
       id: 1,
       code: status.UNAVAILABLE,
@@ -472,6 +646,17 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     const later = check();
     later.send(at);
     expect(await later.next()).toMatchObject({ changed: [{ quantity: 6 }] });
+  });
+
+  test("an adjustment whose commit got no answer is OUTCOME_UNKNOWN, and may be repeated", async () => {
+    await fill(1);
+    // The last statement before the commit fails: from outside that is the same.
+    await stock.db.schema.alterTable("stock_adjustments", (table) => table.renameColumn("made_at", "away"));
+    const adjustment = { petId: 1n, delta: 5, requestId: "a" };
+    const refusal = await refusalOf(inventory.adjust(adjustment));
+    await stock.db.schema.alterTable("stock_adjustments", (table) => table.renameColumn("away", "made_at"));
+    expect(refusal).toMatchObject({ code: "UNAVAILABLE", reason: "OUTCOME_UNKNOWN", retryDelayMs: 500 });
+    expect(await inventory.adjust(adjustment)).toMatchObject({ item: { quantity: 5 }, replayed: false });
   });
 
   describe("health", () => {
@@ -558,6 +743,14 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       },
     );
 
+    test("describes the details of errors", async () => {
+      const { fileDescriptorResponse } = await ask({ fileContainingSymbol: "google.rpc.ErrorInfo" });
+      const names = fileDescriptorResponse!.fileDescriptorProto.flatMap((bytes) =>
+        fromBinary(FileDescriptorProtoSchema, bytes).messageType.map(({ name }) => name),
+      );
+      expect(names).toEqual(expect.arrayContaining(["ErrorInfo", "BadRequest", "RetryInfo", "ResourceInfo"]));
+    });
+
     test("says NOT_FOUND for what is not there", async () => {
       expect(await ask({ fileContainingSymbol: "petstore.Other" })).toMatchObject({
         errorResponse: { errorCode: status.NOT_FOUND },
@@ -642,7 +835,8 @@ describe("a caller that stops waiting (MySQL/MariaDB)", () => {
   test("is not there when the queue is full: RESOURCE_EXHAUSTED at once, and the service goes on", async () => {
     const { first, release } = await blocked();
     const waiting = [2n, 3n].map((petId) => inventory.update({ petId, quantity: 100 }));
-    expect(await statusOf(inventory.update({ petId: 4n, quantity: 100 }))).toBe("RESOURCE_EXHAUSTED");
+    const refusal = await refusalOf(inventory.update({ petId: 4n, quantity: 100 }));
+    expect(refusal).toMatchObject({ code: "RESOURCE_EXHAUSTED", reason: "QUEUE_FULL", retryDelayMs: 500 });
     await release();
     await Promise.all([first, ...waiting]);
     expect(await inventory.update({ petId: 4n, quantity: 100 })).toMatchObject({ item: { quantity: 100 } });

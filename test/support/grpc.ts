@@ -12,6 +12,8 @@ import {
   status,
 } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
+import { BadRequest, ErrorInfo, ResourceInfo, RetryInfo } from "../../proto/gen/google/rpc/error_details.ts";
+import { Status } from "../../proto/gen/google/rpc/status.ts";
 import { InventoryServiceClient, type ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 
 /** No call of a test waits for longer. */
@@ -49,6 +51,9 @@ export function connectInventory(address: string, credentials = ChannelCredentia
     update: unary(client.updateInventory),
     create: unary(client.createInventoryItem),
     remove: unary(client.removeInventoryItem),
+    adjust: unary(client.adjustInventory),
+    setStatus: unary(client.setStatus),
+    batchGet: unary(client.batchGetInventoryItems),
     list: async (options: Partial<CallOptions> = {}) => {
       const call = client.listInventory({}, { deadline: Date.now() + timeoutMs, ...options });
       return await Array.fromAsync(call as AsyncIterable<ListInventoryResponse>);
@@ -85,6 +90,46 @@ export async function statusOf(call: Promise<unknown>): Promise<string> {
     () => "OK",
     (error: ServiceError) => (error.code === undefined ? String(error) : status[error.code]!),
   );
+}
+
+/** What a refusal tells programs, by its google.rpc details. What it does not have is undefined. */
+export interface Refusal {
+  readonly code: string;
+  readonly reason: string | undefined;
+  readonly domain: string | undefined;
+  readonly metadata: Record<string, string> | undefined;
+  readonly fields: readonly string[] | undefined;
+  readonly resource: string | undefined;
+  readonly retryDelayMs: number | undefined;
+}
+
+/** The refusal that a call ended with. @throws when it went well, or its details contradict its status */
+export async function refusalOf(call: Promise<unknown>): Promise<Refusal> {
+  const thrown = await call.then(
+    () => undefined,
+    (error: ServiceError) => error,
+  );
+  if (thrown === undefined) throw new Error("the call went well");
+  const [trailer] = thrown.metadata.get("grpc-status-details-bin");
+  if (trailer === undefined) throw new Error(`a refusal without details: ${thrown.message}`);
+  const { code, message, details } = Status.decode(trailer as Buffer);
+  if (code !== thrown.code || message !== thrown.details) throw new Error(`${message} is not ${thrown.message}`);
+  const detail = <T>(name: string, type: { decode(bytes: Uint8Array): T }): T | undefined => {
+    const any = details.find(({ typeUrl }) => typeUrl === `type.googleapis.com/google.rpc.${name}`);
+    return any && type.decode(any.value);
+  };
+  const info = detail("ErrorInfo", ErrorInfo);
+  const resource = detail("ResourceInfo", ResourceInfo);
+  const delay = detail("RetryInfo", RetryInfo)?.retryDelay;
+  return {
+    code: status[code]!,
+    reason: info?.reason,
+    domain: info?.domain,
+    metadata: info?.metadata,
+    fields: detail("BadRequest", BadRequest)?.fieldViolations.map(({ field }) => field),
+    resource: resource && `${resource.resourceType} ${resource.resourceName}`,
+    retryDelayMs: delay && Number(delay.seconds) * 1_000 + delay.nanos / 1_000_000,
+  };
 }
 
 /** A client of a service that only a .proto file describes, as `grpc.health.v1.Health`. */

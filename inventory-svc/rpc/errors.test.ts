@@ -1,0 +1,49 @@
+import { readFileSync } from "node:fs";
+import { status } from "@grpc/grpc-js";
+import { refusalOf } from "../../test/support/grpc.ts";
+import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
+import { OutcomeUnknownError, StockUnavailableError } from "../stock/store.ts";
+import { type Reason, RpcError, reasons, repeatable, toRpcError, toServiceError } from "./errors.ts";
+
+const secret = new Error("password s3cret");
+const reasonsOf = Object.keys(reasons) as Reason[];
+
+test("the contract lists every reason with its status, and no other", () => {
+  const contract = readFileSync(new URL("../../proto/petstore/inventory/v1/inventory.proto", import.meta.url), "utf8");
+  const listed = [...contract.matchAll(/^\/\/ {3}([A-Z_]+) +([A-Z_]+)(?: |$)/gm)].map(([, reason, code]) => [
+    reason,
+    code,
+  ]);
+  expect(listed).toEqual(reasonsOf.map((reason) => [reason, status[reasons[reason]]]));
+});
+
+test.each<[unknown, Reason]>([
+  [new QueueFullError(), "QUEUE_FULL"],
+  [new ExpiredError(), "DEADLINE_PASSED"],
+  [new StockUnavailableError(secret), "STOCK_UNAVAILABLE"],
+  [new OutcomeUnknownError(secret), "OUTCOME_UNKNOWN"],
+  [secret, "INTERNAL"],
+  ["nonsense", "INTERNAL"],
+])("%s is %p to the caller, without its cause", async (thrown, reason) => {
+  const error = toRpcError(thrown);
+  const sent = toServiceError(error);
+  expect(await refusalOf(Promise.reject(sent))).toMatchObject({ code: status[reasons[reason]], reason, metadata: {} });
+  expect(sent.message + sent.metadata.get("grpc-status-details-bin")).not.toContain("s3cret");
+  expect(error.cause).toBe(thrown);
+});
+
+test("RetryInfo is there where nothing has happened and the same call can go well, and nowhere else", async () => {
+  const offered: Reason[] = [];
+  for (const reason of reasonsOf) {
+    const { retryDelayMs } = await refusalOf(Promise.reject(toServiceError(new RpcError(reason, "text"))));
+    if (retryDelayMs !== undefined) offered.push(reason);
+  }
+  expect(offered).toEqual(["QUEUE_FULL", "STOCK_UNAVAILABLE"]);
+});
+
+test("a call that may be repeated passes all on as it is, but offers a repeat of what is not known", async () => {
+  expect(await repeatable(Promise.resolve(7))).toBe(7);
+  await expect(repeatable(Promise.reject(secret))).rejects.toBe(secret);
+  const unknown = repeatable(Promise.reject(new OutcomeUnknownError(secret)));
+  await expect(unknown).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN", isRepeatable: true });
+});
