@@ -1,4 +1,5 @@
 import { suiteStack } from "../support/cleanup.ts";
+import { checkAdjustments } from "./adjustments.ts";
 import { type Cluster, startCluster } from "./cluster.ts";
 import { checkHistory } from "./history.ts";
 
@@ -24,12 +25,7 @@ describe("three gateways and two inventory services on one database", () => {
   }, 300_000);
 
   test("no acknowledged update is lost or overtaken while either tier or the database is killed", async () => {
-    const database = {
-      crash: async () => {
-        await cluster.database.kill("SIGKILL");
-        await cluster.database.restart();
-      },
-    };
+    const database = databaseOf(cluster);
     const targets = [...cluster.services, database, ...cluster.gateways];
     // The long run kills each kind two hundred times.
     const kills = isLong
@@ -41,7 +37,30 @@ describe("three gateways and two inventory services on one database", () => {
     // Every caller has its answer within the deadline of 2 s that the cluster has, and what two busy cores add.
     expect(verdict.slowestMs).toBeLessThan(4_000);
   }, 3_600_000);
+
+  test("an adjustment that is repeated until it is acknowledged happens once while services and database are killed", async () => {
+    const database = databaseOf(cluster);
+    // The long run kills each kind two hundred times, in turns.
+    const kills = isLong
+      ? twoHundredOf(cluster.services).flatMap((service) => [service, database])
+      : [...cluster.services, database];
+    const disturbances = kills.map((target) => () => target.crash());
+    const petIds = [101n, 102n, 103n];
+    const verdict = await checkAdjustments(cluster, { petIds, callers: 24, adjustments: 2_000, disturbances });
+    if (isLong) console.info(verdict);
+    expect(verdict).toMatchObject({ astray: 0, differences: [0n, 0n, 0n] });
+    expect(verdict.failed).toBeGreaterThan(0); // the kills were felt
+  }, 3_600_000);
 });
+
+function databaseOf({ database }: Cluster) {
+  return {
+    crash: async () => {
+      await database.kill("SIGKILL");
+      await database.restart();
+    },
+  };
+}
 
 /** Two hundred turns over the targets. */
 function twoHundredOf<T>(targets: readonly T[]): T[] {

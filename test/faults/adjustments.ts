@@ -1,0 +1,114 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { openDatabase } from "../../runtime/database.ts";
+import { connectInventory, type Inventory } from "../support/grpc.ts";
+import { until } from "../support/until.ts";
+import type { Cluster } from "./cluster.ts";
+
+/** What a run found. */
+export interface AdjustmentVerdict {
+  /** Adjustments, each of them once. */
+  readonly acknowledged: number;
+  /** How many of them had been made by an attempt that its caller saw fail. */
+  readonly replayed: number;
+  /** Attempts that failed. */
+  readonly failed: number;
+  /** Adjustments that were acknowledged and are not remembered, or are remembered and were not acknowledged. */
+  readonly astray: number;
+  /** For each pet, by how much the stock differs from the sum of what was acknowledged. */
+  readonly differences: readonly bigint[];
+}
+
+export interface AdjustmentOptions {
+  /** Pets that this run makes and nobody else touches. */
+  readonly petIds: readonly bigint[];
+  readonly callers: number;
+  /** The run ends when so many were acknowledged and all disturbances are over. */
+  readonly adjustments: number;
+  /** Run beside the load, one after the other, each after 20 more were acknowledged. */
+  readonly disturbances: readonly (() => Promise<void>)[];
+}
+
+/** Far from both bounds: here nothing may be refused. */
+const startQuantity = 1_000_000_000;
+
+const attemptTimeoutMs = 3_000;
+
+/**
+ * Adjusts through both services and repeats every adjustment, with its request id, until it is acknowledged. In the
+ * end the stock has to be what was acknowledged, to the last piece.
+ */
+export async function checkAdjustments(cluster: Cluster, options: AdjustmentOptions): Promise<AdjustmentVerdict> {
+  const { petIds, callers, adjustments, disturbances } = options;
+  const clients = cluster.services.map(({ current }) => connectInventory(current.listen));
+  await Promise.all(petIds.map((petId) => clients[0]!.create({ petId, quantity: startQuantity, status: 1 })));
+
+  const acknowledged = new Map<string, { petId: bigint; delta: number }>();
+  const counts = { replayed: 0, failed: 0 };
+  let isDisturbing = true;
+  const isDone = () => acknowledged.size >= adjustments && !isDisturbing;
+
+  const call = async (caller: number) => {
+    for (let n = 0; !isDone(); n++) {
+      const adjustment = {
+        petId: petIds[(caller + n) % petIds.length]!,
+        delta: ((caller * 31 + n * 17) % 19) - 9 || 10,
+        requestId: `${caller}:${n}`,
+      };
+      counts.replayed += (await untilAcknowledged(clients, adjustment, caller + n, counts)) ? 1 : 0;
+      acknowledged.set(adjustment.requestId, adjustment);
+    }
+  };
+  await Promise.all([
+    ...Array.from({ length: callers }, (_, i) => call(i)),
+    (async () => {
+      for (const disturb of disturbances) {
+        const before = acknowledged.size;
+        await until(() => acknowledged.size >= before + 20, { withinMs: 60_000 });
+        await disturb();
+      }
+      isDisturbing = false;
+    })(),
+  ]);
+  for (const client of clients) client.close();
+  return { acknowledged: acknowledged.size, ...counts, ...(await compare(cluster, petIds, acknowledged)) };
+}
+
+/** Repeats one adjustment, at one service after the other. @returns whether an earlier attempt had made it */
+async function untilAcknowledged(
+  clients: readonly Inventory[],
+  adjustment: { petId: bigint; delta: number; requestId: string },
+  firstTurn: number,
+  counts: { failed: number },
+): Promise<boolean> {
+  for (let turn = firstTurn; ; turn++) {
+    const options = { deadline: Date.now() + attemptTimeoutMs };
+    try {
+      return (await clients[turn % clients.length]!.adjust(adjustment, options)).replayed;
+    } catch {
+      counts.failed += 1;
+      await delay(20);
+    }
+  }
+}
+
+/** Compares the acknowledged adjustments with what the database has. */
+async function compare(
+  { system }: Cluster,
+  petIds: readonly bigint[],
+  acknowledged: ReadonlyMap<string, { petId: bigint; delta: number }>,
+): Promise<Pick<AdjustmentVerdict, "astray" | "differences">> {
+  const db = openDatabase(system.databaseUrls.inventory);
+  try {
+    const remembered: string[] = await db("stock_adjustments").pluck("request_id");
+    const rows: { pet_id: bigint; quantity: number }[] = await db("stock").whereIn("pet_id", petIds as never[]);
+    const expected = new Map(petIds.map((petId) => [petId, BigInt(startQuantity)]));
+    for (const { petId, delta } of acknowledged.values()) expected.set(petId, expected.get(petId)! + BigInt(delta));
+    const known = remembered.filter((requestId) => acknowledged.has(requestId)).length;
+    return {
+      astray: remembered.length - known + (acknowledged.size - known),
+      differences: rows.map((row) => BigInt(row.quantity) - expected.get(row.pet_id)!),
+    };
+  } finally {
+    await db.destroy();
+  }
+}
