@@ -16,18 +16,49 @@ export interface Page {
   readonly items: readonly Item[];
 }
 
+/** What there is of the ids that were asked for, both in that order. */
+export interface Found {
+  readonly items: readonly Item[];
+  /** The ids without an entry. */
+  readonly missing: readonly bigint[];
+}
+
+/** An entry after an adjustment. */
+export interface Adjusted {
+  /** The entry as the adjustment left it. */
+  readonly item: Item;
+  /** An earlier call with this request id made the adjustment; this one changed nothing. */
+  readonly replayed: boolean;
+}
+
 /**
  * The inventory service with promises. Every method throws InventoryError, or the reason of its signal.
  *
- * Reads are tried again while the service is away. Changes are not: after an error that leaves it open whether one has
- * happened, only its caller knows whether it is still wanted.
+ * Reads and adjustments are tried again while the service is away. Other changes are not: after an error that leaves it
+ * open whether one has happened, only its caller knows whether it is still wanted.
  */
 export interface InventoryClient {
   /** One entry. NOT_FOUND when there is none. */
   get(petId: bigint, options?: CallOptions): Promise<Item>;
+  /** At most 1,000 entries, as they stand at one moment. */
+  getMany(petIds: readonly bigint[], options?: CallOptions): Promise<Found>;
   /** Sets a quantity. NOT_FOUND without an entry, ABORTED when it is not at `expectedRevision`. Durable once resolved. */
   update(
     change: { readonly petId: bigint; readonly quantity: number; readonly expectedRevision?: bigint | undefined },
+    options?: CallOptions,
+  ): Promise<Item>;
+  /**
+   * Adds `delta` to a quantity, or takes it away when negative: once for each `requestId`, over all callers, so best a
+   * random one that is kept until the answer is there. NOT_FOUND without an entry, FAILED_PRECONDITION when there is
+   * less than would be taken (`details.quantity`), OUT_OF_RANGE above 2147483647.
+   */
+  adjust(
+    change: { readonly petId: bigint; readonly delta: number; readonly requestId: string },
+    options?: CallOptions,
+  ): Promise<Adjusted>;
+  /** Sets a status. NOT_FOUND without an entry, ABORTED when it is not at `expectedRevision`. */
+  setStatus(
+    change: { readonly petId: bigint; readonly status: PetStatus; readonly expectedRevision?: bigint | undefined },
     options?: CallOptions,
   ): Promise<Item>;
   /** Makes an entry, available unless told otherwise. ALREADY_EXISTS when there is one. */
@@ -56,7 +87,12 @@ export function createInventoryClient({
   timeoutMs = defaultTimeoutMs,
   ...channel
 }: InventoryClientOptions): InventoryClient {
-  const stub = openInventoryChannel(channel, ["getInventoryItem", "listInventory"]);
+  const stub = openInventoryChannel(channel, [
+    "getInventoryItem",
+    "batchGetInventoryItems",
+    "listInventory",
+    "adjustInventory",
+  ]);
   const closed = new AbortController();
   const call = <Req, Res>(method: UnaryMethod<Req, Res>, request: Req, options: CallOptions | undefined) =>
     callUnary(method.bind(stub), request, { timeoutMs, ...options });
@@ -64,8 +100,21 @@ export function createInventoryClient({
   return {
     get: async (petId, options) => toItem((await call(stub.getInventoryItem, { petId }, options)).item),
 
+    getMany: async (petIds, options) => {
+      const { items, missingPetIds } = await call(stub.batchGetInventoryItems, { petIds: [...petIds] }, options);
+      return { items: items.map(toItem), missing: missingPetIds };
+    },
+
     update: async ({ petId, quantity, expectedRevision }, options) =>
       toItem((await call(stub.updateInventory, { petId, quantity, expectedRevision }, options)).item),
+
+    adjust: async ({ petId, delta, requestId }, options) => {
+      const { item, replayed } = await call(stub.adjustInventory, { petId, delta, requestId }, options);
+      return { item: toItem(item), replayed };
+    },
+
+    setStatus: async ({ petId, status, expectedRevision }, options) =>
+      toItem((await call(stub.setStatus, { petId, status: toWireStatus(status), expectedRevision }, options)).item),
 
     create: async ({ petId, quantity, status }, options) =>
       toItem((await call(stub.createInventoryItem, { petId, quantity, status: toWireStatus(status) }, options)).item),

@@ -1,7 +1,14 @@
 // The client of inventory-svc for callers in TypeScript and JavaScript.
 export type { CallOptions } from "./calls.ts";
 export type { ChannelTls } from "./channel.ts";
-export { createInventoryClient, type InventoryClient, type InventoryClientOptions, type Page } from "./client.ts";
+export {
+  type Adjusted,
+  createInventoryClient,
+  type Found,
+  type InventoryClient,
+  type InventoryClientOptions,
+  type Page,
+} from "./client.ts";
 export { InventoryError, type StatusName } from "./errors.ts";
 export type { Item, PetStatus, Position } from "./item.ts";
 export type { WatchEvent, WatchOptions } from "./watch.ts";

@@ -62,6 +62,22 @@ describe("the client for internal callers", () => {
     expect(await inventory.remove(-7n)).toBe(revision + 3n);
   });
 
+  test("adjusts once for each request id, sets statuses, and gets many at once", async () => {
+    const [petId, requestId] = [3n, "client-test"];
+    const { revision } = await inventory.update({ petId, quantity: 10 });
+    const item = { petId, quantity: 6, status: "sold", revision: revision + 1n };
+    expect(await inventory.adjust({ petId, delta: -4, requestId })).toEqual({ item, replayed: false });
+    expect(await inventory.adjust({ petId, delta: -4, requestId })).toEqual({ item, replayed: true });
+    await expect(inventory.adjust({ petId, delta: -7, requestId: "client-test-2" })).rejects.toMatchObject({
+      code: "FAILED_PRECONDITION",
+      reason: "INSUFFICIENT_STOCK",
+      details: { pet_id: "3", quantity: "6", revision: String(item.revision) },
+    });
+    const pending = { ...item, status: "pending", revision: item.revision + 1n };
+    expect(await inventory.setStatus({ petId, status: "pending", expectedRevision: item.revision })).toEqual(pending);
+    expect(await inventory.getMany([petId, -5n])).toEqual({ items: [pending], missing: [-5n] });
+  });
+
   test("lists every entry in order, and leaves off when its reader does", async () => {
     const pages = await Array.fromAsync(inventory.list());
     expect(pages.flatMap(({ items }) => items.map(({ petId }) => petId))).toHaveLength(entryCount);
@@ -167,10 +183,13 @@ describe("a service that fails", () => {
   const countOf = (name: keyof InventoryServiceService) => counts.get(InventoryServiceService[name].path) ?? 0;
   const position = { epoch: "e", revision: 1n };
 
-  test("is asked again for what only reads, and never to change anything", async () => {
+  test("is asked again for what only reads or happens once, and never for any other change", async () => {
     failure = { code: status.UNAVAILABLE };
     const calls = {
       getInventoryItem: () => inventory.get(1n),
+      batchGetInventoryItems: () => inventory.getMany([1n]),
+      adjustInventory: () => inventory.adjust({ petId: 1n, delta: 1, requestId: "a" }),
+      setStatus: () => inventory.setStatus({ petId: 1n, status: "sold" }),
       listInventory: () => Array.fromAsync(inventory.list()),
       updateInventory: () => inventory.update({ petId: 1n, quantity: 1 }),
       createInventoryItem: () => inventory.create({ petId: 1n, quantity: 1 }),
@@ -178,8 +197,10 @@ describe("a service that fails", () => {
     };
     const ends = await Promise.all(Object.values(calls).map((call) => failureOf(call())));
     expect(new Set(ends)).toEqual(new Set(["UNAVAILABLE"]));
-    expect(countOf("getInventoryItem")).toBe(5);
-    expect(countOf("listInventory")).toBe(5);
+    for (const name of ["getInventoryItem", "batchGetInventoryItems", "listInventory", "adjustInventory"] as const) {
+      expect([name, countOf(name)]).toEqual([name, 5]);
+    }
+    expect(countOf("setStatus")).toBe(1);
     expect(countOf("updateInventory")).toBe(1);
     expect(countOf("createInventoryItem")).toBe(1);
     expect(countOf("removeInventoryItem")).toBe(1);

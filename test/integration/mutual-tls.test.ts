@@ -11,7 +11,7 @@ import type { TlsFiles } from "../../runtime/tls-files.ts";
 import { expectError } from "../support/answers.ts";
 import { type Authority, createAuthority } from "../support/certificates.ts";
 import { suiteStack } from "../support/cleanup.ts";
-import { connectInventory, connectService, statusOf } from "../support/grpc.ts";
+import { connectInventory, connectService, refusalOf, statusOf } from "../support/grpc.ts";
 import { request } from "../support/http.ts";
 import { freePort } from "../support/ports.ts";
 import { runScript, startScript } from "../support/processes.ts";
@@ -189,6 +189,8 @@ describe("a service that asks for certificates", () => {
     const writer = await connectWith(names.writer);
     const seen = `${identities.writer} has the role writer: this call needs admin`;
     expect(await detailsOf(writer.create(create))).toBe(seen);
+    const refusal = await refusalOf(writer.create(create));
+    expect(refusal).toMatchObject({ reason: "ROLE_REQUIRED", metadata: { role: "admin" }, retryDelayMs: undefined });
     const unknown = await connectWith("URI:spiffe://petstore/games", "DNS:games.internal", "email:a@b.example");
     expect(await detailsOf(unknown.get({ petId: 7n }))).toBe(
       "spiffe://petstore/games, dns:games.internal has no role: this call needs reader",
