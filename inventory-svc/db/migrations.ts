@@ -36,7 +36,7 @@ export const stockMigrations: readonly Migration[] = [
         table.comment("Adjustments that were made, with their results, for callers that repeat them");
         if (!isSqlite(db)) table.collate("utf8mb4_bin"); // request ids compare byte by byte, as they do in SQLite
         table.bigInteger("revision").primary().comment("Of the stock; new rows go to the end and old ones leave first");
-        table.string("request_id", 64).notNullable().unique();
+        table.string("request_id", 64).notNullable().unique({ indexName: "stock_adjustments_request_index" });
         table.bigInteger("pet_id").notNullable();
         table.integer("delta").notNullable();
         table.integer("quantity").notNullable().comment("After the adjustment, as is the status");

@@ -8,7 +8,7 @@ export const rememberedMs = 25 * hourMs;
 
 /** Rows that go in one statement, and the rest after it: writers have to get in between, on SQLite above all. */
 const batchSize = 500;
-const restMs = 20;
+const restMs = 50;
 
 const everyMs = 60_000;
 
