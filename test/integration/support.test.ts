@@ -144,7 +144,7 @@ describe("a process of the system", () => {
     expect(response.status).toBe(200);
     const { PATH, HOME, ...others } = response.json<Record<string, string>>();
     expect({ PATH, HOME }).toEqual({ PATH: process.env.PATH, HOME: process.env.HOME });
-    expect(others).toEqual({ COLOR: "blue" });
+    expect(others).toEqual({ COLOR: "blue", DRAIN_DELAY_SECONDS: "0" }); // no balancer waits in the tests
     expect(await running.stop()).toBe(3);
     expect(running.output()).toContain("draining");
   });
