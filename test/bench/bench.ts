@@ -1,10 +1,11 @@
 // npm run bench: what a request costs here, beside a plain gateway and a constant Buffer, all in one run.
-//   --only list|updates|limits|overload   one part
+//   --only list|updates|grpc|limits|overload   one part
 //   --sizes 10,1000              numbers of entries for the list
 //   --rounds N --seconds N       runs of each load, and their length
 //   --json                       for machines      --plot FILE   an SVG of cost against size
 import { writeFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
+import { benchGrpc } from "./grpc.ts";
 import { benchLimits } from "./limits.ts";
 import { benchList } from "./list.ts";
 import { benchOverload } from "./overload.ts";
@@ -34,7 +35,8 @@ await using stack = new AsyncDisposableStack();
 const servers = await startServers(stack);
 const list = wants("list") ? await benchList(servers, plan) : [];
 const updates = wants("updates") ? await benchUpdates(servers, plan) : [];
+const grpc = wants("grpc") ? await benchGrpc(servers, plan) : [];
 const limits = wants("limits") ? await benchLimits(servers, plan) : [];
 const overload = wants("overload") ? await benchOverload(servers, plan) : [];
-if (values.json) console.log(JSON.stringify({ list, updates, limits, overload }, null, 2));
+if (values.json) console.log(JSON.stringify({ list, updates, grpc, limits, overload }, null, 2));
 if (values.plot) await writeFile(values.plot, plot(list));

@@ -28,7 +28,8 @@ export interface Figures {
 
 const msPerTick = 10; // CLK_TCK is 100 on every Linux that Node runs on
 
-function cpuMsOf(pid: number): number {
+/** User and system time that a process has spent, in ms. */
+export function cpuMsOf(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   return (Number(fields[11]) + Number(fields[12])) * msPerTick;
