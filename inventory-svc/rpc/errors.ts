@@ -1,6 +1,7 @@
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
-import { OutcomeUnknownError, StockUnavailableError } from "../stock/store.ts";
+import { StockUnavailableError } from "../stock/store.ts";
+import { OutcomeUnknownError } from "../stock/transaction.ts";
 import { encodeDetails } from "./details.ts";
 
 /** Every reason for a refusal, with its status. Callers rely on both: the contract lists them. */

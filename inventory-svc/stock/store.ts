@@ -1,9 +1,10 @@
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import { inTransaction, type RunTogether } from "../../runtime/database.ts";
-import { requestIdsOf, selectAdjustments, toAdjustment, toAdjustmentRow } from "./adjustments.ts";
-import { applyChanges, type Change, type Outcome } from "./changes.ts";
-import { maxPetId, minPetId, type PetStatus, type StockItem, type StockRow } from "./item.ts";
+import { inTransaction } from "../../runtime/database.ts";
+import type { Change, Outcome } from "./changes.ts";
+import { maxPetId, minPetId, type StockItem, type StockRow } from "./item.ts";
+import { columns, type Row, toStockRow } from "./rows.ts";
+import { isLostRace, OutcomeUnknownError, writeAll } from "./transaction.ts";
 
 /** The stock cannot be read or written now: nothing has happened. */
 export class StockUnavailableError extends Error {
@@ -13,37 +14,8 @@ export class StockUnavailableError extends Error {
   }
 }
 
-/** A write got no answer to its commit: whether it happened is not known. */
-export class OutcomeUnknownError extends Error {
-  constructor(cause: unknown) {
-    super("the stock database did not say whether the change was written", { cause });
-    this.name = "OutcomeUnknownError";
-  }
-}
-
-interface Row {
-  pet_id: bigint;
-  quantity: number | bigint;
-  status: string;
-  revision: bigint;
-  removed: number | bigint;
-}
-
-const columns = ["pet_id", "quantity", "status", "revision", "removed"] as const;
-
-/** Knex writes an insert of many rows for SQLite as a compound SELECT, which may have 500 terms. */
-const maxRowsPerInsert = 500;
-
 /** A transaction that lost against another one is tried again so many times; none of it has happened. */
 const maxAttempts = 4;
-
-const retryable = new Set([
-  "ER_LOCK_DEADLOCK",
-  "ER_LOCK_WAIT_TIMEOUT",
-  "ER_CHECKREAD",
-  "SQLITE_BUSY",
-  "SQLITE_BUSY_SNAPSHOT",
-]);
 
 /** A place in the history of the stock: everything up to `revision` of `epoch`. */
 export interface Position {
@@ -171,8 +143,6 @@ export class StockStore {
   /**
    * Applies the changes in one transaction, in order, and resolves once they are durable.
    *
-   * The counter row is locked first. So writers queue there and nowhere else, revisions commit in their order, and
-   * what was read under the lock still holds when it is written.
    * @returns an outcome for each change, in order
    * @throws StockUnavailableError, OutcomeUnknownError
    */
@@ -231,85 +201,10 @@ export class StockStore {
   }
 }
 
-async function writeAll(
-  db: Knex,
-  changes: readonly Change[],
-  nowMs: number,
-  run: RunTogether,
-  begin: Knex.Raw,
-  commit: Knex.Raw,
-): Promise<readonly Outcome[]> {
-  const petIds = [...new Set(changes.map((change) => change.petId))] as never[];
-  const requestIds = requestIdsOf(changes);
-  const [, heads, rows, adjustments = []] = await run(
-    begin,
-    db("stock_head").where({ id: 1 }).select("revision").forUpdate(), // SQLite has the lock since the beginning
-    db("stock").select(columns).whereIn("pet_id", petIds),
-    ...(requestIds.length > 0 ? [selectAdjustments(db, requestIds)] : []),
-  );
-  const [{ revision }] = heads as [{ revision: bigint }];
-  const standing = {
-    rows: (rows as Row[]).map(toStockRow),
-    adjustments: (adjustments as unknown[]).map(toAdjustment),
-    revision,
-  };
-  const applied = applyChanges(standing, changes);
-  const writes: Knex.QueryBuilder[] = [];
-  for (const written of chunks(applied.written, maxRowsPerInsert)) {
-    writes.push(db("stock").insert(written.map(toRow)).onConflict("pet_id").merge());
-  }
-  for (const made of chunks(applied.adjusted, maxRowsPerInsert)) {
-    writes.push(db("stock_adjustments").insert(made.map((each) => toAdjustmentRow(each, nowMs))));
-  }
-  if (writes.length > 0)
-    writes.push(
-      db("stock_head")
-        .where({ id: 1 })
-        .update({ revision: applied.revision as never }),
-    );
-  try {
-    await run(...writes, commit);
-  } catch (error) {
-    throw isLostRace(error) ? error : new OutcomeUnknownError(error);
-  }
-  return applied.outcomes;
-}
-
-/** True for the error of a transaction that lost against another one: the database has taken all of it back. */
-function isLostRace(error: unknown): boolean {
-  return retryable.has((error as { code?: string }).code ?? "");
-}
-
-function chunks<T>(values: readonly T[], size: number): T[][] {
-  const result: T[][] = [];
-  for (let i = 0; i < values.length; i += size) result.push(values.slice(i, i + size));
-  return result;
-}
-
 async function available<T>(query: PromiseLike<T>): Promise<T> {
   try {
     return await query;
   } catch (error) {
     throw new StockUnavailableError(error);
   }
-}
-
-function toStockRow(row: Row): StockRow {
-  return {
-    petId: row.pet_id,
-    quantity: Number(row.quantity),
-    status: row.status as PetStatus,
-    revision: row.revision,
-    removed: Boolean(Number(row.removed)),
-  };
-}
-
-function toRow(row: StockRow) {
-  return {
-    pet_id: row.petId,
-    quantity: row.quantity,
-    status: row.status,
-    revision: row.revision,
-    removed: row.removed ? 1 : 0,
-  };
 }

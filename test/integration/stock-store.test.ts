@@ -5,12 +5,8 @@ import type { Knex } from "knex";
 import type { Change, Outcome } from "../../inventory-svc/stock/changes.ts";
 import { forgetOld, rememberedMs } from "../../inventory-svc/stock/forgetting.ts";
 import { maxPetId, maxQuantity, minPetId, type StockItem } from "../../inventory-svc/stock/item.ts";
-import {
-  OutcomeUnknownError,
-  type Position,
-  type StockStore,
-  StockUnavailableError,
-} from "../../inventory-svc/stock/store.ts";
+import { type Position, type StockStore, StockUnavailableError } from "../../inventory-svc/stock/store.ts";
+import { OutcomeUnknownError } from "../../inventory-svc/stock/transaction.ts";
 import { databaseDefaults } from "../../runtime/database.ts";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
 import { createMysqlDatabase, createSqliteDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
