@@ -20,7 +20,7 @@ export interface OverloadRow {
 }
 
 /** So many, and compressed, that the gateway has most of the work, and not who sends the requests. */
-const entries = 400_000;
+const entries = 800_000;
 const coding = { "Accept-Encoding": "gzip" };
 const connections = 1_000;
 const boundMs = 1_000;
