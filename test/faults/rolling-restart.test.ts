@@ -16,7 +16,12 @@ const pets = 8;
 /** More than the two checks that the balancer asks for, also on a busy machine. */
 const env = { LOG_LEVEL: "warn", DRAIN_SECONDS: "15", DRAIN_DELAY_SECONDS: "2" };
 
-const readiness = async ({ admin }: RunningProcess) => (await request(admin, { path: "/readyz" })).status;
+/** A process that has ended is not ready either. */
+const isReady = ({ admin }: RunningProcess) =>
+  request(admin, { path: "/readyz" }).then(
+    ({ status }) => status === 200,
+    () => false,
+  );
 
 describe("three gateways behind a load balancer and three inventory services behind DNS", () => {
   const stack = suiteStack();
@@ -123,7 +128,7 @@ describe("three gateways behind a load balancer and three inventory services beh
       services.push(await startService());
       dns.addresses = services.map(({ ip }) => ip);
       const ended = end(old!.process);
-      await until(async () => (await readiness(old!.process)) === 503);
+      await until(async () => !(await isReady(old!.process)));
       services.shift();
       dns.addresses = services.map(({ ip }) => ip);
       await ended;
