@@ -42,10 +42,7 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
   } catch (error) {
     exitWith(error);
   }
-  process.off("SIGTERM", giveUp).off("SIGINT", giveUp);
   const { log } = running;
-  log.child({}, { level: "info" }).info(running.addresses, "ready"); // whatever LOG_LEVEL says: others wait for it
-  process.send?.(running.addresses);
   let stopping = false;
   const stop = (signal: NodeJS.Signals) => {
     if (stopping) process.exit(1);
@@ -68,9 +65,12 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
       },
     );
   };
-  process.on("SIGTERM", stop);
-  process.on("SIGINT", stop);
+  // In this order: a signal that nobody listens to for an instant ends a process without a drain.
+  process.on("SIGTERM", stop).on("SIGINT", stop);
+  process.off("SIGTERM", giveUp).off("SIGINT", giveUp);
   process.on("disconnect", () => stop("SIGTERM")); // whoever started this process over a channel is gone
+  log.child({}, { level: "info" }).info(running.addresses, "ready"); // whatever LOG_LEVEL says: others wait for it
+  process.send?.(running.addresses);
 }
 
 async function drain(running: RunningProcess): Promise<void> {
