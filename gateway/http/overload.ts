@@ -28,7 +28,11 @@ const busyShare = 0.9;
 export class Overload {
   readonly #options: OverloadOptions;
   readonly #timer: NodeJS.Timeout;
-  readonly #waiting = new Set<ServerResponse>();
+  /** Requests that wait for the head of their response; not known after a look at the event loop. */
+  #waiting: number | undefined;
+  readonly #leave = () => {
+    if (this.#waiting !== undefined) this.#waiting -= 1;
+  };
   #probedMs = performance.now();
   /** Since when, and the use of the event loop as of then; undefined while there is no overload. */
   #window: { sinceMs: number; use: EventLoopUtilization } | undefined;
@@ -39,16 +43,22 @@ export class Overload {
     this.#timer.unref();
   }
 
-  /** @returns false for a request that has to be refused; the others wait for the head of their response */
-  enter(response: ServerResponse): boolean {
+  /**
+   * Costs nothing while there is no overload. In particular no collection holds the responses: one that outlives them
+   * makes V8 keep them for longer, which costs more than all the rest of a small request.
+   *
+   * @param countWaiting requests that wait for the head of their response, with this one; who takes a long response
+   *   slowly does not wait for this thread
+   * @returns false for a request that has to be refused
+   */
+  enter(response: ServerResponse, countWaiting: () => number): boolean {
+    if (this.#window === undefined) return true;
     const { maxWaiting, onRefusal } = this.#options;
-    if (this.#window !== undefined && this.#waiting.size >= maxWaiting) {
-      onRefusal();
-      return false;
-    }
-    this.#waiting.add(response);
-    response.on("close", () => this.#waiting.delete(response));
-    return true;
+    this.#waiting = this.#waiting === undefined ? countWaiting() : this.#waiting + 1;
+    response.on("close", this.#leave);
+    if (this.#waiting <= maxWaiting) return true;
+    onRefusal();
+    return false;
   }
 
   close(): void {
@@ -60,14 +70,13 @@ export class Overload {
     const nowMs = performance.now();
     const delayMs = nowMs - this.#probedMs - probeMs;
     this.#probedMs = nowMs;
+    this.#waiting = undefined;
     if (this.#window === undefined) {
       if (delayMs <= maxDelayMs) return;
       this.#window = { sinceMs: nowMs, use: performance.eventLoopUtilization() };
       onChange(true);
       return;
     }
-    // Who takes a long response slowly does not wait for this thread.
-    for (const response of this.#waiting) if (response.headersSent) this.#waiting.delete(response);
     if (nowMs - this.#window.sinceMs >= windowMs) {
       const isBusy = performance.eventLoopUtilization(this.#window.use).utilization > busyShare;
       this.#window = isBusy ? { sinceMs: nowMs, use: performance.eventLoopUtilization() } : undefined;

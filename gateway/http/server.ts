@@ -56,9 +56,8 @@ const noTarget = new ApiError("invalid_request", {
  */
 export function createPublicServer(options: PublicServerOptions): PublicServer {
   const { handler, keepAliveTimeoutMs, requestTimeoutMs, maxConnections, overload, headersFor, onMalformed } = options;
-  /** The last response of each connection. */
-  const responses = new WeakMap<Duplex, ServerResponse>();
-  const sockets = new Set<Socket>();
+  /** The connections, each with its last response. */
+  const responses = new Map<Duplex, ServerResponse | undefined>();
   let isEnding = false;
 
   const refuse = (request: IncomingMessage, response: ServerResponse, error: ApiError) => {
@@ -67,10 +66,15 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     response.writeHead(error.status, headOf(error, id, headersFor(addressOf(request.socket))));
     response.end(request.method === "HEAD" ? undefined : error.body);
   };
+  const countWaiting = () => {
+    let count = 0;
+    for (const response of responses.values()) if (response && !response.closed && !response.headersSent) count += 1;
+    return count;
+  };
   const onRequest = (request: IncomingMessage, response: ServerResponse) => {
-    responses.set(request.socket, response);
+    if (responses.has(request.socket)) responses.set(request.socket, response);
     if (isEnding) response.shouldKeepAlive = false;
-    if (!overload.enter(response)) refuse(request, response, overloaded);
+    if (!overload.enter(response, countWaiting)) refuse(request, response, overloaded);
     else if (request.headers.host === undefined && request.httpVersion !== "1.0") refuse(request, response, noHost);
     else handler(request, response, () => refuse(request, response, noTarget));
   };
@@ -87,8 +91,8 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   );
   server.maxConnections = maxConnections;
   server.on("connection", (socket) => {
-    sockets.add(socket);
-    socket.on("close", () => sockets.delete(socket));
+    responses.set(socket, undefined);
+    socket.on("close", () => responses.delete(socket));
     // How Node closes a connection after its last response.
     socket.destroySoon = () => {
       if (responses.get(socket)?.req.complete === false) endAndLinger(socket);
@@ -116,12 +120,11 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   const endConnections = () => {
     if (isEnding) return;
     isEnding = true;
-    for (const socket of sockets) {
-      const response = responses.get(socket);
+    for (const [socket, response] of responses) {
       if (!response || response.closed) continue;
       response.shouldKeepAlive = false;
       // Its head may have promised to keep the connection.
-      response.on("close", () => responses.get(socket) === response && socket.destroySoon());
+      response.on("close", () => responses.get(socket) === response && (socket as Socket).destroySoon());
     }
   };
   return {
@@ -133,7 +136,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       // Node looks at no time-out of a head any more. One that is under way may still arrive, one that is not is not.
       const timer = setTimeout(() => {
-        for (const socket of sockets) if (responses.get(socket)?.closed !== false) socket.destroy();
+        for (const [socket, response] of responses) if (response?.closed !== false) socket.destroy();
       }, lingerMs);
       await closed;
       clearTimeout(timer);
