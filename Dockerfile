@@ -57,4 +57,4 @@ ENV GATEWAY_LISTEN=0.0.0.0:8080 GATEWAY_ADMIN_LISTEN=0.0.0.0:8081
 EXPOSE 8080 8081
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=1s \
   CMD ["node", "-e", "fetch(`http://${process.env.GATEWAY_ADMIN_LISTEN}/readyz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
-ENTRYPOINT ["node", "--max-semi-space-size=8", "/app/dist/gateway/main.js"]
+ENTRYPOINT ["node", "--max-semi-space-size=32", "/app/dist/gateway/main.js"]

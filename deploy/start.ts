@@ -85,7 +85,7 @@ interface Tier {
 /** Starts one tier and resolves when it is ready to serve. */
 function startTier(script: string, env: NodeJS.ProcessEnv): Promise<Tier> {
   // The list lives outside V8's heap; a large young generation beside it gains nothing (npm run gateway has the same).
-  const child = spawn(process.execPath, ["--max-semi-space-size=8", `${root}${script}`], {
+  const child = spawn(process.execPath, ["--max-semi-space-size=32", `${root}${script}`], {
     env,
     stdio: ["ignore", "inherit", "inherit", "ipc"],
     // Ctrl-C reaches this process alone, which then stops the tiers in order.

@@ -1,4 +1,4 @@
-#!/usr/bin/env -S node --max-semi-space-size=8
+#!/usr/bin/env -S node --max-semi-space-size=32
 import express from "express";
 import { Counter } from "prom-client";
 import { listenOn, startAdmin } from "../runtime/admin.ts";

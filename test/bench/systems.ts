@@ -40,7 +40,7 @@ export async function startOurs(
   const system = await startSystem({
     database: "mysql",
     seed: await Array.fromAsync(generated(size)),
-    gatewayEnv: { REDIS_URL: redisUrl, LOG_LEVEL: "warn" },
+    gatewayEnv: { REDIS_URL: redisUrl, LOG_LEVEL: "warn", NODE_OPTIONS: "--max-semi-space-size=32" }, // as npm run gateway
     inventoryEnv: { LOG_LEVEL: "warn" },
   });
   stack.defer(() => system.close());

@@ -28,7 +28,7 @@ describe(`a list of ${size} entries`, () => {
     });
     stack.defer(() => system.close());
     startedMs = performance.now();
-    const gateway = await system.startGateway({ NODE_OPTIONS: "--max-semi-space-size=8" }); // as npm run gateway has it
+    const gateway = await system.startGateway({ NODE_OPTIONS: "--max-semi-space-size=32" }); // as npm run gateway has it
     Object.assign(system, { address: gateway.listen, gateways: [gateway] });
   }, 180_000);
 
