@@ -1,10 +1,10 @@
 import { type ClientDuplexStream, type ServiceError, status } from "@grpc/grpc-js";
+import { toItem } from "../../client/item.ts";
 import type { CheckInventoryRequest, CheckInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Traceparent } from "../../runtime/tracing.ts";
 import type { Item } from "./item.ts";
 import type { Changes, Position } from "./list/stock-list.ts";
 import { serviceError } from "./status.ts";
-import { toItem } from "./wire.ts";
 
 type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
 

@@ -1,5 +1,6 @@
 import type { ClientReadableStream } from "@grpc/grpc-js";
 import { type InventoryChannelOptions, openInventoryChannel } from "../../client/channel.ts";
+import { toItem } from "../../client/item.ts";
 import type { ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Tracing } from "../../runtime/tracing.ts";
 import { CheckSession } from "./check-session.ts";
@@ -7,7 +8,6 @@ import type { Item } from "./item.ts";
 import type { StockSource } from "./list/stock-list.ts";
 import { fromServiceError, isOutcomeUnknown } from "./status.ts";
 import { type Update, UpdatePipeline } from "./update-pipeline.ts";
-import { toItem } from "./wire.ts";
 
 export interface InventoryClientOptions extends InventoryChannelOptions {
   /** Deadline of an update and of a check. */

@@ -1,4 +1,5 @@
 import { type ClientDuplexStream, type ServiceError, status } from "@grpc/grpc-js";
+import { toItem } from "../../client/item.ts";
 import type {
   ApplyUpdatesRequest,
   ApplyUpdatesResponse,
@@ -7,7 +8,6 @@ import type {
 import type { Traceparent } from "../../runtime/tracing.ts";
 import type { Item } from "./item.ts";
 import { serviceError } from "./status.ts";
-import { toItem } from "./wire.ts";
 
 export interface Update {
   readonly petId: bigint;
