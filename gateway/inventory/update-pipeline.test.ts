@@ -18,34 +18,77 @@ class FakeStream extends EventEmitter {
 
   cancel(): void {}
 
+  take(): void {
+    this.emit("metadata");
+  }
+
   sayDraining(): void {
     this.emit("data", { results: [], draining: true } satisfies ApplyUpdatesResponse);
   }
 }
 
-test("every update goes over a stream that is still open, whenever the service says that it drains", async () => {
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+function open(timeoutMs = 1_000) {
   const streams: FakeStream[] = [];
   const pipeline = new UpdatePipeline(() => {
     const stream = new FakeStream();
     streams.push(stream);
     return stream as never;
-  }, 1_000);
+  }, timeoutMs);
+  return { pipeline, streams };
+}
+
+test("every update goes over a stream that is still open, whenever the service says that it drains", async () => {
+  const { pipeline, streams } = open();
   const submit = (petId: bigint) => void pipeline.submit({ petId, quantity: 1 }).catch(() => {});
-  const turn = () => new Promise((resolve) => setImmediate(resolve));
 
   submit(1n);
+  streams[0]!.take();
   await turn();
   submit(2n); // gathered before it is said
   streams[0]!.sayDraining();
   submit(3n); // and after
+  streams[1]!.take();
   await turn();
   streams[1]!.sayDraining(); // with nothing gathered
   submit(4n);
+  streams[2]!.take();
   await turn();
   expect(streams.map(({ petIds, isEnded }) => ({ petIds, isEnded }))).toEqual([
     { petIds: [1n, 2n], isEnded: true },
     { petIds: [3n], isEnded: true },
     { petIds: [4n], isEnded: false },
   ]);
+  pipeline.close();
+});
+
+test("a stream that breaks before the service took it loses no update, and one that breaks later is not repeated", async () => {
+  const { pipeline, streams } = open();
+  const broken = Object.assign(new Error("gone"), { code: 14 });
+  const first = pipeline.submit({ petId: 1n, quantity: 1 });
+  streams[0]!.emit("error", broken);
+  const second = pipeline.submit({ petId: 2n, quantity: 1 });
+  streams[1]!.take();
+  await turn();
+  expect(streams.map(({ petIds }) => petIds)).toEqual([[], [1n, 2n]]);
+  streams[1]!.emit("error", broken);
+  await expect(Promise.allSettled([first, second])).resolves.toMatchObject([{ reason: broken }, { reason: broken }]);
+  expect(streams).toHaveLength(2);
+
+  const third = pipeline.submit({ petId: 3n, quantity: 1 });
+  streams[2]!.emit("error", broken);
+  streams[3]!.emit("error", broken); // the service is away: its callers are told
+  await expect(third).rejects.toBe(broken);
+  expect(streams).toHaveLength(4);
+  pipeline.close();
+});
+
+test("an update whose caller was told that it is too late is not sent any more", async () => {
+  const { pipeline, streams } = open(1);
+  await expect(pipeline.submit({ petId: 1n, quantity: 1 })).rejects.toMatchObject({ code: 4 });
+  streams[0]!.take();
+  await turn();
+  expect(streams[0]!.petIds).toEqual([]);
   pipeline.close();
 });

@@ -31,6 +31,10 @@ interface Lane {
   readonly stream: UpdateStream;
   readonly pending: Map<number, Pending>;
   readonly openedMs: number;
+  /** It is the second one for these updates, as the first broke before the service took it. */
+  readonly isSecond: boolean;
+  /** The service has answered that it takes updates over it. Before that none is sent. */
+  isTaken: boolean;
 }
 
 /**
@@ -51,7 +55,8 @@ const maxPending = 10_000;
  * the results of earlier ones.
  *
  * An update is sent once. When its stream breaks, nobody knows whether it has happened, and a repeat could undo a
- * newer one that was acknowledged in between; so its caller is told, and may decide.
+ * newer one that was acknowledged in between; so its caller is told, and may decide. A stream that was opened just as
+ * its connection ended would lose updates in the same way: they wait until the service has taken the stream.
  */
 export class UpdatePipeline {
   readonly #open: () => UpdateStream;
@@ -85,7 +90,7 @@ export class UpdatePipeline {
       this.#lastId = (this.#lastId + 1) >>> 0;
       const id = this.#lastId;
       lane.pending.set(id, { resolve, reject, deadlineMs: performance.now() + this.#timeoutMs });
-      if (this.#gathered.length === 0) setImmediate(() => this.#flush());
+      if (lane.isTaken && this.#gathered.length === 0) setImmediate(() => this.#flush());
       this.#gathered.push({ id, petId, quantity, expectedRevision, timeoutMs: this.#timeoutMs, traceparent });
     });
   }
@@ -111,10 +116,14 @@ export class UpdatePipeline {
     return this.#lane;
   }
 
-  #openLane(): Lane {
+  #openLane(pending: Lane["pending"] = new Map(), isSecond = false): Lane {
     const stream = this.#open();
-    const lane: Lane = { stream, pending: new Map(), openedMs: performance.now() };
+    const lane: Lane = { stream, pending, openedMs: performance.now(), isSecond, isTaken: false };
     this.#lanes.add(lane);
+    stream.on("metadata", () => {
+      lane.isTaken = true;
+      if (this.#lane === lane) this.#flush();
+    });
     stream.on("data", ({ results, draining }: ApplyUpdatesResponse) => {
       for (const { id, item, code, message } of results) {
         const pending = lane.pending.get(id);
@@ -130,11 +139,11 @@ export class UpdatePipeline {
   }
 
   #flush(): void {
-    const updates = this.#gathered;
-    if (updates.length === 0) return; // they went with the end of their lane
+    const { pending, stream } = this.#lane ?? {};
+    // A lane that broke meanwhile has told the callers already, and some may have waited for too long.
+    const updates = this.#gathered.filter(({ id }) => pending?.has(id));
     this.#gathered = [];
-    // A lane that broke meanwhile has told the callers already.
-    this.#lane?.stream.write({ updates });
+    if (updates.length > 0) stream!.write({ updates });
   }
 
   /** Takes no more updates for a lane; the results of those that it has still come. */
@@ -150,6 +159,10 @@ export class UpdatePipeline {
     if (!this.#lanes.delete(lane)) return;
     if (this.#lane === lane) {
       this.#lane = undefined;
+      if (!lane.isTaken && !lane.isSecond) {
+        this.#lane = this.#openLane(lane.pending, true); // nothing was sent yet
+        return;
+      }
       this.#gathered = [];
     }
     for (const { reject } of lane.pending.values()) reject(error);

@@ -1,4 +1,4 @@
-import { type handleBidiStreamingCall, type ServerDuplexStream, status } from "@grpc/grpc-js";
+import { type handleBidiStreamingCall, Metadata, type ServerDuplexStream, status } from "@grpc/grpc-js";
 import type {
   ApplyUpdatesRequest,
   ApplyUpdatesResponse,
@@ -33,6 +33,7 @@ export function updateStream({
   tracing,
 }: UpdateStreamDeps): handleBidiStreamingCall<ApplyUpdatesRequest, ApplyUpdatesResponse> {
   return (call) => {
+    call.sendMetadata(new Metadata()); // updates may come: the caller knows that the stream has reached a server
     const results = new ResultWriter(call);
     let isOver = false;
     let timer: NodeJS.Timeout | undefined;

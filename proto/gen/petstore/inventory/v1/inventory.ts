@@ -2862,7 +2862,8 @@ export const InventoryServiceService = {
   /**
    * Updates as UpdateInventory does, many over one stream, each with a result of its own once it is durable.
    * Results may come in another order than the updates. When the stream breaks, it is not known which of those
-   * without a result have happened.
+   * without a result have happened. The server sends its headers at once: who waits for them before the first update
+   * does not lose it to a connection that was just about to end.
    */
   applyUpdates: {
     path: "/petstore.inventory.v1.InventoryService/ApplyUpdates" as const,
@@ -2965,7 +2966,8 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
   /**
    * Updates as UpdateInventory does, many over one stream, each with a result of its own once it is durable.
    * Results may come in another order than the updates. When the stream breaks, it is not known which of those
-   * without a result have happened.
+   * without a result have happened. The server sends its headers at once: who waits for them before the first update
+   * does not lose it to a connection that was just about to end.
    */
   applyUpdates: handleBidiStreamingCall<ApplyUpdatesRequest, ApplyUpdatesResponse>;
   /**
@@ -3084,7 +3086,8 @@ export interface InventoryServiceClient extends Client {
   /**
    * Updates as UpdateInventory does, many over one stream, each with a result of its own once it is durable.
    * Results may come in another order than the updates. When the stream breaks, it is not known which of those
-   * without a result have happened.
+   * without a result have happened. The server sends its headers at once: who waits for them before the first update
+   * does not lose it to a connection that was just about to end.
    */
   applyUpdates(): ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
   applyUpdates(options: Partial<CallOptions>): ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
