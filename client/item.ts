@@ -2,6 +2,7 @@ import {
   type InventoryItem as WireItem,
   PetStatus as WireStatus,
 } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import { InventoryError } from "./errors.ts";
 
 export type PetStatus = "available" | "pending" | "sold";
 
@@ -34,9 +35,11 @@ export function toWireStatus(name: PetStatus | undefined): WireStatus {
   return name === undefined ? WireStatus.PET_STATUS_UNSPECIFIED : wireStatuses[name];
 }
 
-/** @throws Error for an answer without an entry, or with a status that this client does not know */
+/** @throws InventoryError for an answer without an entry, or with a status that this client does not know */
 export function toItem(item: WireItem | undefined): Item {
   const status = statuses.get(item?.status as WireStatus);
-  if (!item || !status) throw new Error("the inventory service sent an entry that this client does not understand");
+  if (!item || !status) {
+    throw new InventoryError("INTERNAL", "the service sent an entry that this client does not understand");
+  }
   return { petId: item.petId, quantity: item.quantity, status, revision: item.revision };
 }

@@ -3,7 +3,7 @@ import express from "express";
 import { Counter } from "prom-client";
 import { listenOn, startAdmin } from "../runtime/admin.ts";
 import { createLogger } from "../runtime/log.ts";
-import { runProcess, untilReady } from "../runtime/process.ts";
+import { runProcess } from "../runtime/process.ts";
 import { openTracing } from "../runtime/tracing.ts";
 import { gatewayHelp, readGatewayConfig } from "./config.ts";
 import { Overload } from "./http/overload.ts";
@@ -47,7 +47,7 @@ await runProcess(gatewayHelp, async () => {
     },
   });
   const listen = await listenOn(publicServer.server, config.GATEWAY_LISTEN);
-  await untilReady(() => gateway.ready(), log);
+  await gateway.ready();
   reasonNotReady = undefined;
 
   return {

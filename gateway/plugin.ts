@@ -2,6 +2,7 @@ import { Router } from "express";
 import type { Registry } from "prom-client";
 import { databaseDefaults, openDatabase } from "../runtime/database.ts";
 import { createLogger, type Logger } from "../runtime/log.ts";
+import { untilReady } from "../runtime/process.ts";
 import { noTracing, type Tracing } from "../runtime/tracing.ts";
 import { gateway } from "./app.ts";
 import { Authenticator } from "./auth/authenticator.ts";
@@ -48,7 +49,7 @@ export interface Gateway {
   readonly headersFor: (address: string) => FlatHeaders;
   /** Counts and logs what is answered outside the router. */
   readonly onMalformed: Observer["onMalformed"];
-  /** Resolves when it can serve: keys can be looked up, and the list is loaded. */
+  /** Resolves when it can serve: keys can be looked up, and the list is loaded. Until then the log says what is missing. */
   ready(): Promise<void>;
   close(): Promise<void>;
 }
@@ -177,10 +178,11 @@ export function createGateway(
     metrics: observer.metrics,
     headersFor: entrance.headersFor,
     onMalformed: observer.onMalformed,
-    ready: async () => {
-      await keys.ping();
-      await list.current();
-    },
+    ready: () =>
+      untilReady(async () => {
+        await keys.ping();
+        await list.current();
+      }, log),
     close: async () => {
       client.close();
       refusals.close();

@@ -70,5 +70,6 @@ export async function openTracing(
     OTEL_TRACES_EXPORTER || (OTEL_EXPORTER_OTLP_ENDPOINT || OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ? "otlp" : "none");
   if (exporter !== "otlp" || env.OTEL_SDK_DISABLED === "true") return noTracing;
   const { openTelemetry } = await import("./open-telemetry.ts");
-  return openTelemetry(service, env, onProblem);
+  // Not at once: who is told may still wait for what this function gives.
+  return openTelemetry(service, env, (message) => void setImmediate(() => onProblem(message)));
 }

@@ -28,10 +28,12 @@ const busyShare = 0.9;
 export class Overload {
   readonly #options: OverloadOptions;
   readonly #timer: NodeJS.Timeout;
-  /** Requests that wait for the head of their response; not known after a look at the event loop. */
-  #waiting: number | undefined;
+  /** Responses that are not over. */
+  #open = 0;
+  /** Those of them whose head is out; not known after a look at the event loop. */
+  #sending: number | undefined;
   readonly #leave = () => {
-    if (this.#waiting !== undefined) this.#waiting -= 1;
+    this.#open -= 1;
   };
   #probedMs = performance.now();
   /** Since when, and the use of the event loop as of then; undefined while there is no overload. */
@@ -44,20 +46,20 @@ export class Overload {
   }
 
   /**
-   * Costs nothing while there is no overload. In particular no collection holds the responses: one that outlives them
-   * makes V8 keep them for longer, which costs more than all the rest of a small request.
+   * Counts, and holds nothing: a collection of the responses would outlive them, and V8 would keep them for longer,
+   * which costs more than all the rest of a small request.
    *
-   * @param countWaiting requests that wait for the head of their response, with this one; who takes a long response
-   *   slowly does not wait for this thread
-   * @returns false for a request that has to be refused
+   * @param countSending responses whose head is out and whose body is not: who takes a long one slowly does not wait
+   *   for this thread
+   * @returns false for a request that has to be refused; the others wait for the head of their response
    */
-  enter(response: ServerResponse, countWaiting: () => number): boolean {
-    if (this.#window === undefined) return true;
-    const { maxWaiting, onRefusal } = this.#options;
-    this.#waiting = this.#waiting === undefined ? countWaiting() : this.#waiting + 1;
+  enter(response: ServerResponse, countSending: () => number): boolean {
+    this.#open += 1;
     response.on("close", this.#leave);
-    if (this.#waiting <= maxWaiting) return true;
-    onRefusal();
+    if (this.#window === undefined) return true;
+    this.#sending ??= countSending();
+    if (this.#open - this.#sending <= this.#options.maxWaiting) return true;
+    this.#options.onRefusal();
     return false;
   }
 
@@ -70,7 +72,7 @@ export class Overload {
     const nowMs = performance.now();
     const delayMs = nowMs - this.#probedMs - probeMs;
     this.#probedMs = nowMs;
-    this.#waiting = undefined;
+    this.#sending = undefined;
     if (this.#window === undefined) {
       if (delayMs <= maxDelayMs) return;
       this.#window = { sinceMs: nowMs, use: performance.eventLoopUtilization() };

@@ -66,15 +66,15 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     response.writeHead(error.status, headOf(error, id, headersFor(addressOf(request.socket))));
     response.end(request.method === "HEAD" ? undefined : error.body);
   };
-  const countWaiting = () => {
+  const countSending = () => {
     let count = 0;
-    for (const response of responses.values()) if (response && !response.closed && !response.headersSent) count += 1;
+    for (const response of responses.values()) if (response?.headersSent && !response.closed) count += 1;
     return count;
   };
   const onRequest = (request: IncomingMessage, response: ServerResponse) => {
     if (responses.has(request.socket)) responses.set(request.socket, response);
     if (isEnding) response.shouldKeepAlive = false;
-    if (!overload.enter(response, countWaiting)) refuse(request, response, overloaded);
+    if (!overload.enter(response, countSending)) refuse(request, response, overloaded);
     else if (request.headers.host === undefined && request.httpVersion !== "1.0") refuse(request, response, noHost);
     else handler(request, response, () => refuse(request, response, noTarget));
   };

@@ -30,6 +30,7 @@ export class CheckSession {
   #stream: CheckStream | undefined;
   #questions: Question[] = [];
   #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
   /** @param timeoutMs longest wait for an answer */
   constructor(open: () => CheckStream, timeoutMs: number) {
@@ -53,6 +54,7 @@ export class CheckSession {
   }
 
   close(): void {
+    this.#isClosed = true;
     clearTimeout(this.#timer);
     this.#stream?.cancel();
   }
@@ -80,7 +82,11 @@ export class CheckSession {
     if (answer.more || question.gathered) gather(question, answer);
     if (answer.more) return;
     this.#questions.shift();
-    question.resolve(answer.reset ? { kind: "reset" } : toChanges(question, answer));
+    try {
+      question.resolve(answer.reset ? { kind: "reset" } : toChanges(question, answer));
+    } catch (error) {
+      question.reject(serviceError(status.INTERNAL, (error as Error).message)); // an entry that it cannot read
+    }
   }
 
   #lose(stream: CheckStream, error: ServiceError): void {
@@ -90,7 +96,7 @@ export class CheckSession {
     const questions = this.#questions;
     this.#questions = [];
     for (const question of questions) {
-      if (question.retried || error.code === status.DEADLINE_EXCEEDED) question.reject(error);
+      if (question.retried || this.#isClosed || error.code === status.DEADLINE_EXCEEDED) question.reject(error);
       else this.#ask({ ...question, gathered: undefined, retried: true });
     }
   }

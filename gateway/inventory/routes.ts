@@ -34,7 +34,7 @@ export function listInventory({ list, held, stallTimeoutMs }: ListInventoryOptio
     }
     const body: Body = zipped ? await snapshot.gzip() : snapshot.plain();
     if (response.closed) return; // the client has left, and no event would end what is held for it
-    if (body.text === undefined && request.method !== "HEAD") response.on("close", held.hold(body));
+    if (body.text === undefined && request.method !== "HEAD") response.once("close", held.hold(body));
     if (zipped) common.push("Content-Encoding", "gzip");
     response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...common]);
     if (request.method === "HEAD") response.end();

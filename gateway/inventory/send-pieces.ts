@@ -1,4 +1,3 @@
-import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 
 /** So much the kernel takes at once, as a rule: nobody has to wait for the reader. */
@@ -21,9 +20,10 @@ export async function sendPieces(
   if (pieces.length > 1 || pieces[0]!.length > socketBufferBytes) {
     response.setTimeout(stallTimeoutMs, () => response.destroy());
   }
+  const closed = new Promise((go) => response.once("close", go));
   for (let i = 0; i < pieces.length; ) {
     if (response.destroyed) return;
-    if (response.writableNeedDrain) await Promise.race([once(response, "drain"), once(response, "close")]);
+    if (response.writableNeedDrain) await Promise.race([new Promise((go) => response.once("drain", go)), closed]);
     response.cork();
     for (let bytes = 0; i < pieces.length && bytes < batchBytes; i++) {
       bytes += pieces[i]!.length;

@@ -92,3 +92,41 @@ test("an update whose caller was told that it is too late is not sent any more",
   expect(streams[0]!.petIds).toEqual([]);
   pipeline.close();
 });
+
+test("an update is not sent over a stream that is not taken, also not by the turn that its predecessor began", async () => {
+  const { pipeline, streams } = open();
+  const broken = Object.assign(new Error("gone"), { code: 14 });
+  const first = pipeline.submit({ petId: 1n, quantity: 1 });
+  streams[0]!.take();
+  const second = pipeline.submit({ petId: 2n, quantity: 1 }); // waits for the end of the turn
+  const both = Promise.allSettled([first, second]);
+  streams[0]!.emit("error", broken);
+  void pipeline.submit({ petId: 3n, quantity: 1 }).catch(() => {});
+  await turn();
+  await expect(both).resolves.toMatchObject([{ reason: broken }, { reason: broken }]);
+  expect(streams[1]!.petIds).toEqual([]);
+  streams[1]!.emit("error", broken);
+  streams[2]!.take();
+  expect(streams[2]!.petIds).toEqual([3n]);
+  pipeline.close();
+});
+
+test("after its end it opens nothing, and an entry that it cannot read fails its caller alone", async () => {
+  const { pipeline, streams } = open();
+  const [odd, good] = [1n, 2n].map((petId) => pipeline.submit({ petId, quantity: 1 }));
+  streams[0]!.take();
+  const item = (petId: bigint, status: number) => ({ petId, quantity: 1, status, revision: 1n });
+  const results = [
+    { id: 1, item: item(1n, 9), code: 0, message: "", reason: "" },
+    { id: 2, item: item(2n, 1), code: 0, message: "", reason: "" },
+  ];
+  streams[0]!.emit("data", { results, draining: true });
+  await expect(odd).rejects.toMatchObject({ code: 13 });
+  await expect(good).resolves.toMatchObject({ petId: 2n });
+  const late = pipeline.submit({ petId: 3n, quantity: 1 });
+  pipeline.close();
+  const broken = Object.assign(new Error("cancelled"), { code: 1 });
+  streams[1]!.emit("error", broken);
+  await expect(late).rejects.toBe(broken);
+  expect(streams).toHaveLength(2);
+});

@@ -3,6 +3,7 @@ import { toItem } from "../../client/item.ts";
 import type {
   ApplyUpdatesRequest,
   ApplyUpdatesResponse,
+  InventoryItem as WireItem,
   Update as WireUpdate,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Traceparent } from "../../runtime/tracing.ts";
@@ -30,6 +31,8 @@ interface Pending {
 interface Lane {
   readonly stream: UpdateStream;
   readonly pending: Map<number, Pending>;
+  /** Those of them that are not sent yet: since this turn of the event loop, or since before the service took it. */
+  readonly unsent: Map<number, WireUpdate>;
   readonly openedMs: number;
   /** It is the second one for these updates, as the first broke before the service took it. */
   readonly isSecond: boolean;
@@ -64,8 +67,8 @@ export class UpdatePipeline {
   readonly #ticker: NodeJS.Timeout;
   readonly #lanes = new Set<Lane>();
   #lane: Lane | undefined;
-  #gathered: WireUpdate[] = [];
   #lastId = 0;
+  #isClosed = false;
 
   /** @param timeoutMs how long a caller waits for a result */
   constructor(open: () => UpdateStream, timeoutMs: number) {
@@ -90,8 +93,8 @@ export class UpdatePipeline {
       this.#lastId = (this.#lastId + 1) >>> 0;
       const id = this.#lastId;
       lane.pending.set(id, { resolve, reject, deadlineMs: performance.now() + this.#timeoutMs });
-      if (lane.isTaken && this.#gathered.length === 0) setImmediate(() => this.#flush());
-      this.#gathered.push({ id, petId, quantity, expectedRevision, timeoutMs: this.#timeoutMs, traceparent });
+      if (lane.isTaken && lane.unsent.size === 0) setImmediate(() => this.#flush(lane));
+      lane.unsent.set(id, { id, petId, quantity, expectedRevision, timeoutMs: this.#timeoutMs, traceparent });
     });
   }
 
@@ -103,33 +106,40 @@ export class UpdatePipeline {
   }
 
   close(): void {
+    this.#isClosed = true;
     clearInterval(this.#ticker);
     for (const { stream } of this.#lanes) stream.cancel();
   }
 
-  /** The lane that takes new updates. It does not change while updates are gathered for it. */
+  /** The lane that takes new updates. It does not change while some are not sent. */
   #currentLane(): Lane {
-    if (this.#lane && this.#gathered.length === 0 && performance.now() - this.#lane.openedMs > laneLifeMs) {
+    if (this.#lane?.unsent.size === 0 && performance.now() - this.#lane.openedMs > laneLifeMs) {
       this.#retire(this.#lane);
     }
     this.#lane ??= this.#openLane();
     return this.#lane;
   }
 
-  #openLane(pending: Lane["pending"] = new Map(), isSecond = false): Lane {
+  /** @param first the lane that broke before the service took it */
+  #openLane(first?: Lane): Lane {
     const stream = this.#open();
-    const lane: Lane = { stream, pending, openedMs: performance.now(), isSecond, isTaken: false };
+    const { pending = new Map(), unsent = new Map() } = first ?? {};
+    const openedMs = performance.now();
+    const lane: Lane = { stream, pending, unsent, openedMs, isSecond: first !== undefined, isTaken: false };
     this.#lanes.add(lane);
     stream.on("metadata", () => {
       lane.isTaken = true;
-      if (this.#lane === lane) this.#flush();
+      const nowMs = performance.now();
+      for (const [id, update] of lane.unsent) {
+        update.timeoutMs = Math.max(1, Math.ceil(lane.pending.get(id)!.deadlineMs - nowMs)); // what is left of it
+      }
+      this.#flush(lane);
     });
     stream.on("data", ({ results, draining }: ApplyUpdatesResponse) => {
       for (const { id, item, code, message } of results) {
         const pending = lane.pending.get(id);
         lane.pending.delete(id);
-        if (item) pending?.resolve(toItem(item));
-        else pending?.reject(serviceError(code, message));
+        if (pending) settle(pending, item, code, message);
       }
       if (draining) this.#retire(lane);
     });
@@ -138,20 +148,17 @@ export class UpdatePipeline {
     return lane;
   }
 
-  #flush(): void {
-    const { pending, stream } = this.#lane ?? {};
-    // A lane that broke meanwhile has told the callers already, and some may have waited for too long.
-    const updates = this.#gathered.filter(({ id }) => pending?.has(id));
-    this.#gathered = [];
-    if (updates.length > 0) stream!.write({ updates });
+  #flush({ stream, unsent, isTaken }: Lane): void {
+    if (!isTaken || unsent.size === 0) return;
+    const updates = [...unsent.values()];
+    unsent.clear();
+    stream.write({ updates });
   }
 
   /** Takes no more updates for a lane; the results of those that it has still come. */
   #retire(lane: Lane): void {
-    if (this.#lane === lane) {
-      this.#flush();
-      this.#lane = undefined;
-    }
+    this.#flush(lane);
+    if (this.#lane === lane) this.#lane = undefined;
     lane.stream.end();
   }
 
@@ -159,25 +166,39 @@ export class UpdatePipeline {
     if (!this.#lanes.delete(lane)) return;
     if (this.#lane === lane) {
       this.#lane = undefined;
-      if (!lane.isTaken && !lane.isSecond) {
-        this.#lane = this.#openLane(lane.pending, true); // nothing was sent yet
+      if (!lane.isTaken && !lane.isSecond && !this.#isClosed) {
+        this.#lane = this.#openLane(lane); // nothing was sent
         return;
       }
-      this.#gathered = [];
     }
+    lane.unsent.clear();
     for (const { reject } of lane.pending.values()) reject(error);
     lane.pending.clear();
   }
 
   #expire(): void {
     const nowMs = performance.now();
-    for (const { pending } of this.#lanes) {
+    for (const { pending, unsent } of this.#lanes) {
       // Updates wait equally long, so the first that has time left ends the search.
       for (const [id, { deadlineMs, reject }] of pending) {
         if (deadlineMs > nowMs) break;
         pending.delete(id);
+        unsent.delete(id);
         reject(serviceError(status.DEADLINE_EXCEEDED, "the inventory service did not answer an update in time"));
       }
     }
+  }
+}
+
+/** @param item set for an update that happened; otherwise `code` and `message` say why it did not */
+function settle({ resolve, reject }: Pending, item: WireItem | undefined, code: number, message: string): void {
+  if (!item) {
+    reject(serviceError(code, message));
+    return;
+  }
+  try {
+    resolve(toItem(item));
+  } catch (error) {
+    reject(serviceError(status.INTERNAL, (error as Error).message)); // an entry that it cannot read
   }
 }

@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { Agent, get, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { generated } from "../../inventory-svc/cli/entries.ts";
 import { memoryMiB, peakMemoryMiB } from "../bench/measure.ts";
@@ -49,6 +51,14 @@ describe(`a list of ${size} entries`, () => {
     return (bytes("nodejs_heap_size_used_bytes") + bytes("nodejs_external_memory_bytes")) / 1024 / 1024;
   }
 
+  /** Reads the list, and leaves the connection open. */
+  async function readWhole(agent: Agent): Promise<void> {
+    const { hostname, port } = new URL(`http://${system.address}`);
+    const asked = get({ hostname, port, path: "/v1/inventory", headers: headers(), agent });
+    const [response] = (await once(asked, "response")) as [IncomingMessage];
+    for await (const _ of response);
+  }
+
   /** A client that has asked for the list and takes nothing of it yet. */
   async function openReader(): Promise<Socket> {
     const { hostname, port } = new URL(`http://${system.address}`);
@@ -86,6 +96,15 @@ describe(`a list of ${size} entries`, () => {
       `gateway: ${startMiB.toFixed(0)} MiB at first, ${now.toFixed(0)} with ${readerCount} slow readers, peak ${peak.toFixed(0)}`,
     );
     expect(peak).toBeLessThan(512);
+  }, 120_000);
+
+  test("a reader that has the whole list and keeps its connection holds nothing", async () => {
+    for (let reader = 0; reader < 30; reader++) {
+      await Promise.all(Array.from({ length: 256 }, (_, j) => change(1 + ((j * 1_021) % size), reader)));
+      const agent = new Agent({ keepAlive: true });
+      stack.defer(() => agent.destroy());
+      await readWhole(agent);
+    }
   }, 120_000);
 
   test("nothing of them is left when they are gone", async () => {
