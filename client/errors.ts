@@ -5,8 +5,9 @@ import { Status } from "../proto/gen/google/rpc/status.ts";
 export type StatusName = keyof typeof status;
 
 /**
- * A call that failed, here or there. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED and INTERNAL it is not known
- * whether a change has happened, unless the reason is STOCK_UNAVAILABLE; after all others it has not.
+ * A call that failed, here or there. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, INTERNAL, UNKNOWN and DATA_LOSS it
+ * is not known whether a change has happened, unless the reason is STOCK_UNAVAILABLE or DEADLINE_PASSED; after all others
+ * it has not.
  */
 export class InventoryError extends Error {
   /** gRPC status, as `NOT_FOUND`. */

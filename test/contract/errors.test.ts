@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, type Socket } from "node:net";
-import { Server, ServerCredentials, type ServerDuplexStream, status } from "@grpc/grpc-js";
+import { Metadata, Server, ServerCredentials, type ServerDuplexStream, status } from "@grpc/grpc-js";
 import { createPublicServer } from "../../gateway/http/server.ts";
 import {
   type ApplyUpdatesRequest,
@@ -250,6 +250,7 @@ describe("what the inventory service answers", () => {
       checkInventory: (call: { emit(name: string, error: object): void }) => fail((error) => call.emit("error", error)),
       updateInventory: (_call: unknown, callback: (error: object) => void) => fail(callback),
       applyUpdates: (call: ServerDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>) => {
+        call.sendMetadata(new Metadata());
         call.on("data", ({ updates }: ApplyUpdatesRequest) => {
           const results = updates.map(({ id }) => ({ id, item: undefined, code, message: secret, reason: "" }));
           call.write({ results, draining: false });
