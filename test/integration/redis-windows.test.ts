@@ -197,7 +197,8 @@ describe("windows on Redis", () => {
       });
       const after = await Promise.all(Array.from({ length: 600 }, (_, i) => ask(i, caller)));
       const total = admitted([...decisions, ...after]).length;
-      expect(total).toBeGreaterThanOrEqual(290);
+      // What was on its way to a Redis that froze was decided without it, and is charged there when it goes on: one burst.
+      expect(total).toBeGreaterThanOrEqual(300 - 20);
       expect(total).toBeLessThanOrEqual(600);
       expect(longestMs).toBeLessThan(450); // 250 ms, and what two busy cores add
       expect(replicas.map(({ changes }) => changes)).toEqual([
