@@ -30,7 +30,7 @@ export class Overload {
   readonly #timer: NodeJS.Timeout;
   /** Responses that are not over. */
   #open = 0;
-  /** Those of them whose head is out; not known after a look at the event loop. */
+  /** Those of them whose head is out; counted once in a turn of the event loop. */
   #sending: number | undefined;
   readonly #leave = () => {
     this.#open -= 1;
@@ -57,7 +57,12 @@ export class Overload {
     this.#open += 1;
     response.on("close", this.#leave);
     if (this.#window === undefined) return true;
-    this.#sending ??= countSending();
+    if (this.#sending === undefined) {
+      this.#sending = countSending();
+      setImmediate(() => {
+        this.#sending = undefined; // some are over by the next turn
+      });
+    }
     if (this.#open - this.#sending <= this.#options.maxWaiting) return true;
     this.#options.onRefusal();
     return false;
@@ -72,7 +77,6 @@ export class Overload {
     const nowMs = performance.now();
     const delayMs = nowMs - this.#probedMs - probeMs;
     this.#probedMs = nowMs;
-    this.#sending = undefined;
     if (this.#window === undefined) {
       if (delayMs <= maxDelayMs) return;
       this.#window = { sinceMs: nowMs, use: performance.eventLoopUtilization() };
