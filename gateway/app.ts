@@ -30,7 +30,8 @@ export interface GatewayParts {
 
 /**
  * The public API as an Express router: `/v1/…`, `/openapi.json` and `/docs`, below whatever path it is mounted at.
- * It needs no setting of the app around it, and no body parser before it.
+ * It needs no app around it, no setting of one that there is, and no body parser before it: it uses nothing of requests
+ * and responses but what Node gives them.
  */
 export function gateway(parts: GatewayParts): Router {
   const { admission, deprecation } = parts;
@@ -69,6 +70,7 @@ export function gateway(parts: GatewayParts): Router {
 
 function identify({ clientAddress, onDone, now }: GatewayParts): RequestHandler {
   return (request, response, next) => {
+    response.locals ??= {}; // it comes from an app, and there may be none
     const locals = response.locals as Locals;
     locals.requestId = requestId(request.headers["x-request-id"]);
     locals.clientAddress = clientAddress(request);

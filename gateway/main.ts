@@ -1,5 +1,4 @@
 #!/usr/bin/env -S node --max-semi-space-size=32
-import express from "express";
 import { Counter } from "prom-client";
 import { listenOn, startAdmin } from "../runtime/admin.ts";
 import { createLogger } from "../runtime/log.ts";
@@ -16,8 +15,6 @@ await runProcess(gatewayHelp, async () => {
   const log = createLogger("gateway", config.LOG_LEVEL, tracing.logFields);
   const gateway = createGateway(config, log, Date.now, tracing);
 
-  const app = express().disable("x-powered-by").disable("etag").set("query parser", false);
-  app.use(gateway.router);
   const refusals = new Counter({
     name: "gateway_overload_refusals_total",
     help: "Requests that were refused because the event loop was late",
@@ -30,7 +27,7 @@ await runProcess(gatewayHelp, async () => {
     onChange: (isOverloaded) => log.info(isOverloaded ? "overload: the event loop is late" : "the overload is over"),
   });
   const publicServer = createPublicServer({
-    handler: app,
+    router: gateway.router,
     keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,
     requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
     maxConnections: config.MAX_CONNECTIONS,

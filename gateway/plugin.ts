@@ -18,7 +18,7 @@ import type { FlatHeaders } from "./http/head.ts";
 import { createInventoryClient } from "./inventory/client.ts";
 import { HeldVersions } from "./inventory/list/held-versions.ts";
 import { StockList } from "./inventory/list/stock-list.ts";
-import { listInventory, updateInventory } from "./inventory/routes.ts";
+import { askAhead, listInventory, updateInventory } from "./inventory/routes.ts";
 import { deprecation } from "./legacy/deprecation.ts";
 import { passThrough } from "./legacy/pass-through.ts";
 import { admission } from "./limits/admission.ts";
@@ -118,6 +118,7 @@ export function createGateway(
   const entrance = admission({
     authenticator,
     onUse: (principal) => usage.used(principal),
+    onLikely: askAhead(list),
     limiter: replicas.limiter,
     guard: new MemoryWindows({ maxCallers: maxAddresses, replicas: 1, now }),
     guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,

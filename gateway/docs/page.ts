@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import type { ServerResponse } from "node:http";
 import { createRequire } from "node:module";
 import { dirname } from "node:path";
-import express, { type RequestHandler, Router } from "express";
+import express, { type Request, type RequestHandler, Router } from "express";
 import { matchesEtag } from "../http/etag.ts";
 import { indexHtml, initializerJs } from "./page-files.ts";
 
@@ -37,14 +37,18 @@ export function docsPage({ document }: DocsPageOptions): Router {
   // No routes: a router with routes answers OPTIONS by itself.
   return Router({ caseSensitive: true })
     .use((request, response, next) => {
-      const answer = request.method === "GET" || request.method === "HEAD" ? own.get(request.path) : undefined;
+      const answer = request.method === "GET" || request.method === "HEAD" ? own.get(pathOf(request)) : undefined;
       if (answer) answer(request, response, next);
       else next();
     })
     .use("/docs", (request, response, next) => {
-      if (swaggerFiles.has(request.path)) swagger(request, response, next);
+      if (swaggerFiles.has(pathOf(request))) swagger(request, response, next);
       else next();
     });
+}
+
+function pathOf({ url }: Request): string {
+  return url.replace(/\?.*/s, "");
 }
 
 type SetHeaders = (response: ServerResponse) => void;

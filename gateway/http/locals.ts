@@ -1,4 +1,5 @@
 import type { Principal } from "../auth/principal.ts";
+import type { Snapshot } from "../inventory/list/snapshot.ts";
 import type { FlatHeaders } from "./head.ts";
 
 export const routeNames = ["listInventory", "updateInventory", "getPet", "getOrders", "docs", "unknown"] as const;
@@ -17,4 +18,6 @@ export interface Locals {
   limits: FlatHeaders;
   /** Set by admission: every route behind it has one. */
   principal: Principal;
+  /** Set for a request that is likely to need the list. */
+  list: Promise<Snapshot> | undefined;
 }

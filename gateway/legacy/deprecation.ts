@@ -39,11 +39,11 @@ export function deprecation({
     announce: (_req, res, next) => {
       if (deprecatedAt !== null) {
         res.setHeader("Deprecation", `@${Math.floor(deprecatedAt.getTime() / 1_000)}`);
-        res.append("Link", `<${documentationUrl}>; rel="deprecation"`);
+        res.appendHeader("Link", `<${documentationUrl}>; rel="deprecation"`);
       }
       if (sunsetAt !== null) {
         res.setHeader("Sunset", sunsetAt.toUTCString());
-        res.append("Link", `<${documentationUrl}>; rel="sunset"`);
+        res.appendHeader("Link", `<${documentationUrl}>; rel="sunset"`);
       }
       // Whose request it is comes out later, and every response has a close, even one that nobody waits for.
       res.once("close", () => {

@@ -36,6 +36,7 @@ function setUp({ lookUpTurns = 3 } = {}) {
   const { admit } = admission({
     authenticator: new Authenticator({ store: { findByHash }, pepper, now }),
     onUse: () => {},
+    onLikely: () => {},
     limiter: new MemoryWindows({ maxCallers: 1_000, replicas: 1, now }),
     guard: new MemoryWindows({ maxCallers: 1_000, replicas: 1, now }),
     guardPerMinute,

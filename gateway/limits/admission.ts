@@ -1,4 +1,4 @@
-import type { RequestHandler, Response } from "express";
+import type { Request, RequestHandler, Response } from "express";
 import type { RateLimiterAbstract } from "rate-limiter-flexible";
 import type { Authenticator } from "../auth/authenticator.ts";
 import { bearerToken } from "../auth/bearer.ts";
@@ -17,6 +17,8 @@ export interface AdmissionOptions {
   readonly authenticator: Authenticator;
   /** Told of every request that brings a valid key. */
   readonly onUse: (principal: Principal) => void;
+  /** Told of every request whose limits are about to be decided: what its answer needs can be asked for meanwhile. */
+  readonly onLikely: (request: Request, response: Response) => void;
   /** Counts the requests of accounts. */
   readonly limiter: RateLimiterAbstract;
   /** Counts the requests of addresses that bring no valid key. */
@@ -47,7 +49,7 @@ export interface Admission {
  * own. The limit headers are set before anything else can answer.
  */
 export function admission(options: AdmissionOptions): Admission {
-  const { authenticator, onUse, limiter, guard, windowsOf, countPer, refusals, onRefused, now } = options;
+  const { authenticator, onUse, onLikely, limiter, guard, windowsOf, countPer, refusals, onRefused, now } = options;
   const guardWindows: readonly Window[] = [{ name: "minute", seconds: 60, limit: options.guardPerMinute }];
 
   const headersFor = (address: string) => limitHeaders(guardWindows, guard.peek(addressBlock(address), guardWindows));
@@ -110,6 +112,7 @@ export function admission(options: AdmissionOptions): Admission {
     onUse(principal);
     const windows = windowsOf(principal);
     if (principal.bannedUntilMs > now()) return refuseBanned(locals, windows, principal);
+    onLikely(request, response);
     const decision = await decide(limiter, countPer === "key" ? principal.keyId : principal.accountId, windows);
     locals.limits = limitHeaders(windows, decision);
     if (!decision.admitted) {

@@ -1,6 +1,5 @@
 // This gateway without keys and limits: it lets everyone pass. What those cost is the difference to the real one.
 import type { AddressInfo } from "node:net";
-import express from "express";
 import { gateway } from "../../gateway/app.ts";
 import { type Principal, scopes } from "../../gateway/auth/principal.ts";
 import { readGatewayConfig } from "../../gateway/config.ts";
@@ -60,10 +59,8 @@ const router = gateway({
   onError: observer.onError,
   now: Date.now,
 });
-const app = express().disable("x-powered-by").disable("etag").set("query parser", false);
-app.use(router);
 const { server } = createPublicServer({
-  handler: app,
+  router,
   keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,
   requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
   maxConnections: config.MAX_CONNECTIONS,

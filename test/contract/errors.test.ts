@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { Metadata, Server, ServerCredentials, type ServerDuplexStream, status } from "@grpc/grpc-js";
+import { Router } from "express";
 import { createPublicServer } from "../../gateway/http/server.ts";
 import {
   type ApplyUpdatesRequest,
@@ -315,10 +316,10 @@ describe("a connection on which HTTP has gone wrong", () => {
   beforeAll(async () => {
     const { server } = createPublicServer({
       // Answers with half a body, and never goes on.
-      handler: (_request, response) => {
+      router: Router().use((_request, response) => {
         response.writeHead(200, { "Content-Length": 2 * half.length });
         response.write(half);
-      },
+      }),
       keepAliveTimeoutMs: 5_000,
       requestTimeoutMs: 10_000,
       maxConnections: 100,

@@ -1,4 +1,3 @@
-import express from "express";
 import { pino } from "pino";
 import { readGatewayConfig } from "../../gateway/config.ts";
 import { createPublicServer } from "../../gateway/http/server.ts";
@@ -22,10 +21,8 @@ export interface LocalGateway {
 export async function startLocalGateway(env: Env, now: () => number = Date.now): Promise<LocalGateway> {
   const config = readGatewayConfig(env);
   const gateway = createGateway(config, pino({ level: "silent" }), now);
-  const app = express().disable("x-powered-by").disable("etag").set("query parser", false);
-  app.use(gateway.router);
   const { server } = createPublicServer({
-    handler: app,
+    router: gateway.router,
     keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,
     requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
     maxConnections: config.MAX_CONNECTIONS,
