@@ -26,13 +26,15 @@ export async function benchUpdates(servers: BenchServers, plan: Plan): Promise<U
   const rows: UpdateRow[] = [];
   for (const connections of [1, 16, 64, 256]) {
     const runs: Record<keyof typeof variants, Figures[]> = { ours: [], plain: [] };
-    for (let round = 0; round < plan.rounds; round++) {
+    // The first round warms them up, as in limits.ts.
+    for (let round = 0; round <= plan.rounds; round++) {
       for (const name of ["ours", "plain"] as const) {
         const { address, headers, processes } = variants[name];
         const script = new URL("./patch.lua", import.meta.url).pathname;
         const wanted = { ...headers, "Content-Type": "application/json" };
         const load = { address, connections, seconds: plan.seconds, headers: wanted, script, args: [String(entries)] };
-        runs[name].push(await measure(load, processes));
+        const figures = await measure(load, processes);
+        if (round > 0) runs[name].push(figures);
         await new Promise((resolve) => setTimeout(resolve, 700));
       }
     }
