@@ -34,15 +34,9 @@ export interface GatewayParts {
  * and responses but what Node gives them.
  */
 export function gateway(parts: GatewayParts): Router {
-  const { admission, deprecation } = parts;
   const router = Router({ strict: true, caseSensitive: true });
 
-  // request id, then authentication (with the limit of the address for who fails it), ban, plan limits, route, validation
-  router.use(identify(parts));
-  router.use(docs(parts));
-  // A pattern without parameters: one that cannot be decoded is refused behind the checks, like any bad request.
-  router.get(/^\/v1\/pets\/[^/]+$/, deprecation.announce);
-  router.use(admission.admit);
+  router.use(enter(parts));
 
   router
     .route("/v1/inventory")
@@ -54,7 +48,7 @@ export function gateway(parts: GatewayParts): Router {
     .all(operation("updateInventory"), refuseMethod("PATCH"));
   router
     .route("/v1/pets/:petId")
-    .get(operation("getPet", "store:read"), checkPetId, deprecation.retire, parts.getPet)
+    .get(operation("getPet", "store:read"), checkPetId, parts.deprecation.retire, parts.getPet)
     .all(operation("getPet"), refuseMethod("GET, HEAD"));
   router
     .route("/v1/store/orders")
@@ -68,8 +62,32 @@ export function gateway(parts: GatewayParts): Router {
   return router;
 }
 
-function identify({ clientAddress, onDone, now }: GatewayParts): RequestHandler {
+// Not a parameter of a route: one that cannot be decoded is refused behind the checks, like any bad request.
+const petPath = /^(?:[^/?]+:\/\/[^/?]+)?\/v1\/pets\/[^/?]+(?:\?|$)/;
+
+/**
+ * What every request goes through before its route: request id, what needs no key, the notice of a deprecated route, then
+ * authentication (with the limit of the address for who fails it), ban and plan limits. One layer of the router and not
+ * four, as each costs as much as what it does.
+ */
+function enter(parts: GatewayParts): RequestHandler {
+  const { admission, deprecation, docs } = parts;
+  const identify = identifier(parts);
   return (request, response, next) => {
+    const admit = () => admission.admit(request, response).then(() => next(), next);
+    identify(request, response);
+    if (petPath.test(request.url) && (request.method === "GET" || request.method === "HEAD")) {
+      deprecation.announce(request, response);
+    }
+    if (request.url.startsWith("/v1/")) return admit();
+    (response.locals as Locals).route = "docs";
+    admission.announce(response);
+    docs(request, response, (error?: unknown) => (error ? next(error) : admit()));
+  };
+}
+
+function identifier({ clientAddress, onDone, now }: GatewayParts): (request: Request, response: Response) => void {
+  return (request, response) => {
     response.locals ??= {}; // it comes from an app, and there may be none
     const locals = response.locals as Locals;
     locals.requestId = requestId(request.headers["x-request-id"]);
@@ -79,18 +97,10 @@ function identify({ clientAddress, onDone, now }: GatewayParts): RequestHandler 
     locals.route = "unknown";
     locals.limits = [];
     guardHead(response);
-    response.on("close", () => onDone(request, response));
-    next();
-  };
-}
-
-/** What needs no key. */
-function docs({ admission, docs: page }: GatewayParts): RequestHandler {
-  return (request, response, next) => {
-    if (request.url.startsWith("/v1/")) return next();
-    (response.locals as Locals).route = "docs";
-    admission.announce(response);
-    page(request, response, next);
+    response.on("close", () => {
+      locals.list = undefined; // who was refused did not take it, and an idle connection keeps its last response
+      onDone(request, response);
+    });
   };
 }
 

@@ -52,21 +52,28 @@ export class Authenticator {
     this.#options = { elapsed: () => performance.now(), ...options };
   }
 
+  /** Who a key stands for that was looked up in the last seconds; undefined for any other, which may be a good one. */
+  remembered(token: string): Principal | undefined {
+    const id = hash("sha256", token, "base64");
+    const known = this.#known.get(id);
+    if (!known) return undefined;
+    const ageMs = this.#ageMs(known.checkedAt);
+    if (ageMs >= maxAgeMs || isExpired(known.principal, this.#options.now())) return undefined;
+    if (ageMs >= refreshAfterMs) this.#lookUp(id, token).catch(() => {});
+    return known.principal;
+  }
+
   /**
    * @param asStranger stands before the store for a token that was not a good key here lately; what it throws is thrown
    * @returns undefined for a token that is unknown, revoked, expired or no key of ours at all
    * @throws what the store throws when it cannot be asked
    */
   async authenticate(token: string, asStranger: AsStranger): Promise<Principal | undefined> {
+    const principal = this.remembered(token);
+    if (principal) return principal;
     const id = hash("sha256", token, "base64");
     const known = this.#known.get(id);
-    if (known) {
-      const ageMs = this.#ageMs(known.checkedAt);
-      if (ageMs < maxAgeMs) {
-        if (ageMs >= refreshAfterMs) this.#lookUp(id, token).catch(() => {});
-        return isExpired(known.principal, this.#options.now()) ? undefined : known.principal;
-      }
-    }
+    if (known && this.#ageMs(known.checkedAt) < maxAgeMs) return undefined; // it has expired
     if (this.#isUnknown(id)) return undefined;
     if (known || this.#lookUps.has(id)) return await this.#lookUp(id, token);
     if (!isWellFormed(token)) return undefined;

@@ -17,6 +17,10 @@ export function readBody(request: IncomingMessage, timeoutMs: number): Promise<B
   if (Number(request.headers["content-length"] ?? 0) > maxBodyBytes) {
     return Promise.reject(new ApiError("payload_too_large"));
   }
+  // Mostly it came with the head, and nothing has to be waited for.
+  if (request.complete && request.readableLength <= maxBodyBytes) {
+    return Promise.resolve((request.read() as Buffer | null) ?? Buffer.alloc(0));
+  }
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let length = 0;

@@ -38,7 +38,9 @@ export function askAhead(list: Pick<StockList, "current">): (request: Request, r
 /** GET /inventory: every entry, not older than the request. */
 export function listInventory({ list, held, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
-    const snapshot = await ((response.locals as Locals).list ?? list.current());
+    const locals = response.locals as Locals;
+    const snapshot = await (locals.list ?? list.current());
+    locals.list = undefined; // a response may be long, and its list is not what is sent
     const zipped = wantsGzip(request);
     const etag = zipped ? snapshot.gzipEtag : snapshot.etag;
     const common = ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];

@@ -8,6 +8,7 @@ import type {
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Traceparent } from "../../runtime/tracing.ts";
 import type { Item } from "./item.ts";
+import { maxSlots, Slots } from "./slots.ts";
 import { serviceError } from "./status.ts";
 
 export interface Update {
@@ -30,9 +31,9 @@ interface Pending {
 /** A stream and the updates that it has taken and not answered. */
 interface Lane {
   readonly stream: UpdateStream;
-  readonly pending: Map<number, Pending>;
+  readonly pending: Slots<Pending>;
   /** Those of them that are not sent yet: since this turn of the event loop, or since before the service took it. */
-  readonly unsent: Map<number, WireUpdate>;
+  unsent: WireUpdate[];
   readonly openedMs: number;
   /** It is the second one for these updates, as the first broke before the service took it. */
   readonly isSecond: boolean;
@@ -50,9 +51,6 @@ const laneLifeMs = 8_000;
 /** How often deadlines are looked at. */
 const tickMs = 50;
 
-/** A server that does not answer is given up when so many updates wait for it; more would only wait too. */
-const maxPending = 10_000;
-
 /**
  * Sends updates over one long-lived stream: those of one turn of the event loop in one message, without waiting for
  * the results of earlier ones.
@@ -67,7 +65,6 @@ export class UpdatePipeline {
   readonly #ticker: NodeJS.Timeout;
   readonly #lanes = new Set<Lane>();
   #lane: Lane | undefined;
-  #lastId = 0;
   #isClosed = false;
 
   /** @param timeoutMs how long a caller waits for a result */
@@ -86,15 +83,14 @@ export class UpdatePipeline {
   submit({ petId, quantity, expectedRevision, traceparent }: Update): Promise<Item> {
     return new Promise((resolve, reject) => {
       const lane = this.#currentLane();
-      if (lane.pending.size >= maxPending) {
+      // A server that does not answer: more would only wait too.
+      if (lane.pending.size >= maxSlots) {
         reject(serviceError(status.RESOURCE_EXHAUSTED, "too many updates wait for the inventory service"));
         return;
       }
-      this.#lastId = (this.#lastId + 1) >>> 0;
-      const id = this.#lastId;
-      lane.pending.set(id, { resolve, reject, deadlineMs: performance.now() + this.#timeoutMs });
-      if (lane.isTaken && lane.unsent.size === 0) setImmediate(() => this.#flush(lane));
-      lane.unsent.set(id, { id, petId, quantity, expectedRevision, timeoutMs: this.#timeoutMs, traceparent });
+      const id = lane.pending.add({ resolve, reject, deadlineMs: performance.now() + this.#timeoutMs });
+      if (lane.isTaken && lane.unsent.length === 0) setImmediate(() => this.#flush(lane));
+      lane.unsent.push({ id, petId, quantity, expectedRevision, timeoutMs: this.#timeoutMs, traceparent });
     });
   }
 
@@ -113,7 +109,7 @@ export class UpdatePipeline {
 
   /** The lane that takes new updates. It does not change while some are not sent. */
   #currentLane(): Lane {
-    if (this.#lane?.unsent.size === 0 && performance.now() - this.#lane.openedMs > laneLifeMs) {
+    if (this.#lane?.unsent.length === 0 && performance.now() - this.#lane.openedMs > laneLifeMs) {
       this.#retire(this.#lane);
     }
     this.#lane ??= this.#openLane();
@@ -123,22 +119,21 @@ export class UpdatePipeline {
   /** @param first the lane that broke before the service took it */
   #openLane(first?: Lane): Lane {
     const stream = this.#open();
-    const { pending = new Map(), unsent = new Map() } = first ?? {};
+    const { pending = new Slots<Pending>(), unsent = [] } = first ?? {};
     const openedMs = performance.now();
     const lane: Lane = { stream, pending, unsent, openedMs, isSecond: first !== undefined, isTaken: false };
     this.#lanes.add(lane);
     stream.on("metadata", () => {
       lane.isTaken = true;
       const nowMs = performance.now();
-      for (const [id, update] of lane.unsent) {
-        update.timeoutMs = Math.max(1, Math.ceil(lane.pending.get(id)!.deadlineMs - nowMs)); // what is left of it
+      for (const update of lane.unsent) {
+        update.timeoutMs = Math.max(1, Math.ceil(lane.pending.get(update.id)!.deadlineMs - nowMs)); // what is left of it
       }
       this.#flush(lane);
     });
     stream.on("data", ({ results, draining }: ApplyUpdatesResponse) => {
       for (const { id, item, code, message } of results) {
-        const pending = lane.pending.get(id);
-        lane.pending.delete(id);
+        const pending = lane.pending.take(id);
         if (pending) settle(pending, item, code, message);
       }
       if (draining) this.#retire(lane);
@@ -148,11 +143,11 @@ export class UpdatePipeline {
     return lane;
   }
 
-  #flush({ stream, unsent, isTaken }: Lane): void {
-    if (!isTaken || unsent.size === 0) return;
-    const updates = [...unsent.values()];
-    unsent.clear();
-    stream.write({ updates });
+  #flush(lane: Lane): void {
+    const updates = lane.unsent;
+    if (!lane.isTaken || updates.length === 0) return;
+    lane.unsent = [];
+    lane.stream.write({ updates });
   }
 
   /** Takes no more updates for a lane; the results of those that it has still come. */
@@ -171,21 +166,20 @@ export class UpdatePipeline {
         return;
       }
     }
-    lane.unsent.clear();
-    for (const { reject } of lane.pending.values()) reject(error);
-    lane.pending.clear();
+    lane.unsent = [];
+    for (const id of lane.pending.ids()) lane.pending.take(id)!.reject(error);
   }
 
   #expire(): void {
     const nowMs = performance.now();
-    for (const { pending, unsent } of this.#lanes) {
+    for (const lane of this.#lanes) {
       // Updates wait equally long, so the first that has time left ends the search.
-      for (const [id, { deadlineMs, reject }] of pending) {
-        if (deadlineMs > nowMs) break;
-        pending.delete(id);
-        unsent.delete(id);
+      for (const id of lane.pending.ids()) {
+        if (lane.pending.get(id)!.deadlineMs > nowMs) break;
+        const { reject } = lane.pending.take(id)!;
         reject(serviceError(status.DEADLINE_EXCEEDED, "the inventory service did not answer an update in time"));
       }
+      lane.unsent = lane.unsent.filter(({ id }) => lane.pending.get(id) !== undefined);
     }
   }
 }

@@ -82,7 +82,10 @@ async function start(options: DeprecationOptions, failure?: ErrorCode) {
     res.status(error.status).end(error.body);
   };
   const app = express()
-    .use("/pets/:petId", announce)
+    .use("/pets/:petId", (req, res, next) => {
+      announce(req, res);
+      next();
+    })
     .use((_req, res, next) => {
       if (failure === "missing_api_key") return next(new ApiError(failure));
       res.locals.principal = { accountId: "account-1" };

@@ -1,4 +1,4 @@
-import type { RequestHandler } from "express";
+import type { Request, RequestHandler, Response } from "express";
 import type { Principal } from "../auth/principal.ts";
 import { ApiError } from "../http/errors.ts";
 
@@ -18,7 +18,7 @@ export interface DeprecationOptions {
 
 export interface Deprecation {
   /** Sets the headers and counts the use. Goes before authentication, so that errors carry the headers too. */
-  readonly announce: RequestHandler;
+  readonly announce: (request: Request, response: Response) => void;
   /** Answers 410 when the operation is gone. Goes behind authentication and limits, at the route itself. */
   readonly retire: RequestHandler;
 }
@@ -36,7 +36,7 @@ export function deprecation({
   now = Date.now,
 }: DeprecationOptions): Deprecation {
   return {
-    announce: (_req, res, next) => {
+    announce: (_req, res) => {
       if (deprecatedAt !== null) {
         res.setHeader("Deprecation", `@${Math.floor(deprecatedAt.getTime() / 1_000)}`);
         res.appendHeader("Link", `<${documentationUrl}>; rel="deprecation"`);
@@ -50,7 +50,6 @@ export function deprecation({
         const principal = res.locals.principal as Principal | undefined;
         if (principal !== undefined) onUse(principal.accountId);
       });
-      next();
     },
     retire: (_req, _res, next) => {
       if (!goneAfterSunset || sunsetAt === null || now() < sunsetAt.getTime()) next();

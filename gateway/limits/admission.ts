@@ -1,4 +1,4 @@
-import type { Request, RequestHandler, Response } from "express";
+import type { Request, Response } from "express";
 import type { RateLimiterAbstract } from "rate-limiter-flexible";
 import type { Authenticator } from "../auth/authenticator.ts";
 import { bearerToken } from "../auth/bearer.ts";
@@ -36,8 +36,12 @@ export interface AdmissionOptions {
 }
 
 export interface Admission {
-  /** Lets a request pass that has a valid key, no ban and something left of its limits. */
-  readonly admit: RequestHandler;
+  /**
+   * Lets a request pass that has a valid key, no ban and something left of its limits.
+   *
+   * @throws ApiError of the contract for any other
+   */
+  readonly admit: (request: Request, response: Response) => Promise<void>;
   /** For what needs no key: sets the headers of the address's limit. */
   readonly announce: (response: Response) => void;
   /** The limit headers of an address. */
@@ -96,7 +100,7 @@ export function admission(options: AdmissionOptions): Admission {
     throw overLimit(decision);
   }
 
-  const admit: RequestHandler = async (request, response, next) => {
+  const admit = async (request: Request, response: Response): Promise<void> => {
     const locals = response.locals as Locals;
     let token: string | undefined;
     try {
@@ -105,7 +109,7 @@ export function admission(options: AdmissionOptions): Admission {
       return await refuseStranger(locals, refusal as ApiError);
     }
     if (token === undefined) return await refuseStranger(locals, missingKey());
-    const principal = await identify(token, locals);
+    const principal = authenticator.remembered(token) ?? (await identify(token, locals));
     if (principal === undefined) return await refuseStranger(locals, invalidKey());
 
     locals.principal = principal;
@@ -120,7 +124,6 @@ export function admission(options: AdmissionOptions): Admission {
       onRefused(principal.plan, bindingWindow(decision.windows).name);
       throw overLimit(decision);
     }
-    next();
   };
 
   const announce = (response: Response) => {

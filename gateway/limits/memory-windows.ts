@@ -96,11 +96,11 @@ export class MemoryWindows extends RateLimiterMemory {
 }
 
 /** Asks a limiter of windows; a denial is a value here. */
-export async function decide(limiter: RateLimiterAbstract, key: string, windows: readonly Window[]): Promise<Decision> {
-  try {
-    return ((await limiter.consume(key, 1, { windows })) as WindowsRes).decision;
-  } catch (answer) {
-    if (answer instanceof WindowsRes) return answer.decision;
-    throw answer;
-  }
+export function decide(limiter: RateLimiterAbstract, key: string, windows: readonly Window[]): Promise<Decision> {
+  return limiter.consume(key, 1, { windows }).then(decisionOf, decisionOf);
+}
+
+function decisionOf(answer: unknown): Decision {
+  if (answer instanceof WindowsRes) return answer.decision;
+  throw answer;
 }

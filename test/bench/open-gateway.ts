@@ -37,9 +37,8 @@ const notHere = () => {
 };
 const router = gateway({
   admission: {
-    admit: (_request, response, next) => {
+    admit: async (_request, response) => {
       response.locals.principal = everyone;
-      next();
     },
     announce: () => {},
     headersFor: () => [],
