@@ -115,6 +115,8 @@ export function exitWith(error: unknown): never {
     process.stderr.write(`${error.message}\n`);
     process.exit(exitConfiguration);
   }
-  process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`);
+  // A port that is taken needs no stack trace either.
+  const { syscall, stack } = error as NodeJS.ErrnoException;
+  process.stderr.write(`${(syscall === "listen" ? undefined : stack) ?? error}\n`);
   process.exit(1);
 }

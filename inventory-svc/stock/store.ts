@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import { inTransaction } from "../../runtime/database.ts";
+import { fixedQuery, inTransaction } from "../../runtime/database.ts";
 import type { Change, Outcome } from "./changes.ts";
 import { maxPetId, minPetId, type StockItem, type StockRow } from "./item.ts";
 import { columns, type Row, toStockRow } from "./rows.ts";
@@ -40,12 +40,14 @@ export type Changes =
 export class StockStore {
   readonly #db: Knex;
   readonly #now: () => number;
+  readonly #readHead: () => Promise<Position[]>;
   #lastRevision = 0n;
 
   /** @param now Unix milliseconds */
   constructor(db: Knex, now: () => number = Date.now) {
     this.#db = db;
     this.#now = now;
+    this.#readHead = fixedQuery(db, db("stock_head").where({ id: 1 }).select("epoch", "revision"));
   }
 
   /** Resolves when the database answers and the schema is there. */
@@ -61,9 +63,9 @@ export class StockStore {
 
   /** The position after the last change of the stock. */
   async position(): Promise<Position> {
-    const position: Position = await available(this.#db("stock_head").where({ id: 1 }).first("epoch", "revision"));
-    this.#lastRevision = position.revision;
-    return position;
+    const [position] = await available(this.#readHead());
+    this.#lastRevision = position!.revision;
+    return position!;
   }
 
   /**
