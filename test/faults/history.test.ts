@@ -33,6 +33,7 @@ describe("three gateways and two inventory services on one database", () => {
       : targets;
     const disturbances = kills.map((target) => () => target.crash());
     const verdict = await checkHistory(cluster, { key, pets, readers: 24, reads: 4_000, disturbances });
+    if (isLong) console.info(verdict);
     expect(verdict.violations).toEqual([]);
     // Every caller has its answer within the deadline of 2 s that the cluster has, and what two busy cores add.
     expect(verdict.slowestMs).toBeLessThan(4_000);

@@ -51,12 +51,15 @@ describe(`a list of ${size} entries`, () => {
     return (bytes("nodejs_heap_size_used_bytes") + bytes("nodejs_external_memory_bytes")) / 1024 / 1024;
   }
 
-  /** Reads the list, and leaves the connection open. */
-  async function readWhole(agent: Agent): Promise<void> {
+  /** Asks for the list, reads the answer and leaves the connection open. @returns the status */
+  async function readWhole(key: string): Promise<number> {
+    const agent = new Agent({ keepAlive: true });
+    stack.defer(() => agent.destroy());
     const { hostname, port } = new URL(`http://${system.address}`);
-    const asked = get({ hostname, port, path: "/v1/inventory", headers: headers(), agent });
+    const asked = get({ hostname, port, path: "/v1/inventory", headers: { authorization: `Bearer ${key}` }, agent });
     const [response] = (await once(asked, "response")) as [IncomingMessage];
     for await (const _ of response);
+    return response.statusCode!;
   }
 
   /** A client that has asked for the list and takes nothing of it yet. */
@@ -98,12 +101,15 @@ describe(`a list of ${size} entries`, () => {
     expect(peak).toBeLessThan(512);
   }, 120_000);
 
-  test("a reader that has the whole list and keeps its connection holds nothing", async () => {
+  test("a reader that has its answer, the list or a refusal, and keeps its connection holds nothing", async () => {
+    const { enterprise, free } = system.keys;
+    for (let i = 0; i < 60; i++) {
+      await request(system.address, { path: "/v1/store/orders", headers: { authorization: `Bearer ${free}` } });
+    }
     for (let reader = 0; reader < 30; reader++) {
       await Promise.all(Array.from({ length: 256 }, (_, j) => change(1 + ((j * 1_021) % size), reader)));
-      const agent = new Agent({ keepAlive: true });
-      stack.defer(() => agent.destroy());
-      await readWhole(agent);
+      expect(await readWhole(enterprise)).toBe(200);
+      expect(await readWhole(free)).toBe(429);
     }
   }, 120_000);
 
