@@ -1,4 +1,5 @@
 import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from "express";
+import parseurl from "parseurl";
 import type { Scope } from "./auth/principal.ts";
 import { checkScope } from "./auth/scope.ts";
 import { ApiError } from "./http/errors.ts";
@@ -63,7 +64,7 @@ export function gateway(parts: GatewayParts): Router {
 }
 
 // Not a parameter of a route: one that cannot be decoded is refused behind the checks, like any bad request.
-const petPath = /^(?:[^/?]+:\/\/[^/?]+)?\/v1\/pets\/[^/?]+(?:\?|$)/;
+const petPath = /^\/v1\/pets\/[^/]+$/;
 
 /**
  * What every request goes through before its route: request id, what needs no key, the notice of a deprecated route, then
@@ -74,12 +75,14 @@ function enter(parts: GatewayParts): RequestHandler {
   const { admission, deprecation, docs } = parts;
   const identify = identifier(parts);
   return (request, response, next) => {
-    const admit = () => admission.admit(request, response).then(() => next(), next);
+    const refuse = (error: unknown) => next(error ?? new Error("refused without a reason"));
+    const admit = () => admission.admit(request, response).then(() => next(), refuse);
+    const path = parseurl(request)?.pathname ?? ""; // the router has parsed it already
     identify(request, response);
-    if (petPath.test(request.url) && (request.method === "GET" || request.method === "HEAD")) {
+    if (petPath.test(path) && (request.method === "GET" || request.method === "HEAD")) {
       deprecation.announce(request, response);
     }
-    if (request.url.startsWith("/v1/")) return admit();
+    if (path.startsWith("/v1/")) return admit();
     (response.locals as Locals).route = "docs";
     admission.announce(response);
     docs(request, response, (error?: unknown) => (error ? next(error) : admit()));
@@ -96,6 +99,7 @@ function identifier({ clientAddress, onDone, now }: GatewayParts): (request: Req
     locals.startedMs = performance.now();
     locals.route = "unknown";
     locals.limits = [];
+    locals.list = undefined;
     guardHead(response);
     response.on("close", () => {
       locals.list = undefined; // who was refused did not take it, and an idle connection keeps its last response

@@ -116,7 +116,7 @@ export function exitWith(error: unknown): never {
     process.exit(exitConfiguration);
   }
   // A port that is taken needs no stack trace either.
-  const { syscall, stack } = error as NodeJS.ErrnoException;
+  const { syscall, stack }: Partial<NodeJS.ErrnoException> = Object(error);
   process.stderr.write(`${(syscall === "listen" ? undefined : stack) ?? error}\n`);
   process.exit(1);
 }

@@ -55,12 +55,8 @@ export class Authenticator {
   /** Who a key stands for that was looked up in the last seconds; undefined for any other, which may be a good one. */
   remembered(token: string): Principal | undefined {
     const id = hash("sha256", token, "base64");
-    const known = this.#known.get(id);
-    if (!known) return undefined;
-    const ageMs = this.#ageMs(known.checkedAt);
-    if (ageMs >= maxAgeMs || isExpired(known.principal, this.#options.now())) return undefined;
-    if (ageMs >= refreshAfterMs) this.#lookUp(id, token).catch(() => {});
-    return known.principal;
+    const principal = this.#fresh(id, token);
+    return principal && !isExpired(principal, this.#options.now()) ? principal : undefined;
   }
 
   /**
@@ -69,13 +65,11 @@ export class Authenticator {
    * @throws what the store throws when it cannot be asked
    */
   async authenticate(token: string, asStranger: AsStranger): Promise<Principal | undefined> {
-    const principal = this.remembered(token);
-    if (principal) return principal;
     const id = hash("sha256", token, "base64");
-    const known = this.#known.get(id);
-    if (known && this.#ageMs(known.checkedAt) < maxAgeMs) return undefined; // it has expired
+    const principal = this.#fresh(id, token);
+    if (principal) return isExpired(principal, this.#options.now()) ? undefined : principal;
     if (this.#isUnknown(id)) return undefined;
-    if (known || this.#lookUps.has(id)) return await this.#lookUp(id, token);
+    if (this.#known.has(id) || this.#lookUps.has(id)) return await this.#lookUp(id, token);
     if (!isWellFormed(token)) return undefined;
     // It may have had to wait, and another request with the same token was first.
     return await asStranger(async () => (this.#isUnknown(id) ? undefined : await this.#lookUp(id, token)));
@@ -93,6 +87,16 @@ export class Authenticator {
       // Changed in place: setting an entry moves it to the end that `values` starts from.
       if (known.principal.keyId === id || known.principal.accountId === id) known.checkedAt = longAgo;
     }
+  }
+
+  /** What the last look-up of a key found, if it was in the last seconds; looks it up again when that is due. */
+  #fresh(id: string, token: string): Principal | undefined {
+    const known = this.#known.get(id);
+    if (!known) return undefined;
+    const ageMs = this.#ageMs(known.checkedAt);
+    if (ageMs >= maxAgeMs) return undefined;
+    if (ageMs >= refreshAfterMs) this.#lookUp(id, token).catch(() => {});
+    return known.principal;
   }
 
   /** Requests with one key share a look-up. */

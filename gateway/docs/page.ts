@@ -3,6 +3,7 @@ import type { ServerResponse } from "node:http";
 import { createRequire } from "node:module";
 import { dirname } from "node:path";
 import express, { type Request, type RequestHandler, Router } from "express";
+import parseurl from "parseurl";
 import { matchesEtag } from "../http/etag.ts";
 import { indexHtml, initializerJs } from "./page-files.ts";
 
@@ -47,8 +48,8 @@ export function docsPage({ document }: DocsPageOptions): Router {
     });
 }
 
-function pathOf({ url }: Request): string {
-  return url.replace(/\?.*/s, "");
+function pathOf(request: Request): string {
+  return parseurl(request)?.pathname ?? "";
 }
 
 type SetHeaders = (response: ServerResponse) => void;

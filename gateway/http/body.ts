@@ -17,6 +17,7 @@ export function readBody(request: IncomingMessage, timeoutMs: number): Promise<B
   if (Number(request.headers["content-length"] ?? 0) > maxBodyBytes) {
     return Promise.reject(new ApiError("payload_too_large"));
   }
+  if (request.destroyed) return Promise.reject(notWhole());
   // Mostly it came with the head, and nothing has to be waited for.
   if (request.complete && request.readableLength <= maxBodyBytes) {
     return Promise.resolve((request.read() as Buffer | null) ?? Buffer.alloc(0));
@@ -37,9 +38,13 @@ export function readBody(request: IncomingMessage, timeoutMs: number): Promise<B
       else chunks.push(chunk);
     };
     const onEnd = () => finish(undefined);
-    const onGone = () => finish(new ApiError("invalid_request", { message: "The body did not arrive whole." }));
+    const onGone = () => finish(notWhole());
     request.on("data", onData).on("end", onEnd).on("error", onGone).on("close", onGone);
   });
+}
+
+function notWhole(): ApiError {
+  return new ApiError("invalid_request", { message: "The body did not arrive whole." });
 }
 
 const bodyTimeout = {

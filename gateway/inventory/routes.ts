@@ -28,8 +28,9 @@ export interface ListInventoryOptions {
  */
 export function askAhead(list: Pick<StockList, "current">): (request: Request, response: Response) => void {
   return ({ method, url }, response) => {
-    if (url !== "/v1/inventory" || (method !== "GET" && method !== "HEAD")) return;
     const locals = response.locals as Locals;
+    if (url !== "/v1/inventory" || (method !== "GET" && method !== "HEAD")) return;
+    if (response.closed || !locals.principal.scopes.has("inventory:read")) return;
     locals.list = list.current();
     locals.list.catch(() => {}); // a request that is refused asks no more
   };

@@ -11,7 +11,7 @@ const capacity = 16_384;
  * that comes into the Map after it lives until the next full collection, and is copied until then.
  */
 export class Slots<T> {
-  readonly #values = new Array<T | undefined>(capacity).fill(undefined);
+  readonly #values = new Array<T | undefined>(capacity);
   /** The id of the value at each place; 0 where there is none. */
   readonly #ids = new Float64Array(capacity);
   /** No value has a lower id. */

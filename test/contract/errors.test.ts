@@ -181,6 +181,10 @@ describe("every error has the shape of the contract", () => {
   test("and other forms of HTTP are no error: an absolute address, HTTP/1.0, an upgrade that nobody wants", async () => {
     const get = "GET http://elsewhere/v1/inventory HTTP/1.1";
     expect(await rawRequest(system.address, head(get))).toMatchObject({ status: 200 });
+    for (const path of ["/openapi.json", "/docs/", "/docs/swagger-ui.css"]) {
+      const free = `GET http://elsewhere${path} HTTP/1.1\r\nHost: elsewhere\r\nConnection: close\r\n\r\n`;
+      expect(await rawRequest(system.address, free)).toMatchObject({ status: 200 });
+    }
     const old = `GET /v1/inventory HTTP/1.0\r\nAuthorization: ${authorization}\r\n\r\n`;
     expect(await rawRequest(system.address, old)).toMatchObject({ status: 200 });
     const upgrade = head("GET /v1/inventory HTTP/1.1", "Connection: Upgrade", "Upgrade: websocket");
