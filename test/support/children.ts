@@ -1,8 +1,10 @@
 import { type ChildProcessByStdio, execFileSync, spawn } from "node:child_process";
+import { readdir, readFile } from "node:fs/promises";
 import type { Readable } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 import { setTimeout as delay } from "node:timers/promises";
 import { atExit } from "./cleanup.ts";
+import { until } from "./until.ts";
 
 export interface ChildOptions {
   /** What error messages call it. */
@@ -23,7 +25,7 @@ export interface Child {
    * Rejects with the output when the child ends or the time is up.
    */
   waitForLine<T>(read: (line: string) => T | undefined, timeoutMs: number): Promise<T>;
-  /** Sends a signal. With SIGKILL it resolves once the child is gone, else at once. */
+  /** Sends a signal. It resolves once the child is gone (SIGKILL) or stands still (SIGSTOP), else at once. */
   kill(signal: NodeJS.Signals): Promise<void>;
   /** SIGTERM, also to a suspended child; SIGKILL when it is still there after `timeoutMs`. Resolves to the exit code. */
   stop(timeoutMs: number): Promise<number | null>;
@@ -75,6 +77,7 @@ export function startChild(command: string, args: readonly string[], { name, cwd
     kill: async (signal) => {
       child.kill(signal);
       if (signal === "SIGKILL") await exited;
+      if (signal === "SIGSTOP") await until(() => standsStill(child.pid!));
     },
     stop: async (timeoutMs) => {
       child.kill("SIGTERM");
@@ -85,6 +88,13 @@ export function startChild(command: string, args: readonly string[], { name, cwd
       return code;
     },
   };
+}
+
+/** Whether all threads of a process have stopped: each does when its turn comes. Linux only; elsewhere it is believed. */
+async function standsStill(pid: number): Promise<boolean> {
+  const threads = await readdir(`/proc/${pid}/task`).catch(() => []);
+  const states = threads.map((thread) => readFile(`/proc/${pid}/task/${thread}/stat`, "utf8").catch(() => ") T"));
+  return (await Promise.all(states)).every((stat) => /\) [Tt]/.test(stat));
 }
 
 async function exitOf(child: ChildProcessByStdio<null, Readable, Readable>, addLine: (line: string) => void) {

@@ -15,7 +15,7 @@ export interface DatabaseServer {
   createDatabase(): Promise<string>;
   /** Drops a database that the tests made. */
   dropDatabase(url: string): Promise<void>;
-  /** Sends a signal. With SIGKILL it resolves once the server is gone, else at once. */
+  /** Sends a signal. It resolves once the server is gone (SIGKILL) or stands still (SIGSTOP), else at once. */
   kill(signal: NodeJS.Signals): Promise<void>;
   /** Starts the server again on the same data and port, after a regular stop where it still runs. */
   restart(): Promise<void>;

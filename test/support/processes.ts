@@ -30,7 +30,7 @@ export interface RunningProcess {
   readonly exited: Promise<number | null>;
   /** Standard output and standard error; the last 5,000 lines. */
   output(): string;
-  /** Sends a signal. With SIGKILL it resolves once the process is gone, else at once. */
+  /** Sends a signal. It resolves once the process is gone (SIGKILL) or stands still (SIGSTOP), else at once. */
   kill(signal: NodeJS.Signals): Promise<void>;
   /** SIGTERM, and SIGKILL 20 s later, which is after the default drain. Resolves to the exit code. */
   stop(): Promise<number | null>;

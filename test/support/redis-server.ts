@@ -8,7 +8,7 @@ export interface RedisServer {
   readonly port: number;
   /** Undefined while it is down. */
   readonly pid: number | undefined;
-  /** Sends a signal: SIGSTOP makes it hang, SIGCONT go on. With SIGKILL it resolves once it is gone, else at once. */
+  /** Sends a signal: SIGSTOP makes it hang, SIGCONT go on. It resolves once that has happened, or it is gone (SIGKILL). */
   kill(signal: NodeJS.Signals): Promise<void>;
   /** Starts it again on the same port, after a regular stop where it still runs. It keeps nothing. */
   restart(): Promise<void>;
