@@ -1,10 +1,10 @@
 import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from "express";
-import parseurl from "parseurl";
 import type { Scope } from "./auth/principal.ts";
 import { checkScope } from "./auth/scope.ts";
 import { ApiError } from "./http/errors.ts";
 import { guardHead } from "./http/head.ts";
 import type { Locals, RouteName } from "./http/locals.ts";
+import { pathOf } from "./http/path.ts";
 import { requestId } from "./http/request-id.ts";
 import { writeError } from "./http/respond.ts";
 import { checkPetId } from "./inventory/routes.ts";
@@ -77,7 +77,7 @@ function enter(parts: GatewayParts): RequestHandler {
   return (request, response, next) => {
     const refuse = (error: unknown) => next(error ?? new Error("refused without a reason"));
     const admit = () => admission.admit(request, response).then(() => next(), refuse);
-    const path = parseurl(request)?.pathname ?? ""; // the router has parsed it already
+    const path = pathOf(request);
     identify(request, response);
     if (petPath.test(path) && (request.method === "GET" || request.method === "HEAD")) {
       deprecation.announce(request, response);

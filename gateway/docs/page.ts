@@ -2,9 +2,9 @@ import { createHash } from "node:crypto";
 import type { ServerResponse } from "node:http";
 import { createRequire } from "node:module";
 import { dirname } from "node:path";
-import express, { type Request, type RequestHandler, Router } from "express";
-import parseurl from "parseurl";
+import express, { type RequestHandler, Router } from "express";
 import { matchesEtag } from "../http/etag.ts";
+import { pathOf } from "../http/path.ts";
 import { indexHtml, initializerJs } from "./page-files.ts";
 
 export interface DocsPageOptions {
@@ -46,10 +46,6 @@ export function docsPage({ document }: DocsPageOptions): Router {
       if (swaggerFiles.has(pathOf(request))) swagger(request, response, next);
       else next();
     });
-}
-
-function pathOf(request: Request): string {
-  return parseurl(request)?.pathname ?? "";
 }
 
 type SetHeaders = (response: ServerResponse) => void;

@@ -4,6 +4,7 @@ import { readBody } from "../http/body.ts";
 import { ApiError } from "../http/errors.ts";
 import { matchesEtag } from "../http/etag.ts";
 import type { Locals } from "../http/locals.ts";
+import { pathOf } from "../http/path.ts";
 import { jsonType, writeJson } from "../http/respond.ts";
 import type { InventoryClient } from "./client.ts";
 import { renderItem } from "./item.ts";
@@ -27,9 +28,9 @@ export interface ListInventoryOptions {
  * for is the slower of the two and not their sum, and more requests share a check.
  */
 export function askAhead(list: Pick<StockList, "current">): (request: Request, response: Response) => void {
-  return ({ method, url }, response) => {
+  return (request, response) => {
     const locals = response.locals as Locals;
-    if (url !== "/v1/inventory" || (method !== "GET" && method !== "HEAD")) return;
+    if (pathOf(request) !== "/v1/inventory" || (request.method !== "GET" && request.method !== "HEAD")) return;
     if (response.closed || !locals.principal.scopes.has("inventory:read")) return;
     locals.list = list.current();
     locals.list.catch(() => {}); // a request that is refused asks no more
