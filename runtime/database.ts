@@ -149,19 +149,63 @@ interface Pool {
   numPendingAcquires(): number;
 }
 
-/** Makes a query that is always the same a function: its text is made once, which costs as much as a small query does. */
-export function fixedQuery<Row>(db: Knex, query: Knex.QueryBuilder): () => Promise<Row[]> {
-  const { sql, bindings } = query.toSQL().toNative();
-  return async () => {
-    const result = await db.raw(sql, bindings as Knex.RawBinding[]);
-    return isSqlite(db) ? result : result[0];
-  };
+/** A statement as the database gets it. Knex made its text. */
+export interface Statement {
+  readonly sql: string;
+  readonly bindings: readonly unknown[];
 }
 
-type Statement = Knex.QueryBuilder | Knex.Raw;
+/** Makes a statement of a query. It can be run any number of times: building one costs as much as running a small one. */
+export function statementOf(query: Knex.QueryBuilder | Knex.Raw): Statement {
+  const { sql, bindings } = query.toSQL().toNative();
+  return { sql, bindings };
+}
+
+/**
+ * A statement for any number of rows. Knex makes the text once for each number, which for many rows costs more than
+ * running it.
+ */
+export class RowsStatement<Column extends string> {
+  readonly #build: (rows: readonly Record<Column, never>[]) => Knex.QueryBuilder;
+  readonly #places: readonly Column[];
+  readonly #texts = new Map<number, string>();
+
+  /** @param build the query for some rows, with no value in it but theirs, row by row */
+  constructor(columns: readonly Column[], build: (rows: readonly Record<Column, never>[]) => Knex.QueryBuilder) {
+    this.#build = build;
+    // A row that has the name of each column in its place tells where Knex puts which.
+    const names = Object.fromEntries(columns.map((name) => [name, name])) as Record<Column, never>;
+    this.#places = statementOf(build([names])).bindings as Column[];
+  }
+
+  for(rows: readonly Record<Column, unknown>[]): Statement {
+    let sql = this.#texts.get(rows.length);
+    if (sql === undefined) {
+      sql = statementOf(this.#build(rows as readonly Record<Column, never>[])).sql;
+      this.#texts.set(rows.length, sql);
+    }
+    return { sql, bindings: rows.flatMap((row) => this.#places.map((name) => row[name])) };
+  }
+}
+
+/** Runs a statement on any connection, and gives its rows. */
+export async function run<Row>(db: Knex, statement: Statement): Promise<Row[]> {
+  const connection = await db.client.acquireConnection();
+  try {
+    return (await send(db, connection, statement)) as Row[];
+  } finally {
+    await db.client.releaseConnection(connection);
+  }
+}
 
 /** Runs statements on the connection of a transaction, and gives the result of each; see `inTransaction`. */
-export type RunTogether = (...statements: Statement[]) => Promise<unknown[]>;
+export type RunTogether = (...statements: readonly Statement[]) => Promise<unknown[]>;
+
+const begin: Statement = { sql: "BEGIN", bindings: [] };
+// SQLite gives up at once when a transaction that has read wants to write after another one did.
+const beginOnSqlite: Statement = { sql: "BEGIN IMMEDIATE", bindings: [] };
+const commit: Statement = { sql: "COMMIT", bindings: [] };
+const rollback: Statement = { sql: "ROLLBACK", bindings: [] };
 
 /**
  * Opens a transaction that writes. It ends with the work, which has to run COMMIT as its last statement; when the work
@@ -169,20 +213,22 @@ export type RunTogether = (...statements: Statement[]) => Promise<unknown[]>;
  *
  * Statements that are run together go to MySQL in one round trip, and a transaction is bound by its round trips.
  *
- * @param work gets a function that runs statements, and the one that begins the transaction
+ * @param work gets a function that runs statements, and those that begin and end the transaction
  */
 export async function inTransaction<T>(
   db: Knex,
-  work: (run: RunTogether, begin: Knex.Raw, commit: Knex.Raw) => Promise<T>,
+  work: (run: RunTogether, begin: Statement, commit: Statement) => Promise<T>,
 ): Promise<T> {
   const connection = await db.client.acquireConnection();
-  const run: RunTogether = (...statements) => runTogether(db, connection, statements);
   try {
-    // SQLite gives up at once when a transaction that has read wants to write after another one did.
-    return await work(run, db.raw(isSqlite(db) ? "BEGIN IMMEDIATE" : "BEGIN"), db.raw("COMMIT"));
+    return await work(
+      (...statements) => sendTogether(db, connection, statements),
+      isSqlite(db) ? beginOnSqlite : begin,
+      commit,
+    );
   } catch (error) {
     if (isSqlite(db) && !connection.inTransaction) throw error; // it could not even begin
-    await run(db.raw("ROLLBACK")).catch((fault) => {
+    await send(db, connection, rollback).catch((fault) => {
       connection.__knex__disposed = fault; // Knex closes it instead of giving it to the next one
     });
     throw error;
@@ -191,14 +237,25 @@ export async function inTransaction<T>(
   }
 }
 
-async function runTogether(db: Knex, connection: unknown, statements: readonly Statement[]): Promise<unknown[]> {
+async function sendTogether(db: Knex, connection: unknown, statements: readonly Statement[]): Promise<unknown[]> {
   if (isSqlite(db)) {
     const results: unknown[] = [];
-    for (const statement of statements) results.push(await statement.connection(connection));
+    for (const statement of statements) results.push(await send(db, connection, statement));
     return results;
   }
-  const parts = statements.map((statement) => statement.toSQL().toNative());
-  const bindings = parts.flatMap((part) => part.bindings) as Knex.RawBinding[];
-  const [results] = await db.raw(parts.map(({ sql }) => sql).join(";"), bindings).connection(connection);
-  return statements.length === 1 ? [results] : results;
+  const sql = statements.map((statement) => statement.sql).join(";");
+  const bindings = statements.flatMap((statement) => statement.bindings);
+  const results = await send(db, connection, { sql, bindings });
+  return statements.length === 1 ? [results] : (results as unknown[]);
+}
+
+let lastQuery = 0;
+
+/** Has Knex send a statement, with its events, and without what it does to build one. */
+async function send(db: Knex, connection: unknown, { sql, bindings }: Statement): Promise<unknown> {
+  lastQuery += 1;
+  const query: { response?: unknown } = { sql, bindings, __knexQueryUid: `sent-${lastQuery}` } as object;
+  await db.client.query(connection, query);
+  db.client.emit("query-response", query.response, query);
+  return isSqlite(db) ? query.response : (query.response as [unknown])[0]; // MySQL's comes with its columns
 }

@@ -1,10 +1,12 @@
-import type { Knex } from "knex";
 import type { Adjustment, Change } from "./changes.ts";
 import type { PetStatus } from "./item.ts";
 
-const table = "stock_adjustments";
+export const adjustmentsTable = "stock_adjustments";
 
-interface Row {
+export const adjustmentColumns = ["revision", "request_id", "pet_id", "delta", "quantity", "status"] as const;
+
+/** What is remembered of an adjustment, as the drivers give it. */
+export interface AdjustmentRow {
   revision: bigint;
   request_id: string;
   pet_id: bigint;
@@ -14,21 +16,13 @@ interface Row {
 }
 
 /** @returns the request ids of the adjustments among the changes, each once */
-export function requestIdsOf(changes: readonly Change[]): string[] {
+export function requestIdsOf(changes: readonly Change[]): Set<string> {
   const ids = new Set<string>();
   for (const change of changes) if (change.kind === "adjust") ids.add(change.requestId);
-  return [...ids];
+  return ids;
 }
 
-/** The query for what is remembered of these request ids; its rows are for `toAdjustment`. */
-export function selectAdjustments(db: Knex, requestIds: readonly string[]): Knex.QueryBuilder {
-  return db(table)
-    .select("revision", "request_id", "pet_id", "delta", "quantity", "status")
-    .whereIn("request_id", requestIds);
-}
-
-export function toAdjustment(row: unknown): Adjustment {
-  const { revision, request_id, pet_id, delta, quantity, status } = row as Row;
+export function toAdjustment({ revision, request_id, pet_id, delta, quantity, status }: AdjustmentRow): Adjustment {
   return {
     requestId: request_id,
     delta: Number(delta),

@@ -1,10 +1,12 @@
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import { fixedQuery, inTransaction } from "../../runtime/database.ts";
+import { inTransaction, run, type Statement, statementOf } from "../../runtime/database.ts";
 import type { Change, Outcome } from "./changes.ts";
 import { maxPetId, minPetId, type StockItem, type StockRow } from "./item.ts";
+import { LastState } from "./last-state.ts";
 import { columns, type Row, toStockRow } from "./rows.ts";
-import { isLostRace, OutcomeUnknownError, writeAll } from "./transaction.ts";
+import { WriteStatements } from "./statements.ts";
+import { HeadMovedError, isLostRace, OutcomeUnknownError, writeAll } from "./transaction.ts";
 
 /** The stock cannot be read or written now: nothing has happened. */
 export class StockUnavailableError extends Error {
@@ -40,14 +42,17 @@ export type Changes =
 export class StockStore {
   readonly #db: Knex;
   readonly #now: () => number;
-  readonly #readHead: () => Promise<Position[]>;
+  readonly #readHead: Statement;
+  readonly #statements: WriteStatements;
+  readonly #lastState = new LastState();
   #lastRevision = 0n;
 
   /** @param now Unix milliseconds */
   constructor(db: Knex, now: () => number = Date.now) {
     this.#db = db;
     this.#now = now;
-    this.#readHead = fixedQuery(db, db("stock_head").where({ id: 1 }).select("epoch", "revision"));
+    this.#readHead = statementOf(db("stock_head").where({ id: 1 }).select("epoch", "revision"));
+    this.#statements = new WriteStatements(db);
   }
 
   /** Resolves when the database answers and the schema is there. */
@@ -63,7 +68,7 @@ export class StockStore {
 
   /** The position after the last change of the stock. */
   async position(): Promise<Position> {
-    const [position] = await available(this.#readHead());
+    const [position] = await available(run<Position>(this.#db, this.#readHead));
     this.#lastRevision = position!.revision;
     return position!;
   }
@@ -151,18 +156,16 @@ export class StockStore {
   async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
     for (let attempt = 1; ; attempt++) {
       try {
-        const outcomes = await inTransaction(this.#db, (...transaction) =>
-          writeAll(this.#db, changes, this.#now(), ...transaction),
+        const { found, applied } = await inTransaction(this.#db, (...transaction) =>
+          writeAll(this.#statements, changes, this.#now(), this.#lastState.expect(changes), ...transaction),
         );
-        for (const outcome of outcomes) {
-          if (outcome.kind === "done" && outcome.item.revision > this.#lastRevision) {
-            this.#lastRevision = outcome.item.revision;
-          }
-        }
-        return outcomes;
+        this.#lastState.learn(found, applied.written, applied.revision);
+        if (applied.revision > this.#lastRevision) this.#lastRevision = applied.revision;
+        return applied.outcomes;
       } catch (error) {
         if (error instanceof OutcomeUnknownError) throw error;
-        if (attempt === maxAttempts || !isLostRace(error)) throw new StockUnavailableError(error);
+        if (error instanceof HeadMovedError) this.#lastState.doubt();
+        else if (attempt === maxAttempts || !isLostRace(error)) throw new StockUnavailableError(error);
       }
     }
   }

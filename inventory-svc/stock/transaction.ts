@@ -1,8 +1,9 @@
-import type { Knex } from "knex";
-import type { RunTogether } from "../../runtime/database.ts";
-import { requestIdsOf, selectAdjustments, toAdjustment, toAdjustmentRow } from "./adjustments.ts";
-import { applyChanges, type Change, type Outcome } from "./changes.ts";
-import { columns, type Row, toRow, toStockRow } from "./rows.ts";
+import type { RunTogether, Statement } from "../../runtime/database.ts";
+import { type AdjustmentRow, requestIdsOf, toAdjustment } from "./adjustments.ts";
+import { type Applied, applyChanges, type Change } from "./changes.ts";
+import type { Found } from "./last-state.ts";
+import { type Row, toStockRow } from "./rows.ts";
+import type { WriteStatements } from "./statements.ts";
 
 /** A write got no answer to its commit: whether it happened is not known. */
 export class OutcomeUnknownError extends Error {
@@ -12,10 +13,10 @@ export class OutcomeUnknownError extends Error {
   }
 }
 
-/** Knex writes an insert of many rows for SQLite as a compound SELECT, which may have 500 terms. */
-const maxRowsPerInsert = 500;
+/** The stock is not as it was expected to be: nothing has happened. */
+export class HeadMovedError extends Error {}
 
-const retryable = new Set([
+const lostRaces = new Set([
   "ER_LOCK_DEADLOCK",
   "ER_LOCK_WAIT_TIMEOUT",
   "ER_CHECKREAD",
@@ -23,65 +24,74 @@ const retryable = new Set([
   "SQLITE_BUSY_SNAPSHOT",
 ]);
 
+/** What `moveHead` fails with. */
+const notNull = new Set(["ER_BAD_NULL_ERROR", "SQLITE_CONSTRAINT_NOTNULL"]);
+
+/** What a COMMIT never fails with, so that it was not reached: classes of SQLSTATE, and what SQLite has for the last. */
+const beforeCommit = /^(22...|23...|42...|SQLITE_ERROR)$/;
+
 /**
- * The transaction of a write, from its beginning to its commit: two round trips on MySQL.
+ * The transaction of a write, from its beginning to its commit. On MySQL that takes two round trips: one that reads and
+ * one that writes; where what it would read is `expected`, only the second.
  *
  * The counter row is locked first. So writers queue there and nowhere else, revisions commit in their order, and
- * what was read under the lock still holds when it is written.
+ * what was read under the lock still holds when it is written. What was expected holds too, because the first thing
+ * that is written is the counter, and only if it is still at the revision to which that belongs.
  *
- * @throws OutcomeUnknownError; after any other error nothing has happened
+ * @throws HeadMovedError when the expectation is wrong; OutcomeUnknownError; after any other error nothing has happened
  */
 export async function writeAll(
-  db: Knex,
+  statements: WriteStatements,
   changes: readonly Change[],
   nowMs: number,
+  expected: Found | undefined,
   run: RunTogether,
-  begin: Knex.Raw,
-  commit: Knex.Raw,
-): Promise<readonly Outcome[]> {
-  const petIds = [...new Set(changes.map((change) => change.petId))] as never[];
-  const requestIds = requestIdsOf(changes);
+  begin: Statement,
+  commit: Statement,
+): Promise<{ readonly found: Found; readonly applied: Applied }> {
+  const found = expected ?? (await find(statements, changes, run, begin));
+  const applied = applyChanges(found, changes);
+  try {
+    await run(
+      ...(expected ? [begin] : []),
+      statements.moveHead(found, applied.revision),
+      ...statements.setEntries(applied.written),
+      ...statements.addAdjustments(applied.adjusted, nowMs),
+      commit,
+    );
+  } catch (error) {
+    if (expected && notNull.has(codeOf(error))) throw new HeadMovedError();
+    if (isLostRace(error) || beforeCommit.test((error as { sqlState?: string }).sqlState ?? codeOf(error))) throw error;
+    throw new OutcomeUnknownError(error);
+  }
+  return { found, applied };
+}
+
+async function find(
+  statements: WriteStatements,
+  changes: readonly Change[],
+  run: RunTogether,
+  begin: Statement,
+): Promise<Found> {
   const [, heads, rows, adjustments = []] = await run(
     begin,
-    db("stock_head").where({ id: 1 }).select("revision").forUpdate(), // SQLite has the lock since the beginning
-    db("stock").select(columns).whereIn("pet_id", petIds),
-    ...(requestIds.length > 0 ? [selectAdjustments(db, requestIds)] : []),
+    statements.lockHead,
+    statements.entries(new Set(changes.map((change) => change.petId))),
+    ...statements.adjustments(requestIdsOf(changes)),
   );
-  const [{ revision }] = heads as [{ revision: bigint }];
-  const standing = {
+  const [head] = heads as [{ epoch: string; revision: bigint }];
+  return {
+    ...head,
     rows: (rows as Row[]).map(toStockRow),
-    adjustments: (adjustments as unknown[]).map(toAdjustment),
-    revision,
+    adjustments: (adjustments as AdjustmentRow[]).map(toAdjustment),
   };
-  const applied = applyChanges(standing, changes);
-  const writes: Knex.QueryBuilder[] = [];
-  for (const written of chunks(applied.written, maxRowsPerInsert)) {
-    writes.push(db("stock").insert(written.map(toRow)).onConflict("pet_id").merge());
-  }
-  for (const made of chunks(applied.adjusted, maxRowsPerInsert)) {
-    writes.push(db("stock_adjustments").insert(made.map((each) => toAdjustmentRow(each, nowMs))));
-  }
-  if (writes.length > 0)
-    writes.push(
-      db("stock_head")
-        .where({ id: 1 })
-        .update({ revision: applied.revision as never }),
-    );
-  try {
-    await run(...writes, commit);
-  } catch (error) {
-    throw isLostRace(error) ? error : new OutcomeUnknownError(error);
-  }
-  return applied.outcomes;
 }
 
 /** True for the error of a transaction that lost against another one: the database has taken all of it back. */
 export function isLostRace(error: unknown): boolean {
-  return retryable.has((error as { code?: string }).code ?? "");
+  return lostRaces.has(codeOf(error));
 }
 
-function chunks<T>(values: readonly T[], size: number): T[][] {
-  const result: T[][] = [];
-  for (let i = 0; i < values.length; i += size) result.push(values.slice(i, i + size));
-  return result;
+function codeOf(error: unknown): string {
+  return (error as { code?: string }).code ?? "";
 }

@@ -150,7 +150,7 @@ describe("a stop", () => {
     const lock = await holdWriteLock(url);
     const update = inventory.update({ petId: 1n, quantity: 5 });
     updates.send({ updates: [{ id: 1, petId: 2n, quantity: 6, timeoutMs: 10_000 }] });
-    await untilRunning(url, "select");
+    await untilRunning(url, "select", "update");
 
     await service.kill("SIGTERM");
     expect(await health.next()).toBe("NOT_SERVING");
@@ -222,7 +222,7 @@ describe("a stop", () => {
     const service = await startProcess({ name: "service", script, env: settings(url, { DRAIN_SECONDS: "1" }) });
     const lock = await holdWriteLock(url);
     const update = statusOf(connect(service.listen).update({ petId: 1n, quantity: 5 }));
-    await untilRunning(url, "select");
+    await untilRunning(url, "select", "update");
     await service.kill("SIGTERM");
     expect(await service.exited).toBe(1);
     expect(await update).toMatch(/^(UNAVAILABLE|CANCELLED)$/);

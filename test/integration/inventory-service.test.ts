@@ -30,7 +30,14 @@ import {
   statusOf,
 } from "../support/grpc.ts";
 import { cleanup, type RunningProcess, startProcess } from "../support/processes.ts";
-import { holdWriteLock, migrateStock, type OpenStock, openStock, untilRunning } from "../support/stock.ts";
+import {
+  failAdjustments,
+  holdWriteLock,
+  migrateStock,
+  type OpenStock,
+  openStock,
+  untilRunning,
+} from "../support/stock.ts";
 
 const { PET_STATUS_UNSPECIFIED, PET_STATUS_AVAILABLE, PET_STATUS_PENDING, PET_STATUS_SOLD } = PetStatus;
 const serviceName = "petstore.inventory.v1.InventoryService";
@@ -651,10 +658,10 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   test("an adjustment whose commit got no answer is OUTCOME_UNKNOWN, and may be repeated", async () => {
     await fill(1);
     // The last statement before the commit fails: from outside that is the same.
-    await stock.db.schema.alterTable("stock_adjustments", (table) => table.renameColumn("made_at", "away"));
+    const restore = await failAdjustments(stock.db);
     const adjustment = { petId: 1n, delta: 5, requestId: "a" };
     const refusal = await refusalOf(inventory.adjust(adjustment));
-    await stock.db.schema.alterTable("stock_adjustments", (table) => table.renameColumn("away", "made_at"));
+    await restore();
     expect(refusal).toMatchObject({ code: "UNAVAILABLE", reason: "OUTCOME_UNKNOWN", retryDelayMs: 500 });
     expect(await inventory.adjust(adjustment)).toMatchObject({ item: { quantity: 5 }, replayed: false });
   });
@@ -788,7 +795,7 @@ describe("a caller that stops waiting (MySQL/MariaDB)", () => {
   async function blocked() {
     const lock = await holdWriteLock(url);
     const first = inventory.update({ petId: 1n, quantity: 100 });
-    await untilRunning(url, "select");
+    await untilRunning(url, "select", "update");
     return { first, release: () => lock.release() };
   }
 

@@ -13,7 +13,15 @@ import { createMysqlDatabase, createSqliteDatabase, describeEachDatabase, dropDa
 import { connectMysql } from "../support/mysql-client.ts";
 import { freePort } from "../support/ports.ts";
 import { cleanup, startScript } from "../support/processes.ts";
-import { holdWriteLock, migrateStock, type OpenStock, openStock, sqliteFile, untilRunning } from "../support/stock.ts";
+import {
+  failAdjustments,
+  holdWriteLock,
+  migrateStock,
+  type OpenStock,
+  openStock,
+  sqliteFile,
+  untilRunning,
+} from "../support/stock.ts";
 import { emptyModel, outcomeKinds, type Plan, perform, plan, settle } from "../support/stock-model.ts";
 
 const create = (petId: bigint, quantity = 1): Change => ({ kind: "create", petId, quantity, status: "available" });
@@ -61,6 +69,26 @@ function failuresOf(db: Knex): string[] {
   const codes: string[] = [];
   db.on("query-error", ({ code }: { code: string }) => codes.push(code));
   return codes;
+}
+
+/** Notes the statements from now on. @returns what it has noted, without quotes */
+function noteStatements(db: Knex): () => string[] {
+  const statements: string[] = [];
+  db.on("query", ({ sql }: { sql: string }) => statements.push(sql.replaceAll("`", "")));
+  return () => statements;
+}
+
+/** Counts the transactions that expect the stock to be as the one before left it: those that it was so, and not so. */
+function countExpectations(db: Knex) {
+  const statements = noteStatements(db);
+  const failures = failuresOf(db);
+  const disappointed = () =>
+    failures.filter((code) => /^(ER_BAD_NULL_ERROR|SQLITE_CONSTRAINT_NOTNULL)$/.test(code)).length;
+  const made = () =>
+    statements()
+      .join(";")
+      .split(/BEGIN(?: IMMEDIATE)?;update stock_head/).length - 1;
+  return { disappointed, held: () => made() - disappointed() };
 }
 
 /** Starts processes that write at the same time. @returns what each of them did */
@@ -280,28 +308,111 @@ describeEachDatabase("the stock's store", (url) => {
     stack.defer(() => other.close());
     const replicas = [store, other.store];
     const kindsSeen = new Set<string>();
-    const batches = fc.array(fc.array(plan, { minLength: 1, maxLength: 12 }), { maxLength: 6 });
-    const check = async (plans: Plan[][]) => {
+    // Mostly the first replica, so that it comes to expect what it then meets, or does not.
+    const turn = fc.record({
+      replica: fc.constantFrom(...replicas, store, store),
+      batch: fc.oneof(
+        fc.array(plan, { minLength: 1, maxLength: 12 }),
+        fc.array(
+          plan.filter(({ kind }) => kind !== "adjust"),
+          { minLength: 1, maxLength: 4 },
+        ),
+      ),
+    });
+    const check = async (turns: { replica: StockStore; batch: Plan[] }[]) => {
       await stock.empty();
+      const beginning = await store.position();
       const model = emptyModel(0n);
-      for (const [i, batch] of plans.entries()) {
+      for (const { replica, batch } of turns) {
         const expected = batch.map((each) => {
           const change = settle(each, model);
           return { change, outcome: perform(model, change) };
         });
-        const outcomes = await replicas[i % 2]!.write(expected.map(({ change }) => change));
+        const outcomes = await replica.write(expected.map(({ change }) => change));
         expect(withoutRemoved(outcomes)).toEqual(withoutRemoved(expected.map(({ outcome }) => outcome)));
         for (const { kind } of outcomes) kindsSeen.add(kind);
       }
-      const rows = (await follow(store, start, 100)).flatMap((page) => page.rows);
+      const rows = (await follow(store, beginning, 100)).flatMap((page) => page.rows);
       expect(new Map(rows.map((row) => [row.petId, row]))).toEqual(model.rows);
       expect(await store.position()).toMatchObject({ revision: model.revision });
       expect(await stock.db("stock_adjustments").pluck("request_id").orderBy("revision")).toEqual([
         ...model.adjustments.keys(),
       ]);
     };
-    await fc.assert(fc.asyncProperty(batches, check), { numRuns: 120 });
+    const expectations = countExpectations(stock.db);
+    await fc.assert(fc.asyncProperty(fc.array(turn, { maxLength: 16 }), check), { numRuns: 120 });
     expect([...kindsSeen].sort()).toEqual(outcomeKinds);
+    expect(expectations.held()).toBeGreaterThan(20);
+    expect(expectations.disappointed()).toBeGreaterThan(20);
+  });
+
+  describe("what the last transaction left", () => {
+    let other: OpenStock;
+    beforeAll(() => {
+      other = openStock(url());
+      stack.defer(() => other.close());
+    });
+    // A store that has written twice in a row takes it that nobody else writes.
+    beforeEach(async () => {
+      await store.write([create(1n, 5), create(2n, 5)]);
+      await store.write([update(1n, 6)]);
+    });
+
+    test("is not read again, and on MySQL a write is one round trip", async () => {
+      const statements = noteStatements(stock.db);
+      await store.write([update(1n, 7), remove(2n), { kind: "put", petId: 2n, quantity: 1, status: "sold" }]);
+      expect(statements().join(";")).toMatch(
+        /^BEGIN( IMMEDIATE)?;update stock_head set revision = case [^;]*;insert into stock [^;]*;COMMIT$/,
+      );
+      if (!url().startsWith("sqlite:")) expect(statements()).toHaveLength(1);
+      expect(await store.get(1n)).toMatchObject({ quantity: 7, revision: 4n });
+      expect(await store.get(2n)).toMatchObject({ quantity: 1, status: "sold", revision: 6n });
+      expect(await store.position()).toMatchObject({ revision: 6n });
+    });
+
+    test("is no answer by itself: the counter proves it, also where nothing is written", async () => {
+      const statements = noteStatements(stock.db);
+      const outcomes = await store.write([update(1n, 6)]);
+      expect(outcomes).toMatchObject([{ kind: "done", item: { quantity: 6, revision: 3n } }]);
+      expect(statements().join(";")).toMatch(/^BEGIN( IMMEDIATE)?;update stock_head set revision = case [^;]*;COMMIT$/);
+      await other.store.write([update(1n, 60)]);
+      expect(await store.write([update(1n, 6)])).toMatchObject([{ kind: "done", item: { quantity: 6, revision: 5n } }]);
+    });
+
+    test("does not count once another replica has written", async () => {
+      await other.store.write([update(1n, 60)]);
+      const outcomes = await store.write([{ kind: "update", petId: 1n, status: "sold" }, update(2n, 8)]);
+      expect(outcomes).toMatchObject([
+        { kind: "done", item: { quantity: 60, status: "sold", revision: 5n } },
+        { kind: "done", item: { quantity: 8, revision: 6n } },
+      ]);
+      await other.store.write([remove(1n)]);
+      const late = { kind: "update", petId: 1n, quantity: 1, expectedRevision: 5n } as const;
+      expect(kinds(await store.write([late]))).toEqual(["not_found"]);
+    });
+
+    test("does not count in a restored database, even where the counter has come to the same revision", async () => {
+      await stock.empty();
+      await other.store.write([create(1n, 50), create(2n, 50), update(2n, 51)]);
+      expect(await store.position()).toMatchObject({ revision: 3n });
+      await store.write([{ kind: "update", petId: 1n, status: "sold" }]);
+      expect(await store.get(1n)).toMatchObject({ quantity: 50, status: "sold", revision: 4n });
+    });
+
+    test("is not tried while others write too, so that each write takes two round trips and not three", async () => {
+      const { disappointed } = countExpectations(stock.db);
+      for (let i = 0; i < 6; i++) {
+        await other.store.write([update(1n, 100 + i)]);
+        await store.write([update(1n, 200 + i)]);
+      }
+      expect(disappointed()).toBe(1);
+    });
+
+    test("tells nothing of adjustments: the database remembers those", async () => {
+      expect(kinds(await store.write([adjust("a", 1n, 1)]))).toEqual(["done"]);
+      await store.write([update(1n, 9)]);
+      expect(kinds(await store.write([adjust("a", 1n, 1)]))).toEqual(["replayed"]);
+    });
   });
 
   describe("adjustments", () => {
@@ -328,15 +439,9 @@ describeEachDatabase("the stock's store", (url) => {
       await store.write(range(1, 1_201).map((petId) => create(petId, 1)));
       const batch = range(1, 1_201).map((petId) => adjust(`id:${petId}`, petId, Number(petId)));
       // The last statement before the commit fails, so everything was sent and nothing may stay.
-      await stock.db.schema.renameTable("stock_adjustments", "away");
-      await stock.db.schema.createTable("stock_adjustments", (table) => {
-        table.bigInteger("revision").primary();
-        for (const name of ["request_id", "status"]) table.string(name, 64);
-        for (const name of ["pet_id", "delta", "quantity"]) table.bigInteger(name); // and no made_at
-      });
+      const restore = await failAdjustments(stock.db);
       await expect(store.write(batch)).rejects.toBeInstanceOf(OutcomeUnknownError);
-      await stock.db.schema.dropTable("stock_adjustments");
-      await stock.db.schema.renameTable("away", "stock_adjustments");
+      await restore();
       expect(await store.position()).toMatchObject({ revision: 1_201n });
 
       const outcomes = await store.write(batch);
@@ -368,7 +473,7 @@ describeEachDatabase("the stock's store", (url) => {
       await store.write([update(1n, 7), adjust("a", 1n, 1)]);
       stock.db.removeListener("query", note);
       expect(plain.replaceAll("`", "")).toMatch(
-        /^BEGIN( IMMEDIATE)?;select revision from stock_head where id = \?( for update)?;select [a-z_, ]* from stock where pet_id in \(\?\);insert into stock [^;]*;update stock_head set revision = \? where id = \?;COMMIT$/,
+        /^BEGIN( IMMEDIATE)?;select epoch, revision from stock_head where id = 1( for update)?;select [a-z_, ]* from stock where pet_id in \(\?\);update stock_head set revision = case when epoch = \? and revision = \? then \? end where id = 1;insert into stock [^;]*;COMMIT$/,
       );
       expect(statements.join(";")).toContain("stock_adjustments");
       if (!url().startsWith("sqlite:")) expect(statements).toHaveLength(2);
@@ -500,7 +605,7 @@ describe("a write that deadlocks (MySQL/MariaDB)", () => {
     await other.query("BEGIN");
     await other.query("UPDATE stock SET quantity = quantity + 1");
     const writing = store.write([update(1n, 50), update(2n, 50)]);
-    await untilRunning(url, "insert into");
+    await untilRunning(url, "insert");
     await other.query("UPDATE stock_head SET revision = revision");
     await other.query("COMMIT");
     expect(kinds(await writing)).toEqual(["done", "done"]);

@@ -84,14 +84,14 @@ describe("tracing that the variables of OpenTelemetry ask for", () => {
     Object.fromEntries(span.attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
 
   test("makes one trace of an update, from HTTP to SQL, in the caller's own", () => {
-    const sql = trace(1).filter(({ service, name }) => service === "inventory-svc" && name === "INSERT");
+    const sql = trace(1).filter(({ service, name }) => service === "inventory-svc" && name === "UPDATE");
     expect(sql).toHaveLength(1);
     expect(pathTo(sql[0])).toEqual([
       "gateway: PATCH updateInventory",
       "gateway: ApplyUpdates",
       "inventory-svc: ApplyUpdates",
       "inventory-svc: commit",
-      "inventory-svc: INSERT",
+      "inventory-svc: UPDATE",
     ]);
     const root = trace(1).find(({ kind, service }) => kind === 2 && service === "gateway")!;
     expect(root.parentSpanId).toBe("b".repeat(16));

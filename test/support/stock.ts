@@ -1,8 +1,9 @@
+import { randomUUID } from "node:crypto";
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
 import { stockMigrations } from "../../inventory-svc/db/migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
-import { type DatabaseOptions, openDatabase } from "../../runtime/database.ts";
+import { type DatabaseOptions, isSqlite, openDatabase } from "../../runtime/database.ts";
 import { migrate } from "../../runtime/migrations.ts";
 import { connectMysql } from "./mysql-client.ts";
 import { until } from "./until.ts";
@@ -10,7 +11,7 @@ import { until } from "./until.ts";
 export interface OpenStock {
   readonly db: Knex;
   readonly store: StockStore;
-  /** Takes everything out of the stock, which is then at revision 0. */
+  /** Takes everything out of the stock, which is then at revision 0 of a new epoch. */
   empty(): Promise<void>;
   close(): Promise<void>;
 }
@@ -23,7 +24,7 @@ export function openStock(url: string, options?: DatabaseOptions, now?: () => nu
     store: new StockStore(db, now),
     empty: async () => {
       for (const table of ["stock", "stock_adjustments"]) await db(table).delete();
-      await db("stock_head").update({ revision: 0 });
+      await db("stock_head").update({ revision: 0, epoch: randomUUID() });
     },
     close: () => db.destroy(),
   };
@@ -40,6 +41,18 @@ export async function migrateStock(url: string): Promise<void> {
 
 /** The file of a SQLite database. */
 export const sqliteFile = (url: string): string => url.slice("sqlite:".length);
+
+/**
+ * Lets the last statement of a write with adjustments fail by an error that a COMMIT could have too.
+ * @returns ends it
+ */
+export async function failAdjustments(db: Knex): Promise<() => Promise<void>> {
+  const fault = isSqlite(db)
+    ? "SELECT RAISE(ABORT, 'a fault')"
+    : "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'a fault'";
+  await db.raw(`CREATE TRIGGER fault BEFORE INSERT ON stock_adjustments FOR EACH ROW BEGIN ${fault}; END`);
+  return async () => void (await db.raw("DROP TRIGGER fault"));
+}
 
 export interface HeldLock {
   release(): Promise<void>;
@@ -58,14 +71,14 @@ export async function holdWriteLock(url: string): Promise<HeldLock> {
   return { release: () => connection.end() };
 }
 
-/** Resolves once a statement that begins like this runs in a MySQL database: at a held lock it can only wait. */
-export async function untilRunning(url: string, beginning: string): Promise<void> {
+/** Resolves once a statement that begins with one of these words runs in a MySQL database: at a held lock it can only wait. */
+export async function untilRunning(url: string, ...words: string[]): Promise<void> {
   const connection = await connectMysql(url);
   const question = `SELECT COUNT(*) AS running FROM information_schema.processlist
-    WHERE db = DATABASE() AND id <> CONNECTION_ID() AND command = 'Query' AND info LIKE ?`;
+    WHERE db = DATABASE() AND id <> CONNECTION_ID() AND command = 'Query' AND info REGEXP ?`;
   try {
     await until(async () => {
-      const [rows] = await connection.query(question, [`${beginning}%`]);
+      const [rows] = await connection.query(question, [`^(${words.join("|")}) `]);
       return Number((rows as { running: number }[])[0]!.running) > 0;
     });
   } finally {

@@ -1,0 +1,81 @@
+import type { Knex } from "knex";
+import { RowsStatement, type Statement, statementOf } from "../../runtime/database.ts";
+import { adjustmentColumns, adjustmentsTable, toAdjustmentRow } from "./adjustments.ts";
+import type { Adjustment } from "./changes.ts";
+import type { StockRow } from "./item.ts";
+import { columns, toRow } from "./rows.ts";
+
+/** Knex writes an insert of many rows for SQLite as a compound SELECT, which may have 500 terms. */
+const maxRowsPerInsert = 500;
+
+/** What a write runs between the beginning and the end of its transaction. */
+export class WriteStatements {
+  /** Locks the counter and reads it. SQLite has the lock since the beginning. */
+  readonly lockHead: Statement;
+  readonly #moveHead: RowsStatement<"epoch" | "from" | "to">;
+  readonly #entries: RowsStatement<"pet_id">;
+  readonly #setEntries: RowsStatement<(typeof columns)[number]>;
+  readonly #adjustments: RowsStatement<"request_id">;
+  readonly #addAdjustments: RowsStatement<(typeof adjustmentColumns)[number] | "made_at">;
+
+  constructor(db: Knex) {
+    const one = db.raw("1"); // a value of the text
+    this.lockHead = statementOf(db("stock_head").where("id", one).select("epoch", "revision").forUpdate());
+    this.#moveHead = new RowsStatement(["epoch", "from", "to"], ([row]) => {
+      const revision = db.raw("case when epoch = ? and revision = ? then ? end", [row!.epoch, row!.from, row!.to]);
+      return db("stock_head").where("id", one).update({ revision });
+    });
+    this.#entries = new RowsStatement(["pet_id"], (rows) => {
+      return db("stock")
+        .select(columns)
+        .whereIn(
+          "pet_id",
+          rows.map((row) => row.pet_id),
+        );
+    });
+    this.#setEntries = new RowsStatement(columns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());
+    this.#adjustments = new RowsStatement(["request_id"], (rows) => {
+      return db(adjustmentsTable)
+        .select(adjustmentColumns)
+        .whereIn(
+          "request_id",
+          rows.map((row) => row.request_id),
+        );
+    });
+    this.#addAdjustments = new RowsStatement([...adjustmentColumns, "made_at"], (rows) => {
+      return db(adjustmentsTable).insert(rows);
+    });
+  }
+
+  /** Moves the counter, and fails when it does not stand at `from`: it would become NULL, which it must not be. */
+  moveHead({ epoch, revision: from }: { epoch: string; revision: bigint }, to: bigint): Statement {
+    return this.#moveHead.for([{ epoch, from, to }]);
+  }
+
+  /** Reads these entries, and tombstones. */
+  entries(petIds: Iterable<bigint>): Statement {
+    return this.#entries.for(Array.from(petIds, (pet_id) => ({ pet_id })));
+  }
+
+  setEntries(rows: readonly StockRow[]): Statement[] {
+    return chunks(rows, maxRowsPerInsert).map((some) => this.#setEntries.for(some.map(toRow)));
+  }
+
+  /** Reads what is remembered of these requests; nothing for none. */
+  adjustments(requestIds: Iterable<string>): Statement[] {
+    const rows = Array.from(requestIds, (request_id) => ({ request_id }));
+    return rows.length === 0 ? [] : [this.#adjustments.for(rows)];
+  }
+
+  addAdjustments(made: readonly Adjustment[], madeAtMs: number): Statement[] {
+    return chunks(made, maxRowsPerInsert).map((some) => {
+      return this.#addAdjustments.for(some.map((each) => toAdjustmentRow(each, madeAtMs)));
+    });
+  }
+}
+
+function chunks<T>(values: readonly T[], size: number): T[][] {
+  const result: T[][] = [];
+  for (let i = 0; i < values.length; i += size) result.push(values.slice(i, i + size));
+  return result;
+}
