@@ -74,7 +74,8 @@ function mysqlSession(silenceTimeoutMs: number): string {
     // Each statement sees the newest commits, and looking for rows that are not there locks no gaps.
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     `SET SESSION innodb_lock_wait_timeout = ${lockWaitSeconds}`,
-    // Strict about values; and without NO_BACKSLASH_ESCAPES, under which mysql2's escapes would not hold.
+    // Strict about values: NULL for a column that takes none is an error, on which writes rely. And without
+    // NO_BACKSLASH_ESCAPES, under which mysql2's escapes would not hold.
     "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
   ].join(";");
 }
@@ -161,6 +162,9 @@ export function statementOf(query: Knex.QueryBuilder | Knex.Raw): Statement {
   return { sql, bindings };
 }
 
+/** Texts are kept for statements of at most so many rows. */
+const maxKeptRows = 1_000;
+
 /**
  * A statement for any number of rows. Knex makes the text once for each number, which for many rows costs more than
  * running it.
@@ -178,11 +182,12 @@ export class RowsStatement<Column extends string> {
     this.#places = statementOf(build([names])).bindings as Column[];
   }
 
+  /** @param rows at least one */
   for(rows: readonly Record<Column, unknown>[]): Statement {
     let sql = this.#texts.get(rows.length);
     if (sql === undefined) {
       sql = statementOf(this.#build(rows as readonly Record<Column, never>[])).sql;
-      this.#texts.set(rows.length, sql);
+      if (rows.length <= maxKeptRows) this.#texts.set(rows.length, sql);
     }
     return { sql, bindings: rows.flatMap((row) => this.#places.map((name) => row[name])) };
   }
@@ -247,6 +252,12 @@ async function sendTogether(db: Knex, connection: unknown, statements: readonly 
   const bindings = statements.flatMap((statement) => statement.bindings);
   const results = await send(db, connection, { sql, bindings });
   return statements.length === 1 ? [results] : (results as unknown[]);
+}
+
+/** How many rows an UPDATE was about, whether or not it changed them. */
+export function matchedRows(result: unknown): number {
+  const { affectedRows, changes } = result as { affectedRows?: number; changes?: number }; // of mysql2, of better-sqlite3
+  return affectedRows ?? changes ?? 0;
 }
 
 let lastQuery = 0;

@@ -7,8 +7,11 @@ export interface Found extends Standing {
   readonly epoch: string;
 }
 
-/** Entries that are kept; each takes some 250 bytes. */
+/** Entries that are kept, those that were used last; each takes some 250 bytes. */
 const maxRows = 100_000;
+
+/** So many transactions in a row have to find nothing of others before one relies on that. */
+const enoughAlone = 3;
 
 /**
  * The entries as the last transaction left them. The counter of revisions proves them: while the stock is still at the
@@ -18,12 +21,12 @@ export class LastState {
   readonly #rows = new LRUCache<bigint, StockRow>({ max: maxRows });
   #epoch = "";
   #revision = -1n;
-  /** The last transaction found the stock where the one before had left it. Where others write too, it mostly has not. */
-  #isAlone = false;
+  /** Transactions in a row that found the stock where the one before had left it: where others write too, few. */
+  #alone = 0;
 
   /** What these changes will meet, if nobody else writes; undefined when it is not known or not likely. */
   expect(changes: readonly Change[]): Found | undefined {
-    if (!this.#isAlone) return undefined;
+    if (this.#alone < enoughAlone) return undefined;
     const rows: StockRow[] = [];
     for (const { kind, petId } of changes) {
       const row = this.#rows.get(petId);
@@ -35,16 +38,21 @@ export class LastState {
 
   /** Takes what a transaction found and what it wrote, once it is committed. */
   learn({ epoch, revision, rows }: Found, written: readonly StockRow[], newRevision: bigint): void {
-    this.#isAlone = epoch === this.#epoch && revision === this.#revision;
-    if (!this.#isAlone) this.#rows.clear();
-    for (const row of rows) this.#rows.set(row.petId, row);
-    for (const row of written) this.#rows.set(row.petId, row);
+    if (epoch !== this.#epoch || revision !== this.#revision) {
+      this.forget();
+    } else {
+      this.#alone += 1;
+      for (const row of rows) this.#rows.set(row.petId, row);
+      for (const row of written) this.#rows.set(row.petId, row);
+    }
     this.#epoch = epoch;
     this.#revision = newRevision;
   }
 
-  /** Somebody else has written: the next transaction reads. */
-  doubt(): void {
-    this.#isAlone = false;
+  /** Somebody else has written, or something went wrong: the next transactions read. */
+  forget(): void {
+    this.#alone = 0;
+    this.#epoch = "";
+    if (this.#rows.size > 0) this.#rows.clear(); // which costs the same for one entry as for all
   }
 }

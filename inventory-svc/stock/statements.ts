@@ -12,19 +12,17 @@ const maxRowsPerInsert = 500;
 export class WriteStatements {
   /** Locks the counter and reads it. SQLite has the lock since the beginning. */
   readonly lockHead: Statement;
-  readonly #moveHead: RowsStatement<"epoch" | "from" | "to">;
+  readonly #moveHead: Statement;
   readonly #entries: RowsStatement<"pet_id">;
   readonly #setEntries: RowsStatement<(typeof columns)[number]>;
   readonly #adjustments: RowsStatement<"request_id">;
   readonly #addAdjustments: RowsStatement<(typeof adjustmentColumns)[number] | "made_at">;
 
   constructor(db: Knex) {
-    const one = db.raw("1"); // a value of the text
-    this.lockHead = statementOf(db("stock_head").where("id", one).select("epoch", "revision").forUpdate());
-    this.#moveHead = new RowsStatement(["epoch", "from", "to"], ([row]) => {
-      const revision = db.raw("case when epoch = ? and revision = ? then ? end", [row!.epoch, row!.from, row!.to]);
-      return db("stock_head").where("id", one).update({ revision });
-    });
+    const head = () => db("stock_head").where("id", db.raw("1"));
+    this.lockHead = statementOf(head().select("epoch", "revision").forUpdate());
+    const moved = db.raw("case when epoch = ? and revision = ? then ? end", ["", 0, 0]);
+    this.#moveHead = statementOf(head().update({ revision: moved }));
     this.#entries = new RowsStatement(["pet_id"], (rows) => {
       return db("stock")
         .select(columns)
@@ -49,7 +47,7 @@ export class WriteStatements {
 
   /** Moves the counter, and fails when it does not stand at `from`: it would become NULL, which it must not be. */
   moveHead({ epoch, revision: from }: { epoch: string; revision: bigint }, to: bigint): Statement {
-    return this.#moveHead.for([{ epoch, from, to }]);
+    return { sql: this.#moveHead.sql, bindings: [epoch, from, to] };
   }
 
   /** Reads these entries, and tombstones. */

@@ -154,19 +154,24 @@ export class StockStore {
    * @throws StockUnavailableError, OutcomeUnknownError
    */
   async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
+    if (changes.length === 0) return [];
     for (let attempt = 1; ; attempt++) {
+      const expected = attempt === 1 ? this.#lastState.expect(changes) : undefined;
+      let written: Awaited<ReturnType<typeof writeAll>>;
       try {
-        const { found, applied } = await inTransaction(this.#db, (...transaction) =>
-          writeAll(this.#statements, changes, this.#now(), this.#lastState.expect(changes), ...transaction),
+        written = await inTransaction(this.#db, (...transaction) =>
+          writeAll(this.#statements, changes, this.#now(), expected, ...transaction),
         );
-        this.#lastState.learn(found, applied.written, applied.revision);
-        if (applied.revision > this.#lastRevision) this.#lastRevision = applied.revision;
-        return applied.outcomes;
       } catch (error) {
+        this.#lastState.forget();
         if (error instanceof OutcomeUnknownError) throw error;
-        if (error instanceof HeadMovedError) this.#lastState.doubt();
-        else if (attempt === maxAttempts || !isLostRace(error)) throw new StockUnavailableError(error);
+        if (error instanceof HeadMovedError || (isLostRace(error) && attempt < maxAttempts)) continue;
+        throw new StockUnavailableError(error);
       }
+      const { found, applied } = written;
+      this.#lastState.learn(found, applied.written, applied.revision);
+      if (applied.revision > this.#lastRevision) this.#lastRevision = applied.revision;
+      return applied.outcomes;
     }
   }
 

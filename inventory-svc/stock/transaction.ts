@@ -1,4 +1,4 @@
-import type { RunTogether, Statement } from "../../runtime/database.ts";
+import { matchedRows, type RunTogether, type Statement } from "../../runtime/database.ts";
 import { type AdjustmentRow, requestIdsOf, toAdjustment } from "./adjustments.ts";
 import { type Applied, applyChanges, type Change } from "./changes.ts";
 import type { Found } from "./last-state.ts";
@@ -14,7 +14,12 @@ export class OutcomeUnknownError extends Error {
 }
 
 /** The stock is not as it was expected to be: nothing has happened. */
-export class HeadMovedError extends Error {}
+export class HeadMovedError extends Error {
+  constructor(cause: unknown) {
+    super("others have changed the stock", { cause });
+    this.name = "HeadMovedError";
+  }
+}
 
 const lostRaces = new Set([
   "ER_LOCK_DEADLOCK",
@@ -52,15 +57,16 @@ export async function writeAll(
   const found = expected ?? (await find(statements, changes, run, begin));
   const applied = applyChanges(found, changes);
   try {
-    await run(
+    const writes = await run(
       ...(expected ? [begin] : []),
       statements.moveHead(found, applied.revision),
       ...statements.setEntries(applied.written),
       ...statements.addAdjustments(applied.adjusted, nowMs),
       commit,
     );
+    if (matchedRows(writes[expected ? 1 : 0]) !== 1) throw new Error("stock_head has no counter");
   } catch (error) {
-    if (expected && notNull.has(codeOf(error))) throw new HeadMovedError();
+    if (expected && notNull.has(codeOf(error))) throw new HeadMovedError(error);
     if (isLostRace(error) || beforeCommit.test((error as { sqlState?: string }).sqlState ?? codeOf(error))) throw error;
     throw new OutcomeUnknownError(error);
   }
@@ -79,7 +85,8 @@ async function find(
     statements.entries(new Set(changes.map((change) => change.petId))),
     ...statements.adjustments(requestIdsOf(changes)),
   );
-  const [head] = heads as [{ epoch: string; revision: bigint }];
+  const [head] = heads as { epoch: string; revision: bigint }[];
+  if (!head) throw new Error("stock_head has no counter");
   return {
     ...head,
     rows: (rows as Row[]).map(toStockRow),

@@ -310,7 +310,7 @@ describeEachDatabase("the stock's store", (url) => {
     const kindsSeen = new Set<string>();
     // Mostly the first replica, so that it comes to expect what it then meets, or does not.
     const turn = fc.record({
-      replica: fc.constantFrom(...replicas, store, store),
+      replica: fc.constantFrom(...replicas, store, store, store, store, store, store),
       batch: fc.oneof(
         fc.array(plan, { minLength: 1, maxLength: 12 }),
         fc.array(
@@ -340,10 +340,10 @@ describeEachDatabase("the stock's store", (url) => {
       ]);
     };
     const expectations = countExpectations(stock.db);
-    await fc.assert(fc.asyncProperty(fc.array(turn, { maxLength: 16 }), check), { numRuns: 120 });
+    await fc.assert(fc.asyncProperty(fc.array(turn, { maxLength: 24 }), check), { numRuns: 120 });
     expect([...kindsSeen].sort()).toEqual(outcomeKinds);
-    expect(expectations.held()).toBeGreaterThan(20);
-    expect(expectations.disappointed()).toBeGreaterThan(20);
+    expect(expectations.held()).toBeGreaterThan(5);
+    expect(expectations.disappointed()).toBeGreaterThan(5);
   });
 
   describe("what the last transaction left", () => {
@@ -352,11 +352,14 @@ describeEachDatabase("the stock's store", (url) => {
       other = openStock(url());
       stack.defer(() => other.close());
     });
-    // A store that has written twice in a row takes it that nobody else writes.
     beforeEach(async () => {
       await store.write([create(1n, 5), create(2n, 5)]);
       await store.write([update(1n, 6)]);
+      await beAlone(store);
     });
+    const beAlone = async (writer: StockStore) => {
+      for (let i = 0; i < 4; i++) await writer.write([update(1n, 6), update(2n, 5)]); // which holds already
+    };
 
     test("is not read again, and on MySQL a write is one round trip", async () => {
       const statements = noteStatements(stock.db);
@@ -399,13 +402,55 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await store.get(1n)).toMatchObject({ quantity: 50, status: "sold", revision: 4n });
     });
 
-    test("is not tried while others write too, so that each write takes two round trips and not three", async () => {
+    test("is hardly relied on while others write too, whatever their turns", async () => {
       const { disappointed } = countExpectations(stock.db);
-      for (let i = 0; i < 6; i++) {
-        await other.store.write([update(1n, 100 + i)]);
-        await store.write([update(1n, 200 + i)]);
+      const turns = fc.sample(fc.boolean(), { numRuns: 200, seed: 1 });
+      for (const [i, mine] of turns.entries()) await (mine ? store : other.store).write([update(1n, i)]);
+      expect(disappointed()).toBeGreaterThan(0);
+      expect(disappointed()).toBeLessThan(20);
+    });
+
+    test("that a fault cannot be told from is dropped, and the next write works", async () => {
+      await stock.db.schema.alterTable("stock", (table) => table.renameColumn("quantity", "away"));
+      for (const writer of [store, other.store]) {
+        await expect(writer.write([update(1n, 7)])).rejects.toBeInstanceOf(StockUnavailableError);
       }
-      expect(disappointed()).toBe(1);
+      await stock.db.schema.alterTable("stock", (table) => table.renameColumn("away", "quantity"));
+      expect(await store.position()).toMatchObject({ revision: 3n });
+      expect(await store.write([update(1n, 7)])).toMatchObject([{ kind: "done", item: { revision: 4n } }]);
+    });
+
+    test("is nothing without a counter: no write is acknowledged", async () => {
+      const head = await stock.db("stock_head").first();
+      await stock.db("stock_head").delete();
+      await expect(store.write([update(1n, 7)])).rejects.toBeInstanceOf(OutcomeUnknownError);
+      await expect(store.write([update(1n, 7)])).rejects.toBeInstanceOf(StockUnavailableError);
+      await stock.db("stock_head").insert(head);
+    });
+
+    test("meets a lock as any write does: it is tried again, and gives up after four attempts", async () => {
+      const hasty = openStock(url(), { ...databaseDefaults, poolMax: 1 });
+      stack.defer(() => hasty.close());
+      const isSqlite = url().startsWith("sqlite:");
+      await hasty.db.raw(isSqlite ? "PRAGMA busy_timeout = 50" : "SET SESSION innodb_lock_wait_timeout = 1");
+      await beAlone(hasty.store);
+      const statements = noteStatements(hasty.db);
+      const failures = failuresOf(hasty.db);
+      let lock = await holdWriteLock(url());
+      const failed = new Promise((resolve) => hasty.db.once("query-error", resolve));
+      const writing = hasty.store.write([update(1n, 7)]);
+      await failed;
+      await lock.release();
+      expect(kinds(await writing)).toEqual(["done"]);
+      expect(statements().join(";")).toMatch(/^BEGIN( IMMEDIATE;BEGIN IMMEDIATE;select|;update stock_head)/);
+
+      await beAlone(hasty.store);
+      failures.length = 0;
+      lock = await holdWriteLock(url());
+      await expect(hasty.store.write([update(1n, 8)])).rejects.toBeInstanceOf(StockUnavailableError);
+      expect(failures).toHaveLength(4);
+      await lock.release();
+      expect(await store.get(1n)).toMatchObject({ quantity: 6 });
     });
 
     test("tells nothing of adjustments: the database remembers those", async () => {
@@ -438,7 +483,7 @@ describeEachDatabase("the stock's store", (url) => {
     test("are remembered in the transaction that makes them: 1,201 of them whole, or none", async () => {
       await store.write(range(1, 1_201).map((petId) => create(petId, 1)));
       const batch = range(1, 1_201).map((petId) => adjust(`id:${petId}`, petId, Number(petId)));
-      // The last statement before the commit fails, so everything was sent and nothing may stay.
+      // An insert of adjustments fails, which is behind the entries and the counter: nothing of them may stay.
       const restore = await failAdjustments(stock.db);
       await expect(store.write(batch)).rejects.toBeInstanceOf(OutcomeUnknownError);
       await restore();
@@ -612,6 +657,34 @@ describe("a write that deadlocks (MySQL/MariaDB)", () => {
     expect(failures).toEqual(["ER_LOCK_DEADLOCK"]);
     expect(await store.get(1n)).toMatchObject({ quantity: 50, revision: 301n });
     expect(await store.position()).toMatchObject({ revision: 302n });
+  });
+});
+
+describe("a write whose connection is cut while it waits for the counter (MySQL/MariaDB)", () => {
+  const stack = suiteStack();
+
+  test("is of unknown outcome when its commit was sent with it, has not happened, and the next one works", async () => {
+    const url = await createMysqlDatabase();
+    stack.defer(() => dropDatabase(url));
+    await migrateStock(url);
+    const { store, close } = openStock(url);
+    stack.defer(close);
+    await store.write([create(1n, 5)]);
+    for (let i = 0; i < 4; i++) await store.write([update(1n, 5)]);
+
+    const lock = await holdWriteLock(url);
+    const writing = store.write([update(1n, 50)]).catch((error: unknown) => error);
+    await untilRunning(url, "update");
+    const other = await connectMysql(url);
+    stack.defer(() => other.end());
+    const running = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'update%'";
+    const [[connection]] = (await other.query(running)) as never as [[{ id: number }]];
+    await other.query(`KILL ${connection.id}`);
+    expect(await writing).toBeInstanceOf(OutcomeUnknownError);
+    await lock.release();
+    expect(await store.get(1n)).toMatchObject({ quantity: 5, revision: 1n });
+    expect(kinds(await store.write([update(1n, 60)]))).toEqual(["done"]);
+    expect(await store.position()).toMatchObject({ revision: 2n });
   });
 });
 

@@ -43,7 +43,7 @@ export async function migrateStock(url: string): Promise<void> {
 export const sqliteFile = (url: string): string => url.slice("sqlite:".length);
 
 /**
- * Lets the last statement of a write with adjustments fail by an error that a COMMIT could have too.
+ * Lets the last statement of a write with adjustments fail, by an error that tells nothing of what failed.
  * @returns ends it
  */
 export async function failAdjustments(db: Knex): Promise<() => Promise<void>> {
