@@ -17,8 +17,8 @@ export interface Body {
  */
 const segmentsBelow = 8 * 1024 * 1024;
 
-/** Below this a body is kept as one Buffer: one write costs less than several. Bytes. */
-const coalesceBelow = 256 * 1024;
+/** Below this a body is kept as one Buffer: one write costs so much less than several that the copy pays. Bytes. */
+const coalesceBelow = 512 * 1024;
 
 /** Below this the text is kept too: joining it to the head costs less than a second piece to write. Bytes. */
 const textBelow = 8 * 1024;
