@@ -17,6 +17,7 @@ export function readBody(request: IncomingMessage, timeoutMs: number): Promise<B
   if (Number(request.headers["content-length"] ?? 0) > maxBodyBytes) {
     return Promise.reject(new ApiError("payload_too_large"));
   }
+  if (request.readableEnded) return Promise.resolve(Buffer.alloc(0)); // it has none
   if (request.destroyed) return Promise.reject(notWhole());
   // Mostly it came with the head, and nothing has to be waited for.
   if (request.complete && request.readableLength <= maxBodyBytes) {

@@ -300,6 +300,13 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expectError(await patch("1", body), 400, "invalid_json");
     });
 
+    test("with no body at all, nor a header of one: 400 invalid_json", async () => {
+      const key = system.keys.enterprise;
+      const head = `PATCH /v1/inventory/1 HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer ${key}\r\n`;
+      const bytes = `${head}Content-Type: application/json\r\nConnection: close\r\n\r\n`;
+      expectError(await rawRequest(system.address, bytes), 400, "invalid_json");
+    });
+
     test.each([
       ["the same name twice", '{"quantity":5,"quantity":6}', /quantity/],
       ["the same name twice, in two spellings", '{"quantity":5,"\\u0071uantity":5}', /quantity/],
