@@ -38,10 +38,9 @@ export class LastState {
 
   /** Takes what a transaction found and what it wrote, once it is committed. */
   learn({ epoch, revision, rows }: Found, written: readonly StockRow[], newRevision: bigint): void {
-    if (epoch !== this.#epoch || revision !== this.#revision) {
-      this.forget();
-    } else {
-      this.#alone += 1;
+    if (epoch === this.#epoch && revision === this.#revision) this.#alone += 1;
+    else this.forget();
+    if (this.#alone >= enoughAlone) {
       for (const row of rows) this.#rows.set(row.petId, row);
       for (const row of written) this.#rows.set(row.petId, row);
     }
