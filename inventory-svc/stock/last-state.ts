@@ -36,14 +36,15 @@ export class LastState {
     return { epoch: this.#epoch, revision: this.#revision, rows };
   }
 
-  /** Takes what a transaction found and what it wrote, once it is committed. */
-  learn({ epoch, revision, rows }: Found, written: readonly StockRow[], newRevision: bigint): void {
+  /**
+   * Takes what a transaction has found, once it is committed.
+   *
+   * @param rows entries as it left them; of two states of one the later
+   */
+  learn({ epoch, revision }: Found, rows: Iterable<StockRow>, newRevision: bigint): void {
     if (epoch === this.#epoch && revision === this.#revision) this.#alone += 1;
     else this.forget();
-    if (this.#alone >= enoughAlone) {
-      for (const row of rows) this.#rows.set(row.petId, row);
-      for (const row of written) this.#rows.set(row.petId, row);
-    }
+    if (this.#alone >= enoughAlone) for (const row of rows) this.#rows.set(row.petId, row);
     this.#epoch = epoch;
     this.#revision = newRevision;
   }

@@ -23,23 +23,9 @@ export class WriteStatements {
     this.lockHead = statementOf(head().select("epoch", "revision").forUpdate());
     const moved = db.raw("case when epoch = ? and revision = ? then ? end", ["", 0, 0]);
     this.#moveHead = statementOf(head().update({ revision: moved }));
-    this.#entries = new RowsStatement(["pet_id"], (rows) => {
-      return db("stock")
-        .select(columns)
-        .whereIn(
-          "pet_id",
-          rows.map((row) => row.pet_id),
-        );
-    });
+    this.#entries = selectBy(db, "pet_id", "stock", columns);
     this.#setEntries = new RowsStatement(columns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());
-    this.#adjustments = new RowsStatement(["request_id"], (rows) => {
-      return db(adjustmentsTable)
-        .select(adjustmentColumns)
-        .whereIn(
-          "request_id",
-          rows.map((row) => row.request_id),
-        );
-    });
+    this.#adjustments = selectBy(db, "request_id", adjustmentsTable, adjustmentColumns);
     this.#addAdjustments = new RowsStatement([...adjustmentColumns, "made_at"], (rows) => {
       return db(adjustmentsTable).insert(rows);
     });
@@ -70,6 +56,14 @@ export class WriteStatements {
       return this.#addAdjustments.for(some.map((each) => toAdjustmentRow(each, madeAtMs)));
     });
   }
+}
+
+/** Reads the rows that have one of these values in a column. */
+function selectBy<Column extends string>(db: Knex, column: Column, table: string, wanted: readonly string[]) {
+  return new RowsStatement([column], (rows) => {
+    const values = rows.map((row) => row[column]);
+    return db(table).select(wanted).whereIn(column, values);
+  });
 }
 
 function chunks<T>(values: readonly T[], size: number): T[][] {

@@ -169,7 +169,8 @@ export class StockStore {
         throw new StockUnavailableError(error);
       }
       const { found, applied } = written;
-      this.#lastState.learn(found, applied.written, applied.revision);
+      const left = expected ? applied.written : [...found.rows, ...applied.written];
+      this.#lastState.learn(found, left, applied.revision);
       if (applied.revision > this.#lastRevision) this.#lastRevision = applied.revision;
       return applied.outcomes;
     }

@@ -71,11 +71,11 @@ function failuresOf(db: Knex): string[] {
   return codes;
 }
 
-/** Notes the statements from now on. @returns what it has noted, without quotes */
-function noteStatements(db: Knex): () => string[] {
+/** The statements that are sent from now on, without quotes. */
+function noteStatements(db: Knex): string[] {
   const statements: string[] = [];
   db.on("query", ({ sql }: { sql: string }) => statements.push(sql.replaceAll("`", "")));
-  return () => statements;
+  return statements;
 }
 
 /** Counts the transactions that expect the stock to be as the one before left it: those that it was so, and not so. */
@@ -84,10 +84,7 @@ function countExpectations(db: Knex) {
   const failures = failuresOf(db);
   const disappointed = () =>
     failures.filter((code) => /^(ER_BAD_NULL_ERROR|SQLITE_CONSTRAINT_NOTNULL)$/.test(code)).length;
-  const made = () =>
-    statements()
-      .join(";")
-      .split(/BEGIN(?: IMMEDIATE)?;update stock_head/).length - 1;
+  const made = () => statements.join(";").split(/BEGIN(?: IMMEDIATE)?;update stock_head/).length - 1;
   return { disappointed, held: () => made() - disappointed() };
 }
 
@@ -364,10 +361,10 @@ describeEachDatabase("the stock's store", (url) => {
     test("is not read again, and on MySQL a write is one round trip", async () => {
       const statements = noteStatements(stock.db);
       await store.write([update(1n, 7), remove(2n), { kind: "put", petId: 2n, quantity: 1, status: "sold" }]);
-      expect(statements().join(";")).toMatch(
+      expect(statements.join(";")).toMatch(
         /^BEGIN( IMMEDIATE)?;update stock_head set revision = case [^;]*;insert into stock [^;]*;COMMIT$/,
       );
-      if (!url().startsWith("sqlite:")) expect(statements()).toHaveLength(1);
+      if (!url().startsWith("sqlite:")) expect(statements).toHaveLength(1);
       expect(await store.get(1n)).toMatchObject({ quantity: 7, revision: 4n });
       expect(await store.get(2n)).toMatchObject({ quantity: 1, status: "sold", revision: 6n });
       expect(await store.position()).toMatchObject({ revision: 6n });
@@ -377,7 +374,7 @@ describeEachDatabase("the stock's store", (url) => {
       const statements = noteStatements(stock.db);
       const outcomes = await store.write([update(1n, 6)]);
       expect(outcomes).toMatchObject([{ kind: "done", item: { quantity: 6, revision: 3n } }]);
-      expect(statements().join(";")).toMatch(/^BEGIN( IMMEDIATE)?;update stock_head set revision = case [^;]*;COMMIT$/);
+      expect(statements.join(";")).toMatch(/^BEGIN( IMMEDIATE)?;update stock_head set revision = case [^;]*;COMMIT$/);
       await other.store.write([update(1n, 60)]);
       expect(await store.write([update(1n, 6)])).toMatchObject([{ kind: "done", item: { quantity: 6, revision: 5n } }]);
     });
@@ -442,7 +439,7 @@ describeEachDatabase("the stock's store", (url) => {
       await failed;
       await lock.release();
       expect(kinds(await writing)).toEqual(["done"]);
-      expect(statements().join(";")).toMatch(/^BEGIN( IMMEDIATE;BEGIN IMMEDIATE;select|;update stock_head)/);
+      expect(statements.join(";")).toMatch(/^BEGIN( IMMEDIATE;BEGIN IMMEDIATE;select|;update stock_head)/);
 
       await beAlone(hasty.store);
       failures.length = 0;
@@ -510,14 +507,11 @@ describeEachDatabase("the stock's store", (url) => {
 
     test("cost a batch without any nothing: its statements name no other table, and no batch takes a third round trip", async () => {
       await store.write([create(1n, 5)]);
-      const statements: string[] = [];
-      const note = ({ sql }: { sql: string }) => statements.push(sql);
-      stock.db.on("query", note);
+      const statements = noteStatements(stock.db);
       await store.write([update(1n, 6)]);
       const plain = statements.splice(0).join(";");
       await store.write([update(1n, 7), adjust("a", 1n, 1)]);
-      stock.db.removeListener("query", note);
-      expect(plain.replaceAll("`", "")).toMatch(
+      expect(plain).toMatch(
         /^BEGIN( IMMEDIATE)?;select epoch, revision from stock_head where id = 1( for update)?;select [a-z_, ]* from stock where pet_id in \(\?\);update stock_head set revision = case when epoch = \? and revision = \? then \? end where id = 1;insert into stock [^;]*;COMMIT$/,
       );
       expect(statements.join(";")).toContain("stock_adjustments");
@@ -674,12 +668,10 @@ describe("a write whose connection is cut while it waits for the counter (MySQL/
 
     const lock = await holdWriteLock(url);
     const writing = store.write([update(1n, 50)]).catch((error: unknown) => error);
-    await untilRunning(url, "update");
+    const connectionId = await untilRunning(url, "update");
     const other = await connectMysql(url);
     stack.defer(() => other.end());
-    const running = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'update%'";
-    const [[connection]] = (await other.query(running)) as never as [[{ id: number }]];
-    await other.query(`KILL ${connection.id}`);
+    await other.query(`KILL ${connectionId}`);
     expect(await writing).toBeInstanceOf(OutcomeUnknownError);
     await lock.release();
     expect(await store.get(1n)).toMatchObject({ quantity: 5, revision: 1n });

@@ -71,16 +71,22 @@ export async function holdWriteLock(url: string): Promise<HeldLock> {
   return { release: () => connection.end() };
 }
 
-/** Resolves once a statement that begins with one of these words runs in a MySQL database: at a held lock it can only wait. */
-export async function untilRunning(url: string, ...words: string[]): Promise<void> {
+/**
+ * Resolves once a statement that begins with one of these words runs in a MySQL database: at a held lock it can only wait.
+ * @returns the id of its connection
+ */
+export async function untilRunning(url: string, ...words: string[]): Promise<number> {
   const connection = await connectMysql(url);
-  const question = `SELECT COUNT(*) AS running FROM information_schema.processlist
+  const question = `SELECT id FROM information_schema.processlist
     WHERE db = DATABASE() AND id <> CONNECTION_ID() AND command = 'Query' AND info REGEXP ?`;
+  let running: { id: number }[] = [];
   try {
     await until(async () => {
       const [rows] = await connection.query(question, [`^(${words.join("|")}) `]);
-      return Number((rows as { running: number }[])[0]!.running) > 0;
+      running = rows as never;
+      return running.length > 0;
     });
+    return running[0]!.id;
   } finally {
     await connection.end();
   }
