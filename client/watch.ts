@@ -37,21 +37,32 @@ const final: ReadonlySet<StatusName> = new Set([
 /**
  * Changes after a position, over as many streams as it takes: each begins where the one before it broke.
  *
- * @throws InventoryError that another try would not mend, or the reason of the signal
+ * @throws InventoryError that another try would not mend, an entry that this client cannot read among them; or the
+ *   reason of the signal
  */
 export async function* follow(
   open: (from: Position) => AsyncIterable<WatchInventoryResponse>,
   from: Position,
-  { signal, onBreak }: WatchOptions,
+  options: WatchOptions,
 ): AsyncGenerator<WatchEvent, void, undefined> {
+  for await (const { epoch, revision, changed, removedPetIds, reset } of messages(open, from, options)) {
+    if (reset) return yield { kind: "reset" };
+    yield { kind: "changes", position: { epoch, revision }, changed: changed.map(toItem), removed: removedPetIds };
+  }
+}
+
+async function* messages(
+  open: (from: Position) => AsyncIterable<WatchInventoryResponse>,
+  from: Position,
+  { signal, onBreak }: WatchOptions,
+): AsyncGenerator<WatchInventoryResponse, void, undefined> {
   let position = from;
   for (let waitMs = firstWaitMs; ; waitMs = Math.min(2 * waitMs, maxWaitMs)) {
     try {
-      for await (const { epoch, revision, changed, removedPetIds, reset } of open(position)) {
-        if (reset) return yield { kind: "reset" };
+      for await (const message of open(position)) {
         waitMs = firstWaitMs;
-        position = { epoch, revision };
-        yield { kind: "changes", position, changed: changed.map(toItem), removed: removedPetIds };
+        position = { epoch: message.epoch, revision: message.revision };
+        yield message;
       }
       // A service that stops ends its watches.
     } catch (error) {

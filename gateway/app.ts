@@ -5,6 +5,7 @@ import { ApiError } from "./http/errors.ts";
 import { guardHead } from "./http/head.ts";
 import type { Locals, RouteName } from "./http/locals.ts";
 import { pathOf } from "./http/path.ts";
+import { closeWithConnection } from "./http/queued.ts";
 import { requestId } from "./http/request-id.ts";
 import { writeError } from "./http/respond.ts";
 import { checkPetId } from "./inventory/routes.ts";
@@ -100,7 +101,9 @@ function identifier({ clientAddress, onDone, now }: GatewayParts): (request: Req
     locals.route = "unknown";
     locals.limits = [];
     locals.list = undefined;
+    (locals as Partial<Locals>).principal = undefined; // an app around this one may have one of its own there
     guardHead(response);
+    closeWithConnection(request, response);
     response.on("close", () => {
       locals.list = undefined; // who was refused did not take it, and an idle connection keeps its last response
       onDone(request, response);

@@ -141,7 +141,7 @@ export function createGateway(
 
   const router = gateway({
     admission: entrance,
-    docs: docsPage({ document }),
+    docs: docsPage({ document, stallTimeoutMs: config.STALL_TIMEOUT_MS }),
     listInventory: listInventory({
       list,
       held: new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024),

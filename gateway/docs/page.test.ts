@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, connect, type Socket } from "node:net";
 import express from "express";
 import { type RequestOptions, request } from "../../test/support/http.ts";
 import { docsPage } from "./page.ts";
@@ -24,7 +24,7 @@ const app = express()
     response.setHeader("X-Request-Id", "request-1");
     next();
   })
-  .use("/api", docsPage({ document }))
+  .use("/api", docsPage({ document, stallTimeoutMs: 1_000 }))
   .use((request, response) => {
     response.status(404).end(`the app's own answer to ${request.method}`);
   });
@@ -122,4 +122,16 @@ test.each([
   const { status, headers, text } = await ask(path, { method });
   expect([status, text]).toEqual([404, `the app's own answer to ${method}`]);
   expect(headers).not.toHaveProperty("content-security-policy");
+});
+
+test("cuts off a reader that takes nothing for stallTimeoutMs", async () => {
+  const accepted = once(server, "connection") as Promise<[Socket]>;
+  const { hostname, port } = new URL(`http://${address}`);
+  const reader = connect(Number(port), hostname).on("error", () => {});
+  reader.pause();
+  // More than the kernel takes on its way.
+  reader.write("GET /api/docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: g\r\n\r\n".repeat(20));
+  const [ours] = await accepted;
+  await once(ours, "close");
+  reader.destroy();
 });

@@ -10,6 +10,8 @@ import { indexHtml, initializerJs } from "./page-files.ts";
 export interface DocsPageOptions {
   /** The OpenAPI document. It is rendered once. */
   readonly document: { readonly servers?: readonly { readonly url: string }[] };
+  /** A reader that takes nothing for so long is cut off. */
+  readonly stallTimeoutMs: number;
 }
 
 const swaggerFolder = dirname(createRequire(import.meta.url).resolve("swagger-ui-dist/package.json"));
@@ -21,7 +23,7 @@ const swaggerFiles = new Set(["/swagger-ui.css", "/swagger-ui-bundle.js", "/favi
  * `/openapi.json`, and the page `/docs/` that shows it. Answers GET and HEAD of these and of the page's own files, and
  * leaves everything else to what comes after it. The page loads nothing from elsewhere.
  */
-export function docsPage({ document }: DocsPageOptions): Router {
+export function docsPage({ document, stallTimeoutMs }: DocsPageOptions): Router {
   const headers = commonHeaders(document.servers ?? []);
   const setHeaders: SetHeaders = (response) => {
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
@@ -43,8 +45,9 @@ export function docsPage({ document }: DocsPageOptions): Router {
       else next();
     })
     .use("/docs", (request, response, next) => {
-      if (swaggerFiles.has(pathOf(request))) swagger(request, response, next);
-      else next();
+      if (!swaggerFiles.has(pathOf(request))) return next();
+      response.setTimeout(stallTimeoutMs, () => response.destroy());
+      swagger(request, response, next);
     });
 }
 

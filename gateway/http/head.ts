@@ -11,6 +11,9 @@ export type FlatHeaders = readonly string[];
  */
 export function guardHead(response: Response): void {
   response.writeHead = writeHead as Response["writeHead"];
+  // `compression` in the app around this one holds `drain` back until its own `writeHead` is called, which it is not
+  // any more: nothing is left for it to compress.
+  if (Object.hasOwn(response, "on")) response.on = ServerResponse.prototype.on as Response["on"];
 }
 
 function writeHead(

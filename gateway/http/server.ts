@@ -6,6 +6,7 @@ import type { Request, Response, Router } from "express";
 import { ApiError } from "./errors.ts";
 import type { FlatHeaders } from "./head.ts";
 import type { Overload } from "./overload.ts";
+import { closeWithConnection } from "./queued.ts";
 import { requestId } from "./request-id.ts";
 import { jsonType } from "./respond.ts";
 
@@ -78,6 +79,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   const onRequest = (request: IncomingMessage, response: ServerResponse) => {
     if (responses.has(request.socket)) responses.set(request.socket, response);
     if (isEnding) response.shouldKeepAlive = false;
+    closeWithConnection(request, response);
     if (!overload.enter(response, countSending)) refuse(request, response, overloaded);
     else if (request.headers.host === undefined && request.httpVersion !== "1.0") refuse(request, response, noHost);
     else router(request as Request, response as Response, () => refuse(request, response, noTarget));
@@ -151,7 +153,8 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
 
 /** Whether a body is on its way on the connection of this response, its own or that of one before it. */
 function isInBody(response: ServerResponse | undefined): boolean {
-  return response !== undefined && !response.writableEnded && (response.headersSent || response.socket === null);
+  if (response === undefined || response.closed) return false;
+  return response.socket === null || (response.headersSent && !response.writableEnded);
 }
 
 function parserError(cause: NodeJS.ErrnoException): ApiError {

@@ -1,8 +1,11 @@
 import { type ClientDuplexStream, type ServiceError, status } from "@grpc/grpc-js";
 import { toItem } from "../../client/item.ts";
-import type { CheckInventoryRequest, CheckInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type {
+  CheckInventoryRequest,
+  CheckInventoryResponse,
+  InventoryItem as WireItem,
+} from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Traceparent } from "../../runtime/tracing.ts";
-import type { Item } from "./item.ts";
 import type { Changes, Position } from "./list/stock-list.ts";
 import { serviceError } from "./status.ts";
 
@@ -13,7 +16,7 @@ interface Question {
   readonly traceparent: Traceparent;
   readonly deadlineMs: number;
   /** What earlier messages of the same answer brought. */
-  gathered: { readonly changed: Map<bigint, Item>; readonly removed: Set<bigint> } | undefined;
+  gathered: { readonly changed: Map<bigint, WireItem>; readonly removed: Set<bigint> } | undefined;
   readonly resolve: (changes: Changes) => void;
   readonly reject: (error: unknown) => void;
   /** A check changes nothing, so a broken stream is worth one more try. */
@@ -124,7 +127,7 @@ function gather(question: Question, { changed, removedPetIds }: CheckInventoryRe
   question.gathered ??= { changed: new Map(), removed: new Set() };
   for (const item of changed) {
     question.gathered.removed.delete(item.petId);
-    question.gathered.changed.set(item.petId, toItem(item));
+    question.gathered.changed.set(item.petId, item);
   }
   for (const petId of removedPetIds) {
     question.gathered.changed.delete(petId);
@@ -139,7 +142,7 @@ function toChanges(
   return {
     kind: "changes",
     position: { epoch, revision },
-    changed: gathered ? [...gathered.changed.values()] : changed.map(toItem),
+    changed: (gathered ? [...gathered.changed.values()] : changed).map(toItem),
     removed: gathered ? [...gathered.removed] : removedPetIds,
   };
 }

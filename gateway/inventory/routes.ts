@@ -31,7 +31,7 @@ export function askAhead(list: Pick<StockList, "current">): (request: Request, r
   return (request, response) => {
     const locals = response.locals as Locals;
     if (pathOf(request) !== "/v1/inventory" || (request.method !== "GET" && request.method !== "HEAD")) return;
-    if (response.closed || !locals.principal.scopes.has("inventory:read")) return;
+    if (response.destroyed || !locals.principal.scopes.has("inventory:read")) return;
     locals.list = list.current();
     locals.list.catch(() => {}); // a request that is refused asks no more
   };
@@ -52,7 +52,7 @@ export function listInventory({ list, held, stallTimeoutMs }: ListInventoryOptio
       return;
     }
     const body: Body = zipped ? await snapshot.gzip() : snapshot.plain();
-    if (response.closed) return; // the client has left, and no event would end what is held for it
+    if (response.destroyed) return; // the client has left, and no event would end what is held for it
     if (body.text === undefined && request.method !== "HEAD") response.once("close", held.hold(body));
     if (zipped) common.push("Content-Encoding", "gzip");
     response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...common]);

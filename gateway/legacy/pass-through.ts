@@ -68,7 +68,7 @@ export function passThrough(options: PassThroughOptions): RequestHandler {
 
   return (req, res, next) => {
     // A client may have gone while its key was looked up.
-    if (res.closed) return;
+    if (res.destroyed) return;
     const waiting = Object.values(agent.requests).reduce((sum, requests) => sum + (requests?.length ?? 0), 0);
     if (waiting >= maxWaiting) {
       next(unavailable(`${waiting} requests wait for a connection to ${name}`));

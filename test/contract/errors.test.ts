@@ -319,8 +319,9 @@ describe("a connection on which HTTP has gone wrong", () => {
 
   beforeAll(async () => {
     const { server } = createPublicServer({
-      // Answers with half a body, and never goes on.
-      router: Router().use((_request, response) => {
+      // Answers with half a body, and never goes on; or with a whole one.
+      router: Router().use((request, response) => {
+        if (request.url === "/whole") return void response.end("whole");
         response.writeHead(200, { "Content-Length": 2 * half.length });
         response.write(half);
       }),
@@ -348,14 +349,14 @@ describe("a connection on which HTTP has gone wrong", () => {
   ] as const;
 
   test.each(wrong)("never has an error in the middle of a body: %s", async (_what, bytes) => {
-    for (const requests of [1, 2]) {
+    for (const paths of [["/"], ["/", "/"], ["/", "/whole"]]) {
       const socket = connectTo(address);
       let received = "";
       socket.on("data", (chunk) => {
         received += chunk;
         if (received.endsWith(half)) socket.write(bytes);
       });
-      socket.write("GET / HTTP/1.1\r\nHost: g\r\n\r\n".repeat(requests));
+      for (const path of paths) socket.write(`GET ${path} HTTP/1.1\r\nHost: g\r\n\r\n`);
       await new Promise((resolve) => socket.once("end", resolve).once("close", resolve));
       socket.destroy();
       expect(received.endsWith(half)).toBe(true);

@@ -97,7 +97,7 @@ test("a request from the page carries the key, and its petId is exact there and 
 /** The documentation, and an API that shows the requests it gets. */
 function petstore(): Router {
   return Router()
-    .use(docsPage({ document }))
+    .use(docsPage({ document, stallTimeoutMs: 30_000 }))
     .patch("/v1/inventory/:petId", express.json(), (request, response) => {
       const { authorization, "if-match": ifMatch = null } = request.headers;
       const rest = JSON.stringify({ ...request.body, authorization, ifMatch });

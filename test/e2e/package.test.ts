@@ -1,5 +1,6 @@
 import { execFile } from "node:child_process";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { connect } from "node:net";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { startChild } from "../support/children.ts";
@@ -171,5 +172,52 @@ inventory.close();
 
     expect(await shop.stop(20_000)).toBe(0);
     expect(await service.stop(20_000)).toBe(0);
+  }, 120_000);
+
+  test("an app may compress, have a principal of its own, and lose clients that asked for much at once", async () => {
+    await npm(app, "install", "compression@1");
+    const port = await freePort();
+    const file = join(app, `other-${version}.js`);
+    await writeFile(
+      file,
+      `import compression from "compression";
+import express from "express";
+import { createGateway, readGatewayConfig } from "petstore-inventory";
+let open = 0;
+express()
+  .get("/open", (request, response) => response.end(String(open)))
+  .use(compression(), (request, response, next) => {
+    open += 1;
+    response.on("close", () => (open -= 1));
+    response.locals.principal = { plan: "starter" };
+    next();
+  })
+  .use("/api", createGateway(readGatewayConfig(process.env)).router)
+  .listen(${port}, "127.0.0.1");
+`,
+    );
+    const other = startChild(nodes[version], [file], { name: "the other app", cwd, env });
+    stack.defer(() => other.kill("SIGKILL"));
+    const at = `127.0.0.1:${port}`;
+    const openCount = async () => Number((await request(at, { path: "/open" })).text);
+    await until(() =>
+      openCount().then(
+        () => true,
+        () => false,
+      ),
+    );
+
+    const path = "/api/docs/swagger-ui-bundle.js";
+    for (const coding of ["identity", "gzip"]) {
+      const { status, text } = await request(at, { path, headers: { "accept-encoding": coding } });
+      expect([status, text.length > 1_000_000]).toEqual([200, true]);
+    }
+
+    const socket = connect(port, "127.0.0.1").on("error", () => {});
+    socket.pause();
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: g\r\n\r\n`.repeat(20));
+    await until(async () => (await openCount()) > 1);
+    socket.destroy();
+    await until(async () => (await openCount()) === 0);
   }, 120_000);
 });

@@ -1,0 +1,41 @@
+import { PetStatus, type WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import { InventoryError } from "./errors.ts";
+import type { Position } from "./item.ts";
+import { follow } from "./watch.ts";
+
+const from = { epoch: "e", revision: 10n };
+const entry = (petId: bigint, status: PetStatus) => ({ petId, quantity: 1, status, revision: petId });
+
+/** Answers each watch with the next of these lists of messages, and ends it. */
+function service(...answers: Partial<WatchInventoryResponse>[][]) {
+  const asked: Position[] = [];
+  const open = async function* (position: Position) {
+    asked.push(position);
+    for (const message of answers[asked.length - 1] ?? []) {
+      yield { epoch: "e", revision: 0n, changed: [], removedPetIds: [], reset: false, ...message };
+    }
+  };
+  return { asked, open };
+}
+
+test("a watch ends at an entry that it cannot read, and does not go on behind what came with it", async () => {
+  const { asked, open } = service([
+    { revision: 11n, changed: [entry(11n, PetStatus.PET_STATUS_SOLD)] },
+    { revision: 13n, changed: [entry(12n, PetStatus.PET_STATUS_SOLD), entry(13n, 99 as never)] },
+  ]);
+  const seen: bigint[] = [];
+  const watch = async () => {
+    for await (const event of follow(open, from, {})) if (event.kind === "changes") seen.push(event.position.revision);
+  };
+  await expect(watch()).rejects.toThrow(InventoryError);
+  expect(seen).toEqual([11n]);
+  expect(asked).toEqual([from]);
+});
+
+test("a watch that breaks goes on from the last event", async () => {
+  const { asked, open } = service([{ revision: 11n }, { revision: 12n }], [{ revision: 13n }, { reset: true }]);
+  const kinds: string[] = [];
+  for await (const { kind } of follow(open, from, {})) kinds.push(kind);
+  expect(kinds).toEqual(["changes", "changes", "changes", "reset"]);
+  expect(asked).toEqual([from, { epoch: "e", revision: 12n }]);
+});
