@@ -7,7 +7,8 @@ export type StatusName = keyof typeof status;
 /**
  * A call that failed, here or there. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, INTERNAL, UNKNOWN and DATA_LOSS it
  * is not known whether a change has happened, unless the reason is STOCK_UNAVAILABLE or DEADLINE_PASSED; after all others
- * it has not.
+ * it has not. An adjustment is tried again by itself, and its error is that of the last try: after all of these, whatever
+ * the reason, and after RESOURCE_EXHAUSTED, an earlier one may have made it. Call again with the same `requestId`.
  */
 export class InventoryError extends Error {
   /** gRPC status, as `NOT_FOUND`. */

@@ -206,6 +206,18 @@ export async function run<Row>(db: Knex, statement: Statement): Promise<Row[]> {
 /** Runs statements on the connection of a transaction, and gives the result of each; see `inTransaction`. */
 export type RunTogether = (...statements: readonly Statement[]) => Promise<unknown[]>;
 
+/** ER_… of a server that takes no writes: since a failover another one does, but this connection leads to it still. */
+const readOnly = new Set([
+  "ER_OPTION_PREVENTS_STATEMENT",
+  "ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION",
+  "ER_READ_ONLY_MODE",
+]);
+
+/** True for the error of a server that takes no writes any more: nothing has happened, also where COMMIT has failed. */
+export function isReadOnly(error: unknown): boolean {
+  return readOnly.has((error as { code?: string }).code ?? "");
+}
+
 const begin: Statement = { sql: "BEGIN", bindings: [] };
 // SQLite gives up at once when a transaction that has read wants to write after another one did.
 const beginOnSqlite: Statement = { sql: "BEGIN IMMEDIATE", bindings: [] };
@@ -233,9 +245,11 @@ export async function inTransaction<T>(
     );
   } catch (error) {
     if (isSqlite(db) && !connection.inTransaction) throw error; // it could not even begin
+    // Knex closes a connection that is marked so, instead of giving it to the next one.
     await send(db, connection, rollback).catch((fault) => {
-      connection.__knex__disposed = fault; // Knex closes it instead of giving it to the next one
+      connection.__knex__disposed = fault;
     });
+    if (isReadOnly(error)) connection.__knex__disposed = error;
     throw error;
   } finally {
     await db.client.releaseConnection(connection);

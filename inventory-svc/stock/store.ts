@@ -6,7 +6,7 @@ import { maxPetId, minPetId, type StockItem, type StockRow } from "./item.ts";
 import { LastState } from "./last-state.ts";
 import { columns, type Row, toStockRow } from "./rows.ts";
 import { WriteStatements } from "./statements.ts";
-import { HeadMovedError, isLostRace, OutcomeUnknownError, writeAll } from "./transaction.ts";
+import { HeadMovedError, isTakenBack, OutcomeUnknownError, writeAll } from "./transaction.ts";
 
 /** The stock cannot be read or written now: nothing has happened. */
 export class StockUnavailableError extends Error {
@@ -16,7 +16,7 @@ export class StockUnavailableError extends Error {
   }
 }
 
-/** A transaction that lost against another one is tried again so many times; none of it has happened. */
+/** A transaction that the database has taken back is tried again so many times. */
 const maxAttempts = 4;
 
 /** A place in the history of the stock: everything up to `revision` of `epoch`. */
@@ -165,7 +165,7 @@ export class StockStore {
       } catch (error) {
         this.#lastState.forget();
         if (error instanceof OutcomeUnknownError) throw error;
-        if (error instanceof HeadMovedError || (isLostRace(error) && attempt < maxAttempts)) continue;
+        if (error instanceof HeadMovedError || (isTakenBack(error) && attempt < maxAttempts)) continue;
         throw new StockUnavailableError(error);
       }
       const { found, applied } = written;
@@ -201,9 +201,14 @@ export class StockStore {
   /**
    * Begins a new line of revisions, after the database was restored from a backup: positions that were told before may
    * not be true of it, and everyone who holds one lists anew.
+   *
+   * The counter jumps to the time in microseconds, where no line has ever been. So no revision is used twice, and one
+   * that a caller knows from before, of an entry, can only be that of a state that the restored stock has too.
    */
   async beginEpoch(): Promise<Position> {
-    await available(this.#db("stock_head").where({ id: 1 }).update({ epoch: randomUUID() }));
+    const jump = BigInt(this.#now()) * 1_000n;
+    const revision = this.#db.raw("case when revision < ? then ? else revision end", [jump, jump] as never[]);
+    await available(this.#db("stock_head").where({ id: 1 }).update({ epoch: randomUUID(), revision }));
     return await this.position();
   }
 

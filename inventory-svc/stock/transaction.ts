@@ -1,4 +1,4 @@
-import { matchedRows, type RunTogether, type Statement } from "../../runtime/database.ts";
+import { isReadOnly, matchedRows, type RunTogether, type Statement } from "../../runtime/database.ts";
 import { type AdjustmentRow, requestIdsOf, toAdjustment } from "./adjustments.ts";
 import { type Applied, applyChanges, type Change } from "./changes.ts";
 import type { Found } from "./last-state.ts";
@@ -67,7 +67,8 @@ export async function writeAll(
     if (matchedRows(writes[expected ? 1 : 0]) !== 1) throw new Error("stock_head has no counter");
   } catch (error) {
     if (expected && notNull.has(codeOf(error))) throw new HeadMovedError(error);
-    if (isLostRace(error) || beforeCommit.test((error as { sqlState?: string }).sqlState ?? codeOf(error))) throw error;
+    if (isTakenBack(error) || beforeCommit.test((error as { sqlState?: string }).sqlState ?? codeOf(error)))
+      throw error;
     throw new OutcomeUnknownError(error);
   }
   return { found, applied };
@@ -94,9 +95,12 @@ async function find(
   };
 }
 
-/** True for the error of a transaction that lost against another one: the database has taken all of it back. */
-export function isLostRace(error: unknown): boolean {
-  return lostRaces.has(codeOf(error));
+/**
+ * True for the error of a transaction that lost against another one, or met a server that takes no writes any more: the
+ * database has taken all of it back, and another try may go well.
+ */
+export function isTakenBack(error: unknown): boolean {
+  return lostRaces.has(codeOf(error)) || isReadOnly(error);
 }
 
 function codeOf(error: unknown): string {

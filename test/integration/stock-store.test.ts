@@ -399,6 +399,17 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await store.get(1n)).toMatchObject({ quantity: 50, status: "sold", revision: 4n });
     });
 
+    test("and its revisions are never used again: what was known of one does not hold for another state", async () => {
+      const { revision } = await store.position();
+      await stock.db("stock_head").update({ revision: 2 }); // as a backup has it
+      const before = await store.beginEpoch();
+      expect(before.revision).toBeGreaterThan(revision);
+      await store.write([update(1n, 70)]);
+      expect((await store.get(1n))!.revision).toBe(before.revision + 1n);
+      await stock.db("stock_head").update({ revision: 2 }); // restored once more
+      expect((await store.beginEpoch()).revision).toBeGreaterThan(before.revision + 1n);
+    });
+
     test("is hardly relied on while others write too, whatever their turns", async () => {
       const { disappointed } = countExpectations(stock.db);
       const turns = fc.sample(fc.boolean(), { numRuns: 200, seed: 1 });
@@ -623,6 +634,32 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await allPages(other.store, 10)).toHaveLength(1);
       await lock.release();
     });
+  });
+});
+
+describe("connections to a server that takes no writes any more (MySQL/MariaDB)", () => {
+  const stack = suiteStack();
+
+  test("are given up: a write goes over another one, and happens once", async () => {
+    const url = await createMysqlDatabase();
+    stack.defer(() => dropDatabase(url));
+    await migrateStock(url);
+    const { db, store, close } = openStock(url, { ...databaseDefaults, poolMax: 2 });
+    stack.defer(close);
+    await store.write([create(1n)]);
+    for (const quantity of [7, 8]) {
+      if (quantity === 8) for (let i = 0; i < 4; i++) await store.write([update(1n, 7)]); // no longer read before it
+      const failures = failuresOf(db);
+      const stale = await Promise.all([db.client.acquireConnection(), db.client.acquireConnection()]);
+      for (const connection of stale) {
+        await db.raw("SET SESSION TRANSACTION READ ONLY").connection(connection);
+        await db.client.releaseConnection(connection);
+      }
+      const { revision } = await store.position();
+      expect(kinds(await store.write([update(1n, quantity)]))).toEqual(["done"]);
+      expect(await store.position()).toMatchObject({ revision: revision + 1n });
+      expect(failures).toHaveLength(2);
+    }
   });
 });
 
