@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { Registry } from "prom-client";
 import { parse } from "yaml";
 import { readGatewayConfig } from "../gateway/config.ts";
@@ -10,9 +11,26 @@ import { suiteStack } from "../test/support/cleanup.ts";
 import { type Helm, type Manifest, openHelm, type Values } from "../test/support/helm.ts";
 import { nameOf, schemaFaults, unknownMembers } from "../test/support/kubernetes.ts";
 
-const chart = new URL("chart", import.meta.url).pathname;
+const chart = join(import.meta.dirname, "chart");
 const pepper = "0123456789abcdef0123456789abcdef";
 const routed = settings({ GATEWAY_SERVERS: "https://petstore.example/v1" });
+
+/** Ports and peers that have nothing in common with the defaults. */
+const destinations = {
+  dns: {
+    ports: [5353],
+    to: [{ namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "openshift-dns" } } }],
+  },
+  database: { ports: [6446, 6447], to: [{ podSelector: { matchLabels: { app: "router" } } }] },
+  redis: {
+    ports: [6380, 26379],
+    to: [
+      { namespaceSelector: {}, podSelector: { matchLabels: { app: "redis" } } },
+      { ipBlock: { cidr: "10.2.0.0/16" } },
+    ],
+  },
+  upstreams: { ports: [8080], to: [{ podSelector: { matchLabels: { app: "pets" } } }] },
+};
 
 /** Everything that values can bring in, at least once. */
 const variants: Readonly<Record<string, readonly Values[]>> = {
@@ -21,6 +39,7 @@ const variants: Readonly<Record<string, readonly Values[]>> = {
   production: [`${chart}/values-production.yaml`],
   "an Ingress": [routed, { ingress: { className: "public", tlsSecret: "petstore-tls", annotations: { a: "b" } } }],
   "other doors": [{ networkPolicy: { gatewayFrom: [{ ipBlock: { cidr: "10.1.0.0/16" } }], metricsFrom: [] } }],
+  "other destinations": [{ networkPolicy: destinations }],
   "no TLS": [{ tls: { issuerRef: { name: "" } } }],
   "callers with roles": [
     { tls: { callers: { "spiffe://petstore/back-office": "admin", "dns:reports.internal": "reader" } } },
@@ -321,6 +340,20 @@ describe("the Helm chart", () => {
       expect(deployment("staging", "gateway").spec.replicas).toBe(2);
     });
 
+    test.each<[string, string, ...Values[]]>([
+      ["gateway", "3 to 5", "--set=gateway.replicas.max=5"],
+      ["inventory-svc", "3", "--set=inventory-svc.replicas.max=3"],
+      ["gateway", "2 to 4", `${chart}/values-staging.yaml`, "--set=gateway.replicas.max=4"],
+    ])("%s: %s of them, where the command line changes one number of a file", async (tier, expected, ...values) => {
+      const manifests = await helm.render(...values);
+      const spec = (kind: string) =>
+        manifests.find((manifest) => nameOf(manifest) === `${kind}/petstore-${tier}`)?.spec;
+      const scaler = spec("HorizontalPodAutoscaler");
+      const { replicas } = spec("Deployment");
+      expect(scaler ? `${scaler.minReplicas} to ${scaler.maxReplicas}` : `${replicas}`).toBe(expected);
+      expect(replicas === undefined).toBe(scaler !== undefined);
+    });
+
     test("share the limits as if all were there that can be, so that shares never add up to more", () => {
       for (const variant of ["default values", "staging"]) {
         const scaler = all(variant, "HorizontalPodAutoscaler").find(({ metadata }) =>
@@ -367,8 +400,8 @@ describe("the Helm chart", () => {
   });
 
   describe("its network", () => {
-    const policy = (tier: string) =>
-      all("production", "NetworkPolicy").find(({ metadata }) => metadata.name.endsWith(tier))!;
+    const policy = (tier: string, variant = "production") =>
+      all(variant, "NetworkPolicy").find(({ metadata }) => metadata.name.endsWith(tier))!;
     /** Whether a pod of this namespace gets to a port, by the rules for pods of the same namespace. */
     const mayReach = (tier: string, port: string, labels: Record<string, string>) =>
       policy(tier).spec.ingress.some(
@@ -393,7 +426,7 @@ describe("the Helm chart", () => {
 
     test("lets nothing out but to what a pod uses", () => {
       const portsOut = (tier: string) =>
-        policy(tier).spec.egress.flatMap((rule: Rule & { to: unknown[] }) => {
+        policy(tier, "default values").spec.egress.flatMap((rule: Rule & { to: unknown[] }) => {
           expect(rule.to.length).toBeGreaterThan(0);
           return rule.ports.map(({ port }) => port);
         });
@@ -402,6 +435,42 @@ describe("the Helm chart", () => {
       expect(portsOut("migrate")).toEqual([53, 53, 3306]);
       for (const { spec } of all("production", "NetworkPolicy"))
         expect(spec.policyTypes).toEqual(["Ingress", "Egress"]);
+    });
+
+    test("lets out to the ports and peers of the values, DNS by UDP and TCP", () => {
+      const { dns, database, redis, upstreams } = destinations;
+      const names = {
+        to: dns.to,
+        ports: [
+          { protocol: "UDP", port: 5353 },
+          { protocol: "TCP", port: 5353 },
+        ],
+      };
+      const out = ({ ports, to }: Destination) => ({ to, ports: ports.map((port) => ({ port })) });
+      const egress = (tier: string) => policy(tier, "other destinations").spec.egress;
+      const [first, second, ...others] = egress("gateway");
+      expect(first).toEqual(names);
+      expect(second.to).toEqual([{ podSelector: policy("inventory-svc").spec.podSelector }]);
+      expect(others).toEqual([out(database), out(redis), out(upstreams)]);
+      expect(egress("inventory-svc")).toEqual([names, out(database)]);
+      expect(egress("migrate")).toEqual([names, out(database)]);
+    });
+
+    test("examples go to the pods behind their upstreams, at ports that are not those of the URLs", () => {
+      const { PETS_UPSTREAM_URL, ORDERS_UPSTREAM_URL } = environment("production", "gateway");
+      for (const variant of ["production", "staging"]) {
+        const { to, ports } = policy("gateway", variant).spec.egress.at(-1);
+        expect(ports).toEqual([{ port: 8080 }]);
+        expect(to).toEqual(
+          [PETS_UPSTREAM_URL!, ORDERS_UPSTREAM_URL!].map((url) => {
+            const [name, namespace] = new URL(url).hostname.split(".");
+            return {
+              namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": namespace } },
+              podSelector: { matchLabels: { "app.kubernetes.io/name": name } },
+            };
+          }),
+        );
+      }
     });
   });
 
@@ -420,6 +489,9 @@ describe("the Helm chart", () => {
       ["fewer at the most than at the least", { gateway: { replicas: { max: 2 } } }, "max must not be below min"],
       ["an unnamed secret", { "inventory-svc": { secret: "" } }, "secret"],
       ["a database that nobody reaches", { networkPolicy: { database: { to: [] } } }, "to"],
+      ["names that nobody answers", { networkPolicy: { dns: { to: [] } } }, "to"],
+      ["a port that is none", { networkPolicy: { redis: { ports: [6379, 263790] } } }, "ports"],
+      ["one port in place of all", { networkPolicy: { redis: { port: 26379 } } }, "port"],
       ["a peer that is none", { networkPolicy: { metricsFrom: [{ namespace: "monitoring" }] } }, "namespace"],
       ["a role that is none", { tls: { callers: { "spiffe://petstore/back-office": "root" } } }, "callers"],
       ["a route without a host", { ingress: { className: "public" } }, "a route needs a host"],
@@ -480,6 +552,10 @@ interface Selector {
 interface Rule {
   readonly ports: readonly { readonly port: string | number }[];
   readonly from?: readonly { readonly podSelector?: Selector; readonly namespaceSelector?: Selector }[];
+}
+interface Destination {
+  readonly ports: readonly number[];
+  readonly to: readonly unknown[];
 }
 interface IngressRule {
   readonly host: string;

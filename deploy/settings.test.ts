@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { parse } from "yaml";
 import { gatewayHelp, gatewaySettings } from "../gateway/config.ts";
 import { inventoryHelp, inventorySettings } from "../inventory-svc/config.ts";
@@ -66,7 +67,7 @@ let chart: ReturnType<typeof openHelm> | undefined;
 
 /** The chart's own values count as its defaults; what it fills in by itself or takes from secrets has none. */
 async function chartSettings(tier: Tier): Promise<Said> {
-  chart ??= openHelm(new URL("chart", import.meta.url).pathname).then((opened) => {
+  chart ??= openHelm(join(import.meta.dirname, "chart")).then((opened) => {
     helm.defer(() => opened.remove());
     return opened;
   });

@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { type StandIn, startStandIn } from "./stand-in.ts";
 
 const seedLines = readFileSync(new URL("seed.csv", import.meta.url), "utf8").split("\n");
@@ -85,7 +86,7 @@ describe("the stand-in", () => {
   });
 
   test("runs as a process of its own that says where it listens", async () => {
-    const child = spawn(process.execPath, [new URL("stand-in.ts", import.meta.url).pathname], {
+    const child = spawn(process.execPath, [join(import.meta.dirname, "stand-in.ts")], {
       env: { ...process.env, STAND_IN_LISTEN: "127.0.0.1:0" },
       stdio: ["ignore", "pipe", "inherit"],
     });

@@ -3,6 +3,7 @@
 // one key per plan. What the environment or a .env file sets is used instead.
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { createKeyAdmin } from "../gateway/auth/key-admin.ts";
 import { createKey, hashKey } from "../gateway/auth/key-format.ts";
 import { createKeyStore } from "../gateway/auth/key-store.ts";
@@ -22,8 +23,8 @@ import { startStandIn } from "./stand-in.ts";
 
 const dataDir = ".data";
 const keysFile = `${dataDir}/keys.json`;
-const seedFile = new URL("./seed.csv", import.meta.url).pathname;
-const root = new URL("..", import.meta.url).pathname;
+const seedFile = join(import.meta.dirname, "seed.csv");
+const root = join(import.meta.dirname, "..");
 
 type DemoKeys = Record<PlanName, string>;
 
@@ -85,7 +86,7 @@ interface Tier {
 /** Starts one tier and resolves when it is ready to serve. */
 function startTier(script: string, env: NodeJS.ProcessEnv): Promise<Tier> {
   // The list lives outside V8's heap; a large young generation beside it gains nothing (npm run gateway has the same).
-  const child = spawn(process.execPath, ["--max-semi-space-size=32", `${root}${script}`], {
+  const child = spawn(process.execPath, ["--max-semi-space-size=32", join(root, script)], {
     env,
     stdio: ["ignore", "inherit", "inherit", "ipc"],
     // Ctrl-C reaches this process alone, which then stops the tiers in order.

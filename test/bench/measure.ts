@@ -1,5 +1,6 @@
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import { serverProgram } from "../support/server-programs.ts";
 
@@ -48,7 +49,7 @@ export function memoryMiB(pid: number): number {
 /** Runs a load and takes the CPU time that the processes spent meanwhile. */
 export async function measure(load: Load, processes: Readonly<Record<string, number>>): Promise<Figures> {
   const wrk = await serverProgram("wrk");
-  const script = load.script ?? new URL("./get.lua", import.meta.url).pathname;
+  const script = load.script ?? join(import.meta.dirname, "get.lua");
   const args = ["-t1", `-c${load.connections}`, `-d${load.seconds}s`, "--latency", "--timeout", "10s", "-s", script];
   for (const [name, value] of Object.entries(load.headers)) args.push("-H", `${name}: ${value}`);
   const names = Object.keys(processes);

@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Plan } from "./list.ts";
 import { measure, memoryMiB } from "./measure.ts";
@@ -39,7 +40,7 @@ export async function benchOverload(servers: BenchServers, plan: Plan): Promise<
   const offer = async (perSecond: number) => {
     const port = Number(new URL(`http://${address}`).port);
     const load: OpenLoop = { port, authorization: headers.Authorization!, perSecond, seconds, connections, boundMs };
-    const script = new URL("./open-loop.ts", import.meta.url).pathname;
+    const script = join(import.meta.dirname, "open-loop.ts");
     const { stdout } = await promisify(execFile)(process.execPath, [script, JSON.stringify(load)]);
     const arrivals: Arrivals = JSON.parse(stdout);
     return { ...arrivals, perSecond, gatewayMiB: memoryMiB(processes.gateway!) };

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import type { Plan } from "./list.ts";
 import { type Figures, measure, medians } from "./measure.ts";
 import { type BenchServers, startOurs, startPlain } from "./systems.ts";
@@ -25,7 +26,7 @@ export async function benchUpdates(servers: BenchServers, plan: Plan): Promise<U
   );
   const run = async (name: keyof typeof variants, connections: number, seconds: number) => {
     const { address, headers, processes } = variants[name];
-    const script = new URL("./patch.lua", import.meta.url).pathname;
+    const script = join(import.meta.dirname, "patch.lua");
     const wanted = { ...headers, "Content-Type": "application/json" };
     const load = { address, connections, seconds, headers: wanted, script, args: [String(entries)] };
     const figures = await measure(load, processes);

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { readFile } from "node:fs/promises";
+import { cp, readFile, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Child } from "../support/children.ts";
@@ -8,6 +8,7 @@ import { freePort } from "../support/ports.ts";
 import { startScript } from "../support/processes.ts";
 
 const run = promisify(execFile);
+const root = join(import.meta.dirname, "../..");
 
 describe("npm start", () => {
   const stack = suiteStack();
@@ -46,10 +47,7 @@ describe("npm start", () => {
 
   test("serves a seeded store: the printed curl lines work as they stand", async () => {
     const [read, write] = curls();
-    const seeded = (await readFile(join(import.meta.dirname, "../../deploy/seed.csv"), "utf8"))
-      .trim()
-      .split("\n")
-      .slice(1);
+    const seeded = (await readFile(join(root, "deploy/seed.csv"), "utf8")).trim().split("\n").slice(1);
     const listed = (await bash(read!)).match(/\{[^}]*\}/g)!;
     expect(
       listed.map((entry) => entry.replace(/^\{"petId":(-?\d+),"quantity":(\d+),"status":"(\w+)"\}$/, "$1,$2,$3")),
@@ -112,5 +110,21 @@ describe("npm start", () => {
       if (Date.now() > untilMs) throw new Error("the gateway is still there");
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
+  });
+
+  test("works in a folder whose name has a space and a letter that is not ASCII", async () => {
+    const project = join(folder.path, "my pétstore");
+    for (const name of ["client", "deploy", "gateway", "inventory-svc", "proto", "runtime", "package.json"])
+      await cp(join(root, name), join(project, name), { recursive: true });
+    await symlink(join(root, "node_modules"), join(project, "node_modules"));
+    const copy = await startScript({
+      name: "npm start of a copy",
+      script: join(project, "deploy/start.ts"),
+      cwd: project,
+      env: { ...env, GATEWAY_LISTEN: "127.0.0.1:0" },
+    });
+    stack.defer(async () => void (await copy.stop(20_000)));
+    const read = await copy.waitForLine((line) => (line.startsWith("curl ") ? line : undefined), 30_000);
+    expect(await bash(read)).toContain('"petId":1001');
   });
 });

@@ -24,7 +24,7 @@ export interface Manifest {
   readonly data?: Readonly<Record<string, string>>;
 }
 
-/** A file of values, or values themselves. */
+/** A file of values, values themselves, or an argument like `--set=a.b=5`, whose numbers are of another type. */
 export type Values = string | object;
 
 export interface Helm {
@@ -47,6 +47,10 @@ export async function openHelm(chart: string): Promise<Helm> {
   let files = 0;
   const helm = async (command: string, args: readonly string[], values: readonly Values[]) => {
     for (const some of values) {
+      if (typeof some === "string" && some.startsWith("--set=")) {
+        args = [...args, some];
+        continue;
+      }
       const file = typeof some === "string" ? some : join(folder.path, `values-${++files}.yaml`);
       if (file !== some) await writeFile(file, JSON.stringify(some));
       args = [...args, "--values", file];

@@ -1,13 +1,13 @@
 import { execFile } from "node:child_process";
 import { symlink, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { temporaryFolder } from "./cleanup.ts";
 import type { Manifest } from "./helm.ts";
 
 const run = promisify(execFile);
-const root = new URL("../..", import.meta.url).pathname;
+const root = resolve(import.meta.dirname, "../..");
 
 /** Packages with the types and validators of APIs; those that have a group of their own by its name. */
 const packages: Readonly<Record<string, string>> = {
