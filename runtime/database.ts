@@ -145,9 +145,16 @@ export function poolUse(db: Knex) {
 /** What Knex keeps its connections in (tarn). */
 interface Pool {
   readonly max: number;
+  readonly used: readonly { readonly resource: MarkedConnection }[];
+  readonly free: readonly { readonly resource: MarkedConnection }[];
   numUsed(): number;
   numFree(): number;
   numPendingAcquires(): number;
+}
+
+interface MarkedConnection {
+  /** Why it must not be used again. */
+  __knex__disposed?: unknown;
 }
 
 /** A statement as the database gets it. Knex made its text. */
@@ -218,6 +225,12 @@ export function isReadOnly(error: unknown): boolean {
   return readOnly.has((error as { code?: string }).code ?? "");
 }
 
+/** Marks every connection that there is: Knex closes it before its next use, and opens another. */
+function condemnAll(db: Knex, reason: unknown): void {
+  const { pool } = db.client as { pool?: Pool };
+  for (const { resource } of [...(pool?.used ?? []), ...(pool?.free ?? [])]) resource.__knex__disposed = reason;
+}
+
 const begin: Statement = { sql: "BEGIN", bindings: [] };
 // SQLite gives up at once when a transaction that has read wants to write after another one did.
 const beginOnSqlite: Statement = { sql: "BEGIN IMMEDIATE", bindings: [] };
@@ -249,7 +262,7 @@ export async function inTransaction<T>(
     await send(db, connection, rollback).catch((fault) => {
       connection.__knex__disposed = fault;
     });
-    if (isReadOnly(error)) connection.__knex__disposed = error;
+    if (isReadOnly(error)) condemnAll(db, error);
     throw error;
   } finally {
     await db.client.releaseConnection(connection);

@@ -124,14 +124,17 @@ test.each([
   expect(headers).not.toHaveProperty("content-security-policy");
 });
 
-test("cuts off a reader that takes nothing for stallTimeoutMs", async () => {
-  const accepted = once(server, "connection") as Promise<[Socket]>;
-  const { hostname, port } = new URL(`http://${address}`);
-  const reader = connect(Number(port), hostname).on("error", () => {});
-  reader.pause();
-  // More than the kernel takes on its way.
-  reader.write("GET /api/docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: g\r\n\r\n".repeat(20));
-  const [ours] = await accepted;
-  await once(ours, "close");
-  reader.destroy();
-});
+test.each(["/openapi.json", "/docs/swagger-ui-bundle.js"])(
+  "cuts off a reader that takes nothing of %s",
+  async (path) => {
+    const accepted = once(server, "connection") as Promise<[Socket]>;
+    const { hostname, port } = new URL(`http://${address}`);
+    const reader = connect(Number(port), hostname).on("error", () => {});
+    reader.pause();
+    // More than the kernel takes on its way.
+    reader.write(`GET /api${path} HTTP/1.1\r\nHost: g\r\n\r\n`.repeat(20_000));
+    const [ours] = await accepted;
+    await once(ours, "close");
+    reader.destroy();
+  },
+);

@@ -28,6 +28,9 @@ export function docsPage({ document, stallTimeoutMs }: DocsPageOptions): Router 
   const setHeaders: SetHeaders = (response) => {
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
   };
+  const cutWhenStalled = (response: ServerResponse) => {
+    response.setTimeout(stallTimeoutMs, () => response.destroy());
+  };
   const swagger = express.static(swaggerFolder, { index: false, redirect: false, cacheControl: false, setHeaders });
 
   const own = new Map<string, RequestHandler>([
@@ -41,12 +44,13 @@ export function docsPage({ document, stallTimeoutMs }: DocsPageOptions): Router 
   return Router({ caseSensitive: true })
     .use((request, response, next) => {
       const answer = request.method === "GET" || request.method === "HEAD" ? own.get(pathOf(request)) : undefined;
-      if (answer) answer(request, response, next);
-      else next();
+      if (!answer) return next();
+      cutWhenStalled(response);
+      answer(request, response, next);
     })
     .use("/docs", (request, response, next) => {
       if (!swaggerFiles.has(pathOf(request))) return next();
-      response.setTimeout(stallTimeoutMs, () => response.destroy());
+      cutWhenStalled(response);
       swagger(request, response, next);
     });
 }

@@ -10,6 +10,10 @@ const queued = new WeakMap<Socket, Set<ServerResponse>>();
  */
 export function closeWithConnection({ socket }: IncomingMessage, response: ServerResponse): void {
   if (response.socket !== null) return; // the first on its connection: Node closes it
+  if (socket.closed) {
+    process.nextTick(closeAll, new Set([response])); // an app around this one has taken its time
+    return;
+  }
   let waiting = queued.get(socket);
   if (!waiting) {
     const all = new Set<ServerResponse>();
@@ -25,6 +29,7 @@ export function closeWithConnection({ socket }: IncomingMessage, response: Serve
 
 function closeAll(responses: Set<ServerResponse>): void {
   for (const response of responses) {
+    if (response.closed) continue;
     response.destroy();
     response.emit("close");
   }

@@ -117,20 +117,12 @@ class ResultWriter {
     if (!this.#call.destroyed) this.#call.write({ results: [], draining: true });
   }
 
-  /** A caller who takes no results gets no more of them: its updates are left in the connection. */
-  #waitForReader(): void {
-    if (this.#call.isPaused()) return;
-    this.#call.pause();
-    this.#call.once("drain", () => this.#call.resume());
-  }
-
   #flush(): void {
     const results = this.#gathered;
     this.#gathered = [];
     this.#expected -= results.length;
     if (this.#call.destroyed || this.#call.cancelled) return;
-    const hasRoom = this.#call.write({ results, draining: false });
-    if (!hasRoom) this.#waitForReader();
+    this.#call.write({ results, draining: false });
     if (this.#isEnding && this.#expected === 0) this.#call.end();
   }
 }

@@ -202,8 +202,8 @@ export class StockStore {
    * Begins a new line of revisions, after the database was restored from a backup: positions that were told before may
    * not be true of it, and everyone who holds one lists anew.
    *
-   * The counter jumps to the time in microseconds, where no line has ever been. So no revision is used twice, and one
-   * that a caller knows from before, of an entry, can only be that of a state that the restored stock has too.
+   * The counter jumps to the time in microseconds, where no line has ever been if clocks are right. So no revision is used
+   * twice, and one that a caller knows from before, of an entry, can only be that of a state that the restored stock has.
    */
   async beginEpoch(): Promise<Position> {
     const jump = BigInt(this.#now()) * 1_000n;

@@ -644,13 +644,13 @@ describe("connections to a server that takes no writes any more (MySQL/MariaDB)"
     const url = await createMysqlDatabase();
     stack.defer(() => dropDatabase(url));
     await migrateStock(url);
-    const { db, store, close } = openStock(url, { ...databaseDefaults, poolMax: 2 });
+    const { db, store, close } = openStock(url, { ...databaseDefaults, poolMax: 6 });
     stack.defer(close);
     await store.write([create(1n)]);
     for (const quantity of [7, 8]) {
       if (quantity === 8) for (let i = 0; i < 4; i++) await store.write([update(1n, 7)]); // no longer read before it
       const failures = failuresOf(db);
-      const stale = await Promise.all([db.client.acquireConnection(), db.client.acquireConnection()]);
+      const stale = await Promise.all(Array.from({ length: 6 }, () => db.client.acquireConnection()));
       for (const connection of stale) {
         await db.raw("SET SESSION TRANSACTION READ ONLY").connection(connection);
         await db.client.releaseConnection(connection);
@@ -658,7 +658,7 @@ describe("connections to a server that takes no writes any more (MySQL/MariaDB)"
       const { revision } = await store.position();
       expect(kinds(await store.write([update(1n, quantity)]))).toEqual(["done"]);
       expect(await store.position()).toMatchObject({ revision: revision + 1n });
-      expect(failures).toHaveLength(2);
+      expect(failures).toHaveLength(1);
     }
   });
 });
