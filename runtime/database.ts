@@ -222,7 +222,12 @@ const readOnly = new Set([
 
 /** True for the error of a server that takes no writes any more: nothing has happened, also where COMMIT has failed. */
 export function isReadOnly(error: unknown): boolean {
-  return readOnly.has((error as { code?: string }).code ?? "");
+  return readOnly.has(codeOf(error));
+}
+
+/** The name that a driver gives an error, as `ER_DUP_ENTRY`; empty for what is none of a driver. */
+export function codeOf(error: unknown): string {
+  return (error as { code?: string }).code ?? "";
 }
 
 /** Marks every connection that there is: Knex closes it before its next use, and opens another. */

@@ -5,6 +5,7 @@ import { dirname } from "node:path";
 import express, { type RequestHandler, Router } from "express";
 import { matchesEtag } from "../http/etag.ts";
 import { pathOf } from "../http/path.ts";
+import { cutWhenStalled } from "../http/stall.ts";
 import { indexHtml, initializerJs } from "./page-files.ts";
 
 export interface DocsPageOptions {
@@ -28,9 +29,6 @@ export function docsPage({ document, stallTimeoutMs }: DocsPageOptions): Router 
   const setHeaders: SetHeaders = (response) => {
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
   };
-  const cutWhenStalled = (response: ServerResponse) => {
-    response.setTimeout(stallTimeoutMs, () => response.destroy());
-  };
   const swagger = express.static(swaggerFolder, { index: false, redirect: false, cacheControl: false, setHeaders });
 
   const own = new Map<string, RequestHandler>([
@@ -45,12 +43,12 @@ export function docsPage({ document, stallTimeoutMs }: DocsPageOptions): Router 
     .use((request, response, next) => {
       const answer = request.method === "GET" || request.method === "HEAD" ? own.get(pathOf(request)) : undefined;
       if (!answer) return next();
-      cutWhenStalled(response);
+      cutWhenStalled(response, stallTimeoutMs);
       answer(request, response, next);
     })
     .use("/docs", (request, response, next) => {
       if (!swaggerFiles.has(pathOf(request))) return next();
-      cutWhenStalled(response);
+      cutWhenStalled(response, stallTimeoutMs);
       swagger(request, response, next);
     });
 }

@@ -11,26 +11,25 @@ const queued = new WeakMap<Socket, Set<ServerResponse>>();
 export function closeWithConnection({ socket }: IncomingMessage, response: ServerResponse): void {
   if (response.socket !== null) return; // the first on its connection: Node closes it
   if (socket.closed) {
-    process.nextTick(closeAll, new Set([response])); // an app around this one has taken its time
+    process.nextTick(close, response); // an app around this one has taken its time
     return;
   }
-  let waiting = queued.get(socket);
-  if (!waiting) {
-    const all = new Set<ServerResponse>();
-    waiting = all;
-    queued.set(socket, all);
-    // Behind what Node does itself, in the versions that do.
-    socket.once("close", () => process.nextTick(closeAll, all));
-  }
+  const waiting = queued.get(socket) ?? watch(socket);
   if (waiting.has(response)) return;
   waiting.add(response);
   response.once("close", () => waiting.delete(response));
 }
 
-function closeAll(responses: Set<ServerResponse>): void {
-  for (const response of responses) {
-    if (response.closed) continue;
-    response.destroy();
-    response.emit("close");
-  }
+function watch(socket: Socket): Set<ServerResponse> {
+  const waiting = new Set<ServerResponse>();
+  queued.set(socket, waiting);
+  // Behind what Node does itself, in the versions that do.
+  socket.once("close", () => process.nextTick(() => waiting.forEach(close)));
+  return waiting;
+}
+
+function close(response: ServerResponse): void {
+  if (response.closed) return;
+  response.destroy();
+  response.emit("close");
 }

@@ -1,4 +1,5 @@
 import type { ServerResponse } from "node:http";
+import { cutWhenStalled } from "../http/stall.ts";
 
 /** So much the kernel takes at once, as a rule: nobody has to wait for the reader. */
 const socketBufferBytes = 64 * 1024;
@@ -9,17 +10,14 @@ const batchBytes = 512 * 1024;
 /**
  * Sends a body piece by piece, as fast as the reader takes it: what waits is references to the pieces, never copies.
  *
- * @param stallTimeoutMs a reader that takes nothing for so long is cut off; one that is slow is not
+ * @param stallTimeoutMs a reader that takes nothing for so long is cut off
  */
 export async function sendPieces(
   response: ServerResponse,
   pieces: readonly Buffer[],
   stallTimeoutMs: number,
 ): Promise<void> {
-  // Node restarts this time-out at every byte that the kernel takes, also in the middle of a piece.
-  if (pieces.length > 1 || pieces[0]!.length > socketBufferBytes) {
-    response.setTimeout(stallTimeoutMs, () => response.destroy());
-  }
+  if (pieces.length > 1 || pieces[0]!.length > socketBufferBytes) cutWhenStalled(response, stallTimeoutMs);
   const closed = new Promise((go) => response.once("close", go));
   for (let i = 0; i < pieces.length; ) {
     if (response.destroyed) return;

@@ -1,4 +1,4 @@
-import { isReadOnly, matchedRows, type RunTogether, type Statement } from "../../runtime/database.ts";
+import { codeOf, isReadOnly, matchedRows, type RunTogether, type Statement } from "../../runtime/database.ts";
 import { type AdjustmentRow, requestIdsOf, toAdjustment } from "./adjustments.ts";
 import { type Applied, applyChanges, type Change } from "./changes.ts";
 import type { Found } from "./last-state.ts";
@@ -101,8 +101,4 @@ async function find(
  */
 export function isTakenBack(error: unknown): boolean {
   return lostRaces.has(codeOf(error)) || isReadOnly(error);
-}
-
-function codeOf(error: unknown): string {
-  return (error as { code?: string }).code ?? "";
 }

@@ -15,6 +15,12 @@ const root = resolve(import.meta.dirname, "../..");
 const pepper = "a-pepper-that-only-the-tests-know";
 const oldestNode = "22.23.3";
 
+const succeeds = (work: Promise<unknown>) =>
+  work.then(
+    () => true,
+    () => false,
+  );
+
 const stack = suiteStack();
 /** An app of somebody else, with nothing but Express and the package. */
 let app: string;
@@ -131,10 +137,7 @@ describe.each(["22", "24"] as const)("on Node %s", (version) => {
     const get = (path: string, headers = {}) => request(at, { path, headers });
     await until(async () => {
       if (ended) throw new Error(shop.output());
-      return await get("/").then(
-        () => true,
-        () => false,
-      );
+      return await succeeds(get("/"));
     });
 
     const authorization = `Bearer ${issued.key}`;
@@ -200,12 +203,7 @@ express()
     stack.defer(() => other.kill("SIGKILL"));
     const at = `127.0.0.1:${port}`;
     const openCount = async () => Number((await request(at, { path: "/open" })).text);
-    await until(() =>
-      openCount().then(
-        () => true,
-        () => false,
-      ),
-    );
+    await until(() => succeeds(openCount()));
 
     const path = "/api/docs/swagger-ui-bundle.js";
     for (const coding of ["identity", "gzip"]) {

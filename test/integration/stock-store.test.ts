@@ -7,7 +7,7 @@ import { forgetOld, rememberedMs } from "../../inventory-svc/stock/forgetting.ts
 import { maxPetId, maxQuantity, minPetId, type StockItem } from "../../inventory-svc/stock/item.ts";
 import { type Position, type StockStore, StockUnavailableError } from "../../inventory-svc/stock/store.ts";
 import { OutcomeUnknownError } from "../../inventory-svc/stock/transaction.ts";
-import { databaseDefaults } from "../../runtime/database.ts";
+import { type DatabaseOptions, databaseDefaults } from "../../runtime/database.ts";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
 import { createMysqlDatabase, createSqliteDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
 import { connectMysql } from "../support/mysql-client.ts";
@@ -86,6 +86,16 @@ function countExpectations(db: Knex) {
     failures.filter((code) => /^(ER_BAD_NULL_ERROR|SQLITE_CONSTRAINT_NOTNULL)$/.test(code)).length;
   const made = () => statements.join(";").split(/BEGIN(?: IMMEDIATE)?;update stock_head/).length - 1;
   return { disappointed, held: () => made() - disappointed() };
+}
+
+/** An empty stock on MySQL, which goes with the suite. */
+async function newMysqlStock(stack: Stack, options?: DatabaseOptions) {
+  const url = await createMysqlDatabase();
+  stack.defer(() => dropDatabase(url));
+  await migrateStock(url);
+  const { db, store, close } = openStock(url, options);
+  stack.defer(close);
+  return { url, db, store };
 }
 
 /** Starts processes that write at the same time. @returns what each of them did */
@@ -641,11 +651,7 @@ describe("connections to a server that takes no writes any more (MySQL/MariaDB)"
   const stack = suiteStack();
 
   test("are given up: a write goes over another one, and happens once", async () => {
-    const url = await createMysqlDatabase();
-    stack.defer(() => dropDatabase(url));
-    await migrateStock(url);
-    const { db, store, close } = openStock(url, { ...databaseDefaults, poolMax: 6 });
-    stack.defer(close);
+    const { db, store } = await newMysqlStock(stack, { ...databaseDefaults, poolMax: 6 });
     await store.write([create(1n)]);
     for (const quantity of [7, 8]) {
       if (quantity === 8) for (let i = 0; i < 4; i++) await store.write([update(1n, 7)]); // no longer read before it
@@ -667,11 +673,7 @@ describe("a write that deadlocks (MySQL/MariaDB)", () => {
   const stack = suiteStack();
 
   test("is tried again and happens once", async () => {
-    const url = await createMysqlDatabase();
-    stack.defer(() => dropDatabase(url));
-    await migrateStock(url);
-    const { db, store, close } = openStock(url);
-    stack.defer(close);
+    const { url, db, store } = await newMysqlStock(stack);
     await store.write(range(1, 300).map((petId) => create(petId)));
     const failures = failuresOf(db);
 
@@ -695,11 +697,7 @@ describe("a write whose connection is cut while it waits for the counter (MySQL/
   const stack = suiteStack();
 
   test("is of unknown outcome when its commit was sent with it, has not happened, and the next one works", async () => {
-    const url = await createMysqlDatabase();
-    stack.defer(() => dropDatabase(url));
-    await migrateStock(url);
-    const { store, close } = openStock(url);
-    stack.defer(close);
+    const { url, store } = await newMysqlStock(stack);
     await store.write([create(1n, 5)]);
     for (let i = 0; i < 4; i++) await store.write([update(1n, 5)]);
 
