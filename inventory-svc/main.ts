@@ -38,6 +38,7 @@ await runProcess(inventoryHelp, async () => {
     maxBatch: config.INVENTORY_MAX_BATCH,
     maxQueued: config.INVENTORY_MAX_QUEUED,
     onTurn: metrics.onTurn,
+    now: () => performance.now(),
   });
   let weaknesses: readonly string[] = [];
   metrics.expose({ db, store, commits, maxQueued: config.INVENTORY_MAX_QUEUED, weaknesses: () => weaknesses.length });

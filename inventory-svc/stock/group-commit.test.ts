@@ -40,7 +40,14 @@ class Database {
 
 function open({ maxBatch = 100, maxQueued = 100 } = {}) {
   const database = new Database();
-  const commits = new GroupCommit({ write: database.write, maxBatch, maxQueued, onTurn: () => {} });
+  const clock = { nowMs: 0 };
+  const commits = new GroupCommit({
+    write: database.write,
+    maxBatch,
+    maxQueued,
+    onTurn: () => {},
+    now: () => clock.nowMs,
+  });
   /** What became of each change so far, in the order in which it became known. */
   const settled: string[] = [];
   const submit = (n: number, isWanted?: () => boolean) =>
@@ -52,7 +59,7 @@ function open({ maxBatch = 100, maxQueued = 100 } = {}) {
         settled.push(`${n} ${error.name}`);
       },
     );
-  return { database, commits, settled, submit };
+  return { database, commits, clock, settled, submit };
 }
 
 /** Everything that can go on without a write ending has gone on after this. */
@@ -104,6 +111,81 @@ describe("group commit", () => {
       database.writes[i]!.succeed();
     }
     expect(database.batches()).toEqual([[1, 2], [3, 4], [5]]);
+  });
+
+  describe("the room in a transaction", () => {
+    /**
+     * Callers with one change at a time behind one thread, as those of a gateway: it needs a while for each answer, and
+     * sends what came of all answers of a transaction together.
+     *
+     * @returns changes per second of the clock, and how many were in a transaction on average, in the last 200 of 300
+     */
+    async function load({ callers, commitMs, perChangeMs, callerMs }: Record<string, number>, maxBatch = 1_000) {
+      const { database, clock, submit } = open({ maxBatch, maxQueued: 10_000 });
+      let submitted = 0;
+      let freeAtMs = 0;
+      const returns: { atMs: number; changes: number }[] = [{ atMs: 0, changes: callers! }];
+      const ends: { atMs: number; changes: number }[] = [];
+      const arrive = async () => {
+        while (returns[0] !== undefined && returns[0].atMs <= clock.nowMs) {
+          for (let { changes } = returns.shift()!; changes > 0; changes--) void submit(++submitted);
+        }
+        await settle();
+      };
+      for (let n = 0; n < 300; n++) {
+        if (database.running === 0) clock.nowMs = Math.max(clock.nowMs, returns[0]!.atMs); // it idles
+        await arrive();
+        const { batch, succeed } = database.writes.at(-1)!;
+        clock.nowMs += commitMs! + perChangeMs! * batch.length;
+        await arrive();
+        ends.push({ atMs: clock.nowMs, changes: batch.length });
+        freeAtMs = Math.max(freeAtMs, clock.nowMs) + callerMs! * batch.length;
+        returns.push({ atMs: freeAtMs, changes: batch.length });
+        succeed();
+        await settle();
+      }
+      const counted = ends.slice(100);
+      const changes = counted.reduce((sum, end) => sum + end.changes, 0);
+      return {
+        perSecond: changes / ((counted.at(-1)!.atMs - ends[99]!.atMs) / 1_000),
+        mean: changes / counted.length,
+      };
+    }
+
+    test("callers that are slower than the database take turns in small groups, instead of all waiting for one", async () => {
+      const { perSecond, mean } = await load({ callers: 256, commitMs: 1, perChangeMs: 0.03, callerMs: 0.06 });
+      expect(mean).toBeLessThan(100);
+      expect(perSecond).toBeGreaterThan(0.9 * (1_000 / 0.06)); // what the callers can do at all
+    });
+
+    test("where commits take long, groups grow until they keep up with the callers", async () => {
+      const { perSecond, mean } = await load({ callers: 2_000, commitMs: 20, perChangeMs: 0.01, callerMs: 0.06 });
+      expect(mean).toBeGreaterThan(300);
+      expect(perSecond).toBeGreaterThan(0.9 * (1_000 / 0.06));
+    });
+
+    test("it is never larger than maxBatch", async () => {
+      const { mean } = await load({ callers: 500, commitMs: 100, perChangeMs: 0, callerMs: 0 }, 60);
+      expect(mean).toBe(60);
+    });
+
+    test("a time without changes makes it small again, whatever it was", async () => {
+      const { database, clock, submit } = open({ maxBatch: 1_000, maxQueued: 1_000 });
+      const write = async (changes: number, tookMs: number) => {
+        for (let n = 1; n <= changes; n++) void submit(n);
+        await settle();
+        clock.nowMs += tookMs;
+        database.writes.at(-1)!.succeed();
+        await settle();
+      };
+      await write(1, 5_000);
+      await write(500, 0);
+      expect(database.batches().map(({ length }) => length)).toEqual([1, 500]);
+      clock.nowMs += 3_600_000;
+      await write(1, 1);
+      await write(500, 0);
+      expect(database.writes.at(-1)!.batch.length).toBeLessThan(60);
+    });
   });
 
   test("a full queue refuses with QueueFullError at once, and takes changes again when it has room", async () => {
@@ -170,7 +252,7 @@ describe("group commit", () => {
     const write = () => {
       throw new RangeError("no connection");
     };
-    const commits = new GroupCommit({ write, maxBatch: 1, maxQueued: 9, onTurn: () => {} });
+    const commits = new GroupCommit({ write, maxBatch: 1, maxQueued: 9, onTurn: () => {}, now: () => 0 });
     const results = await Promise.allSettled([commits.submit(change(1)), commits.submit(change(2))]);
     expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   });

@@ -25,7 +25,18 @@ export interface GroupCommitOptions {
   readonly maxQueued: number;
   /** Told of every change whose turn has come how long it waited. */
   readonly onTurn: (waitedMs: number) => void;
+  /** Milliseconds of a clock that never goes back. */
+  readonly now: () => number;
 }
+
+/** A transaction has room for so many changes at the least. */
+const leastRoom = 48;
+
+/** How many times as long as it idles the database is to write. */
+const busyPerIdle = 4;
+
+/** So much time of writing without a break gives a transaction e times the room. */
+const growMs = 100;
 
 interface Waiting {
   readonly change: Change;
@@ -36,16 +47,26 @@ interface Waiting {
 }
 
 /**
- * One transaction at a time takes everything that waits: a commit costs a wait for the disk, and this way all who
- * arrive during one share the next.
+ * One transaction at a time takes what waits: a commit costs a wait for the disk, and this way all who arrive during one
+ * share the next.
+ *
+ * It has room for as many as keep the database busy, and not more. When all callers are in one transaction, all wait
+ * for it, and then it waits for all of them to come back; in several groups they take turns. But where a commit takes
+ * long, the database is busy anyway, and only larger groups help. So the room follows from how much it idles.
  */
 export class GroupCommit {
   readonly #options: GroupCommitOptions;
   #queue: Waiting[] = [];
   #running: Promise<void> | undefined;
+  /** Changes that the next transaction takes at the most, in whole ones. */
+  #room: number;
+  /** When the last transaction ended. */
+  #endedMs: number;
 
   constructor(options: GroupCommitOptions) {
     this.#options = options;
+    this.#room = Math.min(leastRoom, options.maxBatch);
+    this.#endedMs = options.now();
   }
 
   /**
@@ -57,7 +78,7 @@ export class GroupCommit {
   submit(change: Change, isWanted: () => boolean = () => true): Promise<Outcome> {
     if (this.#queue.length >= this.#options.maxQueued) return Promise.reject(new QueueFullError());
     return new Promise((resolve, reject) => {
-      this.#queue.push({ change, isWanted, sinceMs: performance.now(), resolve, reject });
+      this.#queue.push({ change, isWanted, sinceMs: this.#options.now(), resolve, reject });
       this.#running ??= this.#run();
     });
   }
@@ -76,15 +97,26 @@ export class GroupCommit {
     await undefined; // the rest of what arrived together joins the first transaction
     while (this.#queue.length > 0) {
       const batch: Waiting[] = [];
-      const nowMs = performance.now();
-      for (const waiting of this.#queue.splice(0, this.#options.maxBatch)) {
-        this.#options.onTurn(nowMs - waiting.sinceMs);
+      const beganMs = this.#options.now();
+      for (const waiting of this.#queue.splice(0, this.#room)) {
+        this.#options.onTurn(beganMs - waiting.sinceMs);
         if (waiting.isWanted()) batch.push(waiting);
         else waiting.reject(new ExpiredError());
       }
       await this.#commit(batch);
+      this.#adapt(beganMs);
     }
     this.#running = undefined;
+  }
+
+  /** Gives the next transaction more room for the time that this one took, and less for the time before it. */
+  #adapt(beganMs: number): void {
+    const endedMs = this.#options.now();
+    const idleMs = beganMs - this.#endedMs;
+    const busyMs = endedMs - beganMs;
+    const room = this.#room * Math.exp((busyMs - busyPerIdle * idleMs) / growMs);
+    this.#room = Math.min(Math.max(room, leastRoom), this.#options.maxBatch);
+    this.#endedMs = endedMs;
   }
 
   async #commit(batch: readonly Waiting[]): Promise<void> {

@@ -47,6 +47,7 @@ describe("certificates that are replaced while they are in use", () => {
       maxBatch: 100,
       maxQueued: 100,
       onTurn: () => {},
+      now: () => performance.now(),
     });
     const draining = new AbortController().signal;
     const server = createRpcServer({

@@ -433,6 +433,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         maxBatch: 100,
         maxQueued: 100,
         onTurn: () => {},
+        now: () => performance.now(),
       });
       const server = createRpcServer({
         handlers: inventoryHandlers({
