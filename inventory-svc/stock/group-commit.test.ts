@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
 import type { Change, Outcome } from "./changes.ts";
 import { ExpiredError, GroupCommit, QueueFullError } from "./group-commit.ts";
@@ -63,7 +64,10 @@ function open({ maxBatch = 100, maxQueued = 100 } = {}) {
 }
 
 /** Everything that can go on without a write ending has gone on after this. */
-const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
+const settle = async () => {
+  await setImmediate();
+  await setImmediate();
+};
 
 describe("group commit", () => {
   test("what arrives together goes in one write, in the order of arrival", async () => {
@@ -182,9 +186,24 @@ describe("group commit", () => {
       await write(500, 0);
       expect(database.batches().map(({ length }) => length)).toEqual([1, 500]);
       clock.nowMs += 3_600_000;
-      await write(1, 1);
       await write(500, 0);
       expect(database.writes.at(-1)!.batch.length).toBeLessThan(60);
+    });
+
+    test("outcomes go out between two transactions, also of a database that writes at once", async () => {
+      const told: string[] = [];
+      const write = async (changes: readonly Change[]) => {
+        told.push(`wrote ${changes.length}`);
+        return changes.map(outcome);
+      };
+      const commits = new GroupCommit({ write, maxBatch: 2, maxQueued: 9, onTurn: () => {}, now: () => 0 });
+      const send = (n: number) =>
+        commits
+          .submit(change(n))
+          .then(() => setImmediate())
+          .then(() => told.push(`sent ${n}`));
+      await Promise.all([1, 2, 3].map(send));
+      expect(told).toEqual(["wrote 2", "sent 1", "sent 2", "wrote 1", "sent 3"]);
     });
   });
 

@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import type { Change, Outcome } from "./changes.ts";
 
 /** Too much waits already: nothing of this change has happened, and the caller may try again later. */
@@ -60,13 +61,12 @@ export class GroupCommit {
   #running: Promise<void> | undefined;
   /** Changes that the next transaction takes at the most, in whole ones. */
   #room: number;
-  /** When the last transaction ended. */
-  #endedMs: number;
+  #adaptedMs: number;
 
   constructor(options: GroupCommitOptions) {
     this.#options = options;
     this.#room = Math.min(leastRoom, options.maxBatch);
-    this.#endedMs = options.now();
+    this.#adaptedMs = options.now();
   }
 
   /**
@@ -96,27 +96,26 @@ export class GroupCommit {
   async #run(): Promise<void> {
     await undefined; // the rest of what arrived together joins the first transaction
     while (this.#queue.length > 0) {
+      this.#adapt(-busyPerIdle);
       const batch: Waiting[] = [];
-      const beganMs = this.#options.now();
       for (const waiting of this.#queue.splice(0, this.#room)) {
-        this.#options.onTurn(beganMs - waiting.sinceMs);
+        this.#options.onTurn(this.#adaptedMs - waiting.sinceMs);
         if (waiting.isWanted()) batch.push(waiting);
         else waiting.reject(new ExpiredError());
       }
       await this.#commit(batch);
-      this.#adapt(beganMs);
+      this.#adapt(1);
+      await setImmediate(); // SQLite writes at once: outcomes go out, and changes come in, before it does again
     }
     this.#running = undefined;
   }
 
-  /** Gives the next transaction more room for the time that this one took, and less for the time before it. */
-  #adapt(beganMs: number): void {
-    const endedMs = this.#options.now();
-    const idleMs = beganMs - this.#endedMs;
-    const busyMs = endedMs - beganMs;
-    const room = this.#room * Math.exp((busyMs - busyPerIdle * idleMs) / growMs);
+  /** Makes the room larger (1) or smaller (-4) by the time that has passed since the last time. */
+  #adapt(weight: number): void {
+    const nowMs = this.#options.now();
+    const room = this.#room * Math.exp((weight * (nowMs - this.#adaptedMs)) / growMs);
     this.#room = Math.min(Math.max(room, leastRoom), this.#options.maxBatch);
-    this.#endedMs = endedMs;
+    this.#adaptedMs = nowMs;
   }
 
   async #commit(batch: readonly Waiting[]): Promise<void> {
