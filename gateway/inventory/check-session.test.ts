@@ -1,4 +1,5 @@
 import { EventEmitter } from "node:events";
+import { setTimeout } from "node:timers/promises";
 import type { CheckInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { CheckSession } from "./check-session.ts";
 
@@ -35,3 +36,45 @@ test.each([[false], [true]])(
     session.close();
   },
 );
+
+describe("the deadline of a check", () => {
+  const { now } = Date;
+  let nowMs = 0;
+  beforeAll(() => {
+    Date.now = () => nowMs;
+  });
+  afterAll(() => {
+    Date.now = now;
+  });
+
+  const timeoutMs = 20;
+  const ask = () => {
+    const stream = new FakeStream();
+    const session = new CheckSession(() => stream as never, timeoutMs);
+    const answer = session.changesAfter({ epoch: "e", revision: 1n });
+    answer.catch(() => {});
+    return { stream, session, answer };
+  };
+  /** Until a timer that was set before has gone off, as late as it may. */
+  const timers = () => setTimeout(5 * timeoutMs);
+
+  test("is for silence: an answer in many parts may take longer as a whole", async () => {
+    const { stream, session, answer } = ask();
+    for (let part = 0; part < 5; part++) {
+      nowMs += timeoutMs - 1;
+      stream.say({ changed: [{ petId: BigInt(part), quantity: 1, status: 1, revision: 2n }], more: true });
+      await timers();
+    }
+    stream.say({});
+    expect(await answer).toMatchObject({ kind: "changes", changed: { length: 5 } });
+    session.close();
+  });
+
+  test("passes for an answer that stops in the middle", async () => {
+    const { stream, session, answer } = ask();
+    stream.say({ more: true });
+    nowMs += timeoutMs + 1;
+    await expect(answer).rejects.toThrow("did not answer a check in time");
+    session.close();
+  });
+});

@@ -14,7 +14,8 @@ type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryRespo
 interface Question {
   readonly position: Position;
   readonly traceparent: Traceparent;
-  readonly deadlineMs: number;
+  /** A part of the answer moves it on: a service that tells of many changes is not one that hangs. */
+  deadlineMs: number;
   /** What earlier messages of the same answer brought. */
   gathered: { readonly changed: Map<bigint, WireItem>; readonly removed: Set<bigint> } | undefined;
   readonly resolve: (changes: Changes) => void;
@@ -35,7 +36,7 @@ export class CheckSession {
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
-  /** @param timeoutMs longest wait for an answer */
+  /** @param timeoutMs longest wait for an answer, and for each further part of it */
   constructor(open: () => CheckStream, timeoutMs: number) {
     this.#open = open;
     this.#timeoutMs = timeoutMs;
@@ -83,7 +84,10 @@ export class CheckSession {
     const question = this.#questions[0];
     if (!question) return;
     if (answer.more || question.gathered) gather(question, answer);
-    if (answer.more) return;
+    if (answer.more) {
+      question.deadlineMs = Date.now() + this.#timeoutMs;
+      return;
+    }
     this.#questions.shift();
     try {
       question.resolve(answer.reset ? { kind: "reset" } : toChanges(question, answer));

@@ -142,8 +142,8 @@ export interface CheckInventoryResponse {
   /** The answer goes on in the next message; the position holds only after the last one. */
   more: boolean;
   /**
-   * The caller's position is not one of this stock (a database was restored, or too much has happened since):
-   * nothing else in this answer counts, and the caller lists anew.
+   * The caller's position is not one of this stock, as after a restore of the database: nothing else in this answer
+   * counts, and the caller lists anew.
    */
   reset: boolean;
 }
