@@ -6,7 +6,7 @@ import type { Tracing } from "../../runtime/tracing.ts";
 import { CheckSession } from "./check-session.ts";
 import type { Item } from "./item.ts";
 import type { StockSource } from "./list/stock-list.ts";
-import { fromServiceError, isOutcomeUnknown } from "./status.ts";
+import { fromServiceError } from "./status.ts";
 import { type Update, UpdatePipeline } from "./update-pipeline.ts";
 
 export interface InventoryClientOptions extends InventoryChannelOptions {
@@ -45,21 +45,19 @@ export function createInventoryClient({
   const client = openInventoryChannel(channel);
   const updates = new UpdatePipeline(() => client.applyUpdates(), callTimeoutMs);
   const checks = new CheckSession(() => client.checkInventory(), callTimeoutMs);
-  let updatesUnknown = 0;
 
   return {
     get updatesInFlight() {
       return updates.inFlight;
     },
     get updatesUnknown() {
-      return updatesUnknown;
+      return updates.unknown;
     },
 
     update: async (update) => {
       try {
         return await tracing.call("ApplyUpdates", (traceparent) => updates.submit({ ...update, traceparent }));
       } catch (error) {
-        if (isOutcomeUnknown(error)) updatesUnknown += 1;
         throw fromServiceError(error);
       }
     },

@@ -25,21 +25,6 @@ const codes: Record<Exclude<status, status.OK>, ErrorCode> = {
   [status.UNAUTHENTICATED]: "internal_error",
 };
 
-/** Statuses by which nobody can tell whether a change happened; the others are refusals. */
-const unknownOutcomes: ReadonlySet<status> = new Set([
-  status.CANCELLED,
-  status.UNKNOWN,
-  status.DEADLINE_EXCEEDED,
-  status.INTERNAL,
-  status.UNAVAILABLE,
-  status.DATA_LOSS,
-]);
-
-/** Whether a change that ended so may have happened. */
-export function isOutcomeUnknown(error: unknown): boolean {
-  return unknownOutcomes.has((error as ServiceError).code);
-}
-
 /** Gives what a call to the inventory service threw its place in the public contract. */
 export function fromServiceError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;

@@ -130,3 +130,54 @@ test("after its end it opens nothing, and an entry that it cannot read fails its
   await expect(late).rejects.toBe(broken);
   expect(streams).toHaveLength(2);
 });
+
+describe("an update counts as unknown", () => {
+  const result = (id: number, code: number, reason: string) => ({ id, item: undefined, code, message: "", reason });
+
+  test("when its stream breaks after it was sent, and not before", async () => {
+    const { pipeline, streams } = open();
+    const broken = Object.assign(new Error("gone"), { code: 14 });
+    const sent = pipeline.submit({ petId: 1n, quantity: 1 });
+    streams[0]!.take();
+    const unsent = pipeline.submit({ petId: 2n, quantity: 1 }); // waits for the end of the turn
+    streams[0]!.emit("error", broken);
+    await Promise.allSettled([sent, unsent]);
+    expect(pipeline.unknown).toBe(1);
+    const never = pipeline.submit({ petId: 3n, quantity: 1 });
+    streams[1]!.emit("error", broken);
+    streams[2]!.emit("error", broken);
+    await Promise.allSettled([never]);
+    expect(pipeline.unknown).toBe(1);
+    pipeline.close();
+  });
+
+  test("when no result came in time, unless it was never sent", async () => {
+    const { pipeline, streams } = open(1);
+    await Promise.allSettled([pipeline.submit({ petId: 1n, quantity: 1 })]);
+    expect(pipeline.unknown).toBe(0);
+    streams[0]!.take();
+    const sent = pipeline.submit({ petId: 2n, quantity: 1 });
+    await turn();
+    await expect(sent).rejects.toMatchObject({ code: 4 });
+    expect(streams[0]!.petIds).toEqual([2n]);
+    expect(pipeline.unknown).toBe(1);
+    pipeline.close();
+  });
+
+  test("when the service says so, and not for its refusals", async () => {
+    const { pipeline, streams } = open();
+    const all = [1n, 2n, 3n, 4n, 5n].map((petId) => pipeline.submit({ petId, quantity: 1 }));
+    streams[0]!.take();
+    const results = [
+      result(1, 14, "OUTCOME_UNKNOWN"),
+      result(2, 13, "INTERNAL"),
+      result(3, 14, "STOCK_UNAVAILABLE"),
+      result(4, 4, "DEADLINE_PASSED"),
+      result(5, 5, "ENTRY_NOT_FOUND"),
+    ];
+    streams[0]!.emit("data", { results, draining: false });
+    await Promise.allSettled(all);
+    expect(pipeline.unknown).toBe(2);
+    pipeline.close();
+  });
+});

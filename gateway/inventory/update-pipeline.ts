@@ -3,7 +3,7 @@ import { toItem } from "../../client/item.ts";
 import type {
   ApplyUpdatesRequest,
   ApplyUpdatesResponse,
-  InventoryItem as WireItem,
+  UpdateResult,
   Update as WireUpdate,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Traceparent } from "../../runtime/tracing.ts";
@@ -48,6 +48,9 @@ interface Lane {
  */
 const laneLifeMs = 8_000;
 
+/** The service's reasons after which it is not known whether an update happened; after all others it has not. */
+const unknownReasons: ReadonlySet<string> = new Set(["OUTCOME_UNKNOWN", "INTERNAL"]);
+
 /** How often deadlines are looked at. */
 const tickMs = 50;
 
@@ -64,6 +67,7 @@ export class UpdatePipeline {
   readonly #timeoutMs: number;
   readonly #ticker: NodeJS.Timeout;
   readonly #lanes = new Set<Lane>();
+  #unknown = 0;
   #lane: Lane | undefined;
   #isClosed = false;
 
@@ -101,6 +105,11 @@ export class UpdatePipeline {
     return count;
   }
 
+  /** Updates that ended without anybody knowing whether they happened: sent, and not answered by the service's refusal. */
+  get unknown(): number {
+    return this.#unknown;
+  }
+
   close(): void {
     this.#isClosed = true;
     clearInterval(this.#ticker);
@@ -132,9 +141,9 @@ export class UpdatePipeline {
       this.#flush(lane);
     });
     stream.on("data", ({ results, draining }: ApplyUpdatesResponse) => {
-      for (const { id, item, code, message } of results) {
-        const pending = lane.pending.take(id);
-        if (pending) settle(pending, item, code, message);
+      for (const result of results) {
+        const pending = lane.pending.take(result.id);
+        if (pending) this.#settle(pending, result);
       }
       if (draining) this.#retire(lane);
     });
@@ -166,33 +175,43 @@ export class UpdatePipeline {
         return;
       }
     }
-    lane.unsent = [];
-    for (const id of lane.pending.ids()) lane.pending.take(id)!.reject(error);
+    this.#giveUp(lane, lane.pending.ids(), error);
   }
 
   #expire(): void {
     const nowMs = performance.now();
     for (const lane of this.#lanes) {
+      const late: number[] = [];
       // Updates wait equally long, so the first that has time left ends the search.
       for (const id of lane.pending.ids()) {
         if (lane.pending.get(id)!.deadlineMs > nowMs) break;
-        const { reject } = lane.pending.take(id)!;
-        reject(serviceError(status.DEADLINE_EXCEEDED, "the inventory service did not answer an update in time"));
+        late.push(id);
       }
-      lane.unsent = lane.unsent.filter(({ id }) => lane.pending.get(id) !== undefined);
+      if (late.length === 0) continue;
+      this.#giveUp(lane, late, serviceError(status.DEADLINE_EXCEEDED, "the inventory service did not answer in time"));
     }
   }
-}
 
-/** @param item set for an update that happened; otherwise `code` and `message` say why it did not */
-function settle({ resolve, reject }: Pending, item: WireItem | undefined, code: number, message: string): void {
-  if (!item) {
-    reject(serviceError(code, message));
-    return;
+  /** Ends updates of a lane without a result. Of those that were sent, nobody knows whether they happened. */
+  #giveUp(lane: Lane, ids: Iterable<number>, error: ServiceError): void {
+    const ended = new Set(ids);
+    const unsent = lane.unsent.filter(({ id }) => !ended.has(id));
+    this.#unknown += ended.size - (lane.unsent.length - unsent.length);
+    lane.unsent = unsent;
+    for (const id of ended) lane.pending.take(id)!.reject(error);
   }
-  try {
-    resolve(toItem(item));
-  } catch (error) {
-    reject(serviceError(status.INTERNAL, (error as Error).message)); // an entry that it cannot read
+
+  #settle({ resolve, reject }: Pending, { item, code, message, reason }: UpdateResult): void {
+    if (!item) {
+      if (unknownReasons.has(reason)) this.#unknown += 1;
+      reject(serviceError(code, message));
+      return;
+    }
+    try {
+      resolve(toItem(item));
+    } catch (error) {
+      this.#unknown += 1;
+      reject(serviceError(status.INTERNAL, (error as Error).message)); // an entry that it cannot read
+    }
   }
 }
