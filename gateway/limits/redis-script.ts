@@ -3,7 +3,7 @@
  * caller's windows or to none. Redis's clock counts, so replicas need not agree on theirs.
  *
  * A replica says with each question what it knows of the caller: that way counts outlive a Redis that lost its data,
- * and what a replica admitted while Redis was away is charged when it is back.
+ * and what a replica admitted while Redis was away is charged when it is back, if its window has not ended by then.
  *
  * KEYS: one for each caller. ARGV: milliseconds to add to the clock (for tests), the number of windows, then for each
  * caller the number of its requests, and for each window: limit, length in ms, and what the replica knows: used, end
@@ -32,7 +32,7 @@ for i = 1, #KEYS do
     end
     if e > now then
       if known_end == e and known_used > u then u = known_used end
-      u = u + ARGV[at + 5]
+      if known_end > now then u = u + ARGV[at + 5] end
     elseif known_end > now then
       u, e = known_used + ARGV[at + 5], known_end
     else

@@ -208,4 +208,15 @@ describe("windows on Redis", () => {
       ]);
     },
   );
+
+  test("what was admitted while Redis was away is charged to its own windows, not to later ones", async () => {
+    const caller = newCaller();
+    await server.kill("SIGKILL");
+    for (let i = 0; i < 30; i++) expect((await ask(0, caller)).admitted).toBe(true);
+    await server.restart();
+    await backAgain();
+    clockOffsetMs += 3_600_000; // its minute is long over, its day is not
+    expect(left(await ask(1, caller))[0]).toBe(299);
+    expect(left(await ask(0, caller))).toEqual([298, 10_000 - 32]);
+  });
 });
