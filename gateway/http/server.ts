@@ -66,7 +66,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   let isEnding = false;
 
   const refuse = (request: IncomingMessage, response: ServerResponse, error: ApiError) => {
-    const id = requestId(undefined);
+    const id = requestId(request.headers["x-request-id"]);
     if (error !== overloaded) onMalformed(error, id); // a line for each would cost what the refusal saves
     response.writeHead(error.status, headOf(error, id, headersFor(addressOf(request.socket))));
     response.end(request.method === "HEAD" ? undefined : error.body);
@@ -108,11 +108,22 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   });
   // RFC 9110 section 10.1.1: an unknown expectation may be ignored; Node would answer 417 without a body.
   server.on("checkExpectation", onRequest);
+  /** Ends a connection behind a response that is under way. */
+  const closeBehind = (socket: Duplex, response: ServerResponse) => {
+    response.shouldKeepAlive = false;
+    // Its head may have promised to keep the connection.
+    response.on("close", () => responses.get(socket) === response && (socket as Socket).destroySoon());
+  };
   /** Answers what is no request that a handler could answer. */
   const answer = (socket: Duplex, error: ApiError) => {
+    const last = responses.get(socket);
+    // It comes behind a whole request whose answer is still to come: another one in its place would be taken for that.
+    const isBehind = last?.req.complete === true && !last.closed;
+    if (isBehind && !last.shouldKeepAlive) return; // the connection ends there as it is
     const id = requestId(undefined);
     onMalformed(error, id);
-    if (isInBody(responses.get(socket))) socket.destroy();
+    if (isBehind) closeBehind(socket, last);
+    else if (isInBody(last)) socket.destroy();
     else answerRaw(socket, error, headOf(error, id, headersFor(addressOf(socket))));
   };
   server.on("connect", (_request, socket) => {
@@ -128,10 +139,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     if (isEnding) return;
     isEnding = true;
     for (const [socket, response] of responses) {
-      if (!response || response.closed) continue;
-      response.shouldKeepAlive = false;
-      // Its head may have promised to keep the connection.
-      response.on("close", () => responses.get(socket) === response && (socket as Socket).destroySoon());
+      if (response && !response.closed) closeBehind(socket, response);
     }
   };
   return {

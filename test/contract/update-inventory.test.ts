@@ -156,6 +156,18 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expect(await system.stored(1n)).toMatchObject({ quantity: 12 });
     });
 
+    test.each([
+      ["a byte too many", "\0"],
+      ["what is no request", "}{ HTTP/1.1\r\n\r\n"],
+      ["a CONNECT", "CONNECT example:443 HTTP/1.1\r\nHost: example\r\n\r\n"],
+    ])("has its own answer when %s comes behind it, and ends its connection", async (_what, rest) => {
+      const bytes = `${head("Content-Length: 15")}{"quantity":14}${rest}`;
+      const { status, raw } = await rawRequest(system.address, bytes, { untilEnd: true });
+      expect(status).toBe(200);
+      expect(raw.toString().match(/HTTP\/1\.1 /g)).toHaveLength(1);
+      expect(await system.stored(1n)).toMatchObject({ quantity: 14 });
+    });
+
     test("may have an expectation that nobody knows", async () => {
       const bytes = `${head("Expect: the-unexpected", "Content-Length: 15")}{"quantity":13}`;
       expect(await rawRequest(system.address, bytes)).toMatchObject({ status: 200 });

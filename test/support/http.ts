@@ -8,12 +8,13 @@ export type { RawResponse } from "./raw-http.ts";
  * Sends exact bytes and reads the response to them, for requests that no HTTP client would send.
  *
  * @param address `host:port` or `[v6]:port`
+ * @param options `untilEnd`: not before the server has closed the connection
  * @throws Error with what was received, when the connection ends or the time is up before a complete response
  */
 export function rawRequest(
   address: string,
   bytes: string | Buffer,
-  { timeoutMs = 10_000 }: { timeoutMs?: number } = {},
+  { timeoutMs = 10_000, untilEnd = false }: { timeoutMs?: number; untilEnd?: boolean } = {},
 ): Promise<RawResponse> {
   const { hostname, port } = new URL(`http://${address}`);
   const toHead = /^\s*HEAD /.test(bytes.toString("latin1").slice(0, 10));
@@ -40,7 +41,7 @@ export function rawRequest(
     const timer = setTimeout(() => fail(`no complete response in ${timeoutMs} ms`), timeoutMs);
     socket.on("data", (chunk) => {
       received = Buffer.concat([received, chunk]);
-      tryResponse(false);
+      if (!untilEnd) tryResponse(false);
     });
     socket.once("end", () => tryResponse(true));
     socket.once("error", (error) => fail(error.message));
