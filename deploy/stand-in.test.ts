@@ -1,7 +1,4 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { type StandIn, startStandIn } from "./stand-in.ts";
 
 const seedLines = readFileSync(new URL("seed.csv", import.meta.url), "utf8").split("\n");
@@ -83,21 +80,5 @@ describe("the stand-in", () => {
     await standIn.close();
     standIn = await startStandIn({ host: "127.0.0.1", port: 0 });
     expect(await ask("/store/orders")).toEqual({ status, text });
-  });
-
-  test("runs as a process of its own that says where it listens", async () => {
-    const child = spawn(process.execPath, [join(import.meta.dirname, "stand-in.ts")], {
-      env: { ...process.env, STAND_IN_LISTEN: "127.0.0.1:0" },
-      stdio: ["ignore", "pipe", "inherit"],
-    });
-    try {
-      const [line] = (await once(child.stdout, "data")) as [Buffer];
-      const { msg, listen } = JSON.parse(line.toString());
-      expect(msg).toBe("ready");
-      expect((await fetch(`http://${listen}/pets/1`)).status).toBe(200);
-    } finally {
-      child.kill();
-      await once(child, "exit");
-    }
   });
 });

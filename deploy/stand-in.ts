@@ -1,8 +1,7 @@
 import { readFileSync } from "node:fs";
 import { createServer, type RequestListener } from "node:http";
 import { listenOn } from "../runtime/admin.ts";
-import { exitWith } from "../runtime/process.ts";
-import { type ListenAddress, listenAddress, readSettings } from "../runtime/settings.ts";
+import type { ListenAddress } from "../runtime/settings.ts";
 
 export interface StandIn {
   /** `host:port` as bound. */
@@ -107,14 +106,4 @@ function number(petId: string, purpose: string, bound: number): number {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(petId + purpose)) hash = Math.imul(hash ^ byte, 0x01000193);
   return ((hash ^ (hash >>> 15)) >>> 0) % bound;
-}
-
-if (import.meta.main) {
-  try {
-    const { STAND_IN_LISTEN } = readSettings({ STAND_IN_LISTEN: listenAddress("127.0.0.1:9000") }, process.env);
-    const { address } = await startStandIn(STAND_IN_LISTEN);
-    console.log(JSON.stringify({ msg: "ready", listen: address }));
-  } catch (error) {
-    exitWith(error);
-  }
 }

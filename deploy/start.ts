@@ -127,7 +127,9 @@ Ctrl-C stops everything.`);
 async function main(): Promise<void> {
   loadEnvFile();
   mkdirSync(dataDir, { recursive: true });
-  const env: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", DRAIN_DELAY_SECONDS: "0", ...process.env };
+  // An empty value counts as not set, here as in the tiers.
+  const given = Object.fromEntries(Object.entries(process.env).filter(([, value]) => value !== ""));
+  const env: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", DRAIN_DELAY_SECONDS: "0", ...given };
   env.KEY_PEPPER ??= ensurePepper(dataDir);
   const inventory = readInventoryConfig(env);
   const standIn = env.PETS_UPSTREAM_URL && env.ORDERS_UPSTREAM_URL ? undefined : await startStandIn(anyPort);

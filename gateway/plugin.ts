@@ -153,12 +153,14 @@ export function createGateway(
       name: "pets",
       path: (request) => `/pets/${request.params.petId}`,
       timeoutMs,
+      clientTimeoutMs: config.STALL_TIMEOUT_MS,
     }),
     getOrders: passThrough({
       upstream: config.ORDERS_UPSTREAM_URL,
       name: "orders",
       path: () => "/store/orders",
       timeoutMs,
+      clientTimeoutMs: config.STALL_TIMEOUT_MS,
     }),
     deprecation: deprecation({
       deprecatedAt: config.PETS_DEPRECATED_AT,

@@ -1,4 +1,4 @@
-import type { IncomingMessage } from "node:http";
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { ApiError } from "../http/errors.ts";
 
 /**
@@ -8,8 +8,13 @@ import { ApiError } from "../http/errors.ts";
  */
 export function bearerToken({ headers, rawHeaders }: IncomingMessage): string | undefined {
   refuseTwice(rawHeaders);
+  return tokenIn(headers);
+}
+
+/** The same, of a request that has been let in. */
+export function tokenIn({ authorization = "" }: IncomingHttpHeaders): string | undefined {
   // Trimmed afterwards: a pattern that looks for the end itself takes time that grows with the square of the spaces.
-  return /^bearer +(\S.*)$/i.exec(headers.authorization ?? "")?.[1]?.trimEnd();
+  return /^bearer +(\S.*)$/i.exec(authorization)?.[1]?.trimEnd();
 }
 
 function refuseTwice(rawHeaders: readonly string[]): void {

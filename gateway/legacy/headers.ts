@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
+import { tokenIn } from "../auth/bearer.ts";
 
 /** RFC 9110, section 7.6.1: these belong to one connection, as does every name that `Connection` lists. */
 const hopByHop = ["connection", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
@@ -60,9 +61,9 @@ const notPassedBack = {
  * neither is one that a CGI-like upstream could take for another (`X_Account_Id` for `X-Account-Id`).
  */
 export function headersToSendUp(received: IncomingHttpHeaders): IncomingHttpHeaders {
-  const key = bearerToken(received);
+  const key = tokenIn(received);
   const kept = Object.entries(select(received, notSentUp)).filter(
-    ([name, value]) => /^[a-z0-9-]+$/.test(name) && !(key !== null && String(value).includes(key)),
+    ([name, value]) => /^[a-z0-9-]+$/.test(name) && !(key !== undefined && String(value).includes(key)),
   );
   return Object.fromEntries(kept);
 }
@@ -71,10 +72,10 @@ export function headersToSendUp(received: IncomingHttpHeaders): IncomingHttpHead
 export function queryToSendUp(url: string, received: IncomingHttpHeaders): string {
   const start = url.indexOf("?");
   if (start === -1) return "";
-  const key = bearerToken(received);
+  const key = tokenIn(received);
   const query = url.slice(start + 1);
   const kept =
-    key === null
+    key === undefined
       ? query
       : query
           .split("&")
@@ -98,8 +99,4 @@ function select(headers: IncomingHttpHeaders, { names, prefixes }: typeof notSen
       ([name]) => !names.has(name) && !ofConnection.has(name) && !prefixes.some((prefix) => name.startsWith(prefix)),
     ),
   );
-}
-
-function bearerToken({ authorization }: IncomingHttpHeaders): string | null {
-  return /^bearer +(\S+)/i.exec(authorization ?? "")?.[1] ?? null;
 }

@@ -18,7 +18,7 @@ export interface PassThroughOptions {
   /** The longest wait for a connection and a response head together, and for each further piece of the body. */
   readonly timeoutMs: number;
   /** The longest wait for a client that takes nothing of the body: it holds one of the connections. */
-  readonly clientTimeoutMs?: number;
+  readonly clientTimeoutMs: number;
   readonly maxConnections?: number;
   /** How many requests may wait for a connection; those beyond are refused at once. */
   readonly maxWaiting?: number;
@@ -46,8 +46,8 @@ interface UpstreamCall extends IncomingMessage {
  * and then `next` is called with headers already sent.
  */
 export function passThrough(options: PassThroughOptions): RequestHandler {
-  const { upstream, name, path, timeoutMs } = options;
-  const { clientTimeoutMs = 30_000, maxConnections = 256, maxWaiting = 4 * maxConnections } = options;
+  const { upstream, name, path, timeoutMs, clientTimeoutMs } = options;
+  const { maxConnections = 256, maxWaiting = 4 * maxConnections } = options;
   if (upstream === null) {
     return (_req, _res, next) => next(unavailable(`no upstream is configured for ${name}`));
   }

@@ -50,13 +50,7 @@ export function inventoryHandlers({ store, commits, draining, onCall, tracing }:
           );
           if (changes.kind === "reset") return yield { ...resetAnswer, ...position };
           ({ position, more } = changes);
-          yield {
-            ...position,
-            changed: changes.rows.filter((row) => !row.removed).map(toWireItem),
-            removedPetIds: changes.rows.filter((row) => row.removed).map((row) => row.petId),
-            more,
-            reset: false,
-          };
+          yield toAnswer(changes);
         }
       },
       onCall,

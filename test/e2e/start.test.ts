@@ -41,6 +41,10 @@ describe("npm start", () => {
       GATEWAY_ADMIN_LISTEN: "127.0.0.1:0",
       INVENTORY_LISTEN: "127.0.0.1:0",
       INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
+      // As in a copy of .env.example with values taken out: these count as not set.
+      KEY_PEPPER: "",
+      PETS_UPSTREAM_URL: "",
+      ORDERS_UPSTREAM_URL: "",
     };
     await start();
   });

@@ -566,7 +566,7 @@ async function startGateway(options: Partial<PassThroughOptions>) {
     res.status(error.status).end(error.body);
   };
   const handler = (name: string, path: (req: Request) => string) =>
-    passThrough({ upstream: null, timeoutMs: 10_000, ...options, name, path });
+    passThrough({ upstream: null, timeoutMs: 10_000, clientTimeoutMs: 30_000, ...options, name, path });
   const router = express
     .Router()
     .use((req, res, next) => {
