@@ -34,8 +34,8 @@ export interface Adjusted {
 /**
  * The inventory service with promises. Every method throws InventoryError, or the reason of its signal.
  *
- * Reads and adjustments are tried again while the service is away. Other changes are not: after an error that leaves it
- * open whether one has happened, only its caller knows whether it is still wanted.
+ * While the service is away, reads and adjustments are tried up to five times within about two seconds. Other changes
+ * are not: after an error that leaves it open whether one has happened, only its caller knows whether it is still wanted.
  */
 export interface InventoryClient {
   /** One entry. NOT_FOUND when there is none. */
@@ -75,7 +75,10 @@ export interface InventoryClient {
    * where it was; the first event tells that it stands. After a reset it ends.
    */
   watch(from: Position, options?: WatchOptions): AsyncIterable<WatchEvent>;
-  /** Ends its watches. Calls that are under way finish. */
+  /**
+   * Ends its watches. A call that was sent finishes, one that still waits to be sent ends with UNAVAILABLE, and all that
+   * come later with CANCELLED.
+   */
   close(): void;
 }
 
@@ -94,8 +97,12 @@ export function createInventoryClient({
     "adjustInventory",
   ]);
   const closed = new AbortController();
-  const call = <Req, Res>(method: UnaryMethod<Req, Res>, request: Req, options: CallOptions | undefined) =>
-    callUnary(method.bind(stub), request, { timeoutMs, ...options });
+  // grpc-js refuses a call on a closed channel with an error that has no status.
+  const throwIfClosed = () => closed.signal.throwIfAborted();
+  const call = <Req, Res>(method: UnaryMethod<Req, Res>, request: Req, options: CallOptions | undefined) => {
+    throwIfClosed();
+    return callUnary(method.bind(stub), request, { timeoutMs, ...options });
+  };
 
   return {
     get: async (petId, options) => toItem((await call(stub.getInventoryItem, { petId }, options)).item),
@@ -122,6 +129,7 @@ export function createInventoryClient({
     remove: async (petId, options) => (await call(stub.removeInventoryItem, { petId }, options)).revision,
 
     async *list({ timeoutMs = defaultListTimeoutMs, signal } = {}) {
+      throwIfClosed();
       const open = () => stub.listInventory({}, { deadline: Date.now() + timeoutMs });
       for await (const { epoch, revision, items } of readStream<ListInventoryResponse>(open, signal)) {
         yield { position: { epoch, revision }, items: items.map(toItem) };

@@ -39,3 +39,20 @@ test("a watch that breaks goes on from the last event", async () => {
   expect(kinds).toEqual(["changes", "changes", "changes", "reset"]);
   expect(asked).toEqual([from, { epoch: "e", revision: 12n }]);
 });
+
+test.each([
+  ["the reason of the signal", "CANCELLED"],
+  ["a break that comes at the same time", "UNAVAILABLE"],
+] as const)("a watch that is ended tells of no break when its stream fails with %s", async (_what, code) => {
+  const end = new AbortController();
+  const closed = new InventoryError("CANCELLED", "the client was closed");
+  const open = async function* () {
+    yield { epoch: "e", revision: 11n, changed: [], removedPetIds: [], reset: false };
+    end.abort(closed);
+    throw code === "CANCELLED" ? closed : new InventoryError(code, "");
+  };
+  const breaks: unknown[] = [];
+  const onBreak = (error: unknown) => void breaks.push(error);
+  await expect(Array.fromAsync(follow(open, from, { signal: end.signal, onBreak }))).rejects.toBe(closed);
+  expect(breaks).toEqual([]);
+});

@@ -66,6 +66,7 @@ async function* messages(
       }
       // A service that stops ends its watches.
     } catch (error) {
+      signal?.throwIfAborted(); // an end that was asked for is no break
       if (!(error instanceof InventoryError) || final.has(error.code)) throw error;
       onBreak?.(error);
     }

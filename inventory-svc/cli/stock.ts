@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // npm run stock: brings entries in and out as files.
 import { createWriteStream } from "node:fs";
-import { rename, rm } from "node:fs/promises";
+import { rename, rm, stat } from "node:fs/promises";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { Command, InvalidArgumentError, Option } from "commander";
@@ -129,6 +129,10 @@ program
     let entries = generated(options.generate ?? 0);
     if (file !== undefined) {
       const format = chosenFormat(file, options.format);
+      // Of a pipe the second reading would find nothing, and the import would end well with no entry.
+      if (!(await stat(file)).isFile()) {
+        throw new Refusal(`${file}: is not a regular file, and an import reads its file twice: write it to one first`);
+      }
       const bad = await nameBadLines(file, format);
       if (bad > 0 && !options.skipBad) {
         throw new Refusal(`${bad} bad lines: nothing was imported. --skip-bad imports the others.`);

@@ -146,11 +146,41 @@ describe("the client for internal callers", () => {
     expect(await next()).toBeUndefined();
   });
 
-  test("ends its watches when it is closed", async () => {
+  test("ends its watches when it is closed, and tells of no break", async () => {
     const other = createInventoryClient({ address: system.inventory.listen });
-    const watching = failureOf(Array.fromAsync(other.watch(await here())));
+    const breaks: string[] = [];
+    const events = other.watch(await here(), { onBreak: ({ code }) => void breaks.push(code) });
+    const begun = events[Symbol.asyncIterator]();
+    await begun.next();
+    const waiting = [begun.next(), Array.fromAsync(other.watch(await here()))].map(failureOf);
     other.close();
-    expect(await watching).toBe("CANCELLED");
+    expect(await Promise.all(waiting)).toEqual(["CANCELLED", "CANCELLED"]);
+    expect(breaks).toEqual([]);
+  });
+
+  test("ends every call with CANCELLED once it is closed, and finishes those that were sent", async () => {
+    const other = createInventoryClient({ address: system.inventory.listen });
+    const pages = other.list()[Symbol.asyncIterator]();
+    await pages.next();
+    const late = other.list();
+    other.close();
+    const position = { epoch: "e", revision: 1n };
+    const calls = {
+      get: other.get(1n),
+      getMany: other.getMany([1n]),
+      update: other.update({ petId: 1n, quantity: 1 }),
+      adjust: other.adjust({ petId: 1n, delta: 1, requestId: "closed" }),
+      setStatus: other.setStatus({ petId: 1n, status: "sold" }),
+      create: other.create({ petId: -9n, quantity: 1 }),
+      remove: other.remove(1n),
+      list: Array.fromAsync(late),
+      watch: Array.fromAsync(other.watch(position)),
+    };
+    const ends = await Promise.all(Object.values(calls).map(failureOf));
+    expect(ends).toEqual(Object.keys(calls).map(() => "CANCELLED"));
+    const rest: unknown[] = [];
+    for (let page = await pages.next(); !page.done; page = await pages.next()) rest.push(...page.value.items);
+    expect(rest).toEqual((await Array.fromAsync(inventory.list())).flatMap(({ items }) => items));
   });
 });
 

@@ -278,9 +278,9 @@ describe("a file for npm run stock -- import", () => {
   });
 
   test.each([
-    ["a file that is not there", ["import", "none.csv"], /^ENOENT: no such file or directory, open 'none\.csv'\n$/],
+    ["a file that is not there", ["import", "none.csv"], /^ENOENT: no such file or directory, stat 'none\.csv'\n$/],
     ["NDJSON that is not there", ["import", "none.ndjson"], /^ENOENT: [^\n]*\n$/],
-    ["a folder", ["import", "folder.csv"], /^EISDIR: [^\n]*\n$/],
+    ["a folder", ["import", "folder.csv"], /^folder\.csv: is not a regular file, [^\n]*\n$/],
     ["a name that tells no format", ["import", "a.txt"], /^a\.txt: the name tells no format: [^\n]*\n$/],
     ["no file", ["import"], /^import takes a file, or --generate N\n$/],
     ["a file and a number", ["import", "a.csv", "--generate", "5"], /^import takes a file, or --generate N\n$/],
@@ -296,6 +296,23 @@ describe("a file for npm run stock -- import", () => {
     expect(stderr).toMatch(said);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect((await folder.files()).filter((name) => name.endsWith(".part"))).toEqual([]);
+  });
+
+  test("is refused when it is a pipe, which cannot be read twice, and then nothing is imported", async () => {
+    const args = [
+      "-c",
+      `printf 'petId,quantity,status\\n1,5,sold\\n' | "$0" "$1" import /dev/stdin --format csv`,
+      process.execPath,
+      join(import.meta.dirname, "../..", script),
+    ];
+    const env = { PATH: process.env.PATH, ...folder.env() };
+    const refused = promisify(execFile)("sh", args, { cwd: folder.cwd, env });
+    await expect(refused).rejects.toMatchObject({
+      code: 1,
+      stdout: "",
+      stderr: "/dev/stdin: is not a regular file, and an import reads its file twice: write it to one first\n",
+    });
+    expect(await folder.lines()).toBe("");
   });
 
   test("can be of any name when --format says what it is", async () => {
