@@ -7,7 +7,7 @@ const shared = {
 };
 
 export default {
-  // Two cores, and most suites start processes of their own: more workers only make them wait for each other.
+  // Most suites start processes of their own: with more workers those only wait for each other.
   maxWorkers: 2,
   testTimeout: 60_000,
   projects: [
