@@ -3,6 +3,7 @@ import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Request, Response, Router } from "express";
+import { plain } from "./client-address.ts";
 import { ApiError } from "./errors.ts";
 import type { FlatHeaders } from "./head.ts";
 import type { Overload } from "./overload.ts";
@@ -118,7 +119,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   const answer = (socket: Duplex, error: ApiError) => {
     const last = responses.get(socket);
     // It comes behind a whole request whose answer is still to come: another one in its place would be taken for that.
-    const isBehind = last?.req.complete === true && !last.closed;
+    const isBehind = last?.req.complete === true && !last.closed && !isInBody(last);
     if (isBehind && !last.shouldKeepAlive) return; // the connection ends there as it is
     const id = requestId(undefined);
     onMalformed(error, id);
@@ -199,5 +200,5 @@ function headOf(error: ApiError, id: string, limits: FlatHeaders): string[] {
 }
 
 function addressOf(socket: Duplex & { readonly remoteAddress?: string }): string {
-  return socket.remoteAddress ?? "unknown";
+  return plain(socket.remoteAddress ?? "unknown");
 }
