@@ -78,24 +78,30 @@ function enter(parts: GatewayParts): RequestHandler {
   return (request, response, next) => {
     const refuse = (error: unknown) => next(error ?? new Error("refused without a reason"));
     const admit = () => admission.admit(request, response).then(() => next(), refuse);
-    const path = pathOf(request);
     identify(request, response);
+    const path = pathOf(request);
     if (petPath.test(path) && (request.method === "GET" || request.method === "HEAD")) {
       deprecation.announce(request, response);
     }
     if (path.startsWith("/v1/")) return admit();
-    (response.locals as Locals).route = "docs";
+    const locals = response.locals as Locals;
+    locals.route = "docs";
     admission.announce(response);
-    docs(request, response, (error?: unknown) => (error ? next(error) : admit()));
+    docs(request, response, (error?: unknown) => {
+      if (error) return next(error);
+      locals.route = "unknown";
+      return admit();
+    });
   };
 }
 
+/** Says who asks. What an error needs for its answer is there before anything can throw. */
 function identifier({ clientAddress, onDone, now }: GatewayParts): (request: Request, response: Response) => void {
   return (request, response) => {
     response.locals ??= {}; // it comes from an app, and there may be none
     const locals = response.locals as Locals;
     locals.requestId = requestId(request.headers["x-request-id"]);
-    locals.clientAddress = clientAddress(request);
+    locals.clientAddress = "unknown";
     locals.arrivedAtMs = now();
     locals.startedMs = performance.now();
     locals.route = "unknown";
@@ -108,6 +114,7 @@ function identifier({ clientAddress, onDone, now }: GatewayParts): (request: Req
       locals.list = undefined; // who was refused did not take it, and an idle connection keeps its last response
       onDone(request, response);
     });
+    locals.clientAddress = clientAddress(request);
   };
 }
 

@@ -14,6 +14,7 @@ import {
 import { tlsFile, tlsFilesOf, tlsSettingFaults } from "../runtime/tls-files.ts";
 import { pepperFaults } from "./auth/pepper.ts";
 import { keySettings } from "./auth/settings.ts";
+import { parseIsoTime } from "./iso-time.ts";
 import { contractPlans, type PlanTable, parsePlans } from "./limits/plans.ts";
 
 /** Every setting of the gateway. */
@@ -58,7 +59,7 @@ export const gatewaySettings = {
   PETS_DEPRECATED_AT: time("2026-01-01T00:00:00Z", "since when GET /pets/{petId} is deprecated"),
   PETS_SUNSET_AT: time("2027-07-01T00:00:00Z", "when GET /pets/{petId} may go away"),
   PETS_GONE_AFTER_SUNSET: flag(false).describe("1 answers GET /pets/{petId} with 410 after that"),
-  TRUSTED_PROXIES: list(isAddressOrCidr, "must be addresses or CIDRs, parted by commas").meta({
+  TRUSTED_PROXIES: list(isAddressOrCidr, "must be addresses or CIDRs but not /0, parted by commas").meta({
     description: "proxies whose X-Forwarded-For counts",
     shownDefault: "none",
   }),
@@ -153,10 +154,13 @@ function time(byDefault: string, description: string) {
   return z
     .string()
     .default(byDefault)
-    .refine((text) => text === "none" || (/^\d{4}-\d\d-\d\d/.test(text) && !Number.isNaN(Date.parse(text))), {
-      error: "must be an ISO 8601 time or none",
+    .transform((text, context): Date | null => {
+      if (text === "none") return null;
+      const ms = parseIsoTime(text);
+      if (ms !== undefined) return new Date(ms);
+      context.addIssue("must be a day or a time with its offset in ISO 8601, as 2027-07-01T00:00:00Z, or none");
+      return z.NEVER;
     })
-    .transform((text) => (text === "none" ? null : new Date(text)))
     .meta({ description: `${description}, or none`, shownDefault: byDefault });
 }
 
@@ -164,5 +168,6 @@ function isAddressOrCidr(text: string): boolean {
   const [address = "", bits, ...rest] = text.split("/");
   if (rest.length > 0 || !ipaddr.isValid(address)) return false;
   const most = ipaddr.parse(address).kind() === "ipv4" ? 32 : 128;
-  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= most);
+  // Whom everyone may pass for is no proxy, so proxy-addr takes no /0.
+  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) >= 1 && Number(bits) <= most);
 }

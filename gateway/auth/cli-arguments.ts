@@ -1,10 +1,9 @@
 import { InvalidArgumentError } from "commander";
-import { z } from "zod";
+import { parseIsoTime } from "../iso-time.ts";
 import { type Scope, scopes } from "./principal.ts";
 
 const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const longestDurationMs = 366 * unitMs.d;
-const isoTime = z.union([z.iso.date(), z.iso.datetime({ offset: true })]);
 
 /** `30m`, `24h`, `7d`. @returns milliseconds */
 export function parseDuration(text: string): number {
@@ -16,11 +15,10 @@ export function parseDuration(text: string): number {
 
 /** A future moment in ISO 8601; a day alone is its start in UTC. @returns Unix milliseconds */
 export function parseFutureTime(text: string): number {
-  // A time without an offset means another moment on every machine, so it is refused.
-  if (!isoTime.safeParse(text).success) {
+  const ms = parseIsoTime(text);
+  if (ms === undefined) {
     throw new InvalidArgumentError("Give it in ISO 8601, as 2030-01-31 or 2030-01-31T12:00:00Z.");
   }
-  const ms = Date.parse(text);
   if (ms <= Date.now()) throw new InvalidArgumentError("It must be in the future.");
   return ms;
 }

@@ -1,4 +1,5 @@
 import { pino } from "pino";
+import type { DeprecatedUse } from "./key-store.ts";
 import type { AccountMinute } from "./traffic.ts";
 import { UsageRecorder } from "./usage-recorder.ts";
 
@@ -11,10 +12,11 @@ const minuteStart = start - 10_000;
 function setUp() {
   const clock = { nowMs: start };
   const touched = new Map<string, number>();
-  const deprecated: { accountId: string; requests: number }[] = [];
+  const deprecated: DeprecatedUse[] = [];
   const added: AccountMinute[][] = [];
   const forgotten: number[] = [];
   const faults = { touch: 0, deprecated: 0, traffic: 0, trafficAfter: 0 };
+  const meanwhile = { deprecated: () => {} };
   const logged: string[] = [];
   const writing = { now: 0, mostAtOnce: 0 };
   const fail = (what: "touch" | "deprecated" | "traffic") => {
@@ -32,6 +34,7 @@ function setUp() {
         for (const { keyId, atMs } of uses) touched.set(keyId, atMs);
       },
       countDeprecatedUse: async (uses) => {
+        meanwhile.deprecated();
         fail("deprecated");
         deprecated.push(...uses);
       },
@@ -52,7 +55,7 @@ function setUp() {
   const use = (accountId: string, times = 1) => {
     for (let i = 0; i < times; i++) recorder.used({ keyId: `key of ${accountId}`, accountId });
   };
-  return { recorder, clock, use, touched, deprecated, added, forgotten, faults, logged, writing };
+  return { recorder, clock, use, touched, deprecated, added, forgotten, faults, meanwhile, logged, writing };
 }
 
 /** Requests by account and minutes since the start. */
@@ -64,6 +67,8 @@ const summed = (added: readonly AccountMinute[][]) => {
   }
   return sums;
 };
+
+const utcDay = (ms: number) => new Date(ms).toISOString().slice(0, 10);
 
 describe("the use of keys", () => {
   test("is summed up by account and minute, and written once", async () => {
@@ -110,6 +115,59 @@ describe("the use of keys", () => {
     await recorder.close();
     expect(Object.values(summed(added))).toEqual(Array(150).fill(3));
     expect(deprecated).toMatchObject([{ accountId: "a1", requests: 2 }]);
+  });
+
+  test("of the deprecated route counts on the UTC day of the request, whenever it is written", async () => {
+    const { recorder, clock, deprecated, faults } = setUp();
+    const today = Date.UTC(2026, 0, 31);
+    clock.nowMs = today + day - 15_000; // 23:59:45Z
+    recorder.deprecatedRouteUsed("b");
+    recorder.deprecatedRouteUsed("a");
+    faults.deprecated = 1;
+    await recorder.close();
+    recorder.deprecatedRouteUsed("a");
+    clock.nowMs = today + day + 15_000;
+    recorder.deprecatedRouteUsed("b");
+    faults.deprecated = 1;
+    await recorder.close();
+    recorder.deprecatedRouteUsed("b");
+    await recorder.close();
+    const days = deprecated.map(({ accountId, requests, atMs }) => [accountId, requests, utcDay(atMs)]);
+    expect(days).toEqual([
+      ["b", 1, "2026-01-31"],
+      ["a", 2, "2026-01-31"],
+      ["b", 2, "2026-02-01"],
+    ]);
+    await recorder.close();
+    expect(deprecated).toHaveLength(3);
+  });
+
+  test("of the deprecated route is written with the earlier day first, so that gateways cannot deadlock", async () => {
+    const { recorder, clock, deprecated, faults, meanwhile } = setUp();
+    recorder.deprecatedRouteUsed("a");
+    faults.deprecated = 1;
+    meanwhile.deprecated = () => {
+      clock.nowMs += day;
+      recorder.deprecatedRouteUsed("a"); // before the other day is put back
+    };
+    await recorder.close();
+    meanwhile.deprecated = () => {};
+    await recorder.close();
+    expect(deprecated.map(({ atMs }) => utcDay(atMs))).toEqual(["2026-01-31", "2026-02-01"]);
+  });
+
+  test("of the deprecated route waits for a week at most", async () => {
+    const { recorder, clock, deprecated, faults } = setUp();
+    for (let i = 0; i < 10; i++) {
+      recorder.deprecatedRouteUsed("a");
+      faults.deprecated = 1;
+      await recorder.close();
+      clock.nowMs += day;
+    }
+    await recorder.close();
+    expect(deprecated.map(({ atMs }) => (start - (start % day) + 10 * day - atMs) / day)).toEqual([
+      7, 6, 5, 4, 3, 2, 1,
+    ]);
   });
 
   test("waits for an hour at most, so that memory stays bounded while the database is away", async () => {

@@ -1,5 +1,5 @@
 import type { Logger } from "../../runtime/log.ts";
-import type { KeyStore } from "./key-store.ts";
+import type { DeprecatedUse, KeyStore } from "./key-store.ts";
 import type { Principal } from "./principal.ts";
 import { TrafficCounter, type TrafficStore } from "./traffic.ts";
 
@@ -16,6 +16,11 @@ export interface UsageRecorderOptions {
 /** Traffic is kept for so long. */
 const trafficDays = 7;
 
+const dayMs = 86_400_000;
+
+/** Days whose use of the deprecated route waits to be written; older ones are lost when it cannot be for longer. */
+const maxWaitingDays = 7;
+
 /** Rows in one transaction: on SQLite everything else waits while one is open. */
 const trafficBatch = 100;
 
@@ -28,7 +33,8 @@ export class UsageRecorder {
   readonly #timer: NodeJS.Timeout;
   readonly #traffic = new TrafficCounter();
   #lastUse = new Map<string, number>();
-  #deprecatedUse = new Map<string, number>();
+  /** By day and account. */
+  #deprecatedUse = new Map<string, DeprecatedUse>();
   #writing: Promise<void> = Promise.resolve();
 
   constructor(options: UsageRecorderOptions) {
@@ -45,7 +51,7 @@ export class UsageRecorder {
   }
 
   deprecatedRouteUsed(accountId: string): void {
-    this.#deprecatedUse.set(accountId, (this.#deprecatedUse.get(accountId) ?? 0) + 1);
+    this.#countDeprecated({ accountId, requests: 1, atMs: this.#options.now() });
   }
 
   /** Writes what is left and stops. */
@@ -76,17 +82,24 @@ export class UsageRecorder {
 
   async #writeDeprecatedUse(): Promise<void> {
     const { store, now } = this.#options;
-    const counted = this.#deprecatedUse;
+    // What was put back may stand behind later days: all gateways have to write the days in the same order.
+    const counted = [...this.#deprecatedUse.values()].toSorted((a, b) => a.atMs - b.atMs);
     this.#deprecatedUse = new Map();
-    const atMs = now();
     try {
-      await store.countDeprecatedUse([...counted].map(([accountId, requests]) => ({ accountId, requests, atMs })));
+      await store.countDeprecatedUse(counted);
     } catch (error) {
-      for (const [accountId, requests] of counted) {
-        this.#deprecatedUse.set(accountId, (this.#deprecatedUse.get(accountId) ?? 0) + requests);
-      }
+      const oldestMs = now() - maxWaitingDays * dayMs;
+      for (const use of counted) if (use.atMs > oldestMs) this.#countDeprecated(use);
       throw error;
     }
+  }
+
+  /** Adds to the day of the request, which may be over when it is written. */
+  #countDeprecated({ accountId, requests, atMs }: DeprecatedUse): void {
+    const dayStartMs = atMs - (atMs % dayMs); // days of Unix time are those of UTC
+    const id = `${dayStartMs} ${accountId}`;
+    const before = this.#deprecatedUse.get(id)?.requests ?? 0;
+    this.#deprecatedUse.set(id, { accountId, requests: before + requests, atMs: dayStartMs });
   }
 
   async #writeTraffic(): Promise<void> {
@@ -101,6 +114,6 @@ export class UsageRecorder {
       this.#traffic.putBack(minutes);
       throw error;
     }
-    await traffic.forgetBefore(now() - trafficDays * 86_400_000);
+    await traffic.forgetBefore(now() - trafficDays * dayMs);
   }
 }

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import express from "express";
 import { type RequestOptions, request } from "../../test/support/http.ts";
@@ -17,9 +17,11 @@ const document = {
 const files = ["/openapi.json", "/docs/", "/docs/initializer.js", "/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js"];
 
 let address: string;
+let lastRequest: IncomingMessage;
 
 const app = express()
-  .use((_request, response, next) => {
+  .use((request, response, next) => {
+    lastRequest = request;
     response.setHeader("X-RateLimit-Limit", "60");
     response.setHeader("X-Request-Id", "request-1");
     next();
@@ -68,6 +70,22 @@ test.each(files)("%s is 304 to who has it", async (path) => {
   const known = await ask(path, { headers: { "If-None-Match": `"other", ${etag}` } });
   expect([known.status, known.text, known.headers.etag]).toEqual([304, "", etag]);
   expect((await ask(path, { headers: { "If-None-Match": '"other"' } })).status).toBe(200);
+});
+
+describe.each(files)("%s ignores what is meant for changes and for parts", (path) => {
+  test.each([
+    ["If-Match", '"x"'],
+    ["If-Unmodified-Since", "Mon, 01 Jan 1990 00:00:00 GMT"],
+    ["Range", "bytes=99999999-"],
+    ["Range", "bytes=0-9"],
+  ])("%s: %s", async (name, value) => {
+    const { text, headers } = await ask(path);
+    expect(await ask(path, { headers: { [name]: value } })).toMatchObject({ status: 200, text });
+    const known = { "If-None-Match": String(headers.etag), [name]: value };
+    expect((await ask(path, { headers: known })).status).toBe(304);
+    // The app around it may log it, or ask for it later.
+    expect(lastRequest.headers[name.toLowerCase()]).toBe(value);
+  });
 });
 
 test("takes If-None-Match by its word, whatever a client's own cache asks for", async () => {

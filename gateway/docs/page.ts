@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { createRequire } from "node:module";
 import { dirname } from "node:path";
 import express, { type RequestHandler, Router } from "express";
@@ -29,7 +29,13 @@ export function docsPage({ document, stallTimeoutMs }: DocsPageOptions): Router 
   const setHeaders: SetHeaders = (response) => {
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
   };
-  const swagger = express.static(swaggerFolder, { index: false, redirect: false, cacheControl: false, setHeaders });
+  const swagger = express.static(swaggerFolder, {
+    index: false,
+    redirect: false,
+    cacheControl: false,
+    acceptRanges: false, // one that it cannot satisfy would be an error
+    setHeaders,
+  });
 
   const own = new Map<string, RequestHandler>([
     ["/openapi.json", fixed("application/json", JSON.stringify(document), setHeaders)],
@@ -49,7 +55,7 @@ export function docsPage({ document, stallTimeoutMs }: DocsPageOptions): Router 
     .use("/docs", (request, response, next) => {
       if (!swaggerFiles.has(pathOf(request))) return next();
       cutWhenStalled(response, stallTimeoutMs);
-      swagger(request, response, next);
+      swagger(withoutPreconditions(request), response, next);
     });
 }
 
@@ -61,6 +67,15 @@ function redirect(location: string, setHeaders: SetHeaders): RequestHandler {
     setHeaders(response);
     response.writeHead(302, { Location: location, "Content-Length": 0 }).end();
   };
+}
+
+/**
+ * The request without `If-Match` and `If-Unmodified-Since`, which guard changes: `express.static` makes errors of them
+ * that are no `ApiError`. What the app around this one has stays as it is.
+ */
+function withoutPreconditions<T extends IncomingMessage>(request: T): T {
+  const { "if-match": _match, "if-unmodified-since": _since, ...headers } = request.headers;
+  return Object.create(request, { headers: { value: headers } });
 }
 
 /** Answers with the same bytes each time, and with 304 to who has them. */

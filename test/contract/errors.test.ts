@@ -191,6 +191,16 @@ describe("every error has the shape of the contract", () => {
     expect(await rawRequest(system.address, upgrade)).toMatchObject({ status: 200 });
   });
 
+  test.each([
+    ["range", "bytes=99999999-"],
+    ["if-match", '"x"'],
+    ["if-unmodified-since", "Mon, 01 Jan 1990 00:00:00 GMT"],
+  ])("and a condition or a part that the documentation knows nothing of is no error: %s", async (name, value) => {
+    for (const path of ["/openapi.json", "/docs/", "/docs/swagger-ui.css"]) {
+      expect(await request(system.address, { path, headers: { [name]: value } })).toMatchObject({ status: 200 });
+    }
+  });
+
   test("and no client ends the process by breaking off in the middle of anything", async () => {
     const beginnings = [
       head("CONNECT 127.0.0.1:22 HTTP/1.1"),
