@@ -351,7 +351,8 @@ describe("a database server that goes away", () => {
     for (let round = 0; round < 2; round++) {
       const { ends, tookMs } = await callAll(service.listen);
       expect(ends).toEqual(["UNAVAILABLE"]);
-      expect(tookMs).toBeLessThan(2_000 + 4 * silenceTimeoutMs);
+      // Changes may come in two transactions, one behind the other; each waits for a connection as long as it may.
+      expect(tookMs).toBeLessThan(2 * (2_000 + silenceTimeoutMs));
     }
     await server.kill("SIGCONT");
     await untilServing(service.listen);
