@@ -1,6 +1,7 @@
 import { mkdirSync } from "node:fs";
 import type { Socket } from "node:net";
 import { dirname } from "node:path";
+import { setImmediate } from "node:timers/promises";
 import knex, { type Knex } from "knex";
 
 export interface DatabaseOptions {
@@ -254,6 +255,8 @@ export async function inTransaction<T>(
   db: Knex,
   work: (run: RunTogether, begin: Statement, commit: Statement) => Promise<T>,
 ): Promise<T> {
+  // SQLite writes at once, without leaving the thread: others have their turn before it does again.
+  if (isSqlite(db)) await setImmediate();
   const connection = await db.client.acquireConnection();
   try {
     return await work(

@@ -1,4 +1,3 @@
-import { setImmediate } from "node:timers/promises";
 import type { Change, Outcome } from "./changes.ts";
 
 /** Too much waits already: nothing of this change has happened, and the caller may try again later. */
@@ -105,7 +104,6 @@ export class GroupCommit {
       }
       await this.#commit(batch);
       this.#adapt(1);
-      await setImmediate(); // SQLite writes at once: outcomes go out, and changes come in, before it does again
     }
     this.#running = undefined;
   }
