@@ -64,6 +64,8 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   const { router, keepAliveTimeoutMs, requestTimeoutMs, maxConnections, overload, headersFor, onMalformed } = options;
   /** The connections, each with its last response. */
   const responses = new Map<Duplex, ServerResponse | undefined>();
+  /** Those on which something came that nobody reads. */
+  const unread = new WeakSet<Duplex>();
   let isEnding = false;
 
   const refuse = (request: IncomingMessage, response: ServerResponse, error: ApiError) => {
@@ -103,7 +105,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     socket.on("close", () => responses.delete(socket));
     // How Node closes a connection after its last response.
     socket.destroySoon = () => {
-      if (responses.get(socket)?.req.complete === false) endAndLinger(socket);
+      if (responses.get(socket)?.req.complete === false || unread.has(socket)) endAndLinger(socket);
       else Socket.prototype.destroySoon.call(socket);
     };
   });
@@ -120,6 +122,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     const last = responses.get(socket);
     // It comes behind a whole request whose answer is still to come: another one in its place would be taken for that.
     const isBehind = last?.req.complete === true && !last.closed && !isInBody(last);
+    if (isBehind) unread.add(socket);
     if (isBehind && !last.shouldKeepAlive) return; // the connection ends there as it is
     const id = requestId(undefined);
     onMalformed(error, id);

@@ -1,5 +1,7 @@
 import { once } from "node:events";
 import { request as httpRequest, type IncomingMessage } from "node:http";
+import { connect } from "node:net";
+import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import type { Entry } from "../../inventory-svc/cli/entries.ts";
 import { expectError, header } from "../support/answers.ts";
@@ -166,6 +168,17 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expect(status).toBe(200);
       expect(raw.toString().match(/HTTP\/1\.1 /g)).toHaveLength(1);
       expect(await system.stored(1n)).toMatchObject({ quantity: 14 });
+    });
+
+    test("has its answer also when its client reads only after it has sent much more that nobody reads", async () => {
+      const { hostname, port } = new URL(`http://${system.address}`);
+      const socket = connect({ host: hostname, port: Number(port) });
+      const more = `CONNECT example:443 HTTP/1.1\r\nHost: example\r\n\r\n${"x".repeat(8_000_000)}`;
+      const sent = promisify<string, void>(socket.write.bind(socket) as never);
+      await sent(`${head("Content-Length: 15")}{"quantity":15}${more}`);
+      let received = "";
+      for await (const chunk of socket) received += chunk;
+      expect(received).toMatch(/^HTTP\/1\.1 200 /);
     });
 
     test("may have an expectation that nobody knows", async () => {
