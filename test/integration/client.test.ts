@@ -115,6 +115,7 @@ describe("the client for internal callers", () => {
     } finally {
       await system.inventory.kill("SIGCONT");
     }
+    await inventory.update({ petId: 1n, quantity: 4 }); // behind those that may have reached the service all the same
   });
 
   test("watches changes over a restart of the service, without a gap", async () => {
