@@ -34,7 +34,9 @@ await runProcess(inventoryHelp, async () => {
   tracing.queries(db);
   const store = new StockStore(db, Date.now);
   const commits = new GroupCommit({
-    write: metrics.measured((changes) => tracing.together("commit", changes, () => store.write(changes))),
+    write: metrics.measured((changes, more) =>
+      tracing.together("commit", changes, (join) => store.write(changes, () => join(more()))),
+    ),
     maxBatch: config.INVENTORY_MAX_BATCH,
     maxQueued: config.INVENTORY_MAX_QUEUED,
     onTurn: metrics.onTurn,

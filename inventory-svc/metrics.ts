@@ -63,12 +63,12 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
       );
     },
     onTurn: (waitedMs) => waits.observe(waitedMs / 1_000),
-    measured: (write) => async (changes) => {
-      sizes.observe(changes.length);
+    measured: (write) => async (changes, more) => {
       const startedMs = performance.now();
       let outcome = failed;
       try {
-        const outcomes = await write(changes);
+        const outcomes = await write(changes, more);
+        sizes.observe(outcomes.length);
         outcome = committed;
         return outcomes;
       } finally {

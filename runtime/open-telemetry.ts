@@ -27,7 +27,7 @@ import {
 import type { Knex } from "knex";
 import { isSqlite } from "./database.ts";
 import { SettingsError } from "./settings.ts";
-import type { Traceparent, Tracing } from "./tracing.ts";
+import type { Join, Traceparent, Tracing } from "./tracing.ts";
 
 /** A collector that does not answer holds up nobody's stop for longer. */
 const closeTimeoutMs = 2_000;
@@ -114,7 +114,15 @@ export function openTelemetry(service: string, env: NodeJS.ProcessEnv, onProblem
       const links = others.map((span) => ({ context: span.spanContext() }));
       const span = tracer.startSpan(name, { links, attributes: { "petstore.parts": parts.length } }, parent);
       for (const other of others) other.addLink({ context: span.spanContext() });
-      return within(span, parent, work);
+      const join: Join = (later) => {
+        for (const other of later.flatMap((part) => spansOfParts.get(part) ?? [])) {
+          span.addLink({ context: other.spanContext() });
+          other.addLink({ context: span.spanContext() });
+        }
+        span.setAttribute("petstore.parts", parts.length + later.length);
+        return later;
+      };
+      return within(span, parent, () => work(join));
     },
     queries: (db) =>
       traceQueries(db, (name, options) => {

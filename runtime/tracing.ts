@@ -34,13 +34,20 @@ export interface Tracing {
   serve<T>(name: string, traceparent: Traceparent, work: () => Promise<T>): Promise<T>;
   /** Notes whose span a part of something common belongs to. @returns the part */
   part<P extends object>(part: P): P;
-  /** Runs what is done for several parts at once in a span of the first one's trace, linked with those of the others. */
-  together<T>(name: string, parts: readonly object[], work: () => Promise<T>): Promise<T>;
+  /**
+   * Runs what is done for several parts at once in a span of the first one's trace, linked with those of the others.
+   *
+   * @param work gets a function that links parts which have joined them later, and returns those
+   */
+  together<T>(name: string, parts: readonly object[], work: (join: Join) => Promise<T>): Promise<T>;
   /** Gives each query that is made within a span one of its own. */
   queries(db: Knex): void;
   /** Sends what is not sent yet. */
   close(): Promise<void>;
 }
+
+/** Takes further parts, and returns them. */
+export type Join = <P extends object>(parts: readonly P[]) => readonly P[];
 
 export const noTracing: Tracing = {
   isOn: false,
@@ -49,7 +56,7 @@ export const noTracing: Tracing = {
   call: (_name, work) => work(undefined),
   serve: (_name, _traceparent, work) => work(),
   part: (part) => part,
-  together: (_name, _parts, work) => work(),
+  together: (_name, _parts, work) => work((parts) => parts),
   queries: () => {},
   close: async () => {},
 };

@@ -18,6 +18,8 @@ interface Write {
   readonly batch: number[];
   succeed(): void;
   fail(error: Error): void;
+  /** Takes what has come since. */
+  gather(): void;
 }
 
 /** A database that does each write when it is told to. */
@@ -27,15 +29,22 @@ class Database {
   running = 0;
   mostAtOnce = 0;
 
-  readonly write = async (changes: readonly Change[]): Promise<readonly Outcome[]> => {
+  readonly write = async (changes: readonly Change[], more: () => readonly Change[]): Promise<readonly Outcome[]> => {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    this.writes.push({ batch: changes.map(({ petId }) => Number(petId)), succeed: resolve, fail: reject });
+    const all = [...changes];
+    const batch = all.map(({ petId }) => Number(petId));
+    const gather = () => {
+      const late = more();
+      all.push(...late);
+      batch.push(...late.map(({ petId }) => Number(petId)));
+    };
+    this.writes.push({ batch, succeed: resolve, fail: reject, gather });
     this.running += 1;
     this.mostAtOnce = Math.max(this.mostAtOnce, this.running);
     await promise.finally(() => {
       this.running -= 1;
     });
-    return changes.map(outcome);
+    return all.map(outcome);
   };
 
   batches(): number[][] {
@@ -211,6 +220,40 @@ describe("group commit", () => {
       };
       await Promise.all([1, 2, 3].map(send));
       expect(told).toEqual(["wrote 2", "sent 1", "sent 2", "wrote 1", "sent 3"]);
+    });
+  });
+
+  describe("a write that has to wait may take what has come meanwhile", () => {
+    test("behind the others, as far as there is room and it is still wanted", async () => {
+      const { database, submit, settled } = open({ maxBatch: 4 });
+      void submit(1);
+      void submit(2);
+      await settle();
+      void submit(3, () => false);
+      for (const n of [4, 5]) void submit(n);
+      database.writes[0]!.gather();
+      await settle();
+      expect(database.batches()).toEqual([[1, 2, 4]]);
+      expect(settled).toEqual(["3 ExpiredError"]);
+      database.writes[0]!.succeed();
+      await settle();
+      expect(settled.slice(1)).toEqual(["1 is 1", "2 is 2", "4 is 4"]);
+      expect(database.batches()).toEqual([[1, 2, 4], [5]]);
+    });
+
+    test("and when it fails, those hear of it too", async () => {
+      const { database, submit, settled } = open();
+      void submit(1);
+      await settle();
+      void submit(2);
+      database.writes[0]!.gather();
+      void submit(3);
+      database.writes[0]!.fail(new RangeError("the disk is full"));
+      await settle();
+      expect(settled).toEqual(["1 RangeError", "2 RangeError"]);
+      database.writes[1]!.succeed();
+      await settle();
+      expect(settled[2]).toBe("3 is 3");
     });
   });
 

@@ -17,8 +17,12 @@ export class ExpiredError extends Error {
 }
 
 export interface GroupCommitOptions {
-  /** Writes changes in one transaction and resolves when they are durable, with an outcome for each. */
-  readonly write: (changes: readonly Change[]) => Promise<readonly Outcome[]>;
+  /**
+   * Writes changes in one transaction and resolves when they are durable, with an outcome for each.
+   *
+   * @param more takes those that have come meanwhile; they go behind the others, and have outcomes too
+   */
+  readonly write: (changes: readonly Change[], more: () => readonly Change[]) => Promise<readonly Outcome[]>;
   /** Changes in one transaction at the most. */
   readonly maxBatch: number;
   /** Changes that may wait at the most. */
@@ -96,16 +100,22 @@ export class GroupCommit {
     await undefined; // the rest of what arrived together joins the first transaction
     while (this.#queue.length > 0) {
       this.#adapt(-busyPerIdle);
-      const batch: Waiting[] = [];
-      for (const waiting of this.#queue.splice(0, this.#room)) {
-        this.#options.onTurn(this.#adaptedMs - waiting.sinceMs);
-        if (waiting.isWanted()) batch.push(waiting);
-        else waiting.reject(new ExpiredError());
-      }
-      await this.#commit(batch);
+      await this.#commit();
       this.#adapt(1);
     }
     this.#running = undefined;
+  }
+
+  /** Those whose turn has come: so many of them at the most. */
+  #take(count: number): Waiting[] {
+    const nowMs = this.#options.now();
+    const wanted: Waiting[] = [];
+    for (const waiting of this.#queue.splice(0, count)) {
+      this.#options.onTurn(nowMs - waiting.sinceMs);
+      if (waiting.isWanted()) wanted.push(waiting);
+      else waiting.reject(new ExpiredError());
+    }
+    return wanted;
   }
 
   /** Makes the room larger (1) or smaller (-4) by the time that has passed since the last time. */
@@ -116,10 +126,17 @@ export class GroupCommit {
     this.#adaptedMs = nowMs;
   }
 
-  async #commit(batch: readonly Waiting[]): Promise<void> {
+  async #commit(): Promise<void> {
+    const batch = this.#take(this.#room);
     if (batch.length === 0) return;
+    const more = () => {
+      const late = this.#take(this.#room - batch.length);
+      batch.push(...late);
+      return late.map((waiting) => waiting.change);
+    };
     try {
-      const outcomes = await this.#options.write(batch.map((waiting) => waiting.change));
+      const changes = batch.map((waiting) => waiting.change);
+      const outcomes = await this.#options.write(changes, more);
       batch.forEach((waiting, i) => {
         waiting.resolve(outcomes[i]!);
       });

@@ -24,6 +24,11 @@ export class LastState {
   /** Transactions in a row that found the stock where the one before had left it: where others write too, few. */
   #alone = 0;
 
+  /** Others write too: the last transaction found something of theirs, or nothing is known. */
+  get isShared(): boolean {
+    return this.#alone === 0;
+  }
+
   /** What these changes will meet, if nobody else writes; undefined when it is not known or not likely. */
   expect(changes: readonly Change[]): Found | undefined {
     if (this.#alone < enoughAlone) return undefined;

@@ -150,17 +150,27 @@ export class StockStore {
   /**
    * Applies the changes in one transaction, in order, and resolves once they are durable.
    *
+   * @param more gives further changes, which are applied behind the others; asked at most once, when the transaction's
+   * turn has come, and only where others write too
    * @returns an outcome for each change, in order
    * @throws StockUnavailableError, OutcomeUnknownError
    */
-  async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
+  async write(changes: readonly Change[], more?: () => readonly Change[]): Promise<readonly Outcome[]> {
     if (changes.length === 0) return [];
+    const all = [...changes];
+    // Where others write, a transaction waits for theirs, and does not leave behind what has come meanwhile. But to know
+    // when the wait is over takes a round trip, so not where little comes.
+    let isWhole = more === undefined || changes.length === 1 || !this.#lastState.isShared;
+    const gather = () => {
+      isWhole = true;
+      all.push(...more!());
+    };
     for (let attempt = 1; ; attempt++) {
-      const expected = attempt === 1 ? this.#lastState.expect(changes) : undefined;
+      const expected = attempt === 1 ? this.#lastState.expect(all) : undefined;
       let written: Awaited<ReturnType<typeof writeAll>>;
       try {
         written = await inTransaction(this.#db, (...transaction) =>
-          writeAll(this.#statements, changes, this.#now(), expected, ...transaction),
+          writeAll(this.#statements, all, this.#now(), expected, isWhole ? undefined : gather, ...transaction),
         );
       } catch (error) {
         this.#lastState.forget();

@@ -37,12 +37,14 @@ const beforeCommit = /^(22...|23...|42...|SQLITE_ERROR)$/;
 
 /**
  * The transaction of a write, from its beginning to its commit. On MySQL that takes two round trips: one that reads and
- * one that writes; where what it would read is `expected`, only the second.
+ * one that writes; where what it would read is `expected`, only the second. With `gather` there is one more at the
+ * beginning, that only waits for its turn.
  *
  * The counter row is locked first. So writers queue there and nowhere else, revisions commit in their order, and
  * what was read under the lock still holds when it is written. What was expected holds too, because the first thing
  * that is written is the counter, and only if it is still at the revision to which that belongs.
  *
+ * @param gather may add to `changes` once the turn has come
  * @throws HeadMovedError when the expectation is wrong; OutcomeUnknownError; after any other error nothing has happened
  */
 export async function writeAll(
@@ -50,11 +52,12 @@ export async function writeAll(
   changes: readonly Change[],
   nowMs: number,
   expected: Found | undefined,
+  gather: (() => void) | undefined,
   run: RunTogether,
   begin: Statement,
   commit: Statement,
 ): Promise<{ readonly found: Found; readonly applied: Applied }> {
-  const found = expected ?? (await find(statements, changes, run, begin));
+  const found = expected ?? (await find(statements, changes, gather, run, begin));
   const applied = applyChanges(found, changes);
   try {
     const writes = await run(
@@ -77,15 +80,24 @@ export async function writeAll(
 async function find(
   statements: WriteStatements,
   changes: readonly Change[],
+  gather: (() => void) | undefined,
   run: RunTogether,
   begin: Statement,
 ): Promise<Found> {
-  const [, heads, rows, adjustments = []] = await run(
-    begin,
-    statements.lockHead,
+  const lock = [begin, statements.lockHead];
+  const reads = () => [
     statements.entries(new Set(changes.map((change) => change.petId))),
     ...statements.adjustments(requestIdsOf(changes)),
-  );
+  ];
+  const results: unknown[] = [];
+  if (gather) {
+    results.push(...(await run(...lock)));
+    gather();
+    results.push(...(await run(...reads())));
+  } else {
+    results.push(...(await run(...lock, ...reads())));
+  }
+  const [, heads, rows, adjustments = []] = results;
   const [head] = heads as { epoch: string; revision: bigint }[];
   if (!head) throw new Error("stock_head has no counter");
   return {

@@ -48,23 +48,24 @@ export async function benchGrpc(servers: BenchServers, plan: Plan): Promise<Grpc
     "errors",
   ];
   plan.say(heading.map((text) => text.padStart(13)).join(""));
+  const pids = { caller: process.pid, service: processes.service!, second: second.pid };
+  const ways = [1, 2].flatMap((services) =>
+    openWays(addresses.slice(0, services)).map((way) => ({ ...way, services })),
+  );
+  for (const { change } of ways) await load(change, 64, 5, pids); // V8 compiles what it has run for a while
   const rows: GrpcRow[] = [];
   for (const atOnce of [64, 256]) {
-    for (const services of [1, 2]) {
-      const ways = openWays(addresses.slice(0, services));
-      const pids = { caller: process.pid, service: processes.service!, second: second.pid };
-      const runs = Object.fromEntries(ways.map(({ name }) => [name, [] as Figures[]]));
-      for (let round = 0; round < plan.rounds; round++) {
-        for (const { name, change } of ways) runs[name]!.push(await load(change, atOnce, plan.seconds, pids));
-      }
-      for (const way of ways) {
-        way.close();
-        const row = { way: way.name, services, atOnce, figures: medians(runs[way.name]!) };
-        rows.push(row);
-        plan.say(line(row));
-      }
+    const runs = ways.map((way) => ({ ...way, figures: [] as Figures[] }));
+    for (let round = 0; round < plan.rounds; round++) {
+      for (const { change, figures } of runs) figures.push(await load(change, atOnce, plan.seconds, pids));
+    }
+    for (const { name, services, figures } of runs) {
+      const row = { way: name, services, atOnce, figures: medians(figures) };
+      rows.push(row);
+      plan.say(line(row));
     }
   }
+  for (const way of ways) way.close();
   return rows;
 }
 

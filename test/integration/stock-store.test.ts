@@ -325,17 +325,26 @@ describeEachDatabase("the stock's store", (url) => {
           { minLength: 1, maxLength: 4 },
         ),
       ),
+      /** So many of the batch come later than the others, if the store asks for them. */
+      late: fc.nat(4),
     });
-    const check = async (turns: { replica: StockStore; batch: Plan[] }[]) => {
+    let joined = 0;
+    const check = async (turns: { replica: StockStore; batch: Plan[]; late: number }[]) => {
       await stock.empty();
       const beginning = await store.position();
       const model = emptyModel(0n);
-      for (const { replica, batch } of turns) {
+      for (const { replica, batch, late } of turns) {
         const expected = batch.map((each) => {
           const change = settle(each, model);
           return { change, outcome: perform(model, change) };
         });
-        const outcomes = await replica.write(expected.map(({ change }) => change));
+        const changes = expected.map(({ change }) => change);
+        const rest = changes.splice(Math.max(1, changes.length - late));
+        const more = () => {
+          joined += rest.length;
+          return rest.splice(0);
+        };
+        const outcomes = [...(await replica.write(changes, more)), ...(await replica.write(rest))];
         expect(withoutRemoved(outcomes)).toEqual(withoutRemoved(expected.map(({ outcome }) => outcome)));
         for (const { kind } of outcomes) kindsSeen.add(kind);
       }
@@ -351,6 +360,7 @@ describeEachDatabase("the stock's store", (url) => {
     expect([...kindsSeen].sort()).toEqual(outcomeKinds);
     expect(expectations.held()).toBeGreaterThan(5);
     expect(expectations.disappointed()).toBeGreaterThan(5);
+    expect(joined).toBeGreaterThan(5);
   });
 
   describe("what the last transaction left", () => {
@@ -426,6 +436,27 @@ describeEachDatabase("the stock's store", (url) => {
       for (const [i, mine] of turns.entries()) await (mine ? store : other.store).write([update(1n, i)]);
       expect(disappointed()).toBeGreaterThan(0);
       expect(disappointed()).toBeLessThan(20);
+    });
+
+    test("shows that others write: then a transaction takes what has come by the time its turn comes", async () => {
+      await other.store.write([update(1n, 60)]);
+      await store.write([update(1n, 61)]); // and finds that
+      const statements = noteStatements(stock.db);
+      const more = () => {
+        expect(statements.join(";")).toMatch(/^BEGIN( IMMEDIATE)?;select epoch, revision from stock_head [^;]*$/);
+        return [update(2n, 8), adjust("a", 1n, 3)];
+      };
+      const outcomes = await store.write([update(1n, 7), update(2n, 7)], more);
+      expect(outcomes).toMatchObject([7, 7, 8, 10].map((quantity) => ({ kind: "done", item: { quantity } })));
+      expect(statements.join(";").match(/BEGIN|COMMIT/g)).toEqual(["BEGIN", "COMMIT"]);
+      if (!url().startsWith("sqlite:")) expect(statements).toHaveLength(3);
+      const unasked = () => {
+        throw new Error("asked for more");
+      };
+      await store.write([update(1n, 1), update(2n, 1)], unasked); // nobody else has written since
+      await other.store.write([update(1n, 60)]);
+      await store.write([update(1n, 61)]);
+      await store.write([update(1n, 1)], unasked); // a round trip for one
     });
 
     test("that a fault cannot be told from is dropped, and the next write works", async () => {
