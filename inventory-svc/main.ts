@@ -35,7 +35,7 @@ await runProcess(inventoryHelp, async () => {
   const store = new StockStore(db, Date.now);
   const commits = new GroupCommit({
     write: metrics.measured((changes, more) =>
-      tracing.together("commit", changes, (join) => store.write(changes, () => join(more()))),
+      tracing.together("commit", changes, (join) => store.write(changes, more && (() => join(more())))),
     ),
     maxBatch: config.INVENTORY_MAX_BATCH,
     maxQueued: config.INVENTORY_MAX_QUEUED,

@@ -38,7 +38,7 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
     "rpc_duration_seconds",
     "gRPC calls, and each update or check on a stream, by method and status code",
   );
-  const waits = distribution("commit_wait_seconds", "Waits of changes for their transaction to begin").series();
+  const waits = distribution("commit_wait_seconds", "Waits of changes until a transaction takes them").series();
   const sizes = distribution("commit_changes", "Changes in a transaction", sizeBounds).series();
   const commits = distribution("commit_duration_seconds", "Write transactions, with their retries");
   const [committed, failed] = [commits.series({ outcome: "committed" }), commits.series({ outcome: "failed" })];
@@ -64,14 +64,20 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
     },
     onTurn: (waitedMs) => waits.observe(waitedMs / 1_000),
     measured: (write) => async (changes, more) => {
+      let size = changes.length;
+      const counted = () => {
+        const late = more!();
+        size += late.length;
+        return late;
+      };
       const startedMs = performance.now();
       let outcome = failed;
       try {
-        const outcomes = await write(changes, more);
-        sizes.observe(outcomes.length);
+        const outcomes = await write(changes, more && counted);
         outcome = committed;
         return outcomes;
       } finally {
+        sizes.observe(size);
         outcome.observe((performance.now() - startedMs) / 1_000);
       }
     },

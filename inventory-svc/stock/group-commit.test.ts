@@ -19,7 +19,7 @@ interface Write {
   succeed(): void;
   fail(error: Error): void;
   /** Takes what has come since. */
-  gather(): void;
+  readonly gather: (() => void) | undefined;
 }
 
 /** A database that does each write when it is told to. */
@@ -29,16 +29,16 @@ class Database {
   running = 0;
   mostAtOnce = 0;
 
-  readonly write = async (changes: readonly Change[], more: () => readonly Change[]): Promise<readonly Outcome[]> => {
+  readonly write = async (changes: readonly Change[], more?: () => readonly Change[]): Promise<readonly Outcome[]> => {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const all = [...changes];
     const batch = all.map(({ petId }) => Number(petId));
     const gather = () => {
-      const late = more();
+      const late = more!();
       all.push(...late);
       batch.push(...late.map(({ petId }) => Number(petId)));
     };
-    this.writes.push({ batch, succeed: resolve, fail: reject, gather });
+    this.writes.push({ batch, succeed: resolve, fail: reject, gather: more && gather });
     this.running += 1;
     this.mostAtOnce = Math.max(this.mostAtOnce, this.running);
     await promise.finally(() => {
@@ -231,7 +231,7 @@ describe("group commit", () => {
       await settle();
       void submit(3, () => false);
       for (const n of [4, 5]) void submit(n);
-      database.writes[0]!.gather();
+      database.writes[0]!.gather!();
       await settle();
       expect(database.batches()).toEqual([[1, 2, 4]]);
       expect(settled).toEqual(["3 ExpiredError"]);
@@ -241,12 +241,19 @@ describe("group commit", () => {
       expect(database.batches()).toEqual([[1, 2, 4], [5]]);
     });
 
+    test("but not one that is full", async () => {
+      const { database, submit } = open({ maxBatch: 2 });
+      for (const n of [1, 2, 3]) void submit(n);
+      await settle();
+      expect(database.writes[0]!.gather).toBeUndefined();
+    });
+
     test("and when it fails, those hear of it too", async () => {
       const { database, submit, settled } = open();
       void submit(1);
       await settle();
       void submit(2);
-      database.writes[0]!.gather();
+      database.writes[0]!.gather!();
       void submit(3);
       database.writes[0]!.fail(new RangeError("the disk is full"));
       await settle();

@@ -20,9 +20,10 @@ export interface GroupCommitOptions {
   /**
    * Writes changes in one transaction and resolves when they are durable, with an outcome for each.
    *
-   * @param more takes those that have come meanwhile; they go behind the others, and have outcomes too
+   * @param more takes those that have come meanwhile; they go behind the others, and have outcomes too. Not given where
+   * there is no room for any
    */
-  readonly write: (changes: readonly Change[], more: () => readonly Change[]) => Promise<readonly Outcome[]>;
+  readonly write: (changes: readonly Change[], more?: () => readonly Change[]) => Promise<readonly Outcome[]>;
   /** Changes in one transaction at the most. */
   readonly maxBatch: number;
   /** Changes that may wait at the most. */
@@ -52,7 +53,7 @@ interface Waiting {
 
 /**
  * One transaction at a time takes what waits: a commit costs a wait for the disk, and this way all who arrive during one
- * share the next.
+ * share the next. While it waits for transactions of others, it may take what comes meanwhile.
  *
  * It has room for as many as keep the database busy, and not more. When all callers are in one transaction, all wait
  * for it, and then it waits for all of them to come back; in several groups they take turns. But where a commit takes
@@ -62,7 +63,7 @@ export class GroupCommit {
   readonly #options: GroupCommitOptions;
   #queue: Waiting[] = [];
   #running: Promise<void> | undefined;
-  /** Changes that the next transaction takes at the most, in whole ones. */
+  /** Changes that a transaction takes at the most, in whole ones. */
   #room: number;
   #adaptedMs: number;
 
@@ -136,7 +137,7 @@ export class GroupCommit {
     };
     try {
       const changes = batch.map((waiting) => waiting.change);
-      const outcomes = await this.#options.write(changes, more);
+      const outcomes = await this.#options.write(changes, this.#queue.length === 0 ? more : undefined);
       batch.forEach((waiting, i) => {
         waiting.resolve(outcomes[i]!);
       });
