@@ -109,16 +109,19 @@ export function openTelemetry(service: string, env: NodeJS.ProcessEnv, onProblem
       return part;
     },
     together: (name, parts, work) => {
-      const [first, ...others] = parts.flatMap((part) => spansOfParts.get(part) ?? []);
+      const spansOf = (some: readonly object[]) => some.flatMap((part) => spansOfParts.get(part) ?? []);
+      const [first, ...others] = spansOf(parts);
       const parent = first ? trace.setSpan(ROOT_CONTEXT, first) : ROOT_CONTEXT;
-      const links = others.map((span) => ({ context: span.spanContext() }));
-      const span = tracer.startSpan(name, { links, attributes: { "petstore.parts": parts.length } }, parent);
-      for (const other of others) other.addLink({ context: span.spanContext() });
-      const join: Join = (later) => {
-        for (const other of later.flatMap((part) => spansOfParts.get(part) ?? [])) {
+      const span = tracer.startSpan(name, { attributes: { "petstore.parts": parts.length } }, parent);
+      const link = (spans: readonly Span[]) => {
+        for (const other of spans) {
           span.addLink({ context: other.spanContext() });
           other.addLink({ context: span.spanContext() });
         }
+      };
+      link(others);
+      const join: Join = (later) => {
+        link(spansOf(later));
         span.setAttribute("petstore.parts", parts.length + later.length);
         return later;
       };

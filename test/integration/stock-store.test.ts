@@ -506,8 +506,10 @@ describeEachDatabase("the stock's store", (url) => {
       test("fails with it", async () => {
         const head = await stock.db("stock_head").first();
         await stock.db("stock_head").delete();
+        late.push(update(1n, 8));
         const writing = hasty.store.write([update(1n, 7), update(2n, 7)], more);
         await expect(writing).rejects.toBeInstanceOf(StockUnavailableError);
+        expect(asked).toBe(1);
         await stock.db("stock_head").insert(head);
       });
     });
