@@ -10,19 +10,20 @@ import proxyaddr from "proxy-addr";
  * @param trustedProxies addresses or CIDRs
  */
 export function clientAddressOf(trustedProxies: readonly string[]): (request: IncomingMessage) => string {
-  if (trustedProxies.length === 0) return peerAddress;
+  if (trustedProxies.length === 0) return ({ socket }) => peerAddress(socket);
   const isTrusted = proxyaddr.compile([...trustedProxies]);
   const trust = (address: string, hop: number) => isTrusted(withoutPort(address), hop);
   return (request) => {
-    const peer = peerAddress(request);
+    const peer = peerAddress(request.socket);
     if (isIP(peer) === 0) return peer; // a Unix socket, or a client that has left: nobody whom a setting could trust
     const address = plain(withoutPort(proxyaddr(request, trust)));
     return isIP(address) === 0 ? peer : address;
   };
 }
 
-function peerAddress(request: IncomingMessage): string {
-  return plain(request.socket.remoteAddress ?? "unknown");
+/** Who is at the other end of a connection. */
+export function peerAddress(socket: { readonly remoteAddress?: string | undefined }): string {
+  return plain(socket.remoteAddress ?? "unknown");
 }
 
 /** Some proxies write `address:port` or `[v6]:port`, and the port is another one for each connection of a client. */
@@ -32,7 +33,7 @@ function withoutPort(entry: string): string {
 }
 
 /** An IPv4 client of a dual-stack socket is the same client. */
-export function plain(address: string): string {
+function plain(address: string): string {
   return address.startsWith("::ffff:") ? address.slice("::ffff:".length) : address;
 }
 

@@ -3,7 +3,7 @@ import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Request, Response, Router } from "express";
-import { plain } from "./client-address.ts";
+import { peerAddress } from "./client-address.ts";
 import { ApiError } from "./errors.ts";
 import type { FlatHeaders } from "./head.ts";
 import type { Overload } from "./overload.ts";
@@ -71,7 +71,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   const refuse = (request: IncomingMessage, response: ServerResponse, error: ApiError) => {
     const id = requestId(request.headers["x-request-id"]);
     if (error !== overloaded) onMalformed(error, id); // a line for each would cost what the refusal saves
-    response.writeHead(error.status, headOf(error, id, headersFor(addressOf(request.socket))));
+    response.writeHead(error.status, headOf(error, id, headersFor(peerAddress(request.socket))));
     response.end(request.method === "HEAD" ? undefined : error.body);
   };
   const countSending = () => {
@@ -128,7 +128,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     onMalformed(error, id);
     if (isBehind) closeBehind(socket, last);
     else if (isInBody(last)) socket.destroy();
-    else answerRaw(socket, error, headOf(error, id, headersFor(addressOf(socket))));
+    else answerRaw(socket, error, headOf(error, id, headersFor(peerAddress(socket as Socket))));
   };
   server.on("connect", (_request, socket) => {
     socket.on("error", () => {}); // Node has taken its own listener away, and without one an error ends the process
@@ -200,8 +200,4 @@ function headOf(error: ApiError, id: string, limits: FlatHeaders): string[] {
   const length = String(Buffer.byteLength(error.body));
   const own = Object.entries(error.headers).flat();
   return ["X-Request-Id", id, ...limits, "Content-Type", jsonType, "Content-Length", length, ...own];
-}
-
-function addressOf(socket: Duplex & { readonly remoteAddress?: string }): string {
-  return plain(socket.remoteAddress ?? "unknown");
 }
