@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 // npm run migrate: brings the schemas of both tiers up to date; `-- --down` takes the last step of each back.
+import { Command, Option } from "commander";
 import { keyMigrations } from "../gateway/auth/migrations.ts";
 import { keySettings } from "../gateway/auth/settings.ts";
 import { inventorySettings } from "../inventory-svc/config.ts";
@@ -14,13 +15,6 @@ const settings = {
   INVENTORY_DATABASE_URL: inventorySettings.INVENTORY_DATABASE_URL,
 };
 
-const help = `npm run migrate [-- --down] [--only gateway|inventory]
-
-Brings the schemas of both tiers up to date, or takes the last step back. Safe to run from several machines at once.
-
-Settings, from the environment or a .env file:
-${describeSettings(settings)}`;
-
 async function run(tier: string, url: string, migrations: readonly Migration[], direction: "up" | "down") {
   // A statement that changes a large table is silent for long.
   const db = openDatabase(url, { ...databaseDefaults, silenceTimeoutMs: 60 * 60_000 });
@@ -32,18 +26,21 @@ async function run(tier: string, url: string, migrations: readonly Migration[], 
   }
 }
 
-try {
-  const args = process.argv.slice(2);
-  if (args.includes("--help") || args.includes("-h")) {
-    console.log(help);
-  } else {
-    loadEnvFile();
+const program = new Command("npm run migrate --")
+  .description("Brings the schemas of both tiers up to date. Safe to run from several machines at once.")
+  .option("--down", "takes the last step of each back instead")
+  .addOption(new Option("--only <tier>", "leaves the other tier alone").choices(["gateway", "inventory"]))
+  .addHelpText("after", `\nSettings, from the environment or a .env file:\n${describeSettings(settings)}`)
+  .action(async ({ down, only }: { down?: true; only?: "gateway" | "inventory" }) => {
     const urls = readSettings(settings, process.env);
-    const direction = args.includes("--down") ? "down" : "up";
-    const only = args.includes("--only") ? args[args.indexOf("--only") + 1] : undefined;
+    const direction = down ? "down" : "up";
     if (only !== "inventory") await run("gateway", urls.GATEWAY_DATABASE_URL, keyMigrations, direction);
     if (only !== "gateway") await run("inventory", urls.INVENTORY_DATABASE_URL, stockMigrations, direction);
-  }
+  });
+
+try {
+  loadEnvFile();
+  await program.parseAsync();
 } catch (error) {
   exitWith(error);
 }

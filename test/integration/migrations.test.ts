@@ -262,6 +262,31 @@ describe("npm run migrate", () => {
     await dropDatabase(url);
   });
 
+  test.each(["--down --only", "--down --only gatway", "--down --only=stock", "--down inventory", "--dwon"])(
+    "refuses %s and touches nothing",
+    async (args) => {
+      const url = await createMysqlDatabase();
+      expect((await command(bothIn(url))).code).toBe(0);
+      const { code, stdout, stderr } = await command(bothIn(url), ...args.split(" "));
+      expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+      expect(stderr).toMatch(/^error: /);
+      expect(await command(bothIn(url))).toMatchObject({
+        code: 0,
+        stdout: "gateway: nothing to do\ninventory: nothing to do\n",
+      });
+      await dropDatabase(url);
+    },
+  );
+
+  test("--only takes one tier, up and down", async () => {
+    const url = await createMysqlDatabase();
+    expect((await command(bothIn(url), "--only", "inventory")).stdout).toBe(said(["inventory"]));
+    expect((await command(bothIn(url), "--down", "--only=inventory")).stdout).toBe(
+      "inventory: down 0002_stock_adjustments\n",
+    );
+    await dropDatabase(url);
+  });
+
   test("tells its settings with --help", async () => {
     const { code, stdout } = await command({}, "--help");
     expect(code).toBe(0);
