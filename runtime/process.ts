@@ -17,7 +17,10 @@ export interface RunningProcess {
   readonly addresses: { readonly listen: string; readonly admin: string };
   /** Tells whoever asks that it is not ready any more. It still serves, as those who send requests here may not know yet. */
   leave(): void;
-  /** Refuses new work, finishes what runs and closes everything, in the reverse order of its construction. */
+  /**
+   * Refuses new work, finishes what runs and closes everything, in the reverse order of its construction, except that
+   * probes are answered until the work has ended.
+   */
   stop(): Promise<void>;
 }
 
@@ -40,8 +43,9 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
   loadEnvFile();
   let running: RunningProcess;
   // Nothing to drain yet. As the first process of a container it would get no signal that it does not listen to.
+  // `disconnect`: whoever started this process over a channel is gone.
   const giveUp = () => process.exit(0);
-  process.on("SIGTERM", giveUp).on("SIGINT", giveUp);
+  process.on("SIGTERM", giveUp).on("SIGINT", giveUp).on("disconnect", giveUp);
   try {
     running = await start();
   } catch (error) {
@@ -72,8 +76,8 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
   };
   // In this order: a signal that nobody listens to for an instant ends a process without a drain.
   process.on("SIGTERM", stop).on("SIGINT", stop);
-  process.off("SIGTERM", giveUp).off("SIGINT", giveUp);
-  process.on("disconnect", () => stop("SIGTERM")); // whoever started this process over a channel is gone
+  process.on("disconnect", () => stopping || stop("SIGTERM")); // no second signal when it comes behind one
+  process.off("SIGTERM", giveUp).off("SIGINT", giveUp).off("disconnect", giveUp);
   log.child({}, { level: "info" }).info(running.addresses, "ready"); // whatever LOG_LEVEL says: others wait for it
   process.send?.(running.addresses);
 }

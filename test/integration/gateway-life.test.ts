@@ -1,7 +1,11 @@
 // How a gateway stops, as its clients and load balancers see it.
+import { fork } from "node:child_process";
+import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import { join } from "node:path";
 import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
+import { freePort } from "../support/ports.ts";
 import type { RunningProcess } from "../support/processes.ts";
 import { type RawResponse, readResponse } from "../support/raw-http.ts";
 import { type Env, type System, startSystem } from "../support/system.ts";
@@ -89,6 +93,29 @@ describe("a stop of a gateway", () => {
     expect(await gateway.exited).toBe(1);
     expect(gateway.output()).toContain("by force");
     await busy.ended;
+  });
+
+  test("comes with the end of whoever started it over a channel, also before it is ready", async () => {
+    const listen = `127.0.0.1:${await freePort()}`;
+    const env = {
+      ...process.env,
+      KEY_PEPPER: "a pepper that is long enough to be one",
+      GATEWAY_DATABASE_URL: system.databaseUrls.gateway,
+      GATEWAY_LISTEN: listen,
+      GATEWAY_ADMIN_LISTEN: "127.0.0.1:0",
+      INVENTORY_ADDRESS: `127.0.0.1:${await freePort()}`, // nobody is there
+    };
+    const child = fork(join(import.meta.dirname, "../../gateway/main.ts"), { env, stdio: "ignore" });
+    stack.defer(() => void child.kill("SIGKILL"));
+    const exited = once(child, "exit");
+    await until(() =>
+      request(listen, { path: "/docs/" }).then(
+        ({ status }) => status === 200,
+        () => false,
+      ),
+    );
+    child.disconnect();
+    expect(await exited).toEqual([0, null]);
   });
 
   test("comes at once with a second signal", async () => {
