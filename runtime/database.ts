@@ -295,6 +295,42 @@ export function matchedRows(result: unknown): number {
   return affectedRows ?? changes ?? 0;
 }
 
+/** Of a transaction that lost against another one. */
+const lostRaces = new Set([
+  "ER_LOCK_DEADLOCK",
+  "ER_LOCK_WAIT_TIMEOUT",
+  "ER_CHECKREAD",
+  "SQLITE_BUSY",
+  "SQLITE_BUSY_SNAPSHOT",
+]);
+
+/**
+ * True for the error of a transaction that lost against another one, or met a server that takes no writes any more: the
+ * database has taken all of it back, and another try may go well.
+ */
+export function isTakenBack(error: unknown): boolean {
+  return lostRaces.has(codeOf(error)) || isReadOnly(error);
+}
+
+/** What the database has taken back is tried so many times. */
+export const maxAttempts = 4;
+
+/**
+ * Runs a statement or a whole transaction, and again where the database has taken it back.
+ *
+ * @param work must hold the whole transaction, so that nothing of a failed attempt is left
+ */
+export async function retried<T>(db: Knex, work: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await work();
+    } catch (error) {
+      if (isReadOnly(error)) condemnAll(db, error);
+      if (attempt === maxAttempts || !isTakenBack(error)) throw error;
+    }
+  }
+}
+
 let lastQuery = 0;
 
 /** Has Knex send a statement, with its events, and without what it does to build one. */

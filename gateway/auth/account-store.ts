@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
+import { retried } from "../../runtime/database.ts";
 import { KeyStoreError } from "./key-store-error.ts";
 import type { AccountLimits, PlanName } from "./principal.ts";
-import { retryConflicts } from "./retry.ts";
 import { type PlanRow, toPlan } from "./rows.ts";
 
 export interface Account {
@@ -42,7 +42,7 @@ export async function ensureAccount(
   if (existing !== undefined) return requireSamePlan(existing, plan, limits);
   const id = `acc_${randomBytes(10).toString("hex")}`;
   const row = { id, name: exact, created_at: nowMs, ...planColumns(plan ?? "free", limits) };
-  await retryConflicts(() => db("accounts").insert(row).onConflict("name").ignore());
+  await retried(db, () => db("accounts").insert(row).onConflict("name").ignore());
   // Read back, because another caller may have made the account in between, with a plan of its own.
   return requireSamePlan(await getAccount(db, exact), plan, limits);
 }
@@ -56,7 +56,7 @@ export async function ensureAccount(
 export async function changePlan(db: Knex, name: string, plan: PlanName, limits?: AccountLimits | null) {
   const exact = accountName(name);
   const columns = planColumns(plan, limits);
-  await retryConflicts(() => db("accounts").where("name", exact).update(columns));
+  await retried(db, () => db("accounts").where("name", exact).update(columns));
   return getAccount(db, exact);
 }
 

@@ -1,12 +1,12 @@
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
+import { retried } from "../../runtime/database.ts";
 import type { PlanTable } from "../limits/plans.ts";
 import { type Account, changePlan, ensureAccount, getAccount } from "./account-store.ts";
 import { type KeyRecord, readKey, readKeys } from "./key-records.ts";
 import { KeyStoreError, unknownKey } from "./key-store-error.ts";
 import { type AccountLimits, scopes as allScopes, type PlanName, type Scope } from "./principal.ts";
 import { type Rehearsal, rehearsePlans } from "./rehearsal.ts";
-import { retryConflicts } from "./retry.ts";
 import { fromScopes } from "./rows.ts";
 import { type AccountUsage, readUsage } from "./usage.ts";
 
@@ -83,7 +83,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       const nowMs = now();
       const account = await ensureAccount(db, name, nowMs, plan, limits);
       const keyId = newKeyId();
-      await retryConflicts(() =>
+      await retried(db, () =>
         db("api_keys").insert({
           id: keyId,
           account_id: account.accountId,
@@ -111,7 +111,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       const nowMs = now();
       const keyId = newKeyId();
       const oldExpiresAtMs = Math.min(old.expiresAtMs ?? Number.POSITIVE_INFINITY, nowMs + graceMs);
-      const rotated = await retryConflicts(() =>
+      const rotated = await retried(db, () =>
         db.transaction(async (trx) => {
           // A write comes first and repeats the conditions: of two rotations at once, one finds nothing to change.
           const changed = await trx("api_keys")
@@ -139,7 +139,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
     },
 
     async revoke(keyId) {
-      await retryConflicts(() =>
+      await retried(db, () =>
         db("api_keys").where({ id: keyId }).whereNull("revoked_at").update({ revoked_at: now() }),
       );
       return await getKey(keyId);
@@ -151,7 +151,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
 
     async unban(keyId) {
       const key = await getKey(keyId);
-      await retryConflicts(() =>
+      await retried(db, () =>
         db("api_keys").where({ id: keyId }).update({ banned_until: 0, ban_step: 0, banned_at: null }),
       );
       return { key, lifted: key.bannedUntilMs > now() };

@@ -1,7 +1,8 @@
 import type { Knex } from "knex";
+import { retried } from "../../runtime/database.ts";
 import type { Principal } from "./principal.ts";
-import { retryConflicts } from "./retry.ts";
 import { type DbInteger, type PlanRow, toNumber, toPlan, toScopes } from "./rows.ts";
+import { writeInOrder } from "./write-in-order.ts";
 
 export interface Ban {
   /** Unix milliseconds at which it ends. */
@@ -53,14 +54,6 @@ const touchBatch = 100;
  * @param now Unix milliseconds
  */
 export function createKeyStore(db: Knex, now: () => number): KeyStore {
-  async function writeAll<T>(items: readonly T[], write: (trx: Knex.Transaction, item: T) => Promise<unknown>) {
-    await retryConflicts(() =>
-      db.transaction(async (trx) => {
-        for (const item of items) await write(trx, item);
-      }),
-    );
-  }
-
   return {
     async ping() {
       await db("api_keys").first("id");
@@ -94,7 +87,7 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
     },
 
     async ban(keyId, { untilMs, step, atMs }) {
-      await retryConflicts(() =>
+      await retried(db, () =>
         db("api_keys")
           .where("id", keyId)
           .where("banned_until", "<", untilMs)
@@ -103,25 +96,30 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
     },
 
     async touch(uses) {
-      const ordered = inOrder(uses, ({ keyId }) => keyId);
-      for (let start = 0; start < ordered.length; start += touchBatch) {
-        await writeAll(ordered.slice(start, start + touchBatch), (trx, { keyId, atMs }) =>
-          trx("api_keys")
-            .where("id", keyId)
-            .where((older) => older.whereNull("last_used_at").orWhere("last_used_at", "<", atMs))
-            .update({ last_used_at: atMs }),
+      for (let start = 0; start < uses.length; start += touchBatch) {
+        await writeInOrder(
+          db,
+          uses.slice(start, start + touchBatch),
+          ({ keyId }) => keyId,
+          (trx, { keyId, atMs }) =>
+            trx("api_keys")
+              .where("id", keyId)
+              .where((older) => older.whereNull("last_used_at").orWhere("last_used_at", "<", atMs))
+              .update({ last_used_at: atMs }),
         );
       }
     },
 
     async countDeprecatedUse(uses) {
-      if (uses.length === 0) return;
-      const ordered = inOrder(uses, ({ accountId }) => accountId);
-      await writeAll(ordered, (trx, { accountId, requests, atMs }) =>
-        trx("deprecated_use")
-          .insert({ account_id: accountId, day: utcDay(atMs), requests })
-          .onConflict(["account_id", "day"])
-          .merge({ requests: trx.raw("deprecated_use.requests + ?", [requests]) }),
+      await writeInOrder(
+        db,
+        uses,
+        ({ accountId, atMs }) => `${accountId} ${utcDay(atMs)}`,
+        (trx, { accountId, requests, atMs }) =>
+          trx("deprecated_use")
+            .insert({ account_id: accountId, day: utcDay(atMs), requests })
+            .onConflict(["account_id", "day"])
+            .merge({ requests: trx.raw("deprecated_use.requests + ?", [requests]) }),
       );
     },
   };
@@ -140,11 +138,6 @@ interface BanRow {
   banned_until: DbInteger;
   ban_step: DbInteger;
   banned_at: DbInteger;
-}
-
-/** Replicas that write the same rows in the same order wait for each other, and never deadlock. */
-function inOrder<T>(items: readonly T[], key: (item: T) => string): T[] {
-  return items.toSorted((a, b) => (key(a) < key(b) ? -1 : 1));
 }
 
 /** As `2026-01-31`. */

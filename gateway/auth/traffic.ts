@@ -1,6 +1,7 @@
 import type { Knex } from "knex";
-import { retryConflicts } from "./retry.ts";
+import { retried } from "../../runtime/database.ts";
 import type { DbInteger } from "./rows.ts";
+import { writeInOrder } from "./write-in-order.ts";
 
 /** The requests of an account in one minute, by the clock of the gateways. */
 export interface AccountMinute {
@@ -66,28 +67,23 @@ export class TrafficCounter {
 export function createTrafficStore(db: Knex): TrafficStore {
   return {
     async add(minutes) {
-      if (minutes.length === 0) return;
-      // Gateways that write the same rows in the same order wait for each other, and never deadlock.
-      const ordered = minutes.toSorted((a, b) => (order(a) < order(b) ? -1 : 1));
-      await retryConflicts(() =>
-        db.transaction(async (trx) => {
-          for (const { accountId, minuteStartMs, requests } of ordered) {
-            await trx("account_minutes")
-              .insert({ account_id: accountId, minute_start: minuteStartMs, requests })
-              .onConflict(["account_id", "minute_start"])
-              .merge({ requests: trx.raw("account_minutes.requests + ?", [requests]) });
-          }
-        }),
+      await writeInOrder(
+        db,
+        minutes,
+        ({ accountId, minuteStartMs }) => `${accountId} ${minuteStartMs}`,
+        (trx, { accountId, minuteStartMs, requests }) =>
+          trx("account_minutes")
+            .insert({ account_id: accountId, minute_start: minuteStartMs, requests })
+            .onConflict(["account_id", "minute_start"])
+            .merge({ requests: trx.raw("account_minutes.requests + ?", [requests]) }),
       );
     },
 
     async forgetBefore(ms) {
-      await retryConflicts(() => db("account_minutes").where("minute_start", "<", ms).delete());
+      await retried(db, () => db("account_minutes").where("minute_start", "<", ms).delete());
     },
   };
 }
-
-const order = ({ accountId, minuteStartMs }: AccountMinute) => `${accountId} ${minuteStartMs}`;
 
 /** All minutes of an account in which it sent something, in their order. */
 export async function readMinutes(db: Knex, accountId: string): Promise<AccountMinute[]> {

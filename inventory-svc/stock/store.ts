@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import { inTransaction, run, type Statement, statementOf } from "../../runtime/database.ts";
+import { inTransaction, isTakenBack, maxAttempts, run, type Statement, statementOf } from "../../runtime/database.ts";
 import type { Change, Outcome } from "./changes.ts";
 import { maxPetId, minPetId, type StockItem, type StockRow } from "./item.ts";
 import { LastState } from "./last-state.ts";
 import { columns, type Row, toStockRow } from "./rows.ts";
 import { WriteStatements } from "./statements.ts";
-import { HeadMovedError, isTakenBack, OutcomeUnknownError, writeAll } from "./transaction.ts";
+import { HeadMovedError, OutcomeUnknownError, writeAll } from "./transaction.ts";
 
 /** The stock cannot be read or written now: nothing has happened. */
 export class StockUnavailableError extends Error {
@@ -15,9 +15,6 @@ export class StockUnavailableError extends Error {
     this.name = "StockUnavailableError";
   }
 }
-
-/** A transaction that the database has taken back is tried again so many times. */
-const maxAttempts = 4;
 
 /** A place in the history of the stock: everything up to `revision` of `epoch`. */
 export interface Position {

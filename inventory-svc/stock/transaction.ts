@@ -1,4 +1,4 @@
-import { codeOf, isReadOnly, matchedRows, type RunTogether, type Statement } from "../../runtime/database.ts";
+import { codeOf, isTakenBack, matchedRows, type RunTogether, type Statement } from "../../runtime/database.ts";
 import { type AdjustmentRow, requestIdsOf, toAdjustment } from "./adjustments.ts";
 import { type Applied, applyChanges, type Change } from "./changes.ts";
 import type { Found } from "./last-state.ts";
@@ -20,14 +20,6 @@ export class HeadMovedError extends Error {
     this.name = "HeadMovedError";
   }
 }
-
-const lostRaces = new Set([
-  "ER_LOCK_DEADLOCK",
-  "ER_LOCK_WAIT_TIMEOUT",
-  "ER_CHECKREAD",
-  "SQLITE_BUSY",
-  "SQLITE_BUSY_SNAPSHOT",
-]);
 
 /** What `moveHead` fails with. */
 const notNull = new Set(["ER_BAD_NULL_ERROR", "SQLITE_CONSTRAINT_NOTNULL"]);
@@ -105,12 +97,4 @@ async function find(
     rows: (rows as Row[]).map(toStockRow),
     adjustments: (adjustments as AdjustmentRow[]).map(toAdjustment),
   };
-}
-
-/**
- * True for the error of a transaction that lost against another one, or met a server that takes no writes any more: the
- * database has taken all of it back, and another try may go well.
- */
-export function isTakenBack(error: unknown): boolean {
-  return lostRaces.has(codeOf(error)) || isReadOnly(error);
 }

@@ -6,10 +6,10 @@ import { keyState } from "../../gateway/auth/key-records.ts";
 import { createKeyStore, type KeyStore } from "../../gateway/auth/key-store.ts";
 import { keyMigrations } from "../../gateway/auth/migrations.ts";
 import { scopes } from "../../gateway/auth/principal.ts";
-import { openDatabase } from "../../runtime/database.ts";
+import { databaseDefaults, openDatabase } from "../../runtime/database.ts";
 import { migrate } from "../../runtime/migrations.ts";
 import { suiteStack } from "../support/cleanup.ts";
-import { describeEachDatabase } from "../support/databases.ts";
+import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
 
 const pepper = "pepper-of-the-test-with-32-chars!";
 const start = Date.UTC(2026, 0, 31, 23, 0);
@@ -471,5 +471,36 @@ describeEachDatabase("keys", (url) => {
       await expect(store.countDeprecatedUse(uses)).rejects.toThrow();
       expect(await admin.usage()).toMatchObject([{ deprecatedRequests: 0 }]);
     });
+  });
+});
+
+describe("connections to a server that takes no writes any more (MySQL/MariaDB)", () => {
+  const stack = suiteStack();
+
+  test("are given up, those that only look keys up too, and the write happens over another one", async () => {
+    const url = await createMysqlDatabase();
+    stack.defer(() => dropDatabase(url));
+    const db = openDatabase(url, { ...databaseDefaults, poolMax: 3 });
+    stack.defer(() => db.destroy());
+    await migrate(db, "gateway", keyMigrations, "up");
+    const { keyId } = await createKeyAdmin(db, Date.now).issue({
+      account: "acme",
+      keyHash: randomBytes(32),
+      env: "test",
+    });
+    const all = () => Promise.all(Array.from({ length: 3 }, () => db.client.acquireConnection()));
+    const stale = await all();
+    for (const connection of stale) {
+      await db.raw("SET SESSION TRANSACTION READ ONLY").connection(connection);
+      await db.client.releaseConnection(connection);
+    }
+    const store = createKeyStore(db, Date.now);
+    await store.touch([{ keyId, atMs: 7 }]);
+    expect((await createKeyAdmin(db, Date.now).list())[0]).toMatchObject({ keyId, lastUsedAtMs: 7 });
+    const now = await all();
+    for (const connection of now) {
+      expect(stale).not.toContain(connection);
+      await db.client.releaseConnection(connection);
+    }
   });
 });
