@@ -5,11 +5,11 @@ import {
   Metadata,
   type ServiceError,
 } from "@grpc/grpc-js";
-import { toInventoryError } from "./errors.ts";
+import { InventoryError, toInventoryError } from "./errors.ts";
 
 export interface CallOptions {
   /** How long the call may take at the most, with all that is tried again. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
   /** Ends the call, which then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -22,6 +22,16 @@ export type UnaryMethod<Req, Res> = (
   done: (error: ServiceError | null, response: Res) => void,
 ) => ClientUnaryCall;
 
+/** Beyond 2^31 ms the servers of grpc-js read a deadline as one that has passed. */
+const maxTimeoutMs = 24 * 86_400_000;
+
+/** @throws InventoryError INVALID_ARGUMENT for what is no number: grpc-js would end the process */
+export function deadlineIn(timeoutMs: number): number {
+  const boundedMs = Math.min(timeoutMs, maxTimeoutMs);
+  if (Number.isNaN(boundedMs)) throw new InventoryError("INVALID_ARGUMENT", "timeoutMs must be a number");
+  return Date.now() + boundedMs;
+}
+
 /** @throws InventoryError, or the reason of the signal */
 export async function callUnary<Req, Res>(
   method: UnaryMethod<Req, Res>,
@@ -29,12 +39,12 @@ export async function callUnary<Req, Res>(
   { timeoutMs, signal }: CallOptions & { readonly timeoutMs: number },
 ): Promise<Res> {
   signal?.throwIfAborted();
+  const options = { deadline: deadlineIn(timeoutMs) };
   const cancel = () => call?.cancel();
   let call: ClientUnaryCall | undefined;
   signal?.addEventListener("abort", cancel);
   try {
     return await new Promise<Res>((resolve, reject) => {
-      const options = { deadline: Date.now() + timeoutMs };
       call = method(request, new Metadata(), options, (error, response) => (error ? reject(error) : resolve(response)));
     });
   } catch (error) {

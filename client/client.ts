@@ -1,13 +1,13 @@
 import type { ListInventoryResponse, WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
-import { type CallOptions, callUnary, readStream, type UnaryMethod } from "./calls.ts";
+import { type CallOptions, callUnary, deadlineIn, readStream, type UnaryMethod } from "./calls.ts";
 import { type InventoryChannelOptions, openInventoryChannel } from "./channel.ts";
 import { InventoryError } from "./errors.ts";
 import { type Item, type PetStatus, type Position, toItem, toWireStatus } from "./item.ts";
 import { follow, type WatchEvent, type WatchOptions } from "./watch.ts";
 
 export interface InventoryClientOptions extends InventoryChannelOptions {
-  /** Deadline of every call that is not given another; default 5,000 (a list: 60,000). */
-  readonly timeoutMs?: number;
+  /** Deadline of every call that is not given another, except lists, which have 60,000; default 5,000. */
+  readonly timeoutMs?: number | undefined;
 }
 
 /** A part of the list, with the position to watch from once the whole list is read. */
@@ -101,7 +101,10 @@ export function createInventoryClient({
   const throwIfClosed = () => closed.signal.throwIfAborted();
   const call = <Req, Res>(method: UnaryMethod<Req, Res>, request: Req, options: CallOptions | undefined) => {
     throwIfClosed();
-    return callUnary(method.bind(stub), request, { timeoutMs, ...options });
+    return callUnary(method.bind(stub), request, {
+      timeoutMs: options?.timeoutMs ?? timeoutMs,
+      signal: options?.signal,
+    });
   };
 
   return {
@@ -116,6 +119,8 @@ export function createInventoryClient({
       toItem((await call(stub.updateInventory, { petId, quantity, expectedRevision }, options)).item),
 
     adjust: async ({ petId, delta, requestId }, options) => {
+      // Without types it may be missing, and would be sent as the text "undefined": one id for all adjustments.
+      if (typeof requestId !== "string") throw new InventoryError("INVALID_ARGUMENT", "requestId must be a string");
       const { item, replayed } = await call(stub.adjustInventory, { petId, delta, requestId }, options);
       return { item: toItem(item), replayed };
     },
@@ -130,7 +135,8 @@ export function createInventoryClient({
 
     async *list({ timeoutMs = defaultListTimeoutMs, signal } = {}) {
       throwIfClosed();
-      const open = () => stub.listInventory({}, { deadline: Date.now() + timeoutMs });
+      const deadline = deadlineIn(timeoutMs);
+      const open = () => stub.listInventory({}, { deadline });
       for await (const { epoch, revision, items } of readStream<ListInventoryResponse>(open, signal)) {
         yield { position: { epoch, revision }, items: items.map(toItem) };
       }

@@ -32,6 +32,10 @@ export function toInventoryError(error: unknown): unknown {
   const { code, details, metadata } = error as Partial<ServiceError>;
   const name = code === undefined ? undefined : (status[code] as StatusName | undefined);
   if (name === undefined) return error;
+  // What cannot be encoded is at fault, and was not sent. grpc-js says so in words only.
+  if (name === "INTERNAL" && details?.startsWith("Request message serialization failure")) {
+    return new InventoryError("INVALID_ARGUMENT", details, undefined, error);
+  }
   const [sent] = metadata?.get("grpc-status-details-bin") ?? [];
   return new InventoryError(name, details ?? "", Buffer.isBuffer(sent) ? readErrorInfo(sent) : undefined, error);
 }

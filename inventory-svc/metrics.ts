@@ -4,6 +4,7 @@ import { InventoryServiceService } from "../proto/gen/petstore/inventory/v1/inve
 import type { Logger } from "../runtime/log.ts";
 import { createRegistry, Distribution, durationBounds, exposePool, gauge, type Series } from "../runtime/metrics.ts";
 import { logLevel, type OnCall } from "./rpc/calls.ts";
+import { isOurFault } from "./rpc/errors.ts";
 import type { GroupCommit, GroupCommitOptions } from "./stock/group-commit.ts";
 import type { StockStore } from "./stock/store.ts";
 
@@ -58,7 +59,14 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
       const level = logLevel(error);
       if (!log.isLevelEnabled(level)) return;
       log[level](
-        { method: path, durationMs: Math.round(durationMs * 100) / 100, code, err: error?.cause ?? error },
+        {
+          method: path,
+          durationMs: Math.round(durationMs * 100) / 100,
+          code,
+          reason: error?.reason,
+          // Of a refusal its stack tells nothing.
+          ...(error && (isOurFault(code) ? { err: error.cause ?? error } : { fault: error.message })),
+        },
         "call",
       );
     },

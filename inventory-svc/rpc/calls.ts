@@ -119,5 +119,6 @@ export function duplexStream<Req, Res>(
 export function logLevel(error: RpcError | undefined): "debug" | "info" | "warn" | "error" {
   if (error === undefined) return "debug";
   if (error.code === status.PERMISSION_DENIED) return "warn"; // somebody tries what is not theirs, or misses a role
+  if (error.code === status.RESOURCE_EXHAUSTED) return "debug"; // there may be thousands in one message
   return isOurFault(error.code) ? "error" : "info";
 }

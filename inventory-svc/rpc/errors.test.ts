@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { status } from "@grpc/grpc-js";
 import { refusalOf } from "../../test/support/grpc.ts";
+import { TooManyWatchesError } from "../stock/change-feed.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
 import { StockUnavailableError } from "../stock/store.ts";
 import { OutcomeUnknownError } from "../stock/transaction.ts";
@@ -20,6 +21,7 @@ test("the contract lists every reason with its status, and no other", () => {
 
 test.each<[unknown, Reason]>([
   [new QueueFullError(), "QUEUE_FULL"],
+  [new TooManyWatchesError(), "QUEUE_FULL"],
   [new ExpiredError(), "DEADLINE_PASSED"],
   [new StockUnavailableError(secret), "STOCK_UNAVAILABLE"],
   [new OutcomeUnknownError(secret), "OUTCOME_UNKNOWN"],

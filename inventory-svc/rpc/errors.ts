@@ -1,4 +1,5 @@
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import { TooManyWatchesError } from "../stock/change-feed.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
 import { StockUnavailableError } from "../stock/store.ts";
 import { OutcomeUnknownError } from "../stock/transaction.ts";
@@ -57,7 +58,9 @@ export class RpcError extends Error {
 /** Gives anything that was thrown its reason. The cause of a fault of ours stays here. */
 export function toRpcError(error: unknown): RpcError {
   if (error instanceof RpcError) return error;
-  if (error instanceof QueueFullError) return new RpcError("QUEUE_FULL", error.message, { cause: error });
+  if (error instanceof QueueFullError || error instanceof TooManyWatchesError) {
+    return new RpcError("QUEUE_FULL", error.message, { cause: error });
+  }
   if (error instanceof ExpiredError) return new RpcError("DEADLINE_PASSED", error.message, { cause: error });
   if (error instanceof StockUnavailableError) return new RpcError("STOCK_UNAVAILABLE", error.message, { cause: error });
   if (error instanceof OutcomeUnknownError) return new RpcError("OUTCOME_UNKNOWN", error.message, { cause: error });

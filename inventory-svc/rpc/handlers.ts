@@ -1,6 +1,6 @@
-import { setTimeout } from "node:timers/promises";
 import type { InventoryServiceServer } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Tracing } from "../../runtime/tracing.ts";
+import { ChangeFeed } from "../stock/change-feed.ts";
 import type { Change } from "../stock/changes.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import type { Changes, Position, StockStore } from "../stock/store.ts";
@@ -13,9 +13,6 @@ import { readDelta, readPetIds, readQuantity, readRequestId, readStatus, toWireI
 
 /** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
 const batchSize = 1_000;
-
-/** How often a watch looks for news. Changes come from all replicas, and only the database knows of all. */
-const watchIntervalMs = 100;
 
 const resetAnswer = { changed: [], removedPetIds: [], more: false, reset: true };
 
@@ -32,6 +29,8 @@ export interface HandlerDeps {
 export function inventoryHandlers({ store, commits, draining, onCall, tracing }: HandlerDeps): InventoryServiceServer {
   const commit = async (change: Change, call: AnyCall) =>
     settled(change, await commits.submit(tracing.part(change), () => isWanted(call)));
+
+  const feed = new ChangeFeed((from) => store.changesAfter(from, batchSize));
 
   const handlers: InventoryServiceServer = {
     listInventory: serverStream(async function* () {
@@ -56,16 +55,12 @@ export function inventoryHandlers({ store, commits, draining, onCall, tracing }:
       onCall,
     ),
 
-    watchInventory: serverStream(async function* (position, gone) {
-      const stopped = AbortSignal.any([gone, draining]);
-      // The first message tells at once where the watch stands, also when nothing has changed.
-      for (let isFirst = true; !stopped.aborted; isFirst = false) {
-        const changes = await store.changesAfter(position, batchSize);
+    watchInventory: serverStream(async function* (from, gone) {
+      let position: Position = from;
+      for await (const changes of feed.follow(from, AbortSignal.any([gone, draining]))) {
         if (changes.kind === "reset") return yield { ...resetAnswer, ...position };
-        const hasNews = changes.rows.length > 0;
         ({ position } = changes);
-        if (hasNews || isFirst) yield toAnswer(changes);
-        if (!changes.more) await setTimeout(watchIntervalMs, undefined, { signal: stopped }).catch(() => {});
+        yield toAnswer(changes);
       }
     }, onCall),
 

@@ -10,7 +10,7 @@ import type { GroupCommit } from "../stock/group-commit.ts";
 import type { OnCall } from "./calls.ts";
 import { type RpcError, toRpcError } from "./errors.ts";
 import { settled } from "./outcomes.ts";
-import { readQuantity, toWireItem } from "./wire.ts";
+import { readQuantity, readTimeoutMs, toWireItem } from "./wire.ts";
 
 export interface UpdateStreamDeps {
   readonly commits: Pick<GroupCommit, "submit">;
@@ -82,7 +82,7 @@ export function updateStream({
 
 async function applyUpdate(update: Update, call: UpdateCall, commits: UpdateStreamDeps["commits"], tracing: Tracing) {
   const { petId, quantity, expectedRevision, timeoutMs } = update;
-  const expiresAtMs = performance.now() + timeoutMs;
+  const expiresAtMs = performance.now() + readTimeoutMs(timeoutMs);
   const isWanted = () => !call.cancelled && performance.now() < expiresAtMs;
   const change = { kind: "update", petId, quantity: readQuantity(quantity), expectedRevision } as const;
   return toWireItem(settled(change, await commits.submit(tracing.part(change), isWanted)).item);

@@ -47,10 +47,17 @@ export function readRequestId(requestId: string): string {
   return requestId;
 }
 
+/** @throws RpcError INVALID_FIELD when it is missing */
+export function readTimeoutMs(timeoutMs: number): number {
+  if (timeoutMs === 0) throw invalid("timeout_ms", "is required");
+  return timeoutMs;
+}
+
 /** @returns each id once, in order. @throws RpcError INVALID_FIELD when there are too many */
 export function readPetIds(petIds: readonly bigint[]): bigint[] {
-  if (petIds.length > maxPetIds) throw invalid("pet_ids", `must be at most ${maxPetIds}`);
-  return [...new Set(petIds)];
+  const different = [...new Set(petIds)];
+  if (different.length > maxPetIds) throw invalid("pet_ids", `must be at most ${maxPetIds}`);
+  return different;
 }
 
 function invalid(field: string, fault: string): RpcError {

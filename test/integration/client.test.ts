@@ -118,6 +118,33 @@ describe("the client for internal callers", () => {
     await inventory.update({ petId: 1n, quantity: 4 }); // behind those that may have reached the service all the same
   });
 
+  test("takes undefined for no deadline of its own, and one that is far for far", async () => {
+    for (const timeoutMs of [undefined, 3e9, Number.MAX_SAFE_INTEGER, Number.POSITIVE_INFINITY]) {
+      expect(await failureOf(inventory.update({ petId: 1n, quantity: 4 }, { timeoutMs }))).toBe("OK");
+      expect(await failureOf(Array.fromAsync(inventory.list({ timeoutMs })))).toBe("OK");
+    }
+  });
+
+  test("refuses what cannot be sent with INVALID_ARGUMENT, and sends nothing", async () => {
+    const nothing = undefined as never;
+    const position = await here();
+    const refused = [
+      inventory.get(1n, { timeoutMs: Number.NaN }),
+      inventory.get(2n ** 63n),
+      inventory.get(1 as never),
+      inventory.update({ petId: 1n, quantity: 3e9 }),
+      inventory.update({ petId: 1n, quantity: 1.5 }),
+      inventory.adjust({ petId: 1n, delta: 1, requestId: nothing }),
+      inventory.adjust({ petId: 1n, delta: 1, requestId: null as never }),
+      inventory.adjust({ petId: 1n, delta: 3e9, requestId: "far-too-many" }),
+      inventory.setStatus({ petId: 1n, status: "reserved" as never }),
+      Array.fromAsync(inventory.list({ timeoutMs: Number.NaN })),
+      Array.fromAsync(inventory.watch({ ...position, revision: 2n ** 63n })),
+    ];
+    expect(await Promise.all(refused.map(failureOf))).toEqual(refused.map(() => "INVALID_ARGUMENT"));
+    expect(await here()).toEqual(position);
+  });
+
   test("watches changes over a restart of the service, without a gap", async () => {
     const breaks: string[] = [];
     const next = watchFrom(await here(), { onBreak: ({ code }) => void breaks.push(code) });

@@ -270,7 +270,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       ],
       [
         "too many ids at once",
-        () => inventory.batchGet({ petIds: Array.from({ length: 1_001 }, () => 1n) }),
+        () => inventory.batchGet({ petIds: idsFrom(1, 1_001) }),
         "INVALID_ARGUMENT",
         "pet_ids must be at most 1000",
       ],
@@ -378,7 +378,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     test("takes none, and 1,000", async () => {
       await fill(999);
       expect(await inventory.batchGet({ petIds: [] })).toEqual({ items: [], missingPetIds: [] });
-      const { items, missingPetIds } = await inventory.batchGet({ petIds: idsFrom(1, 1_000) });
+      const { items, missingPetIds } = await inventory.batchGet({ petIds: [...idsFrom(1, 1_000), 1n] });
       expect(items.map(({ petId }) => petId)).toEqual(idsFrom(1, 999));
       expect(missingPetIds).toEqual([1_000n]);
     });
@@ -586,7 +586,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         [4, "INVALID_ARGUMENT", "INVALID_FIELD", undefined],
         [5, "INVALID_ARGUMENT", "INVALID_FIELD", undefined],
         [6, "OK", "", 16],
-        [7, "DEADLINE_EXCEEDED", "DEADLINE_PASSED", undefined],
+        [7, "INVALID_ARGUMENT", "INVALID_FIELD", undefined], // a time-out that is missing
       ]);
       expect(await inventory.get({ petId: 1n })).toEqual({ item: results[0]!.item });
       expect(await inventory.get({ petId: 3n })).toMatchObject({ item: { quantity: 2, revision: 3n } });

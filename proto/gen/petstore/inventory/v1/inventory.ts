@@ -219,7 +219,7 @@ export interface Update {
   expectedRevision?:
     | bigint
     | undefined;
-  /** How long the caller waits: an update whose turn comes later is not written. */
+  /** How long the caller waits: an update whose turn comes later is not written. Required, and more than 0. */
   timeoutMs: number;
   /** The W3C trace context that this update belongs to: it shares its stream, and its message, with others. */
   traceparent?: string | undefined;
@@ -2806,6 +2806,7 @@ export const InventoryServiceService = {
   /**
    * What changes after a position, as it happens, until the caller goes away or the server stops. To begin, list the
    * inventory and watch from its position; to go on after a break, watch from the position of the last message.
+   * RESOURCE_EXHAUSTED when the server has as many watches as it may.
    */
   watchInventory: {
     path: "/petstore.inventory.v1.InventoryService/WatchInventory" as const,
@@ -2951,6 +2952,7 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
   /**
    * What changes after a position, as it happens, until the caller goes away or the server stops. To begin, list the
    * inventory and watch from its position; to go on after a break, watch from the position of the last message.
+   * RESOURCE_EXHAUSTED when the server has as many watches as it may.
    */
   watchInventory: handleServerStreamingCall<WatchInventoryRequest, WatchInventoryResponse>;
   /** One entry. NOT_FOUND when there is none. */
@@ -3021,6 +3023,7 @@ export interface InventoryServiceClient extends Client {
   /**
    * What changes after a position, as it happens, until the caller goes away or the server stops. To begin, list the
    * inventory and watch from its position; to go on after a break, watch from the position of the last message.
+   * RESOURCE_EXHAUSTED when the server has as many watches as it may.
    */
   watchInventory(
     request: WatchInventoryRequest,

@@ -1,0 +1,82 @@
+import { ChangeFeed, maxWatches, TooManyWatchesError } from "./change-feed.ts";
+import type { Changes, Position } from "./store.ts";
+
+/** A stock that only has a revision; one page of its changes is read for each call, and ends when told. */
+function stock(revision: bigint) {
+  const state = { revision, reads: 0, atOnce: 0, mostAtOnce: 0 };
+  const read = async (from: Position): Promise<Changes> => {
+    state.reads += 1;
+    state.mostAtOnce = Math.max(state.mostAtOnce, ++state.atOnce);
+    await new Promise(setImmediate);
+    state.atOnce -= 1;
+    if (from.epoch !== "e") return { kind: "reset" };
+    const rows = from.revision === state.revision ? [] : [{ petId: 1n } as never];
+    return { kind: "changes", position: { epoch: "e", revision: state.revision }, rows, more: false };
+  };
+  return { state, feed: new ChangeFeed(read) };
+}
+
+const at = (revision: bigint) => ({ epoch: "e", revision });
+const many = <T>(count: number, of: (i: number) => T) => Array.from({ length: count }, (_, i) => of(i));
+const next = async (watch: AsyncGenerator<Changes>) => (await watch.next()).value as Changes;
+
+describe("the change feed", () => {
+  const ends = new AbortController();
+  afterAll(() => ends.abort());
+
+  test("reads once for all watches that stand at the same position, at each look", async () => {
+    const { state, feed } = stock(7n);
+    const watches = many(500, () => feed.follow(at(7n), ends.signal));
+    for (const page of await Promise.all(watches.map(next))) expect(page).toMatchObject({ rows: [] });
+    expect(state.reads).toBe(1);
+
+    const told = watches.map(next);
+    state.revision = 8n;
+    for (const page of await Promise.all(told)) expect(page).toMatchObject({ position: at(8n) });
+    expect(state.reads).toBe(2);
+    await Promise.all(watches.map((watch) => watch.return(undefined)));
+  });
+
+  test("reads one page at a time for those that stand elsewhere, and each gets its own", async () => {
+    const { state, feed } = stock(100n);
+    const watches = many(50, (i) => feed.follow(at(BigInt(i)), ends.signal));
+    for (const page of await Promise.all(watches.map(next))) expect(page).toMatchObject({ position: at(100n) });
+    expect(state).toMatchObject({ reads: 50, mostAtOnce: 1 });
+    await Promise.all(watches.map((watch) => watch.return(undefined)));
+  });
+
+  test("a page that cannot be read ends the watches that wait for it, and no other", async () => {
+    const { feed } = stock(1n);
+    const failing = new ChangeFeed(async ({ revision }) => {
+      if (revision === 2n) throw new Error("away");
+      return { kind: "changes", position: at(revision), rows: [], more: false };
+    });
+    const [two, three] = [failing.follow(at(2n), ends.signal), failing.follow(at(3n), ends.signal)];
+    const told = [two.next(), three.next()];
+    await expect(told[0]).rejects.toThrow("away");
+    await expect(told[1]).resolves.toMatchObject({ value: { position: at(3n) } });
+    await three.return(undefined);
+    expect(await next(feed.follow({ epoch: "other", revision: 1n }, ends.signal))).toEqual({ kind: "reset" });
+  });
+
+  test("opens so many and no more, until one of them ends", async () => {
+    const { feed } = stock(1n);
+    const watches = many(maxWatches, () => feed.follow(at(1n), ends.signal));
+    await Promise.all(watches.map(next));
+    await expect(feed.follow(at(1n), ends.signal).next()).rejects.toThrow(TooManyWatchesError);
+    await watches[0]!.return(undefined);
+    const another = feed.follow(at(1n), ends.signal);
+    expect(await next(another)).toMatchObject({ rows: [] });
+    await Promise.all([another, ...watches].map((watch) => watch.return(undefined)));
+  });
+
+  test("a watch that is stopped ends at the next look", async () => {
+    const { feed } = stock(1n);
+    const stopped = new AbortController();
+    const watch = feed.follow(at(1n), stopped.signal);
+    await watch.next();
+    const end = watch.next();
+    stopped.abort();
+    expect(await end).toEqual({ done: true, value: undefined });
+  });
+});
