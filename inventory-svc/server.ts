@@ -1,5 +1,12 @@
 import { readFileSync } from "node:fs";
-import { Server, type ServerCredentials } from "@grpc/grpc-js";
+import {
+  type handleServerStreamingCall,
+  Server,
+  type ServerCredentials,
+  type ServerWritableStream,
+  type ServiceDefinition,
+  type UntypedHandleCall,
+} from "@grpc/grpc-js";
 import { loadFileDescriptorSetFromBuffer } from "@grpc/proto-loader";
 import { ReflectionService } from "@grpc/reflection";
 import { HealthImplementation } from "grpc-health-check";
@@ -50,7 +57,18 @@ export function createRpcServer({
   };
   setHealth("NOT_SERVING");
   server.addService(InventoryServiceService, handlers);
-  health.addToServer(server);
+  // The library ends no watch of the health, and a stop waits for every call.
+  const healthWatches = new Set<{ end(): void }>();
+  health.addToServer({
+    addService: (service: ServiceDefinition, calls: Record<"check" | "list" | "watch", UntypedHandleCall>) => {
+      const watch = (call: ServerWritableStream<unknown, unknown>) => {
+        healthWatches.add(call);
+        call.on("cancelled", () => healthWatches.delete(call));
+        (calls.watch as handleServerStreamingCall<unknown, unknown>)(call);
+      };
+      server.addService(service, { ...calls, watch });
+    },
+  } as unknown as Server);
   new ReflectionService(loadFileDescriptorSetFromBuffer(readFileSync(descriptors))).addToServer(server);
 
   return {
@@ -64,6 +82,7 @@ export function createRpcServer({
     ready: () => setHealth("SERVING"),
     notReady: () => setHealth("NOT_SERVING"),
     close: async (graceMs) => {
+      for (const watch of healthWatches) watch.end();
       let force: NodeJS.Timeout | undefined;
       await new Promise<void>((resolve) => {
         // tryShutdown waits for running calls without limit.

@@ -1,5 +1,5 @@
 // How a process of the inventory service starts and stops, and what its callers see while its database is away.
-import { type ClientReadableStream, status } from "@grpc/grpc-js";
+import { ChannelCredentials, Client, type ClientReadableStream, status } from "@grpc/grpc-js";
 import { protoPath } from "grpc-health-check";
 import type { Change } from "../../inventory-svc/stock/changes.ts";
 import { suiteStack } from "../support/cleanup.ts";
@@ -158,7 +158,7 @@ describe("a stop", () => {
     expect(await check.next()).toBeUndefined(); // nothing was asked, so it ends
     expect(await request(service.admin, { path: "/readyz" })).toMatchObject({ status: 503, text: "draining\n" });
     expect(await statusOf(connect(service.listen).get({ petId: 1n }))).toBe("UNAVAILABLE");
-    health.cancel();
+    expect(await health.next()).toBeUndefined(); // it is told, and holds nothing up
     await lock.release();
 
     expect(await update).toMatchObject({ item: { quantity: 5 } });
@@ -212,7 +212,17 @@ describe("a stop", () => {
   test("is not held up for longer than DRAIN_SECONDS by a call that never ends", async () => {
     const env = settings(await newStock(), { DRAIN_SECONDS: "1" });
     const service = await startProcess({ name: "service", script, env });
-    expect(await watchHealth(service.listen).next()).toBe("SERVING");
+    const client = new Client(service.listen, ChannelCredentials.createInsecure());
+    stack.defer(() => client.close());
+    const same = (bytes: Buffer) => bytes;
+    const reflection = client.makeBidiStreamRequest(
+      "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+      same,
+      same,
+    );
+    const next = messagesOf(reflection as unknown as ClientReadableStream<Buffer>);
+    reflection.write(Buffer.from([0x3a, 0x00])); // list_services
+    expect(await next()).toBeDefined();
     await service.kill("SIGTERM");
     expect(await service.exited).toBe(0);
   });
