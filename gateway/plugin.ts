@@ -120,6 +120,7 @@ export function createGateway(
     onUse: (principal) => usage.used(principal),
     onLikely: askAhead(list),
     limiter: replicas.limiter,
+    standing: (id, windows) => memory.peek(id, windows),
     guard: new MemoryWindows({ maxCallers: maxAddresses, replicas: 1, now }),
     guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
     windowsOf: windowsOf(config.PLAN_LIMITS),

@@ -33,11 +33,13 @@ function setUp({ lookUpTurns = 3 } = {}) {
     if (store.away) throw new Error("the store is away");
     return principals.get(keyHash.toString("hex"));
   };
+  const limiter = new MemoryWindows({ maxCallers: 1_000, replicas: 1, now });
   const { admit } = admission({
     authenticator: new Authenticator({ store: { findByHash }, pepper, now }),
     onUse: () => {},
     onLikely: () => {},
-    limiter: new MemoryWindows({ maxCallers: 1_000, replicas: 1, now }),
+    limiter,
+    standing: (id, windows) => limiter.peek(id, windows),
     guard: new MemoryWindows({ maxCallers: 1_000, replicas: 1, now }),
     guardPerMinute,
     windowsOf: windowsOf({ ...contractPlans, free: { perMinute: 1_000_000, perDay: 1_000_000 } }),

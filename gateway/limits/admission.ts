@@ -21,6 +21,8 @@ export interface AdmissionOptions {
   readonly onLikely: (request: Request, response: Response) => void;
   /** Counts the requests of accounts. */
   readonly limiter: RateLimiterAbstract;
+  /** How an account stood when this replica last heard of it, without a charge. */
+  readonly standing: (id: string, windows: readonly Window[]) => Decision;
   /** Counts the requests of addresses that bring no valid key. */
   readonly guard: MemoryWindows;
   readonly guardPerMinute: number;
@@ -53,24 +55,31 @@ export interface Admission {
  * own. The limit headers are set before anything else can answer.
  */
 export function admission(options: AdmissionOptions): Admission {
-  const { authenticator, onUse, onLikely, limiter, guard, windowsOf, countPer, refusals, onRefused, now } = options;
+  const { authenticator, onUse, onLikely, limiter, standing, guard, windowsOf, countPer, refusals, onRefused, now } =
+    options;
+  const countedId = ({ keyId, accountId }: Principal) => (countPer === "key" ? keyId : accountId);
   const guardWindows: readonly Window[] = [{ name: "minute", seconds: 60, limit: options.guardPerMinute }];
 
   const headersFor = (address: string) => limitHeaders(guardWindows, guard.peek(addressBlock(address), guardWindows));
 
-  /** Charges the address, and gives the error that the request gets: `refusal`, or 429 when the address has no more. */
-  async function refuseStranger(locals: Locals, refusal: ApiError): Promise<never> {
+  /** Charges the address. @throws ApiError rate_limit_exceeded when it has no more */
+  async function chargeAddress(locals: Locals): Promise<void> {
     const decision = await decide(guard, addressBlock(locals.clientAddress), guardWindows);
     locals.limits = limitHeaders(guardWindows, decision);
-    if (decision.admitted) throw refusal;
+    if (decision.admitted) return;
     onRefused("none", "address");
     throw overLimit(decision);
   }
 
-  function refuseBanned(locals: Locals, windows: readonly Window[], { plan, bannedUntilMs }: Principal): never {
-    const decision = banned(windows, bannedUntilMs, now());
+  async function refuseStranger(locals: Locals, refusal: ApiError): Promise<never> {
+    await chargeAddress(locals);
+    throw refusal;
+  }
+
+  function refuseBanned(locals: Locals, windows: readonly Window[], principal: Principal): never {
+    const decision = banned(standing(countedId(principal), windows), principal.bannedUntilMs);
     locals.limits = limitHeaders(windows, decision);
-    onRefused(plan, "ban");
+    onRefused(principal.plan, "ban");
     throw new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 
@@ -85,19 +94,13 @@ export function admission(options: AdmissionOptions): Admission {
         strangers.lookUp(addressBlock(locals.clientAddress), lookUp),
       );
     } catch (cause) {
-      if (cause instanceof TooManyStrangersError) return await identifyLater(token, locals);
+      if (cause instanceof TooManyStrangersError) {
+        await chargeAddress(locals); // a key that was not looked up may be a good one: nobody is told that it is not
+        return await identify(token, locals); // the window of the address has just begun anew
+      }
       locals.limits = headersFor(locals.clientAddress);
       throw new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
     }
-  }
-
-  /** A key that was not looked up may be a good one: nobody is told that it is not. */
-  async function identifyLater(token: string, locals: Locals): Promise<Principal | undefined> {
-    const decision = await decide(guard, addressBlock(locals.clientAddress), guardWindows);
-    if (decision.admitted) return await identify(token, locals); // the window of the address has just begun anew
-    locals.limits = limitHeaders(guardWindows, decision);
-    onRefused("none", "address");
-    throw overLimit(decision);
   }
 
   const admit = async (request: Request, response: Response): Promise<void> => {
@@ -117,7 +120,7 @@ export function admission(options: AdmissionOptions): Admission {
     const windows = windowsOf(principal);
     if (principal.bannedUntilMs > now()) return refuseBanned(locals, windows, principal);
     onLikely(request, response);
-    const decision = await decide(limiter, countPer === "key" ? principal.keyId : principal.accountId, windows);
+    const decision = await decide(limiter, countedId(principal), windows);
     locals.limits = limitHeaders(windows, decision);
     if (!decision.admitted) {
       refusals.refused(principal.keyId, locals.arrivedAtMs);

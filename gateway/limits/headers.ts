@@ -40,9 +40,14 @@ export function limitHeaders(windows: readonly Window[], { windows: states, nowM
   ];
 }
 
-/** A banned caller's standing: nothing is left until the ban ends. */
-export function banned(windows: readonly Window[], untilMs: number, nowMs: number): Decision {
-  return { admitted: false, windows: windows.map((w) => ({ ...w, remaining: 0, resetAtMs: untilMs })), nowMs };
+/** A banned caller's standing: nothing is left until the ban ends, and of a window that is spent until that ends too. */
+export function banned({ windows, nowMs }: Decision, untilMs: number): Decision {
+  const states = windows.map((state) => ({
+    ...state,
+    remaining: 0,
+    resetAtMs: state.remaining === 0 ? Math.max(state.resetAtMs, untilMs) : untilMs,
+  }));
+  return { admitted: false, windows: states, nowMs };
 }
 
 /** What `Retry-After` says: whole seconds until the caller has something left again. */

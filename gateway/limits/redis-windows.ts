@@ -5,7 +5,7 @@ import { RateLimiterRedis } from "rate-limiter-flexible";
 import type { Breaker } from "./breaker.ts";
 import { type MemoryWindows, type WindowsRequest, WindowsRes } from "./memory-windows.ts";
 import { decideScript } from "./redis-script.ts";
-import type { Count, Decision, Window } from "./windows.ts";
+import type { Count, Decision, Window, WindowState } from "./windows.ts";
 
 /** Commands that ioredis adds by `defineCommand`. */
 type Client = (Redis | Cluster) & {
@@ -91,7 +91,7 @@ export class RedisWindows extends RateLimiterRedis {
     const holds = refusal.decision.windows.every(
       ({ limit, remaining, resetAtMs }, i) => windows[i]?.limit === limit && (remaining > 0 || resetAtMs > nowMs),
     );
-    if (holds) return { ...refusal.decision, nowMs };
+    if (holds) return { ...refusal.decision, windows: windowsAt(refusal.decision.windows, nowMs), nowMs };
     this.#refusals.delete(key);
     return undefined;
   }
@@ -176,6 +176,13 @@ export class RedisWindows extends RateLimiterRedis {
       resolve(decision);
     });
   }
+}
+
+/** How windows stand later without another request: one that is over has not begun anew. */
+function windowsAt(windows: readonly WindowState[], nowMs: number): WindowState[] {
+  return windows.map((state) =>
+    state.resetAtMs > nowMs ? state : { ...state, remaining: state.limit, resetAtMs: nowMs + state.seconds * 1_000 },
+  );
 }
 
 function pushArguments(

@@ -108,9 +108,17 @@ describe("the window that the headers describe", () => {
   });
 
   test("has nothing left until the end of a ban", () => {
-    const decision = banned(windows, 300_000, 0);
+    const standing = { admitted: true, windows: [state(minute, 3, 60_000), state(day, 1, 86_400_000)], nowMs: 0 };
+    const decision = banned(standing, 300_000);
     expect(headers(windows, decision)).toMatchObject({ "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "300" });
     expect(retryAfter(decision)).toBe("300");
+  });
+
+  test("has nothing left until the end of a window that is spent, when a ban ends before it", () => {
+    const standing = { admitted: true, windows: [state(minute, 0, 60_000), state(day, 5, 86_400_000)], nowMs: 0 };
+    const decision = banned(standing, 300_000);
+    expect(headers(windows, decision)).toMatchObject({ "X-RateLimit-Limit": "5", "X-RateLimit-Reset": "86400" });
+    expect(retryAfter(decision)).toBe("86400");
   });
 
   test("Retry-After is whole seconds, rounded up, at least one", () => {

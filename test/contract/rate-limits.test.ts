@@ -440,6 +440,16 @@ describe("a temporary ban", () => {
     expect(header(await earnBan(opened), "Retry-After")).toBe("300");
   });
 
+  test("over a day that is spent says when that ends, not when the ban does", async () => {
+    const limits = { perMinute: 10, perDay: 1 };
+    const opened = await open(stack, system, env, { plan: "enterprise", limits });
+    const began = opened.clock.now();
+    const banned = await earnBan(opened);
+    const leftSeconds = Math.ceil((began + 24 * hour - opened.clock.now()) / second);
+    expect(header(banned, "Retry-After")).toBe(`${leftSeconds}`);
+    expect(readLimits(banned, opened.clock.now())).toMatchObject({ limit: 1, remaining: 0 });
+  });
+
   test("has a ladder that is a setting", async () => {
     const opened = await open(stack, system, { ...env, BAN_LADDER_MINUTES: "1,2" }, oneAMinute);
     for (const minutes of [1, 2, 2]) {

@@ -102,6 +102,18 @@ describe("windows on Redis", () => {
     expect(left(await decide(stranger.limiter, caller, small))).toEqual([0, 990]);
   });
 
+  test("who has spent the day is told of the minute as it stands, not as it stood", async () => {
+    const caller = newCaller();
+    const spent = quotaWindows({ perMinute: 5, perDay: 2 });
+    for (let i = 0; i < 2; i++) expect((await ask(0, caller, spent)).admitted).toBe(true);
+    expect(left(await ask(0, caller, spent))).toEqual([3, 0]);
+    clockOffsetMs += 61_000;
+    const later = await ask(0, caller, spent);
+    expect(later.admitted).toBe(false);
+    expect(left(later)).toEqual([5, 0]);
+    expect(later.windows[0]!.resetAtMs).toBe(later.nowMs + 60_000);
+  });
+
   test("a changed plan applies at once and keeps what was used", async () => {
     const caller = newCaller();
     for (let i = 0; i < 60; i++) await ask(i, caller, quotaWindows({ perMinute: 60, perDay: 1_000 }));
