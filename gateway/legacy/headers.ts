@@ -63,7 +63,7 @@ const notPassedBack = {
 export function headersToSendUp(received: IncomingHttpHeaders): IncomingHttpHeaders {
   const key = tokenIn(received);
   const kept = Object.entries(select(received, notSentUp)).filter(
-    ([name, value]) => /^[a-z0-9-]+$/.test(name) && !(key !== undefined && String(value).includes(key)),
+    ([name, value]) => /^[a-z0-9-]+$/.test(name) && !(key !== undefined && repeats(key, String(value))),
   );
   return Object.fromEntries(kept);
 }
@@ -79,9 +79,23 @@ export function queryToSendUp(url: string, received: IncomingHttpHeaders): strin
       ? query
       : query
           .split("&")
-          .filter((parameter) => !parameter.includes(key))
+          .filter((parameter) => !repeats(key, parameter))
           .join("&");
   return `?${kept}`;
+}
+
+/** Whoever decodes a part of a URL does so once, or by mistake twice. More rounds would be a caller's to choose. */
+const decodings = 2;
+
+/** Whether a text holds the key, as it is or percent-encoded: an upstream that decodes it would have it. */
+function repeats(key: string, text: string): boolean {
+  let decoded = text;
+  for (let times = 0; times < decodings && !decoded.includes(key); times++) {
+    decoded = decoded.replace(/%([0-9a-f]{2})/gi, (_code, hex: string) =>
+      String.fromCharCode(Number.parseInt(hex, 16)),
+    );
+  }
+  return decoded.includes(key);
 }
 
 /** Takes over status and headers of an upstream's response. What the gateway has already set stays. */
