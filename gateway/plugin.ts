@@ -49,7 +49,10 @@ export interface Gateway {
   readonly headersFor: (address: string) => FlatHeaders;
   /** Counts and logs what is answered outside the router. */
   readonly onMalformed: Observer["onMalformed"];
-  /** Resolves when it can serve: keys can be looked up, and the list is loaded. Until then the log says what is missing. */
+  /**
+   * Resolves when it can serve: keys can be looked up, and the list is loaded. Until then the log says what is missing.
+   * Rejects when it is closed before.
+   */
   ready(): Promise<void>;
   close(): Promise<void>;
 }
@@ -67,6 +70,7 @@ export function createGateway(
   now: () => number = Date.now,
   tracing: Tracing = noTracing,
 ): Gateway {
+  const closing = new AbortController();
   const observer = createObserver(log);
   const db = openDatabase(config.GATEWAY_DATABASE_URL, databaseDefaults);
   tracing.queries(db);
@@ -183,11 +187,16 @@ export function createGateway(
     headersFor: entrance.headersFor,
     onMalformed: observer.onMalformed,
     ready: () =>
-      untilReady(async () => {
-        await keys.ping();
-        await list.current();
-      }, log),
+      untilReady(
+        async () => {
+          await keys.ping();
+          await list.current();
+        },
+        log,
+        closing.signal,
+      ),
     close: async () => {
+      closing.abort(new Error("the gateway was closed"));
       client.close();
       refusals.close();
       replicas.close();

@@ -79,7 +79,7 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
   process.on("disconnect", () => stopping || stop("SIGTERM")); // no second signal when it comes behind one
   process.off("SIGTERM", giveUp).off("SIGINT", giveUp).off("disconnect", giveUp);
   log.child({}, { level: "info" }).info(running.addresses, "ready"); // whatever LOG_LEVEL says: others wait for it
-  process.send?.(running.addresses);
+  if (process.connected) process.send!(running.addresses);
 }
 
 async function drain(running: RunningProcess): Promise<void> {
@@ -89,18 +89,20 @@ async function drain(running: RunningProcess): Promise<void> {
 }
 
 /**
- * Resolves once `check` does. Until then the process stays up and says why it cannot serve: a database that is still
+ * Resolves once `check` does, or rejects with the reason of the signal. Until then the process stays up and says why it cannot serve: a database that is still
  * starting, or a schema that is still being migrated, is no reason for a restart.
  */
-export async function untilReady(check: () => Promise<void>, log: Logger): Promise<void> {
+export async function untilReady(check: () => Promise<void>, log: Logger, signal?: AbortSignal): Promise<void> {
   let lastReason = "";
   for (;;) {
+    signal?.throwIfAborted();
     try {
       return await check();
     } catch (error) {
       const { message, cause } = error as Error;
-      if (message !== lastReason) log.warn({ reason: message, err: cause }, "not ready yet");
-      lastReason = message;
+      const reason = cause instanceof Error ? `${message}: ${cause.message}` : message;
+      if (reason !== lastReason && !signal?.aborted) log.warn({ reason: message, err: cause }, "not ready yet");
+      lastReason = reason;
       await setTimeout(readyRetryMs);
     }
   }

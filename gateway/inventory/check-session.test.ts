@@ -1,7 +1,8 @@
 import { EventEmitter } from "node:events";
-import { setTimeout } from "node:timers/promises";
 import type { CheckInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { CheckSession } from "./check-session.ts";
+
+const { jest } = import.meta;
 
 /** Stands for a stream to the service, so that its messages can be chosen. */
 class FakeStream extends EventEmitter {
@@ -26,44 +27,37 @@ test.each([[false], [true]])(
     const stream = new FakeStream();
     const session = new CheckSession(() => stream as never, 1_000);
     const ask = () => session.changesAfter({ epoch: "e", revision: 1n });
-    const [first, second] = [ask(), ask()];
-    first.catch(() => {});
+    const first = ask();
     stream.say({ changed: [{ petId: 1n, quantity: 1, status: 99 as never, revision: 2n }], more });
     if (more) stream.say({ changed: [{ petId: 2n, quantity: 1, status: 1, revision: 2n }] });
-    stream.say({ changed: [{ petId: 3n, quantity: 1, status: 1, revision: 2n }] });
     await expect(first).rejects.toThrow("does not understand");
+    const second = ask();
+    stream.say({ changed: [{ petId: 3n, quantity: 1, status: 1, revision: 2n }] });
     expect(await second).toMatchObject({ kind: "changes", changed: [{ petId: 3n }] });
     session.close();
   },
 );
 
 describe("the deadline of a check", () => {
-  const { now } = Date;
-  let nowMs = 0;
-  beforeAll(() => {
-    Date.now = () => nowMs;
-  });
-  afterAll(() => {
-    Date.now = now;
-  });
+  beforeEach(() => void jest.useFakeTimers());
+  afterEach(() => void jest.useRealTimers());
 
-  const timeoutMs = 20;
+  const timeoutMs = 1_000;
+  const position = { epoch: "e", revision: 1n };
   const ask = () => {
     const stream = new FakeStream();
     const session = new CheckSession(() => stream as never, timeoutMs);
-    const answer = session.changesAfter({ epoch: "e", revision: 1n });
+    const answer = session.changesAfter(position);
     answer.catch(() => {});
     return { stream, session, answer };
   };
-  /** Until a timer that was set before has gone off, as late as it may. */
-  const timers = () => setTimeout(5 * timeoutMs);
+  const late = "did not answer a check in time";
 
   test("is for silence: an answer in many parts may take longer as a whole", async () => {
     const { stream, session, answer } = ask();
     for (let part = 0; part < 5; part++) {
-      nowMs += timeoutMs - 1;
+      jest.advanceTimersByTime(timeoutMs - 1);
       stream.say({ changed: [{ petId: BigInt(part), quantity: 1, status: 1, revision: 2n }], more: true });
-      await timers();
     }
     stream.say({});
     expect(await answer).toMatchObject({ kind: "changes", changed: { length: 5 } });
@@ -73,8 +67,61 @@ describe("the deadline of a check", () => {
   test("passes for an answer that stops in the middle", async () => {
     const { stream, session, answer } = ask();
     stream.say({ more: true });
-    nowMs += timeoutMs + 1;
-    await expect(answer).rejects.toThrow("did not answer a check in time");
+    jest.advanceTimersByTime(timeoutMs);
+    await expect(answer).rejects.toThrow(late);
+    session.close();
+  });
+
+  test("begins with the question, and not with the one before it", async () => {
+    const { stream, session, answer } = ask();
+    jest.advanceTimersByTime(timeoutMs - 1);
+    stream.say({});
+    await answer;
+    const next = session.changesAfter(position);
+    next.catch(() => {});
+    jest.advanceTimersByTime(timeoutMs - 1);
+    stream.say({ revision: 3n });
+    expect(await next).toMatchObject({ position: { revision: 3n } });
+    jest.advanceTimersByTime(10 * timeoutMs); // nobody waits: the stream stays as it is
+    const last = session.changesAfter(position);
+    stream.say({ revision: 4n });
+    expect(await last).toMatchObject({ position: { revision: 4n } });
+    session.close();
+  });
+
+  test("does not heed the clock of the machine, which can be set back", async () => {
+    jest.setSystemTime(1_800_000_000_000);
+    const { session, answer } = ask();
+    jest.setSystemTime(1_700_000_000_000);
+    jest.advanceTimersByTime(timeoutMs);
+    await expect(answer).rejects.toThrow(late);
+    session.close();
+  });
+
+  test("is one for both tries when the stream breaks", async () => {
+    const streams = [new FakeStream(), new FakeStream()];
+    const session = new CheckSession(() => streams.shift() as never, timeoutMs);
+    const [first] = streams;
+    const answer = session.changesAfter(position);
+    answer.catch(() => {});
+    jest.advanceTimersByTime(timeoutMs - 1);
+    first!.emit("end");
+    jest.advanceTimersByTime(1);
+    await expect(answer).rejects.toThrow(late);
+    session.close();
+  });
+
+  test("over, an answer that still comes is none to the next question", async () => {
+    const [old, current] = [new FakeStream(), new FakeStream()];
+    const streams = [old, current];
+    const session = new CheckSession(() => streams.shift() as never, timeoutMs);
+    const given = session.changesAfter(position);
+    jest.advanceTimersByTime(timeoutMs);
+    await expect(given).rejects.toThrow(late);
+    const next = session.changesAfter(position);
+    old.say({ revision: 7n });
+    current.say({ revision: 8n });
+    expect(await next).toMatchObject({ position: { revision: 8n } });
     session.close();
   });
 });

@@ -14,25 +14,24 @@ type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryRespo
 interface Question {
   readonly position: Position;
   readonly traceparent: Traceparent;
-  /** A part of the answer moves it on: a service that tells of many changes is not one that hangs. */
-  deadlineMs: number;
   /** What earlier messages of the same answer brought. */
   gathered: { readonly changed: Map<bigint, WireItem>; readonly removed: Set<bigint> } | undefined;
   readonly resolve: (changes: Changes) => void;
   readonly reject: (error: unknown) => void;
   /** A check changes nothing, so a broken stream is worth one more try. */
-  retried: boolean;
+  readonly retried: boolean;
 }
 
 /**
- * Asks for changes over one long-lived stream: a message on it costs a sixth of a call. Answers come in the order of
- * the questions. A new stream is opened when there is none, so each finds the replicas of that moment.
+ * Asks for changes over one long-lived stream: a message on it costs a sixth of a call. One question at a time, as the
+ * list asks. A new stream is opened when there is none, so each finds the replicas of that moment.
  */
 export class CheckSession {
   readonly #open: () => CheckStream;
   readonly #timeoutMs: number;
   #stream: CheckStream | undefined;
-  #questions: Question[] = [];
+  #question: Question | undefined;
+  /** Set anew with each question and each part of an answer; when nothing is asked it means nothing. */
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
@@ -42,18 +41,16 @@ export class CheckSession {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** @throws ServiceError of the stream; DEADLINE_EXCEEDED when no answer came in time */
+  /**
+   * Not before the answer to the question before is there.
+   *
+   * @throws ServiceError of the stream; DEADLINE_EXCEEDED when no answer came in time
+   */
   changesAfter(position: Position, traceparent?: Traceparent): Promise<Changes> {
+    this.#timer ??= setTimeout(() => this.#question && this.#lose(this.#stream!, noAnswer()), this.#timeoutMs);
+    this.#timer.refresh();
     return new Promise((resolve, reject) => {
-      this.#ask({
-        position,
-        traceparent,
-        deadlineMs: Date.now() + this.#timeoutMs,
-        gathered: undefined,
-        resolve,
-        reject,
-        retried: false,
-      });
+      this.#ask({ position, traceparent, gathered: undefined, resolve, reject, retried: false });
     });
   }
 
@@ -64,16 +61,16 @@ export class CheckSession {
   }
 
   #ask(question: Question): void {
+    this.#question = question;
     this.#stream ??= this.#connect();
-    this.#questions.push(question);
-    this.#watch();
     const { position, traceparent } = question;
     this.#stream.write({ epoch: position.epoch, revision: position.revision, traceparent });
   }
 
   #connect(): CheckStream {
     const stream = this.#open();
-    stream.on("data", (answer: CheckInventoryResponse) => this.#take(answer));
+    // What was on its way when the stream was given up answers nobody.
+    stream.on("data", (answer: CheckInventoryResponse) => stream === this.#stream && this.#take(answer));
     // The service ends a stream when it stops or the connection has grown old; a fault ends it too.
     stream.on("error", (error: ServiceError) => this.#lose(stream, error));
     stream.on("end", () => this.#lose(stream, endOfStream()));
@@ -81,14 +78,14 @@ export class CheckSession {
   }
 
   #take(answer: CheckInventoryResponse): void {
-    const question = this.#questions[0];
+    const question = this.#question;
     if (!question) return;
     if (answer.more || question.gathered) gather(question, answer);
     if (answer.more) {
-      question.deadlineMs = Date.now() + this.#timeoutMs;
+      this.#timer?.refresh(); // a service that tells of many changes is not one that hangs
       return;
     }
-    this.#questions.shift();
+    this.#question = undefined;
     try {
       question.resolve(answer.reset ? { kind: "reset" } : toChanges(question, answer));
     } catch (error) {
@@ -100,29 +97,11 @@ export class CheckSession {
     if (stream !== this.#stream) return;
     this.#stream = undefined;
     stream.cancel();
-    const questions = this.#questions;
-    this.#questions = [];
-    for (const question of questions) {
-      if (question.retried || this.#isClosed || error.code === status.DEADLINE_EXCEEDED) question.reject(error);
-      else this.#ask({ ...question, gathered: undefined, retried: true });
-    }
-  }
-
-  /** Keeps one timer, for the oldest question: the others cannot be answered before it. */
-  #watch(): void {
-    if (this.#timer) return;
-    const oldest = this.#questions[0];
-    if (!oldest) return;
-    this.#timer = setTimeout(
-      () => {
-        this.#timer = undefined;
-        const stream = this.#stream;
-        // Mostly the question that it was set for is long answered, and another one is the oldest.
-        if (stream && this.#questions[0] && this.#questions[0].deadlineMs <= Date.now()) this.#lose(stream, noAnswer());
-        this.#watch();
-      },
-      Math.max(1, oldest.deadlineMs - Date.now()),
-    );
+    const question = this.#question;
+    this.#question = undefined;
+    if (!question) return;
+    if (question.retried || this.#isClosed || error.code === status.DEADLINE_EXCEEDED) question.reject(error);
+    else this.#ask({ ...question, gathered: undefined, retried: true });
   }
 }
 

@@ -88,7 +88,7 @@ export class UpdatePipeline {
     return new Promise((resolve, reject) => {
       const lane = this.#currentLane();
       // A server that does not answer: more would only wait too.
-      if (lane.pending.size >= maxSlots) {
+      if (this.inFlight >= maxSlots) {
         reject(serviceError(status.RESOURCE_EXHAUSTED, "too many updates wait for the inventory service"));
         return;
       }

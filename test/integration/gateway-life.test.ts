@@ -3,6 +3,9 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
+import { readGatewayConfig } from "../../gateway/config.ts";
+import { createGateway } from "../../gateway/plugin.ts";
+import { createLogger } from "../../runtime/log.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
 import { freePort } from "../support/ports.ts";
@@ -116,6 +119,19 @@ describe("a stop of a gateway", () => {
     );
     child.disconnect();
     expect(await exited).toEqual([0, null]);
+  });
+
+  test("of a plug-in ends its waiting to be ready too", async () => {
+    const config = readGatewayConfig({
+      KEY_PEPPER: "a pepper that is long enough to be one",
+      GATEWAY_DATABASE_URL: system.databaseUrls.gateway,
+      INVENTORY_ADDRESS: `127.0.0.1:${await freePort()}`, // nobody is there
+    });
+    const gateway = createGateway(config, createLogger("gateway", "fatal"));
+    const ready = gateway.ready();
+    ready.catch(() => {});
+    await gateway.close();
+    await expect(ready).rejects.toThrow("the gateway was closed");
   });
 
   test("comes at once with a second signal", async () => {
