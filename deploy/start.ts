@@ -19,6 +19,7 @@ import { StockStore } from "../inventory-svc/stock/store.ts";
 import { openDatabase } from "../runtime/database.ts";
 import { migrate } from "../runtime/migrations.ts";
 import { exitWith, loadEnvFile } from "../runtime/process.ts";
+import { SettingsError } from "../runtime/settings.ts";
 import { startStandIn } from "./stand-in.ts";
 
 const dataDir = ".data";
@@ -131,13 +132,12 @@ async function main(): Promise<void> {
   const given = Object.fromEntries(Object.entries(process.env).filter(([, value]) => value !== ""));
   const env: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", DRAIN_DELAY_SECONDS: "0", ...given };
   env.KEY_PEPPER ??= ensurePepper(dataDir);
-  const inventory = readInventoryConfig(env);
+  const { inventory, gateway } = readBothConfigs(env);
   const standIn = env.PETS_UPSTREAM_URL && env.ORDERS_UPSTREAM_URL ? undefined : await startStandIn(anyPort);
   if (standIn) {
     env.PETS_UPSTREAM_URL ??= `http://${standIn.address}`;
     env.ORDERS_UPSTREAM_URL ??= `http://${standIn.address}`;
   }
-  const gateway = readGatewayConfig(env);
 
   await prepareStock(inventory.INVENTORY_DATABASE_URL);
   const keys = await prepareKeys(gateway.GATEWAY_DATABASE_URL, env.KEY_PEPPER, gateway.GATEWAY_KEY_ENV);
@@ -169,6 +169,23 @@ async function main(): Promise<void> {
     return await stop(1);
   }
   announce(tiers.at(-1)!.listen, keys);
+}
+
+/** @throws SettingsError that names the faults of both tiers at once */
+function readBothConfigs(env: NodeJS.ProcessEnv) {
+  const faults: string[] = [];
+  const read = <T>(config: (env: NodeJS.ProcessEnv) => T): T | undefined => {
+    try {
+      return config(env);
+    } catch (error) {
+      if (!(error instanceof SettingsError)) throw error;
+      faults.push(...error.faults);
+      return undefined;
+    }
+  };
+  const [inventory, gateway] = [read(readInventoryConfig), read(readGatewayConfig)];
+  if (!inventory || !gateway) throw new SettingsError([...new Set(faults)]); // those of LOG_LEVEL, for one, are of both
+  return { inventory, gateway };
 }
 
 const anyPort = { host: "127.0.0.1", port: 0 };

@@ -8,6 +8,7 @@ import { pathOf } from "./http/path.ts";
 import { closeWithConnection } from "./http/queued.ts";
 import { requestId } from "./http/request-id.ts";
 import { writeError } from "./http/respond.ts";
+import { notAPetId } from "./inventory/pet-id.ts";
 import { checkPetId } from "./inventory/routes.ts";
 import type { Deprecation } from "./legacy/deprecation.ts";
 import type { Admission } from "./limits/admission.ts";
@@ -136,9 +137,8 @@ function refuseMethod(allow: string): RequestHandler {
 
 function answerError({ admission, onError }: GatewayParts): ErrorRequestHandler {
   return (thrown, request, response, _next) => {
-    // Express refuses a path that is not valid percent-encoding with an error of its own.
-    const error =
-      (thrown as Error | null)?.name === "URIError" ? new ApiError("invalid_request", { cause: thrown }) : thrown;
+    // What Express cannot decode of a path is a petId: the routes have no other parameter.
+    const error = (thrown as Error | null)?.name === "URIError" ? notAPetId(thrown) : thrown;
     // Something went wrong before the caller was known.
     if ((response.locals as Locals).limits.length === 0) admission.announce(response);
     onError(writeError(request, response, error), response.locals as Partial<Locals>);

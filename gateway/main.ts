@@ -1,6 +1,6 @@
 #!/usr/bin/env -S node --max-semi-space-size=32
 import { Counter } from "prom-client";
-import { listenOn, startAdmin } from "../runtime/admin.ts";
+import { asSet, listenOn, startAdmin } from "../runtime/admin.ts";
 import { createLogger } from "../runtime/log.ts";
 import { runProcess } from "../runtime/process.ts";
 import { openTracing } from "../runtime/tracing.ts";
@@ -36,14 +36,17 @@ await runProcess(gatewayHelp, async () => {
     onMalformed: gateway.onMalformed,
   });
   let reasonNotReady: string | undefined = "starting";
-  const admin = await startAdmin({
-    listen: config.GATEWAY_ADMIN_LISTEN,
-    metrics: gateway.metrics,
-    ready: async () => {
-      if (reasonNotReady !== undefined) throw new Error(reasonNotReady);
-    },
-  });
-  const listen = await listenOn(publicServer.server, config.GATEWAY_LISTEN);
+  const admin = await asSet(
+    "GATEWAY_ADMIN_LISTEN",
+    startAdmin({
+      listen: config.GATEWAY_ADMIN_LISTEN,
+      metrics: gateway.metrics,
+      ready: async () => {
+        if (reasonNotReady !== undefined) throw new Error(reasonNotReady);
+      },
+    }),
+  );
+  const listen = await asSet("GATEWAY_LISTEN", listenOn(publicServer.server, config.GATEWAY_LISTEN));
   await gateway.ready();
   reasonNotReady = undefined;
 

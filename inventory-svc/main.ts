@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { ServerCredentials } from "@grpc/grpc-js";
-import { startAdmin } from "../runtime/admin.ts";
+import { asSet, startAdmin } from "../runtime/admin.ts";
 import { databaseDefaults, durabilityWeaknesses, openDatabase } from "../runtime/database.ts";
 import { createLogger } from "../runtime/log.ts";
 import { runProcess, untilReady } from "../runtime/process.ts";
@@ -59,15 +59,18 @@ await runProcess(inventoryHelp, async () => {
     maxConnectionAgeMs: config.INVENTORY_MAX_CONNECTION_AGE_MS,
     connectionGraceMs,
   });
-  const listen = await server.listen(config.INVENTORY_LISTEN);
-  const admin = await startAdmin({
-    listen: config.INVENTORY_ADMIN_LISTEN,
-    metrics: metrics.registry,
-    ready: async () => {
-      if (isLeaving) throw new Error("draining");
-      await store.ping();
-    },
-  });
+  const listen = await asSet("INVENTORY_LISTEN", server.listen(config.INVENTORY_LISTEN));
+  const admin = await asSet(
+    "INVENTORY_ADMIN_LISTEN",
+    startAdmin({
+      listen: config.INVENTORY_ADMIN_LISTEN,
+      metrics: metrics.registry,
+      ready: async () => {
+        if (isLeaving) throw new Error("draining");
+        await store.ping();
+      },
+    }),
+  );
   await untilReady(() => store.ping(), log);
   weaknesses = await durabilityWeaknesses(db);
   for (const weakness of weaknesses) {

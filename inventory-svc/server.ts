@@ -76,7 +76,7 @@ export function createRpcServer({
       new Promise((resolve, reject) => {
         const target = host.includes(":") ? `[${host}]` : host;
         server.bindAsync(`${target}:${port}`, credentials, (error, bound) =>
-          error ? reject(Object.assign(error, { syscall: "listen" })) : resolve(`${target}:${bound}`),
+          error ? reject(error) : resolve(`${target}:${bound}`),
         );
       }),
     ready: () => setHealth("SERVING"),

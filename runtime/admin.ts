@@ -57,6 +57,23 @@ export interface AdminServer {
   close(): Promise<void>;
 }
 
+/** A process cannot listen where a setting says. */
+export class ListenError extends Error {
+  constructor(setting: string, cause: Error) {
+    super(`${setting}: ${cause.message}`, { cause });
+    this.name = "ListenError";
+  }
+}
+
+/** Says which setting is at fault when listening fails. */
+export async function asSet<T>(setting: string, listening: Promise<T>): Promise<T> {
+  try {
+    return await listening;
+  } catch (error) {
+    throw new ListenError(setting, error as Error);
+  }
+}
+
 /** Listens and returns `host:port` as bound, which differs from what was asked for when the port was 0. */
 export function listenOn(server: Server, { host, port }: ListenAddress): Promise<string> {
   return new Promise((resolve, reject) => {

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
+import { ListenError } from "./admin.ts";
 import type { Logger } from "./log.ts";
 import { SettingsError } from "./settings.ts";
 
@@ -115,14 +116,13 @@ export function loadEnvFile(): void {
   if (existsSync(".env")) process.loadEnvFile(".env");
 }
 
-/** Ends the process over a fault at the start: a wrong configuration without a stack trace, anything else with one. */
+/** Ends the process over a fault at the start: what an operator can mend without a stack trace, anything else with one. */
 export function exitWith(error: unknown): never {
   if (error instanceof SettingsError) {
     process.stderr.write(`${error.message}\n`);
     process.exit(exitConfiguration);
   }
-  // A port that is taken needs no stack trace either.
-  const { syscall, stack }: Partial<NodeJS.ErrnoException> = Object(error);
-  process.stderr.write(`${(syscall === "listen" ? undefined : stack) ?? error}\n`);
+  const { message, stack }: Partial<Error> = Object(error);
+  process.stderr.write(`${(error instanceof ListenError ? message : stack) ?? error}\n`);
   process.exit(1);
 }

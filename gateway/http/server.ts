@@ -1,4 +1,4 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from "node:http";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -182,9 +182,9 @@ function parserError(cause: NodeJS.ErrnoException): ApiError {
 
 /** Writes a whole response to a socket that has no request on it, and closes it. */
 function answerRaw(socket: Duplex, error: ApiError, itsHead: readonly string[]): void {
-  const head = [...itsHead, "Connection", "close"];
+  const head = [...itsHead, "Date", new Date().toUTCString(), "Connection", "close"];
   const lines = head.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`));
-  socket.write(`HTTP/1.1 ${error.status} ${error.code}\r\n${lines.join("")}\r\n${error.body}`);
+  socket.write(`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}\r\n${lines.join("")}\r\n${error.body}`);
   endAndLinger(socket);
 }
 

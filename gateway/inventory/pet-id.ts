@@ -16,5 +16,10 @@ export function parsePetId(text: string): bigint {
     const petId = BigInt(text);
     if (petId >= min && petId <= max) return petId;
   }
-  throw new ApiError("invalid_request", { message: "petId must be an int64 in decimal, as in /inventory/42." });
+  throw notAPetId();
+}
+
+/** The error for what stands in the place of a petId and is none. */
+export function notAPetId(cause?: unknown): ApiError {
+  return new ApiError("invalid_request", { message: "petId must be an int64 in decimal, as in /inventory/42.", cause });
 }

@@ -1,7 +1,6 @@
 import type { Request, RequestHandler, Response } from "express";
 import Negotiator from "negotiator";
 import { readBody } from "../http/body.ts";
-import { ApiError } from "../http/errors.ts";
 import { matchesEtag } from "../http/etag.ts";
 import type { Locals } from "../http/locals.ts";
 import { pathOf } from "../http/path.ts";
@@ -90,16 +89,17 @@ function entryEtag(revision: bigint): string {
   return `"r${revision}"`;
 }
 
+/** No entry is ever at it. */
+const noRevision = -1n;
+
 /**
- * The revision that `If-Match` asks for; undefined when any will do. A tag that is none of ours cannot match.
- *
- * @throws ApiError precondition_failed
+ * The revision that `If-Match` asks for; undefined when any will do. A tag that is none of ours matches no entry, and
+ * what is wrong with the request otherwise, or that there is no entry, comes before that (RFC 9110 section 13.2.1).
  */
 function parseIfMatch(header: string | undefined): bigint | undefined {
   if (header === undefined || header.trim() === "*") return undefined;
-  const match = /^\s*"r(\d{1,19})"\s*$/.exec(header);
-  if (!match || BigInt(match[1]!) >= 2n ** 63n) throw new ApiError("precondition_failed");
-  return BigInt(match[1]!);
+  const match = /^\s*"r(0|[1-9]\d{0,18})"\s*$/.exec(header);
+  return match && BigInt(match[1]!) < 2n ** 63n ? BigInt(match[1]!) : noRevision;
 }
 
 function wantsGzip(request: Request): boolean {

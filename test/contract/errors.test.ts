@@ -146,6 +146,8 @@ describe("every error has the shape of the contract", () => {
     expectError(answer, 400, "invalid_request");
     readLimits(answer);
     expect(header(answer, "Connection")).toBe("close");
+    expect(answer.raw.toString("latin1", 0, 24)).toBe("HTTP/1.1 400 Bad Request");
+    expect(Date.parse(header(answer, "Date"))).toBeGreaterThan(Date.now() - 5_000); // RFC 9110 section 6.6.1
     expect(await system.stored(1n)).toMatchObject({ quantity: 100 });
   });
 

@@ -215,6 +215,17 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expect(await system.stored(1n)).toMatchObject({ quantity: 25 });
     });
 
+    test("of its ETag with a zero in front is 412, as tags are compared by their characters", async () => {
+      const etag = header(await set("1", 24), "ETag");
+      expectError(await set("1", 25, { "if-match": etag.replace("r", "r0") }), 412, "precondition_failed");
+      expect(await set("1", 26, { "if-match": etag })).toMatchObject({ status: 200 });
+    });
+
+    test.each(['"other"', '"r1"'])("of %s comes behind what is wrong otherwise", async (tag) => {
+      expectError(await set("1", -1, { "if-match": tag }), 400, "invalid_request");
+      expectError(await set("4040", 23, { "if-match": tag }), 404, "not_found");
+    });
+
     test("of the list's ETag is 412", async () => {
       const list = await request(system.address, { path: "/v1/inventory", headers: { authorization } });
       expectError(await set("1", 26, { "if-match": header(list, "ETag") }), 412, "precondition_failed");

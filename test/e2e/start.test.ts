@@ -85,12 +85,12 @@ describe("npm start", () => {
   test("says what is wrong when a port is taken, and leaves nothing running", async () => {
     const other = await startScript({ name: "a second npm start", script: "deploy/start.ts", cwd: folder.path, env });
     expect(await other.exited).toBe(1);
-    expect(other.output()).toContain("EADDRINUSE");
+    expect(other.output()).toMatch(/GATEWAY_LISTEN: .*EADDRINUSE/);
     expect(await bash(curls()[0]!)).toContain('"petId":1001');
   });
 
   test("names every wrong setting with exit code 78", async () => {
-    const wrong = { ...env, GATEWAY_REPLICAS: "none", INVENTORY_TIMEOUT_MS: "soon" };
+    const wrong = { ...env, GATEWAY_REPLICAS: "none", INVENTORY_TIMEOUT_MS: "soon", INVENTORY_MAX_BATCH: "x" };
     const other = await startScript({
       name: "a wrong npm start",
       script: "deploy/start.ts",
@@ -98,7 +98,9 @@ describe("npm start", () => {
       env: wrong,
     });
     expect(await other.exited).toBe(78);
-    expect(other.output()).toMatch(/GATEWAY_REPLICAS: .*\n.*INVENTORY_TIMEOUT_MS: /);
+    expect(other.output()).toMatch(
+      /3 faults:\n.*INVENTORY_MAX_BATCH: .*\n.*GATEWAY_REPLICAS: .*\n.*INVENTORY_TIMEOUT_MS: /,
+    );
     expect(other.output()).not.toContain("at ");
   });
 
