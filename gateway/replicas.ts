@@ -1,7 +1,7 @@
-import { Gauge, type Registry } from "prom-client";
+import type { Registry } from "prom-client";
 import type { RateLimiterAbstract } from "rate-limiter-flexible";
 import type { Logger } from "../runtime/log.ts";
-import { counter } from "../runtime/metrics.ts";
+import { counter, gauge } from "../runtime/metrics.ts";
 import { KeyNotices } from "./auth/key-notices.ts";
 import { Breaker } from "./limits/breaker.ts";
 import type { MemoryWindows } from "./limits/memory-windows.ts";
@@ -39,23 +39,19 @@ export function aloneWith(memory: MemoryWindows): Replicas {
 /** Gateways that act as one over Redis, and each by its share while Redis is away. */
 export function overRedis({ redisUrl, memory, log, metrics }: ReplicasOptions): Replicas {
   const redis = connectRedis(redisUrl);
-  const up = new Gauge({
-    name: "gateway_redis_up",
-    help: "1 while the limits are counted on Redis",
-    registers: [metrics],
-  });
-  up.set(1);
   const help = "Requests whose limits this replica decided on its own, by its share, while Redis was away";
   counter({ name: "gateway_limiter_alone_total", help, registry: metrics }, () => memory.decided);
   const breaker = new Breaker({
     probe: (key) => probe(redis, key),
     probeIntervalMs,
     onChange: (isOpen, err) => {
-      up.set(isOpen ? 0 : 1);
       if (isOpen) log.error({ err }, "Redis is away: this replica admits its share of the limits");
       else log.info("Redis is back: the limits are exact again");
     },
   });
+  gauge({ name: "gateway_redis_up", help: "1 while the limits are counted on Redis", registry: metrics }, () =>
+    breaker.isOpen ? 0 : 1,
+  );
   redis.on("error", () => {}); // each failed command tells of it to the breaker
   const notices = new KeyNotices(redis);
   return {

@@ -6,7 +6,7 @@ import type { Logger } from "./log.ts";
 import { SettingsError } from "./settings.ts";
 
 /** sysexits.h EX_CONFIG: something is wrong with the configuration, so a restart will not help. */
-export const exitConfiguration = 78;
+const exitConfiguration = 78;
 
 export interface RunningProcess {
   readonly log: Logger;

@@ -66,7 +66,7 @@ export async function changePlan(db: Knex, name: string, plan: PlanName, limits?
  *
  * @throws KeyStoreError `invalid_account`
  */
-export function accountName(text: string): string {
+function accountName(text: string): string {
   const name = text.normalize("NFC").trim();
   if (name === "" || [...name].length > 128 || /[\p{C}\p{Zl}\p{Zp}]/u.test(name)) {
     throw new KeyStoreError("invalid_account", "The name of an account is 1 to 128 printable characters.");

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { ApiError } from "./errors.ts";
 
-export const maxBodyBytes = 16 * 1024;
+const maxBodyBytes = 16 * 1024;
 
 /**
  * Reads a whole request body of at most 16 KiB.

@@ -5,8 +5,6 @@
  */
 export function matchesEtag(ifNoneMatch: string | undefined, ...etags: readonly string[]): boolean {
   if (ifNoneMatch === undefined) return false;
-  return ifNoneMatch
-    .split(",")
-    .map((tag) => tag.trim().replace(/^W\//, ""))
-    .some((tag) => tag === "*" || etags.includes(tag));
+  if (ifNoneMatch.trim() === "*") return true;
+  return (ifNoneMatch.match(/"[^"]*"/g) ?? []).some((tag) => etags.includes(tag));
 }

@@ -1,12 +1,12 @@
 import { type ClientDuplexStream, type ServiceError, status } from "@grpc/grpc-js";
-import { toItem } from "../../client/item.ts";
+import { type Position, toItem } from "../../client/item.ts";
 import type {
   CheckInventoryRequest,
   CheckInventoryResponse,
   InventoryItem as WireItem,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Traceparent } from "../../runtime/tracing.ts";
-import type { Changes, Position } from "./list/stock-list.ts";
+import type { Changes } from "./list/stock-list.ts";
 import { serviceError } from "./status.ts";
 
 type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;

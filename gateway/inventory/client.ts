@@ -1,10 +1,9 @@
 import type { ClientReadableStream } from "@grpc/grpc-js";
 import { type InventoryChannelOptions, openInventoryChannel } from "../../client/channel.ts";
-import { toItem } from "../../client/item.ts";
+import { type Item, toItem } from "../../client/item.ts";
 import type { ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Tracing } from "../../runtime/tracing.ts";
 import { CheckSession } from "./check-session.ts";
-import type { Item } from "./item.ts";
 import type { StockSource } from "./list/stock-list.ts";
 import { fromServiceError } from "./status.ts";
 import { type Update, UpdatePipeline } from "./update-pipeline.ts";

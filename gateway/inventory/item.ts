@@ -1,13 +1,7 @@
-export const petStatuses = ["available", "pending", "sold"] as const;
-export type PetStatus = (typeof petStatuses)[number];
+import type { Item, PetStatus } from "../../client/item.ts";
 
-/** InventoryItem of the contract, with the revision that last changed it. */
-export interface Item {
-  readonly petId: bigint;
-  readonly quantity: number;
-  readonly status: PetStatus;
-  readonly revision: bigint;
-}
+/** The statuses of the contract, in its order. */
+export const petStatuses = ["available", "pending", "sold"] as const satisfies readonly PetStatus[];
 
 /** The JSON of InventoryItem. petId is written as an integer in full: JSON.stringify knows no 64-bit ones. */
 export function renderItem({ petId, quantity, status }: Omit<Item, "revision">): string {

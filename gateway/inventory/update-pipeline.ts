@@ -1,5 +1,5 @@
 import { type ClientDuplexStream, type ServiceError, status } from "@grpc/grpc-js";
-import { toItem } from "../../client/item.ts";
+import { type Item, toItem } from "../../client/item.ts";
 import type {
   ApplyUpdatesRequest,
   ApplyUpdatesResponse,
@@ -7,7 +7,6 @@ import type {
   Update as WireUpdate,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Traceparent } from "../../runtime/tracing.ts";
-import type { Item } from "./item.ts";
 import { maxSlots, Slots } from "./slots.ts";
 import { serviceError } from "./status.ts";
 

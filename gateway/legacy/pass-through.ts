@@ -3,8 +3,8 @@ import { Agent as HttpsAgent } from "node:https";
 import { Readable, type Writable } from "node:stream";
 import type { Request, RequestHandler, Response } from "express";
 import { createProxyMiddleware, type Plugin } from "http-proxy-middleware";
-import type { Principal } from "../auth/principal.ts";
 import { ApiError } from "../http/errors.ts";
+import type { Locals } from "../http/locals.ts";
 import { Exchange } from "./exchange.ts";
 import { headersToSendUp, queryToSendUp } from "./headers.ts";
 
@@ -22,13 +22,6 @@ export interface PassThroughOptions {
   readonly maxConnections?: number;
   /** How many requests may wait for a connection; those beyond are refused at once. */
   readonly maxWaiting?: number;
-}
-
-/** What the steps before this one have left in `res.locals`. */
-export interface PassThroughLocals {
-  readonly requestId: string;
-  readonly principal: Principal;
-  readonly clientAddress: string;
 }
 
 /** What http-proxy-middleware gets for the client's request. */
@@ -98,7 +91,7 @@ const reportToExchange: Plugin<UpstreamCall, ServerResponse> = (proxy) => {
  * given, and with `Expect: 100-continue` it offers no chance to take something away.
  */
 function upstreamCall(req: Request, res: Response, path: string, exchange: Exchange): UpstreamCall {
-  const { requestId, principal, clientAddress } = res.locals as PassThroughLocals;
+  const { requestId, principal, clientAddress } = res.locals as Locals;
   const headers: IncomingHttpHeaders = {
     ...headersToSendUp(req.headers),
     "x-request-id": requestId,

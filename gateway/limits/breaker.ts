@@ -1,11 +1,3 @@
-/** Redis is away: nothing was sent. */
-export class OpenBreakerError extends Error {
-  constructor() {
-    super("Redis is away");
-    this.name = "OpenBreakerError";
-  }
-}
-
 export interface BreakerOptions {
   /** Resolves when Redis does again what it failed to do for this key. */
   readonly probe: (key: string) => Promise<unknown>;
@@ -32,10 +24,10 @@ export class Breaker {
 
   /**
    * @param key one that the call is about
-   * @throws OpenBreakerError, or what the call throws
+   * @throws Error when Redis is away, and then nothing was sent; or what the call throws
    */
   async run<T>(key: string, call: () => Promise<T>): Promise<T> {
-    if (this.isOpen) throw new OpenBreakerError();
+    if (this.isOpen) throw new Error("Redis is away");
     try {
       return await call();
     } catch (error) {

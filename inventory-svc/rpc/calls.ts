@@ -9,7 +9,7 @@ import {
 } from "@grpc/grpc-js";
 import { isOurFault, type RpcError, toRpcError, toServiceError } from "./errors.ts";
 
-/** Told of every call at its end; `error` is undefined for one that went well. */
+/** Told of every call at its end, except streams that their caller left; `error` is undefined for one that went well. */
 export type OnCall = (method: string, durationMs: number, code: status, error: RpcError | undefined) => void;
 
 export type AnyCall = ServerUnaryCall<unknown, unknown> | ServerWritableStream<unknown, unknown>;

@@ -1,4 +1,5 @@
-import { type Item, renderItem } from "../item.ts";
+import type { Item } from "../../../client/item.ts";
+import { renderItem } from "../item.ts";
 import { joinBytes } from "./bytes.ts";
 
 /** An entry that is to be written (with its JSON) or dropped (null). */
@@ -110,7 +111,7 @@ export function sliceChunk(chunk: Chunk, from: number, to: number): Chunk {
 }
 
 /** The place of the first petId that is not smaller, from `from` on. */
-export function lowerBound(petIds: BigInt64Array, petId: bigint, from = 0): number {
+function lowerBound(petIds: BigInt64Array, petId: bigint, from = 0): number {
   let low = from;
   let high = petIds.length;
   while (low < high) {

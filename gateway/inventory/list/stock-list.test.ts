@@ -1,8 +1,8 @@
 import { gunzipSync } from "node:zlib";
 import fc from "fast-check";
-import type { Item } from "../item.ts";
+import type { Item, Position } from "../../../client/item.ts";
 import type { Body, Snapshot } from "./snapshot.ts";
-import { applyChanges, type Changes, type Position, StockList, type StockSource } from "./stock-list.ts";
+import { applyChanges, type Changes, StockList, type StockSource } from "./stock-list.ts";
 
 /** The stock as a plain map with a counter, and a source that reads it. */
 class Stock implements StockSource {

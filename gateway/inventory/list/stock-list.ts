@@ -1,12 +1,6 @@
-import type { Item } from "../item.ts";
+import type { Item, Position } from "../../../client/item.ts";
 import { type Chunk, type Edit, editChunk, entryJson, makeChunk, sliceChunk } from "./chunk.ts";
 import { Snapshot } from "./snapshot.ts";
-
-/** A place in the history of the stock. */
-export interface Position {
-  readonly epoch: string;
-  readonly revision: bigint;
-}
 
 /** What changed after a position; `reset` when that position is not one of the stock any more. */
 export type Changes =
