@@ -84,10 +84,9 @@ interface Tier {
   readonly exited: Promise<number | null>;
 }
 
-/** Starts one tier and resolves when it is ready to serve. */
-function startTier(script: string, env: NodeJS.ProcessEnv): Promise<Tier> {
-  // The list lives outside V8's heap; a large young generation beside it gains nothing (npm run gateway has the same).
-  const child = spawn(process.execPath, ["--max-semi-space-size=32", join(root, script)], {
+/** Starts one tier and resolves when it is ready to serve. @param flags of Node */
+function startTier(script: string, flags: readonly string[], env: NodeJS.ProcessEnv): Promise<Tier> {
+  const child = spawn(process.execPath, [...flags, join(root, script)], {
     env,
     stdio: ["ignore", "inherit", "inherit", "ipc"],
     // Ctrl-C reaches this process alone, which then stops the tiers in order.
@@ -155,9 +154,9 @@ async function main(): Promise<void> {
   process.on("SIGTERM", () => void stop(0));
 
   try {
-    for (const script of ["inventory-svc/main.ts", "gateway/main.ts"]) {
+    for (const [script, ...flags] of tierScripts) {
       const address = tiers.at(-1)?.listen;
-      const tier = await startTier(script, address ? { ...env, INVENTORY_ADDRESS: address } : env);
+      const tier = await startTier(script, flags, address ? { ...env, INVENTORY_ADDRESS: address } : env);
       tiers.push(tier);
       void tier.exited.then((code) => {
         if (!stopping) console.error(`${script} ended with code ${code}: stopping`);
@@ -187,6 +186,9 @@ function readBothConfigs(env: NodeJS.ProcessEnv) {
   if (!inventory || !gateway) throw new SettingsError([...new Set(faults)]); // those of LOG_LEVEL, for one, are of both
   return { inventory, gateway };
 }
+
+/** The tiers in the order of their start, each with the flags of Node that its npm script has. */
+const tierScripts = [["inventory-svc/main.ts"], ["gateway/main.ts", "--max-semi-space-size=32"]] as const;
 
 const anyPort = { host: "127.0.0.1", port: 0 };
 

@@ -6,7 +6,9 @@ export const indexHtml = `<!doctype html>
     <meta name="viewport" content="width=device-width, initial-scale=1">
     <title>Petstore Inventory API</title>
     <link rel="icon" type="image/png" sizes="32x32" href="favicon-32x32.png">
+    <meta name="color-scheme" content="light dark">
     <link rel="stylesheet" href="swagger-ui.css">
+    <link rel="stylesheet" href="page.css">
     <script defer src="swagger-ui-bundle.js"></script>
     <script defer src="initializer.js"></script>
   </head>
@@ -15,6 +17,18 @@ export const indexHtml = `<!doctype html>
     <main id="swagger-ui"></main>
   </body>
 </html>
+`;
+
+/** On a phone the page is as wide as the screen: a table that is wider scrolls by itself, and nothing is linked here. */
+export const pageCss = `@media (max-width: 640px) {
+  .swagger-ui .renderedMarkdown table {
+    display: block;
+    overflow-x: auto;
+  }
+  .swagger-ui .response-col_links {
+    display: none;
+  }
+}
 `;
 
 /**
@@ -49,6 +63,11 @@ const exactNumbers = ({ React }) => ({
     },
   },
 });
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const followScheme = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+dark.addEventListener("change", followScheme);
+followScheme();
 
 window.ui = SwaggerUIBundle({
   url: new URL("../openapi.json", document.baseURI).href,

@@ -14,7 +14,14 @@ const document = {
     { url: "./v1" },
   ],
 };
-const files = ["/openapi.json", "/docs/", "/docs/initializer.js", "/docs/swagger-ui.css", "/docs/swagger-ui-bundle.js"];
+const files = [
+  "/openapi.json",
+  "/docs/",
+  "/docs/page.css",
+  "/docs/initializer.js",
+  "/docs/swagger-ui.css",
+  "/docs/swagger-ui-bundle.js",
+];
 
 let address: string;
 let lastRequest: IncomingMessage;

@@ -6,7 +6,7 @@ import express, { type RequestHandler, Router } from "express";
 import { matchesEtag } from "../http/etag.ts";
 import { pathOf } from "../http/path.ts";
 import { cutWhenStalled } from "../http/stall.ts";
-import { indexHtml, initializerJs } from "./page-files.ts";
+import { indexHtml, initializerJs, pageCss } from "./page-files.ts";
 
 export interface DocsPageOptions {
   /** The OpenAPI document. It is rendered once. */
@@ -41,6 +41,7 @@ export function docsPage({ document, stallTimeoutMs }: DocsPageOptions): Router 
     ["/openapi.json", fixed("application/json", JSON.stringify(document), setHeaders)],
     ["/docs", redirect("docs/", setHeaders)],
     ["/docs/", fixed("text/html; charset=utf-8", indexHtml, setHeaders)],
+    ["/docs/page.css", fixed("text/css; charset=utf-8", pageCss, setHeaders)],
     ["/docs/initializer.js", fixed("text/javascript; charset=utf-8", initializerJs, setHeaders)],
   ]);
 

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import express, { Router } from "express";
-import type { Browser, Page } from "playwright-core";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { openApiDocument } from "../../gateway/docs/openapi.ts";
 import { docsPage } from "../../gateway/docs/page.ts";
 import { publishedBanRules } from "../../gateway/limits/bans.ts";
@@ -62,6 +62,7 @@ test.each(["/docs", "/docs/", "/api/docs", "/api/docs/"])(
         ...new Set([path.slice(root.length), "/docs/"]),
         "/docs/favicon-32x32.png",
         "/docs/initializer.js",
+        "/docs/page.css",
         "/docs/swagger-ui-bundle.js",
         "/docs/swagger-ui.css",
         "/openapi.json",
@@ -94,6 +95,19 @@ test("a request from the page carries the key, and its petId is exact there and 
   expect(faults).toEqual([]);
 });
 
+test("on a phone the page is no wider than the screen, and it is dark where all is", async () => {
+  const { page, faults } = await open("/docs/", { viewport: { width: 360, height: 740 }, colorScheme: "dark" });
+  await page.locator(".opblock-patch .opblock-summary-control").click();
+  await page.locator(".opblock-patch .responses-table").waitFor();
+  expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(360);
+  const background = "getComputedStyle(document.documentElement).backgroundColor";
+  const dark = String(await page.evaluate(background));
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.locator("html:not(.dark-mode)").waitFor();
+  expect(String(await page.evaluate(background))).not.toBe(dark);
+  expect(faults).toEqual([]);
+});
+
 /** The documentation, and an API that shows the requests it gets. */
 function petstore(): Router {
   return Router()
@@ -112,8 +126,8 @@ interface OpenPage {
   readonly requested: readonly string[];
 }
 
-async function open(path: string): Promise<OpenPage> {
-  const page = await browser.newPage();
+async function open(path: string, options: BrowserContextOptions = {}): Promise<OpenPage> {
+  const page = await browser.newPage(options);
   const faults: string[] = [];
   const requested: string[] = [];
   page.on("console", (message) => {
