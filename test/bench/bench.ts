@@ -1,10 +1,6 @@
 // npm run bench: what a request costs here, beside a plain gateway and a constant Buffer, all in one run.
-//   --only list|updates|grpc|limits|overload   one part
-//   --sizes 10,1000              numbers of entries for the list
-//   --rounds N --seconds N       runs of each load, and their length
-//   --json                       for machines      --plot FILE   an SVG of cost against size
 import { writeFile } from "node:fs/promises";
-import { parseArgs } from "node:util";
+import { Command, InvalidArgumentError, Option } from "commander";
 import { benchGrpc } from "./grpc.ts";
 import { benchLimits } from "./limits.ts";
 import { benchList } from "./list.ts";
@@ -13,23 +9,44 @@ import { plot } from "./plot.ts";
 import { startServers } from "./systems.ts";
 import { benchUpdates } from "./updates.ts";
 
-const { values } = parseArgs({
-  options: {
-    only: { type: "string" },
-    sizes: { type: "string", default: "10,1000,10000,100000" },
-    rounds: { type: "string", default: "3" },
-    seconds: { type: "string", default: "2" },
-    json: { type: "boolean", default: false },
-    plot: { type: "string" },
-  },
-});
+const parts = ["list", "updates", "grpc", "limits", "overload"] as const;
+
+function count(text: string): number {
+  if (!/^[1-9]\d{0,7}$/.test(text)) throw new InvalidArgumentError("must be a whole number from 1 to 99999999.");
+  return Number(text);
+}
+
+interface Options {
+  only?: (typeof parts)[number];
+  sizes: readonly number[];
+  rounds: number;
+  seconds: number;
+  json?: true;
+  plot?: string;
+}
+
+const options = new Command("npm run bench --")
+  .description("Measures what a request costs here, beside a plain gateway and a constant Buffer, all in one run.")
+  .addOption(new Option("--only <part>", "one part").choices(parts))
+  .option(
+    "--sizes <list>",
+    "numbers of entries for the list",
+    (text) => text.split(",").map(count),
+    [10, 1_000, 10_000, 100_000],
+  )
+  .option("--rounds <n>", "runs of each load", count, 3)
+  .option("--seconds <n>", "length of a run", count, 2)
+  .option("--json", "for machines")
+  .option("--plot <file>", "an SVG of cost against size")
+  .parse()
+  .opts<Options>();
 const plan = {
-  sizes: values.sizes.split(",").map(Number),
-  rounds: Number(values.rounds),
-  seconds: Number(values.seconds),
-  say: (text: string) => void (values.json ? process.stderr : process.stdout).write(`${text}\n`),
+  sizes: options.sizes,
+  rounds: options.rounds,
+  seconds: options.seconds,
+  say: (text: string) => void (options.json ? process.stderr : process.stdout).write(`${text}\n`),
 };
-const wants = (part: string) => values.only === undefined || values.only === part;
+const wants = (part: Options["only"]) => options.only === undefined || options.only === part;
 
 await using stack = new AsyncDisposableStack();
 const servers = await startServers(stack);
@@ -38,5 +55,5 @@ const updates = wants("updates") ? await benchUpdates(servers, plan) : [];
 const grpc = wants("grpc") ? await benchGrpc(servers, plan) : [];
 const limits = wants("limits") ? await benchLimits(servers, plan) : [];
 const overload = wants("overload") ? await benchOverload(servers, plan) : [];
-if (values.json) console.log(JSON.stringify({ list, updates, grpc, limits, overload }, null, 2));
-if (values.plot) await writeFile(values.plot, plot(list));
+if (options.json) console.log(JSON.stringify({ list, updates, grpc, limits, overload }, null, 2));
+if (options.plot) await writeFile(options.plot, plot(list));
