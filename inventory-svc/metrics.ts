@@ -64,8 +64,8 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
           durationMs: Math.round(durationMs * 100) / 100,
           code,
           reason: error?.reason,
-          // Of a refusal its stack tells nothing.
-          ...(error && (isOurFault(code) ? { err: error.cause ?? error } : { fault: error.message })),
+          // The stack of a refusal tells nothing.
+          err: error && (isOurFault(code) ? (error.cause ?? error) : { type: error.name, message: error.message }),
         },
         "call",
       );
