@@ -167,7 +167,7 @@ async function main(): Promise<void> {
     console.error((error as Error).message);
     return await stop(1);
   }
-  announce(tiers.at(-1)!.listen, keys);
+  if (!stopping) announce(tiers.at(-1)!.listen, keys);
 }
 
 /** @throws SettingsError that names the faults of both tiers at once */

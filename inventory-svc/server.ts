@@ -57,7 +57,7 @@ export function createRpcServer({
   };
   setHealth("NOT_SERVING");
   server.addService(InventoryServiceService, handlers);
-  // The library ends no watch of the health, and a stop waits for every call.
+  // The library ends no watch of the health, and a stop waits for every call. It uses nothing of a server but addService.
   const healthWatches = new Set<{ end(): void }>();
   health.addToServer({
     addService: (service: ServiceDefinition, calls: Record<"check" | "list" | "watch", UntypedHandleCall>) => {

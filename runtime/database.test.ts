@@ -27,8 +27,8 @@ test("it is given up after four tries", async () => {
   expect(calls()).toBe(4);
 });
 
-test("any other error is never retried", async () => {
-  const { work, calls } = failing(1, "ER_DUP_ENTRY");
+test.each(["ER_DUP_ENTRY", "SQLITE_BUSY"])("%s is never retried", async (code) => {
+  const { work, calls } = failing(1, code);
   await expect(retried(db, work)).rejects.toThrow("from the database");
   expect(calls()).toBe(1);
 });

@@ -326,7 +326,8 @@ export async function retried<T>(db: Knex, work: () => Promise<T>): Promise<T> {
       return await work();
     } catch (error) {
       if (isReadOnly(error)) condemnAll(db, error);
-      if (attempt === maxAttempts || !isTakenBack(error)) throw error;
+      // SQLite has waited for the lock already, and on this thread.
+      if (attempt === maxAttempts || !isTakenBack(error) || codeOf(error) === "SQLITE_BUSY") throw error;
     }
   }
 }

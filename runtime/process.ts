@@ -90,8 +90,8 @@ async function drain(running: RunningProcess): Promise<void> {
 }
 
 /**
- * Resolves once `check` does, or rejects with the reason of the signal. Until then the process stays up and says why it cannot serve: a database that is still
- * starting, or a schema that is still being migrated, is no reason for a restart.
+ * Resolves once `check` does, or rejects with the reason of the signal. Until then the process stays up and says why it
+ * cannot serve: a database that is still starting, or a schema that is still being migrated, is no reason for a restart.
  */
 export async function untilReady(check: () => Promise<void>, log: Logger, signal?: AbortSignal): Promise<void> {
   let lastReason = "";
@@ -101,7 +101,8 @@ export async function untilReady(check: () => Promise<void>, log: Logger, signal
       return await check();
     } catch (error) {
       const { message, cause } = error as Error;
-      const reason = cause instanceof Error ? `${message}: ${cause.message}` : message;
+      // Without its times and durations: grpc-js says when it has tried.
+      const reason = `${message} ${(cause as Error | undefined)?.message}`.replace(/\d+/g, "");
       if (reason !== lastReason && !signal?.aborted) log.warn({ reason: message, err: cause }, "not ready yet");
       lastReason = reason;
       await setTimeout(readyRetryMs);

@@ -124,4 +124,24 @@ describe("the deadline of a check", () => {
     expect(await next).toMatchObject({ position: { revision: 8n } });
     session.close();
   });
+
+  test("of one that could not be asked ends nothing", async () => {
+    const session = new CheckSession(() => {
+      throw new Error("the channel is closed");
+    }, timeoutMs);
+    await expect(session.changesAfter(position)).rejects.toThrow("the channel is closed");
+    jest.advanceTimersByTime(timeoutMs);
+    await expect(session.changesAfter(position)).rejects.toThrow("the channel is closed");
+    session.close();
+    await expect(session.changesAfter(position)).rejects.toMatchObject({ code: 1 });
+    expect(jest.getTimerCount()).toBe(0);
+  });
+
+  test("is of one question at a time: another one is refused, and does not take its answer", async () => {
+    const { stream, session, answer } = ask();
+    await expect(session.changesAfter(position)).rejects.toThrow("under way");
+    stream.say({ revision: 5n });
+    expect(await answer).toMatchObject({ position: { revision: 5n } });
+    session.close();
+  });
 });

@@ -44,10 +44,15 @@ export class CheckSession {
   /**
    * Not before the answer to the question before is there.
    *
-   * @throws ServiceError of the stream; DEADLINE_EXCEEDED when no answer came in time
+   * @throws ServiceError of the stream; DEADLINE_EXCEEDED when no answer came in time, CANCELLED once it is closed
    */
   changesAfter(position: Position, traceparent?: Traceparent): Promise<Changes> {
-    this.#timer ??= setTimeout(() => this.#question && this.#lose(this.#stream!, noAnswer()), this.#timeoutMs);
+    if (this.#isClosed) return Promise.reject(serviceError(status.CANCELLED, "the gateway was closed"));
+    if (this.#question) return Promise.reject(new Error("a check is under way"));
+    this.#timer ??= setTimeout(
+      () => this.#question && this.#stream && this.#lose(this.#stream, noAnswer()),
+      this.#timeoutMs,
+    );
     this.#timer.refresh();
     return new Promise((resolve, reject) => {
       this.#ask({ position, traceparent, gathered: undefined, resolve, reject, retried: false });
@@ -61,8 +66,8 @@ export class CheckSession {
   }
 
   #ask(question: Question): void {
+    this.#stream ??= this.#connect(); // throws on a closed channel, and then nothing is asked
     this.#question = question;
-    this.#stream ??= this.#connect();
     const { position, traceparent } = question;
     this.#stream.write({ epoch: position.epoch, revision: position.revision, traceparent });
   }

@@ -45,6 +45,8 @@ export function createInventoryClient({
   const updates = new UpdatePipeline(() => client.applyUpdates(), callTimeoutMs);
   const checks = new CheckSession(() => client.checkInventory(), callTimeoutMs);
 
+  const loads = new Set<ClientReadableStream<ListInventoryResponse>>();
+
   return {
     get updatesInFlight() {
       return updates.inFlight;
@@ -64,6 +66,7 @@ export function createInventoryClient({
     async *load() {
       const deadline = Date.now() + loadTimeoutMs;
       const stream: ClientReadableStream<ListInventoryResponse> = client.listInventory({}, { deadline });
+      loads.add(stream);
       try {
         for await (const { items, epoch, revision } of stream as AsyncIterable<ListInventoryResponse>) {
           yield { position: { epoch, revision }, items: items.map(toItem) };
@@ -71,6 +74,7 @@ export function createInventoryClient({
       } catch (error) {
         throw fromServiceError(error);
       } finally {
+        loads.delete(stream);
         stream.cancel();
       }
     },
@@ -94,6 +98,7 @@ export function createInventoryClient({
     close: () => {
       updates.close();
       checks.close();
+      for (const stream of loads) stream.cancel(); // closing the channel lets them finish
       client.close();
     },
   };

@@ -7,6 +7,7 @@ import {
   type ServerWritableStream,
   status,
 } from "@grpc/grpc-js";
+import { QueueFullError } from "../stock/group-commit.ts";
 import { isOurFault, type RpcError, toRpcError, toServiceError } from "./errors.ts";
 
 /** Told of every call at its end, except streams that their caller left; `error` is undefined for one that went well. */
@@ -119,6 +120,6 @@ export function duplexStream<Req, Res>(
 export function logLevel(error: RpcError | undefined): "debug" | "info" | "warn" | "error" {
   if (error === undefined) return "debug";
   if (error.code === status.PERMISSION_DENIED) return "warn"; // somebody tries what is not theirs, or misses a role
-  if (error.code === status.RESOURCE_EXHAUSTED) return "debug"; // there may be thousands in one message
+  if (error.cause instanceof QueueFullError) return "debug"; // there may be thousands in one message
   return isOurFault(error.code) ? "error" : "info";
 }

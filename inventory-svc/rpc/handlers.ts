@@ -30,7 +30,10 @@ export function inventoryHandlers({ store, commits, draining, onCall, tracing }:
   const commit = async (change: Change, call: AnyCall) =>
     settled(change, await commits.submit(tracing.part(change), () => isWanted(call)));
 
-  const feed = new ChangeFeed((from) => store.changesAfter(from, batchSize));
+  const feed = new ChangeFeed(async (from) => {
+    const changes = await store.changesAfter(from, batchSize);
+    return changes.kind === "reset" ? changes : { ...changes, answer: toAnswer(changes) };
+  });
 
   const handlers: InventoryServiceServer = {
     listInventory: serverStream(async function* () {
@@ -60,7 +63,7 @@ export function inventoryHandlers({ store, commits, draining, onCall, tracing }:
       for await (const changes of feed.follow(from, AbortSignal.any([gone, draining]))) {
         if (changes.kind === "reset") return yield { ...resetAnswer, ...position };
         ({ position } = changes);
-        yield toAnswer(changes);
+        yield changes.answer;
       }
     }, onCall),
 

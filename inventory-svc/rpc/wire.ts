@@ -55,9 +55,11 @@ export function readTimeoutMs(timeoutMs: number): number {
 
 /** @returns each id once, in order. @throws RpcError INVALID_FIELD when there are too many */
 export function readPetIds(petIds: readonly bigint[]): bigint[] {
-  const different = [...new Set(petIds)];
-  if (different.length > maxPetIds) throw invalid("pet_ids", `must be at most ${maxPetIds}`);
-  return different;
+  const different = new Set<bigint>();
+  for (const petId of petIds) {
+    if (different.add(petId).size > maxPetIds) throw invalid("pet_ids", `must be at most ${maxPetIds}`);
+  }
+  return [...different];
 }
 
 function invalid(field: string, fault: string): RpcError {

@@ -10,7 +10,7 @@ function stock(revision: bigint) {
     await new Promise(setImmediate);
     state.atOnce -= 1;
     if (from.epoch !== "e") return { kind: "reset" };
-    const rows = from.revision === state.revision ? [] : [{ petId: 1n } as never];
+    const rows = from.revision === state.revision ? [] : [{ petId: from.revision } as never];
     return { kind: "changes", position: { epoch: "e", revision: state.revision }, rows, more: false };
   };
   return { state, feed: new ChangeFeed(read) };
@@ -40,7 +40,8 @@ describe("the change feed", () => {
   test("reads one page at a time for those that stand elsewhere, and each gets its own", async () => {
     const { state, feed } = stock(100n);
     const watches = many(50, (i) => feed.follow(at(BigInt(i)), ends.signal));
-    for (const page of await Promise.all(watches.map(next))) expect(page).toMatchObject({ position: at(100n) });
+    const pages = await Promise.all(watches.map(next));
+    expect(pages).toMatchObject(many(50, (i) => ({ position: at(100n), rows: [{ petId: BigInt(i) }] })));
     expect(state).toMatchObject({ reads: 50, mostAtOnce: 1 });
     await Promise.all(watches.map((watch) => watch.return(undefined)));
   });
@@ -68,6 +69,26 @@ describe("the change feed", () => {
     const another = feed.follow(at(1n), ends.signal);
     expect(await next(another)).toMatchObject({ rows: [] });
     await Promise.all([another, ...watches].map((watch) => watch.return(undefined)));
+  });
+
+  test("reads no page for watches that have gone, and those that wait in the queue end at once", async () => {
+    const reading = Promise.withResolvers<Changes>();
+    const read: bigint[] = [];
+    const feed = new ChangeFeed(({ revision }) => {
+      read.push(revision);
+      return reading.promise;
+    });
+    const stopped = new AbortController();
+    const first = feed.follow(at(1n), ends.signal);
+    const told = first.next();
+    const gone = many(10, (i) => feed.follow(at(BigInt(i + 2)), stopped.signal).next());
+    stopped.abort();
+    for (const end of await Promise.all(gone)) expect(end.done).toBe(true);
+    reading.resolve({ kind: "changes", position: at(1n), rows: [], more: false });
+    await told;
+    expect(await next(feed.follow(at(20n), ends.signal))).toMatchObject({ position: at(1n) });
+    expect(read).toEqual([1n, 20n]);
+    await first.return(undefined);
   });
 
   test("a watch that is stopped ends at the next look", async () => {

@@ -3,6 +3,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { readGatewayConfig } from "../../gateway/config.ts";
 import { createGateway } from "../../gateway/plugin.ts";
 import { createLogger } from "../../runtime/log.ts";
@@ -121,17 +122,27 @@ describe("a stop of a gateway", () => {
     expect(await exited).toEqual([0, null]);
   });
 
-  test("of a plug-in ends its waiting to be ready too", async () => {
+  test.each([
+    ["is not there", async () => `127.0.0.1:${await freePort()}`],
+    ["hangs", async () => system.inventory.listen],
+  ])("of a plug-in ends its waiting to be ready too, when the service %s", async (_how, addressOf) => {
     const config = readGatewayConfig({
       KEY_PEPPER: "a pepper that is long enough to be one",
       GATEWAY_DATABASE_URL: system.databaseUrls.gateway,
-      INVENTORY_ADDRESS: `127.0.0.1:${await freePort()}`, // nobody is there
+      INVENTORY_ADDRESS: await addressOf(),
+      LIST_TIMEOUT_MS: "600000",
     });
-    const gateway = createGateway(config, createLogger("gateway", "fatal"));
-    const ready = gateway.ready();
-    ready.catch(() => {});
-    await gateway.close();
-    await expect(ready).rejects.toThrow("the gateway was closed");
+    await system.inventory.kill("SIGSTOP");
+    try {
+      const gateway = createGateway(config, createLogger("gateway", "fatal"));
+      const ready = gateway.ready();
+      ready.catch(() => {});
+      await delay(300); // the load is under way
+      await gateway.close();
+      await expect(ready).rejects.toThrow("the gateway was closed");
+    } finally {
+      await system.inventory.kill("SIGCONT");
+    }
   });
 
   test("comes at once with a second signal", async () => {
