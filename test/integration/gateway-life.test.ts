@@ -3,9 +3,10 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
+import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { readGatewayConfig } from "../../gateway/config.ts";
 import { createGateway } from "../../gateway/plugin.ts";
+import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { createLogger } from "../../runtime/log.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
@@ -122,26 +123,32 @@ describe("a stop of a gateway", () => {
     expect(await exited).toEqual([0, null]);
   });
 
-  test.each([
-    ["is not there", async () => `127.0.0.1:${await freePort()}`],
-    ["hangs", async () => system.inventory.listen],
-  ])("of a plug-in ends its waiting to be ready too, when the service %s", async (_how, addressOf) => {
-    const config = readGatewayConfig({
-      KEY_PEPPER: "a pepper that is long enough to be one",
-      GATEWAY_DATABASE_URL: system.databaseUrls.gateway,
-      INVENTORY_ADDRESS: await addressOf(),
-      LIST_TIMEOUT_MS: "600000",
+  test("of a plug-in ends its waiting to be ready too: for a service, and for the end of a list", async () => {
+    const silent = new Server();
+    const asked = Promise.withResolvers<void>();
+    silent.addService(InventoryServiceService, { listInventory: () => asked.resolve() } as never);
+    const port = await new Promise<number>((resolve) => {
+      silent.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (_error, bound) => resolve(bound));
     });
-    await system.inventory.kill("SIGSTOP");
-    try {
+    stack.defer(() => silent.forceShutdown());
+    for (const [address, isWaiting] of [
+      [`127.0.0.1:${await freePort()}`, undefined], // nobody is there
+      [`127.0.0.1:${port}`, asked.promise],
+    ] as const) {
+      const config = readGatewayConfig({
+        KEY_PEPPER: "a pepper that is long enough to be one",
+        GATEWAY_DATABASE_URL: system.databaseUrls.gateway,
+        INVENTORY_ADDRESS: address,
+        LIST_TIMEOUT_MS: "600000",
+      });
       const gateway = createGateway(config, createLogger("gateway", "fatal"));
       const ready = gateway.ready();
       ready.catch(() => {});
-      await delay(300); // the load is under way
+      await isWaiting;
+      const closedMs = performance.now();
       await gateway.close();
       await expect(ready).rejects.toThrow("the gateway was closed");
-    } finally {
-      await system.inventory.kill("SIGCONT");
+      expect(performance.now() - closedMs).toBeLessThan(5_000); // and not when the connection is given up
     }
   });
 
