@@ -4,7 +4,7 @@ import { createWriteStream } from "node:fs";
 import { rename, rm, stat } from "node:fs/promises";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { Command, InvalidArgumentError, Option } from "commander";
+import { Command, Option } from "commander";
 import { databaseDefaults, openDatabase } from "../../runtime/database.ts";
 import { migrate } from "../../runtime/migrations.ts";
 import { exitWith, loadEnvFile } from "../../runtime/process.ts";
@@ -12,6 +12,7 @@ import { describeSettings, readSettings } from "../../runtime/settings.ts";
 import { inventorySettings } from "../config.ts";
 import { stockMigrations } from "../db/migrations.ts";
 import { StockStore } from "../stock/store.ts";
+import { parseCount } from "./arguments.ts";
 import { type Entry, type Format, fileHead, formatOf, formats, generated, readLines, toText } from "./entries.ts";
 
 const settings = { INVENTORY_DATABASE_URL: inventorySettings.INVENTORY_DATABASE_URL };
@@ -118,10 +119,7 @@ program
   .description("makes every entry of the file, or brings it to that state; leaves all others as they are")
   .addOption(formatOption())
   .option("--skip-bad", "imports the good lines of a file that has bad ones")
-  .option("--generate <n>", "imports petId 1 to n, made up for trials, instead of a file", (text) => {
-    if (!/^[1-9]\d{0,7}$/.test(text)) throw new InvalidArgumentError("must be a whole number from 1 to 99999999.");
-    return Number(text);
-  })
+  .option("--generate <n>", "imports petId 1 to n, made up for trials, instead of a file", parseCount)
   .action(async (file: string | undefined, options: { format?: Format; skipBad?: true; generate?: number }) => {
     if ((file === undefined) === (options.generate === undefined)) {
       throw new Refusal("import takes a file, or --generate N");

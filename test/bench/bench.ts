@@ -1,6 +1,7 @@
 // npm run bench: what a request costs here, beside a plain gateway and a constant Buffer, all in one run.
 import { writeFile } from "node:fs/promises";
-import { Command, InvalidArgumentError, Option } from "commander";
+import { Command, Option } from "commander";
+import { parseCount } from "../../inventory-svc/cli/arguments.ts";
 import { benchGrpc } from "./grpc.ts";
 import { benchLimits } from "./limits.ts";
 import { benchList } from "./list.ts";
@@ -10,11 +11,6 @@ import { startServers } from "./systems.ts";
 import { benchUpdates } from "./updates.ts";
 
 const parts = ["list", "updates", "grpc", "limits", "overload"] as const;
-
-function count(text: string): number {
-  if (!/^[1-9]\d{0,7}$/.test(text)) throw new InvalidArgumentError("must be a whole number from 1 to 99999999.");
-  return Number(text);
-}
 
 interface Options {
   only?: (typeof parts)[number];
@@ -31,11 +27,11 @@ const options = new Command("npm run bench --")
   .option(
     "--sizes <list>",
     "numbers of entries for the list",
-    (text) => text.split(",").map(count),
+    (text) => text.split(",").map(parseCount),
     [10, 1_000, 10_000, 100_000],
   )
-  .option("--rounds <n>", "runs of each load", count, 3)
-  .option("--seconds <n>", "length of a run", count, 2)
+  .option("--rounds <n>", "runs of each load", parseCount, 3)
+  .option("--seconds <n>", "length of a run", parseCount, 2)
   .option("--json", "for machines")
   .option("--plot <file>", "an SVG of cost against size")
   .parse()
