@@ -3,7 +3,7 @@
 #   docker build --target inventory-svc -t petstore-inventory-svc .
 #   docker build --target migrate -t petstore-migrate .
 # All hold the same files. The other commands run in any of them with --entrypoint node, and
-# /app/dist/gateway/auth/cli.js (keys) or /app/dist/inventory-svc/cli/stock.js as the first argument.
+# /app/dist/gateway/accounts/commands.js (keys) or /app/dist/inventory-svc/cli/stock.js as the first argument.
 
 # The Node of .ci/node-24. To pin its bytes too, give it with a digest: --build-arg NODE_IMAGE=node:…@sha256:…
 ARG NODE_IMAGE=node:24.21.0-bookworm-slim

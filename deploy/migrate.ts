@@ -1,11 +1,11 @@
 #!/usr/bin/env node
 // npm run migrate: brings the schemas of both tiers up to date; `-- --down` takes the last step of each back.
 import { Command, Option } from "commander";
-import { keyMigrations } from "../gateway/auth/migrations.ts";
+import { keyMigrations } from "../gateway/accounts/migrations.ts";
 import { keySettings } from "../gateway/auth/settings.ts";
 import { inventorySettings } from "../inventory-svc/config.ts";
-import { stockMigrations } from "../inventory-svc/db/migrations.ts";
-import { databaseDefaults, openDatabase } from "../runtime/database.ts";
+import { stockMigrations } from "../inventory-svc/stock/migrations.ts";
+import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
 import { type Migration, migrate } from "../runtime/migrations.ts";
 import { exitWith, loadEnvFile } from "../runtime/process.ts";
 import { describeSettings, readSettings } from "../runtime/settings.ts";

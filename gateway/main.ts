@@ -5,9 +5,9 @@ import { createLogger } from "../runtime/log.ts";
 import { runProcess } from "../runtime/process.ts";
 import { openTracing } from "../runtime/tracing.ts";
 import { gatewayHelp, readGatewayConfig } from "./config.ts";
+import { createGateway } from "./gateway.ts";
 import { Overload } from "./http/overload.ts";
 import { createPublicServer } from "./http/server.ts";
-import { createGateway } from "./plugin.ts";
 
 await runProcess(gatewayHelp, async () => {
   const config = readGatewayConfig(process.env);

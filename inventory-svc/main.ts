@@ -1,17 +1,17 @@
 #!/usr/bin/env node
 import { ServerCredentials } from "@grpc/grpc-js";
 import { asSet, startAdmin } from "../runtime/admin.ts";
-import { databaseDefaults, durabilityWeaknesses, openDatabase } from "../runtime/database.ts";
+import { databaseDefaults, durabilityWeaknesses, openDatabase } from "../runtime/database/open.ts";
 import { createLogger } from "../runtime/log.ts";
 import { runProcess, untilReady } from "../runtime/process.ts";
 import { openTracing } from "../runtime/tracing.ts";
 import { mutualTls } from "./access/credentials.ts";
-import type { OnRefused } from "./access/guard.ts";
+import type { OnRefused } from "./access/role-interceptor.ts";
 import { inventoryHelp, inventoryTls, readInventoryConfig } from "./config.ts";
 import { createServiceMetrics } from "./metrics.ts";
 import { inventoryHandlers } from "./rpc/handlers.ts";
 import { createRpcServer } from "./server.ts";
-import { startForgetting } from "./stock/forgetting.ts";
+import { startForgetting } from "./stock/adjustment-cleanup.ts";
 import { GroupCommit } from "./stock/group-commit.ts";
 import { StockStore } from "./stock/store.ts";
 

@@ -1,6 +1,6 @@
 import type { Knex } from "knex";
 import { Counter, collectDefaultMetrics, Gauge, type Histogram, Registry } from "prom-client";
-import { poolUse } from "./database.ts";
+import { poolUse } from "./database/open.ts";
 
 type Labels = Readonly<Record<string, string | number>>;
 

@@ -1,6 +1,6 @@
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
-import { isSqlite } from "./database.ts";
+import { isSqlite } from "./database/open.ts";
 
 /** A step of a schema. Names sort in the order in which the steps are taken, as in `0001_stock`. */
 export interface Migration {

@@ -25,7 +25,7 @@ import {
   TracerProvider,
 } from "@opentelemetry/sdk-trace";
 import type { Knex } from "knex";
-import { isSqlite } from "./database.ts";
+import { isSqlite } from "./database/open.ts";
 import { SettingsError } from "./settings.ts";
 import type { Join, Traceparent, Tracing } from "./tracing.ts";
 

@@ -1,8 +1,8 @@
 import type { Knex } from "knex";
-import { retried } from "../../runtime/database.ts";
+import { retried } from "../../runtime/database/open.ts";
+import { writeInOrder } from "../usage/write-in-order.ts";
 import type { Principal } from "./principal.ts";
 import { type DbInteger, type PlanRow, toNumber, toPlan, toScopes } from "./rows.ts";
-import { writeInOrder } from "./write-in-order.ts";
 
 export interface Ban {
   /** Unix milliseconds at which it ends. */

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { databaseUrl } from "../../runtime/settings.ts";
-import { isRedisUrl } from "../redis.ts";
+import { isRedisUrl } from "../redis/connection.ts";
 import { keyEnvPattern } from "./key-format.ts";
 
 /** Where accounts and keys are when nothing else is said. */

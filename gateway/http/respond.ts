@@ -1,6 +1,6 @@
 import type { Request, Response } from "express";
+import type { FlatHeaders } from "./common-headers.ts";
 import { type ApiError, toApiError } from "./errors.ts";
-import type { FlatHeaders } from "./head.ts";
 
 export const jsonType = "application/json";
 

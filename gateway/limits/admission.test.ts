@@ -3,7 +3,7 @@ import { Authenticator } from "../auth/authenticator.ts";
 import { createKey, hashKey } from "../auth/key-format.ts";
 import type { Principal } from "../auth/principal.ts";
 import { ApiError } from "../http/errors.ts";
-import type { Locals } from "../http/locals.ts";
+import type { Locals } from "../http/request-context.ts";
 import { admission } from "./admission.ts";
 import { MemoryWindows } from "./memory-windows.ts";
 import { contractPlans, windowsOf } from "./plans.ts";

@@ -4,13 +4,13 @@ import type { Authenticator } from "../auth/authenticator.ts";
 import { bearerToken } from "../auth/bearer.ts";
 import type { PlanName, Principal } from "../auth/principal.ts";
 import { addressBlock } from "../http/client-address.ts";
+import type { FlatHeaders } from "../http/common-headers.ts";
 import { ApiError } from "../http/errors.ts";
-import type { FlatHeaders } from "../http/head.ts";
-import type { Locals } from "../http/locals.ts";
-import { banned, limitHeaders, retryAfter } from "./headers.ts";
+import type { Locals } from "../http/request-context.ts";
+import { banned, limitHeaders, retryAfter } from "./limit-headers.ts";
+import { Strangers, TooManyStrangersError } from "./look-up-limit.ts";
 import { decide, type MemoryWindows } from "./memory-windows.ts";
 import type { RefusalCounter } from "./refusals.ts";
-import { Strangers, TooManyStrangersError } from "./strangers.ts";
 import { bindingWindow, type Decision, type Window } from "./windows.ts";
 
 export interface AdmissionOptions {

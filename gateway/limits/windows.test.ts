@@ -1,4 +1,4 @@
-import { banned, limitHeaders, retryAfter, secondsUntil } from "./headers.ts";
+import { banned, limitHeaders, retryAfter, secondsUntil } from "./limit-headers.ts";
 import { bindingWindow, type Count, charge, type Decision, type Window } from "./windows.ts";
 
 const minute: Window = { name: "minute", seconds: 60, limit: 3 };

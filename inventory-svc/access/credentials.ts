@@ -1,7 +1,7 @@
 import { experimental, type ServerCredentials } from "@grpc/grpc-js";
 import { CertificateFiles, type TlsLog } from "../../runtime/certificate-files.ts";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
-import { guard, type OnRefused } from "./guard.ts";
+import { guard, type OnRefused } from "./role-interceptor.ts";
 import type { RoleTable } from "./roles.ts";
 
 export interface MutualTlsOptions {

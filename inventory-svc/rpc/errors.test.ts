@@ -4,7 +4,7 @@ import { refusalOf } from "../../test/support/grpc.ts";
 import { TooManyWatchesError } from "../stock/change-feed.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
 import { StockUnavailableError } from "../stock/store.ts";
-import { OutcomeUnknownError } from "../stock/transaction.ts";
+import { OutcomeUnknownError } from "../stock/write-turn.ts";
 import { type Reason, RpcError, reasons, repeatable, toRpcError, toServiceError } from "./errors.ts";
 
 const secret = new Error("password s3cret");

@@ -2,7 +2,7 @@ import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { TooManyWatchesError } from "../stock/change-feed.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
 import { StockUnavailableError } from "../stock/store.ts";
-import { OutcomeUnknownError } from "../stock/transaction.ts";
+import { OutcomeUnknownError } from "../stock/write-turn.ts";
 import { encodeDetails } from "./details.ts";
 
 /** Every reason for a refusal, with its status. Callers rely on both: the contract lists them. */

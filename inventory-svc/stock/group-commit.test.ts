@@ -1,10 +1,10 @@
 import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
-import { openDatabase } from "../../runtime/database.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { migrate } from "../../runtime/migrations.ts";
-import { stockMigrations } from "../db/migrations.ts";
 import type { Change, Outcome } from "./changes.ts";
 import { ExpiredError, GroupCommit, QueueFullError } from "./group-commit.ts";
+import { stockMigrations } from "./migrations.ts";
 import { StockStore } from "./store.ts";
 
 const change = (n: number): Change => ({ kind: "update", petId: BigInt(n), quantity: n });

@@ -1,5 +1,5 @@
 import type { Knex } from "knex";
-import { RowsStatement, type Statement, statementOf } from "../../runtime/database.ts";
+import { RowsStatement, type Statement, statementOf } from "../../runtime/database/open.ts";
 import { adjustmentColumns, adjustmentsTable, toAdjustmentRow } from "./adjustments.ts";
 import type { Adjustment } from "./changes.ts";
 import type { StockRow } from "./item.ts";

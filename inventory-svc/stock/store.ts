@@ -1,12 +1,19 @@
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import { inTransaction, isTakenBack, maxAttempts, run, type Statement, statementOf } from "../../runtime/database.ts";
+import {
+  inTransaction,
+  isTakenBack,
+  maxAttempts,
+  run,
+  type Statement,
+  statementOf,
+} from "../../runtime/database/open.ts";
 import type { Change, Outcome } from "./changes.ts";
 import { maxPetId, minPetId, type StockItem, type StockRow } from "./item.ts";
-import { LastState } from "./last-state.ts";
+import { LastState } from "./row-cache.ts";
 import { columns, type Row, toStockRow } from "./rows.ts";
 import { WriteStatements } from "./statements.ts";
-import { HeadMovedError, OutcomeUnknownError, writeAll } from "./transaction.ts";
+import { HeadMovedError, OutcomeUnknownError, writeAll } from "./write-turn.ts";
 
 /** The stock cannot be read or written now: nothing has happened. */
 export class StockUnavailableError extends Error {

@@ -1,16 +1,16 @@
 // This gateway without keys and limits: it lets everyone pass. What those cost is the difference to the real one.
 import type { AddressInfo } from "node:net";
-import { gateway } from "../../gateway/app.ts";
 import { type Principal, scopes } from "../../gateway/auth/principal.ts";
 import { readGatewayConfig } from "../../gateway/config.ts";
 import { ApiError } from "../../gateway/http/errors.ts";
 import { createPublicServer } from "../../gateway/http/server.ts";
-import { createInventoryClient } from "../../gateway/inventory/client.ts";
+import { listInventory } from "../../gateway/inventory/handlers.ts";
 import { HeldVersions } from "../../gateway/inventory/list/held-versions.ts";
 import { StockList } from "../../gateway/inventory/list/stock-list.ts";
-import { listInventory } from "../../gateway/inventory/routes.ts";
-import { deprecation } from "../../gateway/legacy/deprecation.ts";
-import { createObserver } from "../../gateway/ops/observe.ts";
+import { createInventoryClient } from "../../gateway/inventory/stock-client.ts";
+import { createObserver } from "../../gateway/observability/requests.ts";
+import { deprecation } from "../../gateway/passthrough/deprecation.ts";
+import { gateway } from "../../gateway/routes.ts";
 import { createLogger } from "../../runtime/log.ts";
 import { noTracing } from "../../runtime/tracing.ts";
 

@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { generated } from "../../inventory-svc/cli/entries.ts";
-import { openDatabase } from "../../runtime/database.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { temporaryFolder } from "../support/cleanup.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { type RunningProcess, startProcess } from "../support/processes.ts";

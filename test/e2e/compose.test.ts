@@ -216,7 +216,7 @@ describe("what Compose starts, without Docker", () => {
     });
     expect(stock).toMatchObject({ code: 0 });
     const args = ["issue", "--account", "one", "--json"];
-    const issued = await runScript({ script: "gateway/auth/cli.ts", args, env: settingsOf("keys") });
+    const issued = await runScript({ script: "gateway/accounts/commands.ts", args, env: settingsOf("keys") });
     const { key } = JSON.parse(issued.stdout);
     const authorization = `Bearer ${key}`;
     expect(key).toMatch(/^ps_live_/);

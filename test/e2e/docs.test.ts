@@ -3,10 +3,10 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import express, { Router } from "express";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import { openApiDocument } from "../../gateway/docs/openapi.ts";
-import { docsPage } from "../../gateway/docs/page.ts";
 import { publishedBanRules } from "../../gateway/limits/bans.ts";
 import { contractPlans } from "../../gateway/limits/plans.ts";
+import { openApiDocument } from "../../gateway/openapi/document.ts";
+import { docsPage } from "../../gateway/openapi/page.ts";
 import { installTimeoutMs, startChromium } from "../support/chromium.ts";
 import { suiteStack } from "../support/cleanup.ts";
 

@@ -93,7 +93,7 @@ test("the Dockerfile is one to a linter, and its base is the Node that runs the 
     expect(migrated).toEqual({ code: 0, output: expect.stringContaining("inventory: up 0001") });
     const stock = ["node", "/app/dist/inventory-svc/cli/stock.js", "import", "--generate", "2"];
     expect(await finish(images["inventory-svc"], stock)).toMatchObject({ code: 0 });
-    const issue = ["node", "/app/dist/gateway/auth/cli.js", "issue", "--account", "one", "--json"];
+    const issue = ["node", "/app/dist/gateway/accounts/commands.js", "issue", "--account", "one", "--json"];
     const issued = await finish(images.gateway, issue);
     expect(issued).toMatchObject({ code: 0 });
     const { key } = JSON.parse(issued.output);

@@ -17,7 +17,7 @@ describe("npm start", () => {
   let child: Child;
 
   const start = async () => {
-    child = await startScript({ name: "npm start", script: "deploy/start.ts", cwd: folder.path, env });
+    child = await startScript({ name: "npm start", script: "deploy/local/start.ts", cwd: folder.path, env });
     await child.waitForLine((line) => line.includes("Ctrl-C") || undefined, 30_000);
     return child;
   };
@@ -51,7 +51,7 @@ describe("npm start", () => {
 
   test("serves a seeded store: the printed curl lines work as they stand", async () => {
     const [read, write] = curls();
-    const seeded = (await readFile(join(root, "deploy/seed.csv"), "utf8")).trim().split("\n").slice(1);
+    const seeded = (await readFile(join(root, "deploy/local/seed.csv"), "utf8")).trim().split("\n").slice(1);
     const listed = (await bash(read!)).match(/\{[^}]*\}/g)!;
     expect(
       listed.map((entry) => entry.replace(/^\{"petId":(-?\d+),"quantity":(\d+),"status":"(\w+)"\}$/, "$1,$2,$3")),
@@ -83,7 +83,12 @@ describe("npm start", () => {
   });
 
   test("says what is wrong when a port is taken, and leaves nothing running", async () => {
-    const other = await startScript({ name: "a second npm start", script: "deploy/start.ts", cwd: folder.path, env });
+    const other = await startScript({
+      name: "a second npm start",
+      script: "deploy/local/start.ts",
+      cwd: folder.path,
+      env,
+    });
     expect(await other.exited).toBe(1);
     expect(other.output()).toMatch(/GATEWAY_LISTEN: .*EADDRINUSE/);
     expect(await bash(curls()[0]!)).toContain('"petId":1001');
@@ -93,7 +98,7 @@ describe("npm start", () => {
     const wrong = { ...env, GATEWAY_REPLICAS: "none", INVENTORY_TIMEOUT_MS: "soon", INVENTORY_MAX_BATCH: "x" };
     const other = await startScript({
       name: "a wrong npm start",
-      script: "deploy/start.ts",
+      script: "deploy/local/start.ts",
       cwd: folder.path,
       env: wrong,
     });
@@ -125,7 +130,7 @@ describe("npm start", () => {
     await symlink(join(root, "node_modules"), join(project, "node_modules"));
     const copy = await startScript({
       name: "npm start of a copy",
-      script: join(project, "deploy/start.ts"),
+      script: join(project, "deploy/local/start.ts"),
       cwd: project,
       env: { ...env, GATEWAY_LISTEN: "127.0.0.1:0" },
     });

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { openDatabase } from "../../runtime/database.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { connectInventory, type Inventory } from "../support/grpc.ts";
 import { until } from "../support/until.ts";
 import type { Cluster } from "./cluster.ts";

@@ -3,7 +3,7 @@ import { Agent, get, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { generated } from "../../inventory-svc/cli/entries.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
-import { openDatabase } from "../../runtime/database.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { memoryMiB, peakMemoryMiB } from "../bench/measure.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";

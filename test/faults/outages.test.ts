@@ -1,4 +1,4 @@
-import { durabilityWeaknesses, openDatabase } from "../../runtime/database.ts";
+import { durabilityWeaknesses, openDatabase } from "../../runtime/database/open.ts";
 import { expectError } from "../support/answers.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";

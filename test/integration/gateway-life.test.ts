@@ -5,7 +5,7 @@ import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { readGatewayConfig } from "../../gateway/config.ts";
-import { createGateway } from "../../gateway/plugin.ts";
+import { createGateway } from "../../gateway/gateway.ts";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { createLogger } from "../../runtime/log.ts";
 import { suiteStack } from "../support/cleanup.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { hashKey, isWellFormed } from "../../gateway/auth/key-format.ts";
 import { createKeyStore } from "../../gateway/auth/key-store.ts";
 import { ensurePepper } from "../../gateway/auth/pepper.ts";
-import { openDatabase } from "../../runtime/database.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { runScript } from "../support/processes.ts";
 
@@ -24,7 +24,7 @@ describe("npm run keys", () => {
 
   const keys = (args: string[], env: Record<string, string> = {}) =>
     runScript({
-      script: "gateway/auth/cli.ts",
+      script: "gateway/accounts/commands.ts",
       args,
       cwd,
       env: { GATEWAY_DATABASE_URL: databaseUrl, KEY_PEPPER: pepper, ...env },
@@ -271,7 +271,7 @@ describe("npm run keys", () => {
     await mkdir(join(cwd, "data"));
     await writeFile(join(cwd, ".env"), `KEY_PEPPER=${pepper}\nGATEWAY_DATABASE_URL=sqlite:data/k.sqlite\n`);
     const { code, stdout } = await runScript({
-      script: "gateway/auth/cli.ts",
+      script: "gateway/accounts/commands.ts",
       args: ["issue", "--account", "acme", "--json"],
       cwd,
     });

@@ -1,12 +1,12 @@
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
-import { createKeyAdmin, type IssueRequest, type KeyAdmin } from "../../gateway/auth/key-admin.ts";
+import { createKeyAdmin, type IssueRequest, type KeyAdmin } from "../../gateway/accounts/key-admin.ts";
+import { keyState } from "../../gateway/accounts/key-records.ts";
+import { keyMigrations } from "../../gateway/accounts/migrations.ts";
 import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
-import { keyState } from "../../gateway/auth/key-records.ts";
 import { createKeyStore, type KeyStore } from "../../gateway/auth/key-store.ts";
-import { keyMigrations } from "../../gateway/auth/migrations.ts";
 import { scopes } from "../../gateway/auth/principal.ts";
-import { databaseDefaults, openDatabase } from "../../runtime/database.ts";
+import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { migrate } from "../../runtime/migrations.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Knex } from "knex";
 import type { Connection } from "mysql2/promise";
-import { keyMigrations } from "../../gateway/auth/migrations.ts";
-import { stockMigrations } from "../../inventory-svc/db/migrations.ts";
-import { databaseDefaults, isSqlite, openDatabase } from "../../runtime/database.ts";
+import { keyMigrations } from "../../gateway/accounts/migrations.ts";
+import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
+import { databaseDefaults, isSqlite, openDatabase } from "../../runtime/database/open.ts";
 import { type Migration, migrate } from "../../runtime/migrations.ts";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
 import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";

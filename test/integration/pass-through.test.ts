@@ -19,7 +19,7 @@ import type { Readable } from "node:stream";
 import express, { type ErrorRequestHandler, type Request } from "express";
 import type { Principal } from "../../gateway/auth/principal.ts";
 import { type ApiError, toApiError } from "../../gateway/http/errors.ts";
-import { type PassThroughOptions, passThrough } from "../../gateway/legacy/pass-through.ts";
+import { type PassThroughOptions, passThrough } from "../../gateway/passthrough/handler.ts";
 
 const key = "ps_test_0123456789abcdefghijABCDEFGHIJ";
 const closing: (() => Promise<void>)[] = [];

@@ -1,10 +1,10 @@
 import type { Knex } from "knex";
-import { createKeyAdmin } from "../../gateway/auth/key-admin.ts";
+import { createKeyAdmin } from "../../gateway/accounts/key-admin.ts";
+import { keyMigrations } from "../../gateway/accounts/migrations.ts";
 import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
-import { keyMigrations } from "../../gateway/auth/migrations.ts";
 import type { AccountLimits, PlanName } from "../../gateway/auth/principal.ts";
-import { createTrafficStore, readMinutes, type TrafficStore } from "../../gateway/auth/traffic.ts";
-import { isSqlite, openDatabase } from "../../runtime/database.ts";
+import { createTrafficStore, readMinutes, type TrafficStore } from "../../gateway/usage/traffic.ts";
+import { isSqlite, openDatabase } from "../../runtime/database/open.ts";
 import { migrate } from "../../runtime/migrations.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { describeEachDatabase } from "../support/databases.ts";
@@ -94,7 +94,7 @@ describeEachDatabase("the traffic of accounts", (url) => {
   describe("in a rehearsal of other limits", () => {
     const plan = (...args: string[]) =>
       runScript({
-        script: "gateway/auth/cli.ts",
+        script: "gateway/accounts/commands.ts",
         args: ["plan", ...args],
         env: { GATEWAY_DATABASE_URL: url(), PLAN_LIMITS: "free=50/1000" },
       });

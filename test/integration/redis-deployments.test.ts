@@ -7,7 +7,7 @@ import { pino } from "pino";
 import { Registry } from "prom-client";
 import { decide, MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { quotaWindows } from "../../gateway/limits/plans.ts";
-import { overRedis, type Replicas } from "../../gateway/replicas.ts";
+import { overRedis, type Replicas } from "../../gateway/redis/replicas.ts";
 import { readLimits } from "../support/answers.ts";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
 import { createSqliteDatabase, dropDatabase } from "../support/databases.ts";
@@ -113,7 +113,7 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
     const databaseUrl = await createSqliteDatabase();
     stack.defer(() => dropDatabase(databaseUrl));
     const env = { GATEWAY_DATABASE_URL: databaseUrl, KEY_PEPPER: "k".repeat(32), REDIS_URL: opened.url };
-    const keys = (...args: string[]) => runScript({ script: "gateway/auth/cli.ts", args, env });
+    const keys = (...args: string[]) => runScript({ script: "gateway/accounts/commands.ts", args, env });
     const { keyId } = JSON.parse((await keys("issue", "--account", "acme", "--json")).stdout);
     expect(await keys("revoke", keyId)).toMatchObject({ code: 0, stderr: "" });
     await until(async () => opened.pair.every(({ heard }) => heard.includes(keyId)));

@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import type { Redis } from "ioredis";
-import { Breaker } from "../../gateway/limits/breaker.ts";
 import { decide, MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { quotaWindows } from "../../gateway/limits/plans.ts";
-import { RedisWindows } from "../../gateway/limits/redis-windows.ts";
 import { type Count, charge, type Decision, type Window } from "../../gateway/limits/windows.ts";
-import { connectRedis } from "../../gateway/redis.ts";
+import { Breaker } from "../../gateway/redis/breaker.ts";
+import { connectRedis } from "../../gateway/redis/connection.ts";
+import { RedisWindows } from "../../gateway/redis/windows.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";

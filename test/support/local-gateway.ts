@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { readGatewayConfig } from "../../gateway/config.ts";
+import { createGateway } from "../../gateway/gateway.ts";
 import { createPublicServer } from "../../gateway/http/server.ts";
-import { createGateway } from "../../gateway/plugin.ts";
 import { listenOn } from "../../runtime/admin.ts";
 import type { Env } from "./system.ts";
 

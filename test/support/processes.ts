@@ -80,7 +80,7 @@ export interface ScriptResult {
   readonly stderr: string;
 }
 
-/** Runs a command of the project, as `gateway/auth/cli.ts`, to its end. Never rejects over an exit code. */
+/** Runs a command of the project, as `gateway/accounts/commands.ts`, to its end. Never rejects over an exit code. */
 export async function runScript({ script, args = [], env = {}, cwd }: ScriptOptions): Promise<ScriptResult> {
   const folder = cwd === undefined ? await temporaryFolder("cwd") : undefined;
   const options = {

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
-import { stockMigrations } from "../../inventory-svc/db/migrations.ts";
+import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
-import { type DatabaseOptions, isSqlite, openDatabase } from "../../runtime/database.ts";
+import { type DatabaseOptions, isSqlite, openDatabase } from "../../runtime/database/open.ts";
 import { migrate } from "../../runtime/migrations.ts";
 import { connectMysql } from "./mysql-client.ts";
 import { until } from "./until.ts";

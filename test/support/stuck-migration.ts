@@ -1,6 +1,6 @@
 // Migrates the stock's schema and stops for good before the step is recorded, holding the lock: to be killed.
-import { stockMigrations } from "../../inventory-svc/db/migrations.ts";
-import { openDatabase } from "../../runtime/database.ts";
+import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { migrate } from "../../runtime/migrations.ts";
 
 const stuck = stockMigrations.map((migration) => ({

@@ -1,15 +1,15 @@
 import { ChannelCredentials, type ServiceError, status } from "@grpc/grpc-js";
-import { startStandIn } from "../../deploy/stand-in.ts";
-import { createKeyAdmin, type IssuedKey } from "../../gateway/auth/key-admin.ts";
+import { startStandIn } from "../../deploy/local/stand-in.ts";
+import { createKeyAdmin, type IssuedKey } from "../../gateway/accounts/key-admin.ts";
+import { keyMigrations } from "../../gateway/accounts/migrations.ts";
 import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
-import { keyMigrations } from "../../gateway/auth/migrations.ts";
 import type { AccountLimits, PlanName, Scope } from "../../gateway/auth/principal.ts";
 import type { Entry } from "../../inventory-svc/cli/entries.ts";
-import { stockMigrations } from "../../inventory-svc/db/migrations.ts";
 import { petStatuses } from "../../inventory-svc/stock/item.ts";
+import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
 import { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { openDatabase } from "../../runtime/database.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { migrate } from "../../runtime/migrations.ts";
 import { createMysqlDatabase, createSqliteDatabase, dropDatabase } from "./databases.ts";
 import { type RunningProcess, runScript, type ScriptResult, startProcess } from "./processes.ts";
@@ -141,7 +141,7 @@ export async function startSystem(options: SystemOptions = {}): Promise<System> 
     gatewayEnv,
     databaseUrls,
     issueKey,
-    runKeys: (...args) => runScript({ script: "gateway/auth/cli.ts", args, env: gatewayEnv }),
+    runKeys: (...args) => runScript({ script: "gateway/accounts/commands.ts", args, env: gatewayEnv }),
     stored: (petId) => readEntry(client, petId),
     startGateway: (env = {}) => startGateway(opened, { ...gatewayEnv, ...env }),
     restartInventory: async () => {

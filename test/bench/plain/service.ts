@@ -6,7 +6,7 @@ import type {
   UpdateInventoryRequest,
   UpdateInventoryResponse,
 } from "../../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { openDatabase } from "../../../runtime/database.ts";
+import { openDatabase } from "../../../runtime/database/open.ts";
 import { plainService } from "./contract.ts";
 
 const statuses: Record<string, 1 | 2 | 3> = { available: 1, pending: 2, sold: 3 };

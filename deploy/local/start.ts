@@ -1,0 +1,195 @@
+// npm start: the whole system on one machine with nothing else installed. Both tiers run as processes of their own on
+// SQLite files below .data/, with limits in memory, a stand-in for the pets and orders services, a seeded store and
+// one key per plan. What the environment or a .env file sets is used instead.
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createKeyAdmin } from "../../gateway/accounts/key-admin.ts";
+import { keyMigrations } from "../../gateway/accounts/migrations.ts";
+import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
+import { createKeyStore } from "../../gateway/auth/key-store.ts";
+import { ensurePepper } from "../../gateway/auth/pepper.ts";
+import { type PlanName, planNames } from "../../gateway/auth/principal.ts";
+import { readGatewayConfig } from "../../gateway/config.ts";
+import { readLines } from "../../inventory-svc/cli/entries.ts";
+import { readInventoryConfig } from "../../inventory-svc/config.ts";
+import type { Change } from "../../inventory-svc/stock/changes.ts";
+import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
+import { StockStore } from "../../inventory-svc/stock/store.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
+import { migrate } from "../../runtime/migrations.ts";
+import { exitWith, loadEnvFile } from "../../runtime/process.ts";
+import { SettingsError } from "../../runtime/settings.ts";
+import { startStandIn } from "./stand-in.ts";
+
+const dataDir = ".data";
+const keysFile = `${dataDir}/keys.json`;
+const seedFile = join(import.meta.dirname, "seed.csv");
+const root = join(import.meta.dirname, "../..");
+
+type DemoKeys = Record<PlanName, string>;
+
+/** Brings the stock's schema up to date and fills a store that has never held anything. */
+async function prepareStock(url: string): Promise<void> {
+  const db = openDatabase(url);
+  try {
+    await migrate(db, "inventory", stockMigrations, "up");
+    const store = new StockStore(db);
+    const { revision } = await store.position();
+    if (revision > 0n) return;
+    const changes: Change[] = [];
+    for await (const line of readLines(seedFile, "csv"))
+      if ("entry" in line) changes.push({ kind: "put", ...line.entry });
+    await store.write(changes);
+  } finally {
+    await db.destroy();
+  }
+}
+
+/** One key for each plan. Only their hashes are in the database, so they are kept beside it for the next start. */
+async function prepareKeys(url: string, pepper: string, env: string): Promise<DemoKeys> {
+  const db = openDatabase(url);
+  try {
+    await migrate(db, "gateway", keyMigrations, "up");
+    const kept = readKeys();
+    // The keys are of no use beside another database than the one that knows them.
+    if (kept && (await createKeyStore(db, Date.now).findByHash(hashKey(kept.pro, pepper)))) return kept;
+    const admin = createKeyAdmin(db, Date.now);
+    const keys: Partial<DemoKeys> = {};
+    for (const plan of planNames) {
+      const key = createKey(env);
+      const limits = plan === "enterprise" ? { perMinute: 100_000, perDay: 10_000_000 } : null;
+      await admin.issue({ account: `demo-${plan}`, plan, limits, env, keyHash: hashKey(key, pepper) });
+      keys[plan] = key;
+    }
+    writeFileSync(keysFile, `${JSON.stringify(keys, null, 2)}\n`, { mode: 0o600 });
+    return keys as DemoKeys;
+  } finally {
+    await db.destroy();
+  }
+}
+
+function readKeys(): DemoKeys | undefined {
+  try {
+    return JSON.parse(readFileSync(keysFile, "utf8")) as DemoKeys;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+interface Tier {
+  readonly child: ChildProcess;
+  readonly listen: string;
+  readonly exited: Promise<number | null>;
+}
+
+/** Starts one tier and resolves when it is ready to serve. @param flags of Node */
+function startTier(script: string, flags: readonly string[], env: NodeJS.ProcessEnv): Promise<Tier> {
+  const child = spawn(process.execPath, [...flags, join(root, script)], {
+    env,
+    stdio: ["ignore", "inherit", "inherit", "ipc"],
+    // Ctrl-C reaches this process alone, which then stops the tiers in order.
+    detached: true,
+  });
+  const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
+  return new Promise((resolve, reject) => {
+    child.once("message", (message) => resolve({ child, exited, listen: (message as { listen: string }).listen }));
+    child.once("exit", (code) => reject(new Error(`${script} ended with code ${code} before it was ready`)));
+  });
+}
+
+async function stopTier({ child, exited }: Tier): Promise<void> {
+  child.kill("SIGTERM");
+  await exited;
+}
+
+function announce(address: string, keys: DemoKeys): void {
+  const base = `http://${address}/v1`;
+  const rows = planNames.map((plan) => `  ${plan.padEnd(11)} ${keys[plan]}`).join("\n");
+  console.log(`
+The petstore inventory API is ready.
+
+  Base address   ${base}
+  Documentation  http://${address}/docs
+
+API keys, one per plan (kept in ${keysFile}):
+${rows}
+
+Read the stock, then set the quantity of one pet:
+
+curl -s -H "Authorization: Bearer ${keys.pro}" ${base}/inventory
+curl -s -X PATCH -H "Authorization: Bearer ${keys.pro}" -H "Content-Type: application/json" -d '{"quantity": 12}' ${base}/inventory/1001
+
+Ctrl-C stops everything.`);
+}
+
+async function main(): Promise<void> {
+  loadEnvFile();
+  mkdirSync(dataDir, { recursive: true });
+  // An empty value counts as not set, here as in the tiers.
+  const given = Object.fromEntries(Object.entries(process.env).filter(([, value]) => value !== ""));
+  const env: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", DRAIN_DELAY_SECONDS: "0", ...given };
+  env.KEY_PEPPER ??= ensurePepper(dataDir);
+  const { inventory, gateway } = readBothConfigs(env);
+  const standIn = env.PETS_UPSTREAM_URL && env.ORDERS_UPSTREAM_URL ? undefined : await startStandIn(anyPort);
+  if (standIn) {
+    env.PETS_UPSTREAM_URL ??= `http://${standIn.address}`;
+    env.ORDERS_UPSTREAM_URL ??= `http://${standIn.address}`;
+  }
+
+  await prepareStock(inventory.INVENTORY_DATABASE_URL);
+  const keys = await prepareKeys(gateway.GATEWAY_DATABASE_URL, env.KEY_PEPPER, gateway.GATEWAY_KEY_ENV);
+
+  const tiers: Tier[] = [];
+  let stopping = false;
+  const stop = async (code: number): Promise<void> => {
+    if (stopping) return;
+    stopping = true;
+    for (const tier of tiers.toReversed()) await stopTier(tier);
+    await standIn?.close();
+    process.exit(code);
+  };
+  process.on("SIGINT", () => void stop(0));
+  process.on("SIGTERM", () => void stop(0));
+
+  try {
+    for (const [script, ...flags] of tierScripts) {
+      const address = tiers.at(-1)?.listen;
+      const tier = await startTier(script, flags, address ? { ...env, INVENTORY_ADDRESS: address } : env);
+      tiers.push(tier);
+      void tier.exited.then((code) => {
+        if (!stopping) console.error(`${script} ended with code ${code}: stopping`);
+        return stop(1);
+      });
+    }
+  } catch (error) {
+    console.error((error as Error).message);
+    return await stop(1);
+  }
+  if (!stopping) announce(tiers.at(-1)!.listen, keys);
+}
+
+/** @throws SettingsError that names the faults of both tiers at once */
+function readBothConfigs(env: NodeJS.ProcessEnv) {
+  const faults: string[] = [];
+  const read = <T>(config: (env: NodeJS.ProcessEnv) => T): T | undefined => {
+    try {
+      return config(env);
+    } catch (error) {
+      if (!(error instanceof SettingsError)) throw error;
+      faults.push(...error.faults);
+      return undefined;
+    }
+  };
+  const [inventory, gateway] = [read(readInventoryConfig), read(readGatewayConfig)];
+  if (!inventory || !gateway) throw new SettingsError([...new Set(faults)]); // those of LOG_LEVEL, for one, are of both
+  return { inventory, gateway };
+}
+
+/** The tiers in the order of their start, each with the flags of Node that its npm script has. */
+const tierScripts = [["inventory-svc/main.ts"], ["gateway/main.ts", "--max-semi-space-size=32"]] as const;
+
+const anyPort = { host: "127.0.0.1", port: 0 };
+
+await main().catch(exitWith);

@@ -1,0 +1,80 @@
+import type { Knex } from "knex";
+import type { PlanName, Scope } from "../auth/principal.ts";
+import { type DbInteger, type PlanRow, toNumber, toPlan, toScopes } from "../auth/rows.ts";
+
+/** What operators see of a key: everything but the key. All times are Unix milliseconds. */
+export interface KeyRecord {
+  readonly keyId: string;
+  /** Name of the account. */
+  readonly account: string;
+  readonly plan: PlanName;
+  readonly env: string;
+  readonly scopes: readonly Scope[];
+  readonly createdAtMs: number;
+  readonly expiresAtMs: number | null;
+  readonly revokedAtMs: number | null;
+  /** The key that a rotation made in place of this one. */
+  readonly replacedBy: string | null;
+  readonly lastUsedAtMs: number | null;
+  /** 0 for one that was never banned. */
+  readonly bannedUntilMs: number;
+  readonly bannedAtMs: number | null;
+  /** Place of the last ban on the ladder, from 1; 0 without one. */
+  readonly banStep: number;
+}
+
+export type KeyState = "active" | "replaced" | "banned" | "expired" | "revoked";
+
+/** What counts most about a key; one that is `replaced` works on until its grace ends. */
+export function keyState(key: KeyRecord, nowMs: number): KeyState {
+  if (key.revokedAtMs !== null) return "revoked";
+  if (key.expiresAtMs !== null && key.expiresAtMs <= nowMs) return "expired";
+  if (key.bannedUntilMs > nowMs) return "banned";
+  return key.replacedBy === null ? "active" : "replaced";
+}
+
+/** The keys that `narrow` selects; it sees them as `k`, and their accounts as `a`. */
+export async function readKeys(db: Knex, narrow: (keys: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<KeyRecord[]> {
+  const keys = db("api_keys as k").join("accounts as a", "a.id", "k.account_id");
+  // Column by column: the hash never leaves the database.
+  const rows: KeyRow[] = await narrow(keys).select(
+    { name: "a.name", plan: "a.plan", per_minute: "a.per_minute", per_day: "a.per_day", id: "k.id", env: "k.env" },
+    { scopes: "k.scopes", created_at: "k.created_at", expires_at: "k.expires_at", revoked_at: "k.revoked_at" },
+    { replaced_by: "k.replaced_by", last_used_at: "k.last_used_at", banned_until: "k.banned_until" },
+    { banned_at: "k.banned_at", ban_step: "k.ban_step" },
+  );
+  return rows.map((row) => ({
+    keyId: row.id,
+    account: row.name,
+    plan: toPlan(row).plan,
+    env: row.env,
+    scopes: toScopes(row.scopes),
+    createdAtMs: Number(row.created_at),
+    expiresAtMs: toNumber(row.expires_at),
+    revokedAtMs: toNumber(row.revoked_at),
+    replacedBy: row.replaced_by,
+    lastUsedAtMs: toNumber(row.last_used_at),
+    bannedUntilMs: Number(row.banned_until),
+    bannedAtMs: toNumber(row.banned_at),
+    banStep: Number(row.ban_step),
+  }));
+}
+
+export async function readKey(db: Knex, keyId: string): Promise<KeyRecord | undefined> {
+  return (await readKeys(db, (keys) => keys.where("k.id", keyId)))[0];
+}
+
+interface KeyRow extends PlanRow {
+  id: string;
+  name: string;
+  env: string;
+  scopes: string;
+  created_at: DbInteger;
+  expires_at: DbInteger | null;
+  revoked_at: DbInteger | null;
+  replaced_by: string | null;
+  last_used_at: DbInteger | null;
+  banned_until: DbInteger;
+  banned_at: DbInteger | null;
+  ban_step: DbInteger;
+}

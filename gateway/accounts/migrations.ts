@@ -1,0 +1,76 @@
+import type { Knex } from "knex";
+import { isSqlite } from "../../runtime/database/open.ts";
+import { createTable, type Migration } from "../../runtime/migrations.ts";
+
+/**
+ * The gateway's schema: accounts, their keys and their use of the API. All times are Unix milliseconds.
+ *
+ * Texts compare byte by byte on every database (`utf8mb4_bin`, SQLite's default), so `Acme` and `acme` are two accounts.
+ */
+export const keyMigrations: readonly Migration[] = [
+  {
+    name: "0001_keys",
+    async up(db) {
+      await createTable(db, "accounts", (table) => {
+        exactTexts(db, table);
+        table.string("id", 32).primary();
+        table.string("name", 128).notNullable().unique();
+        table.string("plan", 16).notNullable();
+        table.integer("per_minute");
+        table.integer("per_day");
+        table.bigInteger("created_at").notNullable();
+      });
+      await createTable(db, "api_keys", (table) => {
+        exactTexts(db, table);
+        table.string("id", 32).primary();
+        table.string("account_id", 32).notNullable().index().references("id").inTable("accounts");
+        table.binary("key_hash", 32).notNullable().unique();
+        table.string("env", 16).notNullable();
+        table.string("scopes", 255).notNullable(); // separated by spaces, as in OAuth
+        table.bigInteger("created_at").notNullable();
+        table.bigInteger("expires_at");
+        table.bigInteger("revoked_at");
+        table.string("replaced_by", 32); // the key that a rotation made in place of this one
+        table.bigInteger("last_used_at");
+        table.bigInteger("banned_until").notNullable().defaultTo(0);
+        table.integer("ban_step").notNullable().defaultTo(0);
+        table.bigInteger("banned_at"); // when the last ban began: the ladder forgets after a day
+      });
+      await createTable(db, "deprecated_use", (table) => {
+        exactTexts(db, table);
+        table.string("account_id", 32).notNullable().references("id").inTable("accounts");
+        table.string("day", 10).notNullable(); // UTC, as 2026-01-31
+        table.bigInteger("requests").notNullable();
+        table.primary(["account_id", "day"]);
+      });
+    },
+    async down(db) {
+      await db.schema.dropTableIfExists("deprecated_use");
+      await db.schema.dropTableIfExists("api_keys");
+      await db.schema.dropTableIfExists("accounts");
+    },
+  },
+  {
+    name: "0002_account_minutes",
+    async up(db) {
+      await createTable(db, "account_minutes", (table) => {
+        exactTexts(db, table);
+        table.string("account_id", 32).notNullable().references("id").inTable("accounts");
+        table.bigInteger("minute_start").notNullable().index("account_minutes_start_index");
+        table.bigInteger("requests").notNullable();
+        table.primary(["account_id", "minute_start"]);
+      });
+    },
+    async down(db) {
+      await db.schema.dropTableIfExists("account_minutes");
+    },
+  },
+];
+
+/** MySQL's default collation takes `A` for `a`; and only InnoDB has transactions. */
+function exactTexts(db: Knex, table: Knex.CreateTableBuilder): void {
+  if (isSqlite(db)) return;
+  table.engine("InnoDB");
+  table.charset("utf8mb4");
+  table.collate("utf8mb4_bin");
+}

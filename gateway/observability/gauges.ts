@@ -1,0 +1,48 @@
+import type { Knex } from "knex";
+import type { Registry } from "prom-client";
+import { counter, Distribution, durationBounds, exposePool, gauge } from "../../runtime/metrics.ts";
+import type { StockList } from "../inventory/list/stock-list.ts";
+import type { InventoryClient } from "../inventory/stock-client.ts";
+
+export interface State {
+  readonly db: Knex;
+  readonly client: Pick<InventoryClient, "updatesInFlight" | "updatesUnknown">;
+  readonly list: Pick<StockList, "last">;
+  /** Gateways that share the limits, as this one was told. */
+  readonly replicas: number;
+}
+
+/** Shows how the parts of the gateway stand: what they keep anyway, read when it is scraped. */
+export function exposeState(registry: Registry, { db, client, list, replicas }: State): void {
+  exposePool(registry, "gateway", db);
+  gauge({ name: "gateway_replicas", help: "Gateways that share the limits, as configured", registry }, () => replicas);
+
+  const ofList = (name: string, help: string, read: (last: NonNullable<StockList["last"]>) => number) =>
+    gauge({ name: `gateway_list_${name}`, help, registry }, () => (list.last ? read(list.last) : 0));
+  ofList("revision", "Revision of the list", ({ snapshot }) => Number(snapshot.revision));
+  ofList(
+    "checked_timestamp_seconds",
+    "When the last check for changes ended",
+    ({ checkedAtMs }) => checkedAtMs / 1_000,
+  );
+  ofList("chunks", "Chunks of the list", ({ snapshot }) => snapshot.chunks.length);
+  ofList("entries", "Entries of the list", ({ snapshot }) => sum(snapshot.chunks, ({ petIds }) => petIds.length));
+  ofList("bytes", "Bytes of the list's JSON", ({ snapshot }) => sum(snapshot.chunks, ({ json }) => json.length));
+
+  const inFlight = { name: "gateway_updates_in_flight", help: "Updates whose result is still to come", registry };
+  gauge(inFlight, () => client.updatesInFlight);
+  const help = "Updates that ended without anybody knowing whether they happened";
+  counter({ name: "gateway_updates_unknown_total", help, registry }, () => client.updatesUnknown);
+}
+
+/** @returns takes the duration of each check for changes */
+export function checkTimer(registry: Registry): (durationMs: number, isAnswered: boolean) => void {
+  const help = "Checks for changes: from the question to its whole answer";
+  const checks = new Distribution({ name: "gateway_check_duration_seconds", help, registry }, durationBounds);
+  const [answered, failed] = [checks.series({ outcome: "answered" }), checks.series({ outcome: "failed" })];
+  return (durationMs, isAnswered) => (isAnswered ? answered : failed).observe(durationMs / 1_000);
+}
+
+function sum<T>(items: readonly T[], of: (item: T) => number): number {
+  return items.reduce((total, item) => total + of(item), 0);
+}

@@ -1,0 +1,130 @@
+import type { Request, Response } from "express";
+import { Counter, type Registry } from "prom-client";
+import type { Logger } from "../../runtime/log.ts";
+import { counter, createRegistry, Distribution, durationBounds, type Series } from "../../runtime/metrics.ts";
+import type { KeyStore } from "../auth/key-store.ts";
+import { type PlanName, planNames } from "../auth/principal.ts";
+import type { ApiError } from "../http/errors.ts";
+import { type Locals, routeNames } from "../http/request-context.ts";
+
+/** Which limit a request was refused by. */
+const refusalReasons = ["minute", "day", "ban", "address"] as const;
+export type RefusalReason = (typeof refusalReasons)[number];
+
+export interface Observer {
+  readonly metrics: Registry;
+  readonly onDone: (request: Request, response: Response) => void;
+  readonly onError: (error: ApiError, locals: Partial<Locals>) => void;
+  /** Told of what was refused before any handler saw it. */
+  readonly onMalformed: (error: ApiError, requestId: string) => void;
+  /** @param plan none for who has no valid key */
+  readonly onRefused: (plan: PlanName | "none", reason: RefusalReason) => void;
+  readonly onBan: () => void;
+  /** The store with its look-ups timed. */
+  readonly timed: (store: Pick<KeyStore, "findByHash">) => Pick<KeyStore, "findByHash">;
+}
+
+const plans = [...planNames, "none"] as const;
+
+/** Counts and logs every request. The label sets are closed: a caller cannot make one grow. */
+export function createObserver(log: Logger): Observer {
+  const metrics = createRegistry();
+  const requests = new Distribution(
+    {
+      name: "gateway_request_duration_seconds",
+      help: "Public requests by route, plan and status, to the end of the response",
+      registry: metrics,
+    },
+    durationBounds,
+  );
+  const series = tableOf(routeNames, () => tableOf(plans, (): Series[] => []));
+
+  return {
+    metrics,
+    onDone: (request, response) => {
+      const { requestId, principal, route, startedMs } = response.locals as Locals;
+      const durationMs = performance.now() - startedMs;
+      const status = response.headersSent ? response.statusCode : 499; // the caller left before it was answered
+      const plan = principal?.plan ?? "none";
+      const byStatus = series[route][plan];
+      byStatus[status] ??= requests.series({ route, plan, status });
+      byStatus[status].observe(durationMs / 1_000);
+      if (!log.isLevelEnabled("info")) return;
+      log.info(
+        {
+          requestId,
+          method: request.method,
+          route,
+          status,
+          whole: response.writableFinished,
+          durationMs: Math.round(durationMs * 100) / 100,
+          account: principal?.accountId,
+          keyId: principal?.keyId,
+        },
+        "request",
+      );
+    },
+    onError: (error, { requestId, route }) => {
+      const level = error.status >= 500 ? "error" : "debug";
+      if (level === "debug" && (error.cause === undefined || !log.isLevelEnabled(level))) return;
+      const message = level === "error" ? "request failed" : "request refused";
+      log[level]({ requestId, route, code: error.code, err: error.cause }, message);
+    },
+    onMalformed: malformed(metrics, log),
+    ...refusals(metrics),
+    timed: timed(metrics),
+  };
+}
+
+function malformed(registry: Registry, log: Logger): Observer["onMalformed"] {
+  const count = new Counter({
+    name: "gateway_malformed_requests_total",
+    help: "Requests that were refused before they reached a route: not valid HTTP, too slow, too large a head",
+    labelNames: ["status"],
+    registers: [registry],
+  });
+  return ({ status, code, cause }, requestId) => {
+    count.inc({ status });
+    // Such an answer ends its connection, so a caller cannot have more lines than connections.
+    log.info({ requestId, status, code, reason: (cause as { code?: string } | undefined)?.code }, "request malformed");
+  };
+}
+
+function refusals(registry: Registry): Pick<Observer, "onRefused" | "onBan"> {
+  const refused = tableOf(plans, () => tableOf(refusalReasons, () => 0));
+  const labelNames = ["plan", "reason"];
+  const help = "Requests that got 429, by the window, ban or limit of the address that refused them";
+  counter({ name: "gateway_limit_refusals_total", help, registry, labelNames }, () =>
+    plans.flatMap((plan) => refusalReasons.map((reason) => [{ plan, reason }, refused[plan][reason]] as const)),
+  );
+  const bans = new Counter({ name: "gateway_bans_total", help: "Bans given to keys", registers: [registry] });
+  return {
+    onRefused: (plan, reason) => {
+      refused[plan][reason] += 1;
+    },
+    onBan: () => bans.inc(),
+  };
+}
+
+function timed(registry: Registry): Observer["timed"] {
+  const help = "Look-ups of keys in the database";
+  const lookUps = new Distribution({ name: "gateway_key_lookup_duration_seconds", help, registry }, durationBounds);
+  const outcomes = tableOf(["known", "unknown", "failed"] as const, (outcome) => lookUps.series({ outcome }));
+  return (store) => ({
+    findByHash: async (keyHash) => {
+      const startedMs = performance.now();
+      let outcome: keyof typeof outcomes = "failed";
+      try {
+        const principal = await store.findByHash(keyHash);
+        outcome = principal ? "known" : "unknown";
+        return principal;
+      } finally {
+        outcomes[outcome].observe((performance.now() - startedMs) / 1_000);
+      }
+    },
+  });
+}
+
+function tableOf<K extends string, V>(keys: readonly K[], of: (key: K) => V): Record<K, V> {
+  return Object.fromEntries(keys.map((key) => [key, of(key)])) as Record<K, V>;
+}

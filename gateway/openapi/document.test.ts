@@ -1,0 +1,270 @@
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { type ErrorCode, errorTable } from "../http/errors.ts";
+import { parseStockUpdate } from "../inventory/stock-update.ts";
+import { publishedBanRules } from "../limits/bans.ts";
+import { contractPlans } from "../limits/plans.ts";
+import { type OpenApiOptions, openApiDocument } from "./document.ts";
+
+const options: OpenApiOptions = {
+  servers: [
+    { url: "https://api.petstore.example/v1", description: "Production" },
+    { url: "https://staging.petstore.example/v1", description: "" },
+  ],
+  plans: contractPlans,
+  banRules: publishedBanRules,
+  deprecatedAt: new Date("2026-01-01T00:00:00Z"),
+  sunsetAt: new Date("2027-07-01T00:00:00Z"),
+  guardPerMinute: 60,
+};
+
+/** The document as a client reads it. */
+interface Document {
+  readonly openapi: string;
+  readonly info: { readonly version: string; readonly description: string; readonly license: object };
+  readonly servers: readonly object[];
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+  readonly components: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+}
+
+interface Operation {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly description: string;
+  readonly deprecated?: boolean;
+  readonly security: readonly Readonly<Record<string, readonly string[]>>[];
+  readonly requestBody?: { readonly content: Readonly<Record<string, { readonly example: unknown }>> };
+  readonly responses: Readonly<Record<string, ApiResponse | Reference>>;
+}
+
+interface ApiResponse {
+  readonly headers: Readonly<Record<string, Reference>>;
+  readonly content?: Readonly<Record<string, { readonly schema: unknown; readonly examples: ErrorExamples }>>;
+}
+
+type Reference = { readonly $ref: string };
+type ErrorExamples = Readonly<Record<string, { readonly value: { code: ErrorCode; message: string; status: number } }>>;
+
+const read = (given: Partial<OpenApiOptions> = {}) =>
+  JSON.parse(JSON.stringify(openApiDocument({ ...options, ...given }))) as Document;
+
+const document = read();
+const operations = operationsOf(document);
+const responses = operations.flatMap(({ name, operation }) => responsesOf(name, operation));
+const errors = responses.filter(({ status }) => status >= 400);
+
+test("is valid OpenAPI 3.1, version 1.0.0 of the interface, under Apache-2.0", async () => {
+  const validator = new Validator();
+  expect(await validator.validate(structuredClone(document) as unknown as Record<string, unknown>)).toEqual({
+    valid: true,
+  });
+  expect(validator.version).toBe("3.1");
+  expect(document.info).toMatchObject({ version: "1.0.0", license: { identifier: "Apache-2.0" } });
+});
+
+test("has no reference without a target, and no component without a reference", () => {
+  const references = new Set(referencesIn(document));
+  for (const reference of references)
+    expect([reference, typeof resolve({ $ref: reference })]).toEqual([reference, "object"]);
+  const { securitySchemes, ...components } = document.components;
+  expect(Object.keys(securitySchemes!)).toEqual(["apiKey"]);
+  const defined = Object.entries(components).flatMap(([kind, byName]) =>
+    Object.keys(byName).map((name) => `#/components/${kind}/${name}`),
+  );
+  expect([...references].sort()).toEqual(defined.sort());
+});
+
+test("has the operations of the contract, each for a bearer key with a scope that it names", () => {
+  expect(document.components.securitySchemes!.apiKey).toMatchObject({ type: "http", scheme: "bearer" });
+  const scopes = operations.map(({ name, operation: { operationId, security, description } }) => {
+    const [scope] = security[0]!.apiKey!;
+    expect(description).toContain(`\`${scope}\``);
+    return [name, operationId, scope];
+  });
+  expect(scopes).toEqual([
+    ["get /inventory", "listInventory", "inventory:read"],
+    ["patch /inventory/{petId}", "updateInventory", "inventory:write"],
+    ["get /pets/{petId}", "getPet", "store:read"],
+    ["get /store/orders", "getOrders", "store:read"],
+  ]);
+});
+
+test.each([
+  ["get /inventory", [200, 304, 400, 401, 403, 429, 500, 503, 504]],
+  ["patch /inventory/{petId}", [200, 400, 401, 403, 404, 408, 412, 413, 415, 429, 500, 503, 504]],
+  ["get /pets/{petId}", [200, 304, 400, 401, 403, 404, 410, 412, 429, 500, 502, 503, 504]],
+  ["get /store/orders", [200, 304, 400, 401, 403, 404, 412, 429, 500, 502, 503, 504]],
+])("%s has every response that it can give", (name, statuses) => {
+  expect(responses.filter((response) => response.name === name).map(({ status }) => status)).toEqual(statuses);
+});
+
+test("every response has the limit headers and the request id", () => {
+  for (const { name, status, response } of responses) {
+    const missing = [
+      "X-RateLimit-Limit",
+      "X-RateLimit-Remaining",
+      "X-RateLimit-Reset",
+      "RateLimit-Policy",
+      "RateLimit",
+      "X-Request-Id",
+    ].filter((header) => !isSure(response, header));
+    expect([name, status, missing]).toEqual([name, status, []]);
+  }
+});
+
+test.each([
+  ["Retry-After", [429]],
+  ["WWW-Authenticate", [401, 403]],
+])("%s is in every response of status %j", (header, statuses) => {
+  const having = errors.filter(({ response }) => isSure(response, header)).map(({ status }) => status);
+  expect(having).toEqual(errors.map(({ status }) => status).filter((status) => statuses.includes(status)));
+});
+
+test("the list and its 304 have an ETag and Vary, and so has an updated entry an ETag", () => {
+  const having = (header: string) =>
+    responses.filter(({ response }) => isSure(response, header)).map(({ name, status }) => `${name} ${status}`);
+  expect(having("ETag")).toEqual(["get /inventory 200", "get /inventory 304", "patch /inventory/{petId} 200"]);
+  expect(having("Vary")).toEqual(["get /inventory 200", "get /inventory 304"]);
+});
+
+test("every error has the Error body, with an example for each of its codes as the error table has it", () => {
+  for (const { name, status, response } of errors) {
+    const { schema, examples } = response.content!["application/json"]!;
+    expect(schema).toEqual({ $ref: "#/components/schemas/Error" });
+    expect([name, status, Object.keys(examples).length > 0]).toEqual([name, status, true]);
+    for (const [code, { value }] of Object.entries(examples)) {
+      expect(value).toEqual({ code, message: expect.any(String), status });
+      const known = errorTable[value.code];
+      // A status of its own has a message of its own.
+      if (status !== 408 && status !== 410) expect(value).toEqual({ code, ...known });
+      else expect(Object.keys(errorTable)).toContain(code);
+    }
+  }
+});
+
+test("every code is an answer of some operation, but for that of a method without an operation", () => {
+  const codes = Object.keys(errorTable);
+  const shown = errors.flatMap(({ response }) => Object.keys(response.content!["application/json"]!.examples));
+  expect(codes.filter((code) => !shown.includes(code))).toEqual(["method_not_allowed"]);
+  expect(document.components.schemas!.Error).toMatchObject({ properties: { code: { enum: codes } } });
+});
+
+test("shows the bounds that the gateway checks, and an update that it takes", () => {
+  expect(document.components.schemas!.InventoryUpdate).toMatchObject({
+    type: "object",
+    properties: { quantity: { type: "integer", minimum: 0, maximum: 2_147_483_647 } },
+    required: ["quantity"],
+  });
+  const { content } = document.paths["/inventory/{petId}"]!.patch!.requestBody!;
+  expect(Object.keys(content)).toEqual(["application/json", "application/merge-patch+json"]);
+  for (const { example } of Object.values(content)) parseStockUpdate(Buffer.from(JSON.stringify(example)));
+});
+
+test("a petId is an int64, and no number in the document is one that a reader would round", () => {
+  const int64 = { type: "integer", format: "int64" };
+  expect(document.components.parameters!.PetId).toMatchObject({ in: "path", required: true, schema: int64 });
+  expect(document.components.schemas!.InventoryItem).toMatchObject({ properties: { petId: int64 } });
+  const numbers = JSON.stringify(document).match(/(?<=[:,[])-?\d+(?=[\],}])/g)!;
+  expect(numbers.filter((number) => !Number.isSafeInteger(Number(number)))).toEqual([]);
+});
+
+test("marks the update as experimental", () => {
+  const { patch } = document.paths["/inventory/{petId}"]!;
+  expect(patch).toMatchObject({ "x-experimental": true, summary: expect.stringContaining("experimental") });
+  expect(patch!.description).toContain("Experimental");
+});
+
+describe("the deprecation of GET /pets/{petId}", () => {
+  const announcement = ["Deprecation", "Sunset", "Link"];
+  const pets = (given: Partial<OpenApiOptions>) => {
+    const { get } = read(given).paths["/pets/{petId}"]!;
+    const having = responsesOf("pets", get!).map(({ response }) =>
+      announcement.filter((header) => response.headers[header]),
+    );
+    return { operation: get!, having };
+  };
+
+  test("is told with its dates, and in the headers of every response", () => {
+    const { operation, having } = pets({});
+    expect(operation).toMatchObject({ deprecated: true, "x-sunset": "2027-07-01T00:00:00.000Z" });
+    expect(operation.description).toContain("since 1 January 2026, 00:00 UTC");
+    expect(operation.description).toContain("from 1 July 2027, 00:00 UTC");
+    expect(having).toEqual(having.map(() => announcement));
+  });
+
+  test("has no header for a date that is not set", () => {
+    const undated = pets({ deprecatedAt: null, sunsetAt: null });
+    expect(undated.operation).toMatchObject({
+      deprecated: true,
+      description: expect.stringContaining("not announced"),
+    });
+    expect(undated.operation).not.toHaveProperty("x-sunset");
+    expect(undated.having).toEqual(undated.having.map(() => []));
+    const deprecatedOnly = pets({ sunsetAt: null });
+    expect(deprecatedOnly.having).toEqual(deprecatedOnly.having.map(() => ["Deprecation", "Link"]));
+  });
+
+  test("is of no other operation", () => {
+    const others = responses.filter(({ name }) => name !== "get /pets/{petId}");
+    expect(others.filter(({ response }) => announcement.some((header) => response.headers[header]))).toEqual([]);
+    expect(operations.filter(({ operation }) => operation.deprecated)).toHaveLength(1);
+  });
+});
+
+test("tells the limits and the bans of this deployment", () => {
+  const { description } = document.info;
+  expect(description).toContain("| Free | 60 | 1,000 |\n| Pro | 300 | 10,000 |\n| Business | 1,000 | 100,000 |\n| Ent");
+  expect(description).toContain("All keys of an account share its limits.");
+  expect(description).toContain(
+    "refused 30 times within a minute is banned for 5 minutes, and while it keeps on, for 15",
+  );
+  const other = read({
+    plans: { ...contractPlans, free: { perMinute: 7, perDay: 77 } },
+    banRules: { refusals: 9, ladderMinutes: [1], forgetAfterMs: 3_600_000 },
+    guardPerMinute: 5,
+    limitsPer: "key",
+  }).info.description;
+  expect(other).toContain("| Free | 7 | 77 |");
+  expect(other).toContain("Each key of an account has these limits.");
+  expect(other).toContain("that they come from: 5 per minute.");
+  expect(other).toContain("refused 9 times within a minute is banned for 1 minute. ");
+  expect(other).toContain("After 1 hour without a ban");
+});
+
+test("lists the servers of this deployment, or the one beside the document", () => {
+  expect(document.servers).toEqual([
+    { url: "https://api.petstore.example/v1", description: "Production" },
+    { url: "https://staging.petstore.example/v1" },
+  ]);
+  expect(read({ servers: [] }).servers).toMatchObject([{ url: "./v1" }]);
+});
+
+function operationsOf({ paths }: Document) {
+  return Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ name: `${method} ${path}`, operation })),
+  );
+}
+
+function responsesOf(name: string, operation: Operation) {
+  return Object.entries(operation.responses).map(([status, response]) => ({
+    name,
+    status: Number(status),
+    response: "$ref" in response ? (resolve(response) as ApiResponse) : response,
+  }));
+}
+
+/** Whether a response always has the header. */
+function isSure(response: ApiResponse, header: string): boolean {
+  const reference = response.headers[header];
+  return reference !== undefined && (resolve(reference) as { required: boolean }).required;
+}
+
+function resolve({ $ref }: Reference): unknown {
+  const [root, ...names] = $ref.split("/");
+  expect(root).toBe("#");
+  return names.reduce<unknown>((value, name) => (value as Record<string, unknown> | undefined)?.[name], document);
+}
+
+function referencesIn(value: unknown): string[] {
+  if (typeof value !== "object" || value === null) return [];
+  return Object.entries(value).flatMap(([name, inner]) => (name === "$ref" ? [inner as string] : referencesIn(inner)));
+}
