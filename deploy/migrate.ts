@@ -2,7 +2,7 @@
 // npm run migrate: brings the schemas of both tiers up to date; `-- --down` takes the last step of each back.
 import { Command, Option } from "commander";
 import { keyMigrations } from "../gateway/accounts/migrations.ts";
-import { keySettings } from "../gateway/auth/settings.ts";
+import { keySettings } from "../gateway/config.ts";
 import { inventorySettings } from "../inventory-svc/config.ts";
 import { stockMigrations } from "../inventory-svc/stock/migrations.ts";
 import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";

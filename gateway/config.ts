@@ -1,21 +1,54 @@
 import ipaddr from "ipaddr.js";
 import { z } from "zod";
 import {
+  databaseUrl,
   describeSettings,
   drainFaults,
   flag,
   integer,
   listenAddress,
+  parseIsoTime,
   processSettings,
   readSettings,
   type Settings,
   type SettingsShape,
 } from "../runtime/settings.ts";
 import { tlsFile, tlsFilesOf, tlsSettingFaults } from "../runtime/tls-files.ts";
-import { pepperFaults } from "./auth/pepper.ts";
-import { keySettings } from "./auth/settings.ts";
-import { parseIsoTime } from "./iso-time.ts";
+import { keyEnvPattern } from "./auth/key-format.ts";
+import { defaultKeyDatabaseUrl, pepperFaults, pepperMinLength } from "./auth/pepper.ts";
 import { contractPlans, type PlanTable, parsePlans } from "./limits/plans.ts";
+import { isRedisUrl } from "./redis/connection.ts";
+
+/** The settings of everything that reads or writes keys: the gateway and the operators' command line. */
+export const keySettings = {
+  GATEWAY_DATABASE_URL: databaseUrl(defaultKeyDatabaseUrl).describe(
+    "accounts and keys: sqlite:path/to/file or mysql://user:password@host:port/database",
+  ),
+  KEY_PEPPER: z
+    .string()
+    .min(pepperMinLength, { error: `must be at least ${pepperMinLength} characters` })
+    .optional()
+    .meta({
+      description: `secret under which API keys are hashed, at least ${pepperMinLength} characters; a change ends every key`,
+      shownDefault: "none, required; npm start makes one in .data/key-pepper",
+    }),
+  REDIS_URL: z
+    .string()
+    .optional()
+    .refine((text) => text === undefined || isRedisUrl(text), {
+      error: "must be redis://, rediss:// (several parted by commas for a cluster) or sentinel://hosts/name",
+    })
+    .meta({
+      description:
+        "Redis or Valkey for the limits of all replicas: redis://, rediss://, several for a cluster, sentinel://",
+      shownDefault: "none: limits in memory",
+    }),
+  GATEWAY_KEY_ENV: z
+    .string()
+    .default("live")
+    .refine((text) => keyEnvPattern.test(text), { error: "must be 1 to 16 lower-case letters and digits" })
+    .describe("names this deployment in the keys that it issues: ps_<env>_…"),
+};
 
 /** Every setting of the gateway. */
 export const gatewaySettings = {
@@ -64,10 +97,6 @@ export const gatewaySettings = {
     shownDefault: "none",
   }),
   ADDRESS_GUARD_PER_MINUTE: integer(60, 1, 1_000_000).describe("requests without a valid key from one address"),
-  LIMITS_PER: z
-    .enum(["account", "key"], { error: "must be account or key" })
-    .default("account")
-    .describe("whether the limits count per account or per key"),
   PLAN_LIMITS: z
     .string()
     .optional()

@@ -128,7 +128,6 @@ export function createGateway(
     guard: new MemoryWindows({ maxCallers: maxAddresses, replicas: 1, now }),
     guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
     windowsOf: windowsOf(config.PLAN_LIMITS),
-    countPer: config.LIMITS_PER,
     refusals,
     onRefused: observer.onRefused,
     now,
@@ -140,7 +139,6 @@ export function createGateway(
     deprecatedAt: config.PETS_DEPRECATED_AT,
     sunsetAt: config.PETS_SUNSET_AT,
     guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
-    limitsPer: config.LIMITS_PER,
   });
   const timeoutMs = config.UPSTREAM_TIMEOUT_MS;
 

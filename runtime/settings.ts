@@ -155,3 +155,15 @@ function isDecodable(text: string): boolean {
 export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
 }
+
+// A time without an offset means another moment on every machine, so it is none.
+const isoTime = z.union([z.iso.date(), z.iso.datetime({ offset: true })]);
+
+/**
+ * A moment in ISO 8601: a time with its offset, or a day, which is its start in UTC.
+ *
+ * @returns Unix milliseconds; undefined for anything else, as a day that no month has
+ */
+export function parseIsoTime(text: string): number | undefined {
+  return isoTime.safeParse(text).success ? Date.parse(text) : undefined;
+}

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "commander";
+import { parseIsoTime } from "../../runtime/settings.ts";
 import { type Scope, scopes } from "../auth/principal.ts";
-import { parseIsoTime } from "../iso-time.ts";
 
 const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const longestDurationMs = 366 * unitMs.d;

@@ -2,8 +2,8 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, wr
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readSettings, SettingsError } from "../../runtime/settings.ts";
-import { ensurePepper, pepperFaults, readPepper } from "./pepper.ts";
-import { defaultKeyDatabaseUrl, keySettings } from "./settings.ts";
+import { keySettings } from "../config.ts";
+import { defaultKeyDatabaseUrl, ensurePepper, pepperFaults, readPepper } from "./pepper.ts";
 
 const given = "a pepper of more than 32 characters";
 const elsewhere = "mysql://gateway:password@db.example/keys";

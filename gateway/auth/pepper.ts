@@ -2,7 +2,12 @@ import { randomBytes } from "node:crypto";
 import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { SettingsError } from "../../runtime/settings.ts";
-import { defaultKeyDatabaseUrl, pepperMinLength } from "./settings.ts";
+
+/** Where accounts and keys are when nothing else is said. */
+export const defaultKeyDatabaseUrl = "sqlite:.data/gateway.sqlite";
+
+/** HMAC-SHA-256 gains nothing from more than 32 random bytes, and a short text can be guessed. */
+export const pepperMinLength = 32;
 
 const defaultDataDir = ".data";
 

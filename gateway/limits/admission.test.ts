@@ -43,7 +43,6 @@ function setUp({ lookUpTurns = 3 } = {}) {
     guard: new MemoryWindows({ maxCallers: 1_000, replicas: 1, now }),
     guardPerMinute,
     windowsOf: windowsOf({ ...contractPlans, free: { perMinute: 1_000_000, perDay: 1_000_000 } }),
-    countPer: "account",
     refusals: { refused: () => {} },
     onRefused: () => {},
     now,

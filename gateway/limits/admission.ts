@@ -27,8 +27,6 @@ export interface AdmissionOptions {
   readonly guard: MemoryWindows;
   readonly guardPerMinute: number;
   readonly windowsOf: (principal: Principal) => readonly Window[];
-  /** Whose requests a limit counts together. */
-  readonly countPer: "account" | "key";
   /** Counts the refusals of keys; too many bring a ban. */
   readonly refusals: Pick<RefusalCounter, "refused">;
   /** Told of every 429. */
@@ -55,9 +53,7 @@ export interface Admission {
  * own. The limit headers are set before anything else can answer.
  */
 export function admission(options: AdmissionOptions): Admission {
-  const { authenticator, onUse, onLikely, limiter, standing, guard, windowsOf, countPer, refusals, onRefused, now } =
-    options;
-  const countedId = ({ keyId, accountId }: Principal) => (countPer === "key" ? keyId : accountId);
+  const { authenticator, onUse, onLikely, limiter, standing, guard, windowsOf, refusals, onRefused, now } = options;
   const guardWindows: readonly Window[] = [{ name: "minute", seconds: 60, limit: options.guardPerMinute }];
 
   const headersFor = (address: string) => limitHeaders(guardWindows, guard.peek(addressBlock(address), guardWindows));
@@ -77,7 +73,7 @@ export function admission(options: AdmissionOptions): Admission {
   }
 
   function refuseBanned(locals: Locals, windows: readonly Window[], principal: Principal): never {
-    const decision = banned(standing(countedId(principal), windows), principal.bannedUntilMs);
+    const decision = banned(standing(principal.accountId, windows), principal.bannedUntilMs);
     locals.limits = limitHeaders(windows, decision);
     onRefused(principal.plan, "ban");
     throw new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
@@ -120,7 +116,7 @@ export function admission(options: AdmissionOptions): Admission {
     const windows = windowsOf(principal);
     if (principal.bannedUntilMs > now()) return refuseBanned(locals, windows, principal);
     onLikely(request, response);
-    const decision = await decide(limiter, countedId(principal), windows);
+    const decision = await decide(limiter, principal.accountId, windows);
     locals.limits = limitHeaders(windows, decision);
     if (!decision.admitted) {
       refusals.refused(principal.keyId, locals.arrivedAtMs);

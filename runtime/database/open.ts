@@ -35,9 +35,6 @@ export function isSqlite(db: Knex): boolean {
 const log: Knex.Logger = { warn: () => {}, error: () => {} };
 
 function openSqlite(filename: string): Knex {
-  const { node } = process.versions;
-  // The process would end without a word: better-sqlite3 is built for newer ones.
-  if (Number.parseInt(node, 10) < 22) throw new Error(`SQLite needs Node 22.15 or newer; this is ${node}`);
   if (filename !== ":memory:") mkdirSync(dirname(filename), { recursive: true });
   return knex({
     client: "better-sqlite3",

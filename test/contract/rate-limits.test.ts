@@ -298,14 +298,6 @@ describe("the limits", () => {
     expect(readLimits(await use(), clock.now())).toMatchObject({ remaining: 57 });
     expect(readLimits(await use(stranger), clock.now())).toMatchObject({ remaining: 59 });
   });
-
-  test("count each key by itself with LIMITS_PER=key", async () => {
-    const { use, clock, account } = await open(stack, system, { LIMITS_PER: "key" });
-    const { key: second } = await system.issueKey({ account });
-    expect(readLimits(await use(), clock.now())).toMatchObject({ remaining: 59 });
-    expect(readLimits(await use(second), clock.now())).toMatchObject({ remaining: 59 });
-    expect(readLimits(await use(), clock.now())).toMatchObject({ remaining: 58 });
-  });
 });
 
 describe("the limit of an address", () => {

@@ -1,0 +1,44 @@
+/** Takes the items that wait, the oldest first: at most `count` of them, or all. */
+export type Take<Item> = (count?: number) => Item[];
+
+/**
+ * Does work for many callers, one batch at a time: items that arrive while a batch is under way wait for the next one.
+ * The busier it is, the larger the batches, and the less each item costs.
+ */
+export class Batches<Item> {
+  readonly #work: (take: Take<Item>) => Promise<void>;
+  readonly #gather: () => Promise<unknown>;
+  readonly #waiting: Item[] = [];
+  #running: Promise<void> | undefined;
+
+  /**
+   * @param work takes items and settles them. It is called again as long as items wait, and must not throw
+   * @param gather delays the first batch after an idle time, so that items which arrive together share it; by default
+   *   until the running code has ended
+   */
+  constructor(work: (take: Take<Item>) => Promise<void>, gather: () => Promise<unknown> = () => Promise.resolve()) {
+    this.#work = work;
+    this.#gather = gather;
+  }
+
+  /** Items that wait for their batch. */
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  add(item: Item): void {
+    this.#waiting.push(item);
+    this.#running ??= this.#run();
+  }
+
+  /** Resolves when nothing waits and no batch is under way. */
+  async idle(): Promise<void> {
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    await this.#gather();
+    while (this.#waiting.length > 0) await this.#work((count = this.#waiting.length) => this.#waiting.splice(0, count));
+    this.#running = undefined;
+  }
+}
