@@ -1,4 +1,5 @@
 import { Validator } from "@seriousme/openapi-schema-validator";
+import { maxQuantity, petStatuses } from "../../proto/pet.ts";
 import { type ErrorCode, errorTable } from "../http/errors.ts";
 import { parseStockUpdate } from "../inventory/stock-update.ts";
 import { publishedBanRules } from "../limits/bans.ts";
@@ -52,7 +53,7 @@ const operations = operationsOf(document);
 const responses = operations.flatMap(({ name, operation }) => responsesOf(name, operation));
 const errors = responses.filter(({ status }) => status >= 400);
 
-test("is valid OpenAPI 3.1, version 1.0.0 of the interface, under Apache-2.0", async () => {
+test("the document is valid OpenAPI 3.1, version 1.0.0 of the interface, under Apache-2.0", async () => {
   const validator = new Validator();
   expect(await validator.validate(structuredClone(document) as unknown as Record<string, unknown>)).toEqual({
     valid: true,
@@ -61,7 +62,7 @@ test("is valid OpenAPI 3.1, version 1.0.0 of the interface, under Apache-2.0", a
   expect(document.info).toMatchObject({ version: "1.0.0", license: { identifier: "Apache-2.0" } });
 });
 
-test("has no reference without a target, and no component without a reference", () => {
+test("every reference has a target, and every component is referred to", () => {
   const references = new Set(referencesIn(document));
   for (const reference of references)
     expect([reference, typeof resolve({ $ref: reference })]).toEqual([reference, "object"]);
@@ -73,7 +74,7 @@ test("has no reference without a target, and no component without a reference", 
   expect([...references].sort()).toEqual(defined.sort());
 });
 
-test("has the operations of the contract, each for a bearer key with a scope that it names", () => {
+test("the operations are those of the contract, and each names the scope that a key needs", () => {
   expect(document.components.securitySchemes!.apiKey).toMatchObject({ type: "http", scheme: "bearer" });
   const scopes = operations.map(({ name, operation: { operationId, security, description } }) => {
     const [scope] = security[0]!.apiKey!;
@@ -93,7 +94,7 @@ test.each([
   ["patch /inventory/{petId}", [200, 400, 401, 403, 404, 408, 412, 413, 415, 429, 500, 503, 504]],
   ["get /pets/{petId}", [200, 304, 400, 401, 403, 404, 410, 412, 429, 500, 502, 503, 504]],
   ["get /store/orders", [200, 304, 400, 401, 403, 404, 412, 429, 500, 502, 503, 504]],
-])("%s has every response that it can give", (name, statuses) => {
+])("%s documents every status that it can answer", (name, statuses) => {
   expect(responses.filter((response) => response.name === name).map(({ status }) => status)).toEqual(statuses);
 });
 
@@ -119,7 +120,7 @@ test.each([
   expect(having).toEqual(errors.map(({ status }) => status).filter((status) => statuses.includes(status)));
 });
 
-test("the list and its 304 have an ETag and Vary, and so has an updated entry an ETag", () => {
+test("the list and its 304 have an ETag and Vary, and an updated entry has an ETag", () => {
   const having = (header: string) =>
     responses.filter(({ response }) => isSure(response, header)).map(({ name, status }) => `${name} ${status}`);
   expect(having("ETag")).toEqual(["get /inventory 200", "get /inventory 304", "patch /inventory/{petId} 200"]);
@@ -141,19 +142,24 @@ test("every error has the Error body, with an example for each of its codes as t
   }
 });
 
-test("every code is an answer of some operation, but for that of a method without an operation", () => {
+test("every error code is an example of some operation, except the one for methods without an operation", () => {
   const codes = Object.keys(errorTable);
   const shown = errors.flatMap(({ response }) => Object.keys(response.content!["application/json"]!.examples));
   expect(codes.filter((code) => !shown.includes(code))).toEqual(["method_not_allowed"]);
   expect(document.components.schemas!.Error).toMatchObject({ properties: { code: { enum: codes } } });
 });
 
-test("shows the bounds that the gateway checks, and an update that it takes", () => {
+test("the schemas have the statuses and bounds of the contract, and the gateway accepts the example of an update", () => {
   expect(document.components.schemas!.InventoryUpdate).toMatchObject({
     type: "object",
-    properties: { quantity: { type: "integer", minimum: 0, maximum: 2_147_483_647 } },
+    properties: { quantity: { type: "integer", minimum: 0, maximum: maxQuantity } },
     required: ["quantity"],
   });
+  expect(document.components.schemas!.InventoryItem).toMatchObject({
+    properties: { quantity: { type: "integer", minimum: 0, maximum: maxQuantity } },
+    required: ["petId", "quantity", "status"],
+  });
+  expect(document.components.schemas!.PetStatus).toMatchObject({ enum: petStatuses });
   const { content } = document.paths["/inventory/{petId}"]!.patch!.requestBody!;
   expect(Object.keys(content)).toEqual(["application/json", "application/merge-patch+json"]);
   for (const { example } of Object.values(content)) parseStockUpdate(Buffer.from(JSON.stringify(example)));
@@ -167,7 +173,7 @@ test("a petId is an int64, and no number in the document is one that a reader wo
   expect(numbers.filter((number) => !Number.isSafeInteger(Number(number)))).toEqual([]);
 });
 
-test("marks the update as experimental", () => {
+test("the update is marked as experimental", () => {
   const { patch } = document.paths["/inventory/{petId}"]!;
   expect(patch).toMatchObject({ "x-experimental": true, summary: expect.stringContaining("experimental") });
   expect(patch!.description).toContain("Experimental");
@@ -183,7 +189,7 @@ describe("the deprecation of GET /pets/{petId}", () => {
     return { operation: get!, having };
   };
 
-  test("is told with its dates, and in the headers of every response", () => {
+  test("has its dates in the description and its headers in every response", () => {
     const { operation, having } = pets({});
     expect(operation).toMatchObject({ deprecated: true, "x-sunset": "2027-07-01T00:00:00.000Z" });
     expect(operation.description).toContain("since 1 January 2026, 00:00 UTC");
@@ -203,34 +209,47 @@ describe("the deprecation of GET /pets/{petId}", () => {
     expect(deprecatedOnly.having).toEqual(deprecatedOnly.having.map(() => ["Deprecation", "Link"]));
   });
 
-  test("is of no other operation", () => {
+  test("appears in no other operation", () => {
     const others = responses.filter(({ name }) => name !== "get /pets/{petId}");
     expect(others.filter(({ response }) => announcement.some((header) => response.headers[header]))).toEqual([]);
     expect(operations.filter(({ operation }) => operation.deprecated)).toHaveLength(1);
   });
 });
 
-test("tells the limits and the bans of this deployment", () => {
+test("the description has the limits and bans of this deployment", () => {
   const { description } = document.info;
   expect(description).toContain("| Free | 60 | 1,000 |\n| Pro | 300 | 10,000 |\n| Business | 1,000 | 100,000 |\n| Ent");
   expect(description).toContain("All keys of an account share its limits.");
   expect(description).toContain(
-    "refused 30 times within a minute is banned for 5 minutes, and while it keeps on, for 15",
+    "refused 30 times within a minute is banned for 5 minutes. Further bans last 15 minutes, then 60 minutes. A banned",
   );
   const other = read({
     plans: { ...contractPlans, free: { perMinute: 7, perDay: 77 } },
     banRules: { refusals: 9, ladderMinutes: [1], forgetAfterMs: 3_600_000 },
     guardPerMinute: 5,
-    limitsPer: "key",
   }).info.description;
   expect(other).toContain("| Free | 7 | 77 |");
-  expect(other).toContain("Each key of an account has these limits.");
   expect(other).toContain("that they come from: 5 per minute.");
-  expect(other).toContain("refused 9 times within a minute is banned for 1 minute. ");
+  expect(other).toContain("refused 9 times within a minute is banned for 1 minute. A banned");
   expect(other).toContain("After 1 hour without a ban");
 });
 
-test("lists the servers of this deployment, or the one beside the document", () => {
+test("the description has the whole error table", () => {
+  const rows = document.info.description.split("\n").filter((row) => /^\| \d{3} \|/.test(row));
+  const table = Object.entries(errorTable).map(
+    ([code, { status, message }]) => `| ${status} | \`${code}\` | ${message} |`,
+  );
+  expect(rows.toSorted()).toEqual(table.toSorted());
+});
+
+test.each([
+  ["dates", {}],
+  ["no dates", { deprecatedAt: null, sunsetAt: null }],
+])("no placeholder is left in the document of a deployment with %s", (_what, given) => {
+  expect(JSON.stringify(read(given))).not.toContain("{{");
+});
+
+test("the servers are those of this deployment, or one relative to the document", () => {
   expect(document.servers).toEqual([
     { url: "https://api.petstore.example/v1", description: "Production" },
     { url: "https://staging.petstore.example/v1" },

@@ -49,11 +49,7 @@ function valuesOf({ servers, plans, banRules, guardPerMinute, deprecatedAt, suns
   const errors = Object.entries(errorTable).map(([code, { status, message }]) => ({ code, message, status }));
   return {
     servers: serverList(servers),
-    plans: [
-      planRow("Free", plans.free),
-      planRow("Pro", plans.pro),
-      planRow("Business", plans.business),
-    ].join("\n"),
+    plans: [planRow("Free", plans.free), planRow("Pro", plans.pro), planRow("Business", plans.business)].join("\n"),
     guardPerMinute: number(guardPerMinute),
     banRefusals: number(banRules.refusals),
     firstBan,
@@ -97,12 +93,12 @@ function fill(node: unknown, values: Values): unknown {
 }
 
 function fillText(text: string, values: Values): unknown {
-  const valueOf = (name: string) => {
+  const lookUp = (name: string) => {
     if (!Object.hasOwn(values, name)) throw new Error(`openapi.yaml names {{${name}}}, which has no value`);
     return values[name];
   };
   const whole = /^\{\{([\w.]+)\}\}$/.exec(text);
-  return whole ? valueOf(whole[1]!) : unwrap(text).replace(/\{\{(.*?)\}\}/g, (_, name) => String(valueOf(name)));
+  return whole ? lookUp(whole[1]!) : unwrap(text).replace(/\{\{(.*?)\}\}/g, (_, name) => String(lookUp(name)));
 }
 
 /** Makes each paragraph one line, because Swagger UI shows line breaks. Table rows stay lines of their own. */

@@ -1,8 +1,9 @@
 import { createKey } from "../../gateway/auth/key-format.ts";
 import { type Scope, scopes } from "../../gateway/auth/principal.ts";
 import { expectError, header, readLimits } from "../support/answers.ts";
+import { callApi, sendToApi } from "../support/api.ts";
 import { suiteStack } from "../support/cleanup.ts";
-import { type Response, rawRequest, request } from "../support/http.ts";
+import type { Response } from "../support/http.ts";
 import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
 import { type System, startSystem, type TestKey } from "../support/system.ts";
 
@@ -24,7 +25,7 @@ describe("the API key", () => {
     key = system.keys.enterprise;
   });
 
-  const get = (headers: Record<string, string>, path = "/v1/inventory") => request(system.address, { path, headers });
+  const get = (headers: Record<string, string>, path = "/v1/inventory") => callApi(system.address, { path, headers });
   const withKey = (token: string, path?: string) => get({ authorization: `Bearer ${token}` }, path);
 
   test.each(["Bearer", "bearer", "BEARER", "bEARER"])("counts with the scheme written %s", async (scheme) => {
@@ -95,7 +96,7 @@ describe("the API key", () => {
     ["Authorization", (token: string) => `Authorization:\r\nAuthorization: Bearer ${token}`],
     ["Host", (token: string) => `HOST: other\r\nAuthorization: Bearer ${token}`],
   ])("is not looked at in a request with two headers %s", async (name, lines) => {
-    const answer = await rawRequest(
+    const answer = await sendToApi(
       system.address,
       `GET /v1/inventory HTTP/1.1\r\nHost: g\r\n${lines(key)}\r\nConnection: close\r\n\r\n`,
     );
@@ -129,7 +130,7 @@ describe("the API key", () => {
       for (const scope of scopes) keysOf.set(scope, await system.issueKey({ plan: "enterprise", scopes: [scope] }));
     });
     const send = (method: string, path: string, token: string) =>
-      request(system.address, {
+      callApi(system.address, {
         method,
         path,
         headers: {
@@ -185,8 +186,8 @@ describe("the API key", () => {
       ["GET", "/v1/pets/abc", 400, "invalid_request"],
       ["GET", "/v1/pets/%zz", 400, "invalid_request"],
     ])("%s %s is 401 without one, and only with one %d", async (method, path, status, code) => {
-      expectError(await request(system.address, { method, path }), 401, "missing_api_key");
-      const response = await request(system.address, { method, path, headers: { authorization: `Bearer ${key}` } });
+      expectError(await callApi(system.address, { method, path }), 401, "missing_api_key");
+      const response = await callApi(system.address, { method, path, headers: { authorization: `Bearer ${key}` } });
       expectError(response, status, code);
     });
 
@@ -225,7 +226,7 @@ describe("the end of an API key", () => {
     const gateway = await startLocalGateway(system.gatewayEnv, clock.now);
     stack.defer(() => gateway.close());
     return (token: string) =>
-      request(gateway.address, { path: "/v1/inventory", headers: { authorization: `Bearer ${token}` } });
+      callApi(gateway.address, { path: "/v1/inventory", headers: { authorization: `Bearer ${token}` } });
   }
 
   test.each([

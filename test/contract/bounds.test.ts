@@ -3,9 +3,9 @@ import { connect } from "node:net";
 import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { expectError } from "../support/answers.ts";
+import { callApi } from "../support/api.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { connectInventory, statusOf } from "../support/grpc.ts";
-import { request } from "../support/http.ts";
 import { startLocalGateway } from "../support/local-gateway.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
@@ -33,7 +33,7 @@ test("connections beyond MAX_CONNECTIONS are closed, and taken again when others
   second.socket.destroy();
   const path = "/v1/nothing";
   await until(() =>
-    request(system.address, { path }).then(
+    callApi(system.address, { path }).then(
       ({ status }) => status === 401,
       () => false,
     ),
@@ -59,7 +59,7 @@ test("a list that does not arrive within LIST_TIMEOUT_MS: 504", async () => {
   const gateway = await startLocalGateway(env);
   stack.defer(() => gateway.close());
   const headers = { authorization: `Bearer ${system.keys.pro}` };
-  expectError(await request(gateway.address, { path: "/v1/inventory", headers }), 504, "timeout");
+  expectError(await callApi(gateway.address, { path: "/v1/inventory", headers }), 504, "timeout");
 });
 
 test("a gRPC message of more than 4 MiB: RESOURCE_EXHAUSTED, and the service goes on", async () => {

@@ -9,8 +9,8 @@ import {
   InventoryServiceService,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { type Answer, bodyText, expectError, header, readLimits } from "../support/answers.ts";
+import { callApi, sendToApi } from "../support/api.ts";
 import { suiteStack } from "../support/cleanup.ts";
-import { rawRequest, request } from "../support/http.ts";
 import { startLocalGateway } from "../support/local-gateway.ts";
 import { type System, startSystem } from "../support/system.ts";
 
@@ -34,7 +34,7 @@ describe("every error has the shape of the contract", () => {
   });
 
   const send = (method: string, path: string, headers: Record<string, string> = {}) =>
-    request(system.address, { method, path, headers: { authorization, ...headers } });
+    callApi(system.address, { method, path, headers: { authorization, ...headers } });
   const head = (line: string, ...lines: string[]) =>
     [line, "Host: g", `Authorization: ${authorization}`, ...lines, "\r\n"].join("\r\n");
 
@@ -95,7 +95,7 @@ describe("every error has the shape of the contract", () => {
       ["/v1/nothing", 404],
       ["/v1/pets/abc", 400],
     ] as const) {
-      const answer = await rawRequest(system.address, head(`HEAD ${path} HTTP/1.1`));
+      const answer = await sendToApi(system.address, head(`HEAD ${path} HTTP/1.1`));
       expect(answer.status).toBe(expected);
       expect(answer.body).toHaveLength(0);
       expect(header(answer, "Content-Type")).toBe("application/json");
@@ -125,7 +125,7 @@ describe("every error has the shape of the contract", () => {
     ["chunks that are not the last coding", "PATCH /v1/inventory/1 HTTP/1.1\r\nTransfer-Encoding: chunked, gzip"],
     ["two hosts", "GET /v1/inventory HTTP/1.1\r\nHost: h"],
   ])("HTTP that is not right: %s", async (_what, line) => {
-    const answer = await rawRequest(system.address, head(line));
+    const answer = await sendToApi(system.address, head(line));
     expectError(answer, 400, "invalid_request");
     readLimits(answer);
     expect(await system.stored(1n)).toMatchObject({ quantity: 100 });
@@ -142,7 +142,7 @@ describe("every error has the shape of the contract", () => {
     const [, body] = text.split("chunked:");
     const chunked = [`Transfer-Encoding: chunked`, "Content-Type: application/json"];
     const bytes = body === undefined ? text : head("PATCH /v1/inventory/1 HTTP/1.1", ...chunked) + body;
-    const answer = await rawRequest(system.address, Buffer.from(bytes, "latin1"));
+    const answer = await sendToApi(system.address, Buffer.from(bytes, "latin1"));
     expectError(answer, 400, "invalid_request");
     readLimits(answer);
     expect(header(answer, "Connection")).toBe("close");
@@ -153,18 +153,18 @@ describe("every error has the shape of the contract", () => {
 
   test("a head that is too large", async () => {
     for (const size of [17_000, 1_000_000]) {
-      const answer = await rawRequest(system.address, head("GET /v1/inventory HTTP/1.1", `X-A: ${"a".repeat(size)}`));
+      const answer = await sendToApi(system.address, head("GET /v1/inventory HTTP/1.1", `X-A: ${"a".repeat(size)}`));
       expectError(answer, 431, "payload_too_large");
     }
   });
 
   test("a head that does not end", async () => {
-    const answer = await rawRequest(system.address, "GET /v1/inventory HTTP/1.1\r\nHost: g\r\n");
+    const answer = await sendToApi(system.address, "GET /v1/inventory HTTP/1.1\r\nHost: g\r\n");
     expectError(answer, 408, "timeout");
   });
 
   test("a tunnel", async () => {
-    const answer = await rawRequest(system.address, head("CONNECT 127.0.0.1:22 HTTP/1.1"));
+    const answer = await sendToApi(system.address, head("CONNECT 127.0.0.1:22 HTTP/1.1"));
     expectError(answer, 405, "method_not_allowed");
     expect(header(answer, "Allow")).toMatch(/\bGET\b/);
   });
@@ -174,7 +174,7 @@ describe("every error has the shape of the contract", () => {
     const path = "/v1/inventory/1";
     for (let i = 0; i < 12; i++) {
       const headers = { authorization: i % 2 === 0 ? authorization : "", "content-type": "application/json" };
-      const answer = await request(system.address, { method: "PATCH", path, headers, body });
+      const answer = await callApi(system.address, { method: "PATCH", path, headers, body });
       if (i % 2 === 0) expectError(answer, 413, "payload_too_large");
       else expectError(answer, 401, "missing_api_key");
     }
@@ -182,15 +182,15 @@ describe("every error has the shape of the contract", () => {
 
   test("and other forms of HTTP are no error: an absolute address, HTTP/1.0, an upgrade that nobody wants", async () => {
     const get = "GET http://elsewhere/v1/inventory HTTP/1.1";
-    expect(await rawRequest(system.address, head(get))).toMatchObject({ status: 200 });
+    expect(await sendToApi(system.address, head(get))).toMatchObject({ status: 200 });
     for (const path of ["/openapi.json", "/docs/", "/docs/swagger-ui.css"]) {
       const free = `GET http://elsewhere${path} HTTP/1.1\r\nHost: elsewhere\r\nConnection: close\r\n\r\n`;
-      expect(await rawRequest(system.address, free)).toMatchObject({ status: 200 });
+      expect(await sendToApi(system.address, free)).toMatchObject({ status: 200 });
     }
     const old = `GET /v1/inventory HTTP/1.0\r\nAuthorization: ${authorization}\r\n\r\n`;
-    expect(await rawRequest(system.address, old)).toMatchObject({ status: 200 });
+    expect(await sendToApi(system.address, old)).toMatchObject({ status: 200 });
     const upgrade = head("GET /v1/inventory HTTP/1.1", "Connection: Upgrade", "Upgrade: websocket");
-    expect(await rawRequest(system.address, upgrade)).toMatchObject({ status: 200 });
+    expect(await sendToApi(system.address, upgrade)).toMatchObject({ status: 200 });
   });
 
   test.each([
@@ -199,7 +199,7 @@ describe("every error has the shape of the contract", () => {
     ["if-unmodified-since", "Mon, 01 Jan 1990 00:00:00 GMT"],
   ])("and a condition or a part that the documentation knows nothing of is no error: %s", async (name, value) => {
     for (const path of ["/openapi.json", "/docs/", "/docs/swagger-ui.css"]) {
-      expect(await request(system.address, { path, headers: { [name]: value } })).toMatchObject({ status: 200 });
+      expect(await callApi(system.address, { path, headers: { [name]: value } })).toMatchObject({ status: 200 });
     }
   });
 
@@ -229,7 +229,7 @@ describe("every error has the shape of the contract", () => {
       for (const path of ["/v1/inventory", "/v1/nothing", "/v1/store/orders", "/openapi.json"]) {
         expect(header(await send("GET", path, { "x-request-id": id }), "X-Request-Id")).toBe(id);
       }
-      const stranger = await request(system.address, { path: "/v1/inventory", headers: { "x-request-id": id } });
+      const stranger = await callApi(system.address, { path: "/v1/inventory", headers: { "x-request-id": id } });
       expect(header(stranger, "X-Request-Id")).toBe(id);
       const failed = await send("GET", "/v1/nothing", { "x-request-id": id });
       if (id.length > 3) expect(failed.text).not.toContain(id);
@@ -245,7 +245,7 @@ describe("every error has the shape of the contract", () => {
       const ids = new Set<string>();
       for (let i = 0; i < 5; i++) ids.add(header(await send("GET", "/v1/inventory"), "X-Request-Id"));
       const two = head("GET /v1/nothing HTTP/1.1", "X-Request-Id: one", "X-Request-Id: two");
-      ids.add(header(await rawRequest(system.address, two), "X-Request-Id"));
+      ids.add(header(await sendToApi(system.address, two), "X-Request-Id"));
       expect(ids.size).toBe(6);
       expect(ids.has("one") || ids.has("two")).toBe(false);
     });
@@ -286,8 +286,8 @@ describe("what the inventory service answers", () => {
     stack.defer(() => gateway.close());
     const headers = { authorization: `Bearer ${system.keys.enterprise}`, "content-type": "application/json" };
     const path = "/v1/inventory";
-    update = () => request(gateway.address, { method: "PATCH", path: `${path}/1`, headers, body: '{"quantity":1}' });
-    list = () => request(gateway.address, { path, headers });
+    update = () => callApi(gateway.address, { method: "PATCH", path: `${path}/1`, headers, body: '{"quantity":1}' });
+    list = () => callApi(gateway.address, { path, headers });
   });
 
   test.each<[keyof typeof status, number, string]>([

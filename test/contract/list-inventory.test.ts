@@ -3,8 +3,8 @@ import { gunzipSync } from "node:zlib";
 import type { Entry } from "../../inventory-svc/cli/entries.ts";
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { expectError, header } from "../support/answers.ts";
+import { callApi, sendToApi } from "../support/api.ts";
 import { suiteStack } from "../support/cleanup.ts";
-import { rawRequest, request } from "../support/http.ts";
 import { type LocalGateway, startLocalGateway } from "../support/local-gateway.ts";
 import { type System, startSystem } from "../support/system.ts";
 
@@ -40,16 +40,16 @@ describe("GET /v1/inventory", () => {
   });
 
   const list = (headers: Record<string, string> = {}, method = "GET") =>
-    request(system.address, { method, path: "/v1/inventory", headers: { authorization, ...headers } });
+    callApi(system.address, { method, path: "/v1/inventory", headers: { authorization, ...headers } });
 
   /** The same with the body as bytes. */
   async function listBytes(acceptEncoding: string) {
     const head = `GET /v1/inventory HTTP/1.1\r\nHost: g\r\nAuthorization: ${authorization}\r\n`;
-    return await rawRequest(system.address, `${head}Accept-Encoding: ${acceptEncoding}\r\n\r\n`);
+    return await sendToApi(system.address, `${head}Accept-Encoding: ${acceptEncoding}\r\n\r\n`);
   }
 
   async function patch(petId: bigint, quantity: number) {
-    const { status } = await request(system.address, {
+    const { status } = await callApi(system.address, {
       method: "PATCH",
       path: `/v1/inventory/${petId}`,
       headers: { authorization, "content-type": "application/json" },
@@ -70,7 +70,7 @@ describe("GET /v1/inventory", () => {
   });
 
   test("has no parameters: a query changes nothing", async () => {
-    const response = await request(system.address, {
+    const response = await callApi(system.address, {
       path: "/v1/inventory?limit=1&status=sold&limit=%zz",
       headers: { authorization },
     });
@@ -187,7 +187,7 @@ describe("GET /v1/inventory", () => {
     for (const quantity of [11, 12, 13]) {
       await patch(9_007_199_254_740_993n, quantity);
       const item = `{"petId":9007199254740993,"quantity":${quantity},"status":"available"}`;
-      const there = await request(other.address, { path: "/v1/inventory", headers: { authorization } });
+      const there = await callApi(other.address, { path: "/v1/inventory", headers: { authorization } });
       expect((await list()).text.replaceAll(/\s/g, "")).toContain(item);
       expect(there.text.replaceAll(/\s/g, "")).toContain(item);
       expect(
@@ -214,7 +214,7 @@ describe("GET /v1/inventory", () => {
     ["a key that is none", "Bearer nonsense", "invalid_api_key"],
   ])("with %s is 401", async (_what, given, code) => {
     const headers: Record<string, string> = given === undefined ? {} : { authorization: given };
-    expectError(await request(system.address, { path: "/v1/inventory", headers }), 401, code);
+    expectError(await callApi(system.address, { path: "/v1/inventory", headers }), 401, code);
   });
 });
 
@@ -233,10 +233,10 @@ describe("GET /v1/inventory of other stores", () => {
   });
 
   test("an empty one gives [], in either coding", async () => {
-    const plain = await request(gateway.address, { path: "/v1/inventory", headers });
+    const plain = await callApi(gateway.address, { path: "/v1/inventory", headers });
     expect(plain).toMatchObject({ status: 200, text: "[]" });
     const head = `GET /v1/inventory HTTP/1.1\r\nHost: g\r\nAuthorization: ${headers.authorization}\r\n`;
-    const zipped = await rawRequest(gateway.address, `${head}Accept-Encoding: gzip\r\n\r\n`);
+    const zipped = await sendToApi(gateway.address, `${head}Accept-Encoding: gzip\r\n\r\n`);
     expect(gunzipSync(zipped.body).toString()).toBe("[]");
   });
 
@@ -246,7 +246,7 @@ describe("GET /v1/inventory of other stores", () => {
     // Made in another order than that of the list: the first half after the second.
     const made = [...ids.slice(many / 2), ...ids.slice(0, many / 2)];
     await Promise.all(made.map((petId) => create({ petId, quantity: 1, status: PetStatus.PET_STATUS_AVAILABLE })));
-    const { text } = await request(gateway.address, { path: "/v1/inventory", headers });
+    const { text } = await callApi(gateway.address, { path: "/v1/inventory", headers });
     expect([...text.matchAll(/"petId":(\d+)/g)].map((match) => BigInt(match[1]!))).toEqual(ids);
     JSON.parse(text);
   });

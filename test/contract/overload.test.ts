@@ -1,6 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { expectError, header, readLimits } from "../support/answers.ts";
+import { callApi } from "../support/api.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { type Response, request } from "../support/http.ts";
 import { readResponse } from "../support/raw-http.ts";
@@ -23,9 +24,9 @@ describe("an overload", () => {
     headers = { authorization: `Bearer ${system.keys.enterprise}`, "content-type": "application/json" };
   });
 
-  const get = (path = "/v1/inventory") => request(system.address, { path, headers });
+  const get = (path = "/v1/inventory") => callApi(system.address, { path, headers });
   const patch = (quantity: number) =>
-    request(system.address, { method: "PATCH", path: "/v1/inventory/1", headers, body: `{"quantity":${quantity}}` });
+    callApi(system.address, { method: "PATCH", path: "/v1/inventory/1", headers, body: `{"quantity":${quantity}}` });
 
   /** Makes the event loop late. An overload lasts for a second at least. */
   const begin = async () => {

@@ -1,8 +1,8 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { listenOn } from "../../runtime/admin.ts";
 import { type Answer, bodyText, expectError, header, readLimits } from "../support/answers.ts";
+import { callApi, sendToApi } from "../support/api.ts";
 import { suiteStack } from "../support/cleanup.ts";
-import { rawRequest, request } from "../support/http.ts";
 import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
 import { freePort } from "../support/ports.ts";
 import { type Env, type System, startSystem } from "../support/system.ts";
@@ -71,7 +71,7 @@ describe("the operations of other services", () => {
   });
 
   const get = (behind: string, path: string, headers: Record<string, string> = {}, method = "GET") =>
-    request(gateways[behind]!, {
+    callApi(gateways[behind]!, {
       method,
       path,
       headers: { authorization: `Bearer ${system.keys.enterprise}`, ...headers },
@@ -104,7 +104,7 @@ describe("the operations of other services", () => {
   test.each(["abc", "1.5", "007", "9223372036854775808", "%zz", "1%2F..%2Fstore", ".."])(
     "check the petId before anything goes up: %s",
     async (petId) => {
-      const answer = await rawRequest(
+      const answer = await sendToApi(
         gateways["our own"]!,
         `GET /v1/pets/${petId} HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer ${system.keys.enterprise}\r\n\r\n`,
       );
@@ -144,7 +144,7 @@ describe("the operations of other services", () => {
       const theirs = "X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset RateLimit RateLimit-Policy Retry-After";
       for (const name of `${theirs} X-Request-Id Deprecation Sunset Link`.split(" "))
         response.setHeader(name, "theirs");
-      response.end("{}");
+      response.setHeader("Content-Type", "application/json").end("{}");
     };
     for (const path of ["/v1/pets/7", "/v1/store/orders"]) {
       const answer = await get("our own", path);

@@ -2,8 +2,9 @@ import { createServer } from "node:http";
 import { createKey } from "../../gateway/auth/key-format.ts";
 import { listenOn } from "../../runtime/admin.ts";
 import { type Answer, bodyText, expectError, header, readLimits } from "../support/answers.ts";
+import { callApi, sendToApi } from "../support/api.ts";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
-import { type RequestOptions, rawRequest, request } from "../support/http.ts";
+import type { RequestOptions } from "../support/http.ts";
 import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
 import { freePort } from "../support/ports.ts";
 import { type Env, type KeyOptions, type System, startSystem } from "../support/system.ts";
@@ -87,7 +88,7 @@ describe("the limit headers are on every response", () => {
         const lines = Object.entries({ host: "g", authorization: `Bearer ${key}`, ...headers });
         if (body && headers?.["content-length"] === undefined) lines.push(["content-length", `${body.length}`]);
         const head = [`${method} ${path} HTTP/1.1`, ...lines.map(([name, value]) => `${name}: ${value}`)];
-        return rawRequest(address, `${head.join("\r\n")}\r\n\r\n${body ?? ""}`);
+        return sendToApi(address, `${head.join("\r\n")}\r\n\r\n${body ?? ""}`);
       });
       expect(answer.status).toBe(status);
       expect(readLimits(answer)).toMatchObject({
@@ -103,7 +104,7 @@ describe("the limit headers are on every response", () => {
     test("403: a scope, and 429: the limit", async () => {
       const limits = { perMinute: 1, perDay: 5 };
       const { key } = await system.issueKey({ plan: "enterprise", limits, scopes: ["store:read"] });
-      const get = () => request(system.address, { path: "/v1/inventory", headers: { authorization: `Bearer ${key}` } });
+      const get = () => callApi(system.address, { path: "/v1/inventory", headers: { authorization: `Bearer ${key}` } });
       const forbidden = await get();
       expect(forbidden.status).toBe(403);
       expect(readLimits(forbidden)).toMatchObject({ limit: 1, remaining: 0, windows: { day: { remaining: 4 } } });
@@ -143,7 +144,7 @@ describe("the limit headers are on every response", () => {
       [431, "a head that is too large", get("/v1/inventory", `X-A: ${"a".repeat(17_000)}`)],
     ];
     test.each(cases)("%d: %s", async (status, _what, bytes) => {
-      const answer = await rawRequest(system.address, typeof bytes === "string" ? bytes : bytes());
+      const answer = await sendToApi(system.address, typeof bytes === "string" ? bytes : bytes());
       expect(answer.status).toBe(status);
       const { limit, windows } = readLimits(answer);
       expect(limit).toBe(guard);
@@ -153,8 +154,8 @@ describe("the limit headers are on every response", () => {
     });
 
     test("304: the document again", async () => {
-      const { headers } = await request(system.address, { path: "/openapi.json" });
-      const again = await request(system.address, {
+      const { headers } = await callApi(system.address, { path: "/openapi.json" });
+      const again = await callApi(system.address, {
         path: "/openapi.json",
         headers: { "if-none-match": String(headers.etag) },
       });
@@ -335,16 +336,16 @@ describe("the limit of an address", () => {
     const { use, clock, address } = await open(stack, system, { ADDRESS_GUARD_PER_MINUTE: "3" });
     for (let left = 2; left >= 0; left--) {
       for (const path of ["/docs/", "/openapi.json"]) {
-        const answer = await request(address, { path });
+        const answer = await callApi(address, { path });
         expect(answer.status).toBe(200);
         expect(readLimits(answer, clock.now())).toMatchObject({ limit: 3, remaining: left + 1 });
       }
       expect(readLimits(await use(""), clock.now())).toMatchObject({ limit: 3, remaining: left });
     }
     expectError(await use(""), 429, "rate_limit_exceeded");
-    expect(await request(address, { path: "/openapi.json" })).toMatchObject({ status: 200 });
+    expect(await callApi(address, { path: "/openapi.json" })).toMatchObject({ status: 200 });
     // HTTP that nobody could read is answered all the same, with how the address stands.
-    const malformed = await rawRequest(address, "nonsense\r\n\r\n");
+    const malformed = await sendToApi(address, "nonsense\r\n\r\n");
     expectError(malformed, 400, "invalid_request");
     expect(readLimits(malformed, clock.now())).toMatchObject({ limit: 3, remaining: 0 });
   });
@@ -356,7 +357,7 @@ describe("the limit of an address", () => {
     const { address, clock } = await open(stack, system, { ADDRESS_GUARD_PER_MINUTE: "2", TRUSTED_PROXIES: proxies });
     const left: number[] = [];
     for (const forwarded of ["192.0.2.1", "198.51.100.7, 192.0.2.2, 10.1.2.3", "192.0.2.1"]) {
-      const answer = await request(address, { path: "/v1/inventory", headers: { "x-forwarded-for": forwarded } });
+      const answer = await callApi(address, { path: "/v1/inventory", headers: { "x-forwarded-for": forwarded } });
       left.push(readLimits(answer, clock.now()).remaining);
     }
     expect(left).toEqual(expected);
@@ -367,7 +368,7 @@ describe("the limit of an address", () => {
     const { address, clock } = await open(stack, system, env);
     const left: number[] = [];
     for (const forwarded of ["2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:3::1", "::ffff:192.0.2.1"]) {
-      const answer = await request(address, { path: "/v1/inventory", headers: { "x-forwarded-for": forwarded } });
+      const answer = await callApi(address, { path: "/v1/inventory", headers: { "x-forwarded-for": forwarded } });
       left.push(readLimits(answer, clock.now()).remaining);
     }
     expect(left).toEqual([4, 3, 4, 4]);
@@ -485,13 +486,13 @@ describe("a temporary ban", () => {
     const other = await startLocalGateway(system.gatewayEnv, opened.clock.now);
     stack.defer(() => other.close());
     const headers = { authorization: `Bearer ${opened.key}` };
-    expect(await request(other.address, { path: "/v1/inventory", headers })).toMatchObject({ status: 200 });
+    expect(await callApi(other.address, { path: "/v1/inventory", headers })).toMatchObject({ status: 200 });
     await earnBan(opened);
     opened.clock.advance(10 * second);
-    expectError(await request(other.address, { path: "/v1/inventory", headers }), 429, "api_key_banned");
+    expectError(await callApi(other.address, { path: "/v1/inventory", headers }), 429, "api_key_banned");
     const restarted = await startLocalGateway(system.gatewayEnv, opened.clock.now);
     stack.defer(() => restarted.close());
-    expectError(await request(restarted.address, { path: "/v1/inventory", headers }), 429, "api_key_banned");
+    expectError(await callApi(restarted.address, { path: "/v1/inventory", headers }), 429, "api_key_banned");
   });
 
   test("is shown to operators, who can lift it, which holds within 10 s", async () => {
@@ -544,7 +545,7 @@ async function open(stack: Stack, system: System, env: Env, keyOptions: KeyOptio
     account,
     use: (token = key) => {
       const headers: Record<string, string> = token === "" ? {} : { authorization: `Bearer ${token}` };
-      return request(gateway.address, { path: "/v1/inventory", headers });
+      return callApi(gateway.address, { path: "/v1/inventory", headers });
     },
   };
 }

@@ -5,8 +5,8 @@ import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import type { Entry } from "../../inventory-svc/cli/entries.ts";
 import { expectError, header } from "../support/answers.ts";
+import { callApi, sendToApi } from "../support/api.ts";
 import { suiteStack } from "../support/cleanup.ts";
-import { rawRequest, request } from "../support/http.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const bodyTimeoutMs = 500;
@@ -31,7 +31,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
   });
 
   const patch = (path: string, body: string | Buffer, headers: Record<string, string> = {}) =>
-    request(system.address, {
+    callApi(system.address, {
       method: "PATCH",
       path: `/v1/inventory/${path}`,
       headers: { authorization, "content-type": "application/json", ...headers },
@@ -130,7 +130,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
 
     test("may come in chunks", async () => {
       const bytes = `${head("Transfer-Encoding: chunked")}5\r\n{"qua\r\n8\r\nntity":9\r\n1\r\n}\r\n0\r\n\r\n`;
-      expect(await rawRequest(system.address, bytes)).toMatchObject({ status: 200 });
+      expect(await sendToApi(system.address, bytes)).toMatchObject({ status: 200 });
       expect(await system.stored(1n)).toMatchObject({ quantity: 9 });
     });
 
@@ -164,7 +164,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["a CONNECT", "CONNECT example:443 HTTP/1.1\r\nHost: example\r\n\r\n"],
     ])("has its own answer when %s comes behind it, and ends its connection", async (_what, rest) => {
       const bytes = `${head("Content-Length: 15")}{"quantity":14}${rest}`;
-      const { status, raw } = await rawRequest(system.address, bytes, { untilEnd: true });
+      const { status, raw } = await sendToApi(system.address, bytes, { untilEnd: true });
       expect(status).toBe(200);
       expect(raw.toString().match(/HTTP\/1\.1 /g)).toHaveLength(1);
       expect(await system.stored(1n)).toMatchObject({ quantity: 14 });
@@ -183,7 +183,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
 
     test("may have an expectation that nobody knows", async () => {
       const bytes = `${head("Expect: the-unexpected", "Content-Length: 15")}{"quantity":13}`;
-      expect(await rawRequest(system.address, bytes)).toMatchObject({ status: 200 });
+      expect(await sendToApi(system.address, bytes)).toMatchObject({ status: 200 });
     });
   });
 
@@ -227,7 +227,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
     });
 
     test("of the list's ETag is 412", async () => {
-      const list = await request(system.address, { path: "/v1/inventory", headers: { authorization } });
+      const list = await callApi(system.address, { path: "/v1/inventory", headers: { authorization } });
       expectError(await set("1", 26, { "if-match": header(list, "ETag") }), 412, "precondition_failed");
     });
 
@@ -340,7 +340,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       const key = system.keys.enterprise;
       const head = `PATCH /v1/inventory/1 HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer ${key}\r\n`;
       const bytes = `${head}Content-Type: application/json\r\nConnection: close\r\n\r\n`;
-      expectError(await rawRequest(system.address, bytes), 400, "invalid_json");
+      expectError(await sendToApi(system.address, bytes), 400, "invalid_json");
     });
 
     test.each([
@@ -361,13 +361,13 @@ describe("PATCH /v1/inventory/{petId}", () => {
     });
 
     test("with a body that says it is too large, before it arrives: 413", async () => {
-      const answer = await rawRequest(system.address, head("Expect: 100-continue", "Content-Length: 16385"));
+      const answer = await sendToApi(system.address, head("Expect: 100-continue", "Content-Length: 16385"));
       expectError(answer, 413, "payload_too_large");
     });
 
     test("with chunks that never end: 413 as soon as they are too many", async () => {
       const chunk = `400\r\n${" ".repeat(0x400)}\r\n`;
-      const answer = await rawRequest(system.address, head("Transfer-Encoding: chunked") + chunk.repeat(17));
+      const answer = await sendToApi(system.address, head("Transfer-Encoding: chunked") + chunk.repeat(17));
       expectError(answer, 413, "payload_too_large");
     });
 
@@ -376,7 +376,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["never begins", "Content-Length: 15", ""],
       ["stops between two chunks", "Transfer-Encoding: chunked", '5\r\n{"qua\r\n'],
     ])("with a body that %s: 408", async (_what, framing, part) => {
-      const answer = await rawRequest(system.address, head(framing) + part);
+      const answer = await sendToApi(system.address, head(framing) + part);
       expectError(answer, 408, "timeout");
       expect(header(answer, "Connection")).toBe("close");
     });
@@ -405,7 +405,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       sent.destroy();
       await closed;
       // One answered request later, the server has seen it.
-      expect(await request(system.address, { path: "/openapi.json" })).toMatchObject({ status: 200 });
+      expect(await callApi(system.address, { path: "/openapi.json" })).toMatchObject({ status: 200 });
     });
 
     test.each([
@@ -419,7 +419,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["JSON in Latin-1", 'application/json; charset="iso-8859-1"'],
       ["JSON in two charsets", "application/json; charset=utf-8; charset=latin1"],
     ])("with a media type that is %s: 415", async (_what, type) => {
-      const response = await request(system.address, {
+      const response = await callApi(system.address, {
         method: "PATCH",
         path: "/v1/inventory/1",
         headers: { authorization, ...(type !== undefined && { "content-type": type }) },

@@ -1,9 +1,12 @@
 import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
+import { createServer as createHttpServer } from "node:http";
 import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { Redis } from "ioredis";
+import { listenOn } from "../../runtime/admin.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
+import { callApi } from "../support/api.ts";
 import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { createMysqlDatabase, createSqliteDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
@@ -215,6 +218,53 @@ describe("a raw request", () => {
     const { server, address } = await answering(`${head}Content-Length: 9\r\n\r\n`, false);
     expect((await rawRequest(address, "HEAD / HTTP/1.1\r\n\r\n")).body).toHaveLength(0);
     server.close();
+  });
+});
+
+describe("a call of the API", () => {
+  const stack = suiteStack();
+  const limits = { "x-ratelimit-limit": 60, "x-ratelimit-remaining": 59, "x-ratelimit-reset": 1767225660 };
+  const always = { ...limits, "ratelimit-policy": '"minute";q=60;w=60', ratelimit: '"minute";r=59;t=60' };
+  const tags = { etag: '"1-1"', vary: "Accept-Encoding", "cache-control": "private, no-cache" };
+  const listed = { "content-type": "application/json", "x-request-id": "1", ...always, ...tags };
+  let address: string;
+  let answer: { status: number; headers: Record<string, string | number>; body: string };
+  beforeAll(async () => {
+    const server = createHttpServer((_request, response) => {
+      response.writeHead(answer.status, answer.headers).end(answer.body);
+    });
+    address = await listenOn(server, { host: "127.0.0.1", port: 0 });
+    stack.defer(() => void server.close());
+  });
+
+  test("accepts an answer that the OpenAPI document has", async () => {
+    answer = { status: 200, headers: listed, body: '[{"petId":9223372036854775807,"quantity":1,"status":"sold"}]' };
+    expect(await callApi(address, { path: "/v1/inventory" })).toMatchObject({ status: 200 });
+  });
+
+  test.each([
+    ["a status", { status: 202 }, "the status is not documented"],
+    ["a header", { headers: { ...listed, "x-secret": "1" } }, "x-secret is not documented"],
+    ["a value of a header", { headers: { ...listed, "x-ratelimit-limit": "many" } }, "X-RateLimit-Limit: many"],
+    [
+      "an absent header",
+      { headers: { ...always, ...tags, "content-type": "application/json" } },
+      "X-Request-Id is missing",
+    ],
+    [
+      "a media type",
+      { headers: { ...listed, "content-type": "text/html" } },
+      "Content-Type text/html is not documented",
+    ],
+    ["a body", { body: '[{"petId":"1","quantity":1,"status":"sold"}]' }, "/0/petId must be integer"],
+    [
+      "an error",
+      { status: 503, headers: { ...listed, ...always }, body: '{"code":"broken"}' },
+      "must have required property",
+    ],
+  ])("fails for %s that the OpenAPI document does not have", async (_what, given, fault) => {
+    answer = { status: 200, headers: listed, body: "[]", ...given };
+    await expect(callApi(address, { path: "/v1/inventory" })).rejects.toThrow(fault);
   });
 });
 

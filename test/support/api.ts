@@ -1,0 +1,158 @@
+/** Calls the public API and holds every answer against the OpenAPI document: its status, headers and body. */
+import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
+import { publishedBanRules } from "../../gateway/limits/bans.ts";
+import { contractPlans } from "../../gateway/limits/plans.ts";
+import { type OpenApiDocument, openApiDocument } from "../../gateway/openapi/document.ts";
+import { type Answer, bodyText } from "./answers.ts";
+import { type RawResponse, type RequestOptions, type Response, rawRequest, request } from "./http.ts";
+
+/** Sends an ordinary request to the public API, as `request` does. */
+export async function callApi(address: string, options: RequestOptions): Promise<Response> {
+  const answer = await request(address, options);
+  expectDocumented(options.method ?? "GET", options.path, answer);
+  return answer;
+}
+
+/** Sends exact bytes to the public API, as `rawRequest` does. The answer is that to the first request among them. */
+export async function sendToApi(...args: Parameters<typeof rawRequest>): Promise<RawResponse> {
+  const answer = await rawRequest(...args);
+  const [method = "", target = ""] = args[1].toString("latin1").split("\r\n", 1)[0]!.split(" ");
+  expectDocumented(method, target, answer);
+  return answer;
+}
+
+interface ApiResponse {
+  readonly headers: Readonly<
+    Record<string, { readonly required: boolean; readonly schema: { readonly type: string } }>
+  >;
+  readonly content?: Readonly<Record<string, { readonly schema: object }>>;
+}
+
+interface Operation {
+  readonly method: string;
+  readonly path: RegExp;
+  /** Whether another service gives the answer, with headers of its own. */
+  readonly isPassedThrough: boolean;
+  readonly responses: Readonly<Record<string, ApiResponse>>;
+}
+
+const announced = operationsOf(describeApi({ deprecatedAt: new Date(0), sunsetAt: new Date(0) }));
+const unannounced = operationsOf(describeApi({ deprecatedAt: null, sunsetAt: null }));
+
+/** Statuses that the document describes for all requests at once: the request is too slow, or its head too large. */
+const beforeAnyOperation = new Set([408, 431]);
+
+/** Headers of HTTP itself, which no OpenAPI document lists. */
+const ofHttp = [
+  "connection",
+  "content-encoding",
+  "content-length",
+  "content-type",
+  "date",
+  "keep-alive",
+  "transfer-encoding",
+];
+
+/** @param target the request target, with or without an origin */
+function expectDocumented(method: string, target: string, answer: Answer): void {
+  const path = target.replace(/^http:\/\/[^/]*/, "").replace(/\?.*$/s, "");
+  const { status } = answer;
+  expect({ method, target, status, faults: faultsOf(method, path, answer) }).toEqual({
+    method,
+    target,
+    status,
+    faults: [],
+  });
+}
+
+function faultsOf(method: string, path: string, answer: Answer): string[] {
+  const { status } = answer;
+  const isHead = method === "HEAD";
+  const operations = answer.headers.sunset === undefined ? unannounced : announced;
+  const operation = operations.find((each) => each.method === (isHead ? "GET" : method) && each.path.test(path));
+  if (operation === undefined || beforeAnyOperation.has(status)) {
+    // An error is like those of every operation. Anything else is no part of the API, such as the documentation page.
+    const { responses } = unannounced[0]!;
+    const anyError = responses[400]!;
+    if (status < 400) return headerFaults(anyError, answer);
+    const response = responses[status] ?? anyError;
+    return [...headerFaults(response, answer), ...bodyFaults(response, answer, isHead)];
+  }
+  const response = operation.responses[status];
+  if (response === undefined) return ["the status is not documented"];
+  const mayHaveMore = operation.isPassedThrough && status < 400;
+  return [
+    ...headerFaults(response, answer),
+    ...(mayHaveMore ? [] : unknownHeaders(response, answer)),
+    ...bodyFaults(response, answer, isHead),
+  ];
+}
+
+function headerFaults({ headers }: ApiResponse, answer: Answer): string[] {
+  return Object.entries(headers).flatMap(([name, { required, schema }]) => {
+    const given = answer.headers[name.toLowerCase()];
+    if (given === undefined) return required ? [`${name} is missing`] : [];
+    const text = [given].flat().join(", ");
+    const value = schema.type === "integer" && /^\d+$/.test(text) ? Number(text) : text;
+    return schemaFaults(`${name}: ${text}`, schema, value);
+  });
+}
+
+function unknownHeaders({ headers }: ApiResponse, answer: Answer): string[] {
+  const known = new Set([...ofHttp, ...Object.keys(headers).map((name) => name.toLowerCase())]);
+  return Object.keys(answer.headers).flatMap((name) => (known.has(name) ? [] : [`${name} is not documented`]));
+}
+
+function bodyFaults({ content }: ApiResponse, answer: Answer, isHead: boolean): string[] {
+  const text = bodyText(answer);
+  if (content === undefined || isHead) return text === "" ? [] : ["there is a body"];
+  const type = String(answer.headers["content-type"]);
+  const schema = content[type]?.schema;
+  if (schema === undefined) return [`Content-Type ${type} is not documented`];
+  if (answer.headers["content-encoding"] !== undefined) return []; // the schema is that of the decoded body
+  return schemaFaults("the body", schema, JSON.parse(text));
+}
+
+const ajv = new Ajv2020({ strict: false, formats: { int64: true } });
+const validators = new Map<object, ValidateFunction>();
+
+function schemaFaults(what: string, schema: object, value: unknown): string[] {
+  const validate = validators.get(schema) ?? ajv.compile(schema);
+  validators.set(schema, validate);
+  return validate(value) ? [] : [`${what}: ${ajv.errorsText(validate.errors)}`];
+}
+
+function describeApi(dates: { deprecatedAt: Date | null; sunsetAt: Date | null }): OpenApiDocument {
+  return openApiDocument({
+    servers: [],
+    plans: contractPlans,
+    banRules: publishedBanRules,
+    guardPerMinute: 60,
+    ...dates,
+  });
+}
+
+function operationsOf(document: OpenApiDocument): readonly Operation[] {
+  type Described = { tags: string[]; responses: Operation["responses"] };
+  const paths = withoutReferences(document.paths, document) as Record<string, Record<string, Described>>;
+  return Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, { tags, responses }]) => ({
+      method: method.toUpperCase(),
+      path: new RegExp(`^/v1${path.replace(/\{\w+\}/g, "[^/]+")}$`),
+      isPassedThrough: tags.includes("Store"),
+      responses,
+    })),
+  );
+}
+
+function withoutReferences(node: unknown, document: OpenApiDocument): unknown {
+  if (Array.isArray(node)) return node.map((item) => withoutReferences(item, document));
+  if (typeof node !== "object" || node === null) return node;
+  const { $ref } = node as { $ref?: string };
+  if ($ref === undefined) {
+    return Object.fromEntries(Object.entries(node).map(([name, value]) => [name, withoutReferences(value, document)]));
+  }
+  const names = $ref.split("/").slice(1);
+  const target = names.reduce<unknown>((at, name) => (at as Record<string, unknown>)[name], document);
+  return withoutReferences(target, document);
+}
