@@ -1,134 +1,136 @@
-import type { Request, Response } from "express";
-import type { RateLimiterAbstract } from "rate-limiter-flexible";
-import type { Authenticator } from "../auth/authenticator.ts";
+/** Decides whether a request may go on. The order of the checks: key, ban, limits, scope. */
+import type { IncomingMessage } from "node:http";
+import type { Authenticator, LimitLookUp } from "../auth/authenticator.ts";
 import { bearerToken } from "../auth/bearer.ts";
-import type { PlanName, Principal } from "../auth/principal.ts";
+import type { PlanName } from "../auth/plans.ts";
+import type { Principal, Scope } from "../auth/principal.ts";
+import { checkScope } from "../auth/scope.ts";
 import { addressBlock } from "../http/client-address.ts";
-import type { FlatHeaders } from "../http/common-headers.ts";
 import { ApiError } from "../http/errors.ts";
-import type { Locals } from "../http/request-context.ts";
-import { banned, limitHeaders, retryAfter } from "./limit-headers.ts";
-import { Strangers, TooManyStrangersError } from "./look-up-limit.ts";
-import { decide, type MemoryWindows } from "./memory-windows.ts";
+import type { HeaderList, RequestContext } from "../http/request-context.ts";
+import { AddressGuard } from "./address-guard.ts";
+import { limitHeaders, retryAfter, untilBanEnds } from "./limit-headers.ts";
+import { AddressExhaustedError, LookUpLimit } from "./look-up-limit.ts";
 import type { RefusalCounter } from "./refusals.ts";
-import { bindingWindow, type Decision, type Window } from "./windows.ts";
+import { bindingWindow, type Decision, type Limiter, type Window } from "./windows.ts";
 
 export interface AdmissionOptions {
-  readonly authenticator: Authenticator;
-  /** Told of every request that brings a valid key. */
+  readonly authenticator: Pick<Authenticator, "remembered" | "authenticate">;
+  /** Gets the caller of every request with a valid key. */
   readonly onUse: (principal: Principal) => void;
-  /** Told of every request whose limits are about to be decided: what its answer needs can be asked for meanwhile. */
-  readonly onLikely: (request: Request, response: Response) => void;
   /** Counts the requests of accounts. */
-  readonly limiter: RateLimiterAbstract;
-  /** How an account stood when this replica last heard of it, without a charge. */
-  readonly standing: (id: string, windows: readonly Window[]) => Decision;
-  /** Counts the requests of addresses that bring no valid key. */
-  readonly guard: MemoryWindows;
+  readonly limiter: Limiter;
+  /** The windows of an account as this replica last heard of them, without a charge. */
+  readonly currentLimits: (accountId: string, windows: readonly Window[]) => Decision;
+  readonly windowsFor: (principal: Principal) => readonly Window[];
+  /** Requests without a valid key that an address has in a minute. */
   readonly guardPerMinute: number;
-  readonly windowsOf: (principal: Principal) => readonly Window[];
   /** Counts the refusals of keys; too many bring a ban. */
   readonly refusals: Pick<RefusalCounter, "refused">;
-  /** Told of every 429. */
+  /** Gets the plan and the reason of every refusal, that is, of every 429. */
   readonly onRefused: (plan: PlanName | "none", reason: Window["name"] | "ban" | "address") => void;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
 
-export interface Admission {
-  /**
-   * Lets a request pass that has a valid key, no ban and something left of its limits.
-   *
-   * @throws ApiError of the contract for any other
-   */
-  readonly admit: (request: Request, response: Response) => Promise<void>;
-  /** For what needs no key: sets the headers of the address's limit. */
-  readonly announce: (response: Response) => void;
-  /** The limit headers of an address. */
-  readonly headersFor: (address: string) => FlatHeaders;
+/** What an operation asks of its callers. */
+export interface OperationAccess {
+  readonly scope: Scope;
+  /** Begins what the answer needs while the limits are being decided, for callers with the scope. */
+  readonly meanwhile?: (() => Promise<unknown>) | undefined;
 }
 
-/**
- * The order of the checks: key, ban, limits. Who has no valid key is the address it comes from, with a limit of its
- * own. The limit headers are set before anything else can answer.
- */
-export function admission(options: AdmissionOptions): Admission {
-  const { authenticator, onUse, onLikely, limiter, standing, guard, windowsOf, refusals, onRefused, now } = options;
-  const guardWindows: readonly Window[] = [{ name: "minute", seconds: 60, limit: options.guardPerMinute }];
+export interface Admission {
+  /**
+   * Admits a request that has a valid key, no ban, something left of its limits, and the scope of its operation. Sets
+   * `principal`, `limits` and `early` of its context.
+   *
+   * @param operation undefined where there is none by the path and method: such a request needs no scope
+   * @throws ApiError of the contract for every other request
+   */
+  readonly admit: (
+    request: IncomingMessage,
+    context: RequestContext,
+    operation: OperationAccess | undefined,
+  ) => Promise<void>;
+  /** Sets the limit headers of the address, for what needs no key. */
+  readonly announce: (context: RequestContext) => void;
+  /** The limit headers of an address, without a charge. */
+  readonly headersFor: (address: string) => HeaderList;
+}
 
-  const headersFor = (address: string) => limitHeaders(guardWindows, guard.peek(addressBlock(address), guardWindows));
+/** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */
+export function createAdmission(options: AdmissionOptions): Admission {
+  const { authenticator, onUse, limiter, currentLimits, windowsFor, refusals, onRefused, now } = options;
+  const guard = new AddressGuard(options.guardPerMinute);
+  const lookUpLimit = new LookUpLimit((block) => guard.currentLimits(block));
 
-  /** Charges the address. @throws ApiError rate_limit_exceeded when it has no more */
-  async function chargeAddress(locals: Locals): Promise<void> {
-    const decision = await decide(guard, addressBlock(locals.clientAddress), guardWindows);
-    locals.limits = limitHeaders(guardWindows, decision);
-    if (decision.admitted) return;
-    onRefused("none", "address");
-    throw overLimit(decision);
-  }
+  const headersFor = (address: string) => limitHeaders(guard.windows, guard.currentLimits(addressBlock(address)));
 
-  async function refuseStranger(locals: Locals, refusal: ApiError): Promise<never> {
-    await chargeAddress(locals);
-    throw refusal;
-  }
+  const announce = (context: RequestContext) => {
+    context.limits = headersFor(context.clientAddress);
+  };
 
-  function refuseBanned(locals: Locals, windows: readonly Window[], principal: Principal): never {
-    const decision = banned(standing(principal.accountId, windows), principal.bannedUntilMs);
-    locals.limits = limitHeaders(windows, decision);
-    onRefused(principal.plan, "ban");
-    throw new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
-  }
-
-  const strangers = new Strangers({
-    remaining: (block) => guard.peek(block, guardWindows).windows[0]!.remaining,
-    now,
-  });
-
-  async function identify(token: string, locals: Locals): Promise<Principal | undefined> {
-    try {
-      return await authenticator.authenticate(token, (lookUp) =>
-        strangers.lookUp(addressBlock(locals.clientAddress), lookUp),
-      );
-    } catch (cause) {
-      if (cause instanceof TooManyStrangersError) {
-        await chargeAddress(locals); // a key that was not looked up may be a good one: nobody is told that it is not
-        return await identify(token, locals); // the window of the address has just begun anew
-      }
-      locals.limits = headersFor(locals.clientAddress);
-      throw new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
-    }
-  }
-
-  const admit = async (request: Request, response: Response): Promise<void> => {
-    const locals = response.locals as Locals;
-    let token: string | undefined;
-    try {
-      token = bearerToken(request);
-    } catch (refusal) {
-      return await refuseStranger(locals, refusal as ApiError);
-    }
-    if (token === undefined) return await refuseStranger(locals, missingKey());
-    const principal = authenticator.remembered(token) ?? (await identify(token, locals));
-    if (principal === undefined) return await refuseStranger(locals, invalidKey());
-
-    locals.principal = principal;
+  async function admit(request: IncomingMessage, context: RequestContext, operation: OperationAccess | undefined) {
+    const principal = await identify(request, context);
+    context.principal = principal;
     onUse(principal);
-    const windows = windowsOf(principal);
-    if (principal.bannedUntilMs > now()) return refuseBanned(locals, windows, principal);
-    onLikely(request, response);
-    const decision = await decide(limiter, principal.accountId, windows);
-    locals.limits = limitHeaders(windows, decision);
+    const windows = windowsFor(principal);
+    if (principal.bannedUntilMs > now()) throw refuseBanned(context, principal, windows);
+    if (operation?.meanwhile && principal.scopes.has(operation.scope)) {
+      context.early = operation.meanwhile();
+      context.early.catch(() => {}); // a refused request does not wait for it
+    }
+    const decision = await limiter.decide(principal.accountId, windows);
+    context.limits = limitHeaders(windows, decision);
     if (!decision.admitted) {
-      refusals.refused(principal.keyId, locals.arrivedAtMs);
+      refusals.refused(principal.keyId, context.arrivedAtMs);
       onRefused(principal.plan, bindingWindow(decision.windows).name);
       throw overLimit(decision);
     }
-  };
+    if (operation) checkScope(principal, operation.scope);
+  }
 
-  const announce = (response: Response) => {
-    const locals = response.locals as Locals;
-    locals.limits = headersFor(locals.clientAddress);
-  };
+  /** The caller of a request. @throws ApiError for a request without a valid key, which its address pays for */
+  async function identify(request: IncomingMessage, context: RequestContext): Promise<Principal> {
+    const limitLookUp: LimitLookUp = (lookUp) => lookUpLimit.run(addressBlock(context.clientAddress), lookUp);
+    try {
+      const token = bearerToken(request);
+      if (token === undefined) throw missingKey();
+      const principal = authenticator.remembered(token) ?? (await authenticator.authenticate(token, limitLookUp));
+      if (principal === undefined) throw invalidKey();
+      return principal;
+    } catch (cause) {
+      throw await refuseUnidentified(context, cause);
+    }
+  }
+
+  /** Sets the limit headers of the address. @returns the error that answers the request */
+  async function refuseUnidentified(context: RequestContext, cause: unknown): Promise<ApiError> {
+    // The key was not looked up and may be a good one, so it is not called invalid.
+    if (cause instanceof AddressExhaustedError) return refuseAddress(context, cause.decision);
+    if (!(cause instanceof ApiError)) {
+      announce(context);
+      return new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
+    }
+    const decision = await guard.charge(addressBlock(context.clientAddress));
+    if (!decision.admitted) return refuseAddress(context, decision);
+    context.limits = limitHeaders(guard.windows, decision);
+    return cause;
+  }
+
+  function refuseAddress(context: RequestContext, decision: Decision): ApiError {
+    context.limits = limitHeaders(guard.windows, decision);
+    onRefused("none", "address");
+    return overLimit(decision);
+  }
+
+  function refuseBanned(context: RequestContext, principal: Principal, windows: readonly Window[]): ApiError {
+    const decision = untilBanEnds(currentLimits(principal.accountId, windows), principal.bannedUntilMs);
+    context.limits = limitHeaders(windows, decision);
+    onRefused(principal.plan, "ban");
+    return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
+  }
 
   return { admit, announce, headersFor };
 }

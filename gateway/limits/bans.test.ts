@@ -5,7 +5,7 @@ const minute = 60_000;
 const day = 24 * 60 * minute;
 
 describe("the ban ladder", () => {
-  test("goes 5, 15, 60 minutes and stays there while the key keeps on", () => {
+  test("goes 5, 15, 60 minutes and stays at 60", () => {
     let nowMs = 0;
     let last: ReturnType<typeof nextBan> | undefined;
     const minutes = Array.from({ length: 4 }, () => {
@@ -17,13 +17,13 @@ describe("the ban ladder", () => {
     expect(minutes).toEqual([5, 15, 60, 60]);
   });
 
-  test("begins anew after a day without a ban", () => {
+  test("starts again after a day without a ban", () => {
     const first = nextBan(undefined, rules, 0);
     expect(nextBan(first, rules, first.untilMs + day - 1).step).toBe(2);
     expect(nextBan(first, rules, first.untilMs + day).step).toBe(1);
   });
 
-  test("two replicas that ban at once agree on one step", () => {
+  test("gives two replicas that ban at once the same ban", () => {
     const first = nextBan(undefined, rules, 0);
     expect(nextBan(first, rules, 100)).toBe(first);
   });

@@ -1,5 +1,33 @@
-import type { FlatHeaders } from "../http/common-headers.ts";
+/** Writes decisions as headers. */
+import type { HeaderList } from "../http/request-context.ts";
 import { bindingWindow, type Decision, type Window } from "./windows.ts";
+
+/**
+ * The limit headers of a response: `X-RateLimit-*` of the contract for the binding window, and those of
+ * draft-ietf-httpapi-ratelimit-headers for all windows.
+ *
+ * @param windows the array that the decision was made by
+ */
+export function limitHeaders(windows: readonly Window[], { windows: states, nowMs }: Decision): HeaderList {
+  const { limit, remaining, resetAtMs } = bindingWindow(states);
+  let current = "";
+  for (const state of states) {
+    const comma = current === "" ? "" : ", ";
+    current += `${comma}"${state.name}";r=${state.remaining};t=${secondsUntil(state.resetAtMs, nowMs)}`;
+  }
+  return [
+    "X-RateLimit-Limit",
+    String(limit),
+    "X-RateLimit-Remaining",
+    String(remaining),
+    "X-RateLimit-Reset",
+    String(Math.ceil(resetAtMs / 1_000)),
+    "RateLimit-Policy",
+    policyOf(windows),
+    "RateLimit",
+    current,
+  ];
+}
 
 /** `RateLimit-Policy` of each set of windows: the same text for all callers of a plan. */
 const policies = new WeakMap<readonly Window[], string>();
@@ -13,35 +41,8 @@ function policyOf(windows: readonly Window[]): string {
   return policy;
 }
 
-/**
- * The headers that every response carries: `X-RateLimit-*` of the contract for the window that binds, and those of
- * draft-ietf-httpapi-ratelimit-headers for all windows.
- *
- * @param windows those that the decision was made by
- */
-export function limitHeaders(windows: readonly Window[], { windows: states, nowMs }: Decision): FlatHeaders {
-  const { limit, remaining, resetAtMs } = bindingWindow(states);
-  let standing = "";
-  for (const state of states) {
-    const comma = standing === "" ? "" : ", ";
-    standing += `${comma}"${state.name}";r=${state.remaining};t=${secondsUntil(state.resetAtMs, nowMs)}`;
-  }
-  return [
-    "X-RateLimit-Limit",
-    String(limit),
-    "X-RateLimit-Remaining",
-    String(remaining),
-    "X-RateLimit-Reset",
-    String(Math.ceil(resetAtMs / 1_000)),
-    "RateLimit-Policy",
-    policyOf(windows),
-    "RateLimit",
-    standing,
-  ];
-}
-
-/** A banned caller's standing: nothing is left until the ban ends, and of a window that is spent until that ends too. */
-export function banned({ windows, nowMs }: Decision, untilMs: number): Decision {
+/** The limits of a banned caller: nothing is left until the ban ends, nor of an exhausted window until that ends too. */
+export function untilBanEnds({ windows, nowMs }: Decision, untilMs: number): Decision {
   const states = windows.map((state) => ({
     ...state,
     remaining: 0,
@@ -50,12 +51,12 @@ export function banned({ windows, nowMs }: Decision, untilMs: number): Decision 
   return { admitted: false, windows: states, nowMs };
 }
 
-/** What `Retry-After` says: whole seconds until the caller has something left again. */
+/** `Retry-After`: whole seconds until the caller has something left again. */
 export function retryAfter({ windows, nowMs }: Decision): string {
   return String(secondsUntil(bindingWindow(windows).resetAtMs, nowMs));
 }
 
-/** Whole seconds until then, rounded up, at least 1. */
+/** Whole seconds from one time to another, rounded up, at least 1. */
 export function secondsUntil(atMs: number, nowMs: number): number {
   return Math.max(1, Math.ceil((atMs - nowMs) / 1_000));
 }

@@ -1,94 +1,68 @@
-import { LRUCache } from "lru-cache";
+/** Bounds the look-ups of unknown keys by what is left of the limit of the address they come from. */
+import type { Decision } from "./windows.ts";
 
-/** An address whose limit is spent gets another look-up after so long, and has saved up so many at most. */
-const spareEveryMs = 50;
-const mostSpare = 5;
-
-const maxAddresses = 100_000;
-
-export interface StrangersOptions {
-  /** Requests that the limit of an address has left. */
-  readonly remaining: (address: string) => number;
-  /** Unix milliseconds. */
-  readonly now: () => number;
-}
-
-/** The look-ups that one address has brought about. */
-interface Crowd {
-  underWay: number;
-  /** Settles as the next one of them does. */
+/** The look-ups of one address that are under way. */
+interface LookUps {
+  count: number;
+  /** Settles when the next one of them does. */
   next: PromiseWithResolvers<void>;
-  /** Look-ups that it may have when its limit is spent, as of then. */
-  spare: number;
-  spareAtMs: number;
-}
-
-/** The limit of an address is spent, and it has had its look-ups for now: nothing was looked up. */
-export class TooManyStrangersError extends Error {
-  constructor() {
-    super("too many look-ups for one address");
-    this.name = "TooManyStrangersError";
-  }
 }
 
 /**
- * Stands between keys that nobody here has seen and the store. An address has as many look-ups under way as its limit
- * has left: whatever they find, it cannot go far beyond its limit. With nothing left it has one now and then, for good
- * keys whose first use comes at that moment: a flood costs the store a trickle, and a good key gets through after some
- * tries, as the next look-up is anybody's.
+ * Stands between unknown keys and the store. An address has at most as many look-ups under way as its limit has left,
+ * so that a flood of made-up keys costs the store hardly more look-ups than the limit; further ones wait for the next
+ * one to settle. An address with nothing left has none.
  */
-export class Strangers {
-  readonly #options: StrangersOptions;
-  readonly #crowds = new LRUCache<string, Crowd>({ max: maxAddresses });
+export class LookUpLimit {
+  readonly #currentLimits: (address: string) => Decision;
+  readonly #underWay = new Map<string, LookUps>();
 
-  constructor(options: StrangersOptions) {
-    this.#options = options;
+  /** @param currentLimits the one window of an address, without a charge */
+  constructor(currentLimits: (address: string) => Decision) {
+    this.#currentLimits = currentLimits;
   }
 
-  /** @throws TooManyStrangersError, or what a look-up of this address throws */
-  async lookUp<T>(address: string, lookUp: () => Promise<T>): Promise<T> {
-    const crowd = this.#crowdOf(address);
-    while (!this.#mayEnter(address, crowd)) await crowd.next.promise;
-    crowd.underWay += 1;
+  /** @throws AddressExhaustedError, or what a look-up of this address throws */
+  async run<T>(address: string, lookUp: () => Promise<T>): Promise<T> {
+    while (!this.#mayBegin(address)) await this.#underWay.get(address)!.next.promise;
+    const lookUps = this.#underWay.get(address) ?? { count: 0, next: nextOne() };
+    this.#underWay.set(address, lookUps);
+    lookUps.count += 1;
     try {
       const found = await lookUp();
-      crowd.next.resolve();
+      lookUps.next.resolve();
       return found;
     } catch (error) {
-      crowd.next.reject(error); // a store that cannot be asked has no answer for those who wait either
+      lookUps.next.reject(error); // a store that cannot be asked has no answer for the waiting look-ups either
       throw error;
     } finally {
-      crowd.underWay -= 1;
-      crowd.next = nextOne();
+      lookUps.next = nextOne();
+      lookUps.count -= 1;
+      if (lookUps.count === 0) this.#underWay.delete(address);
     }
   }
 
-  #crowdOf(address: string): Crowd {
-    let crowd = this.#crowds.get(address);
-    if (!crowd) {
-      crowd = { underWay: 0, next: nextOne(), spare: mostSpare, spareAtMs: this.#options.now() };
-      this.#crowds.set(address, crowd);
-    }
-    return crowd;
+  #mayBegin(address: string): boolean {
+    const decision = this.#currentLimits(address);
+    if (!decision.admitted) throw new AddressExhaustedError(decision);
+    return (this.#underWay.get(address)?.count ?? 0) < decision.windows[0]!.remaining;
   }
+}
 
-  /** @returns false for who has to wait */
-  #mayEnter(address: string, crowd: Crowd): boolean {
-    const { remaining, now } = this.#options;
-    const left = remaining(address);
-    if (left > 0) return crowd.underWay < left;
-    const nowMs = now();
-    const earned = Math.max(0, nowMs - crowd.spareAtMs) / spareEveryMs;
-    crowd.spare = Math.min(mostSpare, crowd.spare + earned);
-    crowd.spareAtMs = nowMs;
-    if (crowd.underWay > 0 || crowd.spare < 1) throw new TooManyStrangersError();
-    crowd.spare -= 1;
-    return true;
+/** The address of a request has nothing left of its limit: the key was not looked up. */
+export class AddressExhaustedError extends Error {
+  /** The limit of the address at that moment. */
+  readonly decision: Decision;
+
+  constructor(decision: Decision) {
+    super("the address has nothing left of its limit");
+    this.name = "AddressExhaustedError";
+    this.decision = decision;
   }
 }
 
 function nextOne(): PromiseWithResolvers<void> {
   const next = Promise.withResolvers<void>();
-  next.promise.catch(() => {}); // there may be nobody who waits for it
+  next.promise.catch(() => {}); // perhaps no look-up waits for it
   return next;
 }

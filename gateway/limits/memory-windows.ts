@@ -1,106 +1,80 @@
+/** Counts the requests of accounts in the memory of this process. */
 import { LRUCache } from "lru-cache";
-import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRes } from "rate-limiter-flexible";
-import { type Count, charge, type Decision, type Window } from "./windows.ts";
-
-/** The answer of a limiter of several windows, in the form in which rate-limiter-flexible hands answers on. */
-export class WindowsRes extends RateLimiterRes {
-  readonly decision: Decision;
-
-  constructor(decision: Decision) {
-    super();
-    this.decision = decision;
-  }
-}
-
-/** What rate-limiter-flexible hands through to the limiters of windows. */
-export interface WindowsRequest {
-  readonly windows: readonly Window[];
-}
+import { type Count, charge, type Decision, type Limiter, type Window } from "./windows.ts";
 
 export interface MemoryWindowsOptions {
-  /** Callers that are remembered; the one that was quiet for longest is forgotten first. */
+  /** Callers that are remembered; the caller that was quiet the longest is forgotten first. */
   readonly maxCallers: number;
-  /** How many replicas share the limits, each of them counting for itself. */
+  /** Replicas that share the limits, each of them counting for itself. */
   readonly replicas: number;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
 
 /**
- * All windows of a caller in one step, in the memory of this process. A union of rate-limiter-flexible's limiters
- * charges the long window for requests that the short one refuses, so this limiter of its kind counts for itself.
+ * All windows of a caller in one step. With several replicas it also remembers what they have admitted together, and
+ * which requests of its own they have not heard of.
  */
-export class MemoryWindows extends RateLimiterMemory {
+export class MemoryWindows implements Limiter {
   readonly #options: MemoryWindowsOptions;
   readonly #counts: LRUCache<string, readonly Count[]>;
   /** Decisions so far. */
   decided = 0;
 
   constructor(options: MemoryWindowsOptions) {
-    super({ points: 1, duration: 1 });
     this.#options = options;
     this.#counts = new LRUCache({ max: options.maxCallers });
   }
 
-  /** How the caller stands, without charging it. */
-  peek(key: string, windows: readonly Window[]): Decision {
-    const { now, replicas } = this.#options;
-    return charge(this.#counts.get(key), windows, 0, now(), replicas).decision;
-  }
-
-  /** Resolves or, as rate-limiter-flexible does for a denial, rejects with a WindowsRes. */
-  override async consume(key: string, _points: number, { windows }: WindowsRequest): Promise<WindowsRes> {
+  async decide(id: string, windows: readonly Window[]): Promise<Decision> {
     this.decided += 1;
     const { now, replicas } = this.#options;
-    const { decision, counts } = charge(this.#counts.get(key), windows, 1, now(), replicas);
-    if (!decision.admitted) throw new WindowsRes(decision);
-    this.#counts.set(key, counts);
-    return new WindowsRes(decision);
+    const { decision, counts } = charge(this.#counts.get(id), windows, 1, now(), replicas);
+    if (decision.admitted) this.#counts.set(id, counts);
+    return decision;
   }
 
-  /** What is kept for a caller; its requests that the others have not heard of are handed over with it. */
-  handOver(key: string): readonly Count[] | undefined {
-    const counts = this.#counts.get(key);
-    if (counts?.some(({ away }) => away > 0)) {
+  /** The windows of a caller as they are, without a charge. */
+  currentLimits(id: string, windows: readonly Window[]): Decision {
+    const { now, replicas } = this.#options;
+    return charge(this.#counts.get(id), windows, 0, now(), replicas).decision;
+  }
+
+  /** Takes what is kept for a caller, to send it to Redis: its unsent requests count as sent from now on. */
+  takeUnsent(id: string): readonly Count[] | undefined {
+    const counts = this.#counts.get(id);
+    if (counts?.some(({ unsent }) => unsent > 0)) {
       this.#counts.set(
-        key,
-        counts.map((count) => ({ ...count, away: 0 })),
+        id,
+        counts.map((count) => ({ ...count, unsent: 0 })),
       );
     }
     return counts;
   }
 
-  /** Takes back what was handed over to no avail. */
-  takeBack(key: string, handed: readonly Count[]): void {
-    const counts = this.#counts.get(key);
+  /** Restores counts that Redis did not receive. @param taken what `takeUnsent` gave */
+  restoreUnsent(id: string, taken: readonly Count[]): void {
+    const counts = this.#counts.get(id);
     this.#counts.set(
-      key,
-      handed.map((count, i) => {
+      id,
+      taken.map((count, i) => {
         const now = counts?.[i];
-        return now && now.resetAtMs === count.resetAtMs ? { ...now, away: now.away + count.away } : (now ?? count);
+        return now && now.resetAtMs === count.resetAtMs
+          ? { ...now, unsent: now.unsent + count.unsent }
+          : (now ?? count);
       }),
     );
   }
 
-  /** Notes how the caller stands with all replicas together. */
-  learn(key: string, heard: readonly { readonly used: number; readonly resetAtMs: number }[]): void {
-    const counts = this.#counts.get(key);
+  /** Notes what all replicas together have admitted of a caller, for each window. */
+  update(id: string, totals: readonly Pick<Count, "used" | "resetAtMs">[]): void {
+    const counts = this.#counts.get(id);
     this.#counts.set(
-      key,
-      heard.map(({ used, resetAtMs }, i) => {
-        const away = counts?.[i]?.resetAtMs === resetAtMs ? counts[i].away : 0;
-        return { used, away, resetAtMs };
+      id,
+      totals.map(({ used, resetAtMs }, i) => {
+        const unsent = counts?.[i]?.resetAtMs === resetAtMs ? counts[i].unsent : 0;
+        return { used, unsent, resetAtMs };
       }),
     );
   }
-}
-
-/** Asks a limiter of windows; a denial is a value here. */
-export function decide(limiter: RateLimiterAbstract, key: string, windows: readonly Window[]): Promise<Decision> {
-  return limiter.consume(key, 1, { windows }).then(decisionOf, decisionOf);
-}
-
-function decisionOf(answer: unknown): Decision {
-  if (answer instanceof WindowsRes) return answer.decision;
-  throw answer;
 }

@@ -2,7 +2,7 @@ import { RefusalCounter } from "./refusals.ts";
 
 const minute = 60_000;
 
-/** A counter with a clock of its own that tells which keys it found to be refused too often. */
+/** A counter with a clock of its own, and the keys that it found to be refused too often. */
 function counterOf(tooMany: number) {
   const found: string[] = [];
   const clock = { nowMs: 0 };
@@ -14,8 +14,8 @@ function counterOf(tooMany: number) {
   return { found, refuse };
 }
 
-describe("refusals", () => {
-  test("the 30th within a minute is one too many, told once", () => {
+describe("counting refusals", () => {
+  test("reports a key once, at its 30th refusal within a minute", () => {
     const { found, refuse } = counterOf(30);
     for (let i = 0; i < 29; i++) refuse("k", i);
     expect(found).toEqual([]);
@@ -23,19 +23,19 @@ describe("refusals", () => {
     expect(found).toEqual(["k"]);
   });
 
-  test("29 in each minute are never too many", () => {
+  test("never reports a key with 29 refusals in each minute", () => {
     const { found, refuse } = counterOf(30);
     for (let i = 0; i < 5 * 29; i++) refuse("k", Math.floor(i / 29) * minute + (i % 29));
     expect(found).toEqual([]);
   });
 
-  test("requests that were under way when the first 429 went out do not count", () => {
+  test("leaves out requests that were under way when the first 429 went out", () => {
     const { found, refuse } = counterOf(30);
     for (let i = 0; i < 100; i++) refuse("k", 10 + i, 10);
     expect(found).toEqual([]);
   });
 
-  test("keys are counted apart", () => {
+  test("counts each key by itself", () => {
     const { found, refuse } = counterOf(2);
     refuse("a", 1);
     refuse("b", 2);
@@ -43,17 +43,17 @@ describe("refusals", () => {
     expect(found).toEqual(["a"]);
   });
 
-  test("replicas that share their counts find it together, and one of them says so", async () => {
+  test("adds up the counts of replicas, and one of them reports the key", async () => {
     const totals = new Map<string, number>();
     const found: number[] = [];
-    const told = Promise.withResolvers<void>();
+    const reported = Promise.withResolvers<void>();
     const replicas = [0, 1, 2].map(
       (replica) =>
         new RefusalCounter({
           tooMany: 30,
           onTooMany: () => {
             found.push(replica);
-            told.resolve();
+            reported.resolve();
           },
           share: async (added) => {
             for (const [keyId, count] of added) totals.set(keyId, (totals.get(keyId) ?? 0) + count);
@@ -63,7 +63,7 @@ describe("refusals", () => {
         }),
     );
     for (const replica of replicas) for (let i = 0; i < 11; i++) replica.refused("k", 1_000 + i);
-    await told.promise;
+    await reported.promise;
     expect(found).toHaveLength(1);
   });
 });

@@ -1,30 +1,36 @@
-import type { Cluster, Redis } from "ioredis";
+/** Counts the refusals of keys, to find the keys that keep sending requests after a 429. */
 import { LRUCache } from "lru-cache";
 
-const windowMs = 60_000;
+/** The time within which refusals of a key count together. */
+export const refusalWindowMs = 60_000;
+
 const shareIntervalMs = 100;
 const maxKeys = 100_000;
 
+/** Adds refusals, by key id, to the counts that all replicas share. @returns the totals of the same keys */
+export type ShareRefusals = (refusals: ReadonlyMap<string, number>) => Promise<ReadonlyMap<string, number>>;
+
 export interface RefusalCounterOptions {
-  /** Refusals within a minute that are too many. */
+  /** Refusals of a key within a minute that are too many. */
   readonly tooMany: number;
-  /** Called once a key has been refused too often. */
+  /** Gets a key that has been refused too often, once. */
   readonly onTooMany: (keyId: string) => void;
-  /** Adds to the counts that all replicas share, and tells what they came to; absent when there is one replica. */
-  readonly share?: ((refusals: ReadonlyMap<string, number>) => Promise<ReadonlyMap<string, number>>) | undefined;
+  /** Undefined for a gateway without other replicas. */
+  readonly share?: ShareRefusals | undefined;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
 
+/** The refusals of one key. */
 interface Entry {
-  /** When the first refusal went out. */
+  /** Unix milliseconds of the first one. */
   readonly sinceMs: number;
   count: number;
 }
 
 /**
  * Counts the refusals of each key within a minute. A request that was under way when the key's first 429 went out does
- * not count: its sender could not know.
+ * not count, because its sender could not know of the limit.
  */
 export class RefusalCounter {
   readonly #options: RefusalCounterOptions;
@@ -36,12 +42,12 @@ export class RefusalCounter {
     this.#options = options;
   }
 
-  /** @param arrivedAtMs when the refused request arrived, Unix milliseconds */
+  /** @param arrivedAtMs arrival of the refused request, Unix milliseconds */
   refused(keyId: string, arrivedAtMs: number): void {
     const { tooMany, onTooMany, share, now } = this.#options;
     const nowMs = now();
     let entry = this.#counts.get(keyId);
-    if (!entry || nowMs - entry.sinceMs >= windowMs) {
+    if (!entry || nowMs - entry.sinceMs >= refusalWindowMs) {
       entry = { sinceMs: nowMs, count: 0 };
       this.#counts.set(keyId, entry);
     } else if (arrivedAtMs <= entry.sinceMs) {
@@ -59,35 +65,18 @@ export class RefusalCounter {
     clearTimeout(this.#timer);
   }
 
-  async #share(share: NonNullable<RefusalCounterOptions["share"]>): Promise<void> {
+  async #share(share: ShareRefusals): Promise<void> {
     const { tooMany, onTooMany } = this.#options;
     const added = this.#unshared;
     this.#unshared = new Map();
     this.#timer = undefined;
     try {
       for (const [keyId, total] of await share(added)) {
-        // Of all replicas, the one whose refusals were one too many says so.
+        // Only the replica whose refusals reached the limit reports the key.
         if (total >= tooMany && total - added.get(keyId)! < tooMany) onTooMany(keyId);
       }
     } catch {
-      // Redis is away: each replica goes by its own count, and the breaker tells of it.
+      // Redis is away: each replica goes by its own count, and the breaker logs the fault.
     }
   }
-}
-
-/** Shares counts of refusals over Redis, in keys that end with their minute. */
-export function shareRefusals(redis: Redis | Cluster): NonNullable<RefusalCounterOptions["share"]> {
-  return async (refusals) => {
-    const totals = await Promise.all(
-      [...refusals].map(async ([keyId, count]) => {
-        const name = `petstore:refusals:${keyId}`;
-        // The end comes first and with the count: one that was lost in between would never end.
-        const done = await redis.multi().set(name, 0, "PX", windowMs, "NX").incrby(name, count).exec();
-        const [error, total] = done![1] as [Error | null, number];
-        if (error) throw error;
-        return [keyId, total] as const;
-      }),
-    );
-    return new Map(totals);
-  };
 }

@@ -1,4 +1,4 @@
-import { banned, limitHeaders, retryAfter, secondsUntil } from "./limit-headers.ts";
+import { limitHeaders, retryAfter, secondsUntil, untilBanEnds } from "./limit-headers.ts";
 import { bindingWindow, type Count, charge, type Decision, type Window } from "./windows.ts";
 
 const minute: Window = { name: "minute", seconds: 60, limit: 3 };
@@ -23,7 +23,7 @@ const headers = (...of: Parameters<typeof limitHeaders>): Record<string, string>
 
 const left = (decision: Decision | undefined) => decision?.windows.map(({ remaining }) => remaining);
 
-describe("charge", () => {
+describe("charging a request to its windows", () => {
   test("windows begin with the first request and end a fixed time after it", () => {
     const [first, second] = run([1_000, 50_000]);
     expect(first!.windows.map((state) => state.resetAtMs)).toEqual([61_000, 86_401_000]);
@@ -47,9 +47,9 @@ describe("charge", () => {
     expect(decisions.map(({ admitted }) => admitted)).toEqual([true, true, true, false, true]);
   });
 
-  const used = (...counts: number[]): Count[] => counts.map((n) => ({ used: 0, away: n, resetAtMs: 60_000 }));
+  const used = (...counts: number[]): Count[] => counts.map((n) => ({ used: 0, unsent: n, resetAtMs: 60_000 }));
 
-  test("a look costs nothing", () => {
+  test("a look charges nothing", () => {
     const looked = charge(used(2, 2), windows, 0, 1);
     expect(left(looked.decision)).toEqual([1, 3]);
     expect(looked.counts).toEqual(used(2, 2));
@@ -67,7 +67,7 @@ describe("charge", () => {
   });
 
   test("a replica on its own has its share of what was left when it last heard of the others", () => {
-    const heard: Count[] = [{ used: 40, away: 0, resetAtMs: 60_000 }];
+    const heard: Count[] = [{ used: 40, unsent: 0, resetAtMs: 60_000 }];
     const limit60 = [{ ...minute, limit: 60 }];
     let counts: readonly Count[] = heard;
     const admitted = Array.from({ length: 20 }, () => {
@@ -76,7 +76,7 @@ describe("charge", () => {
       return charged.decision.admitted;
     });
     expect(admitted.filter(Boolean)).toHaveLength(7); // 20 left for three, rounded up
-    expect(counts[0]).toMatchObject({ used: 40, away: 7 });
+    expect(counts[0]).toMatchObject({ used: 40, unsent: 7 });
   });
 });
 
@@ -96,7 +96,7 @@ describe("the window that the headers describe", () => {
     expect(bindingWindow([a, b]).name).toBe(name);
   });
 
-  test("is told with the reset in Unix seconds rounded up, and both windows beside it", () => {
+  test("is given with the reset in Unix seconds rounded up, and with both windows", () => {
     const decision = { admitted: true, windows: [state(minute, 1, 60_001), state(day, 1, 86_400_001)], nowMs: 1_500 };
     expect(headers(windows, decision)).toEqual({
       "X-RateLimit-Limit": "3",
@@ -108,15 +108,15 @@ describe("the window that the headers describe", () => {
   });
 
   test("has nothing left until the end of a ban", () => {
-    const standing = { admitted: true, windows: [state(minute, 3, 60_000), state(day, 1, 86_400_000)], nowMs: 0 };
-    const decision = banned(standing, 300_000);
+    const current = { admitted: true, windows: [state(minute, 3, 60_000), state(day, 1, 86_400_000)], nowMs: 0 };
+    const decision = untilBanEnds(current, 300_000);
     expect(headers(windows, decision)).toMatchObject({ "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "300" });
     expect(retryAfter(decision)).toBe("300");
   });
 
-  test("has nothing left until the end of a window that is spent, when a ban ends before it", () => {
-    const standing = { admitted: true, windows: [state(minute, 0, 60_000), state(day, 5, 86_400_000)], nowMs: 0 };
-    const decision = banned(standing, 300_000);
+  test("has nothing left until the end of an exhausted window, when a ban ends before that", () => {
+    const current = { admitted: true, windows: [state(minute, 0, 60_000), state(day, 5, 86_400_000)], nowMs: 0 };
+    const decision = untilBanEnds(current, 300_000);
     expect(headers(windows, decision)).toMatchObject({ "X-RateLimit-Limit": "5", "X-RateLimit-Reset": "86400" });
     expect(retryAfter(decision)).toBe("86400");
   });

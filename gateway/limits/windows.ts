@@ -1,4 +1,6 @@
-/** A fixed window: so many requests from its first one on. */
+/** Decides about requests by fixed windows of time; pure, without a clock or a store. */
+
+/** A fixed window, which begins with its first request. */
 export interface Window {
   readonly name: "minute" | "day";
   readonly seconds: number;
@@ -6,27 +8,32 @@ export interface Window {
   readonly limit: number;
 }
 
-/** How a window of one caller stands. */
+/** A window of one caller at the time of a decision. */
 export interface WindowState extends Window {
   readonly remaining: number;
   /** Unix milliseconds at which the window ends. */
   readonly resetAtMs: number;
 }
 
-/** Whether a request may go on, and how the caller's windows stand after it. A denial is a value. */
+/** Whether a request may go on, and the caller's windows after it. */
 export interface Decision {
   readonly admitted: boolean;
   readonly windows: readonly WindowState[];
-  /** Unix milliseconds at which it was made, by the clock that `resetAtMs` goes by. */
+  /** Unix milliseconds of the decision, by the clock that `resetAtMs` goes by. */
   readonly nowMs: number;
+}
+
+export interface Limiter {
+  /** Charges a request of the caller with this id to all of its windows or to none. A denial is a value. */
+  decide(id: string, windows: readonly Window[]): Promise<Decision>;
 }
 
 /** What a replica keeps for one window of a caller. */
 export interface Count {
-  /** Requests admitted by all replicas, as far as this one has heard. */
+  /** Requests that all replicas have admitted, as far as this one has heard. */
   readonly used: number;
-  /** Requests that this replica admitted on its own, which the others have not heard of. */
-  readonly away: number;
+  /** Requests that this replica has admitted and the others have not heard of. */
+  readonly unsent: number;
   readonly resetAtMs: number;
 }
 
@@ -48,11 +55,11 @@ export function charge(
 ): { readonly decision: Decision; readonly counts: readonly Count[] } {
   const running = windows.map(({ seconds }, i): Count => {
     const count = counts?.[i];
-    return count && count.resetAtMs > nowMs ? count : { used: 0, away: 0, resetAtMs: nowMs + seconds * 1_000 };
+    return count && count.resetAtMs > nowMs ? count : { used: 0, unsent: 0, resetAtMs: nowMs + seconds * 1_000 };
   });
   const left = windows.map(({ limit }, i) => {
-    const { used, away } = running[i]!;
-    return Math.max(0, Math.ceil(Math.max(0, limit - used) / replicas) - away);
+    const { used, unsent } = running[i]!;
+    return Math.max(0, Math.ceil(Math.max(0, limit - used) / replicas) - unsent);
   });
   const admitted = left.every((remaining) => remaining >= cost);
   const charged = admitted ? cost : 0;
@@ -66,11 +73,14 @@ export function charge(
       })),
       nowMs,
     },
-    counts: charged === 0 ? (counts ?? []) : running.map((count) => ({ ...count, away: count.away + charged })),
+    counts: charged === 0 ? (counts ?? []) : running.map((count) => ({ ...count, unsent: count.unsent + charged })),
   };
 }
 
-/** The window that a caller has to heed: an exhausted one (of several the last to end), else that with the smaller share left. */
+/**
+ * The window that limits a caller most: an exhausted one (of several, the last to end), else the one with the smallest
+ * share left.
+ */
 export function bindingWindow(windows: readonly WindowState[]): WindowState {
   return windows.reduce((binding, candidate) => {
     if (binding.remaining > 0 && candidate.remaining > 0) {

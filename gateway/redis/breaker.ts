@@ -1,15 +1,14 @@
+/** Keeps requests from waiting for a Redis that does not answer. */
+
 export interface BreakerOptions {
-  /** Resolves when Redis does again what it failed to do for this key. */
+  /** Resolves when Redis can do again what it failed to do for this key. */
   readonly probe: (key: string) => Promise<unknown>;
   readonly probeIntervalMs: number;
-  /** Told of every change. */
+  /** Gets every change; `cause` is the failure that opened the breaker. */
   readonly onChange: (isOpen: boolean, cause: unknown) => void;
 }
 
-/**
- * Stands between the limits and Redis: the first failure opens it, and then nobody waits for Redis until a probe has
- * found that it answers again.
- */
+/** Opens at the first failure, and rejects every call at once until a probe succeeds. */
 export class Breaker {
   readonly #options: BreakerOptions;
   #timer: NodeJS.Timeout | undefined;
@@ -23,8 +22,8 @@ export class Breaker {
   }
 
   /**
-   * @param key one that the call is about
-   * @throws Error when Redis is away, and then nothing was sent; or what the call throws
+   * @param key one of the keys of the call
+   * @throws Error while the breaker is open, without a call; or what the call throws
    */
   async run<T>(key: string, call: () => Promise<T>): Promise<T> {
     if (this.isOpen) throw new Error("Redis is away");

@@ -1,14 +1,16 @@
+/** Connects to Redis or Valkey: one server, a cluster, or servers behind Sentinel. */
 import { Cluster, Redis, type RedisOptions } from "ioredis";
 
-/** Longest wait for an answer of Redis, and for a connection. A caller waits for it once, then the breaker is open. */
+/** Longest wait for an answer. Only the first requests wait for it: then the breaker is open. */
 const commandTimeoutMs = 200;
+
 const connectTimeoutMs = 1_000;
 
-/** In a cluster, how often and after how long a command is sent again whose node has just gone. */
+/** In a cluster, how often and after what time a command is sent again when its node has just left. */
 const redirections = 3;
 const redirectionDelayMs = 50;
 
-/** How old the knowledge of a cluster's nodes gets. */
+/** Time after which the list of a cluster's nodes is read again. */
 const nodesRefreshMs = 5_000;
 
 const retryStrategy = (attempts: number) => Math.min(50 * attempts, 1_000);
@@ -16,55 +18,47 @@ const retryStrategy = (attempts: number) => Math.min(50 * attempts, 1_000);
 const options = {
   commandTimeout: commandTimeoutMs,
   connectTimeout: connectTimeoutMs,
-  // A connection whose other end is gone without a word (its machine, or a firewall's memory of it) would be kept for a
-  // quarter of an hour, and the server that took its place never be found.
+  // Without it, a connection whose other end has silently gone (a lost machine, an entry that a firewall has dropped)
+  // would be kept for a quarter of an hour, and the server that took its place would not be found.
   socketTimeout: connectTimeoutMs,
   sentinelCommandTimeout: connectTimeoutMs,
   enableOfflineQueue: false,
   maxRetriesPerRequest: 0,
   retryStrategy,
-  // A master that a failover has made a replica refuses writes: its name or its sentinels know the new one.
+  // A failover has made this master a replica, which refuses writes. A new connection finds the new master.
   reconnectOnError: ({ message }: Error) => message.startsWith("READONLY"),
 } satisfies RedisOptions;
 
-/** Where a URL of Redis leads. */
+/** What a URL of Redis says. */
 interface Target {
   readonly kind: "server" | "cluster" | "sentinel";
   readonly hosts: readonly { readonly host: string; readonly port: number }[];
   readonly tls: boolean;
-  /** Of the master, for Sentinel. */
+  /** The name of the master, for Sentinel. */
   readonly name: string;
   readonly username: string | undefined;
   readonly password: string | undefined;
   readonly db: number;
 }
 
-/** True for what `connectRedis` takes. */
-export function isRedisUrl(text: string): boolean {
-  try {
-    return readTarget(text) !== undefined;
-  } catch {
-    return false;
-  }
-}
-
 /**
- * Connects to Redis or Valkey. Nothing waits for the connection: a command that finds none fails at once.
+ * Connects to Redis or Valkey. Nothing waits for the connection: a command without one fails at once.
  *
- * @param url `redis://` or `rediss://` (TLS) with `user:password@host:port/db`; several, parted by commas, for a
+ * @param url `redis://` or `rediss://` (TLS) with `user:password@host:port/db`; several comma-separated ones for a
  *   cluster, all with the user and password of the first; `sentinel://user:password@host:port,host:port/name/db` for
- *   Sentinel, with the name of the master, and a password that the sentinels may ask for too
+ *   Sentinel, with the name of the master, and a password that the sentinels may require too
+ * @throws TypeError for any other text
  */
 export function connectRedis(url: string): Redis | Cluster {
   const target = readTarget(url);
-  if (target === undefined) throw new TypeError("not a URL of Redis");
+  if (target === undefined) throw new TypeError("not a Redis URL");
   const { kind, hosts, tls, name, username, password, db } = target;
   const account = { ...(username && { username }), ...(password && { password }), ...(tls && { tls: {} }) };
   switch (kind) {
     case "server":
       return new Redis({ ...options, ...hosts[0]!, ...account, db });
     case "sentinel": {
-      // A server without a password takes any from its default user, so that the sentinels may have one or not.
+      // Sentinels without a password accept any from their default user, so they may have one or not.
       const sentinelPassword = username === undefined ? password : undefined;
       return new Redis({
         ...options,
@@ -82,23 +76,32 @@ export function connectRedis(url: string): Redis | Cluster {
         clusterRetryStrategy: retryStrategy,
         maxRedirections: redirections,
         retryDelayOnFailover: redirectionDelayMs,
-        retryDelayOnClusterDown: 0, // it takes seconds, and what was given up is not to be done later
+        retryDelayOnClusterDown: 0, // that takes seconds, and a command that was given up must not run later
         slotsRefreshInterval: nodesRefreshMs,
-        // Certificates are for names, not for what they resolve to.
+        // Certificates name hosts, not the addresses that they resolve to.
         ...(tls && { dnsLookup: (address, done) => done(null, address) }),
       });
   }
 }
 
-/**
- * Resolves when Redis takes a write for what this key stands for. A PING tells less: a replica answers it, a full
- * server does, and in a cluster the nodes that are still there.
- */
-export async function probe(redis: Redis | Cluster, key: string): Promise<void> {
-  await redis.set(`petstore:probe:{${key}}`, "", "PX", 1_000); // in braces: of the same node
+/** True for a URL that `connectRedis` takes. */
+export function isRedisUrl(text: string): boolean {
+  try {
+    return readTarget(text) !== undefined;
+  } catch {
+    return false;
+  }
 }
 
-/** What may follow the hosts of each kind. */
+/**
+ * Resolves when the node of this key takes a write. A PING would prove less: replicas, full servers and the remaining
+ * nodes of a cluster answer it too.
+ */
+export async function probe(redis: Redis | Cluster, key: string): Promise<void> {
+  await redis.set(`petstore:probe:{${key}}`, "", "PX", 1_000); // the braces put it on the same node
+}
+
+/** What may follow the hosts, for each kind. */
 const paths = {
   server: /^(?:\/(?<db>\d{0,4}))?$/,
   cluster: /^(?:\/0?)*$/,
@@ -107,7 +110,7 @@ const paths = {
 
 const defaultPorts = { server: 6379, cluster: 6379, sentinel: 26379 } as const;
 
-/** @returns undefined, or throws, for what is no URL of Redis */
+/** Reads a URL of Redis. For any other text it returns undefined or throws. */
 function readTarget(text: string): Target | undefined {
   const isSentinel = text.startsWith("sentinel://");
   const urls = text.split(",").map((part, i) => new URL(isSentinel && i > 0 ? `sentinel://${part}` : part));

@@ -1,16 +1,17 @@
+/** Notifies all replicas of changed keys and accounts. */
 import type { Cluster, Redis } from "ioredis";
 
 const channel = "petstore:keys";
 const retryAfterMs = 1_000;
 
-/** A connection that only listens does not find out that nobody is there any more. */
+/** A connection that only listens does not notice on its own that its other end is gone. */
 const heartbeatMs = 2_000;
 
 /**
- * Tells all replicas at once that something about a key or an account has changed. A notice that is lost costs time
- * only: every replica looks its keys up again every few seconds.
+ * Sends and receives the ids of changed keys and accounts over Redis. A lost notice costs time only: every replica looks
+ * its keys up again every few seconds.
  */
-export class KeyNotices {
+export class KeyChanges {
   readonly #redis: Redis | Cluster;
   #subscriber: Redis | Cluster | undefined;
   #retry: NodeJS.Timeout | undefined;
@@ -21,13 +22,13 @@ export class KeyNotices {
   }
 
   /** @param id of a key or an account */
-  async publish(id: string): Promise<void> {
+  async notify(id: string): Promise<void> {
     await this.#redis.publish(channel, id);
   }
 
-  /** @param onNotice gets the id of a key or an account */
-  subscribe(onNotice: (id: string) => void): void {
-    // Not `autoResubscribe`: when that is refused, or not answered in time, nothing catches it and the process ends.
+  /** @param receive gets the id of a key or an account, from any replica and from this one */
+  onNotice(receive: (id: string) => void): void {
+    // Not `autoResubscribe`: if Redis refuses it or does not answer in time, nothing catches the error and the process ends.
     const { isCluster } = this.#redis;
     const subscriber = isCluster
       ? (this.#redis as Cluster).duplicate()
@@ -39,10 +40,10 @@ export class KeyNotices {
         this.#retry = setTimeout(subscribe, retryAfterMs).unref();
       });
     };
-    subscriber.on("error", () => {}); // the breaker tells of the same fault
-    subscriber.on("message", (_channel: string, id: string) => onNotice(id));
+    subscriber.on("error", () => {}); // the breaker reports the same fault
+    subscriber.on("message", (_channel: string, id: string) => receive(id));
     subscriber.on("ready", subscribe);
-    if (isCluster) return; // its subscriber is inside it, and goes to another node when its own has left
+    if (isCluster) return; // the cluster client moves its own subscriber to another node when one leaves
     this.#heartbeat = setInterval(() => void subscriber.ping().catch(() => {}), heartbeatMs).unref();
   }
 

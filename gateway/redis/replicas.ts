@@ -1,12 +1,14 @@
+/** Connects the replicas of the gateway with each other. */
 import type { Registry } from "prom-client";
-import type { RateLimiterAbstract } from "rate-limiter-flexible";
 import type { Logger } from "../../runtime/log.ts";
 import { counter, gauge } from "../../runtime/metrics.ts";
 import type { MemoryWindows } from "../limits/memory-windows.ts";
-import { type RefusalCounterOptions, shareRefusals } from "../limits/refusals.ts";
+import type { ShareRefusals } from "../limits/refusals.ts";
+import type { Limiter } from "../limits/windows.ts";
 import { Breaker } from "./breaker.ts";
 import { connectRedis, probe } from "./connection.ts";
-import { KeyNotices } from "./key-changes.ts";
+import { KeyChanges } from "./key-changes.ts";
+import { shareRefusals } from "./refusals.ts";
 import { RedisWindows } from "./windows.ts";
 
 const probeIntervalMs = 250;
@@ -14,16 +16,18 @@ const probeIntervalMs = 250;
 /** What the replicas of the gateway have in common. */
 export interface Replicas {
   /** Counts the requests of accounts. */
-  readonly limiter: RateLimiterAbstract;
-  readonly shareRefusals: RefusalCounterOptions["share"];
-  /** Tells the other replicas that a key or an account has changed. */
-  tell(id: string): void;
-  /** @param onNotice gets the id of a key or an account that has changed */
-  listen(onNotice: (id: string) => void): void;
+  readonly limiter: Limiter;
+  /** Undefined where no counts are shared. */
+  readonly shareRefusals: ShareRefusals | undefined;
+  /** Notifies the other replicas that a key or an account has changed. */
+  notify(id: string): void;
+  /** @param receive gets the id of a key or an account that has changed */
+  onNotice(receive: (id: string) => void): void;
   close(): void;
 }
 
-export interface ReplicasOptions {
+export interface RedisReplicasOptions {
+  /** A URL as `connectRedis` takes it. */
   readonly redisUrl: string;
   /** Decides while Redis is away. */
   readonly memory: MemoryWindows;
@@ -31,13 +35,8 @@ export interface ReplicasOptions {
   readonly metrics: Registry;
 }
 
-/** One gateway without others, or several that share nothing: each goes by its own memory. */
-export function aloneWith(memory: MemoryWindows): Replicas {
-  return { limiter: memory, shareRefusals: undefined, tell: () => {}, listen: () => {}, close: () => {} };
-}
-
-/** Gateways that act as one over Redis, and each by its share while Redis is away. */
-export function overRedis({ redisUrl, memory, log, metrics }: ReplicasOptions): Replicas {
+/** Gateways that act as one over Redis, and each by its share of the limits while Redis is away. */
+export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasOptions): Replicas {
   const redis = connectRedis(redisUrl);
   const help = "Requests whose limits this replica decided on its own, by its share, while Redis was away";
   counter({ name: "gateway_limiter_alone_total", help, registry: metrics }, () => memory.decided);
@@ -52,17 +51,22 @@ export function overRedis({ redisUrl, memory, log, metrics }: ReplicasOptions): 
   gauge({ name: "gateway_redis_up", help: "1 while the limits are counted on Redis", registry: metrics }, () =>
     breaker.isOpen ? 0 : 1,
   );
-  redis.on("error", () => {}); // each failed command tells of it to the breaker
-  const notices = new KeyNotices(redis);
+  redis.on("error", () => {}); // each failed command reports it to the breaker
+  const changes = new KeyChanges(redis);
   return {
     limiter: new RedisWindows({ redis, memory, breaker }),
     shareRefusals: shareRefusals(redis),
-    tell: (id) => void notices.publish(id).catch(() => {}),
-    listen: (onNotice) => notices.subscribe(onNotice),
+    notify: (id) => void changes.notify(id).catch(() => {}),
+    onNotice: (receive) => changes.onNotice(receive),
     close: () => {
       breaker.close();
-      notices.close();
+      changes.close();
       redis.disconnect();
     },
   };
+}
+
+/** One gateway without others, or one of several that share nothing: each counts in its own memory. */
+export function standaloneReplica(memory: MemoryWindows): Replicas {
+  return { limiter: memory, shareRefusals: undefined, notify: () => {}, onNotice: () => {}, close: () => {} };
 }

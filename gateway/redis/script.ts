@@ -1,16 +1,19 @@
+/** The Lua script that decides about requests on Redis. */
+
 /**
- * Decides on requests of many callers in one call, as `charge` does for one: a request is charged to all of its
- * caller's windows or to none. Redis's clock counts, so replicas need not agree on theirs.
+ * Decides about requests of many callers in one call, as `charge` does for one: a request is charged to all of its
+ * caller's windows or to none. It goes by the clock of Redis, so replicas need not agree on theirs.
  *
- * A replica says with each question what it knows of the caller: that way counts outlive a Redis that lost its data,
- * and what a replica admitted while Redis was away is charged when it is back, if its window has not ended by then.
+ * A replica sends with each question what it knows of the caller. So counts survive a Redis that lost its data, and
+ * what a replica admitted while Redis was away is charged later, if its window has not ended by then.
  *
- * KEYS: one for each caller. ARGV: milliseconds to add to the clock (for tests), the number of windows, then for each
- * caller the number of its requests, and for each window: limit, length in ms, and what the replica knows: used, end
- * in Unix ms, admitted on its own.
- * Returns the time in Unix ms, then for each caller how many of its requests are admitted, and for each window used
- * and end in Unix ms.
- * Kept under each key: used and end of each window, as text.
+ * KEYS: one for each caller.
+ * ARGV: milliseconds to add to the clock (for tests), the number of windows; then for each caller the number of its
+ * requests, and for each window: limit, length in ms, and what the replica knows: used, end in Unix ms, and unsent
+ * (admitted by this replica alone).
+ * Returns the time in Unix ms; then for each caller how many of its requests are admitted, and for each window used and
+ * end in Unix ms.
+ * Each key holds used and end of each window, as text.
  */
 export const decideScript = `
 local time = redis.call('TIME')
@@ -50,7 +53,7 @@ for i = 1, #KEYS do
     local u, e = used[w] + admitted, ends[w]
     answer[#answer + 1] = u
     answer[#answer + 1] = e
-    if u == 0 then e = 0 end -- a window without a request in it has not begun
+    if u == 0 then e = 0 end -- a window without a request has not begun
     if e > last then last = e end
     text = text .. string.format('%.0f %.0f ', u, e)
   end

@@ -1,9 +1,10 @@
+/** Counts the requests of accounts on Redis, for all replicas together. */
 import calculateSlot from "cluster-key-slot";
 import type { Cluster, Redis } from "ioredis";
 import { LRUCache } from "lru-cache";
-import { RateLimiterRedis } from "rate-limiter-flexible";
-import { type MemoryWindows, type WindowsRequest, WindowsRes } from "../limits/memory-windows.ts";
-import type { Count, Decision, Window, WindowState } from "../limits/windows.ts";
+import { Batches } from "../../runtime/batches.ts";
+import type { MemoryWindows } from "../limits/memory-windows.ts";
+import type { Count, Decision, Limiter, Window, WindowState } from "../limits/windows.ts";
 import type { Breaker } from "./breaker.ts";
 import { decideScript } from "./script.ts";
 
@@ -14,138 +15,120 @@ type Client = (Redis | Cluster) & {
 
 export interface RedisWindowsOptions {
   readonly redis: Redis | Cluster;
-  /** Decides while Redis is away, and remembers what Redis said of each caller. */
+  /** Decides while Redis is away, and remembers what Redis answered about each caller. */
   readonly memory: MemoryWindows;
   readonly breaker: Breaker;
   /** Milliseconds to add to the clock of Redis; for tests. */
   readonly clockOffsetMs?: () => number;
 }
 
-interface Waiter {
+/** A request that waits for its decision. */
+interface Waiting {
+  readonly id: string;
+  readonly windows: readonly Window[];
   readonly resolve: (decision: Decision) => void;
   readonly reject: (error: unknown) => void;
 }
 
-/** The requests of one caller that wait for a decision. */
+/** The waiting requests of one caller. */
 interface Question {
-  readonly key: string;
+  readonly id: string;
   readonly windows: readonly Window[];
-  readonly waiters: Waiter[];
+  readonly requests: Waiting[];
 }
 
 interface Refusal {
   readonly decision: Decision;
-  /** When it was heard, by a clock that only goes forward. */
-  readonly heardAtMs: number;
+  /** When it was received, by a clock that only goes forward. */
+  readonly receivedAtMs: number;
 }
 
 /** Callers in one call of the script: Redis does nothing else while it runs. */
-const maxBatch = 200;
+const maxCallers = 200;
+
+const maxRefusals = 100_000;
 
 const keyPrefix = "petstore:limits:";
 
 /**
- * All windows of a caller on Redis, for all replicas together, in one round trip: the decisions that wait share a
- * call. A caller that was refused is answered from memory until its window ends.
- *
- * When Redis fails, or the breaker is open, `memory` decides.
+ * All windows of a caller in one round trip. The requests that wait share a call, and a refused caller is answered from
+ * memory until its window ends. When Redis fails, or the breaker is open, `memory` decides.
  */
-export class RedisWindows extends RateLimiterRedis {
+export class RedisWindows implements Limiter {
   readonly #options: RedisWindowsOptions;
   readonly #client: Client;
-  readonly #refusals = new LRUCache<string, Refusal>({ max: 100_000 });
-  #waiting = new Map<string, Question>();
-  /** Questions that another one of the same caller has displaced. */
-  #moved: Question[] = [];
-  #running: Promise<void> | undefined;
+  readonly #refusals = new LRUCache<string, Refusal>({ max: maxRefusals });
+  // Requests that arrive in one turn of the event loop share the first call.
+  readonly #batches = new Batches<Waiting>(
+    (take) => this.#decideAll(take()),
+    () => new Promise(setImmediate),
+  );
 
   constructor(options: RedisWindowsOptions) {
-    super({ storeClient: options.redis, points: 1, duration: 1 });
     this.#options = options;
     options.redis.defineCommand("decideWindows", { lua: decideScript });
     this.#client = options.redis as Client;
   }
 
-  /** Resolves or, as rate-limiter-flexible does for a denial, rejects with a WindowsRes. */
-  override async consume(key: string, points: number, request: WindowsRequest): Promise<WindowsRes> {
-    let decision: Decision;
+  async decide(id: string, windows: readonly Window[]): Promise<Decision> {
+    const refusal = this.#runningRefusal(id, windows);
+    if (refusal) return refusal;
     try {
-      decision = this.#remembered(key, request.windows) ?? (await this.#ask(key, request.windows));
+      return await new Promise((resolve, reject) => this.#batches.add({ id, windows, resolve, reject }));
     } catch {
-      return await this.#options.memory.consume(key, points, request);
+      return await this.#options.memory.decide(id, windows);
     }
-    if (decision.admitted) return new WindowsRes(decision);
-    throw new WindowsRes(decision);
   }
 
-  /** A clock that only goes forward, and steps when that of Redis is stepped. */
-  #elapsedMs(): number {
-    return performance.now() + (this.#options.clockOffsetMs?.() ?? 0);
-  }
-
-  /** The refusal that still holds for a caller, as it stands now. */
-  #remembered(key: string, windows: readonly Window[]): Decision | undefined {
-    const refusal = this.#refusals.get(key);
+  /** The refusal that still holds for a caller, with the times of now. */
+  #runningRefusal(id: string, windows: readonly Window[]): Decision | undefined {
+    const refusal = this.#refusals.get(id);
     if (!refusal) return undefined;
-    const nowMs = refusal.decision.nowMs + this.#elapsedMs() - refusal.heardAtMs;
+    const nowMs = refusal.decision.nowMs + this.#elapsedMs() - refusal.receivedAtMs;
     const holds = refusal.decision.windows.every(
       ({ limit, remaining, resetAtMs }, i) => windows[i]?.limit === limit && (remaining > 0 || resetAtMs > nowMs),
     );
     if (holds) return { ...refusal.decision, windows: windowsAt(refusal.decision.windows, nowMs), nowMs };
-    this.#refusals.delete(key);
+    this.#refusals.delete(id);
     return undefined;
   }
 
-  #ask(key: string, windows: readonly Window[]): Promise<Decision> {
-    return new Promise((resolve, reject) => {
-      let question = this.#waiting.get(key);
-      if (!question || question.windows !== windows) {
-        // A caller whose plan has just changed may ask by two sets of windows at once: one of them comes first.
-        if (question) this.#moved.push(question);
-        question = { key, windows, waiters: [] };
-        this.#waiting.set(key, question);
-      }
-      question.waiters.push({ resolve, reject });
-      this.#running ??= this.#run();
-    });
+  /** A clock that only goes forward; in tests it steps with the clock of Redis. */
+  #elapsedMs(): number {
+    return performance.now() + (this.#options.clockOffsetMs?.() ?? 0);
   }
 
-  /** One call at a time takes everything that waits: the busier it is, the fewer calls a request costs. */
-  async #run(): Promise<void> {
-    await new Promise(setImmediate); // what arrived in this turn of the event loop joins the first call
-    while (this.#waiting.size > 0) {
-      const questions = [...this.#moved, ...this.#waiting.values()];
-      this.#moved = [];
-      this.#waiting = new Map();
-      for (let i = 0; i < questions.length; i += maxBatch) {
-        await Promise.all(this.#groups(questions.slice(i, i + maxBatch)).map((group) => this.#decide(group)));
-      }
+  async #decideAll(requests: readonly Waiting[]): Promise<void> {
+    const questions = groupByCaller(requests);
+    for (let i = 0; i < questions.length; i += maxCallers) {
+      const calls = this.#splitBySlot(questions.slice(i, i + maxCallers));
+      await Promise.all(calls.map((ofCall) => this.#ask(ofCall)));
     }
-    this.#running = undefined;
   }
 
   /** In a cluster one call can only reach the keys of one slot. */
-  #groups(questions: Question[]): Question[][] {
+  #splitBySlot(questions: Question[]): Question[][] {
     if (!this.#client.isCluster) return [questions];
-    return Object.values(Object.groupBy(questions, ({ key }) => calculateSlot(keyPrefix + key))) as Question[][];
+    return [...Map.groupBy(questions, ({ id }) => calculateSlot(keyPrefix + id)).values()];
   }
 
-  async #decide(questions: readonly Question[]): Promise<void> {
+  /** Settles all requests of the questions with one call of the script. */
+  async #ask(questions: readonly Question[]): Promise<void> {
     const { memory, breaker, clockOffsetMs } = this.#options;
-    const handed = questions.map(({ key }) => memory.handOver(key));
-    const keysAndArguments: (string | number)[] = questions.map(({ key }) => keyPrefix + key);
+    const taken = questions.map(({ id }) => memory.takeUnsent(id));
+    const keysAndArguments: (string | number)[] = questions.map(({ id }) => keyPrefix + id);
     keysAndArguments.push(clockOffsetMs?.() ?? 0, questions[0]!.windows.length);
     questions.forEach((question, i) => {
-      pushArguments(keysAndArguments, question, handed[i]);
+      pushArguments(keysAndArguments, question, taken[i]);
     });
     let answer: readonly number[];
     try {
       const call = () => this.#client.decideWindows(questions.length, ...keysAndArguments);
-      answer = await breaker.run(keyPrefix + questions[0]!.key, call);
+      answer = await breaker.run(keyPrefix + questions[0]!.id, call);
     } catch (error) {
-      questions.forEach(({ key, waiters }, i) => {
-        if (handed[i]) memory.takeBack(key, handed[i]);
-        for (const { reject } of waiters) reject(error);
+      questions.forEach(({ id, requests }, i) => {
+        if (taken[i]) memory.restoreUnsent(id, taken[i]);
+        for (const { reject } of requests) reject(error);
       });
       return;
     }
@@ -156,43 +139,64 @@ export class RedisWindows extends RateLimiterRedis {
     }
   }
 
-  /** Tells the requests of a caller what was decided, in the order in which they came. */
-  #settle({ key, windows, waiters }: Question, answer: readonly number[], at: number): void {
+  /** Settles the requests of a caller, in the order in which they came. @param at where its answer begins */
+  #settle({ id, windows, requests }: Question, answer: readonly number[], at: number): void {
     const nowMs = answer[0]!;
     const admittedCount = answer[at]!;
-    const heard = windows.map((_window, i) => ({ used: answer[at + 1 + 2 * i]!, resetAtMs: answer[at + 2 + 2 * i]! }));
-    this.#options.memory.learn(key, heard);
-    waiters.forEach(({ resolve }, turn) => {
+    const totals = windows.map((_window, i) => ({ used: answer[at + 1 + 2 * i]!, resetAtMs: answer[at + 2 + 2 * i]! }));
+    this.#options.memory.update(id, totals);
+    requests.forEach(({ resolve }, turn) => {
       const following = Math.max(0, admittedCount - turn - 1);
       const decision: Decision = {
         admitted: turn < admittedCount,
         windows: windows.map(({ name, seconds, limit }, i) => {
-          const { used, resetAtMs } = heard[i]!;
+          const { used, resetAtMs } = totals[i]!;
           return { name, seconds, limit, remaining: Math.max(0, limit - used + following), resetAtMs };
         }),
         nowMs,
       };
-      if (!decision.admitted) this.#refusals.set(key, { decision, heardAtMs: this.#elapsedMs() });
+      if (!decision.admitted) this.#refusals.set(id, { decision, receivedAtMs: this.#elapsedMs() });
       resolve(decision);
     });
   }
 }
 
-/** How windows stand later without another request: one that is over has not begun anew. */
+/**
+ * One question for each caller, in the order of arrival. A caller whose plan has just changed may ask by different
+ * windows at once, and then has a question for each of them.
+ */
+function groupByCaller(requests: readonly Waiting[]): Question[] {
+  const questions: Question[] = [];
+  const latest = new Map<string, Question>();
+  for (const request of requests) {
+    const { id, windows } = request;
+    let question = latest.get(id);
+    if (question?.windows !== windows) {
+      question = { id, windows, requests: [] };
+      latest.set(id, question);
+      questions.push(question);
+    }
+    question.requests.push(request);
+  }
+  return questions;
+}
+
+/** The windows at a later time without another request: one that has ended is as good as new. */
 function windowsAt(windows: readonly WindowState[], nowMs: number): WindowState[] {
   return windows.map((state) =>
     state.resetAtMs > nowMs ? state : { ...state, remaining: state.limit, resetAtMs: nowMs + state.seconds * 1_000 },
   );
 }
 
+/** Adds what the script takes for one caller. */
 function pushArguments(
   target: (string | number)[],
-  { windows, waiters }: Question,
+  { windows, requests }: Question,
   counts: readonly Count[] | undefined,
 ): void {
-  target.push(waiters.length);
+  target.push(requests.length);
   windows.forEach(({ limit, seconds }, i) => {
     const count = counts?.[i];
-    target.push(limit, seconds * 1_000, count?.used ?? 0, count?.resetAtMs ?? 0, count?.away ?? 0);
+    target.push(limit, seconds * 1_000, count?.used ?? 0, count?.resetAtMs ?? 0, count?.unsent ?? 0);
   });
 }

@@ -5,18 +5,18 @@ import type { Plan } from "./list.ts";
 import { type Figures, measure, medians } from "./measure.ts";
 import type { BenchServers, Variant } from "./systems.ts";
 
-/** Ways to decide who may: everyone, by limits in memory, by limits on Redis. */
-export const entrances = ["open", "memory", "redis"] as const;
-export type Entrance = (typeof entrances)[number];
+/** Kinds of admission: of every request, by limits in memory, by limits on Redis. */
+const kinds = ["open", "memory", "redis"] as const;
+type Kind = (typeof kinds)[number];
 
-/** GET of a small list at one number of connections. */
-export interface LimitRow extends Readonly<Record<Entrance, Figures>> {
+/** The figures of GET of a small list at one number of connections. */
+export interface LimitRow extends Readonly<Record<Kind, Figures>> {
   readonly connections: number;
 }
 
 const entries = 10;
 
-/** What the check of the key and the limits cost of a request: the difference to a gateway that does neither. */
+/** Measures what the check of the key and the limits cost: the difference to a gateway that does neither. */
 export async function benchLimits(servers: BenchServers, plan: Plan): Promise<LimitRow[]> {
   await using stack = new AsyncDisposableStack();
   const variants = await startVariants(stack, servers);
@@ -24,19 +24,19 @@ export async function benchLimits(servers: BenchServers, plan: Plan): Promise<Li
     `Key check and limits at GET /v1/inventory of ${entries} entries, medians of ${plan.rounds} runs of ${plan.seconds} s; CPU in ms for each request`,
   );
   plan.say(
-    ["connections", "entrance", "req/s", "p99 ms", "gateway CPU", "of it checks", "share", "Redis CPU", "errors"]
+    ["connections", "admission", "req/s", "p99 ms", "gateway CPU", "of it checks", "share", "Redis CPU", "errors"]
       .map((text) => text.padStart(13))
       .join(""),
   );
   const rows: LimitRow[] = [];
   for (const connections of [8, 64]) {
-    const runs: Record<Entrance, Figures[]> = { open: [], memory: [], redis: [] };
-    // The first round warms them up: their code is compiled as they run.
+    const runs: Record<Kind, Figures[]> = { open: [], memory: [], redis: [] };
+    // The first round only warms them up.
     for (let round = 0; round <= plan.rounds; round++) {
-      for (const entrance of entrances) {
-        const { address, headers, processes } = variants[entrance];
+      for (const kind of kinds) {
+        const { address, headers, processes } = variants[kind];
         const figures = await measure({ address, connections, seconds: plan.seconds, headers }, processes);
-        if (round > 0) runs[entrance].push(figures);
+        if (round > 0) runs[kind].push(figures);
         await new Promise((resolve) => setTimeout(resolve, 300));
       }
     }
@@ -47,7 +47,7 @@ export async function benchLimits(servers: BenchServers, plan: Plan): Promise<Li
       redis: medians(runs.redis),
     };
     rows.push(row);
-    for (const entrance of entrances) plan.say(line(row, entrance));
+    for (const kind of kinds) plan.say(line(row, kind));
   }
   return rows;
 }
@@ -55,7 +55,7 @@ export async function benchLimits(servers: BenchServers, plan: Plan): Promise<Li
 async function startVariants(
   stack: AsyncDisposableStack,
   { redisUrl, redisPid }: BenchServers,
-): Promise<Record<Entrance, Variant>> {
+): Promise<Record<Kind, Variant>> {
   const env = { LOG_LEVEL: "warn" };
   const system = await startSystem({
     database: "mysql",
@@ -82,12 +82,12 @@ async function startVariants(
   return { open: variant(open), memory: variant(memory), redis: variant(redis, { redis: redisPid }) };
 }
 
-function line(row: LimitRow, entrance: Entrance): string {
-  const { requestsPerSecond, p99Ms, cpuMs, errors } = row[entrance];
+function line(row: LimitRow, kind: Kind): string {
+  const { requestsPerSecond, p99Ms, cpuMs, errors } = row[kind];
   const checksMs = cpuMs.gateway! - row.open.cpuMs.gateway!;
   return [
     row.connections,
-    entrance,
+    kind,
     requestsPerSecond.toFixed(0),
     p99Ms.toFixed(1),
     cpuMs.gateway!.toFixed(4),

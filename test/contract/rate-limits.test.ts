@@ -51,7 +51,7 @@ describe("the limit headers are on every response", () => {
     });
   });
 
-  describe("to who has a key, and each is charged once", () => {
+  describe("to requests with a key, each charged once", () => {
     type Send = (request: RequestOptions, address?: string) => Promise<Answer>;
     const json = { "content-type": "application/json" };
     const update = (body: string, headers: Record<string, string> = {}) => ({
@@ -64,7 +64,7 @@ describe("the limit headers are on every response", () => {
       [200, "the list", (send) => send({ path: "/v1/inventory" })],
       [200, "the head of the list", (send) => send({ method: "HEAD", path: "/v1/inventory" })],
       [200, "an update", (send) => send(update('{"quantity":100}'))],
-      [304, "the list again", (send) => send({ path: "/v1/inventory", headers: { "if-none-match": "*" } })],
+      [304, "an unchanged list", (send) => send({ path: "/v1/inventory", headers: { "if-none-match": "*" } })],
       [400, "a petId", (send) => send({ ...update('{"quantity":1}'), path: "/v1/inventory/x" })],
       [400, "a path", (send) => send({ ...update('{"quantity":1}'), path: "/v1/inventory/%zz" })],
       [400, "a body", (send) => send(update("{}"))],
@@ -101,7 +101,7 @@ describe("the limit headers are on every response", () => {
       });
     });
 
-    test("403: a scope, and 429: the limit", async () => {
+    test("403: a missing scope, and 429: the limit", async () => {
       const limits = { perMinute: 1, perDay: 5 };
       const { key } = await system.issueKey({ plan: "enterprise", limits, scopes: ["store:read"] });
       const get = () => callApi(system.address, { path: "/v1/inventory", headers: { authorization: `Bearer ${key}` } });
@@ -114,15 +114,15 @@ describe("the limit headers are on every response", () => {
     });
   });
 
-  describe("to who has none, with the limit of the address", () => {
+  describe("to requests without a key, with the limit of the address", () => {
     const get = (path: string, ...lines: string[]) =>
       [`GET ${path} HTTP/1.1`, "Host: g", ...lines, "\r\n"].join("\r\n");
     const cases: [number, string, string | (() => string)][] = [
       [401, "no key", get("/v1/inventory")],
-      [401, "a key that is none", get("/v1/inventory", "Authorization: Bearer nonsense")],
-      [401, "a key that nobody has", () => get("/v1/inventory", `Authorization: Bearer ${createKey("test")}`)],
-      [401, "a page that is not there", get("/docs/nothing.html")],
-      [401, "options of everything", "OPTIONS * HTTP/1.1\r\nHost: g\r\n\r\n"],
+      [401, "a malformed key", get("/v1/inventory", "Authorization: Bearer nonsense")],
+      [401, "an unknown key", () => get("/v1/inventory", `Authorization: Bearer ${createKey("test")}`)],
+      [401, "a page that does not exist", get("/docs/nothing.html")],
+      [401, "the options of the server", "OPTIONS * HTTP/1.1\r\nHost: g\r\n\r\n"],
       [400, "two keys", get("/v1/inventory", "Authorization: Bearer a", "Authorization: Bearer b")],
       [400, "two hosts", get("/v1/inventory", "Host: h")],
       [400, "no host", "GET /v1/inventory HTTP/1.1\r\n\r\n"],
@@ -130,11 +130,11 @@ describe("the limit headers are on every response", () => {
       [200, "the document", get("/openapi.json")],
       [200, "the page", get("/docs/")],
       [200, "a file of the page", get("/docs/swagger-ui.css")],
-      [302, "the way to the page", get("/docs")],
-      [400, "a request line that is none", "nonsense\r\n\r\n"],
-      [400, "a method that nobody knows", "BREW /v1/inventory HTTP/1.1\r\nHost: g\r\n\r\n"],
-      [400, "a header that is none", get("/v1/inventory", "no colon")],
-      [400, "a line folded", get("/v1/inventory", "X-A: 1", " 2")],
+      [302, "the redirect to the page", get("/docs")],
+      [400, "a malformed request line", "nonsense\r\n\r\n"],
+      [400, "an unknown method", "BREW /v1/inventory HTTP/1.1\r\nHost: g\r\n\r\n"],
+      [400, "a malformed header", get("/v1/inventory", "no colon")],
+      [400, "a folded line", get("/v1/inventory", "X-A: 1", " 2")],
       [400, "a body with two lengths", get("/v1/inventory", "Content-Length: 1", "Content-Length: 2")],
       [400, "a length and chunks", get("/v1/inventory", "Content-Length: 4", "Transfer-Encoding: chunked")],
       [400, "HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
@@ -153,7 +153,7 @@ describe("the limit headers are on every response", () => {
       });
     });
 
-    test("304: the document again", async () => {
+    test("304: the unchanged document", async () => {
       const { headers } = await callApi(system.address, { path: "/openapi.json" });
       const again = await callApi(system.address, {
         path: "/openapi.json",
@@ -185,7 +185,7 @@ describe("the limits", () => {
     });
   });
 
-  test("of an enterprise account are its own, also when a plan has fewer", async () => {
+  test("of an enterprise account are its own, also when the setting names lower ones for a plan", async () => {
     const limits = { perMinute: 7, perDay: 70 };
     const { use, clock } = await open(stack, system, { PLAN_LIMITS: "free=1/1" }, { plan: "enterprise", limits });
     const { windows } = readLimits(await use(), clock.now());
@@ -208,7 +208,7 @@ describe("the limits", () => {
     expect(readLimits(await use(), clock.now())).toMatchObject({ limit: 300, remaining: 298 });
   });
 
-  test("admit 60 requests of a minute, and the next when the headers say so", async () => {
+  test("admit 60 requests in a minute, and the next one when the headers say so", async () => {
     const { use, clock } = await open(stack, system, {});
     const startMs = clock.now();
     for (let left = 59; left >= 0; left--) {
@@ -240,12 +240,12 @@ describe("the limits", () => {
     const first = readLimits(await use(), clock.now());
     clock.advance(59 * second);
     expect(readLimits(await use(), clock.now())).toMatchObject({ resetAt: first.resetAt, remaining: 58 });
-    clock.advance(31 * second); // the window is over, and nobody has begun another
+    clock.advance(31 * second); // the window is over, and no request has begun another
     const next = readLimits(await use(), clock.now());
     expect(next).toMatchObject({ remaining: 59, resetAt: first.resetAt + 90 });
   });
 
-  test("of the day are not charged for what the minute refuses, nor the other way round", async () => {
+  test("of the day are not charged for requests that the minute refuses, nor the other way round", async () => {
     const limits = { perMinute: 3, perDay: 5 };
     const { use, clock } = await open(stack, system, {}, { plan: "enterprise", limits });
     const startMs = clock.now();
@@ -275,13 +275,13 @@ describe("the limits", () => {
     await expectLeft(200, 2, 4);
   });
 
-  test("show the window that has the smaller share left", async () => {
+  test("are shown by the window that has the smaller share left", async () => {
     const limits = { perMinute: 10, perDay: 6 };
     const { use, clock } = await open(stack, system, {}, { plan: "enterprise", limits });
     expect(readLimits(await use(), clock.now())).toMatchObject({ limit: 6, remaining: 5 });
   });
 
-  test("are exact when requests come all at once", async () => {
+  test("are exact when all requests come at once", async () => {
     const { use } = await open(stack, system, {}, { plan: "enterprise", limits: { perMinute: 10, perDay: 100 } });
     const answers = await Promise.all(Array.from({ length: 40 }, () => use()));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(10);
@@ -290,7 +290,7 @@ describe("the limits", () => {
     expect(left.sort((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
   });
 
-  test("count all keys of an account together, and no other's", async () => {
+  test("count all keys of an account together, apart from other accounts", async () => {
     const { use, clock, account } = await open(stack, system, {});
     const { key: second } = await system.issueKey({ account });
     const { key: stranger } = await system.issueKey();
@@ -302,6 +302,7 @@ describe("the limits", () => {
 });
 
 describe("the limit of an address", () => {
+  afterEach(() => void import.meta.jest.restoreAllMocks());
   const stack = suiteStack();
   let system: System;
   beforeAll(async () => {
@@ -309,10 +310,12 @@ describe("the limit of an address", () => {
     stack.defer(() => system.close());
   });
 
-  test("refuses strangers after 60 requests of a minute, and nobody with a key", async () => {
+  test("refuses requests without a valid key after 60 in a minute, and no request with a key that was seen before", async () => {
     const { use, clock } = await open(stack, system, {});
+    onTestClock(clock);
+    expect(await use()).toMatchObject({ status: 200 });
     for (let left = 59; left >= 0; left--) {
-      // Whatever is wrong with the key, the address pays.
+      // Whatever is wrong with the key, the address is charged.
       const answer = await use(left % 2 === 0 ? "" : createKey("test"));
       expect(answer.status).toBe(401);
       expect(readLimits(answer, clock.now())).toMatchObject({ limit: 60, remaining: left });
@@ -327,12 +330,18 @@ describe("the limit of an address", () => {
     }
     const mine = await use();
     expect(mine.status).toBe(200);
-    expect(readLimits(mine, clock.now())).toMatchObject({ limit: 60, remaining: 59 });
+    expect(readLimits(mine, clock.now())).toMatchObject({ limit: 60, remaining: 58 });
+    // A key that was not seen before cannot be told from a made-up one without a look-up.
+    const { key: newKey } = await system.issueKey();
+    const delayed = await use(newKey);
+    expectError(delayed, 429, "rate_limit_exceeded");
+    expect(header(delayed, "Retry-After")).toBe("40");
     clock.advance(40 * second);
     expectError(await use(""), 401, "missing_api_key");
+    expect(await use(newKey)).toMatchObject({ status: 200 });
   });
 
-  test("is a setting, and reading the documentation costs nothing", async () => {
+  test("is a setting, and reading the documentation charges nothing", async () => {
     const { use, clock, address } = await open(stack, system, { ADDRESS_GUARD_PER_MINUTE: "3" });
     for (let left = 2; left >= 0; left--) {
       for (const path of ["/docs/", "/openapi.json"]) {
@@ -344,7 +353,7 @@ describe("the limit of an address", () => {
     }
     expectError(await use(""), 429, "rate_limit_exceeded");
     expect(await callApi(address, { path: "/openapi.json" })).toMatchObject({ status: 200 });
-    // HTTP that nobody could read is answered all the same, with how the address stands.
+    // Malformed HTTP gets the headers too.
     const malformed = await sendToApi(address, "nonsense\r\n\r\n");
     expectError(malformed, 400, "invalid_request");
     expect(readLimits(malformed, clock.now())).toMatchObject({ limit: 3, remaining: 0 });
@@ -352,7 +361,7 @@ describe("the limit of an address", () => {
 
   test.each([
     ["counts for each client of a trusted proxy", "127.0.0.1, 10.0.0.0/8", [1, 1, 0]],
-    ["does not believe anyone else's X-Forwarded-For", "10.0.0.0/8", [1, 0, 0]],
+    ["ignores the X-Forwarded-For of any other peer", "10.0.0.0/8", [1, 0, 0]],
   ])("%s", async (_what, proxies, expected) => {
     const { address, clock } = await open(stack, system, { ADDRESS_GUARD_PER_MINUTE: "2", TRUSTED_PROXIES: proxies });
     const left: number[] = [];
@@ -363,7 +372,7 @@ describe("the limit of an address", () => {
     expect(left).toEqual(expected);
   });
 
-  test("counts the 2^64 addresses of one IPv6 site together", async () => {
+  test("counts the addresses of one IPv6 /64 together", async () => {
     const env = { ADDRESS_GUARD_PER_MINUTE: "5", TRUSTED_PROXIES: "127.0.0.1" };
     const { address, clock } = await open(stack, system, env);
     const left: number[] = [];
@@ -385,14 +394,14 @@ describe("a temporary ban", () => {
     stack.defer(() => system.close());
   });
 
-  /** Uses the limit up and goes on until the ban. @returns the answer that tells of it */
+  /** Uses the limit up and goes on until the ban. @returns the first answer with it */
   async function earnBan({ use, clock }: Opened, refusals = 5): Promise<Answer> {
     expect(await use()).toMatchObject({ status: 200 });
     for (let i = 1; i <= refusals; i++) {
       clock.advance(10);
       expectError(await use(), 429, "rate_limit_exceeded");
     }
-    // The ban is noted beside the requests. Some more may get through to the limit until it is.
+    // The ban is stored in the background. Until then, further requests get the 429 of the limit.
     for (let i = 0; i < 500; i++) {
       const answer = await use();
       if (codeOf(answer) === "api_key_banned") return answer;
@@ -409,7 +418,7 @@ describe("a temporary ban", () => {
     const { resetAt, windows } = readLimits(banned, clock.now());
     expect(resetAt).toBe(Math.ceil((clock.now() + 5 * minute) / second));
     expect(windows).toMatchObject({ minute: { remaining: 0, resetSeconds: 300 }, day: { remaining: 0 } });
-    // It outlives the window, and asking again neither lengthens nor shortens it.
+    // It outlasts the window, and further requests neither lengthen nor shorten it.
     for (const left of [239, 178, 117]) {
       clock.advance(61 * second);
       const still = await use();
@@ -433,7 +442,7 @@ describe("a temporary ban", () => {
     expect(header(await earnBan(opened), "Retry-After")).toBe("300");
   });
 
-  test("over a day that is spent says when that ends, not when the ban does", async () => {
+  test("within an exhausted day announces the end of the day, not that of the ban", async () => {
     const limits = { perMinute: 10, perDay: 1 };
     const opened = await open(stack, system, env, { plan: "enterprise", limits });
     const began = opened.clock.now();
@@ -451,7 +460,7 @@ describe("a temporary ban", () => {
     }
   });
 
-  test("does not meet who is refused now and then", async () => {
+  test("does not follow on occasional refusals", async () => {
     const limits = { perMinute: 1_000, perDay: 1 };
     const { use, clock, keyId } = await open(stack, system, env, { plan: "enterprise", limits });
     expect(await use()).toMatchObject({ status: 200 });
@@ -462,7 +471,7 @@ describe("a temporary ban", () => {
     expect((await system.runKeys("bans")).stdout).not.toContain(keyId);
   });
 
-  test("does not meet who could not know of the limit yet", async () => {
+  test("does not follow on refusals of requests that were sent before the first 429", async () => {
     const { use, keyId } = await open(stack, system, env, oneAMinute);
     const answers = await Promise.all(Array.from({ length: 30 }, () => use()));
     const refused = answers.filter(({ status }) => status === 429);
@@ -471,7 +480,7 @@ describe("a temporary ban", () => {
     expect((await system.runKeys("bans")).stdout).not.toContain(keyId);
   });
 
-  test("is of the key: another key of the account is only limited", async () => {
+  test("holds for the key, while another key of the account is only limited", async () => {
     const opened = await open(stack, system, env, oneAMinute);
     const { key: second } = await system.issueKey({ account: opened.account });
     await earnBan(opened);
@@ -495,7 +504,7 @@ describe("a temporary ban", () => {
     expectError(await callApi(restarted.address, { path: "/v1/inventory", headers }), 429, "api_key_banned");
   });
 
-  test("is shown to operators, who can lift it, which holds within 10 s", async () => {
+  test("can be listed and lifted by operators, which holds within 10 s", async () => {
     const opened = await open(stack, system, env, oneAMinute);
     const { use, clock, keyId } = opened;
     await earnBan(opened);
@@ -519,6 +528,11 @@ describe("a temporary ban", () => {
 
 function codeOf(answer: Answer): string {
   return (JSON.parse(bodyText(answer)) as { code: string }).code;
+}
+
+/** Moves `Date.now` with the clock of a test: the limit of an address goes by it. */
+function onTestClock(clock: TestClock): void {
+  import.meta.jest.spyOn(Date, "now").mockImplementation(clock.now);
 }
 
 interface Opened {

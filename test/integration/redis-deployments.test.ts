@@ -5,9 +5,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { pino } from "pino";
 import { Registry } from "prom-client";
-import { decide, MemoryWindows } from "../../gateway/limits/memory-windows.ts";
+import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { quotaWindows } from "../../gateway/limits/plans.ts";
-import { overRedis, type Replicas } from "../../gateway/redis/replicas.ts";
+import { type Replicas, redisReplicas } from "../../gateway/redis/replicas.ts";
 import { readLimits } from "../support/answers.ts";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
 import { createSqliteDatabase, dropDatabase } from "../support/databases.ts";
@@ -31,9 +31,9 @@ const windows = quotaWindows({ perMinute: 50, perDay: 1_000 });
 let names = 0;
 const newName = () => `name-${++names}`;
 
-/** What a gateway makes of its Redis, without the gateway. */
+/** The part of a gateway that uses Redis. */
 interface Replica extends Replicas {
-  /** Ids that it was told of. */
+  /** Ids that it got notices of. */
   readonly heard: string[];
   /** What it logged. */
   readonly logged: string[];
@@ -43,17 +43,17 @@ function startReplica(stack: Stack, url: string): Replica {
   const [heard, logged]: [string[], string[]] = [[], []];
   const log = pino({ level: "info" }, { write: (line: string) => void logged.push(JSON.parse(line).msg) });
   const memory = new MemoryWindows({ maxCallers: 10_000, replicas: 2, now: Date.now });
-  const replicas = overRedis({ redisUrl: url, memory, log, metrics: new Registry() });
+  const replicas = redisReplicas({ redisUrl: url, memory, log, metrics: new Registry() });
   stack.defer(() => replicas.close());
-  replicas.listen((id) => heard.push(id));
+  replicas.onNotice((id) => heard.push(id));
   return { ...replicas, heard, logged };
 }
 
 type Pair = readonly [Replica, Replica];
 
-const ask = (replica: Replica, caller: string) => decide(replica.limiter, caller, windows);
+const ask = (replica: Replica, caller: string) => replica.limiter.decide(caller, windows);
 
-/** How many requests of each caller both together admit, of 80 that come all at once. */
+/** How many requests of each caller both replicas together admit, of 80 that come at once. */
 async function admittedOf(pair: Pair, callers: readonly string[]): Promise<number[]> {
   const decisions = callers.map((caller) =>
     Promise.all(Array.from({ length: 80 }, (_, i) => ask(pair[i % 2]!, caller))),
@@ -61,7 +61,7 @@ async function admittedOf(pair: Pair, callers: readonly string[]): Promise<numbe
   return (await Promise.all(decisions)).map((each) => each.filter(({ admitted }) => admitted).length);
 }
 
-/** True when what one of them admits is known to the other at once, for callers whose keys are all over a cluster. */
+/** True when each replica counts what the other admits, for callers whose keys are on all nodes of a cluster. */
 async function isExact([a, b]: Pair): Promise<boolean> {
   const left = await Promise.all(
     Array.from({ length: 20 }, async () => {
@@ -73,15 +73,15 @@ async function isExact([a, b]: Pair): Promise<boolean> {
   return left.every((each) => each === "49,48,47");
 }
 
-async function isHeard([a, b]: Pair): Promise<boolean> {
+async function areNoticesSent([a, b]: Pair): Promise<boolean> {
   const id = newName();
-  a.tell(id);
+  a.notify(id);
   for (let i = 0; i < 50 && !b.heard.includes(id); i++) await delay(10);
   return b.heard.includes(id);
 }
 
 async function isBack(pair: Pair): Promise<boolean> {
-  return (await isExact(pair)) && (await isHeard(pair));
+  return (await isExact(pair)) && (await areNoticesSent(pair));
 }
 
 /** What must hold on every kind of Redis. */
@@ -101,15 +101,15 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
     expect(await admittedOf(opened.pair, callers)).toEqual(Array(30).fill(0));
   });
 
-  test("what one replica tells, both hear", async () => {
+  test("both replicas get the notices of each of them", async () => {
     const { pair } = opened;
     const ids = [newName(), newName()];
-    pair[0].tell(ids[0]!);
-    pair[1].tell(ids[1]!);
+    pair[0].notify(ids[0]!);
+    pair[1].notify(ids[1]!);
     await until(async () => pair.every(({ heard }) => ids.every((id) => heard.includes(id))));
   });
 
-  test("both hear of what the command line does", async () => {
+  test("both replicas get the notices of the command line", async () => {
     const databaseUrl = await createSqliteDatabase();
     stack.defer(() => dropDatabase(databaseUrl));
     const env = { GATEWAY_DATABASE_URL: databaseUrl, KEY_PEPPER: "k".repeat(32), REDIS_URL: opened.url };
@@ -119,7 +119,7 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
     await until(async () => opened.pair.every(({ heard }) => heard.includes(keyId)));
   });
 
-  test("refusals add up, of many keys at once", async () => {
+  test("refusals at both replicas add up, for many keys at once", async () => {
     const { pair } = opened;
     const keyIds = Array.from({ length: 30 }, newName);
     const refusals = new Map(keyIds.map((keyId) => [keyId, 11]));
@@ -144,12 +144,12 @@ describe("a Redis with a password and a number", () => {
     return { url: `redis://:${encodeURIComponent(password)}@127.0.0.1:${server.port}/3` };
   });
 
-  test("holds everything in the database of that number, and every key of it has an end", async () => {
+  test("keeps everything in the database of that number, under keys that all expire", async () => {
     await ask(opened.pair[0], newName());
     expect(await admin.info("keyspace")).toMatch(/^# Keyspace\r\ndb3:keys=(\d+),expires=\1,/);
   });
 
-  test("takes a user of its own, with no more rights than are needed", async () => {
+  test("accepts a user that has only the rights it needs", async () => {
     const stack = new AsyncDisposableStack();
     const rules = ["on", `>${password}`, "~petstore:*", "&petstore:*", "-@all"];
     const commands = ["hello", "info", "select", "client", "ping", "time", "get", "set", "incrby", "multi", "exec"];
@@ -161,7 +161,7 @@ describe("a Redis with a password and a number", () => {
     await stack.disposeAsync();
   });
 
-  test("that refuses the password is one that is away", async () => {
+  test("counts as away when it refuses the password", async () => {
     const stack = new AsyncDisposableStack();
     const replica = startReplica(stack, `redis://:wrong@127.0.0.1:${server.port}/3`);
     expect((await ask(replica, newName())).windows[0]!.remaining).toBe(24); // its half
@@ -173,7 +173,7 @@ describe("a Redis with a password and a number", () => {
 describe("a Redis whose name leads to another server after a failover", () => {
   const stack = suiteStack();
 
-  test("is looked for again when the old one takes no more writes", async () => {
+  test("is looked up again when the old server refuses writes", async () => {
     const [first, second] = [await startRedisServer(), await startRedisServer()];
     for (const server of [first, second]) stack.defer(() => server.stop());
     let port = first.port;
@@ -213,7 +213,7 @@ describe("a Redis Cluster of three masters", () => {
     return size;
   };
 
-  test("has the counts on all of its nodes", async () => {
+  test("has counts on all of its nodes", async () => {
     await admittedOf(opened.pair, Array.from({ length: 30 }, newName));
     for (const node of cluster.nodes) expect(await counted(node)).toBeGreaterThan(0);
   });
@@ -229,24 +229,27 @@ describe("a Redis Cluster of three masters", () => {
   test.each([
     ["killed", "SIGKILL"],
     ["frozen", "SIGSTOP"],
-  ] as const)("with one node %s decides every request, and is exact when that is back", async (_how, signal) => {
-    const { pair } = opened;
-    const node = cluster.nodes[1]!;
-    for (const { logged } of pair) logged.length = 0;
-    await node.kill(signal);
-    const { longestMs, admitted } = await underLoad(pair, async () => {
-      await until(async () => pair.every(({ logged }) => logged.length > 0));
-      await delay(2_000); // in which the cluster finds out
-    });
-    expect(longestMs).toBeLessThan(1_000);
-    expect(Math.max(...admitted)).toBeLessThanOrEqual(100);
-    // It is away as long as a part of it is: nobody waits again and again because two thirds are there.
-    for (const { logged } of pair)
-      expect(logged).toEqual(["Redis is away: this replica admits its share of the limits"]);
-    if (signal === "SIGKILL") await node.restart();
-    else await node.kill("SIGCONT");
-    await until(() => isBack(pair));
-  });
+  ] as const)(
+    "with one node %s, every request is decided, and limits are exact when the node is back",
+    async (_how, signal) => {
+      const { pair } = opened;
+      const node = cluster.nodes[1]!;
+      for (const { logged } of pair) logged.length = 0;
+      await node.kill(signal);
+      const { longestMs, admitted } = await underLoad(pair, async () => {
+        await until(async () => pair.every(({ logged }) => logged.length > 0));
+        await delay(2_000); // in which the cluster finds out
+      });
+      expect(longestMs).toBeLessThan(1_000);
+      expect(Math.max(...admitted)).toBeLessThanOrEqual(100);
+      // The whole cluster counts as away while one node is: no request waits again for a node that does not answer.
+      for (const { logged } of pair)
+        expect(logged).toEqual(["Redis is away: this replica admits its share of the limits"]);
+      if (signal === "SIGKILL") await node.restart();
+      else await node.kill("SIGCONT");
+      await until(() => isBack(pair));
+    },
+  );
 });
 
 describe("a Redis behind Sentinel", () => {
@@ -259,7 +262,7 @@ describe.each([
 ] as const)("a Redis behind Sentinel whose master is %s", (_how, signal) => {
   const stack = suiteStack();
 
-  test("goes on with the other one, and stays with it when the first one is back", async () => {
+  test("counts on the other server, also when the first one is back", async () => {
     const { url, servers } = await startRedisSentinel(stack, "secret");
     const [master, replica] = servers;
     const pair: Pair = [startReplica(stack, url), startReplica(stack, url)];
@@ -289,8 +292,8 @@ describe.each([
 });
 
 /**
- * Keeps asking for 30 callers until `disturb` is over.
- * @returns how many requests of each were admitted, and the longest wait
+ * Sends requests of 30 callers until `disturb` is over.
+ * @returns the number of admitted requests of each caller, and the longest wait
  */
 async function underLoad(pair: Pair, disturb: () => Promise<void>) {
   const callers = Array.from({ length: 30 }, newName);
@@ -313,7 +316,7 @@ async function underLoad(pair: Pair, disturb: () => Promise<void>) {
   return { admitted, longestMs };
 }
 
-describe("a Redis that speaks TLS, with a certificate of an authority of one's own", () => {
+describe("a Redis with TLS and a certificate of a private authority", () => {
   const stack = suiteStack();
   let tls: TlsRedis;
   let system: System;
@@ -347,14 +350,14 @@ describe("a Redis that speaks TLS, with a certificate of an authority of one's o
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(50);
   });
 
-  test("hears of a revocation by the command line", async () => {
+  test("carries the notice of a revocation by the command line", async () => {
     const { key, keyId } = await system.issueKey();
     for (const gateway of [0, 1]) expect((await get(gateway, key)).status).toBe(200);
     expect(await system.runKeys("revoke", keyId)).toMatchObject({ code: 0, stderr: "" });
     await until(async () => (await get(0, key)).status === 401 && (await get(1, key)).status === 401, 2_000);
   });
 
-  test("is not trusted without it: the gateway says so and goes by its share", async () => {
+  test("is not trusted without NODE_EXTRA_CA_CERTS: the gateway logs it and admits its share", async () => {
     const stranger = await system.startGateway({ NODE_EXTRA_CA_CERTS: "" });
     const { key } = await system.issueKey({ plan: "free" });
     const headers = { authorization: `Bearer ${key}` };
@@ -365,7 +368,7 @@ describe("a Redis that speaks TLS, with a certificate of an authority of one's o
     await stranger.stop();
   });
 
-  test("that refuses the notices costs the notices only, until it takes them again", async () => {
+  test("still counts while it refuses notices, and carries them again later", async () => {
     await admin.call("ACL", "SETUSER", "default", "resetchannels");
     await admin.call("CLIENT", "KILL", "TYPE", "pubsub");
     await delay(1_500);

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import type { Redis } from "ioredis";
-import { decide, MemoryWindows } from "../../gateway/limits/memory-windows.ts";
+import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { quotaWindows } from "../../gateway/limits/plans.ts";
 import { type Count, charge, type Decision, type Window } from "../../gateway/limits/windows.ts";
 import { Breaker } from "../../gateway/redis/breaker.ts";
@@ -57,7 +57,7 @@ describe("windows on Redis", () => {
   });
 
   const ask = (replica: number, caller: string, of: readonly Window[] = windows) =>
-    decide(replicas[replica % replicas.length]!.limiter, caller, of);
+    replicas[replica % replicas.length]!.limiter.decide(caller, of);
   const admitted = (decisions: readonly Decision[]) => decisions.filter((decision) => decision.admitted);
   const left = ({ windows: states }: Decision) => states.map(({ remaining }) => remaining);
   const backAgain = async () => {
@@ -74,7 +74,7 @@ describe("windows on Redis", () => {
     expect(new Set(admitted(decisions).map((decision) => left(decision)[0])).size).toBe(300);
   });
 
-  test("decisions of one turn share a call, and a refused caller costs none", async () => {
+  test("requests of one turn of the event loop share a call, and those of a refused caller need none", async () => {
     const [caller, other] = [newCaller(), newCaller()];
     const calls = async () => {
       const stats = await replicas[0]!.redis.info("commandstats");
@@ -90,7 +90,7 @@ describe("windows on Redis", () => {
     expect(await calls()).toBe(exhausted);
   });
 
-  test("a flood of 10,000 requests that the minute refuses leaves the day as it was", async () => {
+  test("a flood of 10,000 requests that the minute refuses charges nothing to the day", async () => {
     const caller = newCaller();
     const small = quotaWindows({ perMinute: 10, perDay: 1_000 });
     for (let round = 0; round < 100; round++) {
@@ -98,11 +98,11 @@ describe("windows on Redis", () => {
     }
     expect(left(await ask(0, caller, small))).toEqual([0, 990]);
     // A replica that knows nothing of the caller asks Redis.
-    const stranger = await startReplica(3);
-    expect(left(await decide(stranger.limiter, caller, small))).toEqual([0, 990]);
+    const other = await startReplica(3);
+    expect(left(await other.limiter.decide(caller, small))).toEqual([0, 990]);
   });
 
-  test("who has spent the day is told of the minute as it stands, not as it stood", async () => {
+  test("a caller with an exhausted day sees the minute as it is now, not as it was at the first refusal", async () => {
     const caller = newCaller();
     const spent = quotaWindows({ perMinute: 5, perDay: 2 });
     for (let i = 0; i < 2; i++) expect((await ask(0, caller, spent)).admitted).toBe(true);
@@ -158,7 +158,7 @@ describe("windows on Redis", () => {
     expect(120 + admitted(decisions).length).toBeGreaterThanOrEqual(300);
   });
 
-  /** Sends 20 requests in each 20 ms while `disturb` runs; gives the decisions and the longest wait. */
+  /** Sends 20 requests every 20 ms while `disturb` runs. @returns the decisions and the longest wait */
   async function underLoad(caller: string, disturb: () => Promise<void>) {
     const decisions: Decision[] = [];
     let longestMs = 0;
@@ -181,7 +181,7 @@ describe("windows on Redis", () => {
 
   const outages: [string, () => Promise<void>][] = [
     [
-      "killed and started anew without its data",
+      "killed and restarted without its data",
       async () => {
         await server.kill("SIGKILL");
         await until(() => replicas.every(({ changes }) => changes.at(-1) === true));
@@ -209,7 +209,7 @@ describe("windows on Redis", () => {
       });
       const after = await Promise.all(Array.from({ length: 600 }, (_, i) => ask(i, caller)));
       const total = admitted([...decisions, ...after]).length;
-      // What was on its way to a Redis that froze was decided without it, and is charged there when it goes on: one burst.
+      // One burst was on its way to the frozen Redis: it was decided without Redis, and is charged there too.
       expect(total).toBeGreaterThanOrEqual(300 - 20);
       expect(total).toBeLessThanOrEqual(600);
       expect(longestMs).toBeLessThan(450); // 250 ms, and what two busy cores add
@@ -227,7 +227,7 @@ describe("windows on Redis", () => {
     for (let i = 0; i < 30; i++) expect((await ask(0, caller)).admitted).toBe(true);
     await server.restart();
     await backAgain();
-    clockOffsetMs += 3_600_000; // its minute is long over, its day is not
+    clockOffsetMs += 3_600_000; // the minute is over, the day is not
     expect(left(await ask(1, caller))[0]).toBe(299);
     expect(left(await ask(0, caller))).toEqual([298, 10_000 - 32]);
   });

@@ -4,7 +4,7 @@ import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until as untilTrue } from "../support/until.ts";
 
-/** A look at what costs requests. */
+/** Waits patiently: each check sends requests. */
 const until = (check: () => boolean | Promise<boolean>) => untilTrue(check, { withinMs: 12_000, everyMs: 20 });
 
 interface Answer {
@@ -59,7 +59,7 @@ describe("three gateways over one Redis", () => {
     }
   }
 
-  test("64 connections get exactly 300 of a limit of 300, and every count once", async () => {
+  test("64 connections get exactly 300 requests of a limit of 300, and every count once", async () => {
     const { key } = await system.issueKey({ plan: "pro" });
     const answers: Answer[] = [];
     let sent = 0;
@@ -74,7 +74,7 @@ describe("three gateways over one Redis", () => {
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
   });
 
-  test("the counts that one connection sees never rise within a window", async () => {
+  test("the remaining count falls by one with each request, whichever gateway answers", async () => {
     const { key } = await system.issueKey({ plan: "free" });
     const counts: number[] = [];
     for (let i = 0; i < 60; i++) counts.push((await get(i, key)).remaining);
@@ -84,7 +84,7 @@ describe("three gateways over one Redis", () => {
   test("a key that hammers all replicas is banned on all of them within a second, and free a second after unban", async () => {
     const { key, keyId } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 5, perDay: 1_000 } });
     for (let i = 0; i < 5; i++) expect((await get(i, key)).status).toBe(200);
-    // Ten refusals at each: only together are they thirty.
+    // About ten refusals at each gateway: only together they bring a ban.
     for (let i = 0; i < 33; i++) expect((await get(i, key)).status).toBe(429);
     await untilAll(key, ({ code }) => code === "api_key_banned", 1_000);
 
@@ -94,7 +94,7 @@ describe("three gateways over one Redis", () => {
     await untilAll(key, ({ code }) => code !== "api_key_banned", 1_000);
   });
 
-  test("a revoked key is dead everywhere within a second", async () => {
+  test("a revoked key is invalid everywhere within a second", async () => {
     const { key, keyId } = await system.issueKey({ plan: "enterprise" });
     await untilAll(key, ({ status }) => status === 200, 1_000);
     expect((await system.runKeys("revoke", keyId)).code).toBe(0);
@@ -113,7 +113,7 @@ describe("three gateways over one Redis", () => {
     ["killed", "SIGKILL"],
     ["frozen", "SIGSTOP"],
   ] as const)(
-    "with Redis %s under load nobody gets a 5xx or waits long, and it recovers by itself",
+    "with Redis %s under load no request gets a 5xx or waits long, and the limits become exact again",
     async (_how, signal) => {
       const { key } = await system.issueKey({ plan: "business" });
       const answers: Answer[] = [];
