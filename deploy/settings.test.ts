@@ -6,23 +6,19 @@ import { inventoryHelp, inventorySettings } from "../inventory-svc/config.ts";
 import { type SettingsShape, settingRows } from "../runtime/settings.ts";
 import { suiteStack } from "../test/support/cleanup.ts";
 import { openHelm } from "../test/support/helm.ts";
+import { settingsFiles } from "./settings-table.ts";
 
 const tiers: Readonly<Record<Tier, SettingsShape>> = { gateway: gatewaySettings, "inventory-svc": inventorySettings };
 type Tier = "gateway" | "inventory-svc";
 
-/** What a document says of a tier's settings: names, and defaults where it tells them. */
-type Said = ReadonlyMap<string, string | undefined>;
+/** The settings of a tier in one place: names, and defaults where the place has them. */
+type Listed = ReadonlyMap<string, string | undefined>;
 
-/** Each place that lists the settings, and how to read them there. A new one is a line here. */
-const documents: Readonly<Record<string, (tier: Tier) => Said | Promise<Said>>> = {
+/** Each place that lists the settings, and how to read it. A new place is a line here. */
+const places: Readonly<Record<string, (tier: Tier) => Listed | Promise<Listed>>> = {
   "--help": (tier) => {
     const help = { gateway: gatewayHelp, "inventory-svc": inventoryHelp }[tier];
     return entries(help, /^ {2}([A-Z_]+) .*\(default: (.*)\)$/gm);
-  },
-  "README.md": (tier) => {
-    const heading = { gateway: "### Gateway", "inventory-svc": "### inventory-svc" }[tier];
-    const section = read("README.md").split(`${heading}\n`)[1]!.split("\n#")[0]!;
-    return entries(section, /^\| `([A-Z_]+)` \| (.*?) \|/gm);
   },
   ".env.example": (tier) => {
     const sections = read(".env.example").split(/^# ---- (.*) ----$/m);
@@ -38,23 +34,27 @@ const documents: Readonly<Record<string, (tier: Tier) => Said | Promise<Said>>> 
   },
 };
 
+test.each(Object.entries(settingsFiles()))("%s is as npm run docs:settings writes it", (path, text) => {
+  expect(read(path)).toBe(text);
+});
+
 describe.each(Object.keys(tiers) as Tier[])("the settings of %s", (tier) => {
   const settings = tiers[tier];
 
-  test.each(Object.keys(documents))("are all in %s, and no others", async (document) => {
-    const said = await documents[document]!(tier);
+  test.each(Object.keys(places))("are all in %s, and no others", async (place) => {
+    const listed = await places[place]!(tier);
     const names = Object.keys(settings);
     expect({
-      missing: names.filter((name) => !said.has(name)),
-      unknown: [...said.keys()].filter((name) => !names.includes(name)),
+      missing: names.filter((name) => !listed.has(name)),
+      unknown: [...listed.keys()].filter((name) => !names.includes(name)),
     }).toEqual({ missing: [], unknown: [] });
   });
 
-  test.each(Object.keys(documents))("have the same defaults in %s", async (document) => {
-    const said = await documents[document]!(tier);
+  test.each(Object.keys(places))("have the same defaults in %s", async (place) => {
+    const listed = await places[place]!(tier);
     const shown = new Map(settingRows(settings).map(([name, byDefault]) => [name, byDefault]));
-    const different = [...said].filter(([name, text]) => {
-      if (text === undefined || plain(text) === plain(shown.get(name)!)) return false;
+    const different = [...listed].filter(([name, text]) => {
+      if (text === undefined || text === shown.get(name)) return false;
       const { success, data } = settings[name]!.safeParse(text === "" ? undefined : text);
       return !success || JSON.stringify(data) !== JSON.stringify(settings[name]!.parse(undefined));
     });
@@ -66,7 +66,7 @@ const helm = suiteStack();
 let chart: ReturnType<typeof openHelm> | undefined;
 
 /** The chart's own values count as its defaults; what it fills in by itself or takes from secrets has none. */
-async function chartSettings(tier: Tier): Promise<Said> {
+async function chartSettings(tier: Tier): Promise<Listed> {
   chart ??= openHelm(join(import.meta.dirname, "chart")).then((opened) => {
     helm.defer(() => opened.remove());
     return opened;
@@ -89,13 +89,8 @@ function valuesOf(tier: Tier): string {
   return read("deploy/chart/values.yaml").split(`\n${tier}:\n`)[1]!.split(/^\S/m)[0]!;
 }
 
-function entries(text: string, pattern: RegExp): Said {
+function entries(text: string, pattern: RegExp): Listed {
   return new Map([...text.matchAll(pattern)].map(([, name, value]) => [name!, value!]));
-}
-
-/** Without the quotes of Markdown, and without what `npm start` makes of it. */
-function plain(text: string): string {
-  return text.replaceAll("`", "").split("; npm start")[0]!;
 }
 
 function read(path: string): string {

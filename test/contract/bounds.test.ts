@@ -1,4 +1,4 @@
-// Bounds that no other file has; docs/operations.md lists all of them.
+// Bounds that no other file checks; docs/operations/outages.md lists all of them.
 import { connect } from "node:net";
 import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";

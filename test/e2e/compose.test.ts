@@ -27,7 +27,7 @@ const read = (path: string) => readFile(join(root, path), "utf8");
 
 /** The names that the operators' manual has secrets.env made of. */
 async function secretNames(): Promise<string[]> {
-  const [, names] = /for name in ([A-Z_\s\\]+); do/.exec(await read("docs/operations.md"))!;
+  const [, names] = /for name in ([A-Z_\s\\]+); do/.exec(await read("docs/operations/compose.md"))!;
   return names!.match(/[A-Z_]+/g)!;
 }
 

@@ -79,8 +79,8 @@ readGatewayConfig({ GATEWAY_REPLICAS: 2 });
 export { faults, replicas, text };
 `,
   );
-  const readme = await readFile(join(root, "README.md"), "utf8");
-  const caller = [...readme.matchAll(/```ts\n([^`]*)```/g)].map(([, lines]) => lines).join("");
+  const manual = await readFile(join(root, "docs/internal-grpc.md"), "utf8");
+  const caller = [...manual.matchAll(/```ts\n([^`]*)```/g)].map(([, lines]) => lines).join("");
   expect(caller).toContain('from "petstore-inventory/client"');
   await writeFile(join(app, "caller.mts"), caller);
   const tsc = join(root, "node_modules/.bin/tsc");
@@ -109,7 +109,7 @@ describe.each(["22", "24"] as const)("on Node %s", (version) => {
     };
   });
 
-  test("the commands of the package and the lines of the README make a shop with the API below /api", async () => {
+  test("the commands of the package and the lines of docs/embedding.md make a shop with the API below /api", async () => {
     expect((await run(nodes[version], ["--version"])).stdout).toMatch(new RegExp(`^v${version}\\.`));
     expect(await command("petstore-migrate")).toContain("inventory: up 0001");
     await command("petstore-stock", "import", "--generate", "3");
@@ -120,7 +120,7 @@ describe.each(["22", "24"] as const)("on Node %s", (version) => {
 
     const port = await freePort();
     const lines = /```js\n(import express[^`]*from "petstore-inventory"[^`]*)```/.exec(
-      await readFile(join(root, "README.md"), "utf8"),
+      await readFile(join(root, "docs/embedding.md"), "utf8"),
     )?.[1];
     const file = join(app, `shop-${version}.js`);
     await writeFile(file, lines!);
