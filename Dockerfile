@@ -1,11 +1,11 @@
-# The images of both tiers and of the migration:
+# Builds the images of both tiers and of the migration:
 #   docker build --target gateway -t petstore-gateway .
 #   docker build --target inventory-svc -t petstore-inventory-svc .
 #   docker build --target migrate -t petstore-migrate .
-# All hold the same files. The other commands run in any of them with --entrypoint node, and
-# /app/dist/gateway/accounts/commands.js (keys) or /app/dist/inventory-svc/cli/stock.js as the first argument.
+# All images hold the same files. To run another command in any of them, pass --entrypoint node and, as the first
+# argument, /app/dist/gateway/accounts/commands.js (keys) or /app/dist/inventory-svc/cli/stock.js (stock).
 
-# The Node of .ci/node-24. To pin its bytes too, give it with a digest: --build-arg NODE_IMAGE=node:…@sha256:…
+# The Node version of .ci/node-24. A digest pins the bytes too: --build-arg NODE_IMAGE=node:…@sha256:…
 ARG NODE_IMAGE=node:24.21.0-bookworm-slim
 
 FROM ${NODE_IMAGE} AS build
@@ -27,7 +27,7 @@ WORKDIR /app
 COPY --from=dependencies /app/node_modules node_modules/
 COPY --from=build /app/dist dist/
 COPY package.json LICENSE ./
-# A number, by which Kubernetes can tell that it is not root. All files belong to root: the process can change none.
+# A numeric id lets Kubernetes check that the user is not root. Root owns all files, so the process cannot change them.
 USER 1000:1000
 ENV NODE_ENV=production
 STOPSIGNAL SIGTERM

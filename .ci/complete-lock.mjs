@@ -1,6 +1,8 @@
-// A registry that mirrors only some platforms makes npm leave the other platforms' optional packages out of
-// package-lock.json, and `npm ci` then refuses the lock ("Missing: @biomejs/cli-darwin-arm64@ from lock file").
-// This writes the entries that are missing. Run it after every change of a dependency: node .ci/complete-lock.mjs
+// Adds the missing entries of other platforms to package-lock.json. Run it after every change of a dependency:
+// node .ci/complete-lock.mjs
+//
+// A registry that mirrors only some platforms makes npm leave out the optional packages of the others. Then `npm ci`
+// rejects the lock ("Missing: @biomejs/cli-darwin-arm64@ from lock file").
 import { readFileSync, writeFileSync } from "node:fs";
 
 const lockFile = new URL("../package-lock.json", import.meta.url);

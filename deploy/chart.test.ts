@@ -15,7 +15,7 @@ const chart = join(import.meta.dirname, "chart");
 const pepper = "0123456789abcdef0123456789abcdef";
 const routed = settings({ GATEWAY_SERVERS: "https://petstore.example/v1" });
 
-/** Ports and peers that have nothing in common with the defaults. */
+/** Ports and peers that all differ from the defaults. */
 const destinations = {
   dns: {
     ports: [5353],
@@ -32,13 +32,13 @@ const destinations = {
   upstreams: { ports: [8080], to: [{ podSelector: { matchLabels: { app: "pets" } } }] },
 };
 
-/** Everything that values can bring in, at least once. */
+/** Sets of values that together render everything that the chart can render. */
 const variants: Readonly<Record<string, readonly Values[]>> = {
   "default values": [],
   staging: [`${chart}/values-staging.yaml`],
   production: [`${chart}/values-production.yaml`],
   "an Ingress": [routed, { ingress: { className: "public", tlsSecret: "petstore-tls", annotations: { a: "b" } } }],
-  "other doors": [{ networkPolicy: { gatewayFrom: [{ ipBlock: { cidr: "10.1.0.0/16" } }], metricsFrom: [] } }],
+  "other sources": [{ networkPolicy: { gatewayFrom: [{ ipBlock: { cidr: "10.1.0.0/16" } }], metricsFrom: [] } }],
   "other destinations": [{ networkPolicy: destinations }],
   "no TLS": [{ tls: { issuerRef: { name: "" } } }],
   "callers with roles": [
@@ -50,7 +50,7 @@ const variants: Readonly<Record<string, readonly Values[]>> = {
 describe("the Helm chart", () => {
   const stack = suiteStack();
   const rendered = new Map<string, Manifest[]>();
-  /** The files below /tls of a pod, with the names that its certificate asks for. */
+  /** The files in a pod's folder /tls by the name of its Certificate, issued for the names in that Certificate. */
   const tlsFiles = new Map<string, TlsFiles>();
   let helm: Helm;
   const each = () => [...rendered.values()];
@@ -69,27 +69,27 @@ describe("the Helm chart", () => {
     }
   });
 
-  test.each(Object.entries(variants))("is in order for Helm with %s", async (_, values) => {
+  test.each(Object.entries(variants))("helm lint accepts the chart with %s", async (_, values) => {
     await helm.lint(...values);
   });
 
-  test("has the version of the sources", () => {
+  test("the chart has the version of the sources", () => {
     const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
     const text = readFileSync(`${chart}/Chart.yaml`, "utf8");
     expect(text).toContain(`\nversion: ${version}\n`);
     expect(text).toContain(`\nappVersion: ${version}\n`);
   });
 
-  describe("what it renders", () => {
-    test("holds the schemas of the APIs, in every variant", async () => {
+  describe("rendered objects", () => {
+    test("every object matches the schema of its API, in every variant", async () => {
       expect(await schemaFaults(each().flat())).toEqual([]);
     });
 
-    test("has no member that the APIs do not know and would drop", async () => {
+    test("no object has a member that its API does not know and would drop", async () => {
       expect(await unknownMembers(each().flat())).toEqual([]);
     });
 
-    test("would not pass these checks with a fault", async () => {
+    test("these checks find a wrong type and an unknown member", async () => {
       const broken = (change: (deployment: Manifest) => void) => {
         const [deployment] = structuredClone(all("production", "Deployment"));
         change(deployment!);
@@ -99,14 +99,14 @@ describe("the Helm chart", () => {
       expect(await unknownMembers(broken(({ spec }) => (spec.template.spec.containers[0].probe = {})))).toHaveLength(1);
     });
 
-    test("has every object once", () => {
+    test("every object is rendered once", () => {
       for (const manifests of each()) {
         const names = manifests.map(nameOf);
         expect(names).toEqual([...new Set(names)]);
       }
     });
 
-    test("holds no secret", () => {
+    test("no Secret and no secret setting is rendered", () => {
       for (const manifests of each()) {
         expect(manifests.map(({ kind }) => kind)).not.toContain("Secret");
         for (const { data = {} } of manifests) {
@@ -116,14 +116,14 @@ describe("the Helm chart", () => {
     });
   });
 
-  describe("its references", () => {
+  describe("references between objects", () => {
     const workloads = (manifests: Manifest[]) => manifests.filter(({ kind }) => /^(Deployment|Job)$/.test(kind));
     const selectedBy = (manifests: Manifest[], labels: Readonly<Record<string, string>>) =>
       workloads(manifests).filter(({ spec }) => isSubset(labels, spec.template.metadata.labels));
     const portNames = ({ spec }: Manifest) =>
       spec.template.spec.containers.flatMap((c: Container) => c.ports.map(({ name }) => name));
 
-    test("selectors select one workload each", () => {
+    test("every selector selects one workload", () => {
       for (const manifests of each()) {
         const selecting = manifests.flatMap((manifest): [string, Record<string, string>][] => {
           const { kind, spec } = manifest;
@@ -148,7 +148,7 @@ describe("the Helm chart", () => {
       }
     });
 
-    test("ports are named as a container names them", () => {
+    test("every port name is one that a container has", () => {
       for (const manifests of each()) {
         for (const { kind, spec } of manifests) {
           if (kind === "Service") {
@@ -175,7 +175,7 @@ describe("the Helm chart", () => {
       }
     });
 
-    test("targets of scalers, backends of routes and mounted objects are there", () => {
+    test("the targets of scalers, the backends of routes and the ConfigMaps of pods exist", () => {
       const names = (manifests: Manifest[]) => manifests.map(nameOf);
       for (const manifests of each()) {
         for (const { kind, spec } of manifests) {
@@ -204,7 +204,7 @@ describe("the Helm chart", () => {
       }
     });
 
-    test("gateways ask for the services by the name that has their addresses", () => {
+    test("gateways connect to the headless Service, whose name resolves to the addresses of ready pods", () => {
       const service = all("production", "Service").find(({ spec }) => spec.clusterIP === "None")!;
       expect(service.spec.publishNotReadyAddresses).toBe(false);
       const { INVENTORY_ADDRESS } = environment("production", "gateway");
@@ -214,7 +214,7 @@ describe("the Helm chart", () => {
       );
     });
 
-    test("certificates are mounted where the settings look for them, with names that the other side knows", () => {
+    test("certificates are mounted where the settings expect them, with names that the other tier accepts", () => {
       for (const tier of ["gateway", "inventory-svc"]) {
         const { volumes, containers } = deployment("production", tier).spec.template.spec;
         const certificate = all("production", "Certificate").find(
@@ -235,14 +235,14 @@ describe("the Helm chart", () => {
       );
     });
 
-    test("without an issuer there is no certificate, and the service says that it has none", () => {
+    test("without an issuer no certificate is rendered, and INVENTORY_INSECURE is set", () => {
       expect(all("no TLS", "Certificate")).toEqual([]);
       expect(deployment("no TLS", "gateway").spec.template.spec.volumes).toBeUndefined();
       expect(environment("no TLS", "inventory-svc").INVENTORY_INSECURE).toBe("1");
       expect(environment("production", "inventory-svc").INVENTORY_INSECURE).toBe("0");
     });
 
-    test("the hosts of routes are those of the base addresses", async () => {
+    test("the hosts of routes are the hosts of the base addresses", async () => {
       expect(all("an Ingress", "Ingress")[0]!.spec.rules.map((rule: IngressRule) => rule.host)).toEqual([
         "petstore.example",
       ]);
@@ -257,15 +257,15 @@ describe("the Helm chart", () => {
     });
   });
 
-  describe("its pods", () => {
-    test.each(["gateway", "inventory-svc"] as const)("%s gets settings that it takes", (tier) => {
+  describe("pods", () => {
+    test.each(["gateway", "inventory-svc"] as const)("%s accepts the settings of its pods", (tier) => {
       for (const variant of Object.keys(variants)) {
         const read = tier === "gateway" ? readGatewayConfig : readInventoryConfig;
         expect(() => read(environment(variant, tier))).not.toThrow();
       }
     });
 
-    test.each(["gateway", "inventory-svc"] as const)("%s listens where the container's ports are", (tier) => {
+    test.each(["gateway", "inventory-svc"] as const)("%s listens on the ports of its container", (tier) => {
       const [listen, admin] = Object.entries(environment("production", tier)).flatMap(([name, value]) =>
         name.endsWith("_LISTEN") ? [[name, Number(value!.split(":")[1])] as const] : [],
       );
@@ -274,7 +274,7 @@ describe("the Helm chart", () => {
       expect([listen![1], admin![1]]).toEqual(ports);
     });
 
-    test("are probed at paths that the admin port answers", async () => {
+    test("the probes use paths that the admin port answers", async () => {
       const admin = await startAdmin({
         listen: { host: "127.0.0.1", port: 0 },
         metrics: new Registry(),
@@ -294,7 +294,7 @@ describe("the Helm chart", () => {
       }
     });
 
-    test("hold the restricted Pod Security Standard, and can write nowhere", () => {
+    test("every pod meets the restricted Pod Security Standard and has a read-only file system", () => {
       for (const manifests of each()) {
         const pods = manifests.flatMap(({ kind, spec }) =>
           /^(Deployment|Job)$/.test(kind) ? [spec.template.spec] : [],
@@ -320,7 +320,7 @@ describe("the Helm chart", () => {
       }
     });
 
-    test("come before those they replace go, and get the time of their drain", () => {
+    test("a pod starts before the one it replaces stops, and a stopping pod has time for its drain", () => {
       for (const tier of ["gateway", "inventory-svc"]) {
         const { spec } = deployment("production", tier);
         expect(spec.strategy.rollingUpdate).toEqual({ maxSurge: 1, maxUnavailable: 0 });
@@ -331,10 +331,10 @@ describe("the Helm chart", () => {
       }
     });
 
-    test("are at least three, or as many as the values fix", () => {
+    test("each tier has at least three pods, or the number that the values fix", () => {
       const scalers = all("default values", "HorizontalPodAutoscaler");
       expect(scalers.map(({ spec }) => spec.minReplicas)).toEqual([3, 3]);
-      // A number there would set the scaler back at each upgrade.
+      // A number here would override the scaler at each upgrade.
       expect(deployment("default values", "gateway").spec.replicas).toBeUndefined();
       expect(all("staging", "HorizontalPodAutoscaler")).toEqual([]);
       expect(deployment("staging", "gateway").spec.replicas).toBe(2);
@@ -344,17 +344,20 @@ describe("the Helm chart", () => {
       ["gateway", "3 to 5", "--set=gateway.replicas.max=5"],
       ["inventory-svc", "3", "--set=inventory-svc.replicas.max=3"],
       ["gateway", "2 to 4", `${chart}/values-staging.yaml`, "--set=gateway.replicas.max=4"],
-    ])("%s: %s of them, where the command line changes one number of a file", async (tier, expected, ...values) => {
-      const manifests = await helm.render(...values);
-      const spec = (kind: string) =>
-        manifests.find((manifest) => nameOf(manifest) === `${kind}/petstore-${tier}`)?.spec;
-      const scaler = spec("HorizontalPodAutoscaler");
-      const { replicas } = spec("Deployment");
-      expect(scaler ? `${scaler.minReplicas} to ${scaler.maxReplicas}` : `${replicas}`).toBe(expected);
-      expect(replicas === undefined).toBe(scaler !== undefined);
-    });
+    ])(
+      "%s has %s replicas when the command line changes one number of the values",
+      async (tier, expected, ...values) => {
+        const manifests = await helm.render(...values);
+        const spec = (kind: string) =>
+          manifests.find((manifest) => nameOf(manifest) === `${kind}/petstore-${tier}`)?.spec;
+        const scaler = spec("HorizontalPodAutoscaler");
+        const { replicas } = spec("Deployment");
+        expect(scaler ? `${scaler.minReplicas} to ${scaler.maxReplicas}` : `${replicas}`).toBe(expected);
+        expect(replicas === undefined).toBe(scaler !== undefined);
+      },
+    );
 
-    test("share the limits as if all were there that can be, so that shares never add up to more", () => {
+    test("GATEWAY_REPLICAS is the largest number of gateways, so that shares never exceed the limits", () => {
       for (const variant of ["default values", "staging"]) {
         const scaler = all(variant, "HorizontalPodAutoscaler").find(({ metadata }) =>
           metadata.name.endsWith("gateway"),
@@ -365,7 +368,7 @@ describe("the Helm chart", () => {
       }
     });
 
-    test("are replaced when their settings change, and else not", async () => {
+    test("pods are replaced when their settings change, and not otherwise", async () => {
       const sums = async (...values: Values[]) =>
         (await helm.render(...values))
           .filter(({ kind }) => kind === "Deployment")
@@ -378,15 +381,15 @@ describe("the Helm chart", () => {
     });
   });
 
-  test("its alerts are the ones that are tested", () => {
+  test("the alerts of the chart are the tested ones", () => {
     const [rules] = all("production", "PrometheusRule");
     const jobs = all("production", "PodMonitor").map(({ spec }) => spec.selector.matchLabels[spec.jobLabel]);
     expect(jobs).toEqual(["gateway", "inventory-svc"]);
     expect(rules!.spec).toEqual(parse(readFileSync(`${chart}/../observability/prometheus/rules.yaml`, "utf8")));
   });
 
-  describe("its migration", () => {
-    test("runs before the pods of a version, with an account of its own", () => {
+  describe("the migration", () => {
+    test("the migration runs before the pods of a version, with its own database account", () => {
       const [job] = all("production", "Job");
       expect(job!.metadata.annotations).toMatchObject({ "helm.sh/hook": "pre-install,pre-upgrade" });
       const secrets = job!.spec.template.spec.containers[0].env.map(
@@ -399,10 +402,10 @@ describe("the Helm chart", () => {
     });
   });
 
-  describe("its network", () => {
+  describe("network policies", () => {
     const policy = (tier: string, variant = "production") =>
       all(variant, "NetworkPolicy").find(({ metadata }) => metadata.name.endsWith(tier))!;
-    /** Whether a pod of this namespace gets to a port, by the rules for pods of the same namespace. */
+    /** Returns true when a pod with `labels` in the same namespace may connect to a tier's port. */
     const mayReach = (tier: string, port: string, labels: Record<string, string>) =>
       policy(tier).spec.ingress.some(
         (rule: Rule) =>
@@ -415,7 +418,7 @@ describe("the Helm chart", () => {
       );
     const labelsOf = (tier: string) => deployment("production", tier).spec.template.metadata.labels;
 
-    test("lets gateways and labelled callers in to gRPC, and nobody else", () => {
+    test("only gateways and labelled callers can reach gRPC, and no pod of the namespace reaches an admin port", () => {
       expect(mayReach("inventory-svc", "grpc", labelsOf("gateway"))).toBe(true);
       expect(mayReach("inventory-svc", "grpc", { "petstore-inventory/caller": "true" })).toBe(true);
       expect(mayReach("inventory-svc", "grpc", { app: "other" })).toBe(false);
@@ -424,7 +427,7 @@ describe("the Helm chart", () => {
       expect(mayReach("gateway", "admin", { app: "other" })).toBe(false);
     });
 
-    test("lets nothing out but to what a pod uses", () => {
+    test("a pod can connect only to what it uses", () => {
       const portsOut = (tier: string) =>
         policy(tier, "default values").spec.egress.flatMap((rule: Rule & { to: unknown[] }) => {
           expect(rule.to.length).toBeGreaterThan(0);
@@ -437,7 +440,7 @@ describe("the Helm chart", () => {
         expect(spec.policyTypes).toEqual(["Ingress", "Egress"]);
     });
 
-    test("lets out to the ports and peers of the values, DNS by UDP and TCP", () => {
+    test("pods can connect to the ports and peers of the values, and to DNS by UDP and TCP", () => {
       const { dns, database, redis, upstreams } = destinations;
       const names = {
         to: dns.to,
@@ -456,7 +459,7 @@ describe("the Helm chart", () => {
       expect(egress("migrate")).toEqual([names, out(database)]);
     });
 
-    test("examples go to the pods behind their upstreams, at ports that are not those of the URLs", () => {
+    test("the example values allow the pods of their upstreams, at the ports that these pods listen on", () => {
       const { PETS_UPSTREAM_URL, ORDERS_UPSTREAM_URL } = environment("production", "gateway");
       for (const variant of ["production", "staging"]) {
         const { to, ports } = policy("gateway", variant).spec.egress.at(-1);
@@ -474,28 +477,28 @@ describe("the Helm chart", () => {
     });
   });
 
-  describe("its values", () => {
+  describe("values", () => {
     test.each<[string, object, string]>([
-      ["a setting that is none", settings({ GATEWAY_LISTEN: "0.0.0.0:80" }), "GATEWAY_LISTEN"],
+      ["an unknown setting", settings({ GATEWAY_LISTEN: "0.0.0.0:80" }), "GATEWAY_LISTEN"],
       ["a secret among the settings", settings({ KEY_PEPPER: pepper }), "KEY_PEPPER"],
-      ["a setting that is no text", settings({ BAN_REFUSALS_PER_MINUTE: 1_000_000 }), "BAN_REFUSALS_PER_MINUTE"],
+      ["a setting that is not text", settings({ BAN_REFUSALS_PER_MINUTE: 1_000_000 }), "BAN_REFUSALS_PER_MINUTE"],
       ["a missing setting", settings({ BAN_REFUSALS_PER_MINUTE: null }), "BAN_REFUSALS_PER_MINUTE"],
       ["a base address without /v1", settings({ GATEWAY_SERVERS: "https://petstore.example/" }), "GATEWAY_SERVERS"],
       ["an environment that keys cannot carry", settings({ GATEWAY_KEY_ENV: "Live" }), "GATEWAY_KEY_ENV"],
       ["an unknown log level", settings({ LOG_LEVEL: "loud" }), "LOG_LEVEL"],
-      ["a drain that cannot be counted with", settings({ DRAIN_SECONDS: "long" }), "DRAIN_SECONDS"],
-      ["a value that is none", { gateway: { replica: 3 } }, "replica"],
-      ["no replicas", { gateway: { replicas: { min: 0 } } }, "min"],
-      ["fewer at the most than at the least", { gateway: { replicas: { max: 2 } } }, "max must not be below min"],
-      ["an unnamed secret", { "inventory-svc": { secret: "" } }, "secret"],
-      ["a database that nobody reaches", { networkPolicy: { database: { to: [] } } }, "to"],
-      ["names that nobody answers", { networkPolicy: { dns: { to: [] } } }, "to"],
-      ["a port that is none", { networkPolicy: { redis: { ports: [6379, 263790] } } }, "ports"],
-      ["one port in place of all", { networkPolicy: { redis: { port: 26379 } } }, "port"],
-      ["a peer that is none", { networkPolicy: { metricsFrom: [{ namespace: "monitoring" }] } }, "namespace"],
-      ["a role that is none", { tls: { callers: { "spiffe://petstore/back-office": "root" } } }, "callers"],
+      ["a drain time that is not a number", settings({ DRAIN_SECONDS: "long" }), "DRAIN_SECONDS"],
+      ["an unknown value", { gateway: { replica: 3 } }, "replica"],
+      ["a minimum of zero replicas", { gateway: { replicas: { min: 0 } } }, "min"],
+      ["a maximum below the minimum", { gateway: { replicas: { max: 2 } } }, "max must not be below min"],
+      ["a secret without a name", { "inventory-svc": { secret: "" } }, "secret"],
+      ["a database without peers", { networkPolicy: { database: { to: [] } } }, "to"],
+      ["DNS without peers", { networkPolicy: { dns: { to: [] } } }, "to"],
+      ["a port above 65535", { networkPolicy: { redis: { ports: [6379, 263790] } } }, "ports"],
+      ["one port in place of the list", { networkPolicy: { redis: { port: 26379 } } }, "port"],
+      ["an invalid peer", { networkPolicy: { metricsFrom: [{ namespace: "monitoring" }] } }, "namespace"],
+      ["an unknown role", { tls: { callers: { "spiffe://petstore/back-office": "root" } } }, "callers"],
       ["a route without a host", { ingress: { className: "public" } }, "a route needs a host"],
-    ])("%s is refused, by name", async (_, values, name) => {
+    ])("helm rejects %s and names it", async (_, values, name) => {
       await expect(helm.render(values)).rejects.toThrow(new RegExp(`Error: [^]*\\b${name}\\b`));
     });
   });
@@ -506,7 +509,7 @@ describe("the Helm chart", () => {
   const container = (variant: string, tier: string): Container =>
     deployment(variant, tier).spec.template.spec.containers[0];
 
-  /** What a process of the tier finds in its environment; secrets have values that could be theirs. */
+  /** Returns the environment of a tier's process, with made-up values for its secrets. */
   function environment(variant: string, tier: string): NodeJS.ProcessEnv {
     const { envFrom, env } = container(variant, tier);
     const settings = envFrom.map(({ configMapRef }) =>

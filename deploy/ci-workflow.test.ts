@@ -13,22 +13,22 @@ describe.each(workflows)("%s", (path) => {
   const jobs = Object.entries(workflow.jobs);
   const commands = jobs.flatMap(([, job]) => job.steps.flatMap(({ run }) => run ?? []));
 
-  test("is a workflow to GitHub's own parser, expressions included", async () => {
+  test("GitHub's own parser accepts the workflow and its expressions", async () => {
     expect(await faults(path, content)).toEqual([]);
     expect(await faults(path, content.replace("runs-on", "run-on"))).not.toEqual([]);
     expect(await faults(path, content.replace("matrix.name", "matrx.name"))).not.toEqual([]);
   });
 
-  test("uses actions by the digest of a commit, and says which version that is", () => {
+  test("every action is pinned to the digest of a commit, and a comment gives its version", () => {
     const uses = content.match(/\buses:.*/g) ?? [];
     expect(uses.length).toBeGreaterThan(0);
     expect(uses.filter((line) => !/^uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/.test(line))).toEqual([]);
-    // One action has one version.
+    // Every use of an action has the same version.
     const actions = new Set(uses.map((line) => line.replace("uses: ", "")));
     expect(new Set([...actions].map((action) => action.split("@")[0])).size).toBe(actions.size);
   });
 
-  test("may read the sources and nothing else, and keeps no token", () => {
+  test("the workflow may only read the sources, and its checkouts keep no token", () => {
     expect(workflow.permissions).toEqual({ contents: "read" });
     expect(jobs.flatMap(([name, { permissions }]) => (permissions === undefined ? [] : name))).toEqual([]);
     expect(content).not.toMatch(/secrets\.|pull_request_target/);
@@ -37,12 +37,12 @@ describe.each(workflows)("%s", (path) => {
     }
   });
 
-  test("ends in time, and once for each branch", () => {
+  test("every job has a time limit, and runs of the same branch share a concurrency group", () => {
     for (const [name, job] of jobs) expect([name, job["timeout-minutes"]]).toEqual([name, expect.any(Number)]);
     expect(workflow.concurrency.group).toContain("github.ref");
   });
 
-  test("runs scripts and files that are there", () => {
+  test("every script and file that a command names exists", () => {
     const { scripts } = JSON.parse(read("package.json"));
     const named = commands.flatMap((command) =>
       [...command.matchAll(/npm (?:run )?(?!ci\b)([\w:-]+)/g)].map((m) => m[1]!),
@@ -54,11 +54,11 @@ describe.each(workflows)("%s", (path) => {
     expect(files.filter((file) => !existsSync(new URL(file, root)))).toEqual([]);
   });
 
-  test("puts no expression into a command, where it could become one", () => {
+  test("no command contains an expression, whose value could run as a command", () => {
     expect(commands.filter((command) => command.includes("${{"))).toEqual([]);
   });
 
-  test("uses of its matrix what the matrix has, and the variables that the tests read", () => {
+  test("the keys of the matrix are the ones in use, and the tests read every TEST_ variable", () => {
     for (const [, { strategy }] of jobs) {
       if (strategy === undefined) continue;
       const keys = new Set(strategy.matrix.include.flatMap((entry) => Object.keys(entry)));

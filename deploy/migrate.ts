@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// npm run migrate: brings the schemas of both tiers up to date; `-- --down` takes the last step of each back.
+// Brings the schemas of both tiers up to date (npm run migrate), or undoes the last step of each (--down).
 import { Command, Option } from "commander";
 import { keyMigrations } from "../gateway/accounts/migrations.ts";
 import { keySettings } from "../gateway/config.ts";
@@ -16,7 +16,7 @@ const settings = {
 };
 
 async function run(tier: string, url: string, migrations: readonly Migration[], direction: "up" | "down") {
-  // A statement that changes a large table is silent for long.
+  // A statement that changes a large table can run long without an answer.
   const db = openDatabase(url, { ...databaseDefaults, silenceTimeoutMs: 60 * 60_000 });
   try {
     const steps = await migrate(db, tier, migrations, direction);
@@ -28,8 +28,8 @@ async function run(tier: string, url: string, migrations: readonly Migration[], 
 
 const program = new Command("npm run migrate --")
   .description("Brings the schemas of both tiers up to date. Safe to run from several machines at once.")
-  .option("--down", "takes the last step of each back instead")
-  .addOption(new Option("--only <tier>", "leaves the other tier alone").choices(["gateway", "inventory"]))
+  .option("--down", "undoes the last step of each instead")
+  .addOption(new Option("--only <tier>", "migrates only this tier").choices(["gateway", "inventory"]))
   .addHelpText("after", `\nSettings, from the environment or a .env file:\n${describeSettings(settings)}`)
   .action(async ({ down, only }: { down?: true; only?: "gateway" | "inventory" }) => {
     const urls = readSettings(settings, process.env);

@@ -1,3 +1,4 @@
+/** The gRPC server of the inventory service. */
 import { readFileSync } from "node:fs";
 import {
   type handleServerStreamingCall,
@@ -19,25 +20,25 @@ const descriptors = new URL("../proto/gen/descriptors.binpb", import.meta.url);
 
 export interface RpcServerOptions {
   readonly handlers: InventoryServiceServer;
-  /** Who may connect, and what each caller may do. */
+  /** Decide which callers may connect and which calls each may make. */
   readonly credentials: ServerCredentials;
   readonly maxConnectionAgeMs: number;
-  /** How long a connection past its age may finish its calls. */
+  /** Time for a connection that has reached its age to finish its calls. */
   readonly connectionGraceMs: number;
 }
 
 export interface RpcServer {
   /** @returns `host:port` as bound */
   listen(address: ListenAddress): Promise<string>;
-  /** Says SERVING to those who ask for its health. */
+  /** Reports SERVING to health checks. */
   ready(): void;
-  /** Says NOT_SERVING, and serves on. */
+  /** Reports NOT_SERVING to health checks, and still serves calls. */
   notReady(): void;
-  /** Takes no new calls, lets running ones finish until `graceMs` have passed, then ends them. */
+  /** Refuses new calls, lets running ones finish for at most `graceMs`, then ends them. */
   close(graceMs: number): Promise<void>;
 }
 
-/** The gRPC server: the inventory service with health (grpc.health.v1) and reflection beside it. */
+/** Creates the gRPC server with the inventory service, health (grpc.health.v1) and reflection. */
 export function createRpcServer({
   handlers,
   credentials,
@@ -57,7 +58,8 @@ export function createRpcServer({
   };
   setHealth("NOT_SERVING");
   server.addService(InventoryServiceService, handlers);
-  // The library ends no watch of the health, and a stop waits for every call. It uses nothing of a server but addService.
+  // grpc-health-check never ends a watch, but a stop waits for every call: collect the watches, so that close() can end
+  // them. The library calls only addService of a server.
   const healthWatches = new Set<{ end(): void }>();
   health.addToServer({
     addService: (service: ServiceDefinition, calls: Record<"check" | "list" | "watch", UntypedHandleCall>) => {
@@ -85,7 +87,7 @@ export function createRpcServer({
       for (const watch of healthWatches) watch.end();
       let force: NodeJS.Timeout | undefined;
       await new Promise<void>((resolve) => {
-        // tryShutdown waits for running calls without limit.
+        // tryShutdown waits for running calls without a time limit.
         force = setTimeout(() => {
           server.forceShutdown();
           resolve();

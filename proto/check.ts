@@ -1,5 +1,6 @@
-// Checks the contract: its style, that it breaks no caller of the baseline, and that the generated code is up to date.
-// A change that is meant to break (a new major version) replaces the baseline: `node proto/check.ts --accept`.
+// Checks the contract's style, that it is compatible with the baseline, and that the generated code is up to date.
+// `node proto/check.ts --accept` replaces the baseline: use it for a change that is meant to break callers (a new major
+// version).
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -16,7 +17,7 @@ if (process.argv.includes("--accept")) {
     generate(fresh);
     execFileSync("diff", ["-r", join(fresh, "gen"), join(import.meta.dirname, "gen")], { stdio: "inherit" });
   } catch {
-    console.error("proto/gen is not what the contract generates: run npm run generate");
+    console.error("proto/gen is out of date: run npm run generate");
     process.exitCode = 1;
   } finally {
     rmSync(fresh, { recursive: true });

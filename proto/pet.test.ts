@@ -6,7 +6,7 @@ test.each([
   ["9007199254740993", 9_007_199_254_740_993n],
   ["9223372036854775807", 2n ** 63n - 1n],
   ["-9223372036854775808", -(2n ** 63n)],
-])("reads %s to the last digit", (text, petId) => {
+])("parsePetId reads every digit of %s", (text, petId) => {
   expect(parsePetId(text)).toBe(petId);
 });
 
@@ -22,15 +22,15 @@ test.each([
   "9223372036854775808",
   "-9223372036854775809",
   "1".repeat(99),
-])("takes %j for no petId", (text) => {
+])("parsePetId rejects %j", (text) => {
   expect(parsePetId(text)).toBeUndefined();
 });
 
-test("every status comes back from the wire", () => {
+test("every status is the same after conversion to gRPC and back", () => {
   expect(petStatuses.map((status) => fromWireStatus(toWireStatus(status)))).toEqual(petStatuses);
 });
 
-test("the unspecified status and unknown ones are no status", () => {
+test("the unspecified gRPC status and unknown ones convert to no status", () => {
   expect(fromWireStatus(0)).toBeUndefined();
   expect(fromWireStatus(9 as never)).toBeUndefined();
 });

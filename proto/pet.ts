@@ -1,15 +1,15 @@
-/** What the contract says of pets: their statuses, the bounds of ids and quantities, and how both are written. */
+/** The contract's rules for pets: the statuses, the bounds of ids and quantities, and their forms in text and gRPC. */
 import { PetStatus as WireStatus } from "./gen/petstore/inventory/v1/inventory.ts";
 
 /** The statuses, in the contract's order. */
 export const petStatuses = ["available", "pending", "sold"] as const;
 export type PetStatus = (typeof petStatuses)[number];
 
-/** A petId is any int64. */
+/** The bounds of a petId, which is any int64. */
 export const minPetId = -(2n ** 63n);
 export const maxPetId = 2n ** 63n - 1n;
 
-/** A quantity is from 0 to what an int32 holds. */
+/** The largest quantity: the largest int32. The smallest is 0. */
 export const maxQuantity = 2_147_483_647;
 
 /** An entry of the stock. */
@@ -19,21 +19,21 @@ export interface Item {
   /** 0 to 2147483647. */
   readonly quantity: number;
   readonly status: PetStatus;
-  /** The revision of the stock that last changed it. */
+  /** The revision of the stock that changed the entry last. */
   readonly revision: bigint;
 }
 
 /** A place in the history of the stock: everything up to `revision` of `epoch`. */
 export interface Position {
-  /** Names a line of revisions; a restored database begins a new one. */
+  /** Names a series of revisions. A restored database starts a new one. */
   readonly epoch: string;
   readonly revision: bigint;
 }
 
-/** An int64 in its one canonical form: no plus sign, no leading zero, no fraction. */
+/** An integer in canonical form: no plus sign, no leading zero, no fraction. */
 const canonical = /^(?:0|-?[1-9]\d{0,18})$/;
 
-/** Reads a petId in decimal. @returns undefined for a text that is not a canonical int64 */
+/** Parses a decimal petId. @returns undefined for a text that is not an int64 in canonical form */
 export function parsePetId(text: string): bigint | undefined {
   if (!canonical.test(text)) return undefined;
   const petId = BigInt(text);
@@ -48,11 +48,12 @@ const wireStatuses: Readonly<Record<PetStatus, WireStatus>> = {
 
 const statuses: ReadonlyMap<WireStatus, PetStatus> = new Map(petStatuses.map((name) => [wireStatuses[name], name]));
 
+/** Returns the gRPC value of a status. */
 export function toWireStatus(status: PetStatus): WireStatus {
   return wireStatuses[status];
 }
 
-/** @returns undefined for a value that the contract does not have, the unspecified one included */
+/** Returns the status of a gRPC value. @returns undefined for the unspecified value and for unknown ones */
 export function fromWireStatus(wire: WireStatus): PetStatus | undefined {
   return statuses.get(wire);
 }

@@ -1,5 +1,5 @@
-// Run by npm after an installation. npm 9 and 10 remove node_modules/.bin/node again, together with the binary for the
-// other processor, which has a link of the same name. This puts it back.
+// Restores the link node_modules/.bin/node. npm runs this after an installation, because npm 9 and 10 remove the link
+// together with the binary for the other processor, which has a link of the same name.
 import { existsSync, rmSync, symlinkSync } from "node:fs";
 
 const bin = new URL("../../node_modules/.bin/", import.meta.url);

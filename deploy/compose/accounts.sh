@@ -1,5 +1,6 @@
 #!/bin/sh
-# MySQL's image runs this once, on an empty volume. The tiers read and write rows; only the owner changes the schemas.
+# Creates the databases and their accounts. MySQL's image runs it once, on an empty volume. The tiers read and write
+# rows; only the owner changes the schemas.
 set -eu
 MYSQL_PWD="$MYSQL_ROOT_PASSWORD" mysql --user=root <<SQL
 CREATE DATABASE petstore_keys CHARACTER SET utf8mb4;

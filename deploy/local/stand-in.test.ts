@@ -6,14 +6,14 @@ const seedLines = readFileSync(new URL("seed.csv", import.meta.url), "utf8").spl
 describe("the seed", () => {
   const rows = seedLines.slice(1, -1).map((line) => /^(\d+),(\d+),(available|pending|sold)$/.exec(line));
 
-  test("is a header and lines of petId, quantity and status, with a last line that ends", () => {
+  test("the seed is a header and complete lines of petId, quantity and status", () => {
     expect(seedLines[0]).toBe("petId,quantity,status");
     expect(seedLines.at(-1)).toBe("");
     expect(rows.length).toBeGreaterThanOrEqual(600);
     expect(rows.filter((row) => row === null)).toEqual([]);
   });
 
-  test("has ids in ascending order, each once and canonical, up to the largest of all", () => {
+  test("the seed's ids are canonical, ascend without repeats and end with the largest int64", () => {
     const ids = rows.map((row) => BigInt(row![1]!));
     expect(ids.map(String)).toEqual(rows.map((row) => row![1]));
     expect(ids.every((id, index) => index === 0 || id > ids[index - 1]!)).toBe(true);
@@ -36,7 +36,7 @@ describe("the stand-in", () => {
     return { status: response.status, text: await response.text() };
   };
 
-  test("has a record for every pet of the seed, with its exact id and its status", async () => {
+  test("the stand-in has a record for every pet of the seed, with its exact id and its status", async () => {
     for (const line of seedLines.slice(1, -1)) {
       const [petId, , petStatus] = line.split(",");
       const { status, text } = await ask(`/pets/${petId}`);
@@ -53,7 +53,7 @@ describe("the stand-in", () => {
     }
   });
 
-  test("has no others, and nothing else", async () => {
+  test("the stand-in answers 404 for other pets and paths, and 405 for other methods", async () => {
     for (const path of ["/pets/4", "/pets/-1", "/pets/abc", "/pets/", "/", "//", "/store"]) {
       expect(await ask(path)).toMatchObject({ status: 404 });
     }
@@ -61,7 +61,7 @@ describe("the stand-in", () => {
     expect(await ask("/pets/1", "HEAD")).toEqual({ status: 200, text: "" });
   });
 
-  test("has a few dozen orders, always the same", async () => {
+  test("the stand-in has a few dozen orders, which are the same after a restart", async () => {
     const { status, text } = await ask("/store/orders?status=placed");
     expect(status).toBe(200);
     expect(text).toContain('"petId":9223372036854775807,');

@@ -1,3 +1,4 @@
+/** A stand-in for the two services that own pets and orders, so that the whole system runs on one machine. */
 import { readFileSync } from "node:fs";
 import { createServer, type RequestListener } from "node:http";
 import { listenOn } from "../../runtime/admin.ts";
@@ -10,10 +11,8 @@ export interface StandIn {
 }
 
 /**
- * Stands in for the two services that own pets and orders, so that the whole system runs on one machine.
- *
- * `GET /pets/{petId}` gives a record for every pet of `seed.csv`, and `GET /store/orders` an array of orders of them. The
- * same request always gets the same answer. It logs nothing.
+ * Starts the stand-in. `GET /pets/{petId}` returns a record for every pet of `seed.csv`, and `GET /store/orders` an array
+ * of orders for some of them. The same request always gets the same answer. The stand-in logs nothing.
  */
 export async function startStandIn(listen: Pick<ListenAddress, "host" | "port">): Promise<StandIn> {
   const pets = readSeed();
@@ -38,14 +37,14 @@ function answer(pets: ReadonlyMap<string, string>, orders: string): RequestListe
     const path = req.url?.split("?", 1)[0] ?? "";
     const petId = /^\/pets\/(-?\d+)$/.exec(path)?.[1] ?? "";
     const petStatus = pets.get(petId);
-    if (req.method !== "GET" && req.method !== "HEAD") send(405, '{"message":"Only GET is here"}');
+    if (req.method !== "GET" && req.method !== "HEAD") send(405, '{"message":"Only GET is supported"}');
     else if (path === "/store/orders") send(200, orders);
     else if (petStatus !== undefined) send(200, renderPet(petId, petStatus));
     else send(404, '{"message":"Pet not found"}');
   };
 }
 
-/** Status by petId. Ids stay text: a number would round those beyond 2^53. */
+/** Reads the status of each petId from the seed. Ids stay text, because a number would round those above 2^53. */
 function readSeed(): Map<string, string> {
   const [, ...lines] = readFileSync(new URL("seed.csv", import.meta.url), "utf8")
     .trimEnd()
@@ -86,7 +85,7 @@ const orderStates = ["placed", "approved", "delivered"];
 
 function renderOrders(petIds: readonly string[]): string {
   const orders = petIds
-    // From the far end as well, where the ids are that need all 64 bits.
+    // The last pet has an order too, because its id needs all 64 bits.
     .filter((_petId, index) => index % 15 === 0 || index === petIds.length - 1)
     .map((petId, index) => {
       const status = orderStates[number(petId, "order", orderStates.length)];
@@ -101,7 +100,7 @@ function renderOrders(petIds: readonly string[]): string {
   return `[${orders.join(",")}]`;
 }
 
-/** A number below `bound` that looks random and depends on its arguments only (FNV-1a). */
+/** Returns a number below `bound` that looks random and depends only on the arguments (FNV-1a). */
 function number(petId: string, purpose: string, bound: number): number {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(petId + purpose)) hash = Math.imul(hash ^ byte, 0x01000193);

@@ -1,6 +1,7 @@
-// npm start: the whole system on one machine with nothing else installed. Both tiers run as processes of their own on
-// SQLite files below .data/, with limits in memory, a stand-in for the pets and orders services, a seeded store and
-// one key per plan. What the environment or a .env file sets is used instead.
+// Runs the whole system on one machine with nothing else installed (npm start).
+//
+// Each tier is a process with a SQLite file in .data/. Limits are in memory, a stand-in replaces the pets and orders
+// services, the stock is seeded, and each plan has a key. Settings in the environment or in a .env file take precedence.
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -26,103 +27,12 @@ const dataDir = ".data";
 const keysFile = `${dataDir}/keys.json`;
 const seedFile = join(import.meta.dirname, "seed.csv");
 const root = join(import.meta.dirname, "../..");
+const anyPort = { host: "127.0.0.1", port: 0 };
+
+/** The tiers in the order of their start, each with the Node flags of its npm script. */
+const tierScripts = [["inventory-svc/main.ts"], ["gateway/main.ts", "--max-semi-space-size=32"]] as const;
 
 type DemoKeys = Record<PlanName, string>;
-
-/** Brings the stock's schema up to date and fills a store that has never held anything. */
-async function prepareStock(url: string): Promise<void> {
-  const db = openDatabase(url);
-  try {
-    await migrate(db, "inventory", stockMigrations, "up");
-    const store = new StockStore(db);
-    const { revision } = await store.position();
-    if (revision > 0n) return;
-    const changes: Change[] = [];
-    for await (const line of readLines(seedFile, "csv"))
-      if ("entry" in line) changes.push({ kind: "put", ...line.entry });
-    await store.write(changes);
-  } finally {
-    await db.destroy();
-  }
-}
-
-/** One key for each plan. Only their hashes are in the database, so they are kept beside it for the next start. */
-async function prepareKeys(url: string, pepper: string, env: string): Promise<DemoKeys> {
-  const db = openDatabase(url);
-  try {
-    await migrate(db, "gateway", keyMigrations, "up");
-    const kept = readKeys();
-    // The keys are of no use beside another database than the one that knows them.
-    if (kept && (await createKeyStore(db, Date.now).findByHash(hashKey(kept.pro, pepper)))) return kept;
-    const admin = createKeyAdmin(db, Date.now);
-    const keys: Partial<DemoKeys> = {};
-    for (const plan of planNames) {
-      const key = createKey(env);
-      const limits = plan === "enterprise" ? { perMinute: 100_000, perDay: 10_000_000 } : null;
-      await admin.issue({ account: `demo-${plan}`, plan, limits, env, keyHash: hashKey(key, pepper) });
-      keys[plan] = key;
-    }
-    writeFileSync(keysFile, `${JSON.stringify(keys, null, 2)}\n`, { mode: 0o600 });
-    return keys as DemoKeys;
-  } finally {
-    await db.destroy();
-  }
-}
-
-function readKeys(): DemoKeys | undefined {
-  try {
-    return JSON.parse(readFileSync(keysFile, "utf8")) as DemoKeys;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  }
-}
-
-interface Tier {
-  readonly child: ChildProcess;
-  readonly listen: string;
-  readonly exited: Promise<number | null>;
-}
-
-/** Starts one tier and resolves when it is ready to serve. @param flags of Node */
-function startTier(script: string, flags: readonly string[], env: NodeJS.ProcessEnv): Promise<Tier> {
-  const child = spawn(process.execPath, [...flags, join(root, script)], {
-    env,
-    stdio: ["ignore", "inherit", "inherit", "ipc"],
-    // Ctrl-C reaches this process alone, which then stops the tiers in order.
-    detached: true,
-  });
-  const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
-  return new Promise((resolve, reject) => {
-    child.once("message", (message) => resolve({ child, exited, listen: (message as { listen: string }).listen }));
-    child.once("exit", (code) => reject(new Error(`${script} ended with code ${code} before it was ready`)));
-  });
-}
-
-async function stopTier({ child, exited }: Tier): Promise<void> {
-  child.kill("SIGTERM");
-  await exited;
-}
-
-function announce(address: string, keys: DemoKeys): void {
-  const base = `http://${address}/v1`;
-  const rows = planNames.map((plan) => `  ${plan.padEnd(11)} ${keys[plan]}`).join("\n");
-  console.log(`
-The petstore inventory API is ready.
-
-  Base address   ${base}
-  Documentation  http://${address}/docs
-
-API keys, one per plan (kept in ${keysFile}):
-${rows}
-
-Read the stock, then set the quantity of one pet:
-
-curl -s -H "Authorization: Bearer ${keys.pro}" ${base}/inventory
-curl -s -X PATCH -H "Authorization: Bearer ${keys.pro}" -H "Content-Type: application/json" -d '{"quantity": 12}' ${base}/inventory/1001
-
-Ctrl-C stops everything.`);
-}
 
 async function main(): Promise<void> {
   loadEnvFile();
@@ -170,7 +80,7 @@ async function main(): Promise<void> {
   if (!stopping) announce(tiers.at(-1)!.listen, keys);
 }
 
-/** @throws SettingsError that names the faults of both tiers at once */
+/** Reads the settings of both tiers. @throws SettingsError that names all their faults at once */
 function readBothConfigs(env: NodeJS.ProcessEnv) {
   const faults: string[] = [];
   const read = <T>(config: (env: NodeJS.ProcessEnv) => T): T | undefined => {
@@ -183,13 +93,103 @@ function readBothConfigs(env: NodeJS.ProcessEnv) {
     }
   };
   const [inventory, gateway] = [read(readInventoryConfig), read(readGatewayConfig)];
-  if (!inventory || !gateway) throw new SettingsError([...new Set(faults)]); // those of LOG_LEVEL, for one, are of both
+  if (!inventory || !gateway) throw new SettingsError([...new Set(faults)]); // both tiers report LOG_LEVEL
   return { inventory, gateway };
 }
 
-/** The tiers in the order of their start, each with the flags of Node that its npm script has. */
-const tierScripts = [["inventory-svc/main.ts"], ["gateway/main.ts", "--max-semi-space-size=32"]] as const;
+/** Brings the stock's schema up to date, and seeds a store that has never had an entry. */
+async function prepareStock(url: string): Promise<void> {
+  const db = openDatabase(url);
+  try {
+    await migrate(db, "inventory", stockMigrations, "up");
+    const store = new StockStore(db);
+    const { revision } = await store.position();
+    if (revision > 0n) return;
+    const changes: Change[] = [];
+    for await (const line of readLines(seedFile, "csv"))
+      if ("entry" in line) changes.push({ kind: "put", ...line.entry });
+    await store.write(changes);
+  } finally {
+    await db.destroy();
+  }
+}
 
-const anyPort = { host: "127.0.0.1", port: 0 };
+/** Returns one key for each plan. The database has only their hashes, so a file keeps the keys for the next start. */
+async function prepareKeys(url: string, pepper: string, env: string): Promise<DemoKeys> {
+  const db = openDatabase(url);
+  try {
+    await migrate(db, "gateway", keyMigrations, "up");
+    const kept = readKeys();
+    // The kept keys are valid only with the database that has their hashes.
+    if (kept && (await createKeyStore(db, Date.now).findByHash(hashKey(kept.pro, pepper)))) return kept;
+    const admin = createKeyAdmin(db, Date.now);
+    const keys: Partial<DemoKeys> = {};
+    for (const plan of planNames) {
+      const key = createKey(env);
+      const limits = plan === "enterprise" ? { perMinute: 100_000, perDay: 10_000_000 } : null;
+      await admin.issue({ account: `demo-${plan}`, plan, limits, env, keyHash: hashKey(key, pepper) });
+      keys[plan] = key;
+    }
+    writeFileSync(keysFile, `${JSON.stringify(keys, null, 2)}\n`, { mode: 0o600 });
+    return keys as DemoKeys;
+  } finally {
+    await db.destroy();
+  }
+}
+
+function readKeys(): DemoKeys | undefined {
+  try {
+    return JSON.parse(readFileSync(keysFile, "utf8")) as DemoKeys;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+}
+
+interface Tier {
+  readonly child: ChildProcess;
+  readonly listen: string;
+  readonly exited: Promise<number | null>;
+}
+
+/** Starts one tier and resolves when it is ready to serve. @param flags of Node */
+function startTier(script: string, flags: readonly string[], env: NodeJS.ProcessEnv): Promise<Tier> {
+  const child = spawn(process.execPath, [...flags, join(root, script)], {
+    env,
+    stdio: ["ignore", "inherit", "inherit", "ipc"],
+    // Ctrl-C reaches only this process, which then stops the tiers in order.
+    detached: true,
+  });
+  const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
+  return new Promise((resolve, reject) => {
+    child.once("message", (message) => resolve({ child, exited, listen: (message as { listen: string }).listen }));
+    child.once("exit", (code) => reject(new Error(`${script} ended with code ${code} before it was ready`)));
+  });
+}
+
+async function stopTier({ child, exited }: Tier): Promise<void> {
+  child.kill("SIGTERM");
+  await exited;
+}
+
+function announce(address: string, keys: DemoKeys): void {
+  const base = `http://${address}/v1`;
+  const rows = planNames.map((plan) => `  ${plan.padEnd(11)} ${keys[plan]}`).join("\n");
+  console.log(`
+The petstore inventory API is ready.
+
+  Base address   ${base}
+  Documentation  http://${address}/docs
+
+API keys, one per plan (kept in ${keysFile}):
+${rows}
+
+Read the stock, then set the quantity of one pet:
+
+curl -s -H "Authorization: Bearer ${keys.pro}" ${base}/inventory
+curl -s -X PATCH -H "Authorization: Bearer ${keys.pro}" -H "Content-Type: application/json" -d '{"quantity": 12}' ${base}/inventory/1001
+
+Ctrl-C stops everything.`);
+}
 
 await main().catch(exitWith);

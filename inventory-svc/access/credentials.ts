@@ -1,7 +1,8 @@
+/** The TLS credentials of the gRPC port, with the check of each caller's role. */
 import { experimental, type ServerCredentials } from "@grpc/grpc-js";
 import { CertificateFiles, type TlsLog } from "../../runtime/certificate-files.ts";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
-import { guard, type OnRefused } from "./role-interceptor.ts";
+import { type OnRefused, roleInterceptor } from "./role-interceptor.ts";
 import type { RoleTable } from "./roles.ts";
 
 export interface MutualTlsOptions {
@@ -12,13 +13,13 @@ export interface MutualTlsOptions {
 }
 
 /**
- * A port that takes callers with a certificate of the authorities in `files` and lets them do what their role allows.
- * The guard belongs to the port: no service that is added to the server can be without it.
+ * Creates credentials that admit callers with a certificate of the authorities in `files` and refuse the calls that their
+ * role does not allow. The check belongs to the credentials, so it covers every service that is added to the server.
  *
  * @throws Error that says what is wrong with the files
  */
 export function mutualTls({ files, roles, onRefused, log }: MutualTlsOptions): ServerCredentials {
   const certificates = new CertificateFiles(files, log);
   const tls = experimental.createCertificateProviderServerCredentials(certificates, certificates, true);
-  return experimental.createServerCredentialsWithInterceptors(tls, [guard(roles, onRefused)]);
+  return experimental.createServerCredentialsWithInterceptors(tls, [roleInterceptor(roles, onRefused)]);
 }

@@ -1,11 +1,27 @@
+/** The check of each call's role by the identities in the caller's certificate. */
 import { ServerInterceptingCall, type ServerInterceptingCallInterface, type ServerInterceptor } from "@grpc/grpc-js";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { RpcError, toServiceError } from "../rpc/errors.ts";
-import { identitiesOf } from "./identity.ts";
 import { includes, leastRoles, type Role, type RoleTable } from "./roles.ts";
 
-/** Told of every refused call. */
+/** Receives the path and the error of every refused call. */
 export type OnRefused = (method: string, error: RpcError) => void;
+
+/**
+ * Creates an interceptor that passes a call when its caller's certificate has the role for it, and ends other calls with
+ * ROLE_REQUIRED. It checks once for each call, not for each message.
+ */
+export function roleInterceptor(table: RoleTable, onRefused: OnRefused): ServerInterceptor {
+  return ({ path }, call) => {
+    // A call that is not in the table of calls needs the highest role.
+    const error = withoutRole.test(path) ? undefined : roleError(call, needed.get(path) ?? "admin", table);
+    // The declared type is a wrapper that every message would pass through. grpc-js needs only its interface.
+    if (!error) return call as ServerInterceptingCall;
+    onRefused(path, error);
+    call.sendStatus(toServiceError(error));
+    return new ServerInterceptingCall(call, { start: () => {} }); // the handler never starts
+  };
+}
 
 const needed = new Map<string, Role>(
   Object.entries(leastRoles).map(([name, role]) => [
@@ -14,26 +30,13 @@ const needed = new Map<string, Role>(
   ]),
 );
 
-/** Health and reflection tell nothing of the stock: they take a certificate, which TLS has seen to, and no role. */
+/** Health and reflection need a certificate, which TLS has checked, and no role: they reveal nothing about the stock. */
 const withoutRole = /^\/grpc\.(health|reflection)\./;
 
-/** How much of the identities of a caller without a role a refusal repeats. */
+/** The longest list of a caller's unknown identities, in characters, that an error message repeats. */
 const maxShownLength = 200;
 
-/** Lets a call pass when its caller's certificate has the role for it. Once a call: its messages go past the guard. */
-export function guard(table: RoleTable, onRefused: OnRefused): ServerInterceptor {
-  return ({ path }, call) => {
-    // What nobody has given a role is for those who may do everything.
-    const error = withoutRole.test(path) ? undefined : refusal(call, needed.get(path) ?? "admin", table);
-    // The declared type is a wrapper that every message would go through. grpc-js needs its interface only.
-    if (!error) return call as ServerInterceptingCall;
-    onRefused(path, error);
-    call.sendStatus(toServiceError(error));
-    return new ServerInterceptingCall(call, { start: () => {} }); // the handler never hears of it
-  };
-}
-
-function refusal(call: ServerInterceptingCallInterface, role: Role, table: RoleTable): RpcError | undefined {
+function roleError(call: ServerInterceptingCallInterface, role: Role, table: RoleTable): RpcError | undefined {
   const identities = identitiesOf(call.getAuthContext().sslPeerCertificate?.subjectaltname);
   const known = identities.filter((identity) => table.has(identity));
   if (known.some((identity) => includes(table.get(identity)!, role))) return undefined;
@@ -45,4 +48,18 @@ function refusal(call: ServerInterceptingCallInterface, role: Role, table: RoleT
 
 function denied(message: string, role: Role): RpcError {
   return new RpcError("ROLE_REQUIRED", message, { metadata: { role } });
+}
+
+/**
+ * Returns the identities in a certificate's subjectAltName: URIs unchanged, and DNS names in lower case after `dns:`.
+ *
+ * @param subjectAltName as Node gives it, for example `URI:spiffe://petstore/gateway, DNS:reports.internal`
+ */
+function identitiesOf(subjectAltName = ""): string[] {
+  // Node quotes a name with special characters and escapes its commas (CVE-2021-44532), so one name cannot pass for two.
+  return subjectAltName.split(", ").flatMap((name) => {
+    if (name.startsWith("DNS:")) return `dns:${name.slice("DNS:".length).toLowerCase()}`;
+    // A URI needs an authority, because the URI "dns:gateway" must not pass for a DNS name.
+    return /^URI:[^:]+:\/\//.test(name) ? name.slice("URI:".length) : [];
+  });
 }

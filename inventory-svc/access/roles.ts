@@ -1,10 +1,11 @@
+/** The roles of internal callers: what each call needs, and the table of roles by identity. */
 import type { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 
-/** What a caller may do: each role includes those before it. */
+/** The roles of callers. Each role includes those before it. */
 export const roles = ["reader", "writer", "admin"] as const;
 export type Role = (typeof roles)[number];
 
-/** The least role for each call of the contract. Total: the compiler asks for every one. */
+/** The least role for each call of the contract. The compiler requires an entry for every call. */
 export const leastRoles: Readonly<Record<keyof InventoryServiceService, Role>> = {
   listInventory: "reader",
   checkInventory: "reader",
@@ -19,7 +20,7 @@ export const leastRoles: Readonly<Record<keyof InventoryServiceService, Role>> =
   removeInventoryItem: "admin",
 };
 
-/** Roles by identity: a URI as `spiffe://petstore/gateway`, or `dns:` and a name in lower case. */
+/** Roles by identity: a URI such as `spiffe://petstore/gateway`, or `dns:` and a name in lower case. */
 export type RoleTable = ReadonlyMap<string, Role>;
 
 const entry = new RegExp(
@@ -27,15 +28,15 @@ const entry = new RegExp(
 );
 
 /**
- * Reads a table as `spiffe://petstore/gateway=writer,dns:reports.internal=reader`.
+ * Parses a table such as `spiffe://petstore/gateway=writer,dns:reports.internal=reader`.
  *
- * @returns a fault that names the place of the entry, never the entry
+ * @returns the table, or a fault that names the position of the wrong entry and never its text
  */
 export function parseRoles(text: string): RoleTable | { readonly fault: string } {
   const table = new Map<string, Role>();
   for (const [index, part] of text.split(",").entries()) {
     const groups = entry.exec(part.trim())?.groups;
-    if (!groups) return { fault: `entry ${index + 1} is not as ${example}` };
+    if (!groups) return { fault: `entry ${index + 1} is not like ${example}` };
     if (table.has(groups.identity!)) return { fault: `entry ${index + 1} names an identity again` };
     table.set(groups.identity!, groups.role as Role);
   }
@@ -44,7 +45,7 @@ export function parseRoles(text: string): RoleTable | { readonly fault: string }
 
 const example = `spiffe://petstore/gateway=writer or dns:reports.internal=reader (${roles.join(", ")})`;
 
-/** True when `role` includes `needed`. */
+/** Returns true when `role` includes `needed`. */
 export function includes(role: Role, needed: Role): boolean {
   return roles.indexOf(role) >= roles.indexOf(needed);
 }

@@ -1,4 +1,4 @@
-{{/* Arguments of most of these: (list $ $tier), where $tier is a key of the values: gateway or inventory-svc. */}}
+{{/* Most of these templates take (list $ $tier), where $tier is a key of the values: gateway or inventory-svc. */}}
 
 {{- define "petstore.name" -}}
 {{ (index . 0).Release.Name }}-{{ index . 1 }}
@@ -22,7 +22,7 @@ helm.sh/chart: {{ (index . 0).Chart.Name }}-{{ (index . 0).Chart.Version }}
 {{ with $image.registry }}{{ . }}/{{ end }}petstore-{{ index . 1 }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}
 {{- end }}
 
-{{/* Only those who take gRPC are in it, and each has an address of its own: clients balance by themselves. */}}
+{{/* The Service whose name resolves to the address of each ready pod, so that gRPC clients balance by themselves. */}}
 {{- define "petstore.inventoryService" -}}
 {{ .Release.Name }}-inventory-svc-headless
 {{- end }}
@@ -39,7 +39,7 @@ helm.sh/chart: {{ (index . 0).Chart.Name }}-{{ (index . 0).Chart.Version }}
 {{ ternary "http" "grpc" (eq . "gateway") }}
 {{- end }}
 
-{{/* All settings of a tier but its secrets. */}}
+{{/* All settings of a tier except its secrets. */}}
 {{- define "petstore.settings" -}}
 {{- $root := index . 0 -}}
 {{- $tier := index . 1 -}}
@@ -50,7 +50,7 @@ helm.sh/chart: {{ (index . 0).Chart.Name }}-{{ (index . 0).Chart.Version }}
 {{- if eq $tier "gateway" -}}
 GATEWAY_LISTEN: 0.0.0.0:{{ include "petstore.port" $tier }}
 GATEWAY_ADMIN_LISTEN: 0.0.0.0:{{ include "petstore.adminPort" $tier }}
-{{- /* As many as there can ever be, the one more of a rolling update included: shares never add up to too much. */}}
+{{- /* The largest number there can be, with the extra gateway of a rolling update: shares never exceed the limits. */}}
 GATEWAY_REPLICAS: {{ add $values.replicas.max 1 | quote }}
 INVENTORY_ADDRESS: dns:///{{ include "petstore.inventoryService" $root }}:{{ include "petstore.port" "inventory-svc" }}
 {{- $tls := $root.Values.tls.issuerRef.name }}
@@ -70,17 +70,18 @@ INVENTORY_INSECURE: {{ ternary "0" "1" (ne $tls "") | quote }}
 {{- end }}
 {{- end }}
 
-{{/* Names in certificates, and the roles of those who call. */}}
+{{/* The name in a tier's certificate. Takes the tier. */}}
 {{- define "petstore.identity" -}}
 spiffe://petstore/{{ . }}
 {{- end }}
 
+{{/* The roles of callers by the names in their certificates. */}}
 {{- define "petstore.roles" -}}
 {{ include "petstore.identity" "gateway" }}=writer
 {{- range $name, $role := .Values.tls.callers }},{{ $name }}={{ $role }}{{ end }}
 {{- end }}
 
-{{/* What every pod has: (list $ $tier). */}}
+{{/* The part that all pods share. Takes (list $ $tier). */}}
 {{- define "petstore.pod" -}}
 automountServiceAccountToken: false
 # Variables of other services could be mistaken for settings.
@@ -105,13 +106,13 @@ readOnlyRootFilesystem: true
 capabilities: { drop: [ALL] }
 {{- end }}
 
-{{/* One variable from a secret: (list secret name). */}}
+{{/* One variable from a secret. Takes (list secret name). */}}
 {{- define "petstore.secretVariable" -}}
 - name: {{ index . 1 }}
   valueFrom: { secretKeyRef: { name: {{ index . 0 }}, key: {{ index . 1 }} } }
 {{- end }}
 
-{{/* Hosts of GATEWAY_SERVERS, as a JSON list. */}}
+{{/* The hosts of GATEWAY_SERVERS as a JSON list. */}}
 {{- define "petstore.hosts" -}}
 {{- $hosts := list -}}
 {{- range splitList "," .Values.gateway.settings.GATEWAY_SERVERS -}}
