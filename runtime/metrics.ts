@@ -1,6 +1,7 @@
+/** Metrics for Prometheus that cost little on the path of a request. */
 import type { Knex } from "knex";
 import { Counter, collectDefaultMetrics, Gauge, type Histogram, Registry } from "prom-client";
-import { poolUse } from "./database/open.ts";
+import { poolUse } from "./database/knex-internals.ts";
 
 type Labels = Readonly<Record<string, string | number>>;
 
@@ -12,7 +13,7 @@ export interface MetricOptions {
   readonly labelNames?: readonly string[];
 }
 
-/** A registry with what prom-client tells of any process: CPU, memory, event loop, garbage collection. */
+/** Makes a registry with prom-client's metrics of any process: CPU, memory, event loop, garbage collection. */
 export function createRegistry(): Registry {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
@@ -22,7 +23,7 @@ export function createRegistry(): Registry {
 /** One value, or one for each set of labels. */
 export type Reading = number | Iterable<readonly [labels: Labels, value: number]>;
 
-/** A gauge that is read when it is scraped. */
+/** Adds a gauge that is read when it is scraped. */
 export function gauge({ name, help, registry, labelNames = [] }: MetricOptions, read: () => Reading): void {
   new Gauge({
     name,
@@ -35,7 +36,7 @@ export function gauge({ name, help, registry, labelNames = [] }: MetricOptions, 
   });
 }
 
-/** A counter whose owner keeps plain numbers, which are read when it is scraped. */
+/** Adds a counter whose owner keeps plain numbers, which are read when it is scraped. */
 export function counter({ name, help, registry, labelNames = [] }: MetricOptions, read: () => Reading): void {
   new Counter({
     name,
@@ -57,7 +58,7 @@ function entriesOf(reading: Reading): Iterable<readonly [Labels, number]> {
 export class Series {
   readonly labels: Labels;
   readonly #bounds: readonly number[];
-  /** Of each bucket, of what is above the last one, and the sum of all values. */
+  /** One count for each bucket, one for the values above the last bucket, then the sum of all values. */
   readonly #counts: Float64Array;
 
   constructor(labels: Labels, bounds: readonly number[]) {
@@ -74,7 +75,7 @@ export class Series {
     this.#counts[bounds.length + 1]! += value;
   }
 
-  /** As Prometheus has them: each bucket holds those below it too. */
+  /** In Prometheus' form, where each bucket includes the smaller ones. */
   *values(name: string) {
     let count = 0;
     for (const [i, bound] of [...this.#bounds, "+Inf"].entries()) {
@@ -87,14 +88,14 @@ export class Series {
 }
 
 /**
- * A histogram for what happens with every request. One of prom-client checks, sorts and joins the labels at each
- * observation, which takes 30 times as long; here whoever observes keeps the series of its labels.
+ * A histogram for what happens with every request. prom-client's checks, sorts and joins the labels at each observation;
+ * here the caller keeps the series of its labels, and an observation adds two numbers.
  */
 export class Distribution {
   readonly #bounds: readonly number[];
   readonly #series: Series[] = [];
 
-  /** @param bounds upper ones of the buckets, ascending, in the unit of the name */
+  /** @param bounds upper bounds of the buckets, ascending, in the unit of the name */
   constructor({ name, help, registry }: Omit<MetricOptions, "labelNames">, bounds: readonly number[]) {
     this.#bounds = bounds;
     const metric = {
@@ -106,10 +107,10 @@ export class Distribution {
         values: this.#series.flatMap((series) => [...series.values(name)]),
       }),
     };
-    registry.registerMetric(metric as unknown as Histogram); // a registry asks a metric for no more than this
+    registry.registerMetric(metric as unknown as Histogram); // a registry uses nothing else of a metric
   }
 
-  /** To be called once for each set of labels; they come from closed sets, so there are only so many. */
+  /** Makes the series of one set of labels. Call it once for each set; label values come from closed sets. */
   series(labels: Labels = {}): Series {
     const series = new Series(labels, this.#bounds);
     this.#series.push(series);
@@ -117,7 +118,7 @@ export class Distribution {
   }
 }
 
-/** The use of a database's connections. @param tier begins the names: `gateway`, `inventory` */
+/** Adds gauges for the connections of a database. @param tier begins their names: `gateway`, `inventory` */
 export function exposePool(registry: Registry, tier: string, db: Knex): void {
   const connections = { name: `${tier}_database_connections`, help: "Connections to the database", registry };
   gauge({ ...connections, labelNames: ["state"] }, () => {
@@ -127,7 +128,7 @@ export function exposePool(registry: Registry, tier: string, db: Knex): void {
       [{ state: "free" }, free],
     ];
   });
-  const max = { name: `${tier}_database_connections_max`, help: "Connections to the database at the most", registry };
+  const max = { name: `${tier}_database_connections_max`, help: "Maximum connections to the database", registry };
   gauge(max, () => poolUse(db).max);
   const waiting = {
     name: `${tier}_database_waiting`,
@@ -137,5 +138,5 @@ export function exposePool(registry: Registry, tier: string, db: Knex): void {
   gauge(waiting, () => poolUse(db).waiting);
 }
 
-/** Bounds in seconds for what takes from less than a millisecond to some seconds. */
+/** Bounds in seconds for durations from less than a millisecond to some seconds. */
 export const durationBounds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10] as const;

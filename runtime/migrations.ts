@@ -1,23 +1,25 @@
+import type { Socket } from "node:net";
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
+import { acquireConnection, releaseConnection } from "./database/knex-internals.ts";
 import { isSqlite } from "./database/open.ts";
 
-/** A step of a schema. Names sort in the order in which the steps are taken, as in `0001_stock`. */
+/** A step of a schema. The names sort in the order of the steps, as in `0001_stock`. */
 export interface Migration {
   readonly name: string;
   up(db: Knex): Promise<void>;
   down(db: Knex): Promise<void>;
 }
 
-/** How long one process waits for another that migrates the same database. */
+/** How long a process waits for another one that migrates the same database. */
 const lockWaitSeconds = 60;
 
 /**
- * Brings a schema up to date, or takes its last step back.
+ * Brings a schema up to date, or reverts its last step.
  *
- * Safe to run from several processes at once: they queue on a lock that its holder's death releases.
+ * Several processes may do this at once: they queue for a lock, which is released when the process that holds it dies.
  *
- * @param schema names the schema, so that several can live in one database
+ * @param schema names the schema, so that several can share one database
  * @returns the names of the steps taken, in order
  */
 export async function migrate(
@@ -35,8 +37,8 @@ export async function migrate(
     },
   };
   return await withMigrationLock(db, async () => {
-    // Knex marks a running migration in a table, and a process that died in one leaves the mark behind.
-    // Whoever holds our lock knows that nobody else is migrating.
+    // Knex marks a running migration in a table, and a process that dies leaves its mark there. While this process holds
+    // our lock, no other one migrates, so the mark can go.
     await db.migrate.forceFreeMigrationsLock(options);
     const [, names] = direction === "up" ? await db.migrate.latest(options) : await db.migrate.down(options);
     return names as string[];
@@ -44,14 +46,23 @@ export async function migrate(
 }
 
 /**
- * Makes a table that has its name only when it is complete, and leaves one that is there alone: MySQL commits every
- * statement of a schema by itself, and a migration that died between two of them has to be taken up by the next run.
+ * Makes a table under a draft name and renames it once it is complete; a table that exists already stays as it is. MySQL
+ * commits every statement of a schema by itself, so the next run must be able to finish a migration that died between two
+ * statements.
+ *
+ * @param fill writes the first rows; the table has the name `draft` until they are in it
  */
-export async function createTable(db: Knex, name: string, build: (table: Knex.CreateTableBuilder) => void) {
+export async function createTable(
+  db: Knex,
+  name: string,
+  build: (table: Knex.CreateTableBuilder) => void,
+  fill: (draft: string) => PromiseLike<unknown> = async () => {},
+): Promise<void> {
   if (await db.schema.hasTable(name)) return;
   const draft = `${name}_draft`;
   await db.schema.dropTableIfExists(draft);
   await db.schema.createTable(draft, build);
+  await fill(draft);
   await db.schema.renameTable(draft, name);
 }
 
@@ -59,16 +70,22 @@ async function withMigrationLock<T>(db: Knex, work: () => Promise<T>): Promise<T
   return isSqlite(db) ? await withSqliteLock(db, work) : await withMysqlLock(db, work);
 }
 
+interface MysqlConnection {
+  readonly stream: Socket;
+  promise(): { query(sql: string, values?: readonly unknown[]): Promise<[{ held: unknown }[], unknown]> };
+}
+
 async function withMysqlLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
-  const holder = await db.client.acquireConnection();
-  const silenceTimeoutMs: number = holder.stream.timeout;
+  const holder = await acquireConnection<MysqlConnection>(db);
+  const silenceTimeoutMs = holder.stream.timeout ?? 0; // which `openDatabase` has set
   try {
-    // This connection is silent while it waits, and while others do the work: closing it would give up the lock.
+    // This connection is silent while it waits and while other connections do the work, and closing it would release the
+    // lock.
     holder.stream.setTimeout(lockWaitSeconds * 1_000 + silenceTimeoutMs);
     const [rows] = await holder
       .promise()
       .query("SELECT GET_LOCK(CONCAT('petstore-migrate:', DATABASE()), ?) AS held", [lockWaitSeconds]);
-    if (Number(rows[0].held) !== 1) throw new Error("another process has been migrating this database for too long");
+    if (Number(rows[0]?.held) !== 1) throw new Error("another process has been migrating this database for too long");
     holder.stream.setTimeout(0);
     return await work();
   } finally {
@@ -77,7 +94,7 @@ async function withMysqlLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
       .promise()
       .query("SELECT RELEASE_LOCK(CONCAT('petstore-migrate:', DATABASE()))")
       .catch(() => {});
-    await db.client.releaseConnection(holder);
+    await releaseConnection(db, holder);
   }
 }
 

@@ -1,0 +1,58 @@
+/** Says what the errors of the drivers mean. No other file knows their codes or SQLSTATE. */
+
+/** Errors of a server that takes no writes. After a failover another server does, but the connection leads to this one. */
+const readOnlyCodes = new Set([
+  "ER_OPTION_PREVENTS_STATEMENT",
+  "ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION",
+  "ER_READ_ONLY_MODE",
+]);
+
+/** Errors of a transaction that lost against another one. */
+const lostRaceCodes = new Set([
+  "ER_LOCK_DEADLOCK",
+  "ER_LOCK_WAIT_TIMEOUT",
+  "ER_CHECKREAD",
+  "SQLITE_BUSY",
+  "SQLITE_BUSY_SNAPSHOT",
+]);
+
+const notNullCodes = new Set(["ER_BAD_NULL_ERROR", "SQLITE_CONSTRAINT_NOTNULL"]);
+
+/** Classes of SQLSTATE that COMMIT never fails with, and SQLite's code for the last of them. */
+const beforeCommit = /^(22...|23...|42...|SQLITE_ERROR)$/;
+
+/** True for an error of a server that takes no writes any more. Nothing has happened, even when COMMIT failed with it. */
+export function isReadOnly(error: unknown): boolean {
+  return readOnlyCodes.has(codeOf(error));
+}
+
+/**
+ * True for an error after which another attempt may succeed: the transaction lost against another one, or the server
+ * takes no writes any more. The database has taken back the whole transaction.
+ */
+export function isRetryable(error: unknown): boolean {
+  return lostRaceCodes.has(codeOf(error)) || isReadOnly(error);
+}
+
+/** True for SQLite's error after it has waited for the lock of its file. It waits on this thread. */
+export function isBusyFile(error: unknown): boolean {
+  return codeOf(error) === "SQLITE_BUSY";
+}
+
+/** True for the error of a statement that writes NULL to a column that takes none. */
+export function isNotNullViolation(error: unknown): boolean {
+  return notNullCodes.has(codeOf(error));
+}
+
+/**
+ * True for an error that proves that COMMIT was not reached, although it was sent with the statement that failed: so the
+ * transaction has not happened.
+ */
+export function failedBeforeCommit(error: unknown): boolean {
+  return beforeCommit.test((error as { sqlState?: string }).sqlState ?? codeOf(error));
+}
+
+/** The name that a driver gives an error, such as `ER_DUP_ENTRY`; empty for an error of anything else. */
+function codeOf(error: unknown): string {
+  return (error as { code?: string }).code ?? "";
+}

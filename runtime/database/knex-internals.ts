@@ -1,0 +1,97 @@
+/**
+ * Holds everything that this project uses of Knex, and of its pool tarn, beyond their public interfaces. An update of
+ * Knex can break this file and no other.
+ */
+import type { Knex } from "knex";
+
+/** A connection of Knex's pool, as its driver made it. */
+export interface PooledConnection {
+  /** Knex closes a connection that has a reason here before its next use, and opens another. */
+  __knex__disposed?: unknown;
+}
+
+interface Pool {
+  readonly max: number;
+  readonly used: readonly { readonly resource: PooledConnection }[];
+  readonly free: readonly { readonly resource: PooledConnection }[];
+  numUsed(): number;
+  numFree(): number;
+  numPendingAcquires(): number;
+}
+
+interface KnexClient {
+  /** Undefined once the pool is destroyed. */
+  readonly pool?: Pool;
+  acquireConnection(): Promise<PooledConnection>;
+  releaseConnection(connection: PooledConnection): Promise<void>;
+  query(connection: PooledConnection, query: object): Promise<unknown>;
+  emit(event: "query-response", response: unknown, query: object): void;
+}
+
+const clientOf = (db: Knex): KnexClient => db.client;
+
+/** Takes a connection out of the pool. @throws what the driver throws, or Knex when the wait is too long */
+export async function acquireConnection<Driver extends object>(db: Knex): Promise<Driver & PooledConnection> {
+  return (await clientOf(db).acquireConnection()) as Driver & PooledConnection;
+}
+
+export async function releaseConnection(db: Knex, connection: PooledConnection): Promise<void> {
+  await clientOf(db).releaseConnection(connection);
+}
+
+/** Has Knex close a connection instead of using it again. */
+export function discardConnection(connection: PooledConnection, reason: unknown): void {
+  connection.__knex__disposed = reason;
+}
+
+/** Has Knex close every connection that is open now instead of using it again. */
+export function discardConnections(db: Knex, reason: unknown): void {
+  const { pool } = clientOf(db);
+  for (const { resource } of [...(pool?.used ?? []), ...(pool?.free ?? [])]) discardConnection(resource, reason);
+}
+
+/** Counts the connections in use, those that are free, the callers that wait for one, and the maximum. */
+export function poolUse(db: Knex) {
+  const { pool } = clientOf(db);
+  return {
+    used: pool?.numUsed() ?? 0,
+    free: pool?.numFree() ?? 0,
+    waiting: pool?.numPendingAcquires() ?? 0,
+    max: pool?.max ?? 0,
+  };
+}
+
+/** What Knex passes to listeners of "query", "query-response" and "query-error". */
+export interface QueryEvent {
+  readonly sql: string;
+  readonly __knexQueryUid: string;
+}
+
+/** Names a query in all of its events. */
+export function queryIdOf(event: QueryEvent): string {
+  return event.__knexQueryUid;
+}
+
+let lastQuery = 0;
+
+/**
+ * Sends a statement over a connection, with the events of Knex and without the work of building the statement.
+ *
+ * @returns the response as the driver gives it
+ */
+export async function sendQuery(
+  db: Knex,
+  connection: PooledConnection,
+  sql: string,
+  bindings: readonly unknown[],
+): Promise<unknown> {
+  lastQuery += 1;
+  const query: QueryEvent & { bindings: readonly unknown[]; response?: unknown } = {
+    sql,
+    bindings,
+    __knexQueryUid: `sent-${lastQuery}`,
+  };
+  await clientOf(db).query(connection, query);
+  clientOf(db).emit("query-response", query.response, query);
+  return query.response;
+}

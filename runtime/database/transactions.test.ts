@@ -1,0 +1,70 @@
+import { openDatabase } from "./open.ts";
+import { retried, Transaction } from "./transactions.ts";
+
+const db = openDatabase("sqlite::memory:");
+afterAll(() => db.destroy());
+
+/** Work that fails with an error of the database a number of times, then succeeds. */
+function failing(times: number, code: string) {
+  let calls = 0;
+  const work = async () => {
+    calls += 1;
+    if (calls <= times) throw Object.assign(new Error("from the database"), { code });
+    return "done";
+  };
+  return { work, calls: () => calls };
+}
+
+test("a transaction that the database has taken back runs again as a whole", async () => {
+  for (const code of ["ER_LOCK_DEADLOCK", "ER_LOCK_WAIT_TIMEOUT", "ER_CHECKREAD", "ER_OPTION_PREVENTS_STATEMENT"]) {
+    const { work, calls } = failing(1, code);
+    expect(await retried(db, work)).toBe("done");
+    expect(calls()).toBe(2);
+  }
+});
+
+test("a transaction that the database takes back four times is given up", async () => {
+  const { work, calls } = failing(4, "ER_LOCK_DEADLOCK");
+  await expect(retried(db, work)).rejects.toThrow("from the database");
+  expect(calls()).toBe(4);
+});
+
+test.each(["ER_DUP_ENTRY", "SQLITE_BUSY"])("%s is never retried", async (code) => {
+  const { work, calls } = failing(1, code);
+  await expect(retried(db, work)).rejects.toThrow("from the database");
+  expect(calls()).toBe(1);
+});
+
+describe("a transaction", () => {
+  const insert = (n: number) => ({ sql: "insert into numbers values (?)", bindings: [n] });
+  const numbers = async () => (await db("numbers").pluck("n")).map(Number);
+  beforeAll(() => db.schema.createTable("numbers", (table) => void table.integer("n").primary()));
+  beforeEach(() => db("numbers").delete());
+
+  test("that is committed keeps what was run in it", async () => {
+    const transaction = await Transaction.open(db);
+    await transaction.run(insert(1));
+    expect(await transaction.commit(insert(2), insert(3))).toHaveLength(2);
+    await transaction.end();
+    expect(await numbers()).toEqual([1, 2, 3]);
+  });
+
+  test("that is not committed keeps nothing, and gives its connection back", async () => {
+    const transaction = await Transaction.open(db);
+    await transaction.run(insert(1));
+    await transaction.end();
+    expect(await numbers()).toEqual([]);
+  });
+
+  test("that fails keeps nothing of what was run with the failing statement", async () => {
+    const transaction = await Transaction.open(db);
+    await expect(transaction.commit(insert(1), insert(1))).rejects.toThrow("UNIQUE");
+    await transaction.end();
+    expect(await numbers()).toEqual([]);
+  });
+
+  test("that is not used gives its connection back", async () => {
+    await (await Transaction.open(db)).end();
+    expect(await numbers()).toEqual([]);
+  });
+});
