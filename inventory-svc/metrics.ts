@@ -14,10 +14,10 @@ export interface ServiceMetrics {
   readonly registry: Registry;
   /** Counts and logs calls. */
   readonly onCall: OnCall;
-  /** Times how long changes wait for their transaction. */
-  readonly onTurn: GroupCommitOptions["onTurn"];
-  /** `write`, with its transactions measured. */
-  readonly measured: (write: GroupCommitOptions["write"]) => GroupCommitOptions["write"];
+  /** Measures how long changes wait for their transaction. */
+  readonly onDequeued: GroupCommitOptions["onDequeued"];
+  /** Measures write transactions. */
+  readonly onWritten: GroupCommitOptions["onWritten"];
   /** Shows how the parts stand when it is scraped. */
   readonly expose: (parts: ServiceParts) => void;
 }
@@ -27,8 +27,8 @@ export interface ServiceParts {
   readonly store: Pick<StockStore, "lastRevision">;
   readonly commits: Pick<GroupCommit, "queued">;
   readonly maxQueued: number;
-  /** Settings of the database server by which an acknowledged update can be lost. */
-  readonly weaknesses: () => number;
+  /** How many settings of the database server let an acknowledged update be lost. */
+  readonly durabilityWarnings: () => number;
 }
 
 export function createServiceMetrics(log: Logger): ServiceMetrics {
@@ -70,26 +70,12 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
         "call",
       );
     },
-    onTurn: (waitedMs) => waits.observe(waitedMs / 1_000),
-    measured: (write) => async (changes, more) => {
-      let size = changes.length;
-      const counted = () => {
-        const late = more!();
-        size += late.length;
-        return late;
-      };
-      const startedMs = performance.now();
-      let outcome = failed;
-      try {
-        const outcomes = await write(changes, more && counted);
-        outcome = committed;
-        return outcomes;
-      } finally {
-        sizes.observe(size);
-        outcome.observe((performance.now() - startedMs) / 1_000);
-      }
+    onDequeued: (waitedMs) => waits.observe(waitedMs / 1_000),
+    onWritten: (changes, durationMs, isCommitted) => {
+      sizes.observe(changes);
+      (isCommitted ? committed : failed).observe(durationMs / 1_000);
     },
-    expose: ({ db, store, commits, maxQueued, weaknesses }) => {
+    expose: ({ db, store, commits, maxQueued, durabilityWarnings }) => {
       const show = (name: string, help: string, read: () => number) =>
         gauge({ name: `inventory_${name}`, help, registry }, read);
       exposePool(registry, "inventory", db);
@@ -99,7 +85,7 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
       show(
         "durability_weaknesses",
         "Settings of the database server by which acknowledged updates can be lost",
-        weaknesses,
+        durabilityWarnings,
       );
     },
   };

@@ -1,5 +1,5 @@
+import { type Item, maxQuantity } from "../../proto/pet.ts";
 import type { Change, Outcome } from "../stock/changes.ts";
-import { maxQuantity, type StockItem } from "../stock/item.ts";
 import { RpcError } from "./errors.ts";
 
 type Settled = Extract<Outcome, { kind: "done" | "replayed" }>;
@@ -44,6 +44,6 @@ export function notFound(petId: bigint): RpcError {
   return new RpcError("ENTRY_NOT_FOUND", "there is no entry with this pet_id", { metadata: { pet_id: String(petId) } });
 }
 
-function describe({ petId, revision, quantity }: StockItem) {
+function describe({ petId, revision, quantity }: Item) {
   return { pet_id: String(petId), revision: String(revision), quantity: String(quantity) };
 }

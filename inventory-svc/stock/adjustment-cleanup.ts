@@ -1,37 +1,38 @@
+/** Deletes the records of adjustments that are old enough, in the background. */
 import { setTimeout } from "node:timers/promises";
 import type { StockStore } from "./store.ts";
 
 const hourMs = 60 * 60_000;
 
-/** Callers are promised 24 hours. The rest is for clocks of replicas that disagree. */
-export const rememberedMs = 25 * hourMs;
+/** How long adjustments are recorded. Callers are promised 24 hours; the rest is for replicas whose clocks differ. */
+export const retentionMs = 25 * hourMs;
 
-/** Rows that go in one statement, and the rest after it: writers have to get in between, on SQLite above all. */
+/** Records deleted by one statement, and the pause after it: writers have to get in between, above all on SQLite. */
 const batchSize = 500;
-const restMs = 50;
+const pauseMs = 50;
 
-const everyMs = 60_000;
+const intervalMs = 60_000;
 
-export interface ForgettingOptions {
-  readonly store: Pick<StockStore, "forgetAdjustments">;
+export interface CleanupOptions {
+  readonly store: Pick<StockStore, "deleteAdjustments">;
   /** Unix milliseconds. */
   readonly now: () => number;
-  /** Told of a failure: it is tried again a minute later. */
+  /** Gets every failure. The next attempt is a minute later. */
   readonly onError: (error: unknown) => void;
 }
 
 /**
- * Forgets adjustments that are old enough, now and every minute. Each replica does this, so none has to be chosen: who
- * comes second finds nothing to do.
+ * Deletes old records now and every minute. Every replica does this, so that none has to be chosen: the second one finds
+ * nothing to do.
  *
  * @returns ends it, and resolves when its last statement has ended
  */
-export function startForgetting({ store, now, onError }: ForgettingOptions): () => Promise<void> {
+export function startAdjustmentCleanup({ store, now, onError }: CleanupOptions): () => Promise<void> {
   const stopped = new AbortController();
   const run = async () => {
     while (!stopped.signal.aborted) {
-      await forgetOld(store, now(), stopped.signal).catch(onError);
-      await rest(everyMs, stopped.signal);
+      await deleteOldAdjustments(store, now(), stopped.signal).catch(onError);
+      await pause(intervalMs, stopped.signal);
     }
   };
   const running = run();
@@ -41,16 +42,20 @@ export function startForgetting({ store, now, onError }: ForgettingOptions): () 
   };
 }
 
-/** Forgets all that is old at a time, in small steps. @throws StockUnavailableError */
-export async function forgetOld(store: ForgettingOptions["store"], nowMs: number, stopped: AbortSignal): Promise<void> {
+/** Deletes all records that are old at a time, in small steps. @throws StockUnavailableError */
+export async function deleteOldAdjustments(
+  store: CleanupOptions["store"],
+  nowMs: number,
+  stopped: AbortSignal,
+): Promise<void> {
   let after: bigint | undefined = 0n;
   while (!stopped.aborted) {
-    after = await store.forgetAdjustments(nowMs - rememberedMs, batchSize, after);
+    after = await store.deleteAdjustments(nowMs - retentionMs, batchSize, after);
     if (after === undefined) return;
-    await rest(restMs, stopped);
+    await pause(pauseMs, stopped);
   }
 }
 
-async function rest(durationMs: number, stopped: AbortSignal): Promise<void> {
+async function pause(durationMs: number, stopped: AbortSignal): Promise<void> {
   await setTimeout(durationMs, undefined, { signal: stopped, ref: false }).catch(() => {});
 }

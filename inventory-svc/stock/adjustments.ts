@@ -1,11 +1,11 @@
+import type { PetStatus } from "../../proto/pet.ts";
 import type { Adjustment, Change } from "./changes.ts";
-import type { PetStatus } from "./item.ts";
 
 export const adjustmentsTable = "stock_adjustments";
 
 export const adjustmentColumns = ["revision", "request_id", "pet_id", "delta", "quantity", "status"] as const;
 
-/** What is remembered of an adjustment, as the drivers give it. */
+/** A recorded adjustment as the drivers give it. */
 export interface AdjustmentRow {
   revision: bigint;
   request_id: string;
@@ -30,7 +30,7 @@ export function toAdjustment({ revision, request_id, pet_id, delta, quantity, st
   };
 }
 
-/** The row that remembers an adjustment. */
+/** The row that records an adjustment. */
 export function toAdjustmentRow({ requestId, delta, item }: Adjustment, madeAtMs: number) {
   return {
     revision: item.revision,

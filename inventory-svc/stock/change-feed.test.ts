@@ -1,10 +1,11 @@
+import type { Position } from "../../proto/pet.ts";
 import { ChangeFeed, maxWatches, TooManyWatchesError } from "./change-feed.ts";
-import type { Changes, Position } from "./store.ts";
+import type { ChangesPage } from "./store.ts";
 
-/** A stock that only has a revision; one page of its changes is read for each call, and ends when told. */
+/** A stock with nothing but a revision, and a feed of it that counts its reads. */
 function stock(revision: bigint) {
   const state = { revision, reads: 0, atOnce: 0, mostAtOnce: 0 };
-  const read = async (from: Position): Promise<Changes> => {
+  const read = async (from: Position): Promise<ChangesPage> => {
     state.reads += 1;
     state.mostAtOnce = Math.max(state.mostAtOnce, ++state.atOnce);
     await new Promise(setImmediate);
@@ -18,13 +19,13 @@ function stock(revision: bigint) {
 
 const at = (revision: bigint) => ({ epoch: "e", revision });
 const many = <T>(count: number, of: (i: number) => T) => Array.from({ length: count }, (_, i) => of(i));
-const next = async (watch: AsyncGenerator<Changes>) => (await watch.next()).value as Changes;
+const next = async (watch: AsyncGenerator<ChangesPage>) => (await watch.next()).value as ChangesPage;
 
 describe("the change feed", () => {
   const ends = new AbortController();
   afterAll(() => ends.abort());
 
-  test("reads once for all watches that stand at the same position, at each look", async () => {
+  test("reads once at each look for all watches at the same position", async () => {
     const { state, feed } = stock(7n);
     const watches = many(500, () => feed.follow(at(7n), ends.signal));
     for (const page of await Promise.all(watches.map(next))) expect(page).toMatchObject({ rows: [] });
@@ -37,7 +38,7 @@ describe("the change feed", () => {
     await Promise.all(watches.map((watch) => watch.return(undefined)));
   });
 
-  test("reads one page at a time for those that stand elsewhere, and each gets its own", async () => {
+  test("reads one page at a time for watches at other positions, and each gets its own page", async () => {
     const { state, feed } = stock(100n);
     const watches = many(50, (i) => feed.follow(at(BigInt(i)), ends.signal));
     const pages = await Promise.all(watches.map(next));
@@ -46,7 +47,7 @@ describe("the change feed", () => {
     await Promise.all(watches.map((watch) => watch.return(undefined)));
   });
 
-  test("a page that cannot be read ends the watches that wait for it, and no other", async () => {
+  test("ends the watches that wait for a page that cannot be read, and no other watch", async () => {
     const { feed } = stock(1n);
     const failing = new ChangeFeed(async ({ revision }) => {
       if (revision === 2n) throw new Error("away");
@@ -60,7 +61,7 @@ describe("the change feed", () => {
     expect(await next(feed.follow({ epoch: "other", revision: 1n }, ends.signal))).toEqual({ kind: "reset" });
   });
 
-  test("opens so many and no more, until one of them ends", async () => {
+  test("refuses a watch while the maximum is open", async () => {
     const { feed } = stock(1n);
     const watches = many(maxWatches, () => feed.follow(at(1n), ends.signal));
     await Promise.all(watches.map(next));
@@ -71,8 +72,8 @@ describe("the change feed", () => {
     await Promise.all([another, ...watches].map((watch) => watch.return(undefined)));
   });
 
-  test("reads no page for watches that have gone, and those that wait in the queue end at once", async () => {
-    const reading = Promise.withResolvers<Changes>();
+  test("reads no page for watches that are stopped, and ends those that are queued at once", async () => {
+    const reading = Promise.withResolvers<ChangesPage>();
     const read: bigint[] = [];
     const feed = new ChangeFeed(({ revision }) => {
       read.push(revision);
@@ -91,7 +92,7 @@ describe("the change feed", () => {
     await first.return(undefined);
   });
 
-  test("a watch that is stopped ends at the next look", async () => {
+  test("ends a stopped watch at the next look", async () => {
     const { feed } = stock(1n);
     const stopped = new AbortController();
     const watch = feed.follow(at(1n), stopped.signal);

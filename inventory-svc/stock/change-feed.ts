@@ -1,51 +1,45 @@
 import { setTimeout } from "node:timers/promises";
-import type { Changes, Position } from "./store.ts";
+import type { Position } from "../../proto/pet.ts";
+import type { ChangesPage } from "./store.ts";
 
-/** How often watches look for news. Changes come from all replicas, and only the database knows of all. */
+/** How often watches look for changes. Changes come from all replicas, and only the database has all of them. */
 const intervalMs = 100;
 
-/** Watches at the most. */
+/** Maximum watches of one process. */
 export const maxWatches = 1_000;
 
-/** As many watches are open as there may be. */
-export class TooManyWatchesError extends Error {
-  constructor() {
-    super("too many watches are open");
-    this.name = "TooManyWatchesError";
-  }
-}
-
-/** A page that is being read, or waits for that, and how many watches wait for it. */
-interface Pending<Page> {
-  readonly page: Promise<Page>;
+/** A page that is being read, or is queued to be read. */
+interface Pending {
+  readonly page: Promise<ChangesPage>;
+  /** How many watches wait for it. */
   watches: number;
 }
 
 /**
- * Reads what changes for all watches of this process. They look at the same moments, and one page serves all that stand
- * at the same position, as those do that have caught up. Pages are read one at a time: however many watches there are,
- * they take one connection to the database, and leave the others to writers.
+ * Reads changes for all watches of this process. All watches look at the same moments, and one page serves every watch at
+ * the same position, as those are that have caught up. Pages are read one at a time: any number of watches takes one
+ * connection to the database, and leaves the others to writers.
  */
-export class ChangeFeed<Page extends Changes> {
-  readonly #read: (from: Position) => Promise<Page>;
-  /** Pages that are being read, or wait for that, by the position that they follow. */
-  readonly #pages = new Map<string, Pending<Page>>();
+export class ChangeFeed {
+  readonly #read: (from: Position) => Promise<ChangesPage>;
+  /** The pending pages by the position that they follow. */
+  readonly #pages = new Map<string, Pending>();
   #lastPage: Promise<unknown> = Promise.resolve();
   #nextLook: Promise<void> | undefined;
   #watches = 0;
 
-  /** @param read what follows a position, in pages; each is read once for all who get it */
-  constructor(read: (from: Position) => Promise<Page>) {
+  /** @param read reads the page after a position; each page is read once for all watches that get it */
+  constructor(read: (from: Position) => Promise<ChangesPage>) {
     this.#read = read;
   }
 
   /**
-   * What changes after a position, until `stopped`, or behind a reset. The first page comes at once, also when nothing
-   * has changed; later ones only with changes.
+   * Follows the stock from a position until `stopped`, or up to a reset. The first page comes at once, even when nothing
+   * has changed; later pages have changes.
    *
-   * @throws TooManyWatchesError, or what the reading throws
+   * @throws TooManyWatchesError, or what `read` throws
    */
-  async *follow(from: Position, stopped: AbortSignal): AsyncGenerator<Page> {
+  async *follow(from: Position, stopped: AbortSignal): AsyncGenerator<ChangesPage> {
     if (this.#watches >= maxWatches) throw new TooManyWatchesError();
     this.#watches += 1;
     try {
@@ -63,8 +57,8 @@ export class ChangeFeed<Page extends Changes> {
     }
   }
 
-  /** @returns undefined when it was stopped before */
-  async #pageAfter(position: Position, stopped: AbortSignal): Promise<Page | undefined> {
+  /** @returns undefined when the watch is stopped first */
+  async #pageAfter(position: Position, stopped: AbortSignal): Promise<ChangesPage | undefined> {
     const key = `${position.revision} ${position.epoch}`;
     const pending = this.#pages.get(key) ?? this.#queue(key, position);
     const left = Promise.withResolvers<undefined>();
@@ -79,10 +73,10 @@ export class ChangeFeed<Page extends Changes> {
     }
   }
 
-  #queue(key: string, position: Position): Pending<Page> {
+  #queue(key: string, position: Position): Pending {
     const page = this.#lastPage.then(async () => {
       try {
-        if (pending.watches === 0) throw new Error("nobody waits for this page any more");
+        if (pending.watches === 0) throw new Error("no watch waits for this page any more");
         return await this.#read(position);
       } finally {
         this.#pages.delete(key);
@@ -90,15 +84,23 @@ export class ChangeFeed<Page extends Changes> {
     });
     const pending = { page, watches: 0 };
     this.#pages.set(key, pending);
-    this.#lastPage = page.catch(() => {}); // its watches are told
+    this.#lastPage = page.catch(() => {}); // its watches get the error
     return pending;
   }
 
-  /** Resolves when it is time to look again, for all watches together. */
+  /** Resolves at the next look, for all watches together. */
   #look(): Promise<void> {
     this.#nextLook ??= setTimeout(intervalMs).then(() => {
       this.#nextLook = undefined;
     });
     return this.#nextLook;
+  }
+}
+
+/** The maximum number of watches is open already. */
+export class TooManyWatchesError extends Error {
+  constructor() {
+    super("too many watches are open");
+    this.name = "TooManyWatchesError";
   }
 }

@@ -1,7 +1,8 @@
 import fc from "fast-check";
+import { maxQuantity, petStatuses } from "../../proto/pet.ts";
 import { emptyModel, outcomeKinds, perform, plan, settle } from "../../test/support/stock-model.ts";
-import { type Adjustment, applyChanges, type Change, type Outcome } from "./changes.ts";
-import { maxQuantity, petStatuses, type StockRow } from "./item.ts";
+import { type Adjustment, type Change, decideChanges, type Outcome } from "./changes.ts";
+import type { StockRow } from "./rows.ts";
 
 const present: StockRow = { petId: 7n, quantity: 3, status: "pending", revision: 4n, removed: false };
 const tombstone: StockRow = { ...present, removed: true };
@@ -15,9 +16,9 @@ const changes: Record<Change["kind"], Change> = {
   put: { kind: "put", petId: 7n, quantity: 5, status: "sold" },
 };
 
-/** Applies changes to a stock at revision 10. */
-const applyTo = (rows: StockRow[], changes: readonly Change[], adjustments: readonly Adjustment[] = []) =>
-  applyChanges({ rows, adjustments, revision: 10n }, changes);
+/** Decides changes to a stock at revision 10. */
+const decide = (rows: StockRow[], changes: readonly Change[], adjustments: readonly Adjustment[] = []) =>
+  decideChanges({ rows, adjustments, revision: 10n }, changes);
 const unchanged = { written: [], adjusted: [], revision: 10n };
 
 describe("a change", () => {
@@ -31,7 +32,7 @@ describe("a change", () => {
     ["put", "removed", made],
     ["put", "unknown", made],
   ])("%s of an entry that is %s takes the next revision", (kind, state, row) => {
-    expect(applyTo(states[state]!, [changes[kind]])).toEqual({
+    expect(decide(states[state]!, [changes[kind]])).toEqual({
       outcomes: [{ kind: "done", item: row }],
       written: [row],
       adjusted: kind === "adjust" ? [{ requestId: "a", delta: 2, item: row }] : [],
@@ -48,7 +49,7 @@ describe("a change", () => {
     ["remove", "removed", "not_found"],
     ["remove", "unknown", "not_found"],
   ])("%s of an entry that is %s changes nothing: %s", (kind, state, refusal) => {
-    expect(applyTo(states[state]!, [changes[kind]])).toEqual({ ...unchanged, outcomes: [{ kind: refusal }] });
+    expect(decide(states[state]!, [changes[kind]])).toEqual({ ...unchanged, outcomes: [{ kind: refusal }] });
   });
 
   test.each<[string, Change]>([
@@ -56,13 +57,13 @@ describe("a change", () => {
     ["update of the status", { kind: "update", petId: 7n, status: "pending" }],
     ["put", { kind: "put", petId: 7n, quantity: 3, status: "pending" }],
   ])("%s to what already holds succeeds and takes no revision", (_kind, change) => {
-    expect(applyTo([present], [change])).toEqual({ ...unchanged, outcomes: [{ kind: "done", item: present }] });
+    expect(decide([present], [change])).toEqual({ ...unchanged, outcomes: [{ kind: "done", item: present }] });
   });
 
   test.each(petStatuses.flatMap((from) => petStatuses.filter((to) => to !== from).map((to) => [from, to] as const)))(
     "a status changes from %s to %s, and the quantity stays",
     (from, to) => {
-      const { written } = applyTo([{ ...present, status: from }], [{ kind: "update", petId: 7n, status: to }]);
+      const { written } = decide([{ ...present, status: from }], [{ kind: "update", petId: 7n, status: to }]);
       expect(written).toEqual([{ ...present, status: to, revision: 11n }]);
     },
   );
@@ -73,18 +74,18 @@ describe("a change", () => {
   ])("an update that expects another revision is refused with the entry as it stands: %s", (_what, fields) => {
     const change = { kind: "update", petId: 7n, ...fields, expectedRevision: 3n } as Change;
     const refused = { ...unchanged, outcomes: [{ kind: "revision_mismatch", item: present }] };
-    expect(applyTo([present], [change])).toEqual(refused);
+    expect(decide([present], [change])).toEqual(refused);
   });
 
   test("of two updates that expect the same revision, in one batch, one happens", () => {
     const change = (quantity: number): Change => ({ kind: "update", petId: 7n, quantity, expectedRevision: 4n });
-    const { outcomes, written } = applyTo([present], [change(8), change(9)]);
+    const { outcomes, written } = decide([present], [change(8), change(9)]);
     expect(outcomes.map(({ kind }) => kind)).toEqual(["done", "revision_mismatch"]);
     expect(written).toEqual([{ ...present, quantity: 8, revision: 11n }]);
   });
 
   test("no changes change nothing", () => {
-    expect(applyTo([present], [])).toEqual({ ...unchanged, outcomes: [] });
+    expect(decide([present], [])).toEqual({ ...unchanged, outcomes: [] });
   });
 });
 
@@ -108,30 +109,30 @@ describe("an adjustment", () => {
     [maxQuantity, 1, "quantity_overflow"],
   ])("of %i by %i: %s", (quantity, delta, kind) => {
     const row = { ...present, quantity };
-    const { outcomes, written, adjusted } = applyTo([row], [adjust("a", delta)]);
+    const { outcomes, written, adjusted } = decide([row], [adjust("a", delta)]);
     const item = kind === "done" ? { ...row, quantity: quantity + delta, revision: 11n } : row;
     expect(outcomes).toEqual([{ kind, item }]);
     expect(written).toEqual(kind === "done" ? [item] : []);
-    expect(adjusted).toHaveLength(written.length); // a refusal is not remembered
+    expect(adjusted).toHaveLength(written.length); // a refusal is not recorded
   });
 
-  test.each(Object.keys(states))("that was made before gives the first result, with the entry now %s", (state) => {
+  test.each(Object.keys(states))("that was made before gives the first result while the entry is %s", (state) => {
     const replayed = { ...unchanged, outcomes: [{ kind: "replayed", item: first.item }] };
-    expect(applyTo(states[state]!, [adjust("a", 2)], [first])).toEqual(replayed);
+    expect(decide(states[state]!, [adjust("a", 2)], [first])).toEqual(replayed);
   });
 
   test.each([
     ["delta", adjust("a", 3)],
     ["petId", adjust("a", 2, 8n)],
-  ])("is refused when its request id is that of one with another %s", (_what, change) => {
+  ])("is refused when its request id belongs to one with another %s", (_what, change) => {
     const rows = [present, { ...present, petId: 8n }];
     const refused = { ...unchanged, outcomes: [{ kind: "request_id_reused" }] };
-    expect(applyTo(rows, [change], [first])).toEqual(refused);
+    expect(decide(rows, [change], [first])).toEqual(refused);
   });
 
   test("that is repeated in one batch happens once, and the others happen too", () => {
     const batch = [adjust("b", 2), adjust("b", 2), adjust("c", 2), adjust("b", 5), adjust("B", 2)];
-    const { outcomes, written, adjusted, revision } = applyTo([present], batch);
+    const { outcomes, written, adjusted, revision } = decide([present], batch);
     const at = (quantity: number, revision: bigint) => ({ ...present, quantity, revision });
     expect(outcomes).toEqual([
       { kind: "done", item: at(5, 11n) },
@@ -149,14 +150,14 @@ describe("an adjustment", () => {
     expect(revision).toBe(13n);
   });
 
-  test("that was refused is looked at anew, in the same batch too", () => {
-    const { outcomes } = applyTo([present], [adjust("b", -4), adjust("c", 1), adjust("b", -4)]);
+  test("that was refused is decided again, even in the same batch", () => {
+    const { outcomes } = decide([present], [adjust("b", -4), adjust("c", 1), adjust("b", -4)]);
     expect(outcomes.map(({ kind }) => kind)).toEqual(["insufficient_stock", "done", "done"]);
   });
 });
 
 describe("batches of any changes", () => {
-  test("amount to the same as one change at a time on a plain map", () => {
+  test("come to the same as one change at a time on a plain map", () => {
     const kinds = new Map<string, number>();
     fc.assert(
       fc.property(
@@ -165,7 +166,7 @@ describe("batches of any changes", () => {
         (batches, start) => {
           const model = emptyModel(start);
           const table = new Map<bigint, StockRow>();
-          const remembered = new Map<string, Adjustment>();
+          const recorded = new Map<string, Adjustment>();
           for (const plans of batches) {
             const before = model.revision;
             const expected = plans.map((each) => {
@@ -175,16 +176,16 @@ describe("batches of any changes", () => {
             const batch = expected.map(({ change }) => change);
             const named = new Set(batch.map((change) => change.petId));
             const rows = [...table.values()].filter((row) => named.has(row.petId));
-            const { outcomes, written, adjusted, revision } = applyChanges(
-              { rows, adjustments: remembered.values(), revision: before },
+            const { outcomes, written, adjusted, revision } = decideChanges(
+              { rows, adjustments: recorded.values(), revision: before },
               batch,
             );
             for (const { kind } of outcomes) kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
 
-            // Each caller gets what it would have got alone, and each effective change one revision of its own.
+            // Each caller gets the outcome it would have got alone, and each effective change one revision of its own.
             expect(outcomes).toEqual(expected.map(({ outcome }) => outcome));
             expect(revision).toBe(model.revision);
-            // What is written is the last state of each entry that changed in this batch, once, and of no other.
+            // The rows written are the latest states of the entries that changed in this batch, one for each.
             const changed = [...model.rows.values()].filter((row) => row.revision > before);
             expect(new Map(written.map((row) => [row.petId, row]))).toEqual(
               new Map(changed.map((row) => [row.petId, row])),
@@ -193,10 +194,10 @@ describe("batches of any changes", () => {
             for (const row of written) table.set(row.petId, row);
             expect(table).toEqual(model.rows);
             for (const { requestId, delta, item } of adjusted) {
-              expect(remembered.has(requestId)).toBe(false);
-              remembered.set(requestId, { requestId, delta, item });
+              expect(recorded.has(requestId)).toBe(false);
+              recorded.set(requestId, { requestId, delta, item });
             }
-            expect([...remembered.values()]).toMatchObject(
+            expect([...recorded.values()]).toMatchObject(
               [...model.adjustments.values()].map(({ requestId, delta, item }) => ({ requestId, delta, item })),
             );
           }
@@ -204,7 +205,7 @@ describe("batches of any changes", () => {
       ),
       { numRuns: 500 },
     );
-    // The check above is worth something only if all kinds of outcome came up.
+    // The check above proves little unless all kinds of outcome came up.
     expect([...kinds.keys()].sort()).toEqual(outcomeKinds);
   });
 
@@ -214,16 +215,16 @@ describe("batches of any changes", () => {
         const model = emptyModel(0n);
         for (const each of plans) {
           const { rows, adjustments, revision } = model;
-          const standing = { rows: rows.values(), adjustments: adjustments.values(), revision };
-          const applied = applyChanges(standing, [settle(each, model)]);
-          expect(applied.revision - revision).toBe(BigInt(applied.written.length));
-          for (const row of applied.written) {
+          const input = { rows: rows.values(), adjustments: adjustments.values(), revision };
+          const result = decideChanges(input, [settle(each, model)]);
+          expect(result.revision - revision).toBe(BigInt(result.written.length));
+          for (const row of result.written) {
             expect(row.revision).toBe(revision + 1n);
             expect({ ...row, revision: 0n }).not.toEqual({ ...rows.get(row.petId), revision: 0n });
             rows.set(row.petId, row);
           }
-          for (const adjustment of applied.adjusted) adjustments.set(adjustment.requestId, adjustment);
-          model.revision = applied.revision;
+          for (const adjustment of result.adjusted) adjustments.set(adjustment.requestId, adjustment);
+          model.revision = result.revision;
         }
       }),
     );

@@ -1,8 +1,10 @@
-import { maxQuantity, type PetStatus, type StockItem, type StockRow } from "./item.ts";
+/** Decides what each change of a batch does to the stock. Pure: no database, no clock. */
+import { type Item, maxQuantity, type PetStatus } from "../../proto/pet.ts";
+import type { StockRow } from "./rows.ts";
 
-/** What a caller wants done to one entry. */
+/** A change that a caller asks for, to one entry. */
 export type Change =
-  /** Sets the quantity, the status or both, when the entry is at `expectedRevision` if one is given. */
+  /** Sets the quantity, the status or both. With `expectedRevision`, only while the entry is at that revision. */
   | {
       readonly kind: "update";
       readonly petId: bigint;
@@ -10,62 +12,64 @@ export type Change =
       readonly status?: PetStatus;
       readonly expectedRevision?: bigint;
     }
-  /** Adds `delta`, which is not zero, to the quantity: once for each `requestId`. */
+  /** Adds `delta`, which is not zero, to the quantity, once for each `requestId`. */
   | { readonly kind: "adjust"; readonly petId: bigint; readonly delta: number; readonly requestId: string }
   | { readonly kind: "create"; readonly petId: bigint; readonly quantity: number; readonly status: PetStatus }
   | { readonly kind: "remove"; readonly petId: bigint }
-  /** Makes the entry or brings it to this state; what an import does. */
+  /** Makes the entry or brings it to this state, as an import does. */
   | { readonly kind: "put"; readonly petId: bigint; readonly quantity: number; readonly status: PetStatus };
 
-/** What became of a change. A refusal is a value: nothing was changed, and the caller is told why. */
+/** The result of a change. A refusal is a value that says why nothing was changed. */
 export type Outcome =
-  | { readonly kind: "done"; readonly item: StockItem }
-  /** An adjustment that was made before; with the entry as it left it then. */
-  | { readonly kind: "replayed"; readonly item: StockItem }
+  | { readonly kind: "done"; readonly item: Item }
+  /** The adjustment was made before; the item is the entry as it left it then. */
+  | { readonly kind: "replayed"; readonly item: Item }
   | { readonly kind: "not_found" }
   | { readonly kind: "already_exists" }
-  | { readonly kind: "revision_mismatch"; readonly item: StockItem }
-  /** The adjustment would take more than there is, or add more than fits. */
-  | { readonly kind: "insufficient_stock"; readonly item: StockItem }
-  | { readonly kind: "quantity_overflow"; readonly item: StockItem }
-  /** The request id is that of another adjustment. */
+  | { readonly kind: "revision_mismatch"; readonly item: Item }
+  /** The adjustment would take more than there is. */
+  | { readonly kind: "insufficient_stock"; readonly item: Item }
+  /** The adjustment would add more than a quantity can hold. */
+  | { readonly kind: "quantity_overflow"; readonly item: Item }
+  /** The request id belongs to another adjustment. */
   | { readonly kind: "request_id_reused" };
 
-/** An adjustment that was made, as it is remembered for who repeats it. */
+/** An adjustment that was made, as it is recorded to answer its repeats. */
 export interface Adjustment {
   readonly requestId: string;
   readonly delta: number;
   /** The entry as the adjustment left it. */
-  readonly item: StockItem;
+  readonly item: Item;
 }
 
-export interface Applied {
+/** What a batch comes to. */
+export interface BatchResult {
   /** One for each change, in order. */
   readonly outcomes: readonly Outcome[];
-  /** The rows to write: the last state of every entry that changed. */
+  /** The rows to write: the latest state of every entry that changed. */
   readonly written: readonly StockRow[];
-  /** The adjustments to remember. */
+  /** The adjustments to record. */
   readonly adjusted: readonly Adjustment[];
   /** The revision of the stock after the last change. */
   readonly revision: bigint;
 }
 
-/** What the changes of a batch meet. */
-export interface Standing {
+/** The stock before a batch, as far as the batch concerns it. */
+export interface BatchInput {
   /** The entries that the changes name, tombstones included. */
   readonly rows: Iterable<StockRow>;
-  /** What is remembered of the request ids that the changes name. */
+  /** The recorded adjustments of the request ids that the changes name. */
   readonly adjustments?: Iterable<Adjustment>;
   /** The revision of the stock before the first change. */
   readonly revision: bigint;
 }
 
 /**
- * Applies changes one after the other, as if each were alone. Every change that changes something takes the next
- * revision, so that two states of an entry never share one; a change to what already holds takes none.
+ * Decides changes one after the other, as if each were alone. A change that changes something takes the next revision, so
+ * that two states of an entry never share one. A change to what already holds takes none.
  */
-export function applyChanges(standing: Standing, changes: readonly Change[]): Applied {
-  const batch = new Batch(standing);
+export function decideChanges(input: BatchInput, changes: readonly Change[]): BatchResult {
+  const batch = new Batch(input);
   const outcomes = changes.map((change) => batch.apply(change));
   return { outcomes, written: [...batch.written.values()], adjusted: batch.adjusted, revision: batch.revision };
 }
@@ -77,7 +81,7 @@ class Batch {
   readonly #rows = new Map<bigint, StockRow>();
   readonly #adjustments = new Map<string, Adjustment>();
 
-  constructor({ rows, adjustments = [], revision }: Standing) {
+  constructor({ rows, adjustments = [], revision }: BatchInput) {
     this.revision = revision;
     for (const row of rows) this.#rows.set(row.petId, row);
     for (const adjustment of adjustments) this.#adjustments.set(adjustment.requestId, adjustment);
@@ -111,7 +115,7 @@ class Batch {
 
   #adjust(item: StockRow | undefined, change: Extract<Change, { kind: "adjust" }>): Outcome {
     const { petId, delta, requestId } = change;
-    // Looked at first: the answer to a repeat is that of the first time, whatever became of the entry since.
+    // The first thing to check: a repeat gets the answer of the first time, whatever has become of the entry since.
     const first = this.#adjustments.get(requestId);
     if (first) {
       const isRepeat = first.item.petId === petId && first.delta === delta;

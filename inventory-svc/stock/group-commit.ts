@@ -1,6 +1,145 @@
+import { context, ROOT_CONTEXT, type Span, trace } from "@opentelemetry/api";
+import { Batches, type Take } from "../../runtime/batches.ts";
 import type { Change, Outcome } from "./changes.ts";
+import { inCommitSpan } from "./commit-span.ts";
+import type { WriteTurn } from "./write-turn.ts";
 
-/** Too much waits already: nothing of this change has happened, and the caller may try again later. */
+export interface GroupCommitOptions {
+  /**
+   * Gives a turn to write changes in one transaction.
+   *
+   * @param mayGrow whether more changes can join the batch during a wait for the turn
+   */
+  readonly takeTurn: (mayGrow: boolean) => Promise<Pick<WriteTurn, "write"> & AsyncDisposable>;
+  /** Maximum changes in one transaction. */
+  readonly maxBatch: number;
+  /** Maximum changes that wait. */
+  readonly maxQueued: number;
+  /** Gets the time that each change waited, when it leaves the queue. */
+  readonly onDequeued: (waitedMs: number) => void;
+  /** Gets the size of each batch and the duration of its write, the wait for the turn included. */
+  readonly onWritten: (changes: number, durationMs: number, isCommitted: boolean) => void;
+  /** Milliseconds of a clock that never goes back. */
+  readonly now: () => number;
+}
+
+/** The least that the limit of a batch can be. */
+const minBatchLimit = 48;
+
+/** The database is to be busy for this many times as long as it is idle. */
+const targetBusyRatio = 4;
+
+/** Uninterrupted writing multiplies the batch limit by e in this time. */
+const growthTimeMs = 100;
+
+interface Waiting {
+  readonly change: Change;
+  readonly isWanted: () => boolean;
+  /** The span of the caller, when it is traced. */
+  readonly span: Span | undefined;
+  readonly sinceMs: number;
+  readonly resolve: (outcome: Outcome) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/**
+ * Writes changes of many callers in batches, one transaction at a time. A commit waits for the disk, and all changes that
+ * arrive during one commit share the next one. Changes that arrive during a wait for the turn join it, too.
+ *
+ * A batch has a limit, because a transaction with every caller in it leaves the database idle until they come back; in
+ * several batches, callers and database take turns. But where a commit takes long, the database is busy anyway, and only
+ * larger batches help. So the limit follows from how much of the time the database is busy.
+ */
+export class GroupCommit {
+  readonly #options: GroupCommitOptions;
+  readonly #batches: Batches<Waiting>;
+  /** Maximum changes in the next batch, once rounded down. */
+  #batchLimit: number;
+  #adjustedAtMs: number;
+
+  constructor(options: GroupCommitOptions) {
+    this.#options = options;
+    this.#batchLimit = Math.min(minBatchLimit, options.maxBatch);
+    this.#adjustedAtMs = options.now();
+    this.#batches = new Batches(async (take) => {
+      this.#adjustBatchLimit(-targetBusyRatio);
+      await this.#commit(take);
+      this.#adjustBatchLimit(1);
+    });
+  }
+
+  /**
+   * Queues a change, and resolves with its outcome once it is durable. Changes are written in the order of arrival.
+   *
+   * @param isWanted called when the change leaves the queue; false keeps it from being written
+   * @throws QueueFullError, ExpiredError, or what a turn throws
+   */
+  submit(change: Change, isWanted: () => boolean = () => true): Promise<Outcome> {
+    if (this.#batches.waiting >= this.#options.maxQueued) return Promise.reject(new QueueFullError());
+    return new Promise((resolve, reject) => {
+      const span = trace.getActiveSpan();
+      const waiting = { change, isWanted, span, sinceMs: this.#options.now(), resolve, reject };
+      // The queue outlives the caller whose change begins it, so its work is not part of that caller's trace.
+      context.with(ROOT_CONTEXT, () => this.#batches.add(waiting));
+    });
+  }
+
+  /** Changes that wait for their batch. */
+  get queued(): number {
+    return this.#batches.waiting;
+  }
+
+  /** Resolves when nothing waits or is being written. */
+  async drain(): Promise<void> {
+    await this.#batches.idle();
+  }
+
+  /** Writes the next batch, and settles its changes. */
+  async #commit(take: Take<Waiting>): Promise<void> {
+    const { takeTurn, onWritten, now } = this.#options;
+    const startedMs = now();
+    const limit = Math.floor(this.#batchLimit);
+    const waiting = this.#batches.waiting;
+    let batch: readonly Waiting[] | undefined;
+    try {
+      // A single change is hardly joined by others, and a full batch has no room for them.
+      await using turn = await takeTurn(waiting > 1 && waiting < limit);
+      batch = this.#dequeue(take(limit));
+      if (batch.length === 0) return;
+      const changes = batch.map(({ change }) => change);
+      const spans = batch.map(({ span }) => span);
+      const outcomes = await inCommitSpan(spans, () => turn.write(changes));
+      onWritten(batch.length, now() - startedMs, true);
+      for (const [i, { resolve }] of batch.entries()) resolve(outcomes[i]!);
+    } catch (error) {
+      // Without a turn, the changes that waited for it from its beginning have failed; later ones wait for the next turn.
+      batch ??= this.#dequeue(take(Math.min(waiting, limit)));
+      if (batch.length > 0) onWritten(batch.length, now() - startedMs, false);
+      for (const { reject } of batch) reject(error);
+    }
+  }
+
+  /** Refuses the changes that are not wanted any more. @returns the others */
+  #dequeue(taken: readonly Waiting[]): readonly Waiting[] {
+    const nowMs = this.#options.now();
+    return taken.filter(({ isWanted, sinceMs, reject }) => {
+      this.#options.onDequeued(nowMs - sinceMs);
+      if (isWanted()) return true;
+      reject(new ExpiredError());
+      return false;
+    });
+  }
+
+  /** Grows (1) or shrinks (-4) the batch limit by the time since the last adjustment. */
+  #adjustBatchLimit(direction: number): void {
+    const nowMs = this.#options.now();
+    const limit = this.#batchLimit * Math.exp((direction * (nowMs - this.#adjustedAtMs)) / growthTimeMs);
+    this.#batchLimit = Math.min(Math.max(limit, minBatchLimit), this.#options.maxBatch);
+    this.#adjustedAtMs = nowMs;
+  }
+}
+
+/** Too many changes wait already. Nothing of this change has happened, and the caller may retry later. */
 export class QueueFullError extends Error {
   constructor() {
     super("too many changes are waiting to be written");
@@ -8,141 +147,10 @@ export class QueueFullError extends Error {
   }
 }
 
-/** The caller stopped waiting before its turn came: nothing of this change has happened. */
+/** The caller stopped waiting before its change left the queue. Nothing of this change has happened. */
 export class ExpiredError extends Error {
   constructor() {
     super("the caller stopped waiting before the change was written");
     this.name = "ExpiredError";
-  }
-}
-
-export interface GroupCommitOptions {
-  /**
-   * Writes changes in one transaction and resolves when they are durable, with an outcome for each.
-   *
-   * @param more takes those that have come meanwhile; they go behind the others, and have outcomes too. Not given where
-   * there is no room for any
-   */
-  readonly write: (changes: readonly Change[], more?: () => readonly Change[]) => Promise<readonly Outcome[]>;
-  /** Changes in one transaction at the most. */
-  readonly maxBatch: number;
-  /** Changes that may wait at the most. */
-  readonly maxQueued: number;
-  /** Told of every change whose turn has come how long it waited. */
-  readonly onTurn: (waitedMs: number) => void;
-  /** Milliseconds of a clock that never goes back. */
-  readonly now: () => number;
-}
-
-/** A transaction has room for so many changes at the least. */
-const leastRoom = 48;
-
-/** How many times as long as it idles the database is to write. */
-const busyPerIdle = 4;
-
-/** So much time of writing without a break gives a transaction e times the room. */
-const growMs = 100;
-
-interface Waiting {
-  readonly change: Change;
-  readonly isWanted: () => boolean;
-  readonly sinceMs: number;
-  readonly resolve: (outcome: Outcome) => void;
-  readonly reject: (error: unknown) => void;
-}
-
-/**
- * One transaction at a time takes what waits: a commit costs a wait for the disk, and this way all who arrive during one
- * share the next. While it waits for transactions of others, it may take what comes meanwhile.
- *
- * It has room for as many as keep the database busy, and not more. When all callers are in one transaction, all wait
- * for it, and then it waits for all of them to come back; in several groups they take turns. But where a commit takes
- * long, the database is busy anyway, and only larger groups help. So the room follows from how much it idles.
- */
-export class GroupCommit {
-  readonly #options: GroupCommitOptions;
-  #queue: Waiting[] = [];
-  #running: Promise<void> | undefined;
-  /** Changes that a transaction takes at the most, in whole ones. */
-  #room: number;
-  #adaptedMs: number;
-
-  constructor(options: GroupCommitOptions) {
-    this.#options = options;
-    this.#room = Math.min(leastRoom, options.maxBatch);
-    this.#adaptedMs = options.now();
-  }
-
-  /**
-   * Resolves with the outcome once it is durable, in the order of arrival.
-   *
-   * @param isWanted asked when the change's turn comes; when false it is not written
-   * @throws QueueFullError, ExpiredError, or what `write` throws: then it is not known whether the change happened
-   */
-  submit(change: Change, isWanted: () => boolean = () => true): Promise<Outcome> {
-    if (this.#queue.length >= this.#options.maxQueued) return Promise.reject(new QueueFullError());
-    return new Promise((resolve, reject) => {
-      this.#queue.push({ change, isWanted, sinceMs: this.#options.now(), resolve, reject });
-      this.#running ??= this.#run();
-    });
-  }
-
-  /** Changes that wait for their turn. */
-  get queued(): number {
-    return this.#queue.length;
-  }
-
-  /** Resolves when nothing waits or is being written. */
-  async drain(): Promise<void> {
-    await this.#running;
-  }
-
-  async #run(): Promise<void> {
-    await undefined; // the rest of what arrived together joins the first transaction
-    while (this.#queue.length > 0) {
-      this.#adapt(-busyPerIdle);
-      await this.#commit();
-      this.#adapt(1);
-    }
-    this.#running = undefined;
-  }
-
-  /** Those whose turn has come: so many of them at the most. */
-  #take(count: number): Waiting[] {
-    const nowMs = this.#options.now();
-    const wanted: Waiting[] = [];
-    for (const waiting of this.#queue.splice(0, count)) {
-      this.#options.onTurn(nowMs - waiting.sinceMs);
-      if (waiting.isWanted()) wanted.push(waiting);
-      else waiting.reject(new ExpiredError());
-    }
-    return wanted;
-  }
-
-  /** Makes the room larger (1) or smaller (-4) by the time that has passed since the last time. */
-  #adapt(weight: number): void {
-    const nowMs = this.#options.now();
-    const room = this.#room * Math.exp((weight * (nowMs - this.#adaptedMs)) / growMs);
-    this.#room = Math.min(Math.max(room, leastRoom), this.#options.maxBatch);
-    this.#adaptedMs = nowMs;
-  }
-
-  async #commit(): Promise<void> {
-    const batch = this.#take(this.#room);
-    if (batch.length === 0) return;
-    const more = () => {
-      const late = this.#take(this.#room - batch.length);
-      batch.push(...late);
-      return late.map((waiting) => waiting.change);
-    };
-    try {
-      const changes = batch.map((waiting) => waiting.change);
-      const outcomes = await this.#options.write(changes, this.#queue.length === 0 ? more : undefined);
-      batch.forEach((waiting, i) => {
-        waiting.resolve(outcomes[i]!);
-      });
-    } catch (error) {
-      for (const waiting of batch) waiting.reject(error);
-    }
   }
 }

@@ -1,63 +1,69 @@
 import { LRUCache } from "lru-cache";
-import type { Change, Standing } from "./changes.ts";
-import type { StockRow } from "./item.ts";
+import type { BatchInput, Change } from "./changes.ts";
+import type { StockRow } from "./rows.ts";
 
-/** What changes meet, and the line of revisions that it belongs to. */
-export interface Found extends Standing {
+/** The stock as a transaction meets it under the lock of the counter row. */
+export interface LockedState extends BatchInput {
+  /** The epoch that the revision belongs to. */
   readonly epoch: string;
 }
 
-/** Entries that are kept, those that were used last; each takes some 250 bytes. */
+/** Maximum entries in memory; those that were used last stay. Each takes about 250 bytes. */
 const maxRows = 100_000;
 
-/** So many transactions in a row have to find nothing of others before one relies on that. */
-const enoughAlone = 3;
+/** Transactions in a row that must find no change of another writer before predictions begin. */
+const minUnshared = 3;
 
 /**
- * The entries as the last transaction left them. The counter of revisions proves them: while the stock is still at the
- * revision at which that transaction left it, nobody has changed any, and the next one need not read them.
+ * Remembers the entries as the last transactions left them. The counter of revisions proves them: while it stands where
+ * the last transaction left it, no other writer has changed an entry, and the next transaction need not read any.
  */
-export class LastState {
+export class RowCache {
   readonly #rows = new LRUCache<bigint, StockRow>({ max: maxRows });
   #epoch = "";
   #revision = -1n;
-  /** Transactions in a row that found the stock where the one before had left it: where others write too, few. */
-  #alone = 0;
+  /** Transactions in a row that found the counter where the one before had left it. */
+  #unshared = 0;
 
-  /** Others write too: the last transaction found something of theirs, or nothing is known. */
+  /** True when the last transaction found changes of another writer, and when nothing is known. */
   get isShared(): boolean {
-    return this.#alone === 0;
+    return this.#unshared === 0;
   }
 
-  /** What these changes will meet, if nobody else writes; undefined when it is not known or not likely. */
-  expect(changes: readonly Change[]): Found | undefined {
-    if (this.#alone < enoughAlone) return undefined;
+  /** The revision after the last transaction; -1n before the first one. */
+  get revision(): bigint {
+    return this.#revision;
+  }
+
+  /** Predicts the state that changes will meet. @returns undefined when it is not known, or not likely to be right */
+  predict(changes: readonly Change[]): LockedState | undefined {
+    if (this.#unshared < minUnshared) return undefined;
     const rows: StockRow[] = [];
     for (const { kind, petId } of changes) {
       const row = this.#rows.get(petId);
-      if (row === undefined || kind === "adjust") return undefined; // only the database remembers all adjustments
+      if (row === undefined || kind === "adjust") return undefined; // only the database has all adjustments
       rows.push(row);
     }
     return { epoch: this.#epoch, revision: this.#revision, rows };
   }
 
   /**
-   * Takes what a transaction has found, once it is committed.
+   * Remembers what a transaction found and left, once it is committed.
    *
-   * @param rows entries as it left them; of two states of one the later
+   * @param rows the entries as it left them; of two states of one entry, the later one comes last
    */
-  learn({ epoch, revision }: Found, rows: Iterable<StockRow>, newRevision: bigint): void {
-    if (epoch === this.#epoch && revision === this.#revision) this.#alone += 1;
-    else this.forget();
-    if (this.#alone >= enoughAlone) for (const row of rows) this.#rows.set(row.petId, row);
+  remember({ epoch, revision }: LockedState, rows: Iterable<StockRow>, newRevision: bigint): void {
+    if (epoch === this.#epoch && revision === this.#revision) this.#unshared += 1;
+    else this.clear();
+    if (this.#unshared >= minUnshared) for (const row of rows) this.#rows.set(row.petId, row);
     this.#epoch = epoch;
     this.#revision = newRevision;
   }
 
-  /** Somebody else has written, or something went wrong: the next transactions read. */
-  forget(): void {
-    this.#alone = 0;
+  /** Forgets everything after a fault or a change of another writer: the next transactions read. */
+  clear(): void {
+    this.#unshared = 0;
     this.#epoch = "";
-    if (this.#rows.size > 0) this.#rows.clear(); // which costs the same for one entry as for all
+    if (this.#rows.size > 0) this.#rows.clear(); // clearing costs the same for one entry as for all
   }
 }

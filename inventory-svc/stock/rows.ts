@@ -1,4 +1,9 @@
-import type { PetStatus, StockRow } from "./item.ts";
+import type { Item, PetStatus } from "../../proto/pet.ts";
+
+/** An entry as the table keeps it. A removed one stays as a tombstone, so that readers learn of the removal. */
+export interface StockRow extends Item {
+  readonly removed: boolean;
+}
 
 /** An entry as the drivers give it. */
 export interface Row {

@@ -1,28 +1,27 @@
 import type { Knex } from "knex";
-import { RowsStatement, type Statement, statementOf } from "../../runtime/database/open.ts";
+import { RowsStatement, type Statement, statementOf } from "../../runtime/database/statements.ts";
 import { adjustmentColumns, adjustmentsTable, toAdjustmentRow } from "./adjustments.ts";
 import type { Adjustment } from "./changes.ts";
-import type { StockRow } from "./item.ts";
-import { columns, toRow } from "./rows.ts";
+import { columns, type StockRow, toRow } from "./rows.ts";
 
 /** Knex writes an insert of many rows for SQLite as a compound SELECT, which may have 500 terms. */
 const maxRowsPerInsert = 500;
 
-/** What a write runs between the beginning and the end of its transaction. */
+/** The statements of a write, between BEGIN and COMMIT. */
 export class WriteStatements {
-  /** Locks the counter and reads it. SQLite has the lock since the beginning. */
-  readonly lockHead: Statement;
-  readonly #moveHead: Statement;
+  /** Locks the counter row and reads it. On SQLite, BEGIN has taken the lock already. */
+  readonly lockCounter: Statement;
+  readonly #advanceCounter: Statement;
   readonly #entries: RowsStatement<"pet_id">;
   readonly #setEntries: RowsStatement<(typeof columns)[number]>;
   readonly #adjustments: RowsStatement<"request_id">;
   readonly #addAdjustments: RowsStatement<(typeof adjustmentColumns)[number] | "made_at">;
 
   constructor(db: Knex) {
-    const head = () => db("stock_head").where("id", db.raw("1"));
-    this.lockHead = statementOf(head().select("epoch", "revision").forUpdate());
-    const moved = db.raw("case when epoch = ? and revision = ? then ? end", ["", 0, 0]);
-    this.#moveHead = statementOf(head().update({ revision: moved }));
+    const counter = () => db("stock_head").where("id", db.raw("1"));
+    this.lockCounter = statementOf(counter().select("epoch", "revision").forUpdate());
+    const advanced = db.raw("case when epoch = ? and revision = ? then ? end", ["", 0, 0]);
+    this.#advanceCounter = statementOf(counter().update({ revision: advanced }));
     this.#entries = selectBy(db, "pet_id", "stock", columns);
     this.#setEntries = new RowsStatement(columns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());
     this.#adjustments = selectBy(db, "request_id", adjustmentsTable, adjustmentColumns);
@@ -31,12 +30,15 @@ export class WriteStatements {
     });
   }
 
-  /** Moves the counter, and fails when it does not stand at `from`: it would become NULL, which it must not be. */
-  moveHead({ epoch, revision: from }: { epoch: string; revision: bigint }, to: bigint): Statement {
-    return { sql: this.#moveHead.sql, bindings: [epoch, from, to] };
+  /**
+   * Advances the counter. Fails when the counter is not at `from`: the new revision is NULL then, which the column does
+   * not take.
+   */
+  advanceCounter({ epoch, revision: from }: { epoch: string; revision: bigint }, to: bigint): Statement {
+    return { sql: this.#advanceCounter.sql, bindings: [epoch, from, to] };
   }
 
-  /** Reads these entries, and tombstones. */
+  /** Reads these entries, tombstones included. */
   entries(petIds: Iterable<bigint>): Statement {
     return this.#entries.for(Array.from(petIds, (pet_id) => ({ pet_id })));
   }
@@ -45,7 +47,7 @@ export class WriteStatements {
     return chunks(rows, maxRowsPerInsert).map((some) => this.#setEntries.for(some.map(toRow)));
   }
 
-  /** Reads what is remembered of these requests; nothing for none. */
+  /** Reads the recorded adjustments of these requests. @returns no statement for no request */
   adjustments(requestIds: Iterable<string>): Statement[] {
     const rows = Array.from(requestIds, (request_id) => ({ request_id }));
     return rows.length === 0 ? [] : [this.#adjustments.for(rows)];
@@ -59,10 +61,10 @@ export class WriteStatements {
 }
 
 /** Reads the rows that have one of these values in a column. */
-function selectBy<Column extends string>(db: Knex, column: Column, table: string, wanted: readonly string[]) {
+function selectBy<Column extends string>(db: Knex, column: Column, table: string, selected: readonly string[]) {
   return new RowsStatement([column], (rows) => {
     const values = rows.map((row) => row[column]);
-    return db(table).select(wanted).whereIn(column, values);
+    return db(table).select(selected).whereIn(column, values);
   });
 }
 

@@ -1,90 +1,73 @@
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import {
-  inTransaction,
-  isTakenBack,
-  maxAttempts,
-  run,
-  type Statement,
-  statementOf,
-} from "../../runtime/database/open.ts";
+import { type Item, maxPetId, minPetId, type Position } from "../../proto/pet.ts";
+import { type Statement, statementOf } from "../../runtime/database/statements.ts";
+import { runStatement } from "../../runtime/database/transactions.ts";
 import type { Change, Outcome } from "./changes.ts";
-import { maxPetId, minPetId, type StockItem, type StockRow } from "./item.ts";
-import { LastState } from "./row-cache.ts";
-import { columns, type Row, toStockRow } from "./rows.ts";
+import { StockUnavailableError } from "./errors.ts";
+import { RowCache } from "./row-cache.ts";
+import { columns, type Row, type StockRow, toStockRow } from "./rows.ts";
 import { WriteStatements } from "./statements.ts";
-import { HeadMovedError, OutcomeUnknownError, writeAll } from "./write-turn.ts";
+import { WriteTurn, type WriteTurnOptions } from "./write-turn.ts";
 
-/** The stock cannot be read or written now: nothing has happened. */
-export class StockUnavailableError extends Error {
-  constructor(cause: unknown) {
-    super("the stock database is not available", { cause });
-    this.name = "StockUnavailableError";
-  }
-}
-
-/** A place in the history of the stock: everything up to `revision` of `epoch`. */
-export interface Position {
-  /** Names a line of revisions; a restored database begins a new one. */
-  readonly epoch: string;
-  readonly revision: bigint;
-}
-
-/** What follows a position. */
-export type Changes =
+/** What changed after a position, in pages; `reset` when the position is not one of this stock. */
+export type ChangesPage =
   | { readonly kind: "reset" }
   | {
       readonly kind: "changes";
       readonly position: Position;
-      /** The last state of each entry that changed, in the order of revisions; removed ones as tombstones. */
+      /** The latest state of each entry that changed, in the order of revisions; removed ones as tombstones. */
       readonly rows: readonly StockRow[];
-      /** The page is full, so there may be more; the position is that of a whole state only at the end. */
+      /** True for a full page: there may be more, and only the last page's position is that of a whole state. */
       readonly more: boolean;
     };
 
-/** All queries on the stock. Works the same on MySQL, MariaDB and SQLite. */
+/** Reads the stock, and gives turns to write it. The same on MySQL, MariaDB and SQLite. */
 export class StockStore {
   readonly #db: Knex;
   readonly #now: () => number;
-  readonly #readHead: Statement;
-  readonly #statements: WriteStatements;
-  readonly #lastState = new LastState();
-  #lastRevision = 0n;
+  readonly #readPosition: Statement;
+  readonly #rowCache = new RowCache();
+  readonly #turnOptions: WriteTurnOptions;
+  #lastRead = 0n;
 
   /** @param now Unix milliseconds */
   constructor(db: Knex, now: () => number = Date.now) {
     this.#db = db;
     this.#now = now;
-    this.#readHead = statementOf(db("stock_head").where({ id: 1 }).select("epoch", "revision"));
-    this.#statements = new WriteStatements(db);
+    this.#readPosition = statementOf(db("stock_head").where({ id: 1 }).select("epoch", "revision"));
+    this.#turnOptions = { db, statements: new WriteStatements(db), rowCache: this.#rowCache, now };
   }
 
-  /** Resolves when the database answers and the schema is there. */
+  /** Resolves when the database answers and has the schema. @throws StockUnavailableError */
   async ping(): Promise<void> {
     await this.position();
     await available(this.#db("stock_adjustments").where({ revision: 0 }).first("revision"));
   }
 
-  /** The newest revision that was read or written here. */
+  /** The latest revision that was read or written here. */
   get lastRevision(): bigint {
-    return this.#lastRevision;
+    const lastWritten = this.#rowCache.revision;
+    if (lastWritten > this.#lastRead) return lastWritten;
+    return this.#lastRead;
   }
 
-  /** The position after the last change of the stock. */
+  /** Reads the position after the latest change of the stock. @throws StockUnavailableError */
   async position(): Promise<Position> {
-    const [position] = await available(run<Position>(this.#db, this.#readHead));
-    this.#lastRevision = position!.revision;
+    const [position] = await available(runStatement<Position>(this.#db, this.#readPosition));
+    this.#lastRead = position!.revision;
     return position!;
   }
 
   /**
-   * What changed after a position. What is told comes from one statement, so from one state of the database: the
-   * position that it gives is exact.
+   * Reads what changed after a position. The rows and the position of a page come from one statement, so from one state
+   * of the database.
    *
-   * @param limit rows at the most
+   * @param limit maximum rows
+   * @throws StockUnavailableError
    */
-  async changesAfter({ epoch, revision }: Position, limit: number): Promise<Changes> {
-    // Mostly nothing has changed, and one row says so.
+  async changesAfter({ epoch, revision }: Position, limit: number): Promise<ChangesPage> {
+    // Usually nothing has changed, and one row says so.
     const position = await this.position();
     if (position.epoch === epoch && position.revision === revision) {
       return { kind: "changes", position, rows: [], more: false };
@@ -97,7 +80,7 @@ export class StockStore {
     const rows: (Row & { epoch: string; head: bigint })[] = await available(
       this.#db("stock_head")
         .where("stock_head.id", 1)
-        // Limited before it is joined: MySQL would read and sort everything after the position to give one page of it.
+        // The page is limited before the join: otherwise MySQL reads and sorts everything after the position.
         .leftJoin(page, this.#db.raw("1 = 1") as never)
         .orderBy("page.revision")
         .select("stock_head.epoch", "stock_head.revision as head", ...columns.map((name) => `page.${name}`)),
@@ -110,8 +93,8 @@ export class StockStore {
     return { kind: "changes", position: { epoch, revision: reached }, rows: changed, more };
   }
 
-  /** @returns the entry, or undefined when there is none */
-  async get(petId: bigint): Promise<StockItem | undefined> {
+  /** Reads an entry. @returns undefined when there is none. @throws StockUnavailableError */
+  async get(petId: bigint): Promise<Item | undefined> {
     const [row] = await available(
       this.#select()
         .where("pet_id", petId as never)
@@ -120,8 +103,8 @@ export class StockStore {
     return row && toStockRow(row);
   }
 
-  /** @returns the entries that there are of these, as they stand at one moment, by their petId */
-  async getMany(petIds: readonly bigint[]): Promise<ReadonlyMap<bigint, StockItem>> {
+  /** Reads entries as they are at one moment. @returns those that exist, by petId. @throws StockUnavailableError */
+  async getMany(petIds: readonly bigint[]): Promise<ReadonlyMap<bigint, Item>> {
     const rows = await available(
       this.#select()
         .whereIn("pet_id", petIds as never[])
@@ -131,10 +114,12 @@ export class StockStore {
   }
 
   /**
-   * Every entry in the order of petId, read page by page as the reader takes them. Each page is as it stands when
-   * it is read.
+   * Reads every entry in the order of petId, page by page as the caller takes them. A page shows the entries as they are
+   * when it is read.
+   *
+   * @throws StockUnavailableError
    */
-  async *pages(pageSize: number): AsyncGenerator<StockItem[]> {
+  async *pages(pageSize: number): AsyncGenerator<Item[]> {
     let from = minPetId;
     for (;;) {
       const page = await available(
@@ -152,60 +137,44 @@ export class StockStore {
   }
 
   /**
-   * Applies the changes in one transaction, in order, and resolves once they are durable.
+   * Gives a turn to write changes, to be disposed of. Changes that arrive before this resolves can be written in it.
    *
-   * @param more gives further changes, which are applied behind the others; asked at most once, when the transaction's
-   * turn has come, and only where others write too
-   * @returns an outcome for each change, in order
-   * @throws StockUnavailableError, OutcomeUnknownError
+   * @param mayGrow whether more changes may arrive during a wait for the lock. Then the turn waits for it now where other
+   *   services write too, which costs a round trip; otherwise `write` takes the lock with its first statements
+   * @throws StockUnavailableError when it waited and did not get the lock
    */
-  async write(changes: readonly Change[], more?: () => readonly Change[]): Promise<readonly Outcome[]> {
-    if (changes.length === 0) return [];
-    const all = [...changes];
-    // Where others write, a transaction waits for theirs, and does not leave behind what has come meanwhile. But to know
-    // when the wait is over takes a round trip, so not where little comes.
-    let isWhole = more === undefined || changes.length === 1 || !this.#lastState.isShared;
-    const gather = () => {
-      isWhole = true;
-      all.push(...more!());
-    };
-    for (let attempt = 1; ; attempt++) {
-      const expected = attempt === 1 ? this.#lastState.expect(all) : undefined;
-      let written: Awaited<ReturnType<typeof writeAll>>;
-      try {
-        written = await inTransaction(this.#db, (...transaction) =>
-          writeAll(this.#statements, all, this.#now(), expected, isWhole ? undefined : gather, ...transaction),
-        );
-      } catch (error) {
-        this.#lastState.forget();
-        if (error instanceof OutcomeUnknownError) throw error;
-        if (error instanceof HeadMovedError || (isTakenBack(error) && attempt < maxAttempts)) continue;
-        throw new StockUnavailableError(error);
-      }
-      const { found, applied } = written;
-      const left = expected ? applied.written : [...found.rows, ...applied.written];
-      this.#lastState.learn(found, left, applied.revision);
-      if (applied.revision > this.#lastRevision) this.#lastRevision = applied.revision;
-      return applied.outcomes;
-    }
+  async takeTurn(mayGrow = false): Promise<WriteTurn> {
+    const turn = new WriteTurn(this.#turnOptions);
+    if (mayGrow && this.#rowCache.isShared) await turn.lock();
+    return turn;
+  }
+
+  /** Writes changes in a turn of their own; see `WriteTurn.write`. For callers without a queue. */
+  async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
+    await using turn = await this.takeTurn();
+    return await turn.write(changes);
   }
 
   /**
-   * Forgets the adjustments that were made before a time, the oldest first: a bounded number of them, and only after a
-   * revision. Touches no row that a write touches, and no harm is done when several do this at once.
+   * Deletes the records of adjustments that were made before a time, the oldest first. It touches no row that a write
+   * touches, and several services may do it at once.
    *
-   * @returns the revision up to which they are forgotten; undefined when none is left that is so old
+   * @param beforeMs Unix milliseconds
+   * @param limit maximum records
+   * @param after the revision after which to begin
+   * @returns the revision up to which they are deleted; undefined when no more of them are that old
+   * @throws StockUnavailableError
    */
-  async forgetAdjustments(beforeMs: number, limit: number, after: bigint): Promise<bigint | undefined> {
-    const remembered = () => this.#db("stock_adjustments").where("revision", ">", after as never);
+  async deleteAdjustments(beforeMs: number, limit: number, after: bigint): Promise<bigint | undefined> {
+    const recorded = () => this.#db("stock_adjustments").where("revision", ">", after as never);
     const oldest: { revision: bigint; made_at: bigint }[] = await available(
-      remembered().orderBy("revision").limit(limit).select("revision", "made_at"),
+      recorded().orderBy("revision").limit(limit).select("revision", "made_at"),
     );
     const kept = oldest.findIndex(({ made_at }) => made_at >= BigInt(beforeMs));
     const last = (kept === -1 ? oldest : oldest.slice(0, kept)).at(-1)?.revision;
     if (last === undefined) return undefined;
     await available(
-      remembered()
+      recorded()
         .where("revision", "<=", last as never)
         .delete(),
     );
@@ -213,11 +182,14 @@ export class StockStore {
   }
 
   /**
-   * Begins a new line of revisions, after the database was restored from a backup: positions that were told before may
-   * not be true of it, and everyone who holds one lists anew.
+   * Begins a new epoch after the database was restored from a backup. Positions of the old epoch may not hold for the
+   * restored stock, so every caller that has one must list the stock again.
    *
-   * The counter jumps to the time in microseconds, where no line has ever been if clocks are right. So no revision is used
-   * twice, and one that a caller knows from before, of an entry, can only be that of a state that the restored stock has.
+   * The counter jumps to the time in microseconds, which no counter has reached if clocks are right. So no revision is used
+   * twice: a caller that knows an entry's revision from before the restore cannot mistake another state for it.
+   *
+   * @returns the position after it
+   * @throws StockUnavailableError
    */
   async beginEpoch(): Promise<Position> {
     const jump = BigInt(this.#now()) * 1_000n;

@@ -1,100 +1,156 @@
-import { codeOf, isTakenBack, matchedRows, type RunTogether, type Statement } from "../../runtime/database/open.ts";
+import type { Knex } from "knex";
+import { failedBeforeCommit, isNotNullViolation, isRetryable } from "../../runtime/database/errors.ts";
+import { matchedRows } from "../../runtime/database/statements.ts";
+import { maxAttempts, Transaction } from "../../runtime/database/transactions.ts";
 import { type AdjustmentRow, requestIdsOf, toAdjustment } from "./adjustments.ts";
-import { type Applied, applyChanges, type Change } from "./changes.ts";
-import type { Found } from "./row-cache.ts";
+import { type BatchResult, type Change, decideChanges, type Outcome } from "./changes.ts";
+import { OutcomeUnknownError, StockUnavailableError } from "./errors.ts";
+import type { LockedState, RowCache } from "./row-cache.ts";
 import { type Row, toStockRow } from "./rows.ts";
 import type { WriteStatements } from "./statements.ts";
 
-/** A write got no answer to its commit: whether it happened is not known. */
-export class OutcomeUnknownError extends Error {
-  constructor(cause: unknown) {
-    super("the stock database did not say whether the change was written", { cause });
-    this.name = "OutcomeUnknownError";
-  }
+/** What the turns of one store share. */
+export interface WriteTurnOptions {
+  readonly db: Knex;
+  readonly statements: WriteStatements;
+  readonly rowCache: RowCache;
+  /** Unix milliseconds. */
+  readonly now: () => number;
 }
 
-/** The stock is not as it was expected to be: nothing has happened. */
-export class HeadMovedError extends Error {
-  constructor(cause: unknown) {
-    super("others have changed the stock", { cause });
-    this.name = "HeadMovedError";
-  }
+/** The counter row as it was read under its lock. */
+interface Counter {
+  readonly epoch: string;
+  readonly revision: bigint;
 }
-
-/** What `moveHead` fails with. */
-const notNull = new Set(["ER_BAD_NULL_ERROR", "SQLITE_CONSTRAINT_NOTNULL"]);
-
-/** What a COMMIT never fails with, so that it was not reached: classes of SQLSTATE, and what SQLite has for the last. */
-const beforeCommit = /^(22...|23...|42...|SQLITE_ERROR)$/;
 
 /**
- * The transaction of a write, from its beginning to its commit. On MySQL that takes two round trips: one that reads and
- * one that writes; where what it would read is `expected`, only the second. With `gather` there is one more at the
- * beginning, that only waits for its turn.
+ * A turn to write changes in one transaction. The transaction locks the counter row first. So writers queue there and
+ * nowhere else, revisions are committed in their order, and whatever is read under the lock holds until the commit.
  *
- * The counter row is locked first. So writers queue there and nowhere else, revisions commit in their order, and
- * what was read under the lock still holds when it is written. What was expected holds too, because the first thing
- * that is written is the counter, and only if it is still at the revision to which that belongs.
+ * On MySQL a write takes two round trips: one locks and reads, the other writes and commits. It takes only the second one
+ * where the row cache predicts all entries. The first statement then advances the counter from where the cache expects it,
+ * and fails when another writer has moved it. `lock` takes a round trip of its own, before the other two.
  *
- * @param gather may add to `changes` once the turn has come
- * @throws HeadMovedError when the expectation is wrong; OutcomeUnknownError; after any other error nothing has happened
+ * A caller disposes of its turn (`await using`), used or not.
  */
-export async function writeAll(
-  statements: WriteStatements,
-  changes: readonly Change[],
-  nowMs: number,
-  expected: Found | undefined,
-  gather: (() => void) | undefined,
-  run: RunTogether,
-  begin: Statement,
-  commit: Statement,
-): Promise<{ readonly found: Found; readonly applied: Applied }> {
-  const found = expected ?? (await find(statements, changes, gather, run, begin));
-  const applied = applyChanges(found, changes);
-  try {
-    const writes = await run(
-      ...(expected ? [begin] : []),
-      statements.moveHead(found, applied.revision),
-      ...statements.setEntries(applied.written),
-      ...statements.addAdjustments(applied.adjusted, nowMs),
-      commit,
-    );
-    if (matchedRows(writes[expected ? 1 : 0]) !== 1) throw new Error("stock_head has no counter");
-  } catch (error) {
-    if (expected && notNull.has(codeOf(error))) throw new HeadMovedError(error);
-    if (isTakenBack(error) || beforeCommit.test((error as { sqlState?: string }).sqlState ?? codeOf(error)))
-      throw error;
-    throw new OutcomeUnknownError(error);
+export class WriteTurn implements AsyncDisposable {
+  readonly #options: WriteTurnOptions;
+  #transaction: Transaction | undefined;
+  /** Set while this turn has the lock. */
+  #counter: Counter | undefined;
+  #failures = 0;
+
+  constructor(options: WriteTurnOptions) {
+    this.#options = options;
   }
-  return { found, applied };
+
+  /** Waits for the lock now; without this, `write` does. @throws StockUnavailableError */
+  async lock(): Promise<void> {
+    await this.#retried(async (transaction) => {
+      const [rows] = await transaction.run(this.#options.statements.lockCounter);
+      this.#counter = counterOf(rows);
+    });
+  }
+
+  /**
+   * Writes changes in order, once for each turn. When this resolves they are durable.
+   *
+   * @returns an outcome for each change, in order
+   * @throws StockUnavailableError, OutcomeUnknownError
+   */
+  async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
+    if (changes.length === 0) return [];
+    return await this.#retried(async (transaction) => {
+      const mayPredict = this.#failures === 0 && this.#counter === undefined;
+      const predicted = mayPredict ? this.#options.rowCache.predict(changes) : undefined;
+      const state = predicted ?? (await this.#read(transaction, changes));
+      const result = decideChanges(state, changes);
+      await this.#commit(transaction, state, result, predicted !== undefined);
+      const left = predicted ? result.written : [...state.rows, ...result.written];
+      this.#options.rowCache.remember(state, left, result.revision);
+      return result.outcomes;
+    });
+  }
+
+  /** Releases the lock, and takes back what is not committed. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#end();
+  }
+
+  /** Runs a step in the transaction, and again in a new one where the database has taken it back. */
+  async #retried<T>(step: (transaction: Transaction) => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        this.#transaction ??= await Transaction.open(this.#options.db);
+        return await step(this.#transaction);
+      } catch (error) {
+        await this.#end();
+        this.#options.rowCache.clear();
+        this.#failures += 1;
+        if (error instanceof OutcomeUnknownError) throw error;
+        if (error instanceof CounterMovedError) continue;
+        if (!isRetryable(error) || this.#failures >= maxAttempts) throw new StockUnavailableError(error);
+      }
+    }
+  }
+
+  /** Reads what the changes meet, and takes the lock in the same round trip unless this turn has it. */
+  async #read(transaction: Transaction, changes: readonly Change[]): Promise<LockedState> {
+    const { statements } = this.#options;
+    const results = await transaction.run(
+      ...(this.#counter ? [] : [statements.lockCounter]),
+      statements.entries(new Set(changes.map((change) => change.petId))),
+      ...statements.adjustments(requestIdsOf(changes)),
+    );
+    this.#counter ??= counterOf(results.shift());
+    const [rows, adjustments = []] = results as [Row[], AdjustmentRow[]?];
+    return { ...this.#counter, rows: rows.map(toStockRow), adjustments: adjustments.map(toAdjustment) };
+  }
+
+  /** @throws CounterMovedError, OutcomeUnknownError; any other error proves that nothing has happened */
+  async #commit(
+    transaction: Transaction,
+    state: LockedState,
+    { revision, written, adjusted }: BatchResult,
+    isPredicted: boolean,
+  ): Promise<void> {
+    const { statements, now } = this.#options;
+    try {
+      const [advanced] = await transaction.commit(
+        statements.advanceCounter(state, revision),
+        ...statements.setEntries(written),
+        ...statements.addAdjustments(adjusted, now()),
+      );
+      if (matchedRows(advanced) !== 1) throw noCounter();
+    } catch (error) {
+      if (isPredicted && isNotNullViolation(error)) throw new CounterMovedError(error);
+      if (isRetryable(error) || failedBeforeCommit(error)) throw error;
+      throw new OutcomeUnknownError(error);
+    }
+  }
+
+  async #end(): Promise<void> {
+    const transaction = this.#transaction;
+    this.#transaction = undefined;
+    this.#counter = undefined;
+    await transaction?.end();
+  }
 }
 
-async function find(
-  statements: WriteStatements,
-  changes: readonly Change[],
-  gather: (() => void) | undefined,
-  run: RunTogether,
-  begin: Statement,
-): Promise<Found> {
-  const lock = [begin, statements.lockHead];
-  const reads = () => [
-    statements.entries(new Set(changes.map((change) => change.petId))),
-    ...statements.adjustments(requestIdsOf(changes)),
-  ];
-  const results: unknown[] = [];
-  if (gather) {
-    results.push(...(await run(...lock)));
-    gather();
-    results.push(...(await run(...reads())));
-  } else {
-    results.push(...(await run(...lock, ...reads())));
+/** The counter is not where the row cache predicted it: another writer has changed the stock. Nothing has happened. */
+class CounterMovedError extends Error {
+  constructor(cause: unknown) {
+    super("another writer has changed the stock", { cause });
+    this.name = "CounterMovedError";
   }
-  const [, heads, rows, adjustments = []] = results;
-  const [head] = heads as { epoch: string; revision: bigint }[];
-  if (!head) throw new Error("stock_head has no counter");
-  return {
-    ...head,
-    rows: (rows as Row[]).map(toStockRow),
-    adjustments: (adjustments as AdjustmentRow[]).map(toAdjustment),
-  };
 }
+
+/** @param rows that `lockCounter` gave */
+function counterOf(rows: unknown): Counter {
+  const [counter] = rows as Counter[];
+  if (!counter) throw noCounter();
+  return counter;
+}
+
+const noCounter = () => new Error("stock_head has no counter");

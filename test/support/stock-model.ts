@@ -1,9 +1,10 @@
-// A plain model of the stock, and random changes to try it and the real one with.
+// A plain model of the stock, and random changes to compare it with the real one.
 import fc from "fast-check";
 import type { Adjustment, Change, Outcome } from "../../inventory-svc/stock/changes.ts";
-import { maxPetId, maxQuantity, minPetId, petStatuses, type StockRow } from "../../inventory-svc/stock/item.ts";
+import type { StockRow } from "../../inventory-svc/stock/rows.ts";
+import { maxPetId, maxQuantity, minPetId, petStatuses } from "../../proto/pet.ts";
 
-/** Every outcome that there is, in the order of the alphabet: a check is worth something only if all of them come up. */
+/** Every kind of outcome, sorted. A comparison proves something only when all of them occur. */
 export const outcomeKinds: readonly Outcome["kind"][] = [
   "already_exists",
   "done",
@@ -15,7 +16,7 @@ export const outcomeKinds: readonly Outcome["kind"][] = [
   "revision_mismatch",
 ];
 
-/** A change before it is known at which revision its entry will be. */
+/** A change whose expected revision is filled in when its turn comes. */
 export type Plan = Omit<Change, "expectedRevision"> & { readonly expects: "anything" | "current" | "other" };
 
 export interface Model {
@@ -26,7 +27,7 @@ export interface Model {
 
 export const emptyModel = (revision: bigint): Model => ({ rows: new Map(), adjustments: new Map(), revision });
 
-/** Does one change to plain maps. @returns the outcome */
+/** Applies one change to the model. @returns the outcome */
 export function perform(model: Model, change: Change): Outcome {
   const before = model.rows.get(change.petId);
   const exists = before !== undefined && !before.removed;
@@ -67,14 +68,14 @@ const status = fc.constantFrom(...petStatuses);
 const expects = fc.constantFrom("anything", "current", "other");
 const delta = fc.constantFrom(1, -1, 4, -maxQuantity, maxQuantity);
 const requestId = fc.constantFrom("a", "A", "b", "c", "d", "e");
-/** What callers repeat; made up of all values at random, hardly any adjustment would come twice. */
+/** Adjustments that occur more than once. Random values would hardly ever repeat one. */
 const repeated = fc.constantFrom(
   { kind: "adjust", petId: 7n, delta: 1, requestId: "a" },
   { kind: "adjust", petId: 7n, delta: -1, requestId: "b" },
   { kind: "adjust", petId: minPetId, delta: 4, requestId: "c" },
 );
 
-/** Any change, over few enough entries and request ids that they meet. */
+/** Any change. There are few entries and request ids, so that changes meet. */
 export const plan = fc.oneof(
   { weight: 3, arbitrary: fc.record({ kind: fc.constant("update"), petId, quantity, expects }) },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant("update"), petId, status, expects }) },
@@ -85,7 +86,7 @@ export const plan = fc.oneof(
   { weight: 2, arbitrary: fc.record({ kind: fc.constant("put"), petId, quantity, status }) },
 ) as fc.Arbitrary<Plan>;
 
-/** The change with the revision that its entry has, or does not have, when its turn comes. */
+/** Fills in the expected revision of a change: the current one of its entry, or another. */
 export function settle({ expects, ...change }: Plan, { rows }: Model): Change {
   const current = rows.get(change.petId)?.revision ?? 1n;
   if (change.kind !== "update" || expects === "anything") return change as Change;

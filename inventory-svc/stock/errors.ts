@@ -1,0 +1,17 @@
+/** The failures of the stock's database, by what the caller may conclude. */
+
+/** The stock cannot be read or written now. Nothing has happened. */
+export class StockUnavailableError extends Error {
+  constructor(cause: unknown) {
+    super("the stock database is not available", { cause });
+    this.name = "StockUnavailableError";
+  }
+}
+
+/** The commit of a write was sent and not answered: the write may or may not have happened. */
+export class OutcomeUnknownError extends Error {
+  constructor(cause: unknown) {
+    super("the stock database did not say whether the change was written", { cause });
+    this.name = "OutcomeUnknownError";
+  }
+}
