@@ -1,21 +1,22 @@
+/** Reads and writes entries of the stock as lines of CSV or NDJSON. */
 import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 import { parse } from "csv-parse/sync";
-import { maxPetId, maxQuantity, minPetId, type PetStatus, petStatuses, type StockItem } from "../stock/item.ts";
+import { type Item, maxQuantity, type PetStatus, parsePetId, petStatuses } from "../../proto/pet.ts";
 
 export const formats = ["csv", "ndjson"] as const;
 export type Format = (typeof formats)[number];
 
-export type Entry = Omit<StockItem, "revision">;
+export type Entry = Omit<Item, "revision">;
 
-/** What a line of a file holds: an entry, or the reason why it holds none. */
+/** A line of a file: an entry, or the reason why it is none. Line numbers begin at 1. */
 export type Line =
   | { readonly number: number; readonly entry: Entry }
   | { readonly number: number; readonly fault: string };
 
 const columns = ["petId", "quantity", "status"] as const;
 
-/** The format that a file's name tells. */
+/** Takes the format from the name of a file. @returns undefined for a name of another kind */
 export function formatOf(file: string): Format | undefined {
   if (/\.csv$/i.test(file)) return "csv";
   if (/\.(ndjson|jsonl)$/i.test(file)) return "ndjson";
@@ -23,9 +24,9 @@ export function formatOf(file: string): Format | undefined {
 }
 
 /**
- * Reads a file line by line; lines that hold no entry come as faults, in their place. Line numbers count from 1.
+ * Reads a file line by line. A line that is no entry comes as a fault, in its place.
  *
- * No value of an entry has a line break, so that a stray quote spoils its own line and no other.
+ * No value of an entry has a line break, so a stray quote spoils only its own line.
  */
 export async function* readLines(file: string, format: Format): AsyncGenerator<Line> {
   let number = 0;
@@ -52,7 +53,7 @@ function noHeader(number: number): Line {
 
 function fromCsv(number: number, text: string, places: readonly number[]): Line {
   const fields = fieldsOf(text);
-  if (!fields) return { number, fault: "has a quote where none may be" };
+  if (!fields) return { number, fault: "has a misplaced quote" };
   if (fields.length > columns.length) {
     return { number, fault: `has ${fields.length} fields instead of ${columns.length}` };
   }
@@ -62,7 +63,7 @@ function fromCsv(number: number, text: string, places: readonly number[]): Line 
   );
 }
 
-/** The fields of a line of CSV (RFC 4180); undefined when its quotes do not fit. */
+/** Splits a line of CSV (RFC 4180). @returns undefined when its quotes do not match */
 function fieldsOf(text: string): string[] | undefined {
   if (!text.includes('"')) return text.split(",");
   try {
@@ -85,38 +86,37 @@ function fromJson(number: number, text: string): Line {
   );
 }
 
-/** Numbers as they are written: a petId beyond 2^53 would be rounded. */
+/** Keeps numbers as they are written, because a petId beyond 2^53 would be rounded. */
 function exactIntegers(_name: string, value: unknown, context?: { source: string }): unknown {
   return typeof value === "number" ? (context?.source ?? value) : value;
 }
 
 function toLine(number: number, values: readonly unknown[]): Line {
-  const [petId = "", quantity = "", status = ""] = values.map((value) => (typeof value === "string" ? value : ""));
+  const [idText = "", quantity = "", status = ""] = values.map((value) => (typeof value === "string" ? value : ""));
+  const petId = parsePetId(idText);
   const faults: string[] = [];
-  if (!/^(0|-?[1-9]\d{0,18})$/.test(petId) || BigInt(petId) < minPetId || BigInt(petId) > maxPetId) {
-    faults.push("petId must be an int64");
-  }
+  if (petId === undefined) faults.push("petId must be an int64");
   if (!/^(0|[1-9]\d{0,9})$/.test(quantity) || Number(quantity) > maxQuantity) {
     faults.push(`quantity must be an integer from 0 to ${maxQuantity}`);
   }
   if (!petStatuses.includes(status as PetStatus)) faults.push(`status must be one of ${petStatuses.join(", ")}`);
-  if (faults.length > 0) return { number, fault: faults.join("; ") };
-  return { number, entry: { petId: BigInt(petId), quantity: Number(quantity), status: status as PetStatus } };
+  if (petId === undefined || faults.length > 0) return { number, fault: faults.join("; ") };
+  return { number, entry: { petId, quantity: Number(quantity), status: status as PetStatus } };
 }
 
-/** What stands before the first entry of a file. */
+/** The text before the first entry of a file. */
 export function fileHead(format: Format): string {
   return format === "csv" ? `${columns.join(",")}\n` : "";
 }
 
-/** An entry as a line of a file. */
+/** Writes an entry as a line of a file. */
 export function toText({ petId, quantity, status }: Entry, format: Format): string {
   return format === "csv"
     ? `${petId},${quantity},${status}\n`
     : `{"petId":${petId},"quantity":${quantity},"status":"${status}"}\n`;
 }
 
-/** Entries for trials: petId 1 to n, always the same. */
+/** Makes entries for trials, with petId 1 to n: the same every time. */
 export async function* generated(n: number): AsyncGenerator<Entry> {
   const statuses: readonly PetStatus[] = ["available", "available", "available", "pending", "sold"];
   for (let i = 1; i <= n; i++) {

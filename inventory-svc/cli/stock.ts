@@ -1,10 +1,10 @@
 #!/usr/bin/env node
-// npm run stock: brings entries in and out as files.
+// npm run stock: imports and exports the entries of the stock as files.
 import { createWriteStream } from "node:fs";
 import { rename, rm, stat } from "node:fs/promises";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { Command, Option } from "commander";
+import { Command, InvalidArgumentError, Option } from "commander";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { migrate } from "../../runtime/migrations.ts";
 import { exitWith, loadEnvFile } from "../../runtime/process.ts";
@@ -12,15 +12,14 @@ import { describeSettings, readSettings } from "../../runtime/settings.ts";
 import { inventorySettings } from "../config.ts";
 import { stockMigrations } from "../stock/migrations.ts";
 import { StockStore } from "../stock/store.ts";
-import { parseCount } from "./arguments.ts";
 import { type Entry, type Format, fileHead, formatOf, formats, generated, readLines, toText } from "./entries.ts";
 
 const settings = { INVENTORY_DATABASE_URL: inventorySettings.INVENTORY_DATABASE_URL };
 
 const batchSize = 1_000;
 
-/** A refusal that the operator can do something about: one line, exit code 1. */
-class Refusal extends Error {}
+/** A fault that the operator can correct. The command says it in one line and exits with 1. */
+class OperatorError extends Error {}
 
 async function withStore(work: (store: StockStore) => Promise<void>): Promise<void> {
   const { INVENTORY_DATABASE_URL } = readSettings(settings, process.env);
@@ -33,33 +32,33 @@ async function withStore(work: (store: StockStore) => Promise<void>): Promise<vo
   }
 }
 
-/** Shows how far it has come, on a terminal. */
+/** Shows the progress on a terminal. */
 function progress(done: number, what: string): void {
   if (process.stderr.isTTY) process.stderr.write(`\r${done.toLocaleString("en")} ${what}`);
 }
 
-/** Names every line that cannot be imported. @returns how many */
-async function nameBadLines(file: string, format: Format): Promise<number> {
+/** Prints every line that cannot be imported. @returns how many there are */
+async function printBadLines(file: string, format: Format): Promise<number> {
   const firstLine = new Map<bigint, number>();
   let bad = 0;
-  const name = (number: number, fault: string) => {
+  const print = (number: number, fault: string) => {
     bad += 1;
     console.error(`${file}:${number}: ${fault}`);
   };
   for await (const line of readLines(file, format)) {
     if ("fault" in line) {
-      name(line.number, line.fault);
+      print(line.number, line.fault);
       continue;
     }
     const first = firstLine.get(line.entry.petId);
     if (first === undefined) firstLine.set(line.entry.petId, line.number);
-    else name(line.number, `petId ${line.entry.petId} stands in line ${first} already`);
+    else print(line.number, `petId ${line.entry.petId} is in line ${first} already`);
     if (firstLine.size % batchSize === 0) progress(firstLine.size, "entries checked");
   }
   return bad;
 }
 
-/** The entries of a file. Of lines with one petId the first counts. */
+/** Reads the good entries of a file. Of several lines with the same petId, the first one counts. */
 async function* entriesOf(file: string, format: Format): AsyncGenerator<Entry> {
   const seen = new Set<bigint>();
   for await (const line of readLines(file, format)) {
@@ -87,7 +86,7 @@ async function importEntries(entries: AsyncIterable<Entry>, store: StockStore): 
   return done;
 }
 
-/** Writes every entry and closes `out`, unless it is standard output. @returns how many */
+/** Writes every entry, and closes `out` unless it is standard output. @returns how many there are */
 async function exportEntries(store: StockStore, out: Writable, format: Format): Promise<number> {
   let done = 0;
   const text = async function* () {
@@ -101,39 +100,47 @@ async function exportEntries(store: StockStore, out: Writable, format: Format): 
   return done;
 }
 
+/** Reads a count of at least one. */
+function parseCount(text: string): number {
+  if (!/^[1-9]\d{0,7}$/.test(text)) throw new InvalidArgumentError("must be a whole number from 1 to 99999999.");
+  return Number(text);
+}
+
 function chosenFormat(file: string | undefined, given: Format | undefined): Format {
   const format = given ?? (file === undefined ? "csv" : formatOf(file));
-  if (!format) throw new Refusal(`${file}: the name tells no format: end it in .csv or .ndjson, or say --format`);
+  if (!format) throw new OperatorError(`${file}: the name does not tell the format: use .csv or .ndjson, or --format`);
   return format;
 }
 
 const program = new Command("npm run stock --")
-  .description("Brings entries of the stock in and out as files: CSV or NDJSON with petId, quantity and status.")
+  .description("Imports and exports the entries of the stock as files: CSV or NDJSON with petId, quantity and status.")
   .addHelpText("after", `\nSettings, from the environment or a .env file:\n${describeSettings(settings)}`);
 
 const formatOption = () =>
-  new Option("--format <format>", "csv or ndjson; the file's name tells it otherwise").choices(formats);
+  new Option("--format <format>", "csv or ndjson; default: from the name of the file").choices(formats);
 
 program
   .command("import [file]")
-  .description("makes every entry of the file, or brings it to that state; leaves all others as they are")
+  .description("creates or updates every entry of the file; leaves all other entries as they are")
   .addOption(formatOption())
-  .option("--skip-bad", "imports the good lines of a file that has bad ones")
-  .option("--generate <n>", "imports petId 1 to n, made up for trials, instead of a file", parseCount)
+  .option("--skip-bad", "imports the good lines of a file that also has bad ones")
+  .option("--generate <n>", "imports made-up entries for trials, petId 1 to n, instead of a file", parseCount)
   .action(async (file: string | undefined, options: { format?: Format; skipBad?: true; generate?: number }) => {
     if ((file === undefined) === (options.generate === undefined)) {
-      throw new Refusal("import takes a file, or --generate N");
+      throw new OperatorError("import takes a file, or --generate N");
     }
     let entries = generated(options.generate ?? 0);
     if (file !== undefined) {
       const format = chosenFormat(file, options.format);
-      // Of a pipe the second reading would find nothing, and the import would end well with no entry.
+      // A pipe would be empty when it is read again, and the import would succeed without an entry.
       if (!(await stat(file)).isFile()) {
-        throw new Refusal(`${file}: is not a regular file, and an import reads its file twice: write it to one first`);
+        throw new OperatorError(
+          `${file}: is not a regular file; an import reads its file twice, so save it as one first`,
+        );
       }
-      const bad = await nameBadLines(file, format);
+      const bad = await printBadLines(file, format);
       if (bad > 0 && !options.skipBad) {
-        throw new Refusal(`${bad} bad lines: nothing was imported. --skip-bad imports the others.`);
+        throw new OperatorError(`${bad} bad lines: nothing was imported. --skip-bad imports the good ones.`);
       }
       entries = entriesOf(file, format);
     }
@@ -144,7 +151,7 @@ program
 
 program
   .command("export [file]")
-  .description("writes every entry, ordered by petId, to the file or to standard output")
+  .description("writes every entry, in the order of petId, to the file or to standard output")
   .addOption(formatOption())
   .action(async (file: string | undefined, options: { format?: Format }) => {
     const format = chosenFormat(file, options.format);
@@ -153,7 +160,7 @@ program
         await exportEntries(store, process.stdout, format);
         return;
       }
-      // Written aside, so that a file of this name is whole whenever it is there.
+      // The file gets its name only when it is complete.
       const draft = `${file}.${process.pid}.part`;
       try {
         const done = await exportEntries(store, createWriteStream(draft), format);
@@ -167,7 +174,7 @@ program
 
 program
   .command("restored")
-  .description("to be run once after the database was restored from a backup: all readers load the stock anew")
+  .description("run this once after restoring the database from a backup: all readers then load the stock again")
   .action(async () => {
     await withStore(async (store) => {
       const { epoch } = await store.beginEpoch();
@@ -179,9 +186,9 @@ try {
   loadEnvFile();
   await program.parseAsync();
 } catch (error) {
-  // A file or a server that is not there, as the operating system says it: one line tells all.
+  // An error of the operating system, such as a missing file or server, is clear in one line.
   const { syscall } = error as NodeJS.ErrnoException;
-  if (!(error instanceof Refusal) && syscall === undefined) exitWith(error);
+  if (!(error instanceof OperatorError) && syscall === undefined) exitWith(error);
   console.error((error as Error).message);
   process.exitCode = 1;
 }

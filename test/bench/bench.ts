@@ -1,7 +1,6 @@
-// npm run bench: what a request costs here, beside a plain gateway and a constant Buffer, all in one run.
+// npm run bench: measures what a request costs here, beside a plain gateway and a constant Buffer, in one run.
 import { writeFile } from "node:fs/promises";
-import { Command, Option } from "commander";
-import { parseCount } from "../../inventory-svc/cli/arguments.ts";
+import { Command, InvalidArgumentError, Option } from "commander";
 import { benchGrpc } from "./grpc.ts";
 import { benchLimits } from "./limits.ts";
 import { benchList } from "./list.ts";
@@ -21,19 +20,24 @@ interface Options {
   plot?: string;
 }
 
+function count(text: string): number {
+  if (!/^[1-9]\d{0,7}$/.test(text)) throw new InvalidArgumentError("must be a whole number from 1 to 99999999.");
+  return Number(text);
+}
+
 const options = new Command("npm run bench --")
-  .description("Measures what a request costs here, beside a plain gateway and a constant Buffer, all in one run.")
-  .addOption(new Option("--only <part>", "one part").choices(parts))
+  .description("Measures what a request costs here, beside a plain gateway and a constant Buffer, in one run.")
+  .addOption(new Option("--only <part>", "measure only this part").choices(parts))
   .option(
     "--sizes <list>",
-    "numbers of entries for the list",
-    (text) => text.split(",").map(parseCount),
+    "comma-separated numbers of entries for the list",
+    (text) => text.split(",").map(count),
     [10, 1_000, 10_000, 100_000],
   )
-  .option("--rounds <n>", "runs of each load", parseCount, 3)
-  .option("--seconds <n>", "length of a run", parseCount, 2)
-  .option("--json", "for machines")
-  .option("--plot <file>", "an SVG of cost against size")
+  .option("--rounds <n>", "number of runs of each load", count, 3)
+  .option("--seconds <n>", "length of a run in seconds", count, 2)
+  .option("--json", "print the results as JSON")
+  .option("--plot <file>", "write an SVG of cost against size")
   .parse()
   .opts<Options>();
 const plan = {

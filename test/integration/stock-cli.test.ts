@@ -12,7 +12,7 @@ import { openStock } from "../support/stock.ts";
 const script = "inventory-svc/cli/stock.ts";
 const header = "petId,quantity,status\n";
 
-/** The command in a folder of its own. */
+/** Runs the command in a folder of its own. */
 async function inFolder(stack: Stack, url: () => string) {
   const folder = await temporaryFolder("stock");
   stack.defer(() => folder.remove());
@@ -26,13 +26,13 @@ async function inFolder(stack: Stack, url: () => string) {
     write: (name: string, content: string | Buffer) => writeFile(join(cwd, name), content),
     read: (name: string) => readFile(join(cwd, name), "utf8"),
     files: async () => (await readdir(cwd)).sort(),
-    /** For commands that must succeed. @returns what was said on standard error */
+    /** Runs a command that must succeed. @returns its standard error */
     run: async (...args: string[]) => {
       const { code, stdout, stderr } = await stock(...args);
       expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
       return stderr;
     },
-    /** The stock as lines of CSV. */
+    /** Reads the stock as lines of CSV. */
     lines: async () => {
       const { store, close } = openStock(url());
       let lines = "";
@@ -47,7 +47,7 @@ async function inFolder(stack: Stack, url: () => string) {
 type Folder = Awaited<ReturnType<typeof inFolder>>;
 
 const statuses = ["available", "pending", "sold"];
-/** The fields of entries in the order of petId, from the least int64 to the greatest. */
+/** Makes the fields of entries in the order of petId, from the lowest int64 to the highest. */
 function entries(count: number): [bigint, number, string][] {
   return Array.from({ length: count }, (_, i) => {
     const petId = i === 0 ? -(2n ** 63n) : i === count - 1 ? 2n ** 63n - 1n : BigInt(i - count / 2) * 1_234_567_890n;
@@ -69,11 +69,11 @@ describeEachDatabase("npm run stock", (url) => {
     await folder.write("in.csv", whole);
     expect(await folder.run("import", "in.csv")).toBe("100000 entries imported\n");
     expect(await folder.run("export", "out.csv")).toBe("100000 entries exported\n");
-    expect((await folder.read("out.csv")) === whole).toBe(true); // not toBe(): nobody could read the difference
+    expect((await folder.read("out.csv")) === whole).toBe(true); // not toBe(): its message would be as long as the files
     expect(await folder.files()).toEqual(["in.csv", "out.csv"]);
   });
 
-  test("an exported file has its name only when it is whole", async () => {
+  test("an exported file gets its name only when it is complete", async () => {
     const lengths = new Set<number>();
     const watcher = watch(folder.cwd, async (_event, name) => {
       if (name === "watched.csv") lengths.add((await folder.read(name).catch(() => "")).length);
@@ -103,7 +103,7 @@ describeEachDatabase("npm run stock", (url) => {
     expect([7, whole.length]).toContain((await folder.read("kept.csv")).length);
   });
 
-  test("an import changes the entries of the file and leaves the others alone", async () => {
+  test("an import changes the entries of the file and no others", async () => {
     await folder.write("part.csv", `${header}0,77,sold\n5,1,pending\n`);
     await folder.run("import", "part.csv");
     const lines = (await folder.lines()).split("\n");
@@ -111,7 +111,7 @@ describeEachDatabase("npm run stock", (url) => {
     expect(lines).toEqual(expect.arrayContaining(["0,77,sold", "5,1,pending"]));
   });
 
-  test("NDJSON comes out as it went in, byte for byte, and is the same stock as CSV", async () => {
+  test("NDJSON comes out as it went in, byte for byte, and describes the same stock as CSV", async () => {
     await emptyStock(url());
     const rows = entries(3_000);
     const text = rows.map(([id, n, status]) => `{"petId":${id},"quantity":${n},"status":"${status}"}\n`).join("");
@@ -123,7 +123,7 @@ describeEachDatabase("npm run stock", (url) => {
     expect((await folder.stock("export")).stdout === csvOf(rows)).toBe(true);
   });
 
-  test("importing the same file again changes nothing: no entry gets a new revision", async () => {
+  test("an import of the same file again gives no entry a new revision", async () => {
     const { store, close } = openStock(url());
     const before = await store.position();
     await folder.run("import", "in.ndjson");
@@ -138,7 +138,7 @@ async function emptyStock(url: string): Promise<void> {
   await close();
 }
 
-describe("a file for npm run stock -- import", () => {
+describe("an import file of npm run stock", () => {
   const stack = suiteStack();
   let folder: Folder;
   let url: string;
@@ -186,8 +186,8 @@ describe("a file for npm run stock -- import", () => {
   const petId = "petId must be an int64";
   const quantity = "quantity must be an integer from 0 to 2147483647";
   const status = "status must be one of available, pending, sold";
-  const quote = "has a quote where none may be";
-  /** Lines of CSV, each with what is wrong with it; none for a good one. */
+  const quote = "has a misplaced quote";
+  /** Lines of CSV, each with its fault; a good line has none. */
   const csvLines: [string, string?][] = [
     ["1,5,available"],
     ["x,1,sold", petId],
@@ -213,31 +213,31 @@ describe("a file for npm run stock -- import", () => {
     ['"2,1,sold', quote],
     ['2,"1"0,sold', quote],
     ['2,1,so"ld', quote],
-    ["1,6,sold", "petId 1 stands in line 2 already"],
+    ["1,6,sold", "petId 1 is in line 2 already"],
     ["3,7,pending"],
-    ["3,7,pending", "petId 3 stands in line 27 already"],
+    ["3,7,pending", "petId 3 is in line 27 already"],
     ["4,8,sold"],
   ];
   const csv = header + csvLines.map(([line]) => line).join("\n");
   const csvFaults = csvLines.flatMap(([, fault], i) => (fault ? [`bad.csv:${i + 2}: ${fault}`] : []));
 
-  test("has all its bad lines named, with their numbers, and then nothing of it is imported", async () => {
+  test("with bad lines is not imported, and every bad line is printed with its number", async () => {
     await folder.write("bad.csv", csv);
     const { code, stdout, stderr } = await folder.stock("import", "bad.csv");
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-    const refusal = `${csvFaults.length} bad lines: nothing was imported. --skip-bad imports the others.`;
+    const refusal = `${csvFaults.length} bad lines: nothing was imported. --skip-bad imports the good ones.`;
     expect(stderr.split("\n")).toEqual([...csvFaults, refusal, ""]);
     expect(await folder.lines()).toBe("");
   });
 
-  test("with --skip-bad gives its good lines, and of those with one petId the first", async () => {
+  test("with bad lines and --skip-bad gives its good lines, and the first line of each petId", async () => {
     await folder.write("bad.csv", csv);
     const said = await folder.run("import", "bad.csv", "--skip-bad");
     expect(said.split("\n")).toEqual([...csvFaults, "3 entries imported", ""]);
     expect(await folder.lines()).toBe("1,5,available\n3,7,pending\n4,8,sold\n");
   });
 
-  test("of NDJSON has all its bad lines named, with their numbers", async () => {
+  test("of NDJSON has every bad line printed with its number", async () => {
     const all = `${petId}; ${quantity}; ${status}`;
     const lines: [string, string?][] = [
       ['{"petId":1,"quantity":5,"status":"sold"}'],
@@ -253,7 +253,7 @@ describe("a file for npm run stock -- import", () => {
       ['{"petId":2,"quantity":null,"status":"sold"}', quantity],
       ['{"petId":2,"quantity":2147483648,"status":"sold"}', quantity],
       ['{"petId":2,"quantity":5}', status],
-      ['{"petId":"1","quantity":5,"status":"sold"}', "petId 1 stands in line 1 already"],
+      ['{"petId":"1","quantity":5,"status":"sold"}', "petId 1 is in line 1 already"],
     ];
     await folder.write("bad.ndjson", lines.map(([line]) => line).join("\n"));
     const { code, stderr } = await folder.stock("import", "bad.ndjson");
@@ -269,7 +269,7 @@ describe("a file for npm run stock -- import", () => {
     ["a header in another alphabet", "PETID,QUANTITY,STATUS\n1,5,sold\n"],
     ["another separator", "petId;quantity;status\n1;5;sold\n"],
     ["nothing in it", ""],
-  ])("with %s is refused as that", async (_what, content) => {
+  ])("with %s is refused at its first line", async (_what, content) => {
     await folder.write("a.csv", content);
     const { code, stderr } = await folder.stock("import", "a.csv");
     expect(stderr).toMatch(/^a\.csv:1: the first line must be the header petId,quantity,status\n1 bad lines: nothing/);
@@ -278,19 +278,23 @@ describe("a file for npm run stock -- import", () => {
   });
 
   test.each([
-    ["a file that is not there", ["import", "none.csv"], /^ENOENT: no such file or directory, stat 'none\.csv'\n$/],
-    ["NDJSON that is not there", ["import", "none.ndjson"], /^ENOENT: [^\n]*\n$/],
-    ["a folder", ["import", "folder.csv"], /^folder\.csv: is not a regular file, [^\n]*\n$/],
-    ["a name that tells no format", ["import", "a.txt"], /^a\.txt: the name tells no format: [^\n]*\n$/],
+    ["a missing file", ["import", "none.csv"], /^ENOENT: no such file or directory, stat 'none\.csv'\n$/],
+    ["a missing NDJSON file", ["import", "none.ndjson"], /^ENOENT: [^\n]*\n$/],
+    ["a folder", ["import", "folder.csv"], /^folder\.csv: is not a regular file; [^\n]*\n$/],
+    ["a name of no known format", ["import", "a.txt"], /^a\.txt: the name does not tell the format: [^\n]*\n$/],
     ["no file", ["import"], /^import takes a file, or --generate N\n$/],
     ["a file and a number", ["import", "a.csv", "--generate", "5"], /^import takes a file, or --generate N\n$/],
-    ["a number that is none", ["import", "--generate", "many"], /must be a whole number from 1 to 99999999/],
-    ["a format that is none", ["import", "a.csv", "--format", "xml"], /Allowed choices are csv, ndjson/],
-    ["an export to a folder that is not there", ["export", "none/a.csv"], /^ENOENT: [^\n]*\n$/],
+    ["a text in place of a number", ["import", "--generate", "many"], /must be a whole number from 1 to 99999999/],
+    ["an unknown format", ["import", "a.csv", "--format", "xml"], /Allowed choices are csv, ndjson/],
+    ["an export to a missing folder", ["export", "none/a.csv"], /^ENOENT: [^\n]*\n$/],
     ["an export in place of a folder", ["export", "folder.csv"], /^EISDIR: [^\n]*\n$/],
-    ["an export whose name tells no format", ["export", "a.txt"], /^a\.txt: the name tells no format: [^\n]*\n$/],
-    ["a command that is none", ["delete"], /unknown command 'delete'/],
-  ])("is a plain word and exit code 1 when it is %s", async (_what, args, said) => {
+    [
+      "an export whose name tells no format",
+      ["export", "a.txt"],
+      /^a\.txt: the name does not tell the format: [^\n]*\n$/,
+    ],
+    ["an unknown command", ["delete"], /unknown command 'delete'/],
+  ])("or command that cannot be used gets a plain message and exit code 1: %s", async (_what, args, said) => {
     await mkdir(join(folder.cwd, "folder.csv"), { recursive: true });
     const { code, stdout, stderr } = await folder.stock(...args);
     expect(stderr).toMatch(said);
@@ -298,7 +302,7 @@ describe("a file for npm run stock -- import", () => {
     expect((await folder.files()).filter((name) => name.endsWith(".part"))).toEqual([]);
   });
 
-  test("is refused when it is a pipe, which cannot be read twice, and then nothing is imported", async () => {
+  test("that is a pipe is refused, because it cannot be read twice", async () => {
     const args = [
       "-c",
       `printf 'petId,quantity,status\\n1,5,sold\\n' | "$0" "$1" import /dev/stdin --format csv`,
@@ -310,19 +314,19 @@ describe("a file for npm run stock -- import", () => {
     await expect(refused).rejects.toMatchObject({
       code: 1,
       stdout: "",
-      stderr: "/dev/stdin: is not a regular file, and an import reads its file twice: write it to one first\n",
+      stderr: "/dev/stdin: is not a regular file; an import reads its file twice, so save it as one first\n",
     });
     expect(await folder.lines()).toBe("");
   });
 
-  test("can be of any name when --format says what it is", async () => {
+  test("can have any name when --format gives its format", async () => {
     await folder.write("data", `${header}1,5,sold\n`);
     await folder.run("import", "data", "--format", "csv");
     await folder.run("export", "copy", "--format", "csv");
     expect(await folder.read("copy")).toBe(`${header}1,5,sold\n`);
   });
 
-  test("can be made up: --generate N gives petId 1 to N, the same every time", async () => {
+  test("can be replaced by --generate N, which makes petId 1 to N, the same every time", async () => {
     expect(await folder.run("import", "--generate", "1500")).toBe("1500 entries imported\n");
     const first = await folder.lines();
     expect(first.split("\n").map((line) => Number(line.split(",")[0]))).toEqual([
@@ -337,7 +341,7 @@ describe("a file for npm run stock -- import", () => {
     expect(await folder.lines()).toBe(first);
   });
 
-  test("an export that nobody reads to its end is no crash", async () => {
+  test("is written without a stack trace when its reader leaves before the end", async () => {
     await folder.run("import", "--generate", "20000");
     const args = [
       "-c",
@@ -354,21 +358,21 @@ describe("a file for npm run stock -- import", () => {
 describe("the settings of npm run stock", () => {
   const run = (url: string) => runScript({ script, args: ["export"], env: { INVENTORY_DATABASE_URL: url } });
 
-  test("a bad URL is exit code 78 and named, without what it holds", async () => {
+  test("name a bad URL without its content, with exit code 78", async () => {
     const { code, stderr } = await run("mysql://pets:s3cret@127.0.0.1");
     expect(code).toBe(78);
     expect(stderr).toMatch(/^The configuration has a fault:\n {2}INVENTORY_DATABASE_URL: must be [^\n]*\n$/);
     expect(stderr).not.toContain("s3cret");
   });
 
-  test("a database that is not there is exit code 1, without its password", async () => {
+  test("give exit code 1 for a missing database, without its password", async () => {
     const { code, stdout, stderr } = await run(`mysql://pets:s3cret@127.0.0.1:${await freePort()}/stock`);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr).toContain("ECONNREFUSED");
     expect(stderr).not.toContain("s3cret");
   });
 
-  test("--help tells the commands and the settings", async () => {
+  test("are listed by --help, with the commands", async () => {
     const { code, stdout } = await runScript({ script, args: ["--help"] });
     expect(code).toBe(0);
     expect(stdout).toMatch(/import[\s\S]*export[\s\S]*INVENTORY_DATABASE_URL/);
