@@ -4,7 +4,7 @@ import { addressBlock, clientAddressOf } from "./client-address.ts";
 const ask = (peer: string | undefined, forwarded?: string) =>
   ({ socket: { remoteAddress: peer }, headers: { "x-forwarded-for": forwarded } }) as unknown as IncomingMessage;
 
-describe("the client of a trusted proxy", () => {
+describe("the address of a client behind a trusted proxy", () => {
   const addressOf = clientAddressOf(["10.0.0.0/8", "2001:db8:ffff::/48"]);
   const proxy = "10.0.0.1";
 
@@ -15,7 +15,7 @@ describe("the client of a trusted proxy", () => {
     ["::ffff:192.0.2.1", "192.0.2.1"],
     ["2001:db8::1", "2001:db8::1"],
     ["2001:db8::1, 2001:db8:ffff::2", "2001:db8::1"],
-  ])("is the last address that no trusted proxy has: %s", (forwarded, address) => {
+  ])("is the last one that is not a trusted proxy: %s", (forwarded, address) => {
     expect(addressOf(ask(proxy, forwarded))).toBe(address);
   });
 
@@ -26,26 +26,26 @@ describe("the client of a trusted proxy", () => {
     ["[2001:db8::1]:50001, [2001:db8:ffff::2]:443", "2001:db8::1"],
     ["[2001:db8::1]", "2001:db8::1"],
     ["[::ffff:192.0.2.1]:50001", "192.0.2.1"],
-  ])("is the same one on every connection, whatever its port: %s", (forwarded, address) => {
+  ])("has no port: %s", (forwarded, address) => {
     expect(addressOf(ask(proxy, forwarded))).toBe(address);
   });
 
   test.each(["unknown", "_hidden", "client.example:80", "192.0.2.1.5:1", "192.0.2.1:x", "[192.0.2.1", ":80", "[]"])(
-    "is the proxy where that says nothing of use: %s",
+    "is the proxy's own when the proxy reports no address: %s",
     (forwarded) => {
       expect(addressOf(ask(proxy, forwarded))).toBe(proxy);
       expect(addressOf(ask(`::ffff:${proxy}`, forwarded))).toBe(proxy);
     },
   );
 
-  test("is the peer for anyone who is no trusted proxy", () => {
+  test("is the peer's when the peer is no trusted proxy", () => {
     expect(addressOf(ask("192.0.2.9", "192.0.2.1"))).toBe("192.0.2.9");
     expect(addressOf(ask(proxy))).toBe(proxy);
   });
 });
 
 test.each([[[]], [["10.0.0.0/8"]], [["10.0.0.0/8", "::1"]]])(
-  "a client without an address is unknown, with %j as trusted proxies",
+  "a client without an address is unknown when the trusted proxies are %j",
   (trustedProxies) => {
     for (const forwarded of [undefined, "192.0.2.1"]) {
       expect(clientAddressOf(trustedProxies)(ask(undefined, forwarded))).toBe("unknown");
@@ -60,6 +60,6 @@ test.each([
   ["fe80::1%eth0", "fe80:0:0:0::/64"],
   ["fe80::1%br-0123abcd", "fe80:0:0:0::/64"],
   ["64:ff9b::192.0.2.1", "64:ff9b::192.0.2.1"],
-])("every address that Node knows counts as one caller: %s", (address, block) => {
+])("the address %s has a block that counts as one caller", (address, block) => {
   expect(addressBlock(address)).toBe(block);
 });

@@ -1,11 +1,12 @@
+/** Finds the address that a request is counted under: the client's, whether or not proxies stand before the gateway. */
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import ipaddr from "ipaddr.js";
 import proxyaddr from "proxy-addr";
 
 /**
- * Makes a function that tells the address of a request's client: the peer, or what trusted proxies say in
- * `X-Forwarded-For`. It does not look at the `trust proxy` setting of the Express app around it.
+ * Creates a function that finds the address of a request's client: the peer, or what trusted proxies report in
+ * `X-Forwarded-For`. The `trust proxy` setting of an Express app around the gateway has no effect on it.
  *
  * @param trustedProxies addresses or CIDRs
  */
@@ -15,31 +16,31 @@ export function clientAddressOf(trustedProxies: readonly string[]): (request: In
   const trust = (address: string, hop: number) => isTrusted(withoutPort(address), hop);
   return (request) => {
     const peer = peerAddress(request.socket);
-    if (isIP(peer) === 0) return peer; // a Unix socket, or a client that has left: nobody whom a setting could trust
+    if (isIP(peer) === 0) return peer; // a Unix socket or a client that has left: no setting can trust it
     const address = plain(withoutPort(proxyaddr(request, trust)));
     return isIP(address) === 0 ? peer : address;
   };
 }
 
-/** Who is at the other end of a connection. */
+/** The address at the other end of a connection; `unknown` when it has none. */
 export function peerAddress(socket: { readonly remoteAddress?: string | undefined }): string {
   return plain(socket.remoteAddress ?? "unknown");
 }
 
-/** Some proxies write `address:port` or `[v6]:port`, and the port is another one for each connection of a client. */
+/** Drops the port from `address:port` or `[v6]:port`, which some proxies write: it differs between a client's connections. */
 function withoutPort(entry: string): string {
   const [, v6, v4] = /^\[(.*)\](?::\d+)?$|^([\d.]+):\d+$/.exec(entry) ?? [];
   return v6 ?? v4 ?? entry;
 }
 
-/** An IPv4 client of a dual-stack socket is the same client. */
+/** Drops the prefix that a dual-stack socket gives an IPv4 address. */
 function plain(address: string): string {
   return address.startsWith("::ffff:") ? address.slice("::ffff:".length) : address;
 }
 
-/** Who counts as one caller without a key: an IPv4 address, or the /64 that one IPv6 site gets as a whole. */
+/** What counts as one caller without a key: an IPv4 address, or the /64 network that an IPv6 site gets as a whole. */
 export function addressBlock(address: string): string {
-  const withoutZone = address.replace(/%.*/, ""); // fe80::1%br-0: the parser takes few names of interfaces
+  const withoutZone = address.replace(/%.*/, ""); // as in fe80::1%br-0; the parser accepts few interface names
   if (!ipaddr.IPv6.isValid(withoutZone)) return address;
   const { parts } = ipaddr.IPv6.parse(withoutZone);
   return `${parts

@@ -1,4 +1,4 @@
-/** Every error code of the public API: its status and its text. The set is closed; clients switch on `code`. */
+/** Every error code of the public API, with its status and its text. Clients switch on `code`, so the set is closed. */
 export const errorTable = {
   missing_api_key: { status: 401, message: "An API key is required: send it as 'Authorization: Bearer <API_KEY>'." },
   invalid_api_key: { status: 401, message: "The API key is not valid." },
@@ -28,20 +28,20 @@ export const errorTable = {
 export type ErrorCode = keyof typeof errorTable;
 
 export interface ApiErrorOptions {
-  /** A public text more exact than the table's, as one that names a field and its bound. Never built from a cause. */
+  /** A more exact text than the table's, for example with a field and its bound. It is public: no part of a cause. */
   readonly message?: string;
   /**
-   * A status other than the table's, for what HTTP can say more exactly: `not_found` with 410 after a sunset, `timeout`
-   * with 408 for a request that does not arrive, `payload_too_large` with 431 for its headers.
+   * A more exact status than the table's: 410 `not_found` after a sunset, 408 `timeout` for a request that does not
+   * arrive, 431 `payload_too_large` for its headers.
    */
   readonly status?: 408 | 410 | 431;
-  /** What went wrong inside; goes to the log only. */
+  /** What went wrong inside. It goes to the log only. */
   readonly cause?: unknown;
-  /** Headers that belong to this error, as `Retry-After` or `Allow`. */
+  /** Headers that belong to this error, such as `Retry-After` or `Allow`. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** An error with a place in the public contract. Anything else that is thrown becomes `internal_error`. */
+/** An error of the public contract. Anything else that is thrown becomes `internal_error`. */
 export class ApiError extends Error {
   readonly code: ErrorCode;
   readonly status: number;
@@ -61,7 +61,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Gives anything that was thrown its place in the public contract. */
+/** The public error for anything that was thrown. */
 export function toApiError(error: unknown): ApiError {
   return error instanceof ApiError ? error : new ApiError("internal_error", { cause: error });
 }

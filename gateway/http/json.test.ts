@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { parseJson } from "./json.ts";
 
 const parse = (text: string) => parseJson(Buffer.from(text));
@@ -38,8 +39,38 @@ describe("parseJson", () => {
     );
   });
 
-  test("takes nesting as deep as a body can be", () => {
-    expect(() => parse("[".repeat(8_000) + "]".repeat(8_000))).not.toThrow();
+  test.each(["", "1.5", '{"a":50e-1}'])("takes nesting as deep as a body can be, around %j", (inside) => {
+    const depth = (16 * 1024 - inside.length) / 2;
+    let value = parse(`${"[".repeat(depth)}${inside}${"]".repeat(depth)}`);
+    while (Array.isArray(value)) [value] = value;
+    expect(value).toEqual(inside === "" ? undefined : JSON.parse(inside));
+  });
+
+  test("reads any JSON as JSON.parse does", () => {
+    fc.assert(
+      fc.property(fc.jsonValue(), fc.constantFrom(undefined, 1, "\t"), (value, space) => {
+        const text = JSON.stringify(value, null, space);
+        expect(parse(text)).toEqual(JSON.parse(text));
+      }),
+    );
+  });
+
+  test.each([
+    ["0", 0],
+    ["-0", -0],
+    ["5.0", 5],
+    ["50e-1", 5],
+    ["0.5E+1", 5],
+    ["0e-400", 0],
+    [`5.${"0".repeat(16_000)}`, 5],
+    ["1.5", 1.5],
+    ["-1e-2", -0.01],
+    ["1e400", Number.POSITIVE_INFINITY],
+    ["4.99999999999999999999", Number.NaN],
+    ["1e-400", Number.NaN],
+    ["9007199254740993.5", Number.NaN],
+  ])("reads the number %.30s, and takes none for an integer that only rounding makes one", (text, value) => {
+    expect(parse(`[${text}]`)).toEqual([value]);
   });
 
   test("a member named __proto__ is a member, not a prototype", () => {

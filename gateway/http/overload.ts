@@ -1,42 +1,43 @@
+/** Detects when there is more to do than one thread can do, and decides which requests are then refused. */
 import type { ServerResponse } from "node:http";
 import { type EventLoopUtilization, performance } from "node:perf_hooks";
 
 export interface OverloadOptions {
   /** An overload begins when the event loop is late by more than this. */
   readonly maxDelayMs: number;
-  /** Requests that may wait for an answer during one. */
+  /** Requests that may wait for an answer during an overload. */
   readonly maxWaiting: number;
   readonly onRefusal: () => void;
-  /** Told when an overload begins and ends. */
+  /** Called when an overload begins and when it ends. */
   readonly onChange: (isOverloaded: boolean) => void;
 }
 
-/** How often the delay of the event loop is looked at. */
+/** How often the delay of the event loop is measured. */
 const probeMs = 50;
 
-/** An overload ends when the event loop was idle for a part of so long a time. */
+/** An overload ends when the event loop was busy for a smaller share than this of such a window. */
 const windowMs = 1_000;
 const busyShare = 0.9;
 
 /**
- * Tells when there is more to do than one thread can: the event loop, which should get to a timer at once, comes late.
- * From then on only so many requests may wait for an answer at a time. Those make up the delay that the next one has;
- * the others are refused while that is still cheap, so the thread goes on doing useful work.
+ * An overload begins when the event loop gets to a timer late. During one, a limited number of requests may wait for an
+ * answer, because they make up the delay of the next one. Further requests are refused while that is still cheap, so the
+ * thread goes on with useful work.
  *
- * A single late turn, as of a collection of garbage, refuses nobody where fewer requests wait than may.
+ * A single late turn, for example of a garbage collection, refuses no request while fewer wait than may.
  */
 export class Overload {
   readonly #options: OverloadOptions;
   readonly #timer: NodeJS.Timeout;
   /** Responses that are not over. */
   #open = 0;
-  /** Those of them whose head is out; counted once in a turn of the event loop. */
+  /** The open responses whose head is out; counted once per turn of the event loop. */
   #sending: number | undefined;
   readonly #leave = () => {
     this.#open -= 1;
   };
   #probedMs = performance.now();
-  /** Since when, and the use of the event loop as of then; undefined while there is no overload. */
+  /** The current window: its start, and the use of the event loop up to it. Undefined while there is no overload. */
   #window: { sinceMs: number; use: EventLoopUtilization } | undefined;
 
   constructor(options: OverloadOptions) {
@@ -46,12 +47,12 @@ export class Overload {
   }
 
   /**
-   * Counts, and holds nothing: a collection of the responses would outlive them, and V8 would keep them for longer,
-   * which costs more than all the rest of a small request.
+   * Takes a request in, until its response closes. It counts responses and keeps none: a collection would outlive them,
+   * and V8 would keep them for longer, which costs more than all the rest of a small request.
    *
-   * @param countSending responses whose head is out and whose body is not: who takes a long one slowly does not wait
-   *   for this thread
-   * @returns false for a request that has to be refused; the others wait for the head of their response
+   * @param countSending counts the responses whose head is out and whose body is not: a client that reads a long one
+   *   slowly does not wait for this thread
+   * @returns false for a request that has to be refused
    */
   enter(response: ServerResponse, countSending: () => number): boolean {
     this.#open += 1;
@@ -81,9 +82,7 @@ export class Overload {
       if (delayMs <= maxDelayMs) return;
       this.#window = { sinceMs: nowMs, use: performance.eventLoopUtilization() };
       onChange(true);
-      return;
-    }
-    if (nowMs - this.#window.sinceMs >= windowMs) {
+    } else if (nowMs - this.#window.sinceMs >= windowMs) {
       const isBusy = performance.eventLoopUtilization(this.#window.use).utilization > busyShare;
       this.#window = isBusy ? { sinceMs: nowMs, use: performance.eventLoopUtilization() } : undefined;
       if (!isBusy) onChange(false);

@@ -1,39 +1,59 @@
-import type { Request, Response } from "express";
-import type { FlatHeaders } from "./common-headers.ts";
+/** Writes responses: JSON and errors, and the checks that several kinds of responses share. */
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { type ApiError, toApiError } from "./errors.ts";
+import type { HeaderList } from "./request-context.ts";
 
 export const jsonType = "application/json";
 
-/** What a handler may have said of a body that an error now takes the place of. */
-const ofAnotherBody = ["ETag", "Content-Encoding", "Cache-Control", "Last-Modified"];
-
-/**
- * The one writer of errors: whatever was thrown leaves as the Error body of the contract. A response that has begun is
- * cut instead, so that half of one never passes for a whole.
- *
- * @returns the error as it was answered, for the log
- */
-export function writeError(request: Request, response: Response, thrown: unknown): ApiError {
-  const error = toApiError(thrown);
-  if (response.headersSent) {
-    response.destroy();
-    return error;
-  }
-  for (const name of ofAnotherBody) response.removeHeader(name);
-  writeJson(request, response, error.status, error.body, Object.entries(error.headers).flat());
-  return error;
-}
-
 /** Answers with JSON text; to HEAD with its headers alone. */
 export function writeJson(
-  request: Request,
-  response: Response,
+  request: IncomingMessage,
+  response: ServerResponse,
   status: number,
   body: string,
-  headers: FlatHeaders,
+  headers: HeaderList,
 ): void {
   const length = Buffer.byteLength(body);
   response.writeHead(status, ["Content-Type", jsonType, "Content-Length", String(length), ...headers]);
   if (request.method === "HEAD") response.end();
   else response.end(body, length === body.length ? "latin1" : "utf8"); // ASCII goes out in one write with the head
+}
+
+/** Headers of the body that an error replaces: a handler may have set them before it failed. */
+const bodyHeaders = ["ETag", "Content-Encoding", "Cache-Control", "Last-Modified"];
+
+/**
+ * Answers with an error: everything that was thrown leaves as the Error body of the contract. A response that has begun
+ * is cut instead, so that a part of one never passes for a whole.
+ *
+ * @returns the error as it was answered, for the log
+ */
+export function writeError(request: IncomingMessage, response: ServerResponse, thrown: unknown): ApiError {
+  const error = toApiError(thrown);
+  if (response.headersSent) {
+    response.destroy();
+    return error;
+  }
+  for (const name of bodyHeaders) response.removeHeader(name);
+  writeJson(request, response, error.status, error.body, Object.entries(error.headers).flat());
+  return error;
+}
+
+/**
+ * Whether `If-None-Match` names one of these tags (RFC 9110 section 13.1.2): weak comparison, and `*` for any.
+ *
+ * @param etags tags of the current representation, with their quotes
+ */
+export function matchesEtag(ifNoneMatch: string | undefined, ...etags: readonly string[]): boolean {
+  if (ifNoneMatch === undefined) return false;
+  if (ifNoneMatch.trim() === "*") return true;
+  return (ifNoneMatch.match(/"[^"]*"/g) ?? []).some((tag) => etags.includes(tag));
+}
+
+/**
+ * Cuts a response off when its reader takes nothing in this time. A slow reader is safe: Node restarts the time-out at
+ * every byte that the kernel takes, also in the middle of a piece.
+ */
+export function abortWhenStalled(response: ServerResponse, stallTimeoutMs: number): void {
+  response.setTimeout(stallTimeoutMs, () => response.destroy());
 }

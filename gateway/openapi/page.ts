@@ -3,9 +3,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { createRequire } from "node:module";
 import { dirname } from "node:path";
 import express, { type RequestHandler, Router } from "express";
-import { matchesEtag } from "../http/etag.ts";
-import { pathOf } from "../http/path.ts";
-import { cutWhenStalled } from "../http/stall.ts";
+import { pathOf } from "../http/request.ts";
+import { abortWhenStalled, matchesEtag } from "../http/respond.ts";
 import { indexHtml, initializerJs, pageCss } from "./page-files.ts";
 
 export interface DocsPageOptions {
@@ -50,12 +49,12 @@ export function docsPage({ document, stallTimeoutMs }: DocsPageOptions): Router 
     .use((request, response, next) => {
       const answer = request.method === "GET" || request.method === "HEAD" ? own.get(pathOf(request)) : undefined;
       if (!answer) return next();
-      cutWhenStalled(response, stallTimeoutMs);
+      abortWhenStalled(response, stallTimeoutMs);
       answer(request, response, next);
     })
     .use("/docs", (request, response, next) => {
       if (!swaggerFiles.has(pathOf(request))) return next();
-      cutWhenStalled(response, stallTimeoutMs);
+      abortWhenStalled(response, stallTimeoutMs);
       swagger(withoutPreconditions(request), response, next);
     });
 }

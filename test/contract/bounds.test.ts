@@ -26,7 +26,7 @@ function open(address: string) {
   return { socket, closed };
 }
 
-test("connections beyond MAX_CONNECTIONS are closed, and taken again when others have gone", async () => {
+test("connections beyond MAX_CONNECTIONS are closed, and accepted again when others have ended", async () => {
   const [first, second] = [open(system.address), open(system.address)];
   await open(system.address).closed;
   first.socket.destroy();
@@ -40,13 +40,13 @@ test("connections beyond MAX_CONNECTIONS are closed, and taken again when others
   );
 });
 
-test("a connection that brings no further request is closed after KEEP_ALIVE_TIMEOUT_MS", async () => {
+test("a connection without a further request is closed after KEEP_ALIVE_TIMEOUT_MS", async () => {
   const { socket, closed } = open(system.address);
   socket.write("GET /docs/ HTTP/1.1\r\nHost: g\r\n\r\n");
   await closed;
 });
 
-test("a list that does not arrive within LIST_TIMEOUT_MS: 504", async () => {
+test("a list that does not arrive within LIST_TIMEOUT_MS is 504", async () => {
   const service = new Server();
   service.addService(InventoryServiceService, { listInventory: () => {} } as never);
   const port = await new Promise<number>((resolve, reject) => {
@@ -62,7 +62,7 @@ test("a list that does not arrive within LIST_TIMEOUT_MS: 504", async () => {
   expectError(await callApi(gateway.address, { path: "/v1/inventory", headers }), 504, "timeout");
 });
 
-test("a gRPC message of more than 4 MiB: RESOURCE_EXHAUSTED, and the service goes on", async () => {
+test("a gRPC message of more than 4 MiB is RESOURCE_EXHAUSTED, and the service goes on", async () => {
   const inventory = connectInventory(system.inventory.listen);
   stack.defer(() => inventory.close());
   const stream = inventory.applyUpdates();

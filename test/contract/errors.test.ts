@@ -14,7 +14,7 @@ import { suiteStack } from "../support/cleanup.ts";
 import { startLocalGateway } from "../support/local-gateway.ts";
 import { type System, startSystem } from "../support/system.ts";
 
-/** A client that leaves its side open when the server closes. */
+/** A client that keeps its side open when the server closes. */
 function connectTo(address: string): Socket {
   const { hostname, port } = new URL(`http://${address}`);
   return connect({ host: hostname, port: Number(port), allowHalfOpen: true }).on("error", () => {});
@@ -62,7 +62,7 @@ describe("every error has the shape of the contract", () => {
     "/metrics",
     `/${"x".repeat(8_000)}`,
     "/v1/<script>alert(1)</script>",
-  ])("an unknown path: %s", async (path) => {
+  ])("an unknown path is 404: %s", async (path) => {
     expectError(await send("GET", path, { accept: "text/html" }), 404, "not_found");
   });
 
@@ -81,7 +81,7 @@ describe("every error has the shape of the contract", () => {
     ["PATCH", "/v1/pets/1", "GET, HEAD"],
     ["DELETE", "/v1/pets/1", "GET, HEAD"],
     ["POST", "/v1/store/orders", "GET, HEAD"],
-  ])("a method that the resource does not have: %s %s", async (method, path, allow) => {
+  ])("a method that the resource does not have is 405: %s %s", async (method, path, allow) => {
     // No header makes another method of it.
     const answer = await send(method, path, { "x-http-method-override": "PATCH", "content-type": "application/json" });
     expectError(answer, 405, "method_not_allowed");
@@ -89,7 +89,7 @@ describe("every error has the shape of the contract", () => {
     expect(await system.stored(1n)).toMatchObject({ quantity: 100 });
   });
 
-  test("to HEAD, without the body", async () => {
+  test("an error to HEAD has the headers of the body and no body", async () => {
     for (const [path, expected] of [
       ["/v1/inventory/1", 405],
       ["/v1/nothing", 404],
@@ -124,7 +124,7 @@ describe("every error has the shape of the contract", () => {
     ["chunks and a length", "PATCH /v1/inventory/1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 4"],
     ["chunks that are not the last coding", "PATCH /v1/inventory/1 HTTP/1.1\r\nTransfer-Encoding: chunked, gzip"],
     ["two hosts", "GET /v1/inventory HTTP/1.1\r\nHost: h"],
-  ])("HTTP that is not right: %s", async (_what, line) => {
+  ])("invalid HTTP is 400: %s", async (_what, line) => {
     const answer = await sendToApi(system.address, head(line));
     expectError(answer, 400, "invalid_request");
     readLimits(answer);
@@ -138,7 +138,7 @@ describe("every error has the shape of the contract", () => {
     ["HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
     ["a chunk of no size", "chunked:zz\r\n"],
     ["a chunk that is longer than it says", 'chunked:2\r\n{"quantity":5}\r\n0\r\n\r\n'],
-  ])("HTTP that is not right: %s", async (_what, text) => {
+  ])("invalid HTTP is 400: %s", async (_what, text) => {
     const [, body] = text.split("chunked:");
     const chunked = [`Transfer-Encoding: chunked`, "Content-Type: application/json"];
     const bytes = body === undefined ? text : head("PATCH /v1/inventory/1 HTTP/1.1", ...chunked) + body;
@@ -151,25 +151,25 @@ describe("every error has the shape of the contract", () => {
     expect(await system.stored(1n)).toMatchObject({ quantity: 100 });
   });
 
-  test("a head that is too large", async () => {
+  test("a head that is too large is 431", async () => {
     for (const size of [17_000, 1_000_000]) {
       const answer = await sendToApi(system.address, head("GET /v1/inventory HTTP/1.1", `X-A: ${"a".repeat(size)}`));
       expectError(answer, 431, "payload_too_large");
     }
   });
 
-  test("a head that does not end", async () => {
+  test("a head that does not end is 408", async () => {
     const answer = await sendToApi(system.address, "GET /v1/inventory HTTP/1.1\r\nHost: g\r\n");
     expectError(answer, 408, "timeout");
   });
 
-  test("a tunnel", async () => {
+  test("CONNECT is 405", async () => {
     const answer = await sendToApi(system.address, head("CONNECT 127.0.0.1:22 HTTP/1.1"));
     expectError(answer, 405, "method_not_allowed");
     expect(header(answer, "Allow")).toMatch(/\bGET\b/);
   });
 
-  test("also to a client that sends 10 MB and then closes: none of the answers is lost", async () => {
+  test("a client that sends 10 MB and then closes gets its error every time", async () => {
     const body = " ".repeat(10_000_000);
     const path = "/v1/inventory/1";
     for (let i = 0; i < 12; i++) {
@@ -180,7 +180,7 @@ describe("every error has the shape of the contract", () => {
     }
   });
 
-  test("and other forms of HTTP are no error: an absolute address, HTTP/1.0, an upgrade that nobody wants", async () => {
+  test("an absolute address, HTTP/1.0 and the offer of an upgrade are no errors", async () => {
     const get = "GET http://elsewhere/v1/inventory HTTP/1.1";
     expect(await sendToApi(system.address, head(get))).toMatchObject({ status: 200 });
     for (const path of ["/openapi.json", "/docs/", "/docs/swagger-ui.css"]) {
@@ -197,13 +197,13 @@ describe("every error has the shape of the contract", () => {
     ["range", "bytes=99999999-"],
     ["if-match", '"x"'],
     ["if-unmodified-since", "Mon, 01 Jan 1990 00:00:00 GMT"],
-  ])("and a condition or a part that the documentation knows nothing of is no error: %s", async (name, value) => {
+  ])("the documentation ignores conditions and ranges that it does not support: %s", async (name, value) => {
     for (const path of ["/openapi.json", "/docs/", "/docs/swagger-ui.css"]) {
       expect(await callApi(system.address, { path, headers: { [name]: value } })).toMatchObject({ status: 200 });
     }
   });
 
-  test("and no client ends the process by breaking off in the middle of anything", async () => {
+  test("a client that breaks off in the middle of anything does not end the process", async () => {
     const beginnings = [
       head("CONNECT 127.0.0.1:22 HTTP/1.1"),
       head("GET /v1/inventory HTTP/1.1"),
@@ -224,24 +224,30 @@ describe("every error has the shape of the contract", () => {
     expect(ended).toBe(false);
   });
 
-  describe("and an id of the request beside it, never in the body", () => {
-    test.each(["abc", "0af7651916cd43dd8448eb211c80319c", "A-b_c.d:9", "x".repeat(64)])("echoed: %s", async (id) => {
-      for (const path of ["/v1/inventory", "/v1/nothing", "/v1/store/orders", "/openapi.json"]) {
-        expect(header(await send("GET", path, { "x-request-id": id }), "X-Request-Id")).toBe(id);
-      }
-      const stranger = await callApi(system.address, { path: "/v1/inventory", headers: { "x-request-id": id } });
-      expect(header(stranger, "X-Request-Id")).toBe(id);
-      const failed = await send("GET", "/v1/nothing", { "x-request-id": id });
-      if (id.length > 3) expect(failed.text).not.toContain(id);
-    });
+  describe("every response has a request id in its headers, and none in its body", () => {
+    test.each(["abc", "0af7651916cd43dd8448eb211c80319c", "A-b_c.d:9", "x".repeat(64)])(
+      "an id of the caller is echoed: %s",
+      async (id) => {
+        for (const path of ["/v1/inventory", "/v1/nothing", "/v1/store/orders", "/openapi.json"]) {
+          expect(header(await send("GET", path, { "x-request-id": id }), "X-Request-Id")).toBe(id);
+        }
+        const stranger = await callApi(system.address, { path: "/v1/inventory", headers: { "x-request-id": id } });
+        expect(header(stranger, "X-Request-Id")).toBe(id);
+        const failed = await send("GET", "/v1/nothing", { "x-request-id": id });
+        if (id.length > 3) expect(failed.text).not.toContain(id);
+      },
+    );
 
-    test.each(["", "x".repeat(65), "a b", "<script>", 'a"b', "a,b", "ü"])("made anew in place of %j", async (id) => {
-      const made = header(await send("GET", "/v1/nothing", { "x-request-id": id }), "X-Request-Id");
-      expect(made).not.toBe(id);
-      expect(made).toMatch(/^[\w.:-]{8,64}$/);
-    });
+    test.each(["", "x".repeat(65), "a b", "<script>", 'a"b', "a,b", "ü"])(
+      "an unacceptable id is replaced by a new one: %j",
+      async (id) => {
+        const made = header(await send("GET", "/v1/nothing", { "x-request-id": id }), "X-Request-Id");
+        expect(made).not.toBe(id);
+        expect(made).toMatch(/^[\w.:-]{8,64}$/);
+      },
+    );
 
-    test("made anew for each request, and where there are two", async () => {
+    test("each request gets a new id of its own, also one that sends two ids", async () => {
       const ids = new Set<string>();
       for (let i = 0; i < 5; i++) ids.add(header(await send("GET", "/v1/inventory"), "X-Request-Id"));
       const two = head("GET /v1/nothing HTTP/1.1", "X-Request-Id: one", "X-Request-Id: two");
@@ -252,7 +258,7 @@ describe("every error has the shape of the contract", () => {
   });
 });
 
-describe("what the inventory service answers", () => {
+describe("an error of the inventory service", () => {
   const stack = suiteStack();
   const secret = "mysql://root:secret@10.0.0.1 at Store.write (/srv/inventory-svc/stock/store.ts:7:7)";
   let code: status = status.OK;
@@ -303,7 +309,7 @@ describe("what the inventory service answers", () => {
     ["UNIMPLEMENTED", 500, "internal_error"],
     ["DATA_LOSS", 500, "internal_error"],
     ["UNAUTHENTICATED", 500, "internal_error"],
-  ])("%s is %d %s, in words of our own", async (name, expected, errorCode) => {
+  ])("%s is %d %s, without a word of the service", async (name, expected, errorCode) => {
     code = status[name];
     for (const answer of [await update(), await list()]) {
       expectError(answer, expected, errorCode);
@@ -322,7 +328,7 @@ describe("what the inventory service answers", () => {
   });
 });
 
-describe("a connection on which HTTP has gone wrong", () => {
+describe("a connection with invalid HTTP", () => {
   const stack = suiteStack();
   const headers = ["X-RateLimit-Limit", "60"];
   const half = "x".repeat(1_000);
@@ -331,13 +337,13 @@ describe("a connection on which HTTP has gone wrong", () => {
 
   beforeAll(async () => {
     const { server } = createPublicServer({
-      // Answers with half a body, and never goes on; or with a whole one.
+      // Answers with half a body and never goes on, or with a whole body.
       router: Router().use((request, response) => {
         if (request.url === "/whole") return void response.end("whole");
         response.writeHead(200, { "Content-Length": 2 * half.length });
         response.write(half);
       }),
-      keepAliveTimeoutMs: 5_000,
+      keepAliveTimeoutMs: 500,
       requestTimeoutMs: 10_000,
       maxConnections: 100,
       overload: { enter: () => true },
@@ -360,7 +366,7 @@ describe("a connection on which HTTP has gone wrong", () => {
     ["a tunnel", "CONNECT g:1 HTTP/1.1\r\nHost: g\r\n\r\n"],
   ] as const;
 
-  test.each(wrong)("never has an error in the middle of a body: %s", async (_what, bytes) => {
+  test.each(wrong)("never has an error in the middle of a body, after %s", async (_what, bytes) => {
     for (const paths of [["/"], ["/", "/"], ["/", "/whole"]]) {
       const socket = connectTo(address);
       let received = "";
@@ -376,7 +382,7 @@ describe("a connection on which HTTP has gone wrong", () => {
     }
   });
 
-  test.each(wrong)("is closed soon, even when the client keeps it open: %s", async (_what, bytes) => {
+  test.each(wrong)("is closed soon even if the client keeps it open, after %s", async (_what, bytes) => {
     const socket = connectTo(address);
     socket.write(bytes);
     socket.resume();

@@ -28,7 +28,7 @@ describe("an overload", () => {
   const patch = (quantity: number) =>
     callApi(system.address, { method: "PATCH", path: "/v1/inventory/1", headers, body: `{"quantity":${quantity}}` });
 
-  /** Makes the event loop late. An overload lasts for a second at least. */
+  /** Makes the event loop late. An overload lasts at least a second. */
   const begin = async () => {
     const { kill } = system.gateways[0]!;
     await kill("SIGSTOP");
@@ -39,12 +39,12 @@ describe("an overload", () => {
     expectError(answer, 503, "service_unavailable");
     expect(header(answer, "Retry-After")).toBe("1");
     expect(header(answer, "X-Request-Id")).toMatch(/./);
-    expect(readLimits(answer).limit).toBe(60); // of the address: nobody has looked at the key
+    expect(readLimits(answer).limit).toBe(60); // of the address: the key was not looked at
   };
 
-  test("refuses requests beyond those that may wait, whatever they ask for, and only while the event loop is late", async () => {
+  test("an overload refuses every kind of request beyond those that may wait, and ends when the event loop is idle", async () => {
     const waiting = [openUpdate(system), openUpdate(system)];
-    expect(await get()).toMatchObject({ status: 200 }); // both have arrived, and it is not late
+    expect(await get()).toMatchObject({ status: 200 }); // both have arrived, and the event loop is not late
     await begin();
     await until(async () => (await get()).status === 503);
     expectRefusal(await get());
@@ -52,15 +52,15 @@ describe("an overload", () => {
     expectRefusal(await get("/docs/"));
     expect(await system.stored(1n)).toMatchObject({ quantity: 100 });
 
-    await until(async () => (await get()).status === 200); // it had nothing to do for a while
+    await until(async () => (await get()).status === 200); // the event loop was idle for a while
     for (const { finish } of waiting) expect(await finish()).toBe(200);
     expect(await patch(8)).toMatchObject({ status: 200 });
     const { text } = await request(system.adminAddress, { path: "/metrics" });
     expect(Number(/^gateway_overload_refusals_total (\d+)$/m.exec(text)![1])).toBeGreaterThanOrEqual(4);
-    expect(system.gateways[0]!.output()).toMatch(/overload: the event loop is late.*the overload is over/s);
+    expect(system.gateways[0]!.output()).toMatch(/overload: the event loop is late.*the overload has ended/s);
   });
 
-  test("refuses nobody while fewer requests wait", async () => {
+  test("an overload refuses no request while fewer wait than may", async () => {
     const waiting = openUpdate(system);
     expect(await get()).toMatchObject({ status: 200 });
     await begin();

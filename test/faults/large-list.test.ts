@@ -46,7 +46,7 @@ describe(`a list of ${size} entries`, () => {
       body: `{"quantity":${quantity}}`,
     });
 
-  /** What the gateway's objects and Buffers take, in MiB. */
+  /** Memory of the gateway's objects and Buffers, in MiB. */
   async function heldMiB(): Promise<number> {
     const { text } = await request(system.gateways[0]!.admin, { path: "/metrics" });
     const bytes = (name: string) => Number(new RegExp(`^${name} (\\S+)$`, "m").exec(text)![1]);
@@ -64,24 +64,24 @@ describe(`a list of ${size} entries`, () => {
     return response.statusCode!;
   }
 
-  /** A client that has asked for the list and takes nothing of it yet. */
+  /** A client that has asked for the list and has read nothing of it. */
   async function openReader(): Promise<Socket> {
     const { hostname, port } = new URL(`http://${system.address}`);
     const socket = connect(Number(port), hostname);
     socket.on("error", () => {});
     socket.write(`GET /v1/inventory HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${system.keys.enterprise}\r\n\r\n`);
-    await new Promise((resolve) => socket.once("readable", resolve)); // from then on it reads only when it is told to
+    await new Promise((resolve) => socket.once("readable", resolve)); // from then on it reads only on request
     return socket;
   }
 
-  test("its first byte comes from a cold gateway within 10 s", async () => {
+  test("a cold gateway sends the first byte of the list within 10 s", async () => {
     expect((await list()).text.length).toBeGreaterThan(size * 40);
-    expect(performance.now() - startedMs).toBeLessThan(10_000 + 3_000); // the second read of the body is no first byte
+    expect(performance.now() - startedMs).toBeLessThan(10_000 + 3_000); // reading the body to its end takes longer than the first byte
     startMiB = memoryMiB(system.gateways[0]!.pid);
     startHeldMiB = await heldMiB();
   });
 
-  test("slow readers hold references: memory stays bounded while everything changes, and others are served", async () => {
+  test("memory stays bounded with slow readers while everything changes, and other readers are served", async () => {
     const sockets = await Promise.all(Array.from({ length: readerCount }, openReader));
     let taken = 0;
     const sip = setInterval(() => {
@@ -115,12 +115,12 @@ describe(`a list of ${size} entries`, () => {
     }
   }, 120_000);
 
-  test("nothing of them is left when they are gone", async () => {
+  test("the memory of slow readers is free again after they have left", async () => {
     let changes = 0;
-    // V8 collects all when there is a lot to do.
+    // V8 collects everything only when there is a lot to do.
     await until(
       async () => {
-        // Far apart, so that each makes a chunk of the list anew.
+        // Far apart, so that each change replaces another chunk of the list.
         await Promise.all(Array.from({ length: 64 }, () => change(1 + ((++changes * 4_099) % size), changes)));
         await request(system.address, { path: "/v1/inventory", headers: { ...headers(), "if-none-match": "*" } });
         return (await heldMiB()) < startHeldMiB * 1.15;
@@ -131,10 +131,10 @@ describe(`a list of ${size} entries`, () => {
     console.log(`gateway: holds what it held at first, ${startHeldMiB.toFixed(0)} MiB; resident ${nowMiB.toFixed(0)}`);
   }, 90_000);
 
-  test("a reader that takes nothing is cut off, and what it got is no whole list", async () => {
+  test("a reader that takes nothing is cut off before it has the whole list", async () => {
     const socket = await openReader();
     const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
-    // The kernel's buffers fill, and then the connection is silent. Node looks every 2 s whether anything moved.
+    // The kernel's buffers fill, and then the connection is silent. Node checks every 2 s whether anything moved.
     let received = 0;
     await new Promise((resolve) => setTimeout(resolve, 7_000));
     socket.on("data", (chunk) => {
@@ -146,7 +146,7 @@ describe(`a list of ${size} entries`, () => {
   }, 30_000);
 });
 
-test("a gateway that has more to catch up with than fits in its deadline does so", async () => {
+test("a gateway catches up with more changes than fit in its deadline", async () => {
   await using stack = new AsyncDisposableStack();
   const system = await startSystem({ gatewayEnv: { INVENTORY_TIMEOUT_MS: "100", LOG_LEVEL: "fatal" } });
   stack.defer(() => system.close());

@@ -1,4 +1,4 @@
-// How a gateway stops, as its clients and load balancers see it.
+// How its clients and load balancers see a gateway stop.
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
@@ -44,7 +44,7 @@ describe("a stop of a gateway", () => {
       return refused === true;
     });
 
-  test("says first that it is not ready, and serves on for DRAIN_DELAY_SECONDS with responses that end their connections", async () => {
+  test("a stopping gateway first says that it is not ready, and serves for DRAIN_DELAY_SECONDS with responses that end their connections", async () => {
     const gateway = await start({ DRAIN_DELAY_SECONDS: "3" });
     const [idle, used, busy] = [openConnection(gateway), openConnection(gateway), openConnection(gateway)];
     for (const connection of [idle, used]) {
@@ -59,7 +59,7 @@ describe("a stop of a gateway", () => {
       expect(await connection.ask(get())).toMatchObject({ status: 200, headers: { connection: ["close"] } });
       await connection.ended;
     }
-    // A response that is no route's, and one whose request came before the signal.
+    // A response without a route, and one whose request came before the signal.
     const stranger = await openConnection(gateway).ask("GET /v1/inventory HTTP/1.1\r\nHost: g\r\n\r\n");
     expect(stranger).toMatchObject({ status: 401, headers: { connection: ["close"] } });
     expect(idle.socket.closed).toBe(false);
@@ -72,7 +72,7 @@ describe("a stop of a gateway", () => {
     expect(gateway.output()).not.toContain("by force");
   });
 
-  test("without a delay closes idle connections at once, and is not held up by those that bring no request", async () => {
+  test("a stop without a delay closes idle connections at once, and does not wait for connections without a request", async () => {
     const gateway = await start();
     const [idle, silent, half, late] = Array.from({ length: 4 }, () => openConnection(gateway));
     expect(await idle!.ask(get())).toMatchObject({ status: 200 });
@@ -86,10 +86,10 @@ describe("a stop of a gateway", () => {
     expect(await late!.ask("\r\n")).toMatchObject({ status: 200, headers: { connection: ["close"] } });
     await Promise.all([idle!.ended, silent!.ended, half!.ended]);
     expect(await gateway.exited).toBe(0);
-    expect(performance.now() - stoppingMs).toBeLessThan(10_000); // and not DRAIN_SECONDS
+    expect(performance.now() - stoppingMs).toBeLessThan(10_000); // not DRAIN_SECONDS
   });
 
-  test("ends by force, with exit code 1, when a request does not end within DRAIN_SECONDS", async () => {
+  test("a gateway ends by force, with exit code 1, when a request does not end within DRAIN_SECONDS", async () => {
     const gateway = await start({ DRAIN_SECONDS: "1", BODY_TIMEOUT_MS: "60000" });
     const busy = openConnection(gateway);
     busy.socket.write(patchHead());
@@ -100,7 +100,7 @@ describe("a stop of a gateway", () => {
     await busy.ended;
   });
 
-  test("comes with the end of whoever started it over a channel, also before it is ready", async () => {
+  test("a gateway that was started over a channel stops when its parent disconnects, also before it is ready", async () => {
     const listen = `127.0.0.1:${await freePort()}`;
     const env = {
       ...process.env,
@@ -108,7 +108,7 @@ describe("a stop of a gateway", () => {
       GATEWAY_DATABASE_URL: system.databaseUrls.gateway,
       GATEWAY_LISTEN: listen,
       GATEWAY_ADMIN_LISTEN: "127.0.0.1:0",
-      INVENTORY_ADDRESS: `127.0.0.1:${await freePort()}`, // nobody is there
+      INVENTORY_ADDRESS: `127.0.0.1:${await freePort()}`, // nothing listens there
     };
     const child = fork(join(import.meta.dirname, "../../gateway/main.ts"), { env, stdio: "ignore" });
     stack.defer(() => void child.kill("SIGKILL"));
@@ -123,7 +123,7 @@ describe("a stop of a gateway", () => {
     expect(await exited).toEqual([0, null]);
   });
 
-  test("of a plug-in ends its waiting to be ready too: for a service, and for the end of a list", async () => {
+  test("closing an embedded gateway ends its wait to be ready, for a service and for the end of a list", async () => {
     const silent = new Server();
     const asked = Promise.withResolvers<void>();
     silent.addService(InventoryServiceService, { listInventory: () => asked.resolve() } as never);
@@ -132,7 +132,7 @@ describe("a stop of a gateway", () => {
     });
     stack.defer(() => silent.forceShutdown());
     for (const [address, isWaiting] of [
-      [`127.0.0.1:${await freePort()}`, undefined], // nobody is there
+      [`127.0.0.1:${await freePort()}`, undefined], // nothing listens there
       [`127.0.0.1:${port}`, asked.promise],
     ] as const) {
       const config = readGatewayConfig({
@@ -141,18 +141,18 @@ describe("a stop of a gateway", () => {
         INVENTORY_ADDRESS: address,
         LIST_TIMEOUT_MS: "600000",
       });
-      const gateway = createGateway(config, createLogger("gateway", "fatal"));
+      const gateway = createGateway(config, { log: createLogger("gateway", "fatal") });
       const ready = gateway.ready();
       ready.catch(() => {});
       await isWaiting;
       const closedMs = performance.now();
       await gateway.close();
       await expect(ready).rejects.toThrow("the gateway was closed");
-      expect(performance.now() - closedMs).toBeLessThan(5_000); // and not when the connection is given up
+      expect(performance.now() - closedMs).toBeLessThan(5_000); // not only when the connection is given up
     }
   });
 
-  test("comes at once with a second signal", async () => {
+  test("a second signal stops a gateway at once", async () => {
     const gateway = await start({ DRAIN_SECONDS: "1000", DRAIN_DELAY_SECONDS: "999" });
     await gateway.kill("SIGTERM");
     await isDraining(gateway);
@@ -160,7 +160,7 @@ describe("a stop of a gateway", () => {
     expect(await gateway.exited).toBe(1);
   });
 
-  test("whose delay is not a part of DRAIN_SECONDS is a fault of the configuration", async () => {
+  test("a DRAIN_DELAY_SECONDS that is not less than DRAIN_SECONDS is a configuration error", async () => {
     await expect(start({ DRAIN_SECONDS: "5", DRAIN_DELAY_SECONDS: "5" })).rejects.toThrow(
       /DRAIN_DELAY_SECONDS: must be less than DRAIN_SECONDS/,
     );
@@ -169,7 +169,7 @@ describe("a stop of a gateway", () => {
 
 const portOf = (address: string) => Number(new URL(`http://${address}`).port);
 
-/** A connection that is used again and again. */
+/** A connection for several requests. */
 function openConnection({ listen }: RunningProcess) {
   const socket: Socket = connect({ host: "127.0.0.1", port: portOf(listen) }).on("error", () => {});
   let received: Buffer = Buffer.alloc(0);

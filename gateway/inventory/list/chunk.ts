@@ -1,31 +1,32 @@
-import type { Item } from "../../../client/item.ts";
-import { renderItem } from "../item.ts";
+/** A part of the list: a few hundred entries as JSON that is ready to be sent. */
+import type { Item } from "../../../proto/pet.ts";
 import { joinBytes } from "./bytes.ts";
+import { renderItem } from "./item.ts";
 
-/** An entry that is to be written (with its JSON) or dropped (null). */
+/** A change of one entry: its new JSON, or null to drop it. */
 export interface Edit {
   readonly petId: bigint;
   readonly json: string | null;
 }
 
 /**
- * A run of entries in the order of petId, as JSON that is ready to be sent. It never changes: a response that holds
- * it sends what it held from the start, however slowly.
+ * Entries in the order of petId, as JSON. A chunk never changes, so a slow response that holds it sends the state that
+ * it began with.
  */
 export interface Chunk {
   readonly petIds: BigInt64Array<ArrayBuffer>;
-  /** Where each entry's JSON begins, and behind the last one where it ends. */
+  /** Where each entry's JSON begins, and at the end where the last one ends. */
   readonly offsets: Uint32Array<ArrayBuffer>;
   /** Each entry with a comma before it. */
   readonly json: Buffer;
 }
 
-/** An entry's part of a chunk. */
+/** The JSON of an entry in a chunk. */
 export function entryJson(item: Omit<Item, "revision">): string {
   return `,${renderItem(item)}`;
 }
 
-/** @param edits in the order of petId, none of them null */
+/** Makes a chunk of new entries. @param edits in the order of petId, none of them null */
 export function makeChunk(edits: readonly Edit[]): Chunk {
   const petIds = new BigInt64Array(edits.length);
   const offsets = new Uint32Array(edits.length + 1);
@@ -39,9 +40,9 @@ export function makeChunk(edits: readonly Edit[]): Chunk {
 }
 
 /**
- * A chunk with edits made to it: a merge of the two runs. What does not change is copied as bytes, not rendered.
+ * Merges edits into a copy of a chunk. What does not change is copied as bytes, not rendered.
  *
- * @param edits in the order of petId, at most one for each
+ * @param edits in the order of petId, at most one for each petId
  */
 export function editChunk(chunk: Chunk, edits: readonly Edit[]): Chunk {
   const parts: Buffer[] = [];
@@ -62,7 +63,7 @@ export function editChunk(chunk: Chunk, edits: readonly Edit[]): Chunk {
 /** Where an edit goes. */
 interface Place {
   readonly petId: bigint;
-  /** The place in the old chunk. */
+  /** The index in the old chunk. */
   readonly at: number;
   /** Whether the old chunk has the entry. */
   readonly isThere: boolean;
@@ -70,7 +71,7 @@ interface Place {
   readonly length: number | undefined;
 }
 
-/** The petIds and offsets of an edited chunk. Those that stay as they are, as most do, are the same arrays. */
+/** The petIds and offsets of an edited chunk. An array without a change, which is the usual case, is used again. */
 function moved({ petIds, offsets }: Chunk, places: readonly Place[]): Pick<Chunk, "petIds" | "offsets"> {
   const isInPlace = places.every(({ isThere, length }) => isThere && length !== undefined);
   if (isInPlace && places.every(({ at, length }) => offsets[at + 1]! - offsets[at]! === length))
@@ -100,7 +101,7 @@ function moved({ petIds, offsets }: Chunk, places: readonly Place[]): Pick<Chunk
   return { petIds: newPetIds, offsets: newOffsets };
 }
 
-/** A chunk's entries from `from` to before `to` as a chunk of their own. */
+/** Copies the entries from `from` to before `to` into a chunk of their own. */
 export function sliceChunk(chunk: Chunk, from: number, to: number): Chunk {
   const start = chunk.offsets[from]!;
   return {
@@ -110,7 +111,7 @@ export function sliceChunk(chunk: Chunk, from: number, to: number): Chunk {
   };
 }
 
-/** The place of the first petId that is not smaller, from `from` on. */
+/** The index of the first petId that is not smaller, at or after `from`. */
 function lowerBound(petIds: BigInt64Array, petId: bigint, from = 0): number {
   let low = from;
   let high = petIds.length;

@@ -3,7 +3,7 @@ import { crc32, gunzipSync } from "node:zlib";
 import { combineCrc32, deflateBlock, joinGzip, storedBlock } from "./gzip.ts";
 
 describe("gzip from blocks", () => {
-  test("the checksum of a whole follows from those of its parts", () => {
+  test("the checksum of a text follows from those of its parts", () => {
     for (const [a, b] of [
       [0, 0],
       [1, 0],
@@ -17,7 +17,7 @@ describe("gzip from blocks", () => {
     }
   });
 
-  test("any blocks in any order are one stream", async () => {
+  test("any blocks in any order make one valid stream", async () => {
     const texts = ["[", ...Array.from({ length: 50 }, (_, i) => `{"petId":${i}},`.repeat(i)), "]"];
     const blocks = await Promise.all(
       texts.map((text) => (text.length < 3 ? storedBlock(text) : deflateBlock(Buffer.from(text)))),
@@ -26,7 +26,7 @@ describe("gzip from blocks", () => {
     expect(gunzipSync(Buffer.concat(joinGzip(blocks.toReversed()))).toString()).toBe(texts.toReversed().join(""));
   });
 
-  test("no block at all is an empty text", () => {
+  test("no blocks make the stream of an empty text", () => {
     expect(gunzipSync(Buffer.concat(joinGzip([]))).toString()).toBe("");
   });
 });

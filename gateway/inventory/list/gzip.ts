@@ -1,18 +1,19 @@
+/** Joins deflated blocks to one gzip stream, so that a change of the list deflates only the block it is in. */
 import { promisify } from "node:util";
 import { constants, crc32, deflateRaw } from "node:zlib";
 import { joinBytes } from "./bytes.ts";
 
 const deflate = promisify(deflateRaw);
 
-/** A piece of a gzip stream that can stand beside any others: it refers to nothing before it. */
+/** A part of a gzip stream that refers to nothing before it, so it can follow any other. */
 export interface DeflatedBlock {
   readonly bytes: Buffer;
-  /** CRC-32 and length of what it holds. */
+  /** CRC-32 and length of the content. */
   readonly crc: number;
   readonly length: number;
 }
 
-/** Level 1 is as fast as it gets; more makes the bytes of a list a fifth fewer, and the work a fifth more. */
+/** A higher level than the fastest makes a list clearly smaller for little more work. */
 const level = 6;
 
 /** Deflates bytes into blocks that end on a byte boundary and do not close the stream (RFC 1951, a full flush). */
@@ -21,7 +22,7 @@ export async function deflateBlock(bytes: Uint8Array): Promise<DeflatedBlock> {
   return { bytes: joinBytes([deflated]), crc: crc32(bytes), length: bytes.length };
 }
 
-/** Bytes as a stored block, for a few that are not worth deflating. */
+/** Makes a stored block of a few bytes that are not worth deflating. */
 export function storedBlock(text: string): DeflatedBlock {
   const content = Buffer.from(text, "latin1");
   const head = Buffer.alloc(5);
@@ -30,20 +31,20 @@ export function storedBlock(text: string): DeflatedBlock {
   return { bytes: Buffer.concat([head, content]), crc: crc32(content), length: content.length };
 }
 
-/** RFC 1952: magic, deflate, no flags, no time, no extra flags, Unix. */
+/** RFC 1952: magic number, deflate, no flags, no time, no extra flags, Unix. */
 const gzipHeader = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]);
 
-/** An empty block of fixed codes that says it is the last. */
+/** An empty block with fixed codes, marked as the last. */
 const finalBlock = Buffer.from([3, 0]);
 
-/** Blocks one after the other, as one. */
+/** Joins blocks to one block. */
 export function joinBlocks(blocks: readonly DeflatedBlock[]): DeflatedBlock {
   return { bytes: joinBytes(blocks.map(({ bytes }) => bytes)), ...contentOf(blocks) };
 }
 
 /**
- * Joins blocks under one header and one checksum to one gzip stream. Members one after the other would be valid too
- * (RFC 1952 section 2.2), but curl and Chromium read only the first.
+ * Joins blocks to one gzip stream with one header and one checksum. A stream of several members would be valid too
+ * (RFC 1952 section 2.2), but curl and Chromium read only the first member.
  */
 export function joinGzip(blocks: readonly DeflatedBlock[]): Buffer[] {
   const { crc, length } = contentOf(blocks);
@@ -53,7 +54,7 @@ export function joinGzip(blocks: readonly DeflatedBlock[]): Buffer[] {
   return [gzipHeader, ...blocks.map(({ bytes }) => bytes), Buffer.concat([finalBlock, trailer])];
 }
 
-/** CRC-32 and length of what the blocks hold together. */
+/** CRC-32 and length of the content of all blocks. */
 function contentOf(blocks: readonly DeflatedBlock[]): Pick<DeflatedBlock, "crc" | "length"> {
   let crc = 0;
   let length = 0;
@@ -64,10 +65,10 @@ function contentOf(blocks: readonly DeflatedBlock[]): Pick<DeflatedBlock, "crc" 
   return { crc, length };
 }
 
-/** The polynomial of CRC-32 in the bit order of gzip. */
+/** The CRC-32 polynomial in the bit order of gzip. */
 const polynomial = 0xedb88320;
 
-/** a·b modulo the polynomial, where the highest bit stands for x^0. */
+/** a·b modulo the polynomial; the highest bit stands for x^0. */
 function multiply(a: number, b: number): number {
   let product = 0;
   let term = b;
@@ -82,7 +83,7 @@ function multiply(a: number, b: number): number {
 const powers: number[] = [0x00800000];
 for (let n = 1; n < 32; n++) powers.push(multiply(powers[n - 1]!, powers[n - 1]!));
 
-/** The CRC-32 of two texts one after the other, from theirs and the length of the second in bytes. */
+/** The CRC-32 of two texts in sequence, from the CRC-32 of each and the length of the second in bytes. */
 export function combineCrc32(first: number, second: number, secondLength: number): number {
   let shift = 0x80000000; // x^0
   for (let n = 0, rest = secondLength; rest > 0; n++, rest = Math.floor(rest / 2)) {

@@ -1,9 +1,10 @@
+/** Bounds the memory of old versions of the list that slow readers still read. */
 import { ApiError } from "../../http/errors.ts";
 import type { Body } from "./snapshot.ts";
 
 /**
- * Counts the memory of the versions of the list that are being sent. A reader keeps the pieces of its version alive;
- * versions have all pieces in common in which nothing has changed between them, and those count once.
+ * Counts the memory of the versions that are being sent. A reader keeps the pieces of its version alive. Versions share
+ * every piece that did not change between them, and a shared piece counts once.
  */
 export class HeldVersions {
   readonly #maxBytes: number;
@@ -11,13 +12,15 @@ export class HeldVersions {
   readonly #uses = new Map<Buffer, number>();
   #bytes = 0;
 
-  /** @param maxBytes what may be held beside about one version */
+  /** @param maxBytes what may be held in addition to about one version */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
   /**
-   * @returns to be called when the response is over
+   * Counts a body from the start of its response.
+   *
+   * @returns releases the body; to be called when the response is over
    * @throws ApiError service_unavailable when slow readers hold too much already
    */
   hold(body: Body): () => void {

@@ -1,14 +1,15 @@
+/** Joins chunks of the list to larger pieces, because a response pays for each piece that it writes. */
 import { joinBytes } from "./bytes.ts";
 import type { Chunk } from "./chunk.ts";
 import { type DeflatedBlock, deflateBlock, joinBlocks } from "./gzip.ts";
 
-/** A response pays for each piece that it writes, and a change for joining the pieces of its segment anew. */
+/** More chunks in a segment make responses cheaper, and changes dearer: a change joins its whole segment again. */
 const chunksPerSegment = 8;
 
-// Outlives segments: a chunk that did not change is deflated once.
+// It outlives segments, so a chunk that does not change is deflated once.
 const deflated = new WeakMap<Chunk, Promise<DeflatedBlock>>();
 
-/** A run of chunks that can be sent as one piece. It never changes; what it is sent as is made when it is asked for. */
+/** Neighbouring chunks that can be sent as one piece. A segment never changes; its pieces are made on demand. */
 export class Segment {
   readonly chunks: readonly Chunk[];
   /** Of the JSON, in bytes. */
@@ -21,7 +22,7 @@ export class Segment {
     this.length = chunks.reduce((sum, { json }) => sum + json.length, 0);
   }
 
-  /** The JSON in one piece: a copy. */
+  /** The JSON in one piece, as a copy. */
   plain(): Buffer {
     this.#plain ??= joinBytes(this.chunks.map(({ json }) => json));
     return this.#plain;
@@ -34,9 +35,9 @@ export class Segment {
 }
 
 /**
- * Parts a list into segments.
+ * Divides a list into segments.
  *
- * @param previous segments of an earlier state of the list: those that hold the same chunks stay
+ * @param previous segments of an earlier state of the list; those with the same chunks are used again
  */
 export function segmentsOf(chunks: readonly Chunk[], previous: readonly Segment[]): Segment[] {
   const segments: Segment[] = [];

@@ -1,26 +1,27 @@
+/** The whole list at one revision, as bodies that are ready to be sent. */
 import { joinBytes } from "./bytes.ts";
 import type { Chunk } from "./chunk.ts";
 import { joinGzip, storedBlock } from "./gzip.ts";
 import { type Segment, segmentsOf } from "./segment.ts";
 
-/** A body that is ready to be sent: the pieces in order, and their length in all. */
+/** A body that is ready to be sent: its pieces in order, and their total length in bytes. */
 export interface Body {
   readonly pieces: readonly Buffer[];
   readonly length: number;
-  /** A small body as text of one byte a character: Node sends it in one write with the head. */
+  /** A small body as text of one byte per character, which Node sends in one write with the head. */
   readonly text: string | undefined;
 }
 
 /**
- * Above this a list is sent chunk by chunk: joined segments would double what it takes, and slow readers would keep a
- * whole segment alive for each entry that changes. Bytes.
+ * Size from which a list is sent chunk by chunk, in bytes. Joined segments would double its memory, and slow readers
+ * would keep a whole segment alive for each entry that changes.
  */
 const segmentsBelow = 8 * 1024 * 1024;
 
-/** Below this a body is kept as one Buffer: one write costs so much less than several that the copy pays. Bytes. */
+/** Size up to which a body is kept as one Buffer, in bytes: one write saves more than the copy costs. */
 const coalesceBelow = 512 * 1024;
 
-/** Below this the text is kept too: joining it to the head costs less than a second piece to write. Bytes. */
+/** Size up to which the text is kept too, in bytes: joining it to the head costs less than a second write. */
 const textBelow = 8 * 1024;
 
 const empty = Buffer.from("[");
@@ -28,20 +29,20 @@ const end = Buffer.from("]");
 const emptyBlock = storedBlock("[");
 const endBlock = storedBlock("]");
 
-/** The whole list at one revision. It never changes. */
+/** A snapshot never changes. */
 export class Snapshot {
   readonly epoch: string;
   readonly revision: bigint;
   readonly chunks: readonly Chunk[];
   /** Strong ETag of the plain body. */
   readonly etag: string;
-  /** Strong ETag of the gzip body: another representation, so another one (RFC 9110 section 8.8.3). */
+  /** Strong ETag of the gzip body, which is another representation (RFC 9110 section 8.8.3). */
   readonly gzipEtag: string;
   readonly #segments: readonly Segment[];
   #plain: Body | undefined;
   #gzip: Promise<Body> | undefined;
 
-  /** @param previous an earlier state of the same list: what did not change since is not made anew */
+  /** @param previous an earlier state of the same list; what did not change since is used again */
   constructor(epoch: string, revision: bigint, chunks: readonly Chunk[], previous?: Snapshot) {
     this.epoch = epoch;
     this.revision = revision;
@@ -76,7 +77,7 @@ export class Snapshot {
 
 const withBracket = new WeakMap<Chunk, Chunk>();
 
-/** The chunks with the bracket that opens the array in the place of the first comma. */
+/** Replaces the first comma of the chunks by the bracket that opens the array. */
 function opened(chunks: readonly Chunk[]): readonly Chunk[] {
   const [first, ...rest] = chunks;
   if (!first) return chunks;

@@ -1,10 +1,11 @@
+import { setImmediate } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 import fc from "fast-check";
-import type { Item, Position } from "../../../client/item.ts";
+import type { Item, Position } from "../../../proto/pet.ts";
 import type { Body, Snapshot } from "./snapshot.ts";
-import { applyChanges, type Changes, StockList, type StockSource } from "./stock-list.ts";
+import { type ListChanges, nextSnapshot, StockList, type StockSource } from "./stock-list.ts";
 
-/** The stock as a plain map with a counter, and a source that reads it. */
+/** A stock as a plain map with a counter, and a source that reads it. */
 class Stock implements StockSource {
   epoch = "epoch-of-the-test";
   revision = 0n;
@@ -12,7 +13,7 @@ class Stock implements StockSource {
   readonly removedAt = new Map<bigint, bigint>();
   loads = 0;
   checks = 0;
-  /** Runs before a check reads the stock, and after it did. */
+  /** They run before and after a check reads the stock. */
   before = async (): Promise<void> => {};
   after = async (): Promise<void> => {};
 
@@ -46,11 +47,11 @@ class Stock implements StockSource {
     yield { position, items: this.sorted() };
   }
 
-  async changesAfter({ epoch, revision }: Position): Promise<Changes> {
+  async changesAfter({ epoch, revision }: Position): Promise<ListChanges> {
     this.checks += 1;
     await this.before();
     if (epoch !== this.epoch || revision > this.revision) return { kind: "reset" };
-    const changes: Changes = {
+    const changes: ListChanges = {
       kind: "changes",
       position: { epoch: this.epoch, revision: this.revision },
       changed: [...this.items.values()].filter((item) => item.revision > revision),
@@ -113,7 +114,7 @@ describe("StockList", () => {
     );
   });
 
-  test("emptied and filled again it is still the stock", async () => {
+  test("a list that is emptied and filled again is still that of the stock", async () => {
     const stock = new Stock();
     for (let i = 0n; i < 1_000n; i++) stock.set(i, 1);
     const list = new StockList(stock);
@@ -124,7 +125,7 @@ describe("StockList", () => {
     expect(text((await list.current()).plain())).toBe(stock.json());
   });
 
-  test("a change re-renders its chunk alone, and a snapshot that a reader holds stays what it was", async () => {
+  test("a change renders only its chunk again, and a snapshot that a reader holds stays the same", async () => {
     const stock = new Stock();
     for (let i = 0n; i < 10_000n; i++) stock.set(i, 1);
     const list = new StockList(stock);
@@ -137,7 +138,7 @@ describe("StockList", () => {
     expect(text(after.plain())).toBe(stock.json());
   });
 
-  test("a body is a few pieces, and a change makes only one of them anew", async () => {
+  test("a body is a few pieces, and a change replaces only one of them", async () => {
     const stock = new Stock();
     for (let i = 0n; i < 20_000n; i++) stock.set(i, 1);
     const list = new StockList(stock);
@@ -155,7 +156,7 @@ describe("StockList", () => {
     }
   });
 
-  test("a list of many megabytes is sent from the chunks themselves: no second copy of it", async () => {
+  test("a list of many megabytes is sent from the chunks themselves, without a second copy", async () => {
     const stock = new Stock();
     for (let i = 0n; i < 180_000n; i++) stock.set(i, 1);
     const snapshot = await new StockList(stock).current();
@@ -164,14 +165,14 @@ describe("StockList", () => {
     expect(text(snapshot.plain())).toBe(stock.json());
   });
 
-  test("without a change it is the same snapshot with the same ETag", async () => {
+  test("a stock without a change gives the same snapshot with the same ETag", async () => {
     const stock = new Stock();
     stock.set(1n, 1);
     const list = new StockList(stock);
     expect(await list.current()).toBe(await list.current());
   });
 
-  test("another epoch, or a revision that the stock does not have, loads the list anew under another ETag", async () => {
+  test("another epoch, or a revision that the stock does not have, loads the list again under another ETag", async () => {
     const stock = new Stock();
     stock.set(1n, 1);
     stock.set(2n, 1);
@@ -186,7 +187,7 @@ describe("StockList", () => {
     expect(stock.loads).toBe(3);
   });
 
-  test("a failed check fails those who waited for it, and the next one works", async () => {
+  test("a failed check fails the reads that waited for it, and the next one works", async () => {
     const stock = new Stock();
     const list = new StockList(stock);
     stock.before = async () => {
@@ -198,19 +199,32 @@ describe("StockList", () => {
     expect(text((await list.current()).plain())).toBe("[]");
   });
 
-  test("reads that come during a check share the next one", async () => {
+  test("reads that arrive together share a check", async () => {
+    const stock = new Stock();
+    const list = new StockList(stock);
+    await Promise.all(Array.from({ length: 50 }, () => list.current()));
+    expect(stock.checks).toBe(1);
+  });
+
+  test("reads that arrive during a check share the next one", async () => {
     const stock = new Stock();
     const list = new StockList(stock);
     await list.current();
     stock.checks = 0;
+    const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
+    stock.before = async () => {
+      begin();
+      await setImmediate();
+    };
     const first = list.current();
+    await begun;
     await Promise.all([first, ...Array.from({ length: 50 }, () => list.current())]);
     expect(stock.checks).toBe(2);
   });
 });
 
 describe("linearizability", () => {
-  /** Reads and writes at random while answers are delayed at random; gives the reads that missed a write. */
+  /** Reads and writes at random while answers are delayed at random. @returns how many reads missed a write */
   async function violations(list: { current(): Promise<Snapshot> }, stock: Stock): Promise<number> {
     const pause = () => new Promise<void>((resolve) => setTimeout(resolve, Math.random() * 3));
     stock.after = pause;
@@ -234,7 +248,7 @@ describe("linearizability", () => {
     expect(await violations(new StockList(stock), stock)).toBe(0);
   });
 
-  test("the check above sees it when a read joins the check that is under way", async () => {
+  test("the test above detects a list whose reads join the check that is under way", async () => {
     const stock = new Stock();
     const list = new StockList(stock);
     let running: Promise<Snapshot> | undefined;
@@ -250,7 +264,7 @@ describe("linearizability", () => {
   });
 });
 
-describe("applyChanges", () => {
+describe("nextSnapshot", () => {
   test("a large batch splits chunks, so that none grows without bound", async () => {
     const stock = new Stock();
     stock.set(0n, 0);
@@ -259,7 +273,7 @@ describe("applyChanges", () => {
       { length: 5_000 },
       (_, i): Item => ({ petId: BigInt(i), quantity: 1, status: "sold", revision: 9n }),
     );
-    const next = applyChanges(snapshot, {
+    const next = nextSnapshot(snapshot, {
       kind: "changes",
       position: { epoch: "e", revision: 9n },
       changed,

@@ -1,9 +1,11 @@
-import type { Item, Position } from "../../../client/item.ts";
+/** The list of all stock, ready to be sent. */
+import type { Item, Position } from "../../../proto/pet.ts";
+import { Batches } from "../../../runtime/batches.ts";
 import { type Chunk, type Edit, editChunk, entryJson, makeChunk, sliceChunk } from "./chunk.ts";
 import { Snapshot } from "./snapshot.ts";
 
-/** What changed after a position; `reset` when that position is not one of the stock any more. */
-export type Changes =
+/** What changed after a position; `reset` when the stock no longer has that position. */
+export type ListChanges =
   | { readonly kind: "reset" }
   | {
       readonly kind: "changes";
@@ -14,10 +16,10 @@ export type Changes =
 
 /** Where the list comes from. */
 export interface StockSource {
-  /** Every entry in the order of petId, read at or after the position that is told with each batch. */
+  /** Every entry in the order of petId, read at or after the position that comes with each batch. */
   load(): AsyncIterable<{ readonly position: Position; readonly items: readonly Item[] }>;
   /** Everything that was committed before the call and after the position. */
-  changesAfter(position: Position): Promise<Changes>;
+  changesAfter(position: Position): Promise<ListChanges>;
 }
 
 /** Entries in a chunk. One changed entry costs the copy of its chunk; each chunk costs a write for each response. */
@@ -25,62 +27,54 @@ const chunkSize = 256;
 const maxChunkSize = 2 * chunkSize;
 
 /**
- * The list of all stock, kept as JSON that is ready to be sent and brought up to date at every read for the price of
- * what changed.
+ * Keeps the list as JSON that is ready to be sent, and brings it up to date at every read for the price of what changed.
  *
  * Reads are linearizable by one rule: a read only uses a check for changes that began after the read did. Reads that
- * come while a check is under way share the next one.
+ * arrive while a check is under way share the next one.
  */
 export class StockList {
   readonly #source: StockSource;
+  readonly #reads = new Batches<PromiseWithResolvers<Snapshot>>(async (take) => {
+    const reads = take(); // before the check begins
+    try {
+      const snapshot = await this.#check();
+      for (const { resolve } of reads) resolve(snapshot);
+    } catch (error) {
+      for (const { reject } of reads) reject(error);
+    }
+  });
   #snapshot: Snapshot | undefined;
-  /** When the last check ended, Unix milliseconds. */
+  /** The end of the latest check, Unix milliseconds. */
   #checkedAtMs = 0;
-  /** The check that is under way. */
-  #running: Promise<Snapshot> | undefined;
-  /** The check that follows it, which has not begun yet. */
-  #next: Promise<Snapshot> | undefined;
 
   constructor(source: StockSource) {
     this.#source = source;
   }
 
-  /** The list as the last check left it, and when that was; undefined before the first one. For metrics. */
+  /** The list as the latest check left it, and when that was; undefined before the first one. For metrics. */
   get last(): { readonly snapshot: Snapshot; readonly checkedAtMs: number } | undefined {
     return this.#snapshot && { snapshot: this.#snapshot, checkedAtMs: this.#checkedAtMs };
   }
 
   /**
-   * The list, not older than this call.
+   * Reads the list, at least as new as this call.
    *
    * @throws what the source throws
    */
   current(): Promise<Snapshot> {
-    if (!this.#running) return this.#begin();
-    this.#next ??= this.#running.then(
-      () => this.#begin(),
-      () => this.#begin(),
-    );
-    return this.#next;
-  }
-
-  #begin(): Promise<Snapshot> {
-    this.#next = undefined;
-    const check = this.#check().finally(() => {
-      if (this.#running === check && !this.#next) this.#running = undefined;
-    });
-    this.#running = check;
-    return check;
+    const read = Promise.withResolvers<Snapshot>();
+    this.#reads.add(read);
+    return read.promise;
   }
 
   async #check(): Promise<Snapshot> {
     let snapshot = this.#snapshot ?? (await this.#load());
     for (;;) {
-      // The position alone: whoever keeps the question for a while would keep a whole list with it.
+      // The position alone: a source that keeps the question would keep a whole list with it.
       const { epoch, revision } = snapshot;
       const changes = await this.#source.changesAfter({ epoch, revision });
       if (changes.kind === "changes") {
-        this.#snapshot = applyChanges(snapshot, changes);
+        this.#snapshot = nextSnapshot(snapshot, changes);
         this.#checkedAtMs = Date.now();
         return this.#snapshot;
       }
@@ -89,7 +83,7 @@ export class StockList {
     }
   }
 
-  /** Reads all entries. They may be newer than the position, which the check that follows makes good. */
+  /** Reads all entries. They may be newer than the position; the check that follows makes up for that. */
   async #load(): Promise<Snapshot> {
     const chunks: Chunk[] = [];
     let position: Position | undefined;
@@ -104,16 +98,16 @@ export class StockList {
         }
       }
     }
-    if (!position) throw new Error("the stock source told no position");
+    if (!position) throw new Error("the stock source gave no position");
     if (edits.length > 0) chunks.push(makeChunk(edits));
     return new Snapshot(position.epoch, position.revision, chunks);
   }
 }
 
-/** The list after some changes. Chunks that nothing changed are the same objects. */
-export function applyChanges(
+/** The list after some changes. Chunks without a change stay the same objects. */
+export function nextSnapshot(
   snapshot: Snapshot,
-  { position, changed, removed }: Extract<Changes, { kind: "changes" }>,
+  { position, changed, removed }: Extract<ListChanges, { kind: "changes" }>,
 ): Snapshot {
   if (position.revision === snapshot.revision) return snapshot;
   const edits: Edit[] = [
@@ -123,11 +117,11 @@ export function applyChanges(
   return new Snapshot(position.epoch, position.revision, editChunks(snapshot.chunks, edits), snapshot);
 }
 
-/** @param edits in the order of petId, at most one for each */
+/** @param edits in the order of petId, at most one for each petId */
 function editChunks(chunks: readonly Chunk[], edits: readonly Edit[]): Chunk[] {
   if (chunks.length === 0) return split(makeChunk(edits.filter(({ json }) => json !== null)));
   const edited = [...chunks];
-  // From the last to the first: what an edit does to the number of chunks moves none that is still to come.
+  // From the last to the first, so that a change in the number of chunks moves none that is still to be edited.
   for (let end = edits.length; end > 0; ) {
     const place = chunkOf(chunks, edits[end - 1]!.petId);
     let begin = end - 1;
@@ -138,7 +132,7 @@ function editChunks(chunks: readonly Chunk[], edits: readonly Edit[]): Chunk[] {
   return edited;
 }
 
-/** The place of the chunk that an entry belongs to: the last one that does not begin after it, else the first. */
+/** The index of the chunk that an entry belongs to: the last one that does not begin after it, else the first. */
 function chunkOf(chunks: readonly Chunk[], petId: bigint): number {
   let low = 0;
   let high = chunks.length - 1;
@@ -150,7 +144,7 @@ function chunkOf(chunks: readonly Chunk[], petId: bigint): number {
   return low;
 }
 
-/** Nothing for an empty chunk, and one that has grown too large as several. */
+/** Gives no chunk for an empty one, and several for one that has grown too large. */
 function split(chunk: Chunk): Chunk[] {
   const count = chunk.petIds.length;
   if (count === 0) return [];

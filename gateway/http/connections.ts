@@ -1,0 +1,70 @@
+/** The open connections of the public server: the latest response of each, and how each of them ends. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+
+/** How long a closing connection stays open for a client that is still sending, or for the rest of a head at a stop. */
+export const lingerMs = 1_000;
+
+export class Connections {
+  readonly #latest = new Map<Socket, ServerResponse | undefined>();
+
+  add(socket: Socket): void {
+    this.#latest.set(socket, undefined);
+    socket.on("close", () => this.#latest.delete(socket));
+    socket.destroySoon = () => closeGracefully(socket); // Node calls it after a response that is the last
+  }
+
+  /**
+   * Notes a request and its response.
+   *
+   * @returns false for a request that must not be processed: the connection ends before its answer (RFC 9112 section 9.6)
+   */
+  take({ socket }: IncomingMessage, response: ServerResponse): boolean {
+    if (socket.writableEnded || this.#latest.get(socket)?.shouldKeepAlive === false) return false;
+    if (this.#latest.has(socket)) this.#latest.set(socket, response);
+    return true;
+  }
+
+  /** The latest response on a connection; it may be over. */
+  latest(socket: Socket): ServerResponse | undefined {
+    return this.#latest.get(socket);
+  }
+
+  /** Counts the responses whose head is out and whose body is not. */
+  countSending(): number {
+    let count = 0;
+    for (const response of this.#latest.values()) if (response?.headersSent && !response.closed) count += 1;
+    return count;
+  }
+
+  /** Makes every response that is under way the last on its connection. */
+  endAll(): void {
+    for (const [socket, response] of this.#latest) if (response?.closed === false) endAfter(socket, response);
+  }
+
+  /** Closes the connections on which no response is under way. */
+  destroyIdle(): void {
+    for (const [socket, response] of this.#latest) if (response?.closed !== false) socket.destroy();
+  }
+}
+
+/** Makes a response the last on its connection. */
+export function endAfter(socket: Socket, response: ServerResponse): void {
+  if (!response.shouldKeepAlive) return; // it is the last already
+  response.shouldKeepAlive = false;
+  if (response.closed) closeGracefully(socket);
+  // Node itself closes a connection after a head that says so, but this head has promised to keep the connection.
+  else if (response.headersSent) response.once("close", () => closeGracefully(socket));
+}
+
+/**
+ * Closes a connection whose client may still be sending. Closing it at once would take the answer away from such a
+ * client before it has read it (RFC 9112 section 9.6). What still arrives is dropped.
+ */
+export function closeGracefully(socket: Socket): void {
+  if (socket.writableEnded) return;
+  socket.end();
+  socket.resume();
+  const timer = setTimeout(() => socket.destroy(), lingerMs);
+  socket.once("close", () => clearTimeout(timer));
+}

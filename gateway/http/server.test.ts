@@ -1,0 +1,131 @@
+import { once } from "node:events";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { type AddressInfo, connect, type Socket } from "node:net";
+import { setImmediate } from "node:timers/promises";
+import { Router } from "express";
+import { suiteStack } from "../../test/support/cleanup.ts";
+import { until } from "../../test/support/until.ts";
+import { createPublicServer } from "./server.ts";
+
+const stack = suiteStack();
+const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: g\r\n\r\n`;
+const tunnel = "CONNECT g:1 HTTP/1.1\r\nHost: g\r\n\r\n";
+const invalid = [
+  ["nonsense", "nonsense\r\n\r\n"],
+  ["a CONNECT", tunnel],
+] as const;
+
+/** A server on which the test answers the requests, and a client of it that keeps its side open. */
+async function open() {
+  const requests: { readonly request: IncomingMessage; readonly response: ServerResponse }[] = [];
+  const closed: string[] = [];
+  const malformed: string[] = [];
+  const publicServer = createPublicServer({
+    router: Router().use((request, response) => {
+      requests.push({ request, response });
+      response.on("close", () => closed.push(request.url));
+    }),
+    keepAliveTimeoutMs: 60_000,
+    requestTimeoutMs: 60_000,
+    maxConnections: 100,
+    overload: { enter: () => true },
+    headersFor: () => [],
+    onMalformed: ({ code }) => malformed.push(code),
+  });
+  const { server } = publicServer;
+  stack.defer(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const socket: Socket = connect({
+    port: (server.address() as AddressInfo).port,
+    host: "127.0.0.1",
+    allowHalfOpen: true,
+  });
+  stack.defer(() => void socket.destroy());
+  let received = "";
+  socket
+    .on("error", () => {})
+    .on("data", (chunk) => {
+      received += chunk;
+    });
+  return {
+    ...publicServer,
+    requests,
+    closed,
+    malformed,
+    socket,
+    /** Sends the bytes and waits for so many requests in all. */
+    send: async (bytes: string, count: number) => {
+      socket.write(bytes);
+      await until(async () => requests.length === count);
+    },
+    received: () => received,
+    ended: once(socket, "end"),
+    statuses: () => [...received.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status)),
+  };
+}
+
+test.each([
+  ["alone", ""],
+  ["with a CONNECT after it", tunnel],
+])("a response that is queued on its connection closes when its client leaves, %s", async (_what, rest) => {
+  const { send, socket, closed, requests } = await open();
+  await send(get("/1") + get("/2") + get("/3") + rest, 3);
+  expect(requests[2]!.response.socket).toBeNull();
+  socket.resetAndDestroy();
+  await until(async () => closed.length === 3);
+  expect(closed.toSorted()).toEqual(["/1", "/2", "/3"]);
+});
+
+test.each(invalid)("every request before %s gets its whole answer, then the connection ends", async (_what, bytes) => {
+  const { send, socket, requests, received, statuses, ended, malformed } = await open();
+  await send(get("/1") + get("/2"), 2);
+  const [first, second] = requests.map(({ response }) => response);
+  first!.writeHead(200, { "Content-Length": 8_000_002 });
+  first!.write("1".repeat(4_000_000));
+  await until(async () => received().length > 1_000_000);
+  socket.write(bytes);
+  await until(async () => malformed.length === 1);
+  if (first!.writableNeedDrain) await once(first!, "drain");
+  first!.write("1".repeat(4_000_000));
+  first!.end("#\n");
+  await until(async () => received().endsWith("#\n"));
+  second!.end("second");
+  await ended;
+  expect(received()).toMatch(/second$/);
+  expect(statuses()).toEqual([200, 200]);
+});
+
+test.each(invalid)("%s after the last answer gets one of its own", async (_what, bytes) => {
+  const { send, socket, requests, statuses, ended } = await open();
+  await send(get("/1"), 1);
+  requests[0]!.response.end("1");
+  await until(async () => statuses().length === 1);
+  socket.write(bytes);
+  await ended;
+  expect(statuses()).toEqual([200, bytes === tunnel ? 405 : 400]);
+});
+
+test("an invalid body of a request that has its answer gets no second one", async () => {
+  const { send, socket, requests, statuses, ended } = await open();
+  await send("PATCH / HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", 1);
+  requests[0]!.response.writeHead(413, { "Content-Length": 0 }).end();
+  await until(async () => statuses().length === 1);
+  socket.write("nonsense\r\n");
+  await ended;
+  expect(statuses()).toEqual([413]);
+});
+
+test("a request after the last response of its connection is not processed", async () => {
+  const { send, socket, requests, statuses, ended, endConnections } = await open();
+  await send(get("/1"), 1);
+  endConnections();
+  socket.write(get("/2"));
+  await setImmediate();
+  requests[0]!.response.end("1");
+  await ended;
+  expect(statuses()).toEqual([200]);
+  expect(requests).toHaveLength(1);
+});
