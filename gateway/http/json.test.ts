@@ -62,15 +62,18 @@ describe("parseJson", () => {
     ["50e-1", 5],
     ["0.5E+1", 5],
     ["0e-400", 0],
-    [`5.${"0".repeat(16_000)}`, 5],
     ["1.5", 1.5],
     ["-1e-2", -0.01],
     ["1e400", Number.POSITIVE_INFINITY],
     ["4.99999999999999999999", Number.NaN],
     ["1e-400", Number.NaN],
     ["9007199254740993.5", Number.NaN],
-  ])("reads the number %.30s, and takes none for an integer that only rounding makes one", (text, value) => {
+  ])("reads the number %s, and takes none for an integer that only rounding makes one", (text, value) => {
     expect(parse(`[${text}]`)).toEqual([value]);
+  });
+
+  test("reads an integer with any number of zeros after the point", () => {
+    expect(parse(`5.${"0".repeat(16_000)}`)).toBe(5);
   });
 
   test("a member named __proto__ is a member, not a prototype", () => {
