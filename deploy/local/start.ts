@@ -10,7 +10,7 @@ import { keyMigrations } from "../../gateway/accounts/migrations.ts";
 import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
 import { createKeyStore } from "../../gateway/auth/key-store.ts";
 import { ensurePepper } from "../../gateway/auth/pepper.ts";
-import { type PlanName, planNames } from "../../gateway/auth/principal.ts";
+import { hasOwnLimits, type PlanName, planNames } from "../../gateway/auth/plans.ts";
 import { readGatewayConfig } from "../../gateway/config.ts";
 import { readLines } from "../../inventory-svc/cli/entries.ts";
 import { readInventoryConfig } from "../../inventory-svc/config.ts";
@@ -126,7 +126,7 @@ async function prepareKeys(url: string, pepper: string, env: string): Promise<De
     const keys: Partial<DemoKeys> = {};
     for (const plan of planNames) {
       const key = createKey(env);
-      const limits = plan === "enterprise" ? { perMinute: 100_000, perDay: 10_000_000 } : null;
+      const limits = hasOwnLimits(plan) ? { perMinute: 100_000, perDay: 10_000_000 } : null;
       await admin.issue({ account: `demo-${plan}`, plan, limits, env, keyHash: hashKey(key, pepper) });
       keys[plan] = key;
     }

@@ -1,34 +1,38 @@
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
-import { retried } from "../../runtime/database/open.ts";
-import type { AccountLimits, PlanName } from "../auth/principal.ts";
+import { retried } from "../../runtime/database/transactions.ts";
+import { type AccountLimits, hasOwnLimits, type PlanName } from "../auth/plans.ts";
 import { type PlanRow, toPlan } from "../auth/rows.ts";
-import { KeyStoreError } from "./refusal.ts";
+import { AccountError } from "./errors.ts";
 
 export interface Account {
   readonly accountId: string;
   /** Its name, for people. */
   readonly account: string;
   readonly plan: PlanName;
-  /** Set when, and only when, the plan is enterprise. */
+  /** Null exactly when the plan has the same limits for all its accounts. */
   readonly limits: AccountLimits | null;
 }
 
-/** What a column of 4 bytes holds; no plan comes near it. */
-const largestLimit = 2_147_483_647;
-
-/** @throws KeyStoreError `unknown_account` */
+/** Finds an account by its name. @throws AccountError `invalid_account`, `unknown_account` */
 export async function getAccount(db: Knex, name: string): Promise<Account> {
   const account = await findAccount(db, accountName(name));
-  if (account === undefined) throw unknownAccount(name);
+  if (account === undefined) throw new AccountError("unknown_account", `There is no account '${name}'.`);
   return account;
 }
 
+/** Every account, by name. */
+export async function readAccounts(db: Knex): Promise<Account[]> {
+  const rows: AccountRow[] = await selectAccounts(db).orderBy("name");
+  return rows.map(toAccount);
+}
+
 /**
- * The account of that name, made when there is none. Several callers at once get the same one.
+ * Finds the account of that name, or makes it. Several callers at once get the same one.
  *
- * @param plan the plan of a new account, `free` when not given; one that exists must have it already
- * @throws KeyStoreError `invalid_account`, `invalid_limits`, or `plan_differs` for another plan or other limits
+ * @param plan of a new account, default `free`; an account that exists must be on it already
+ * @param limits of the account's own, as in `changePlan`
+ * @throws AccountError `invalid_account`, `invalid_limits`, or `plan_differs` for another plan or other limits
  */
 export async function ensureAccount(
   db: Knex,
@@ -50,50 +54,19 @@ export async function ensureAccount(
 /**
  * Changes the plan of an account, which all its keys share.
  *
- * @param limits required for enterprise, refused for the other plans
- * @throws KeyStoreError `invalid_limits` or `unknown_account`
+ * @param limits of the account's own: required for a plan without limits, refused for the others
+ * @throws AccountError `invalid_account`, `invalid_limits`, `unknown_account`
  */
-export async function changePlan(db: Knex, name: string, plan: PlanName, limits?: AccountLimits | null) {
+export async function changePlan(
+  db: Knex,
+  name: string,
+  plan: PlanName,
+  limits?: AccountLimits | null,
+): Promise<Account> {
   const exact = accountName(name);
   const columns = planColumns(plan, limits);
   await retried(db, () => db("accounts").where("name", exact).update(columns));
-  return getAccount(db, exact);
-}
-
-/**
- * Account names are 1 to 128 printable characters. Outer spaces and the two ways to write an `é` make no difference;
- * upper and lower case do.
- *
- * @throws KeyStoreError `invalid_account`
- */
-function accountName(text: string): string {
-  const name = text.normalize("NFC").trim();
-  if (name === "" || [...name].length > 128 || /[\p{C}\p{Zl}\p{Zp}]/u.test(name)) {
-    throw new KeyStoreError("invalid_account", "The name of an account is 1 to 128 printable characters.");
-  }
-  return name;
-}
-
-async function findAccount(db: Knex, name: string): Promise<Account | undefined> {
-  const row: (PlanRow & { id: string; name: string }) | undefined = await db("accounts")
-    .where({ name })
-    .first("id", "name", "plan", "per_minute", "per_day");
-  return row && { accountId: row.id, account: row.name, ...toPlan(row) };
-}
-
-function unknownAccount(name: string): KeyStoreError {
-  return new KeyStoreError("unknown_account", `There is no account '${name}'.`);
-}
-
-function requireSamePlan(account: Account, plan?: PlanName, limits?: AccountLimits | null): Account {
-  const otherPlan = plan !== undefined && plan !== account.plan;
-  const otherLimits =
-    limits && (limits.perMinute !== account.limits?.perMinute || limits.perDay !== account.limits.perDay);
-  if (!otherPlan && !otherLimits) return account;
-  throw new KeyStoreError(
-    "plan_differs",
-    `Account '${account.account}' is on the plan ${describePlan(account)}; change it with 'keys plan' first.`,
-  );
+  return await getAccount(db, exact);
 }
 
 /** As `pro`, or `enterprise (600/min, 100000/day)`. */
@@ -101,17 +74,63 @@ export function describePlan({ plan, limits }: Pick<Account, "plan" | "limits">)
   return limits ? `${plan} (${limits.perMinute}/min, ${limits.perDay}/day)` : plan;
 }
 
-function planColumns(plan: PlanName, limits?: AccountLimits | null) {
-  if (plan !== "enterprise" && limits) {
-    throw new KeyStoreError("invalid_limits", `Limits of an account's own are for the plan enterprise, not ${plan}.`);
+interface AccountRow extends PlanRow {
+  id: string;
+  name: string;
+}
+
+async function findAccount(db: Knex, name: string): Promise<Account | undefined> {
+  const row: AccountRow | undefined = await selectAccounts(db).where({ name }).first();
+  return row && toAccount(row);
+}
+
+function selectAccounts(db: Knex): Knex.QueryBuilder {
+  return db("accounts").select("id", "name", "plan", "per_minute", "per_day");
+}
+
+function toAccount(row: AccountRow): Account {
+  return { accountId: row.id, account: row.name, ...toPlan(row) };
+}
+
+/**
+ * The exact name of an account: 1 to 128 printable characters. Outer spaces and the two ways to write an `é` make no
+ * difference; upper and lower case do.
+ *
+ * @throws AccountError `invalid_account`
+ */
+function accountName(text: string): string {
+  const name = text.normalize("NFC").trim();
+  if (name === "" || [...name].length > 128 || /[\p{C}\p{Zl}\p{Zp}]/u.test(name)) {
+    throw new AccountError("invalid_account", "The name of an account is 1 to 128 printable characters.");
   }
-  if (plan === "enterprise" && !limits) {
-    throw new KeyStoreError("invalid_limits", "The plan enterprise needs its limits per minute and per day.");
+  return name;
+}
+
+function requireSamePlan(account: Account, plan?: PlanName, limits?: AccountLimits | null): Account {
+  const otherPlan = plan !== undefined && plan !== account.plan;
+  const otherLimits =
+    limits && (limits.perMinute !== account.limits?.perMinute || limits.perDay !== account.limits.perDay);
+  if (!otherPlan && !otherLimits) return account;
+  throw new AccountError(
+    "plan_differs",
+    `Account '${account.account}' is on the plan ${describePlan(account)}; change it with 'keys plan' first.`,
+  );
+}
+
+/** The most that a column of 4 bytes holds. */
+const largestLimit = 2_147_483_647;
+
+function planColumns(plan: PlanName, limits?: AccountLimits | null) {
+  if (limits && !hasOwnLimits(plan)) {
+    throw new AccountError("invalid_limits", `The plan ${plan} has the same limits for all its accounts.`);
+  }
+  if (!limits && hasOwnLimits(plan)) {
+    throw new AccountError("invalid_limits", `An account on the plan ${plan} needs its limits per minute and per day.`);
   }
   const columns = { plan, per_minute: limits?.perMinute ?? null, per_day: limits?.perDay ?? null };
   for (const limit of [columns.per_minute, columns.per_day]) {
     if (limit !== null && !(Number.isInteger(limit) && limit >= 1 && limit <= largestLimit)) {
-      throw new KeyStoreError("invalid_limits", `A limit is a whole number from 1 to ${largestLimit}.`);
+      throw new AccountError("invalid_limits", `A limit is a whole number from 1 to ${largestLimit}.`);
     }
   }
   return columns;

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from "commander";
-import { parseCount, parseDuration, parseFutureTime, parseScopes } from "./arguments.ts";
+import { parseDuration, parseFutureTime, parseLimit, parseScopes } from "./arguments.ts";
 
 test("a duration is a whole number and its unit", () => {
   expect(["0s", "90s", "30m", "24h", "7d", "366d"].map(parseDuration)).toEqual([
@@ -28,7 +28,7 @@ test("an end is an exact moment in the future", () => {
   for (const text of [...past, ...inexact]) expect(() => parseFutureTime(text)).toThrow(InvalidArgumentError);
 });
 
-test("scopes are parted by commas, each a known one, at least one", () => {
+test("scopes are comma-separated, known, and at least one", () => {
   expect(parseScopes("store:read")).toEqual(["store:read"]);
   expect(parseScopes("inventory:write, inventory:read")).toEqual(["inventory:write", "inventory:read"]);
   for (const text of ["", ",", "inventory", "inventory:read,", "inventory:read store:read", "INVENTORY:READ"]) {
@@ -36,9 +36,9 @@ test("scopes are parted by commas, each a known one, at least one", () => {
   }
 });
 
-test("a count is written in digits", () => {
-  expect(["0", "5", "2147483647"].map(parseCount)).toEqual([0, 5, 2_147_483_647]);
+test("a limit is written in digits", () => {
+  expect(["0", "5", "2147483647"].map(parseLimit)).toEqual([0, 5, 2_147_483_647]);
   for (const text of ["", "-1", "1.5", "1e3", "0x10", " 5", "12345678901"]) {
-    expect(() => parseCount(text)).toThrow(InvalidArgumentError);
+    expect(() => parseLimit(text)).toThrow(InvalidArgumentError);
   }
 });

@@ -1,3 +1,4 @@
+/** Reads the arguments of the `keys` commands. Each function throws commander's InvalidArgumentError for any other text. */
 import { InvalidArgumentError } from "commander";
 import { parseIsoTime } from "../../runtime/settings.ts";
 import { type Scope, scopes } from "../auth/principal.ts";
@@ -5,7 +6,7 @@ import { type Scope, scopes } from "../auth/principal.ts";
 const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const longestDurationMs = 366 * unitMs.d;
 
-/** `30m`, `24h`, `7d`. @returns milliseconds */
+/** A duration as `30m`, `24h` or `7d`. @returns milliseconds */
 export function parseDuration(text: string): number {
   const [, count, unit] = /^(\d{1,9})([smhd])$/.exec(text) ?? [];
   const ms = Number(count) * unitMs[unit as keyof typeof unitMs];
@@ -23,7 +24,7 @@ export function parseFutureTime(text: string): number {
   return ms;
 }
 
-/** Names separated by commas, at least one. */
+/** Comma-separated scopes, at least one. */
 export function parseScopes(text: string): Scope[] {
   const names = text.split(",").map((name) => name.trim());
   if (!names.every((name): name is Scope => scopes.some((scope) => scope === name))) {
@@ -32,8 +33,8 @@ export function parseScopes(text: string): Scope[] {
   return names;
 }
 
-/** Bounds are the store's business. */
-export function parseCount(text: string): number {
+/** A limit in digits. Its bounds are checked where the account is stored. */
+export function parseLimit(text: string): number {
   if (!/^\d{1,10}$/.test(text)) throw new InvalidArgumentError("Give a whole number.");
   return Number(text);
 }

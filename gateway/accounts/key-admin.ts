@@ -1,14 +1,48 @@
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
-import { retried } from "../../runtime/database/open.ts";
-import { type AccountLimits, scopes as allScopes, type PlanName, type Scope } from "../auth/principal.ts";
+import { retried } from "../../runtime/database/transactions.ts";
+import type { AccountLimits, PlanName } from "../auth/plans.ts";
+import { scopes as allScopes, type Scope } from "../auth/principal.ts";
 import { fromScopes } from "../auth/rows.ts";
-import type { PlanTable } from "../limits/plans.ts";
 import { type Account, changePlan, ensureAccount, getAccount } from "./account-store.ts";
-import { type KeyRecord, readKey, readKeys } from "./key-records.ts";
-import { KeyStoreError, unknownKey } from "./refusal.ts";
-import { type Rehearsal, rehearsePlans } from "./rehearsal.ts";
+import { AccountError } from "./errors.ts";
+import { type KeyRecord, readKeys } from "./key-records.ts";
 import { type AccountUsage, readUsage } from "./usage.ts";
+
+/** What operators do with accounts and keys. A refused request throws an AccountError with a text for people. */
+export interface KeyAdmin {
+  /** Makes a key. @throws AccountError `invalid_account`, `invalid_limits`, `plan_differs` */
+  issue(request: IssueRequest): Promise<IssuedKey>;
+  /** Every key, or those of one account, by account and age. @throws AccountError `invalid_account`, `unknown_account` */
+  list(account?: string): Promise<KeyRecord[]>;
+  /**
+   * Replaces a key that works by a new one with the same account, scopes and expiry. The old key works for another
+   * `graceMs`, but never past its own expiry. Bans stay with the old key.
+   *
+   * @throws AccountError `unknown_key`, `key_revoked`, `key_expired`, `key_replaced`
+   */
+  rotate(keyId: string, graceMs: number, newKey: NewKey): Promise<RotatedKey>;
+  /** Ends a key; doing it again changes nothing. @throws AccountError `unknown_key` */
+  revoke(keyId: string): Promise<KeyRecord>;
+  /**
+   * Changes the plan of an account.
+   *
+   * @param limits of the account's own: required for a plan without limits, refused for the others
+   * @throws AccountError `invalid_account`, `invalid_limits`, `unknown_account`
+   */
+  setPlan(account: string, plan: PlanName, limits?: AccountLimits | null): Promise<Account>;
+  /** Keys with a running ban, the ban that ends last first. */
+  bans(): Promise<KeyRecord[]>;
+  /**
+   * Lifts a ban, so that the key's next ban is a first one again.
+   *
+   * @returns the key as it was before, and whether a ban was running
+   * @throws AccountError `unknown_key`
+   */
+  unban(keyId: string): Promise<{ key: KeyRecord; lifted: boolean }>;
+  /** Keys, last use and use of deprecated operations of every account, by name. */
+  usage(): Promise<AccountUsage[]>;
+}
 
 export interface NewKey {
   /** From `hashKey`; the key itself is never stored. */
@@ -20,13 +54,13 @@ export interface NewKey {
 export interface IssueRequest extends NewKey {
   /** Name of the account, made when there is none. */
   readonly account: string;
-  /** Plan of a new account (`free` when not given); an account that exists must be on it already. */
+  /** Plan of a new account, default `free`; an account that exists must be on it already. */
   readonly plan?: PlanName | undefined;
-  /** Limits of the account's own: required for a new enterprise account, refused for the other plans. */
+  /** Limits of a new account's own, as in `setPlan`. */
   readonly limits?: AccountLimits | null | undefined;
-  /** All of them when not given. */
+  /** Default: all. */
   readonly scopes?: readonly Scope[] | undefined;
-  /** Unix milliseconds; a key without one does not expire. */
+  /** Unix milliseconds; a key without an end does not expire. */
   readonly expiresAtMs?: number | null | undefined;
 }
 
@@ -40,40 +74,13 @@ export interface RotatedKey extends IssuedKey {
   readonly oldExpiresAtMs: number;
 }
 
-/** What operators do with accounts and keys. What was refused throws a KeyStoreError with a text for people. */
-export interface KeyAdmin {
-  /** @throws KeyStoreError `invalid_account`, `invalid_limits`, `plan_differs` */
-  issue(request: IssueRequest): Promise<IssuedKey>;
-  /** Every key, or those of one account, in the order of account and age. @throws KeyStoreError `unknown_account` */
-  list(account?: string): Promise<KeyRecord[]>;
-  /**
-   * Puts a new key of the same account, scopes and expiry in the place of one that works. The old one works on for
-   * `graceMs`, never past its own expiry. Bans stay with the old key.
-   *
-   * @throws KeyStoreError `unknown_key`, `key_revoked`, `key_expired`, `key_replaced`
-   */
-  rotate(keyId: string, graceMs: number, newKey: NewKey): Promise<RotatedKey>;
-  /** Ends a key; doing it again changes nothing. @throws KeyStoreError `unknown_key` */
-  revoke(keyId: string): Promise<KeyRecord>;
-  /** @throws KeyStoreError `invalid_account`, `invalid_limits`, `unknown_account` */
-  setPlan(account: string, plan: PlanName, limits?: AccountLimits | null): Promise<Account>;
-  /** Keys under a ban that still runs, the one that ends last first. */
-  bans(): Promise<KeyRecord[]>;
-  /** Lifts a ban and forgets the ladder of the key. @returns whether a ban was running @throws KeyStoreError `unknown_key` */
-  unban(keyId: string): Promise<{ key: KeyRecord; lifted: boolean }>;
-  /** Keys, last use and use of deprecated routes of every account, by name. */
-  usage(): Promise<AccountUsage[]>;
-  /** What another table of plans would have done to the traffic of the last days. */
-  rehearse(now: PlanTable, then: PlanTable): Promise<Rehearsal>;
-}
-
 /**
  * @param db migrated with `keyMigrations`
  * @param now Unix milliseconds
  */
 export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
   async function getKey(keyId: string): Promise<KeyRecord> {
-    const key = await readKey(db, keyId);
+    const [key] = await readKeys(db, (keys) => keys.where("k.id", keyId));
     if (key === undefined) throw unknownKey(keyId);
     return key;
   }
@@ -113,7 +120,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       const oldExpiresAtMs = Math.min(old.expiresAtMs ?? Number.POSITIVE_INFINITY, nowMs + graceMs);
       const rotated = await retried(db, () =>
         db.transaction(async (trx) => {
-          // A write comes first and repeats the conditions: of two rotations at once, one finds nothing to change.
+          // The write comes first and repeats the conditions: of two rotations at once, one finds nothing to change.
           const changed = await trx("api_keys")
             .where({ id: oldId })
             .whereNull("revoked_at")
@@ -158,8 +165,6 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
     },
 
     usage: () => readUsage(db, now()),
-
-    rehearse: (plansNow, plansThen) => rehearsePlans(db, plansNow, plansThen),
   };
 }
 
@@ -168,12 +173,22 @@ function newKeyId(): string {
 }
 
 function requireRotatable(key: KeyRecord, nowMs: number): KeyRecord {
-  if (key.revokedAtMs !== null) throw new KeyStoreError("key_revoked", `Key ${key.keyId} is revoked; issue a new one.`);
+  if (key.revokedAtMs !== null) throw new AccountError("key_revoked", `Key ${key.keyId} is revoked; issue a new one.`);
   if (key.expiresAtMs !== null && key.expiresAtMs <= nowMs) {
-    throw new KeyStoreError("key_expired", `Key ${key.keyId} has expired; issue a new one.`);
+    throw new AccountError("key_expired", `Key ${key.keyId} has expired; issue a new one.`);
   }
   if (key.replacedBy !== null) {
-    throw new KeyStoreError("key_replaced", `Key ${key.keyId} was replaced already; rotate ${key.replacedBy}.`);
+    throw new AccountError("key_replaced", `Key ${key.keyId} was replaced already; rotate ${key.replacedBy}.`);
   }
   return key;
+}
+
+/** The error for a key id that no key has. It does not repeat a whole key given in place of an id: that is a secret. */
+function unknownKey(keyId: string): AccountError {
+  return new AccountError(
+    "unknown_key",
+    /^[\w-]{1,40}$/.test(keyId) && !keyId.startsWith("ps_")
+      ? `There is no key ${keyId}; 'list' shows all.`
+      : "That is not the id of a key (key_…); 'list' shows all.",
+  );
 }

@@ -1,8 +1,9 @@
 import type { Knex } from "knex";
-import type { PlanName, Scope } from "../auth/principal.ts";
+import type { PlanName } from "../auth/plans.ts";
+import type { Scope } from "../auth/principal.ts";
 import { type DbInteger, type PlanRow, toNumber, toPlan, toScopes } from "../auth/rows.ts";
 
-/** What operators see of a key: everything but the key. All times are Unix milliseconds. */
+/** All that operators see of a key, which is everything but its secret. All times are Unix milliseconds. */
 export interface KeyRecord {
   readonly keyId: string;
   /** Name of the account. */
@@ -16,24 +17,14 @@ export interface KeyRecord {
   /** The key that a rotation made in place of this one. */
   readonly replacedBy: string | null;
   readonly lastUsedAtMs: number | null;
-  /** 0 for one that was never banned. */
+  /** 0 for a key that was never banned. */
   readonly bannedUntilMs: number;
   readonly bannedAtMs: number | null;
-  /** Place of the last ban on the ladder, from 1; 0 without one. */
+  /** Place of the latest ban on the ladder, from 1; 0 without one. */
   readonly banStep: number;
 }
 
-export type KeyState = "active" | "replaced" | "banned" | "expired" | "revoked";
-
-/** What counts most about a key; one that is `replaced` works on until its grace ends. */
-export function keyState(key: KeyRecord, nowMs: number): KeyState {
-  if (key.revokedAtMs !== null) return "revoked";
-  if (key.expiresAtMs !== null && key.expiresAtMs <= nowMs) return "expired";
-  if (key.bannedUntilMs > nowMs) return "banned";
-  return key.replacedBy === null ? "active" : "replaced";
-}
-
-/** The keys that `narrow` selects; it sees them as `k`, and their accounts as `a`. */
+/** Selects keys as `k` and their accounts as `a`; `narrow` adds conditions and the order. */
 export async function readKeys(db: Knex, narrow: (keys: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<KeyRecord[]> {
   const keys = db("api_keys as k").join("accounts as a", "a.id", "k.account_id");
   // Column by column: the hash never leaves the database.
@@ -60,8 +51,14 @@ export async function readKeys(db: Knex, narrow: (keys: Knex.QueryBuilder) => Kn
   }));
 }
 
-export async function readKey(db: Knex, keyId: string): Promise<KeyRecord | undefined> {
-  return (await readKeys(db, (keys) => keys.where("k.id", keyId)))[0];
+export type KeyState = "active" | "replaced" | "banned" | "expired" | "revoked";
+
+/** The state that matters most. A key that is `replaced` works until its grace ends. */
+export function keyState(key: KeyRecord, nowMs: number): KeyState {
+  if (key.revokedAtMs !== null) return "revoked";
+  if (key.expiresAtMs !== null && key.expiresAtMs <= nowMs) return "expired";
+  if (key.bannedUntilMs > nowMs) return "banned";
+  return key.replacedBy === null ? "active" : "replaced";
 }
 
 interface KeyRow extends PlanRow {

@@ -36,13 +36,7 @@ export const keyMigrations: readonly Migration[] = [
         table.integer("ban_step").notNullable().defaultTo(0);
         table.bigInteger("banned_at"); // when the last ban began: the ladder forgets after a day
       });
-      await createTable(db, "deprecated_use", (table) => {
-        exactTexts(db, table);
-        table.string("account_id", 32).notNullable().references("id").inTable("accounts");
-        table.string("day", 10).notNullable(); // UTC, as 2026-01-31
-        table.bigInteger("requests").notNullable();
-        table.primary(["account_id", "day"]);
-      });
+      await createTable(db, "deprecated_use", (table) => deprecatedUseByDay(db, table));
     },
     async down(db) {
       await db.schema.dropTableIfExists("deprecated_use");
@@ -65,7 +59,67 @@ export const keyMigrations: readonly Migration[] = [
       await db.schema.dropTableIfExists("account_minutes");
     },
   },
+  {
+    name: "0003_deprecated_operations",
+    async up(db) {
+      await rebuildDeprecatedUse(db, "by operation", deprecatedUseByOperation, (before) =>
+        before.select("account_id", db.raw("'getPet'"), "day", "requests"),
+      );
+    },
+    async down(db) {
+      await rebuildDeprecatedUse(db, "by day", deprecatedUseByDay, (before) =>
+        before.groupBy("account_id", "day").select("account_id", "day").sum("requests"),
+      );
+    },
+  },
 ];
+
+function deprecatedUseByDay(db: Knex, table: Knex.CreateTableBuilder): void {
+  exactTexts(db, table);
+  table.string("account_id", 32).notNullable().references("id").inTable("accounts");
+  table.string("day", 10).notNullable(); // UTC, as 2026-01-31
+  table.bigInteger("requests").notNullable();
+  table.primary(["account_id", "day"]);
+}
+
+function deprecatedUseByOperation(db: Knex, table: Knex.CreateTableBuilder): void {
+  exactTexts(db, table);
+  table.string("account_id", 32).notNullable();
+  // Names of foreign keys are unique in MySQL, and the table before has the default one.
+  table.foreign("account_id", "deprecated_use_account_foreign").references("id").inTable("accounts");
+  // Gateways of the version before name no operation, and theirs is always this one.
+  table.string("operation", 32).notNullable().defaultTo("getPet");
+  table.string("day", 10).notNullable();
+  table.bigInteger("requests").notNullable();
+  table.primary(["account_id", "operation", "day"]);
+}
+
+/**
+ * Gives `deprecated_use` other columns and keeps its counts. The table first moves out of the way, so a gateway that
+ * writes in between fails and retries later: no count is lost.
+ *
+ * @param target stops a second run from moving the new table
+ * @param rows selects those of the new table, in the order of its columns
+ */
+async function rebuildDeprecatedUse(
+  db: Knex,
+  target: "by day" | "by operation",
+  columns: (db: Knex, table: Knex.CreateTableBuilder) => void,
+  rows: (before: Knex.QueryBuilder) => Knex.QueryBuilder,
+): Promise<void> {
+  const [name, before] = ["deprecated_use", "deprecated_use_before"];
+  if (await db.schema.hasTable(name)) {
+    const current = (await db.schema.hasColumn(name, "operation")) ? "by operation" : "by day";
+    if (current !== target) await db.schema.renameTable(name, before);
+  }
+  await createTable(
+    db,
+    name,
+    (table) => columns(db, table),
+    (draft) => db(draft).insert(rows(db(before))),
+  );
+  await db.schema.dropTableIfExists(before);
+}
 
 /** MySQL's default collation takes `A` for `a`; and only InnoDB has transactions. */
 function exactTexts(db: Knex, table: Knex.CreateTableBuilder): void {

@@ -1,6 +1,6 @@
 import type { Knex } from "knex";
-import { type DbInteger, type PlanRow, toNumber, toPlan } from "../auth/rows.ts";
-import type { Account } from "./account-store.ts";
+import { type DbInteger, toNumber } from "../auth/rows.ts";
+import { type Account, readAccounts } from "./account-store.ts";
 
 /** How much an account uses, for `keys usage`. */
 export interface AccountUsage extends Account {
@@ -10,39 +10,37 @@ export interface AccountUsage extends Account {
   readonly validKeys: number;
   /** Unix milliseconds of the last use of any of its keys. */
   readonly lastUsedAtMs: number | null;
-  /** Requests to deprecated routes, ever. */
+  /** Requests to deprecated operations, ever. */
   readonly deprecatedRequests: number;
   /** The last day of them, in UTC, as `2026-01-31`. */
   readonly deprecatedLastDay: string | null;
+  /** The same requests by operation, as `{ getPet: 7 }`. */
+  readonly deprecated: Readonly<Record<string, number>>;
 }
 
-/** Of every account, by name. */
+/** Reads the use of every account, by name. */
 export async function readUsage(db: Knex, nowMs: number): Promise<AccountUsage[]> {
-  const accounts: (PlanRow & { id: string; name: string })[] = await db("accounts")
-    .select("id", "name", "plan", "per_minute", "per_day")
-    .orderBy("name");
+  const accounts = await readAccounts(db);
   const keys: KeysRow[] = await keysByAccount(db);
-  const valid: KeysRow[] = await keysByAccount(db)
+  const validKeys: KeysRow[] = await keysByAccount(db)
     .whereNull("revoked_at")
     .where((open) => open.whereNull("expires_at").orWhere("expires_at", ">", nowMs));
   const deprecated: DeprecatedRow[] = await db("deprecated_use")
-    .groupBy("account_id")
-    .select("account_id")
+    .groupBy("account_id", "operation")
+    .orderBy("operation")
+    .select("account_id", "operation")
     .sum({ requests: "requests" })
     .max({ day: "day" });
 
-  const keysOf = byAccount(keys);
-  const validOf = byAccount(valid);
-  const deprecatedOf = byAccount(deprecated);
+  const keysOf = new Map(keys.map((row) => [row.account_id, row]));
+  const validKeysOf = new Map(validKeys.map((row) => [row.account_id, row]));
+  const deprecatedOf = Map.groupBy(deprecated, (row) => row.account_id);
   return accounts.map((account) => ({
-    accountId: account.id,
-    account: account.name,
-    ...toPlan(account),
-    keys: Number(keysOf.get(account.id)?.keys ?? 0),
-    validKeys: Number(validOf.get(account.id)?.keys ?? 0),
-    lastUsedAtMs: toNumber(keysOf.get(account.id)?.last_used_at ?? null),
-    deprecatedRequests: Number(deprecatedOf.get(account.id)?.requests ?? 0),
-    deprecatedLastDay: deprecatedOf.get(account.id)?.day ?? null,
+    ...account,
+    keys: Number(keysOf.get(account.accountId)?.keys ?? 0),
+    validKeys: Number(validKeysOf.get(account.accountId)?.keys ?? 0),
+    lastUsedAtMs: toNumber(keysOf.get(account.accountId)?.last_used_at ?? null),
+    ...sumDeprecated(deprecatedOf.get(account.accountId) ?? []),
   }));
 }
 
@@ -54,8 +52,17 @@ function keysByAccount(db: Knex): Knex.QueryBuilder {
     .max({ last_used_at: "last_used_at" });
 }
 
-function byAccount<T extends { account_id: string }>(rows: readonly T[]): Map<string, T> {
-  return new Map(rows.map((row) => [row.account_id, row]));
+/** @param rows those of one account */
+function sumDeprecated(rows: readonly DeprecatedRow[]) {
+  return {
+    deprecatedRequests: rows.reduce((sum, { requests }) => sum + Number(requests), 0),
+    deprecatedLastDay:
+      rows
+        .map(({ day }) => day)
+        .toSorted()
+        .at(-1) ?? null,
+    deprecated: Object.fromEntries(rows.map(({ operation, requests }) => [operation, Number(requests)])),
+  };
 }
 
 interface KeysRow {
@@ -66,7 +73,8 @@ interface KeysRow {
 
 interface DeprecatedRow {
   account_id: string;
-  /** A sum comes from MySQL as text. */
+  operation: string;
+  /** MySQL returns a sum as text. */
   requests: DbInteger | string;
   day: string;
 }

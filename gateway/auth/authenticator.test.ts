@@ -1,11 +1,11 @@
-import { type AsStranger, Authenticator } from "./authenticator.ts";
+import { Authenticator, type LimitLookUp } from "./authenticator.ts";
 import { createKey, hashKey } from "./key-format.ts";
 import type { Principal } from "./principal.ts";
 
 const pepper = "a-pepper-that-only-the-tests-know";
-const letIn: AsStranger = (lookUp) => lookUp();
-const refuse: AsStranger = async () => {
-  throw new Error("a stranger was asked for");
+const allow: LimitLookUp = (lookUp) => lookUp();
+const refuse: LimitLookUp = async () => {
+  throw new Error("no look-up left");
 };
 
 interface Question {
@@ -15,8 +15,8 @@ interface Question {
 }
 
 /**
- * An authenticator with clocks and a store of the test's own. The store answers at once with what `keys` holds, or,
- * while `slow`, when the test says so.
+ * An authenticator with clocks and a store of the test's own. The store answers from `keys` at once or, while `slow`,
+ * when the test calls `answer`.
  */
 function setUp() {
   const keys = new Map<string, Principal>();
@@ -33,7 +33,7 @@ function setUp() {
         const token = hashes.get(keyHash.toString("hex")) ?? "";
         const { promise, resolve, reject } = Promise.withResolvers<Principal | undefined>();
         asked.push({ token, answer: resolve, fail: reject });
-        if (state.away) reject(new Error("the store is away"));
+        if (state.away) reject(new Error("the store is unavailable"));
         else if (!state.slow) resolve(keys.get(token));
         return promise;
       },
@@ -48,7 +48,7 @@ function setUp() {
       clock.unixMs += ms;
       clock.elapsedMs += ms;
     },
-    /** A key that the store knows, unless told not to. */
+    /** A key that the store knows, unless `isKnown` is false. */
     newKey: (more: Partial<Principal> = {}, isKnown = true) => {
       const token = createKey("test");
       hashes.set(hashKey(token, pepper).toString("hex"), token);
@@ -70,15 +70,15 @@ function setUp() {
         change: (changes: Partial<Principal>) => void keys.set(token, { ...principal, ...changes }),
       };
     },
-    use: (token: string, asStranger: AsStranger = letIn) => authenticator.authenticate(token, asStranger),
+    use: (token: string, limitLookUp = allow) => authenticator.authenticate(token, limitLookUp),
   };
 }
 
-/** Lets everything that is waiting in this process go on. */
+/** Lets everything that waits in this process go on. */
 const settle = () => new Promise(setImmediate);
 
-describe("a key that was looked up", () => {
-  test("is not looked up again for 4 s, then beside the requests, and after 8 s before them", async () => {
+describe("a known key", () => {
+  test("is looked up again beside the requests after 4 s, and before them after 8 s", async () => {
     const { use, newKey, pass, asked, state } = setUp();
     const { token, principal } = newKey();
     for (let i = 0; i < 3; i++) expect(await use(token)).toEqual(principal);
@@ -88,7 +88,7 @@ describe("a key that was looked up", () => {
 
     state.slow = true;
     pass(1);
-    expect(await use(token)).toEqual(principal); // nobody waits for the second look-up
+    expect(await use(token)).toEqual(principal); // no request waits for the second look-up
     expect(await use(token)).toEqual(principal);
     expect(asked).toHaveLength(2);
     pass(4_000);
@@ -99,7 +99,7 @@ describe("a key that was looked up", () => {
     expect(await waiting).toEqual(principal);
   });
 
-  test("and is in use all the time is dead 8 s after its end at the latest, without a notice", async () => {
+  test("in constant use is refused within 8 s of its end, without a notice", async () => {
     const { use, newKey, pass } = setUp();
     const key = newKey();
     let goodForMs = 0;
@@ -114,7 +114,7 @@ describe("a key that was looked up", () => {
     expect(goodForMs).toBeLessThanOrEqual(8_000);
   });
 
-  test("ends at the moment at which it expires, also between two look-ups", async () => {
+  test("ends at the moment of its expiry, even between two look-ups", async () => {
     const { use, newKey, clock, pass, asked } = setUp();
     const { token } = newKey({ expiresAtMs: clock.unixMs + 2_000 });
     expect(await use(token)).toBeDefined();
@@ -139,7 +139,7 @@ describe("a key that was looked up", () => {
     expect(await use(key.token)).toBeUndefined();
   });
 
-  test("is not used for longer when the machine sleeps, and the other clock with it", async () => {
+  test("is not used for longer when the machine sleeps, during which one clock stands still", async () => {
     const { use, newKey, clock } = setUp();
     const key = newKey();
     await use(key.token);
@@ -149,7 +149,7 @@ describe("a key that was looked up", () => {
   });
 });
 
-describe("a key that was not found", () => {
+describe("an unknown key", () => {
   test("is not looked up again for 8 s", async () => {
     const { use, newKey, pass, asked } = setUp();
     const { token } = newKey({}, false);
@@ -162,7 +162,7 @@ describe("a key that was not found", () => {
     expect(asked).toHaveLength(2);
   });
 
-  test("costs no look-up when it cannot be a key", async () => {
+  test("that cannot be a key costs no look-up", async () => {
     const { use, asked } = setUp();
     const key = createKey("test");
     const typo = key.slice(0, -1) + (key.endsWith("x") ? "y" : "x");
@@ -172,7 +172,7 @@ describe("a key that was not found", () => {
     expect(asked).toEqual([]);
   });
 
-  test("in great numbers displaces no good key, and is itself remembered up to 10,000 times", async () => {
+  test("displaces no valid key, however many come, and 10,000 of them are remembered", async () => {
     const { use, newKey, asked } = setUp();
     const { token } = newKey();
     await use(token);
@@ -182,27 +182,27 @@ describe("a key that was not found", () => {
     expect(await use(token, refuse)).toBeDefined();
     await use(madeUp.at(-1)!, refuse);
     expect(asked).toEqual([]);
-    await use(madeUp[0]!); // the oldest had to go
+    await use(madeUp[0]!); // the oldest is no longer remembered
     expect(asked).toHaveLength(1);
   });
 });
 
-describe("who is a stranger", () => {
-  test("a key that nobody has seen here, until its look-up has begun", async () => {
+describe("the limit of look-ups", () => {
+  test("holds for a new key, until its look-up has begun", async () => {
     const { use, newKey, asked, state } = setUp();
     const { token, principal } = newKey();
-    await expect(use(token, refuse)).rejects.toThrow("a stranger");
+    await expect(use(token, refuse)).rejects.toThrow("no look-up left");
     state.slow = true;
     const first = use(token);
     await settle();
-    // 200 requests at once with a new key are one stranger, not 200.
+    // 200 requests at once with a new key are one look-up, not 200.
     const others = Array.from({ length: 200 }, () => use(token, refuse));
     asked[0]!.answer(principal);
     for (const found of await Promise.all([first, ...others])) expect(found).toEqual(principal);
     expect(asked).toHaveLength(1);
   });
 
-  test("not a key that was good here, however long ago", async () => {
+  test("does not hold for a key that was valid here, however long ago", async () => {
     const { use, newKey, pass } = setUp();
     const { token, principal } = newKey();
     await use(token);
@@ -210,7 +210,7 @@ describe("who is a stranger", () => {
     expect(await use(token, refuse)).toEqual(principal);
   });
 
-  test("a key that has ended", async () => {
+  test("holds for a key that has ended", async () => {
     const { use, newKey, pass } = setUp();
     const key = newKey();
     await use(key.token);
@@ -218,10 +218,10 @@ describe("who is a stranger", () => {
     pass(8_000);
     expect(await use(key.token, refuse)).toBeUndefined();
     pass(8_000);
-    await expect(use(key.token, refuse)).rejects.toThrow("a stranger");
+    await expect(use(key.token, refuse)).rejects.toThrow("no look-up left");
   });
 
-  test("one who had to wait for a key that was found not to exist meanwhile asks no second time", async () => {
+  test("delays no second look-up of a key that turned out to be unknown during the delay", async () => {
     const { use, newKey, asked } = setUp();
     const { token } = newKey({}, false);
     const { promise: turn, resolve: comes } = Promise.withResolvers<void>();
@@ -237,7 +237,7 @@ describe("who is a stranger", () => {
 });
 
 describe("a notice of a change", () => {
-  test("ends a key at its next use", async () => {
+  test("makes a key be looked up at its next use", async () => {
     const { use, newKey, authenticator } = setUp();
     const key = newKey();
     const other = newKey();
@@ -249,7 +249,7 @@ describe("a notice of a change", () => {
     expect(await use(other.token)).toEqual(other.principal);
   });
 
-  test("of an account reaches all of its keys, and no other's, in one pass", async () => {
+  test("of an account reaches all of its keys and no others", async () => {
     const { use, newKey, authenticator, asked } = setUp();
     const keys = Array.from({ length: 6 }, (_, i) => newKey({ accountId: i % 3 === 0 ? "acc_other" : "acc_one" }));
     for (const { token } of keys) await use(token);
@@ -262,7 +262,7 @@ describe("a notice of a change", () => {
     expect(asked).toHaveLength(4);
   });
 
-  test("while a look-up is under way: its answer is for those who came before, and not remembered", async () => {
+  test("during a look-up makes its answer count only for the requests before the notice", async () => {
     const { use, newKey, authenticator, asked, state } = setUp();
     const { token, principal } = newKey();
     state.slow = true;
@@ -279,7 +279,7 @@ describe("a notice of a change", () => {
     expect(await use(token)).toBeUndefined();
   });
 
-  test("while the look-up of a known key is under way: who comes later waits for a new one", async () => {
+  test("during the look-up of a known key makes later requests wait for a new look-up", async () => {
     const { use, newKey, authenticator, asked, state, pass } = setUp();
     const { token, principal } = newKey();
     await use(token);
@@ -298,25 +298,25 @@ describe("a notice of a change", () => {
     asked[2]!.answer(banned);
     expect(await later).toEqual(banned);
     expect(await another).toEqual(banned);
-    // The answer that came first did not push out the newer one, nor the other way round.
+    // Neither answer has replaced a newer one.
     const next = use(token);
     await settle();
     asked[3]?.answer(banned);
     expect(await next).toEqual(banned);
   });
 
-  test("that nothing is known of changes nothing", async () => {
+  test("of an unknown id changes nothing", async () => {
     const { use, newKey, authenticator, asked } = setUp();
     const { token } = newKey();
     await use(token);
-    authenticator.forget("key_of_somebody");
+    authenticator.forget("key_of_another");
     await use(token);
     expect(asked).toHaveLength(1);
   });
 });
 
-describe("while the store is away", () => {
-  test("a known key works for 8 s, then nobody gets in, and all do as soon as it is back", async () => {
+describe("while the store is unavailable", () => {
+  test("a known key works for 8 s, then no key works, and all do once the store is back", async () => {
     const { use, newKey, pass, state } = setUp();
     const { token, principal } = newKey();
     await use(token);
@@ -324,23 +324,23 @@ describe("while the store is away", () => {
     pass(7_999);
     expect(await use(token)).toEqual(principal);
     pass(1);
-    for (let i = 0; i < 3; i++) await expect(use(token)).rejects.toThrow("the store is away");
-    await expect(use(newKey().token)).rejects.toThrow("the store is away");
+    for (let i = 0; i < 3; i++) await expect(use(token)).rejects.toThrow("the store is unavailable");
+    await expect(use(newKey().token)).rejects.toThrow("the store is unavailable");
     state.away = false;
     expect(await use(token, refuse)).toEqual(principal);
   });
 
-  test("a look-up that fails is not an answer: neither good nor unknown is remembered", async () => {
+  test("a failed look-up is not remembered as an answer", async () => {
     const { use, newKey, state, asked } = setUp();
     const { token, principal } = newKey();
     state.away = true;
-    await expect(use(token)).rejects.toThrow("the store is away");
+    await expect(use(token)).rejects.toThrow("the store is unavailable");
     state.away = false;
     expect(await use(token)).toEqual(principal);
     expect(asked).toHaveLength(2);
   });
 
-  test("the failure of a look-up ahead of time is nobody's", async () => {
+  test("a failed look-up beside the requests fails no request", async () => {
     const { use, newKey, pass, asked, state } = setUp();
     const { token, principal } = newKey();
     await use(token);

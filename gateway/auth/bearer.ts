@@ -2,22 +2,22 @@ import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { ApiError } from "../http/errors.ts";
 
 /**
- * The bearer token of a request (RFC 6750 section 2.1); undefined when it carries none.
+ * The bearer token of a request (RFC 6750 section 2.1); undefined for a request without one.
  *
- * @throws ApiError invalid_request for two Authorization or Host headers: whoever stands in front may have read the other one
+ * @throws ApiError invalid_request for two Authorization or Host headers: a proxy in front may have read the other one
  */
 export function bearerToken({ headers, rawHeaders }: IncomingMessage): string | undefined {
-  refuseTwice(rawHeaders);
+  refuseDuplicates(rawHeaders);
   return tokenIn(headers);
 }
 
-/** The same, of a request that has been let in. */
+/** The bearer token in the headers of a request that has been admitted. */
 export function tokenIn({ authorization = "" }: IncomingHttpHeaders): string | undefined {
   // Trimmed afterwards: a pattern that looks for the end itself takes time that grows with the square of the spaces.
   return /^bearer +(\S.*)$/i.exec(authorization)?.[1]?.trimEnd();
 }
 
-function refuseTwice(rawHeaders: readonly string[]): void {
+function refuseDuplicates(rawHeaders: readonly string[]): void {
   let hosts = 0;
   let authorizations = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) {

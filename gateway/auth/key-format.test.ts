@@ -1,7 +1,7 @@
 import { createKey, hashKey, isWellFormed } from "./key-format.ts";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-// Computed with another implementation (Python's zlib and hmac): keys that are out there must stay valid.
+// Computed with another implementation (Python's zlib and hmac): keys that were issued must stay valid.
 const known = "ps_test_0123456789ABCDEFGHIJKLMNOPQRSTUV3b0fKF";
 const pepper = "pepper-of-the-test-with-32-chars!";
 
@@ -13,13 +13,13 @@ test("a new key is well-formed, whatever its env", () => {
   }
 });
 
-test("an env that could not be told from the rest of the key is refused", () => {
+test("an env that could be taken for another part of the key is refused", () => {
   for (const env of ["", "Live", "a_b", "a-b", "live\n", "0123456789abcdefg"]) {
     expect(() => createKey(env)).toThrow(RangeError);
   }
 });
 
-test("the secret holds 160 random bits: no key comes twice and every character is as likely", () => {
+test("a secret has at least 160 random bits: no key repeats, and all characters are equally likely", () => {
   const keys = Array.from({ length: 5_000 }, () => createKey("live"));
   expect(new Set(keys).size).toBe(keys.length);
   const secrets = keys.map((key) => key.slice("ps_live_".length, -6));
@@ -31,12 +31,12 @@ test("the secret holds 160 random bits: no key comes twice and every character i
   expect(Math.max(...counts.values())).toBeLessThan(2_581 + 300);
 });
 
-test("the checksum is the CRC32 of all before it, in base62 with leading zeros", () => {
+test("the checksum is the CRC32 of the text before it, in base62 with leading zeros", () => {
   expect(isWellFormed(known)).toBe(true);
   expect(isWellFormed("ps_live_0000000000000000000000000000034200wZgq")).toBe(true);
 });
 
-test("a typo anywhere is refused without a look-up", () => {
+test("a typo anywhere makes a key malformed", () => {
   for (let i = 0; i < known.length; i++) {
     for (const character of alphabet) {
       if (character === known[i]) continue;
@@ -46,7 +46,7 @@ test("a typo anywhere is refused without a look-up", () => {
   expect(isWellFormed(known.slice(0, 20) + known[21] + known[20] + known.slice(22))).toBe(false);
 });
 
-test("what is not a key at all is refused, and at no cost when it is long", () => {
+test("a text that is no key is malformed, and a long one costs nothing", () => {
   const others = ["", "ps_", "ps_live_", `${known}0`, known.slice(1), known.slice(0, -1), ` ${known}`, `${known}\n`];
   for (const token of others) expect(isWellFormed(token)).toBe(false);
   const long = known + "x".repeat(8_000_000);
@@ -55,7 +55,7 @@ test("what is not a key at all is refused, and at no cost when it is long", () =
   expect(performance.now() - start).toBeLessThan(1_000);
 });
 
-test("another shape is refused even with the right checksum", () => {
+test("a text of another shape is malformed even with the right checksum", () => {
   const tokens = [
     "pk_live_0123456789ABCDEFGHIJKLMNOPQRSTUV1j90KZ",
     "ps_LIVE_0123456789ABCDEFGHIJKLMNOPQRSTUV2I5I2n",

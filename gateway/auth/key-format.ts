@@ -7,14 +7,14 @@ const secretLength = 32;
 /** 62^6 is the first power of 62 above 2^32, so every CRC32 fits. */
 const checksumLength = 6;
 
-/** The part of a key that names its deployment, as `live` or `test`. */
+/** The form of the env, the part of a key that names its deployment, as `live` or `test`. */
 export const keyEnvPattern = /^[a-z0-9]{1,16}$/;
 const keyPattern = /^ps_[a-z0-9]{1,16}_[0-9A-Za-z]{38}$/;
 const shortestKey = "ps_".length + 1 + "_".length + secretLength + checksumLength;
 const longestKey = shortestKey + 15;
 
 /**
- * Makes a new API key: `ps_<env>_<secret><checksum>`. The prefix lets secret scanners find one that leaked.
+ * Makes a new API key: `ps_<env>_<secret><checksum>`. The prefix lets secret scanners find a leaked key.
  *
  * @param env 1 to 16 lower-case letters and digits, as `live`
  * @throws RangeError for any other env
@@ -25,7 +25,7 @@ export function createKey(env: string): string {
   return text + checksum(text);
 }
 
-/** True for a text that can be a key: one with a typo is refused by its checksum, without a look-up. */
+/** True for a text that can be a key. The checksum tells a key with a typo without a look-up. */
 export function isWellFormed(token: string): boolean {
   // The length comes first, so that a huge header costs nothing.
   if (token.length < shortestKey || token.length > longestKey || !keyPattern.test(token)) return false;
@@ -33,8 +33,8 @@ export function isWellFormed(token: string): boolean {
 }
 
 /**
- * What is stored of a key: its HMAC-SHA-256 (32 bytes) under the server's pepper. A copy of the database alone is of no
- * use, and equal look-ups need no salt because the secret is random.
+ * The hash that is stored of a key: its HMAC-SHA-256 (32 bytes) under the deployment's pepper. No key can be found from
+ * a copy of the database alone. There is no salt, because the secrets are random.
  */
 export function hashKey(token: string, pepper: string): Buffer {
   return createHmac("sha256", pepper).update(token).digest();
@@ -54,7 +54,7 @@ function randomBase62(length: number): string {
   let text = "";
   while (text.length < length) {
     for (const byte of randomBytes(length)) {
-      // 248 is the largest multiple of 62 in a byte: taking more would make the first eight characters likelier.
+      // 248 is the largest multiple of 62 in a byte; larger values would make the first eight characters more likely.
       if (byte < 248 && text.length < length) text += alphabet[byte % 62];
     }
   }

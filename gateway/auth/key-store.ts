@@ -1,8 +1,25 @@
 import type { Knex } from "knex";
-import { retried } from "../../runtime/database/open.ts";
-import { writeInOrder } from "../usage/write-in-order.ts";
+import { retried } from "../../runtime/database/transactions.ts";
 import type { Principal } from "./principal.ts";
 import { type DbInteger, type PlanRow, toNumber, toPlan, toScopes } from "./rows.ts";
+
+/** What the gateway reads and writes of keys while it serves. What operators do is in `accounts/key-admin.ts`. */
+export interface KeyStore {
+  /** Resolves when keys can be looked up. */
+  ping(): Promise<void>;
+  /**
+   * Finds the account and the rights of a key.
+   *
+   * @param keyHash from `hashKey`
+   * @returns undefined for a key that is unknown, revoked or expired
+   * @throws Error for an account whose plan cannot be read
+   */
+  findByHash(keyHash: Buffer): Promise<Principal | undefined>;
+  /** The latest ban of a key, running or over; undefined when it had none since an operator last lifted one. */
+  lastBan(keyId: string): Promise<Ban | undefined>;
+  /** Bans a key. Of several bans the one that ends last holds, so each replica may report its own. */
+  ban(keyId: string, ban: Ban): Promise<void>;
+}
 
 export interface Ban {
   /** Unix milliseconds at which it ends. */
@@ -12,42 +29,6 @@ export interface Ban {
   /** Unix milliseconds at which it began. */
   readonly atMs: number;
 }
-
-export interface KeyUse {
-  readonly keyId: string;
-  /** Unix milliseconds. */
-  readonly atMs: number;
-}
-
-export interface DeprecatedUse {
-  readonly accountId: string;
-  readonly requests: number;
-  /** Unix milliseconds of any moment of the day, in UTC, under which they count. */
-  readonly atMs: number;
-}
-
-/** What the gateway asks and notes about keys while it serves. Operators' work is in `key-admin.ts`. */
-export interface KeyStore {
-  /** Resolves when keys can be looked up. */
-  ping(): Promise<void>;
-  /**
-   * Who a key stands for; undefined for one that is unknown, revoked or expired.
-   *
-   * @param keyHash from `hashKey`
-   */
-  findByHash(keyHash: Buffer): Promise<Principal | undefined>;
-  /** The last ban of a key, running or over; undefined when it had none since an operator last lifted one. */
-  lastBan(keyId: string): Promise<Ban | undefined>;
-  /** Bans a key. Of several bans the one that ends last holds, so replicas may all report theirs. */
-  ban(keyId: string, ban: Ban): Promise<void>;
-  /** Notes when keys were last used; an older time than the noted one changes nothing. */
-  touch(uses: readonly KeyUse[]): Promise<void>;
-  /** Adds to the counts of use of deprecated routes, all of them or, when it throws, none. */
-  countDeprecatedUse(uses: readonly DeprecatedUse[]): Promise<void>;
-}
-
-/** Rows per transaction when keys are touched: on SQLite everything else waits while one is open. */
-const touchBatch = 100;
 
 /**
  * @param db migrated with `keyMigrations`
@@ -94,34 +75,6 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
           .update({ banned_until: untilMs, ban_step: step, banned_at: atMs }),
       );
     },
-
-    async touch(uses) {
-      for (let start = 0; start < uses.length; start += touchBatch) {
-        await writeInOrder(
-          db,
-          uses.slice(start, start + touchBatch),
-          ({ keyId }) => keyId,
-          (trx, { keyId, atMs }) =>
-            trx("api_keys")
-              .where("id", keyId)
-              .where((older) => older.whereNull("last_used_at").orWhere("last_used_at", "<", atMs))
-              .update({ last_used_at: atMs }),
-        );
-      }
-    },
-
-    async countDeprecatedUse(uses) {
-      await writeInOrder(
-        db,
-        uses,
-        ({ accountId, atMs }) => `${accountId} ${utcDay(atMs)}`,
-        (trx, { accountId, requests, atMs }) =>
-          trx("deprecated_use")
-            .insert({ account_id: accountId, day: utcDay(atMs), requests })
-            .onConflict(["account_id", "day"])
-            .merge({ requests: trx.raw("deprecated_use.requests + ?", [requests]) }),
-      );
-    },
   };
 }
 
@@ -138,9 +91,4 @@ interface BanRow {
   banned_until: DbInteger;
   ban_step: DbInteger;
   banned_at: DbInteger;
-}
-
-/** As `2026-01-31`. */
-function utcDay(atMs: number): string {
-  return new Date(atMs).toISOString().slice(0, 10);
 }

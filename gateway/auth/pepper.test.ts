@@ -20,7 +20,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-test("a pepper is made once, random, and readable by its owner only", () => {
+test("a pepper is random, made once, and readable by its owner only", () => {
   const pepper = ensurePepper(".data");
   expect(pepper).toMatch(/^[0-9a-f]{64}$/);
   expect(ensurePepper(".data")).toBe(pepper);
@@ -34,7 +34,7 @@ test("the setting wins over the file", () => {
   expect(readPepper({ GATEWAY_DATABASE_URL: defaultKeyDatabaseUrl, KEY_PEPPER: given })).toBe(given);
 });
 
-test("the file serves the default database, and no other", () => {
+test("the file is for the default database and no other", () => {
   const pepper = ensurePepper(".data");
   expect(readPepper({ GATEWAY_DATABASE_URL: defaultKeyDatabaseUrl })).toBe(pepper);
   expect(() => readPepper({ GATEWAY_DATABASE_URL: elsewhere })).toThrow(SettingsError);
@@ -44,7 +44,7 @@ test("without a pepper the fault names the setting", () => {
   expect(() => readPepper({ GATEWAY_DATABASE_URL: defaultKeyDatabaseUrl })).toThrow(/KEY_PEPPER: is required/);
 });
 
-test("a file that holds no pepper is a fault, never replaced: its keys would be lost", () => {
+test("a file without a pepper is a fault and stays as it is, because its keys would be lost", () => {
   mkdirSync(".data");
   writeFileSync(".data/key-pepper", "short\n");
   expect(() => ensurePepper(".data")).toThrow(SettingsError);
@@ -57,7 +57,7 @@ test("a file that cannot be read is a fault", () => {
   expect(() => ensurePepper(".data")).toThrow(/key-pepper cannot be read \(EISDIR\)/);
 });
 
-test("as a rule of the settings it adds its fault once, and tells no value", () => {
+test("a rule of the settings adds each fault once and repeats no value", () => {
   const read = (env: NodeJS.ProcessEnv) => () => readSettings(keySettings, env, pepperFaults);
   expect(read({})).toThrow(/has a fault:\n {2}KEY_PEPPER: is required/);
   expect(read({ KEY_PEPPER: "hunter2" })).toThrow(/has a fault:\n {2}KEY_PEPPER: must be at least 32 characters$/);

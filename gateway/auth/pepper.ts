@@ -3,10 +3,10 @@ import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:f
 import { join } from "node:path";
 import { SettingsError } from "../../runtime/settings.ts";
 
-/** Where accounts and keys are when nothing else is said. */
+/** The default database of accounts and keys. */
 export const defaultKeyDatabaseUrl = "sqlite:.data/gateway.sqlite";
 
-/** HMAC-SHA-256 gains nothing from more than 32 random bytes, and a short text can be guessed. */
+/** Characters. A shorter text can be guessed, and HMAC-SHA-256 gains nothing from more than 32 random bytes. */
 export const pepperMinLength = 32;
 
 const defaultDataDir = ".data";
@@ -17,7 +17,7 @@ export interface PepperSettings {
 }
 
 /**
- * The pepper of the keys: the setting, else for the default database the one that `npm start` made beside it.
+ * Reads the pepper of the keys: the setting or, for the default database, the file that `npm start` made beside it.
  *
  * @throws SettingsError when there is neither, or the file does not hold a pepper
  */
@@ -30,10 +30,10 @@ export function readPepper({ GATEWAY_DATABASE_URL, KEY_PEPPER }: PepperSettings)
   ]);
 }
 
-/** The same as a cross-field rule for `readSettings`: the faults in place of an exception. */
+/** The faults of `readPepper`, as a cross-field rule for `readSettings`. */
 export function pepperFaults(settings: Partial<PepperSettings>): string[] {
   const { GATEWAY_DATABASE_URL } = settings;
-  // A setting that could not be read is absent and has a fault of its own already.
+  // A setting that could not be read is absent here, and its own fault is known already.
   if (GATEWAY_DATABASE_URL === undefined || !("KEY_PEPPER" in settings)) return [];
   try {
     readPepper({ ...settings, GATEWAY_DATABASE_URL });
@@ -45,8 +45,8 @@ export function pepperFaults(settings: Partial<PepperSettings>): string[] {
 }
 
 /**
- * The pepper kept in a data directory, made at first need: 32 random bytes as hex, readable by its owner only.
- * Safe when several processes start at once: all get the same one.
+ * Reads the pepper in a data directory, and makes it if there is none: 32 random bytes as hex, readable by its owner
+ * only. Several processes that start at once get the same one.
  *
  * @throws SettingsError when the file is there but does not hold a pepper
  */
@@ -55,8 +55,8 @@ export function ensurePepper(dataDir: string): string {
   if (kept !== undefined) return kept;
   mkdirSync(dataDir, { recursive: true });
   const draft = `${pepperFile(dataDir)}.${process.pid}.${randomBytes(4).toString("hex")}`;
-  // Written aside and linked into place: a crash leaves no half a pepper, and the first of several wins.
-  // Flushed before it is used: a pepper that is lost takes every key issued under it along.
+  // Written under another name and linked into place: a crash leaves no partial pepper, and the first process wins.
+  // Flushed before its use: every key that was issued under a lost pepper is lost too.
   writeFileSync(draft, `${randomBytes(32).toString("hex")}\n`, { mode: 0o600, flag: "wx", flush: true });
   try {
     linkSync(draft, pepperFile(dataDir));

@@ -1,9 +1,11 @@
-import { type AccountLimits, type PlanName, planNames, type Scope, scopes } from "./principal.ts";
+/** Reads the columns that several queries about keys and accounts share. */
+import { type AccountLimits, hasOwnLimits, type PlanName, planNames } from "./plans.ts";
+import { type Scope, scopes } from "./principal.ts";
 
-/** An integer as drivers return it: SQLite all as bigint, MySQL a BIGINT as bigint and an INT as number. */
+/** An integer as drivers return it: bigint from SQLite, from MySQL bigint for a BIGINT and number for an INT. */
 export type DbInteger = number | bigint;
 
-/** Columns that tell an account's plan, in any row that was joined with `accounts`. */
+/** Columns of an account's plan, in any row that was joined with `accounts`. */
 export interface PlanRow {
   plan: string;
   per_minute: DbInteger | null;
@@ -15,12 +17,12 @@ export function toNumber(value: DbInteger | null): number | null {
   return value === null ? null : Number(value);
 }
 
-/** @throws Error when the row does not hold a plan of ours, or not the limits that its plan needs */
+/** @throws Error for a plan that this version does not know, or an account without the limits that its plan needs */
 export function toPlan(row: PlanRow): { plan: PlanName; limits: AccountLimits | null } {
   const plan = planNames.find((name) => name === row.plan);
   if (plan === undefined) throw new Error("an account has a plan that this version does not know");
-  if (plan !== "enterprise") return { plan, limits: null };
-  if (row.per_minute === null || row.per_day === null) throw new Error("an enterprise account has no limits");
+  if (!hasOwnLimits(plan)) return { plan, limits: null };
+  if (row.per_minute === null || row.per_day === null) throw new Error(`an account on the plan ${plan} has no limits`);
   return { plan, limits: { perMinute: Number(row.per_minute), perDay: Number(row.per_day) } };
 }
 

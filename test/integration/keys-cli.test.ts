@@ -1,8 +1,9 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { hashKey, isWellFormed } from "../../gateway/auth/key-format.ts";
-import { createKeyStore } from "../../gateway/auth/key-store.ts";
+import { createKeyStore, type KeyStore } from "../../gateway/auth/key-store.ts";
 import { ensurePepper } from "../../gateway/auth/pepper.ts";
+import { createUsageStore, type UsageStore } from "../../gateway/usage/store.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { runScript } from "../support/processes.ts";
@@ -29,24 +30,24 @@ describe("npm run keys", () => {
       cwd,
       env: { GATEWAY_DATABASE_URL: databaseUrl, KEY_PEPPER: pepper, ...env },
     });
-  /** For commands that must succeed, without a word on standard error. */
+  /** Runs a command that must succeed and print nothing to standard error. */
   async function run(...args: string[]): Promise<string> {
     const { code, stdout, stderr } = await keys(args);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     return stdout;
   }
   const json = async (...args: string[]) => JSON.parse(await run(...args, "--json"));
-  async function withStore<T>(work: (store: ReturnType<typeof createKeyStore>) => Promise<T>): Promise<T> {
+  async function withStores<T>(work: (keys: KeyStore, usage: UsageStore) => Promise<T>): Promise<T> {
     const db = openDatabase(databaseUrl);
     try {
-      return await work(createKeyStore(db, Date.now));
+      return await work(createKeyStore(db, Date.now), createUsageStore(db));
     } finally {
       await db.destroy();
     }
   }
-  const find = (key: string) => withStore((store) => store.findByHash(hashKey(key, pepper)));
+  const find = (key: string) => withStores((store) => store.findByHash(hashKey(key, pepper)));
 
-  test("issue works on a machine with nothing, and what it prints is a key that counts", async () => {
+  test("issue works on a new machine and prints a valid key", async () => {
     const issued = await json("issue", "--account", "acme", "--plan", "pro");
     expect(Object.keys(issued)).toEqual(["keyId", "key", "account", "plan"]);
     expect(issued).toMatchObject({ account: "acme", plan: "pro" });
@@ -55,7 +56,7 @@ describe("npm run keys", () => {
     expect(await find(issued.key)).toMatchObject({ keyId: issued.keyId, plan: "pro" });
   });
 
-  test("issue takes scopes, an end, limits and the deployment's own env", async () => {
+  test("issue takes scopes, an end and limits, and the key has the deployment's env", async () => {
     const args = ["issue", "--account", "big", "--plan", "enterprise", "--per-minute", "600", "--per-day", "90000"];
     const more = ["--scopes", "store:read, inventory:read", "--expires", "2999-12-31T23:59:59+01:00", "--json"];
     const { stdout } = await keys([...args, ...more], { GATEWAY_KEY_ENV: "staging" });
@@ -86,7 +87,7 @@ describe("npm run keys", () => {
     }
   });
 
-  test("list shows each key on a line, and the same for machines", async () => {
+  test("list shows each key on a line, and all of it as JSON", async () => {
     expect(await run("list")).toBe("There are no keys; 'issue' makes one.\n");
     expect(await json("list")).toEqual([]);
     const first = await json("issue", "--account", "acme", "--plan", "pro");
@@ -110,7 +111,7 @@ describe("npm run keys", () => {
     });
   });
 
-  test("rotate gives a new key, and the old one works on for the grace", async () => {
+  test("rotate makes a new key, and the old one works until the grace ends", async () => {
     const old = await json("issue", "--account", "acme", "--plan", "business");
     const before = Date.now();
     const rotated = await json("rotate", old.keyId, "--grace", "30m");
@@ -122,13 +123,13 @@ describe("npm run keys", () => {
     expect(await find(old.key)).toMatchObject({ keyId: old.keyId, expiresAtMs: Date.parse(rotated.oldKeyExpiresAt) });
     expect(await find(rotated.key)).toMatchObject({ keyId: rotated.keyId, expiresAtMs: null });
 
-    const next = await json("rotate", rotated.keyId); // a day, when not said
+    const next = await json("rotate", rotated.keyId); // a day by default
     expect(Math.round((Date.parse(next.oldKeyExpiresAt) - before) / 3_600_000)).toBe(24);
     expect(await run("rotate", next.keyId, "--grace", "0s")).toMatch(/\n {2}ps_live_\w+\n/);
     expect(await find(next.key)).toBeUndefined();
   });
 
-  test("a grace never outlives the old key's own end", async () => {
+  test("a grace ends at the old key's own end", async () => {
     const end = new Date(Date.now() + 600_000).toISOString();
     const old = await json("issue", "--account", "acme", "--expires", end);
     const rotated = await json("rotate", old.keyId, "--grace", "7d");
@@ -136,7 +137,7 @@ describe("npm run keys", () => {
     expect(await find(rotated.key)).toMatchObject({ expiresAtMs: Date.parse(end) });
   });
 
-  test("revoke ends a key, and again is no fault", async () => {
+  test("revoke ends a key, and may be repeated", async () => {
     const { keyId, key } = await json("issue", "--account", "acme");
     const revoked = await json("revoke", keyId);
     expect(revoked).toEqual({ keyId, account: "acme", revokedAt: unknownTime });
@@ -150,7 +151,7 @@ describe("npm run keys", () => {
     expect(await run("bans")).toBe("No key is banned.\n");
     const atMs = Date.now();
     const untilMs = atMs + 300_000;
-    await withStore((store) => store.ban(keyId, { atMs, untilMs, step: 2 }));
+    await withStores((store) => store.ban(keyId, { atMs, untilMs, step: 2 }));
     const times = { bannedAt: new Date(atMs).toISOString(), bannedUntil: new Date(untilMs).toISOString() };
     expect(await json("bans")).toEqual([{ keyId, account: "acme", step: 2, ...times }]);
     expect(await run("bans")).toContain(keyId);
@@ -173,9 +174,9 @@ describe("npm run keys", () => {
     expect(await run("usage")).toContain("enterprise (5/min, 3/day)");
     expect(await json(...planArgs, "pro")).toEqual({ account: "acme", plan: "pro", limits: null });
     const atMs = Date.UTC(2026, 0, 31);
-    await withStore(async (store) => {
-      await store.touch([{ keyId, atMs }]);
-      await store.countDeprecatedUse([{ accountId, requests: 7, atMs }]);
+    await withStores(async (_keys, usage) => {
+      await usage.touch([{ keyId, atMs }]);
+      await usage.countDeprecatedUse([{ accountId, operation: "getPet", requests: 7, atMs }]);
     });
     expect(await json("usage")).toEqual([
       {
@@ -187,11 +188,12 @@ describe("npm run keys", () => {
         lastUsedAt: "2026-01-31T00:00:00.000Z",
         deprecatedRequests: 7,
         deprecatedLastDay: "2026-01-31",
+        deprecated: { getPet: 7 },
       },
     ]);
   });
 
-  test("what is refused ends with 1 and one line that says why", async () => {
+  test("a refused command exits 1 with the reason in one line", async () => {
     const { keyId } = await json("issue", "--account", "acme", "--plan", "pro");
     await run("revoke", keyId);
     const refusals: [string[], RegExp][] = [
@@ -209,7 +211,7 @@ describe("npm run keys", () => {
     }
   });
 
-  test("wrong usage ends with 64 and changes nothing", async () => {
+  test("wrong usage exits 64 and changes nothing", async () => {
     const issue = ["issue", "--account", "a"];
     const wrong = [
       [],
@@ -220,16 +222,20 @@ describe("npm run keys", () => {
       [...issue, "--plan", "enterprise", "--per-minute", "5"],
       [...issue, "--expires", "2020-01-01"],
       [...issue, "more"],
+      ["plan"],
+      ["plan", "--account", "a"],
+      ["plan", "--plan", "pro"],
     ];
     for (const args of wrong) {
       const { code, stdout, stderr } = await keys(args);
       expect({ args, code, stdout }).toEqual({ args, code: 64, stdout: "" });
+      if (args.length > 0) expect(stderr).toMatch(/^error: /);
       expect(stderr).not.toMatch(/\n\s+at /);
     }
     expect(await json("usage")).toEqual([]);
   });
 
-  test("a wrong configuration ends with 78, names every fault, and leaves nothing behind", async () => {
+  test("a wrong configuration exits 78, names every fault, and leaves nothing behind", async () => {
     const issue = ["issue", "--account", "a"];
     const missing = await keys(issue, { KEY_PEPPER: "" });
     expect(missing).toMatchObject({ code: 78, stdout: "" });
@@ -255,7 +261,7 @@ describe("npm run keys", () => {
     expect(await keys(["rotate", keyId], { KEY_PEPPER: "" })).toMatchObject({ code: 78 });
   });
 
-  test("by default it works on the database and the pepper of npm start", async () => {
+  test("the default database and pepper are those of npm start", async () => {
     const kept = ensurePepper(join(cwd, ".data"));
     const { code, stdout } = await keys(["issue", "--account", "acme", "--json"], {
       GATEWAY_DATABASE_URL: "",
@@ -263,7 +269,7 @@ describe("npm run keys", () => {
     });
     expect(code).toBe(0);
     databaseUrl = `sqlite:${join(cwd, ".data/gateway.sqlite")}`;
-    const found = await withStore((store) => store.findByHash(hashKey(JSON.parse(stdout).key, kept)));
+    const found = await withStores((store) => store.findByHash(hashKey(JSON.parse(stdout).key, kept)));
     expect(found).toBeDefined();
   });
 

@@ -1,11 +1,12 @@
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
-import { createKeyAdmin, type IssueRequest, type KeyAdmin } from "../../gateway/accounts/key-admin.ts";
+import { createKeyAdmin, type IssuedKey, type IssueRequest, type KeyAdmin } from "../../gateway/accounts/key-admin.ts";
 import { keyState } from "../../gateway/accounts/key-records.ts";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
 import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
 import { createKeyStore, type KeyStore } from "../../gateway/auth/key-store.ts";
 import { scopes } from "../../gateway/auth/principal.ts";
+import { createUsageStore, type UsageStore } from "../../gateway/usage/store.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { migrate } from "../../runtime/migrations.ts";
 import { suiteStack } from "../support/cleanup.ts";
@@ -19,6 +20,7 @@ describeEachDatabase("keys", (url) => {
   const stack = suiteStack();
   let db: Knex;
   let store: KeyStore;
+  let usage: UsageStore;
   let admin: KeyAdmin;
   let nowMs: number;
   const now = () => nowMs;
@@ -32,6 +34,7 @@ describeEachDatabase("keys", (url) => {
     db = open();
     await migrate(db, "gateway", keyMigrations, "up");
     store = createKeyStore(db, now);
+    usage = createUsageStore(db);
     admin = createKeyAdmin(db, now);
   });
   beforeEach(async () => {
@@ -47,6 +50,11 @@ describeEachDatabase("keys", (url) => {
       find: () => store.findByHash(key.keyHash),
     };
   }
+  async function issueMany(count: number) {
+    const keys: IssuedKey[] = [];
+    for (let i = 0; i < count; i++) keys.push(await issue()); // all at once would wait too long for a connection
+    return keys;
+  }
   const keyOf = async (keyId: string) => (await admin.list()).find((key) => key.keyId === keyId)!;
 
   test("the schema goes down to nothing and up again", async () => {
@@ -59,7 +67,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("a look-up", () => {
-    test("tells all about a key and its account", async () => {
+    test("finds a key with its account and rights", async () => {
       const { keyId, accountId, find } = await issue({ plan: "pro" });
       expect(await find()).toEqual({
         keyId,
@@ -91,7 +99,7 @@ describeEachDatabase("keys", (url) => {
       expect(await find()).toMatchObject({ plan: "enterprise", limits });
     });
 
-    test("has the scopes that the key was given, and none that this version does not know", async () => {
+    test("has the scopes of the key, without those that this version does not know", async () => {
       const { keyId, find } = await issue({ scopes: ["store:read", "inventory:read"] });
       expect((await find())!.scopes).toEqual(new Set(["inventory:read", "store:read"]));
       await db("api_keys").where({ id: keyId }).update({ scopes: "store:read store:write" });
@@ -106,7 +114,7 @@ describeEachDatabase("keys", (url) => {
       expect(await find()).toBeUndefined();
     });
 
-    test("fails rather than give an account with a broken plan any limits", async () => {
+    test("fails for an account with a broken plan, rather than choose limits for it", async () => {
       const { find } = await issue({ plan: "enterprise", limits: { perMinute: 1, perDay: 1 } });
       for (const missing of ["per_day", "per_minute"]) {
         await db("accounts").update({ per_minute: 1, per_day: 1, [missing]: null });
@@ -127,11 +135,11 @@ describeEachDatabase("keys", (url) => {
       expect(new Set([first.keyId, second.keyId, third.keyId]).size).toBe(3);
     });
 
-    test("a new account is on the free plan unless said", async () => {
+    test("a new account is on the free plan by default", async () => {
       expect(await (await issue()).find()).toMatchObject({ plan: "free", limits: null });
     });
 
-    test("never changes the plan of an account by the way", async () => {
+    test("never changes the plan of an account", async () => {
       await issue({ plan: "pro" });
       await expect(issue({ plan: "free" })).rejects.toMatchObject({
         code: "plan_differs",
@@ -147,7 +155,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.list()).toHaveLength(4);
     });
 
-    test("enterprise needs limits, the other plans refuse them, and a refusal leaves no account", async () => {
+    test("enterprise needs limits, other plans refuse them, and a refusal makes no account", async () => {
       const limits = { perMinute: 10, perDay: 100 };
       await expect(issue({ plan: "enterprise" })).rejects.toMatchObject({ code: "invalid_limits" });
       await expect(issue({ plan: "pro", limits })).rejects.toMatchObject({ code: "invalid_limits" });
@@ -160,7 +168,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.usage()).toEqual([]);
     });
 
-    test("names of accounts are exact but for outer spaces and the form of their accents", async () => {
+    test("names of accounts are exact except for outer spaces and the form of accents", async () => {
       const names = [
         "acme",
         "Acme",
@@ -181,7 +189,7 @@ describeEachDatabase("keys", (url) => {
       }
     });
 
-    test("five at once for a new account make one account and five keys", async () => {
+    test("five operators at once on a new account make one account and five keys", async () => {
       const admins = Array.from({ length: 5 }, () => createKeyAdmin(open(), now));
       for (let round = 0; round < 5; round++) {
         const account = `account ${round}`;
@@ -192,7 +200,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.usage()).toHaveLength(5);
     });
 
-    test("of two at once with different plans one is refused", async () => {
+    test("one of two operators at once with different plans is refused", async () => {
       const other = createKeyAdmin(open(), now);
       const results = await Promise.allSettled([
         admin.issue({ account: "new", plan: "pro", ...newKey() }),
@@ -204,7 +212,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("listing", () => {
-    test("shows every key by account and age, or one account's, and never a hash", async () => {
+    test("shows every key by account and age, or the keys of one account, and never a hash", async () => {
       const b = await issue({ account: "b" });
       const a1 = await issue({ account: "a" });
       nowMs += 1;
@@ -232,7 +240,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("rotation", () => {
-    test("gives a key with the same rights, and the old one works until the grace ends", async () => {
+    test("makes a key with the same rights, and the old key works until the grace ends", async () => {
       const old = await issue({ plan: "pro", scopes: ["store:read"], expiresAtMs: start + 100 * hour });
       const next = newKey();
       nowMs = start + hour;
@@ -248,7 +256,7 @@ describeEachDatabase("keys", (url) => {
       expect(await store.findByHash(next.keyHash)).toBeDefined();
     });
 
-    test("a grace never outlives the old key's own end, which the new key keeps", async () => {
+    test("a grace ends at the old key's own end, which the new key has too", async () => {
       const old = await issue({ expiresAtMs: start + hour });
       const next = newKey();
       const rotated = await admin.rotate(old.keyId, 24 * hour, next);
@@ -258,14 +266,14 @@ describeEachDatabase("keys", (url) => {
       expect(await store.findByHash(next.keyHash)).toBeUndefined();
     });
 
-    test("without a grace the old key ends at once, and a new one of a key without an end has none", async () => {
+    test("without a grace the old key ends at once, and a new key has no end where the old one had none", async () => {
       const old = await issue();
       const rotated = await admin.rotate(old.keyId, 0, newKey());
       expect(rotated).toMatchObject({ oldExpiresAtMs: start, expiresAtMs: null });
       expect(await old.find()).toBeUndefined();
     });
 
-    test("is for keys that work, once", async () => {
+    test("is only for keys that work, and once for each", async () => {
       const revoked = await issue();
       await admin.revoke(revoked.keyId);
       const expired = await issue({ expiresAtMs: start });
@@ -282,7 +290,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.list()).toHaveLength(4);
     });
 
-    test("of several at once one makes a key, and the others are told", async () => {
+    test("of several at once one makes a key, and the others are refused", async () => {
       const { keyId } = await issue();
       const results = await Promise.allSettled(Array.from({ length: 4 }, () => admin.rotate(keyId, hour, newKey())));
       const failed = results.filter((result) => result.status === "rejected");
@@ -290,7 +298,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.list()).toHaveLength(2);
     });
 
-    test("leaves the old key alone when the new one cannot be stored", async () => {
+    test("leaves the old key as it is when the new one cannot be stored", async () => {
       const other = newKey();
       await issue(other);
       const old = await issue();
@@ -301,7 +309,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("revocation", () => {
-    test("ends a key, once and for all, and no other", async () => {
+    test("ends one key for good and no other", async () => {
       const key = await issue();
       const other = await issue();
       expect(await admin.revoke(key.keyId)).toMatchObject({ keyId: key.keyId, account: "acme", revokedAtMs: start });
@@ -324,7 +332,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("plans", () => {
-    test("a new plan holds for all keys of the account, and limits go with enterprise", async () => {
+    test("a new plan holds for all keys of the account, and only enterprise has limits of its own", async () => {
       const one = await issue({ plan: "free" });
       const two = await issue();
       const limits = { perMinute: 600, perDay: 100_000 };
@@ -350,7 +358,7 @@ describeEachDatabase("keys", (url) => {
   describe("bans", () => {
     const fiveMinutes = { untilMs: start + 300_000, step: 1, atMs: start };
 
-    test("a ban shows in the look-up and in the list of those that run, until it ends", async () => {
+    test("a ban shows in the look-up and in the list of running bans, until it ends", async () => {
       const { keyId, find } = await issue();
       const other = await issue();
       await store.ban(keyId, fiveMinutes);
@@ -363,7 +371,7 @@ describeEachDatabase("keys", (url) => {
       expect(await store.lastBan(keyId)).toEqual(fiveMinutes);
     });
 
-    test("a ban never shortens another one", async () => {
+    test("a ban never shortens another ban", async () => {
       const { keyId } = await issue();
       const longer = { untilMs: start + 900_000, step: 2, atMs: start + 1 };
       await store.ban(keyId, fiveMinutes);
@@ -372,7 +380,7 @@ describeEachDatabase("keys", (url) => {
       expect(await store.lastBan(keyId)).toEqual(longer);
     });
 
-    test("an operator lifts it, and the ladder begins anew", async () => {
+    test("an operator lifts a ban, and the next one is a first one again", async () => {
       const { keyId, find } = await issue();
       await store.ban(keyId, fiveMinutes);
       expect(await admin.unban(keyId)).toMatchObject({ key: { keyId, account: "acme" }, lifted: true });
@@ -392,49 +400,66 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("use", () => {
-    test("the last use of many keys is noted at once, and never goes back", async () => {
-      const keys = await Promise.all(Array.from({ length: 250 }, () => issue()));
+    test("the last use of many keys is recorded at once and never goes back", async () => {
+      const keys = await issueMany(250);
       const uses = keys.map(({ keyId }, i) => ({ keyId, atMs: start + i }));
-      await store.touch([...uses, { keyId: "key_none", atMs: start }]);
-      await store.touch(uses.map(({ keyId }) => ({ keyId, atMs: start + 100 })));
-      const noted = new Map((await admin.list()).map((key) => [key.keyId, key.lastUsedAtMs]));
-      for (const { keyId, atMs } of uses) expect(noted.get(keyId)).toBe(Math.max(atMs, start + 100));
-      await store.touch([]);
+      await usage.touch([...uses, { keyId: "key_none", atMs: start }]);
+      await usage.touch(uses.map(({ keyId }) => ({ keyId, atMs: start + 100 })));
+      const lastUsed = new Map((await admin.list()).map((key) => [key.keyId, key.lastUsedAtMs]));
+      for (const { keyId, atMs } of uses) expect(lastUsed.get(keyId)).toBe(Math.max(atMs, start + 100));
+      await usage.touch([]);
     });
 
-    test("replicas that note the same keys in other orders do not get into each other's way", async () => {
-      const keys = await Promise.all(Array.from({ length: 60 }, () => issue()));
-      const uses = keys.map(({ keyId, accountId }, i) => ({ keyId, accountId, requests: 1, atMs: start + i }));
+    test("gateways that record the same use in different orders never deadlock", async () => {
+      const keys = await issueMany(60);
+      const uses = keys.map(({ keyId, accountId }, i) => ({
+        touched: { keyId, atMs: start + i },
+        deprecated: {
+          accountId,
+          operation: ["getPet", "getOrders"][i % 2]!,
+          requests: 1,
+          atMs: start + (i % 3) * 24 * hour,
+        },
+      }));
       const flush = async (list: typeof uses) => {
         for (let times = 0; times < 3; times++) {
-          const later = list.map((use) => ({ ...use, atMs: use.atMs + times }));
-          await Promise.all([store.touch(later), store.countDeprecatedUse(later)]);
+          const touched = list.map((use) => ({ ...use.touched, atMs: use.touched.atMs + times }));
+          const deprecated = list.map((use) => use.deprecated);
+          await Promise.all([usage.touch(touched), usage.countDeprecatedUse(deprecated)]);
         }
       };
-      const faults: string[] = []; // a deadlock would be retried, and show in no result
+      const faults: string[] = []; // a deadlock is retried and shows in no result
       const note = (error: Error) => faults.push(error.message);
       db.on("query-error", note);
       await Promise.all([flush(uses), flush(uses.toReversed()), flush(uses)]);
       db.off("query-error", note);
       expect(faults).toEqual([]);
-      expect(await admin.usage()).toMatchObject([{ deprecatedRequests: 9 * 60, lastUsedAtMs: start + 61 }]);
+      expect(await admin.usage()).toMatchObject([
+        {
+          lastUsedAtMs: start + 61,
+          deprecatedRequests: 9 * 60,
+          deprecatedLastDay: "2026-02-02",
+          deprecated: { getOrders: 9 * 30, getPet: 9 * 30 },
+        },
+      ]);
     });
 
-    test("usage sums up each account", async () => {
+    test("usage sums up each account, and deprecated use by operation too", async () => {
       const acme = await issue({ plan: "pro" });
       const revoked = await issue();
       await issue({ expiresAtMs: start + hour });
       const other = await issue({ account: "other" });
       await admin.revoke(revoked.keyId);
-      await store.touch([
+      await usage.touch([
         { keyId: acme.keyId, atMs: start + 5 },
         { keyId: revoked.keyId, atMs: start + 7 },
       ]);
-      const use = { accountId: acme.accountId, atMs: start };
-      await store.countDeprecatedUse([{ ...use, requests: 3 }]);
-      await store.countDeprecatedUse([
+      const use = { accountId: acme.accountId, operation: "getPet", atMs: start };
+      await usage.countDeprecatedUse([{ ...use, requests: 3 }]);
+      await usage.countDeprecatedUse([
         { ...use, requests: 4 },
         { ...use, requests: 10, atMs: start + hour },
+        { ...use, requests: 100, operation: "getOrders" },
       ]);
       nowMs = start + hour;
       expect(await admin.usage()).toEqual([
@@ -446,8 +471,9 @@ describeEachDatabase("keys", (url) => {
           keys: 3,
           validKeys: 1,
           lastUsedAtMs: start + 7,
-          deprecatedRequests: 17,
+          deprecatedRequests: 117,
           deprecatedLastDay: "2026-02-01",
+          deprecated: { getOrders: 100, getPet: 17 },
         },
         {
           accountId: other.accountId,
@@ -459,25 +485,31 @@ describeEachDatabase("keys", (url) => {
           lastUsedAtMs: null,
           deprecatedRequests: 0,
           deprecatedLastDay: null,
+          deprecated: {},
         },
       ]);
-      const days = await db("deprecated_use").orderBy("day").pluck("day");
-      expect(days).toEqual(["2026-01-31", "2026-02-01"]);
+      const rows = await db("deprecated_use").orderBy(["operation", "day"]).select("operation", "day");
+      expect(rows).toEqual([
+        { operation: "getOrders", day: "2026-01-31" },
+        { operation: "getPet", day: "2026-01-31" },
+        { operation: "getPet", day: "2026-02-01" },
+      ]);
     });
 
     test("deprecated use is counted whole or not at all", async () => {
       const { accountId } = await issue();
-      const uses = [accountId, "acc_none"].map((id) => ({ accountId: id, requests: 1, atMs: start }));
-      await expect(store.countDeprecatedUse(uses)).rejects.toThrow();
+      const use = { operation: "getPet", requests: 1, atMs: start };
+      const uses = [accountId, "acc_none"].map((id) => ({ ...use, accountId: id }));
+      await expect(usage.countDeprecatedUse(uses)).rejects.toThrow();
       expect(await admin.usage()).toMatchObject([{ deprecatedRequests: 0 }]);
     });
   });
 });
 
-describe("connections to a server that takes no writes any more (MySQL/MariaDB)", () => {
+describe("connections to a server that has become read-only (MySQL/MariaDB)", () => {
   const stack = suiteStack();
 
-  test("are given up, those that only look keys up too, and the write happens over another one", async () => {
+  test("are closed, even those that only look keys up, and the write happens over another one", async () => {
     const url = await createMysqlDatabase();
     stack.defer(() => dropDatabase(url));
     const db = openDatabase(url, { ...databaseDefaults, poolMax: 3 });
@@ -494,8 +526,7 @@ describe("connections to a server that takes no writes any more (MySQL/MariaDB)"
       await db.raw("SET SESSION TRANSACTION READ ONLY").connection(connection);
       await db.client.releaseConnection(connection);
     }
-    const store = createKeyStore(db, Date.now);
-    await store.touch([{ keyId, atMs: 7 }]);
+    await createUsageStore(db).touch([{ keyId, atMs: 7 }]);
     expect((await createKeyAdmin(db, Date.now).list())[0]).toMatchObject({ keyId, lastUsedAtMs: 7 });
     const now = await all();
     for (const connection of now) {

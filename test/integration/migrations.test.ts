@@ -16,8 +16,8 @@ const schemas = [
   ["inventory", stockMigrations],
 ] as const;
 const stepsOf = (migrations: readonly Migration[]) => migrations.map(({ name }) => name);
-/** What the command says when it takes all steps of these schemas. */
-const said = (names: readonly string[]) =>
+/** The output of the command when it takes all steps of these schemas. */
+const outputOf = (names: readonly string[]) =>
   schemas
     .filter(([schema]) => names.includes(schema))
     .map(([schema, migrations]) => `${schema}: up ${stepsOf(migrations).join(", ")}\n`)
@@ -38,10 +38,34 @@ async function tablesOf(db: Knex): Promise<Map<string, string>> {
 }
 const namesOf = async (db: Knex) => [...(await tablesOf(db)).keys()];
 
-async function takeBack(db: Knex, schema: string, migrations: readonly Migration[]): Promise<string[]> {
+async function revertAll(db: Knex, schema: string, migrations: readonly Migration[]): Promise<string[]> {
   const taken: string[] = [];
   for (const _ of migrations) taken.push(...(await migrate(db, schema, migrations, "down")));
   return taken;
+}
+
+/** Migrates over a connection that breaks after so many statements of the steps. @returns whether that failed */
+async function failsAfter(
+  statements: number,
+  db: Knex,
+  schema: string,
+  migrations: readonly Migration[],
+  direction: "up" | "down",
+): Promise<boolean> {
+  let left = statements;
+  const failing = migrations.map((migration) => ({
+    ...migration,
+    [direction]: async (trx: Knex) => {
+      trx.on("query-response", () => {
+        if (left-- === 0) throw new Error("the connection broke");
+      });
+      await migration[direction](trx);
+    },
+  }));
+  return await migrate(db, schema, failing, direction).then(
+    () => false,
+    () => true,
+  );
 }
 
 function opener(stack: Stack, url: () => string) {
@@ -52,7 +76,7 @@ function opener(stack: Stack, url: () => string) {
   };
 }
 
-/** What the command does to both schemas, or to those that `args` names. */
+/** Runs the command on both schemas, or on those that `args` names. */
 const command = (env: Record<string, string>, ...args: string[]) =>
   runScript({ script: "deploy/migrate.ts", args, env });
 const bothIn = (url: string) => ({ GATEWAY_DATABASE_URL: url, INVENTORY_DATABASE_URL: url });
@@ -65,7 +89,7 @@ describeEachDatabase("migrations", (url) => {
   afterEach(async () => {
     const db = open();
     for (const [schema, migrations] of schemas) {
-      await takeBack(db, schema, migrations);
+      await revertAll(db, schema, migrations);
       await db.schema.dropTableIfExists(`${schema}_migrations`);
       await db.schema.dropTableIfExists(`${schema}_migrations_lock`);
     }
@@ -80,7 +104,7 @@ describeEachDatabase("migrations", (url) => {
       expect(await migrate(db, schema, migrations, "up")).toEqual(steps);
       expect(await migrate(db, schema, migrations, "up")).toEqual([]);
       rounds.push(await tablesOf(db));
-      expect(await takeBack(db, schema, migrations)).toEqual(steps.toReversed());
+      expect(await revertAll(db, schema, migrations)).toEqual(steps.toReversed());
       expect(await migrate(db, schema, migrations, "down")).toEqual([]);
       expect(await namesOf(db)).toEqual([]);
     }
@@ -88,9 +112,9 @@ describeEachDatabase("migrations", (url) => {
     expect(rounds[1]).toEqual(rounds[0]);
   });
 
-  test("both schemas live in one database: one goes down and the other keeps its data", async () => {
+  test("one schema goes down and the other one keeps its data, in one database", async () => {
     const up = await command(bothIn(url()));
-    expect(up).toEqual({ code: 0, stdout: said(["gateway", "inventory"]), stderr: "" });
+    expect(up).toEqual({ code: 0, stdout: outputOf(["gateway", "inventory"]), stderr: "" });
     const db = open();
     const both = await namesOf(db);
     await db("stock").insert({ pet_id: 7, quantity: 1, status: "sold", revision: 1, removed: 0 });
@@ -100,11 +124,13 @@ describeEachDatabase("migrations", (url) => {
     }
     expect(await namesOf(db)).toEqual(["stock", "stock_adjustments", "stock_head"]);
     expect(await db("stock")).toHaveLength(1);
-    expect(await command(bothIn(url()))).toMatchObject({ stdout: `${said(["gateway"])}inventory: nothing to do\n` });
+    expect(await command(bothIn(url()))).toMatchObject({
+      stdout: `${outputOf(["gateway"])}inventory: nothing to do\n`,
+    });
     expect(await namesOf(db)).toEqual(both);
   });
 
-  test("the adjustments go down and up again without the stock", async () => {
+  test("the table of adjustments goes down and up again and the stock keeps its data", async () => {
     const db = open();
     await migrate(db, "inventory", stockMigrations, "up");
     await db("stock").insert({ pet_id: 7, quantity: 1, status: "sold", revision: 1, removed: 0 });
@@ -120,7 +146,7 @@ describeEachDatabase("migrations", (url) => {
     const results = await Promise.all(Array.from({ length: 5 }, () => command(bothIn(url()))));
     expect(results.map(({ code, stderr }) => ({ code, stderr }))).toEqual(Array(5).fill({ code: 0, stderr: "" }));
     for (const [schema] of schemas) {
-      expect(results.filter(({ stdout }) => stdout.includes(said([schema])))).toHaveLength(1);
+      expect(results.filter(({ stdout }) => stdout.includes(outputOf([schema])))).toHaveLength(1);
     }
     const db = open();
     expect(await db("stock_head")).toHaveLength(1);
@@ -128,7 +154,7 @@ describeEachDatabase("migrations", (url) => {
       expect(await db(`${schema}_migrations`)).toHaveLength(migrations.length);
   });
 
-  test("a process that is killed in the middle stops nobody: who waits for it goes on", async () => {
+  test("a process that waits goes on when the process that migrates is killed", async () => {
     const dying = await startScript({
       name: "dying",
       script: "test/support/stuck-migration.ts",
@@ -139,43 +165,65 @@ describeEachDatabase("migrations", (url) => {
     expect(await Promise.race([waiting.exited, delay(1_000, "still waiting")])).toBe("still waiting");
     await dying.kill("SIGKILL");
     expect(await waiting.exited).toBe(0);
-    expect(`${waiting.output()}\n`).toBe(said(["gateway", "inventory"]));
+    expect(`${waiting.output()}\n`).toBe(outputOf(["gateway", "inventory"]));
     expect(await open()("stock_head")).toHaveLength(1);
   });
 
   // MySQL commits every statement of a schema by itself.
-  test.each(schemas)(
-    "of %s that failed after any of its statements are taken up by the next run",
-    async (schema, migrations) => {
-      const db = open();
-      await migrate(db, schema, migrations, "up");
+  test.each(schemas)("of %s are finished by the next run, whichever statement failed", async (schema, migrations) => {
+    const db = open();
+    let failures = 0;
+    for (const index of migrations.keys()) {
+      const steps = migrations.slice(0, index + 1);
+      await migrate(db, schema, steps, "up");
       const whole = await tablesOf(db);
-      await takeBack(db, schema, migrations);
-
-      let failures = 0;
-      for (let failed = true; failed; failures++) {
-        let left = failures;
-        const failing = migrations.map((migration) => ({
-          ...migration,
-          up: async (trx: Knex) => {
-            trx.on("query-response", () => {
-              if (left-- === 0) throw new Error("the connection broke");
-            });
-            await migration.up(trx);
-          },
-        }));
-        failed = await migrate(db, schema, failing, "up").then(
-          () => false,
-          () => true,
-        );
-        await migrate(db, schema, migrations, "up");
+      let failed = true;
+      for (let statements = 0; failed; statements++) {
+        expect(await migrate(db, schema, steps, "down")).toHaveLength(1);
+        failed = await failsAfter(statements, db, schema, steps, "up");
+        if (failed) failures++;
+        await migrate(db, schema, steps, "up");
         expect(await tablesOf(db)).toEqual(whole);
         if (schema === "inventory") expect(await db("stock_head")).toHaveLength(1);
-        expect(await takeBack(db, schema, migrations)).toHaveLength(migrations.length);
       }
-      expect(failures).toBeGreaterThan(6);
-    },
-  );
+    }
+    expect(failures).toBeGreaterThan(6);
+  });
+
+  test("the use of deprecated operations keeps its counts up and down, whatever statement failed", async () => {
+    const db = open();
+    await migrate(db, "gateway", keyMigrations, "up");
+    await db("accounts").insert({ id: "acc_1", name: "a", plan: "free", created_at: 0 });
+    const step = ["0003_deprecated_operations"];
+    const countsOf = async () =>
+      (await db("deprecated_use").orderBy(["day", "operation"])).map((row) => [
+        row.day,
+        row.operation,
+        Number(row.requests),
+      ]);
+    const use = { account_id: "acc_1", day: "2026-01-31" };
+
+    let failures = 0;
+    for (let failed = true; failed; failures++) {
+      await db("deprecated_use").insert([
+        { ...use, operation: "getPet", requests: 3 },
+        { ...use, operation: "getOrders", requests: 4 },
+        { ...use, operation: "getPet", day: "2026-02-01", requests: 5 },
+      ]);
+      failed = await failsAfter(failures, db, "gateway", keyMigrations, "down");
+      if (failed) expect(await migrate(db, "gateway", keyMigrations, "down")).toEqual(step);
+      expect((await db("deprecated_use").orderBy("day")).map(({ requests }) => Number(requests))).toEqual([7, 5]);
+
+      failed = (await failsAfter(failures, db, "gateway", keyMigrations, "up")) || failed;
+      await migrate(db, "gateway", keyMigrations, "up");
+      expect(await countsOf()).toEqual([
+        ["2026-01-31", "getPet", 7],
+        ["2026-02-01", "getPet", 5],
+      ]);
+      await db("deprecated_use").delete();
+    }
+    expect(failures).toBeGreaterThan(6);
+  });
 });
 
 describe("the lock of migrations (MySQL/MariaDB)", () => {
@@ -193,7 +241,7 @@ describe("the lock of migrations (MySQL/MariaDB)", () => {
     return (rows as { answer: number }[])[0]!.answer;
   }
 
-  test("is waited for, for longer than a connection may be silent", async () => {
+  test("is waited for longer than a connection may be silent", async () => {
     const other = await connectMysql(url);
     await other.query("SELECT GET_LOCK(?, 0)", [lockName()]);
     const waiting = migrate(open(200), "inventory", stockMigrations, "up");
@@ -202,7 +250,7 @@ describe("the lock of migrations (MySQL/MariaDB)", () => {
     expect(await waiting).toEqual(stepsOf(stockMigrations));
   });
 
-  test("is held for as long as the migration takes", async () => {
+  test("is held until the migration ends", async () => {
     const other = await connectMysql(url);
     stack.defer(() => other.end());
     const held: unknown[] = [];
@@ -231,7 +279,7 @@ describe("npm run migrate", () => {
     `mysql://pets:${secret}%zz@127.0.0.1/stock`,
     `pets:${secret}@127.0.0.1/stock`,
     "sqlite:",
-  ])("exits 78 over the URL %s, naming the settings and not what they hold", async (url) => {
+  ])("exits 78 for the URL %s, and names the settings without their values", async (url) => {
     const { code, stdout, stderr } = await command(bothIn(url));
     expect({ code, stdout }).toEqual({ code: 78, stdout: "" });
     expect(stderr).toMatch(
@@ -241,29 +289,29 @@ describe("npm run migrate", () => {
   });
 
   test.each([
-    ["a server that is not there", async () => `mysql://pets:${secret}@127.0.0.1:${await freePort()}/stock`],
+    ["a missing server", async () => `mysql://pets:${secret}@127.0.0.1:${await freePort()}/stock`],
     ["a server that refuses the account", async () => wrongPassword()],
-    ["a file that cannot be made", async () => `sqlite:${import.meta.filename}/stock.sqlite`],
-  ])("exits 1 over %s, without the password", async (_what, urlOf) => {
+    ["a file that cannot be created", async () => `sqlite:${import.meta.filename}/stock.sqlite`],
+  ])("exits 1 for %s, without the password", async (_what, urlOf) => {
     const { code, stdout, stderr } = await command(bothIn(await urlOf()));
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr).not.toBe("");
     expect(stderr).not.toContain(secret);
   });
 
-  test("exits 1 when a step fails, having taken the steps before it", async () => {
+  test("exits 1 when a step fails, after taking the steps before it", async () => {
     const url = await createMysqlDatabase();
     const other = await connectMysql(url);
     await other.query("CREATE TABLE inventory_migrations (something_else INT)");
     const { code, stdout, stderr } = await command(bothIn(url));
-    expect({ code, stdout }).toEqual({ code: 1, stdout: said(["gateway"]) });
+    expect({ code, stdout }).toEqual({ code: 1, stdout: outputOf(["gateway"]) });
     expect(stderr).toContain("inventory_migrations");
     await other.end();
     await dropDatabase(url);
   });
 
   test.each(["--down --only", "--down --only gatway", "--down --only=stock", "--down inventory", "--dwon"])(
-    "refuses %s and touches nothing",
+    "refuses %s and changes nothing",
     async (args) => {
       const url = await createMysqlDatabase();
       expect((await command(bothIn(url))).code).toBe(0);
@@ -278,16 +326,16 @@ describe("npm run migrate", () => {
     },
   );
 
-  test("--only takes one tier, up and down", async () => {
+  test("migrates one tier with --only, up and down", async () => {
     const url = await createMysqlDatabase();
-    expect((await command(bothIn(url), "--only", "inventory")).stdout).toBe(said(["inventory"]));
+    expect((await command(bothIn(url), "--only", "inventory")).stdout).toBe(outputOf(["inventory"]));
     expect((await command(bothIn(url), "--down", "--only=inventory")).stdout).toBe(
       "inventory: down 0002_stock_adjustments\n",
     );
     await dropDatabase(url);
   });
 
-  test("tells its settings with --help", async () => {
+  test("lists its settings with --help", async () => {
     const { code, stdout } = await command({}, "--help");
     expect(code).toBe(0);
     expect(stdout).toMatch(/--down[\s\S]*GATEWAY_DATABASE_URL[\s\S]*INVENTORY_DATABASE_URL/);

@@ -1,25 +1,24 @@
 import { pino } from "pino";
-import type { DeprecatedUse } from "../auth/key-store.ts";
-import type { AccountMinute } from "./traffic.ts";
-import { UsageRecorder } from "./usage-recorder.ts";
+import { UsageRecorder } from "./recorder.ts";
+import type { AccountMinute, DeprecatedUse } from "./store.ts";
 
 const minute = 60_000;
 const day = 24 * 60 * minute;
 const start = Date.UTC(2026, 0, 31, 12, 0, 10);
 const minuteStart = start - 10_000;
 
-/** A recorder with a clock and stores of the test's own, that writes when it is closed. */
+/** A recorder with a clock and a store of the test's own, which writes when it is closed. */
 function setUp() {
   const clock = { nowMs: start };
   const touched = new Map<string, number>();
   const deprecated: DeprecatedUse[] = [];
   const added: AccountMinute[][] = [];
   const forgotten: number[] = [];
-  const faults = { touch: 0, deprecated: 0, traffic: 0, trafficAfter: 0 };
-  const meanwhile = { deprecated: () => {} };
+  const faults = { touch: 0, deprecated: 0, minutes: 0, minutesAfter: 0 };
+  const during = { countDeprecatedUse: () => {} };
   const logged: string[] = [];
   const writing = { now: 0, mostAtOnce: 0 };
-  const fail = (what: "touch" | "deprecated" | "traffic") => {
+  const fail = (what: "touch" | "deprecated" | "minutes") => {
     if (faults[what] === 0) return;
     faults[what] -= 1;
     throw new Error("the database is away");
@@ -34,28 +33,39 @@ function setUp() {
         for (const { keyId, atMs } of uses) touched.set(keyId, atMs);
       },
       countDeprecatedUse: async (uses) => {
-        meanwhile.deprecated();
+        during.countDeprecatedUse();
         fail("deprecated");
         deprecated.push(...uses);
       },
-    },
-    traffic: {
-      add: async (minutes) => {
+      addMinutes: async (minutes) => {
         writing.now += 1;
         writing.mostAtOnce = Math.max(writing.mostAtOnce, writing.now);
         for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate);
         writing.now -= 1;
-        if (faults.trafficAfter > 0 && added.length >= faults.trafficAfter) fail("traffic");
-        else if (faults.trafficAfter === 0) fail("traffic");
+        if (added.length >= faults.minutesAfter) fail("minutes");
         added.push([...minutes]);
       },
-      forgetBefore: async (ms) => void forgotten.push(ms),
+      forgetMinutesBefore: async (ms) => void forgotten.push(ms),
     },
   });
   const use = (accountId: string, times = 1) => {
     for (let i = 0; i < times; i++) recorder.used({ keyId: `key of ${accountId}`, accountId });
   };
-  return { recorder, clock, use, touched, deprecated, added, forgotten, faults, meanwhile, logged, writing };
+  const useDeprecated = (accountId: string, operation = "getPet") => recorder.deprecatedRouteUsed(accountId, operation);
+  return {
+    recorder,
+    clock,
+    use,
+    useDeprecated,
+    touched,
+    deprecated,
+    added,
+    forgotten,
+    faults,
+    during,
+    logged,
+    writing,
+  };
 }
 
 /** Requests by account and minutes since the start. */
@@ -96,94 +106,41 @@ describe("the use of keys", () => {
     expect(added.map((minutes) => minutes.length)).toEqual([100, 100, 50]);
   });
 
-  test("is forgotten after 7 days", async () => {
+  test("is deleted by minutes after 7 days", async () => {
     const { recorder, forgotten } = setUp();
     await recorder.close();
     expect(forgotten).toEqual([start - 7 * day]);
   });
 
-  test("that cannot be written waits, and what was written is not written again", async () => {
-    const { recorder, use, added, faults, logged, deprecated } = setUp();
+  test("waits after a failed write, and what was written is not written again", async () => {
+    const { recorder, use, useDeprecated, added, faults, logged, deprecated } = setUp();
     for (let i = 0; i < 150; i++) use(`a${i}`, 2);
-    recorder.deprecatedRouteUsed("a1");
-    Object.assign(faults, { touch: 1, deprecated: 1, traffic: 1, trafficAfter: 1 });
+    useDeprecated("a1");
+    Object.assign(faults, { touch: 1, deprecated: 1, minutes: 1, minutesAfter: 1 });
     await recorder.close();
-    expect(logged).toEqual(Array(3).fill("the use of keys could not be noted"));
+    expect(logged).toEqual(Array(3).fill("the use of keys could not be recorded"));
     expect(added.flat()).toHaveLength(100);
     for (let i = 0; i < 150; i++) use(`a${i}`);
-    recorder.deprecatedRouteUsed("a1");
+    useDeprecated("a1");
     await recorder.close();
     expect(Object.values(summed(added))).toEqual(Array(150).fill(3));
     expect(deprecated).toMatchObject([{ accountId: "a1", requests: 2 }]);
   });
 
-  test("of the deprecated route counts on the UTC day of the request, whenever it is written", async () => {
-    const { recorder, clock, deprecated, faults } = setUp();
-    const today = Date.UTC(2026, 0, 31);
-    clock.nowMs = today + day - 15_000; // 23:59:45Z
-    recorder.deprecatedRouteUsed("b");
-    recorder.deprecatedRouteUsed("a");
-    faults.deprecated = 1;
-    await recorder.close();
-    recorder.deprecatedRouteUsed("a");
-    clock.nowMs = today + day + 15_000;
-    recorder.deprecatedRouteUsed("b");
-    faults.deprecated = 1;
-    await recorder.close();
-    recorder.deprecatedRouteUsed("b");
-    await recorder.close();
-    const days = deprecated.map(({ accountId, requests, atMs }) => [accountId, requests, utcDay(atMs)]);
-    expect(days).toEqual([
-      ["b", 1, "2026-01-31"],
-      ["a", 2, "2026-01-31"],
-      ["b", 2, "2026-02-01"],
-    ]);
-    await recorder.close();
-    expect(deprecated).toHaveLength(3);
-  });
-
-  test("of the deprecated route is written with the earlier day first, so that gateways cannot deadlock", async () => {
-    const { recorder, clock, deprecated, faults, meanwhile } = setUp();
-    recorder.deprecatedRouteUsed("a");
-    faults.deprecated = 1;
-    meanwhile.deprecated = () => {
-      clock.nowMs += day;
-      recorder.deprecatedRouteUsed("a"); // before the other day is put back
-    };
-    await recorder.close();
-    meanwhile.deprecated = () => {};
-    await recorder.close();
-    expect(deprecated.map(({ atMs }) => utcDay(atMs))).toEqual(["2026-01-31", "2026-02-01"]);
-  });
-
-  test("of the deprecated route waits for a week at most", async () => {
-    const { recorder, clock, deprecated, faults } = setUp();
-    for (let i = 0; i < 10; i++) {
-      recorder.deprecatedRouteUsed("a");
-      faults.deprecated = 1;
-      await recorder.close();
-      clock.nowMs += day;
-    }
-    await recorder.close();
-    expect(deprecated.map(({ atMs }) => (start - (start % day) + 10 * day - atMs) / day)).toEqual([
-      7, 6, 5, 4, 3, 2, 1,
-    ]);
-  });
-
-  test("waits for an hour at most, so that memory stays bounded while the database is away", async () => {
+  test("waits for at most an hour by minutes, so memory stays bounded while the database is away", async () => {
     const { recorder, clock, use, added, faults } = setUp();
     for (let i = 0; i < 100; i++) {
       use("a");
       clock.nowMs += minute;
-      faults.traffic = 1;
+      faults.minutes = 1;
       await recorder.close();
     }
-    faults.traffic = 0;
+    faults.minutes = 0;
     await recorder.close();
     expect(Object.keys(summed(added))).toEqual(Array.from({ length: 60 }, (_, i) => `a+${40 + i}`));
   });
 
-  test("is written by one at a time, however slow the database is", async () => {
+  test("is written by one write at a time, however slow the database is", async () => {
     const { recorder, use, added, writing } = setUp();
     const closing: Promise<void>[] = [];
     for (let i = 0; i < 3; i++) {
@@ -194,5 +151,74 @@ describe("the use of keys", () => {
     await Promise.all(closing);
     expect(summed(added)).toEqual({ "a+0": 3 });
     expect(writing.mostAtOnce).toBe(1);
+  });
+});
+
+describe("the use of deprecated operations", () => {
+  test("is summed up by account, operation and day, and written once", async () => {
+    const { recorder, useDeprecated, deprecated } = setUp();
+    for (const accountId of ["a", "b", "a"]) useDeprecated(accountId);
+    useDeprecated("a", "getOrders");
+    await recorder.close();
+    await recorder.close();
+    const atMs = start - (start % day);
+    expect(deprecated).toEqual([
+      { accountId: "a", operation: "getPet", requests: 2, atMs },
+      { accountId: "b", operation: "getPet", requests: 1, atMs },
+      { accountId: "a", operation: "getOrders", requests: 1, atMs },
+    ]);
+  });
+
+  test("counts on the UTC day of the request, whenever it is written", async () => {
+    const { recorder, clock, useDeprecated, deprecated, faults } = setUp();
+    const today = Date.UTC(2026, 0, 31);
+    clock.nowMs = today + day - 15_000; // 23:59:45Z
+    useDeprecated("b");
+    useDeprecated("a");
+    faults.deprecated = 1;
+    await recorder.close();
+    useDeprecated("a");
+    clock.nowMs = today + day + 15_000;
+    useDeprecated("b");
+    faults.deprecated = 1;
+    await recorder.close();
+    useDeprecated("b");
+    await recorder.close();
+    const days = deprecated.map(({ accountId, requests, atMs }) => [accountId, requests, utcDay(atMs)]);
+    expect(days).toEqual([
+      ["b", 1, "2026-01-31"],
+      ["a", 2, "2026-01-31"],
+      ["b", 2, "2026-02-01"],
+    ]);
+  });
+
+  test("that comes during a failed write is written with the rest", async () => {
+    const { recorder, clock, useDeprecated, deprecated, faults, during } = setUp();
+    useDeprecated("a");
+    faults.deprecated = 1;
+    during.countDeprecatedUse = () => {
+      useDeprecated("a");
+      clock.nowMs += day;
+      useDeprecated("a");
+    };
+    await recorder.close();
+    during.countDeprecatedUse = () => {};
+    await recorder.close();
+    const days = Object.fromEntries(deprecated.map(({ requests, atMs }) => [utcDay(atMs), requests]));
+    expect(days).toEqual({ "2026-01-31": 2, "2026-02-01": 1 });
+  });
+
+  test("waits for at most a week", async () => {
+    const { recorder, clock, useDeprecated, deprecated, faults } = setUp();
+    for (let i = 0; i < 10; i++) {
+      useDeprecated("a");
+      faults.deprecated = 1;
+      await recorder.close();
+      clock.nowMs += day;
+    }
+    await recorder.close();
+    expect(deprecated.map(({ atMs }) => (start - (start % day) + 10 * day - atMs) / day)).toEqual([
+      7, 6, 5, 4, 3, 2, 1,
+    ]);
   });
 });

@@ -1,0 +1,28 @@
+import { contractPlans, formatPlans, parsePlans } from "./plans.ts";
+
+test("a table of plans changes the plans that it names and no others", () => {
+  const free = { perMinute: 30, perDay: 500 };
+  expect(parsePlans("free=30/500")).toEqual({ ...contractPlans, free });
+  const business = { perMinute: 1, perDay: 9_999_999_999 };
+  expect(parsePlans(" free=30/500 , business=1/9999999999")).toEqual({ ...contractPlans, free, business });
+});
+
+test("the contract's table reads back as it is written", () => {
+  expect(formatPlans(contractPlans)).toBe("free=60/1000,pro=300/10000,business=1000/100000");
+  expect(parsePlans(formatPlans(contractPlans))).toEqual(contractPlans);
+});
+
+test.each([
+  "",
+  "free",
+  "free=30",
+  "free=0/5",
+  "free=30/-5",
+  "gold=1/2",
+  "constructor=1/2",
+  "enterprise=1/2",
+  "free=1/2,",
+  "free=1/2 pro=1/2",
+])("%j is no table of plans", (text) => {
+  expect(parsePlans(text)).toBeUndefined();
+});

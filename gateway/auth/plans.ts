@@ -1,0 +1,50 @@
+/** The plans and what each of them lets an account ask for. A new plan is one more row in `contractPlans`. */
+
+export interface AccountLimits {
+  readonly perMinute: number;
+  readonly perDay: number;
+}
+
+/** The contract's table (section Limits). Null stands for limits that each account has of its own. */
+export const contractPlans = {
+  free: { perMinute: 60, perDay: 1_000 },
+  pro: { perMinute: 300, perDay: 10_000 },
+  business: { perMinute: 1_000, perDay: 100_000 },
+  enterprise: null,
+} as const satisfies Record<string, AccountLimits | null>;
+
+export type PlanName = keyof typeof contractPlans;
+
+export const planNames = Object.keys(contractPlans) as PlanName[];
+
+/** The limits that a deployment gives to the plans; null where `contractPlans` has null. */
+export type PlanTable = Readonly<Record<PlanName, AccountLimits | null>>;
+
+/** True for a plan whose accounts have limits of their own. */
+export function hasOwnLimits(plan: PlanName): boolean {
+  return contractPlans[plan] === null;
+}
+
+/** A table of plans as people write it: `free=60/1000,pro=300/10000`, requests per minute / per day. */
+export function formatPlans(plans: PlanTable): string {
+  return planNames
+    .filter((plan) => !hasOwnLimits(plan))
+    .map((plan) => `${plan}=${plans[plan]?.perMinute}/${plans[plan]?.perDay}`)
+    .join(",");
+}
+
+/**
+ * Reads a table of plans as `formatPlans` writes it. A plan that the text does not name has the contract's limits.
+ *
+ * @returns undefined for any other text
+ */
+export function parsePlans(text: string): PlanTable | undefined {
+  const plans: Record<PlanName, AccountLimits | null> = { ...contractPlans };
+  for (const entry of text.split(",")) {
+    const [, name, perMinute, perDay] = /^(\w+)=([1-9]\d{0,9})\/([1-9]\d{0,9})$/.exec(entry.trim()) ?? [];
+    const plan = planNames.find((each) => each === name);
+    if (plan === undefined || hasOwnLimits(plan)) return undefined;
+    plans[plan] = { perMinute: Number(perMinute), perDay: Number(perDay) };
+  }
+  return plans;
+}
