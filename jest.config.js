@@ -7,7 +7,7 @@ const shared = {
 };
 
 export default {
-  // Most suites start processes of their own: with more workers those only wait for each other.
+  // Most suites start processes of their own, which with more workers only wait for each other.
   maxWorkers: 2,
   testTimeout: 60_000,
   projects: [

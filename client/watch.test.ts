@@ -18,7 +18,7 @@ function service(...answers: Partial<WatchInventoryResponse>[][]) {
   return { asked, open };
 }
 
-test("a watch ends at an entry that it cannot read, and does not go on behind what came with it", async () => {
+test("a watch fails at an entry that it cannot read, with neither an event for its message nor a retry", async () => {
   const { asked, open } = service([
     { revision: 11n, changed: [entry(11n, PetStatus.PET_STATUS_SOLD)] },
     { revision: 13n, changed: [entry(12n, PetStatus.PET_STATUS_SOLD), entry(13n, 99 as never)] },
@@ -32,7 +32,7 @@ test("a watch ends at an entry that it cannot read, and does not go on behind wh
   expect(asked).toEqual([from]);
 });
 
-test("a watch that breaks goes on from the last event", async () => {
+test("a watch that breaks continues after the last event", async () => {
   const { asked, open } = service([{ revision: 11n }, { revision: 12n }], [{ revision: 13n }, { reset: true }]);
   const kinds: string[] = [];
   for await (const { kind } of follow(open, from, {})) kinds.push(kind);
@@ -43,7 +43,7 @@ test("a watch that breaks goes on from the last event", async () => {
 test.each([
   ["the reason of the signal", "CANCELLED"],
   ["a break that comes at the same time", "UNAVAILABLE"],
-] as const)("a watch that is ended tells of no break when its stream fails with %s", async (_what, code) => {
+] as const)("a watch that is ended reports no break when its stream fails with %s", async (_what, code) => {
   const end = new AbortController();
   const closed = new InventoryError("CANCELLED", "the client was closed");
   const open = async function* () {

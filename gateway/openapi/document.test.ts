@@ -127,7 +127,7 @@ test("the list and its 304 have an ETag and Vary, and an updated entry has an ET
   expect(having("Vary")).toEqual(["get /inventory 200", "get /inventory 304"]);
 });
 
-test("every error has the Error body, with an example for each of its codes as the error table has it", () => {
+test("every error has the Error body, with examples as the error table has them", () => {
   for (const { name, status, response } of errors) {
     const { schema, examples } = response.content!["application/json"]!;
     expect(schema).toEqual({ $ref: "#/components/schemas/Error" });
@@ -135,7 +135,7 @@ test("every error has the Error body, with an example for each of its codes as t
     for (const [code, { value }] of Object.entries(examples)) {
       expect(value).toEqual({ code, message: expect.any(String), status });
       const known = errorTable[value.code];
-      // A status of its own has a message of its own.
+      // 408 and 410 have messages of their own.
       if (status !== 408 && status !== 410) expect(value).toEqual({ code, ...known });
       else expect(Object.keys(errorTable)).toContain(code);
     }
@@ -165,7 +165,7 @@ test("the schemas have the statuses and bounds of the contract, and the gateway 
   for (const { example } of Object.values(content)) parseStockUpdate(Buffer.from(JSON.stringify(example)));
 });
 
-test("a petId is an int64, and no number in the document is one that a reader would round", () => {
+test("a petId is an int64, and the document has no number that a reader would round", () => {
   const int64 = { type: "integer", format: "int64" };
   expect(document.components.parameters!.PetId).toMatchObject({ in: "path", required: true, schema: int64 });
   expect(document.components.schemas!.InventoryItem).toMatchObject({ properties: { petId: int64 } });

@@ -54,12 +54,12 @@ afterAll(async () => {
 const ask = (path: string, options: Omit<RequestOptions, "path"> = {}) =>
   request(address, { path: `/api${path}`, ...options });
 
-test("gives the document as JSON", async () => {
+test("/openapi.json is the document as JSON", async () => {
   const { status, headers, json } = await ask("/openapi.json");
   expect([status, headers["content-type"], json()]).toEqual([200, "application/json", document]);
 });
 
-test("leads from /docs to the page by a relative address", async () => {
+test("/docs redirects to the page by a relative address", async () => {
   const { status, headers, text } = await ask("/docs");
   expect([status, headers.location, text]).toEqual([302, "docs/", ""]);
 });
@@ -72,14 +72,14 @@ test.each(files)("%s answers HEAD as GET without the body", async (path) => {
   for (const name of ["content-type", "etag"]) expect(head.headers[name]).toBe(got.headers[name]);
 });
 
-test.each(files)("%s is 304 to who has it", async (path) => {
+test.each(files)("%s is 304 for a client that has it", async (path) => {
   const { etag } = (await ask(path)).headers as { etag: string };
   const known = await ask(path, { headers: { "If-None-Match": `"other", ${etag}` } });
   expect([known.status, known.text, known.headers.etag]).toEqual([304, "", etag]);
   expect((await ask(path, { headers: { "If-None-Match": '"other"' } })).status).toBe(200);
 });
 
-describe.each(files)("%s ignores what is meant for changes and for parts", (path) => {
+describe.each(files)("%s ignores the header", (path) => {
   test.each([
     ["If-Match", '"x"'],
     ["If-Unmodified-Since", "Mon, 01 Jan 1990 00:00:00 GMT"],
@@ -90,19 +90,19 @@ describe.each(files)("%s ignores what is meant for changes and for parts", (path
     expect(await ask(path, { headers: { [name]: value } })).toMatchObject({ status: 200, text });
     const known = { "If-None-Match": String(headers.etag), [name]: value };
     expect((await ask(path, { headers: known })).status).toBe(304);
-    // The app around it may log it, or ask for it later.
+    // The app around the page still finds the header in the request.
     expect(lastRequest.headers[name.toLowerCase()]).toBe(value);
   });
 });
 
-test("takes If-None-Match by its word, whatever a client's own cache asks for", async () => {
+test("/openapi.json is 304 for a matching If-None-Match, even with Cache-Control: no-cache", async () => {
   const { etag } = (await ask("/openapi.json")).headers as { etag: string };
   const headers = { "If-None-Match": `W/${etag}`, "Cache-Control": "no-cache" }; // as fetch sends it
   expect((await ask("/openapi.json", { headers })).status).toBe(304);
 });
 
 test.each(["/docs", "/docs/favicon-32x32.png", ...files])(
-  "%s keeps the headers that are set already, and is safe",
+  "%s keeps the headers that are set already, and has security headers",
   async (path) => {
     const { headers } = await ask(path);
     expect(headers).toMatchObject({
@@ -143,20 +143,20 @@ test.each([
   ["OPTIONS", "/docs"],
   ["OPTIONS", "/openapi.json"],
   ["DELETE", "/docs/swagger-ui.css"],
-])("leaves %s %s to the app", async (method, path) => {
+])("%s %s is left to the app", async (method, path) => {
   const { status, headers, text } = await ask(path, { method });
   expect([status, text]).toEqual([404, `the app's own answer to ${method}`]);
   expect(headers).not.toHaveProperty("content-security-policy");
 });
 
 test.each(["/openapi.json", "/docs/swagger-ui-bundle.js"])(
-  "cuts off a reader that takes nothing of %s",
+  "a client that reads nothing of %s is disconnected",
   async (path) => {
     const accepted = once(server, "connection") as Promise<[Socket]>;
     const { hostname, port } = new URL(`http://${address}`);
     const reader = connect(Number(port), hostname).on("error", () => {});
     reader.pause();
-    // More than the kernel takes on its way.
+    // Asks for more than the kernel buffers.
     reader.write(`GET /api${path} HTTP/1.1\r\nHost: g\r\n\r\n`.repeat(20_000));
     const [ours] = await accepted;
     await once(ours, "close");

@@ -1,3 +1,4 @@
+-- Sends GET /v1/inventory and prints the figures as JSON.
 wrk.path = "/v1/inventory"
 
 function done(summary, latency)

@@ -24,14 +24,14 @@ export async function benchLimits(servers: BenchServers, plan: Plan): Promise<Li
     `Key check and limits at GET /v1/inventory of ${entries} entries, medians of ${plan.rounds} runs of ${plan.seconds} s; CPU in ms for each request`,
   );
   plan.say(
-    ["connections", "admission", "req/s", "p99 ms", "gateway CPU", "of it checks", "share", "Redis CPU", "errors"]
+    ["connections", "admission", "req/s", "p99 ms", "gateway CPU", "of it: checks", "share", "Redis CPU", "errors"]
       .map((text) => text.padStart(13))
       .join(""),
   );
   const rows: LimitRow[] = [];
   for (const connections of [8, 64]) {
     const runs: Record<Kind, Figures[]> = { open: [], memory: [], redis: [] };
-    // The first round only warms them up.
+    // The first round only warms the gateways up.
     for (let round = 0; round <= plan.rounds; round++) {
       for (const kind of kinds) {
         const { address, headers, processes } = variants[kind];

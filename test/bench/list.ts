@@ -13,7 +13,7 @@ export interface Plan {
 /** One line of the table: a load on each of the variants. */
 export interface ListRow {
   readonly size: number;
-  /** Of the plain body. */
+  /** Length of the body without a coding. */
   readonly bytes: number;
   readonly writesPerSecond: number;
   readonly coding: "identity" | "gzip" | "304";
@@ -22,10 +22,10 @@ export interface ListRow {
   readonly constant: Figures;
 }
 
-/** Fewer connections where a response is large: they share two cores with the rest. */
+/** Fewer connections where responses are large, as the load generator shares the cores with the servers. */
 const connectionsFor = (size: number) => (size >= 100_000 ? 8 : 32);
 
-/** GET /v1/inventory at each size: without writes and with, plain and gzip. */
+/** Measures GET /v1/inventory at each size, without and with writes, plain and as gzip. */
 export async function benchList(servers: BenchServers, plan: Plan): Promise<ListRow[]> {
   const rows: ListRow[] = [];
   plan.say(`GET /v1/inventory, medians of ${plan.rounds} runs of ${plan.seconds} s; CPU in ms for each request`);
@@ -43,7 +43,7 @@ export async function benchList(servers: BenchServers, plan: Plan): Promise<List
       { writesPerSecond: 0, coding: "gzip" as const, constant: zipped, extra: { "Accept-Encoding": "gzip" } },
       { writesPerSecond: 0, coding: "304" as const, constant, extra: { "If-None-Match": "*" } },
     ];
-    // Code is compiled as it runs, in all variants: what they cost is what they cost then.
+    // Warms all variants up, as their code is compiled while it runs.
     for (const { address, headers, processes } of [ours, plain, constant, zipped]) {
       await measure({ address, connections: connectionsFor(size), seconds: 2 * plan.seconds, headers }, processes);
     }
@@ -80,7 +80,7 @@ export async function benchList(servers: BenchServers, plan: Plan): Promise<List
   return rows;
 }
 
-/** How the cost of a request grows from 1,000 entries on, beside the bytes that it sends. */
+/** Prints how the cost of a request and its bytes grow from 1,000 entries on. */
 function sayGrowth(rows: readonly ListRow[], { say }: Plan): void {
   const plain = rows.filter(
     ({ size, coding, writesPerSecond }) => size >= 1_000 && coding === "identity" && !writesPerSecond,
@@ -91,7 +91,7 @@ function sayGrowth(rows: readonly ListRow[], { say }: Plan): void {
   say(
     `From ${first.size} to ${last.size} entries: bytes x${growth((row) => row.bytes)}, ` +
       `gateway CPU x${growth((row) => row.ours.cpuMs.gateway!)}, all CPU x${growth((row) => totalCpuMs(row.ours))}, ` +
-      `of plain x${growth((row) => totalCpuMs(row.plain))}`,
+      `all CPU of plain x${growth((row) => totalCpuMs(row.plain))}`,
   );
 }
 

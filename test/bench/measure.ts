@@ -17,36 +17,36 @@ export interface Load {
   readonly args?: readonly string[];
 }
 
-/** What one run of a load gave. CPU is user and system time of a process, in ms for each request. */
+/** The result of one run of a load. CPU is the user and system time of a process, in ms for each request. */
 export interface Figures {
   readonly requestsPerSecond: number;
   readonly p50Ms: number;
   readonly p99Ms: number;
-  /** Responses that were no 2xx or 3xx, and requests without a response. */
+  /** Responses other than 2xx and 3xx, and requests without a response. */
   readonly errors: number;
   readonly cpuMs: Readonly<Record<string, number>>;
 }
 
 const msPerTick = 10; // CLK_TCK is 100 on every Linux that Node runs on
 
-/** User and system time that a process has spent, in ms. */
+/** Returns the user and system time of a process, in ms. */
 export function cpuMsOf(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   return (Number(fields[11]) + Number(fields[12])) * msPerTick;
 }
 
-/** Peak resident memory of a process, in MiB. */
+/** Returns the peak resident memory of a process, in MiB. */
 export function peakMemoryMiB(pid: number): number {
   return Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024;
 }
 
-/** Resident memory of a process now, in MiB. */
+/** Returns the resident memory of a process, in MiB. */
 export function memoryMiB(pid: number): number {
   return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024;
 }
 
-/** Runs a load and takes the CPU time that the processes spent meanwhile. */
+/** Runs a load and measures the CPU time that the processes spend on it. */
 export async function measure(load: Load, processes: Readonly<Record<string, number>>): Promise<Figures> {
   const wrk = await serverProgram("wrk");
   const script = load.script ?? join(import.meta.dirname, "get.lua");
@@ -72,7 +72,7 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 }
 
-/** The medians of several runs of one load. */
+/** Returns the medians of several runs of one load. */
 export function medians(runs: readonly Figures[]): Figures {
   const of = (read: (figures: Figures) => number) => median(runs.map(read));
   return {
@@ -84,7 +84,7 @@ export function medians(runs: readonly Figures[]): Figures {
   };
 }
 
-/** CPU of all processes together, in ms for each request. */
+/** Returns the CPU time of all processes together, in ms for each request. */
 export function totalCpuMs({ cpuMs }: Figures): number {
   return Object.values(cpuMs).reduce((sum, ms) => sum + ms, 0);
 }

@@ -1,5 +1,5 @@
-// Sends GET /v1/inventory at a steady rate, whether or not earlier ones are answered: callers do not wait for each other.
-// One argument, an OpenLoop as JSON; prints Arrivals as JSON. A process of its own, so that it has a core to itself.
+// Sends GET /v1/inventory at a steady rate, whether or not earlier requests are answered.
+// It takes an OpenLoop as JSON in its argument and prints Arrivals as JSON. As a process it has a core to itself.
 import { connect, type Socket } from "node:net";
 
 export interface OpenLoop {
@@ -8,7 +8,7 @@ export interface OpenLoop {
   readonly perSecond: number;
   readonly seconds: number;
   readonly connections: number;
-  /** An answer that comes later than this after its request was due is of no use any more. */
+  /** An answer that comes later than this after its request was due counts as bad. */
   readonly boundMs: number;
 }
 
@@ -19,7 +19,7 @@ export interface Arrivals {
   readonly refused: number;
   /** 200 too late, other statuses, connections lost, and requests that had no answer at the end. */
   readonly bad: number;
-  /** Of the requests that got 200, from when they were due. */
+  /** Latency of the requests that got 200, from when they were due. */
   readonly p50Ms: number;
   readonly p99Ms: number;
 }
@@ -57,7 +57,7 @@ async function run({ port, authorization, perSecond, seconds, connections, bound
   };
   const take = (connection: Connection, length: number, buffer: Buffer) => {
     if (connection.left < 0) {
-      // The head is in one piece with the beginning of the body, as it is written that way.
+      // The gateway writes the head together with the beginning of the body.
       const head = buffer.toString("latin1", 0, Math.min(length, 2_048));
       const body = head.indexOf("\r\n\r\n") + 4;
       connection.status = Number(head.slice(9, 12));
@@ -66,7 +66,7 @@ async function run({ port, authorization, perSecond, seconds, connections, bound
     connection.left -= length;
     if (connection.left === 0) answered(connection);
   };
-  const buffer = Buffer.alloc(256 * 1024); // one for all: what it holds is looked at before the next is read
+  const buffer = Buffer.alloc(256 * 1024); // shared by all connections: each piece is handled before the next is read
   await Promise.all(
     Array.from({ length: connections }, async () => {
       const socket = connect({

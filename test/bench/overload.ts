@@ -8,7 +8,7 @@ import { type BenchServers, startOurs } from "./systems.ts";
 
 /** One load at a steady rate. */
 export interface OverloadRow {
-  /** Of the best goodput. */
+  /** Multiple of the best goodput that is offered. */
   readonly times: number;
   readonly offeredPerSecond: number;
   /** 200 within the bound, per second. */
@@ -20,13 +20,13 @@ export interface OverloadRow {
   readonly gatewayMiB: number;
 }
 
-/** So many, and compressed, that the gateway has most of the work, and not who sends the requests. */
+/** A large list, and compressed, so that the gateway has most of the work and the load generator little. */
 const entries = 800_000;
 const coding = { "Accept-Encoding": "gzip" };
 const connections = 1_000;
 const boundMs = 1_000;
 
-/** What becomes of useful work when there is more to do than one gateway can. */
+/** Measures how much useful work one gateway does when the load exceeds its capacity. */
 export async function benchOverload(servers: BenchServers, plan: Plan): Promise<OverloadRow[]> {
   await using stack = new AsyncDisposableStack();
   const { address, headers, processes } = await startOurs(stack, servers, entries);
@@ -45,13 +45,13 @@ export async function benchOverload(servers: BenchServers, plan: Plan): Promise<
     const arrivals: Arrivals = JSON.parse(stdout);
     return { ...arrivals, perSecond, gatewayMiB: memoryMiB(processes.gateway!) };
   };
-  // The generator takes less of the machine than callers that wait for answers do, so their rate is only where to begin.
+  // The rate of callers that wait for answers is only the start: the generator takes less of the machine than they do.
   const { requestsPerSecond } = await measure(
     { address, connections: 64, seconds: 3, headers: { ...headers, ...coding } },
     processes,
   );
   const runs = [];
-  // Something else on the machine may spoil one run: two in a row are too much for it.
+  // Something else on the machine may spoil one run, so the search ends after two bad runs in a row.
   for (let perSecond = requestsPerSecond * 0.7, tooMuch = 0; tooMuch < 2; perSecond *= 1.15) {
     const run = await offer(perSecond);
     runs.push(run);
@@ -59,7 +59,7 @@ export async function benchOverload(servers: BenchServers, plan: Plan): Promise<
   }
   const best = Math.max(...runs.map(({ good }) => good)) / seconds;
   for (const times of [1, 2, 3]) runs.push(await offer(best * times));
-  runs.push(await offer(best / 2)); // it is over when it is over
+  runs.push(await offer(best / 2)); // the gateway recovers once the load falls
   return runs.map((run) => {
     const row: OverloadRow = {
       times: run.perSecond / best,

@@ -1,4 +1,4 @@
--- Sets random quantities of the pets 1 to N, which is the argument.
+-- Sends PATCH with random quantities for the pets 1 to N, the script's argument, and prints the figures as JSON.
 local pets
 
 function init(args)

@@ -1,6 +1,6 @@
 import type { ListRow } from "./list.ts";
 
-/** An SVG of the CPU that a GET costs the gateway against the number of entries, both on logarithmic scales. */
+/** Draws the CPU time of a GET in the gateway against the number of entries, both on logarithmic scales. @returns an SVG */
 export function plot(rows: readonly ListRow[]): string {
   const points = rows.filter(({ coding, writesPerSecond }) => coding === "identity" && writesPerSecond === 0);
   const [width, height, margin] = [720, 440, 64];

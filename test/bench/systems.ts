@@ -8,7 +8,7 @@ import { type RunningProcess, startProcess } from "../support/processes.ts";
 import { startRedisServer } from "../support/redis-server.ts";
 import { type System, startSystem } from "../support/system.ts";
 
-/** Something that answers GET /v1/inventory, and the processes whose CPU its answers cost. */
+/** A server of GET /v1/inventory, and the processes whose CPU time its answers take. */
 export interface Variant {
   readonly address: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -21,7 +21,7 @@ export interface BenchServers {
   readonly redisPid: number;
 }
 
-/** The servers that all variants use: a database that loses nothing at a power cut, and Redis. */
+/** Starts the servers that all variants use: a database that writes every commit to its disk, and Redis. */
 export async function startServers(stack: AsyncDisposableStack): Promise<BenchServers> {
   const database = await startPrivateDatabaseServer();
   stack.defer(() => database.stop());
@@ -31,7 +31,7 @@ export async function startServers(stack: AsyncDisposableStack): Promise<BenchSe
   return { database, redisUrl: redis.url, redisPid: redis.pid! };
 }
 
-/** This system with keys and limits on, holding petId 1 to `size`. */
+/** Starts this system with keys and limits, and with the petIds 1 to `size`. */
 export async function startOurs(
   stack: AsyncDisposableStack,
   { database, redisUrl, redisPid }: BenchServers,
@@ -57,7 +57,7 @@ export async function startOurs(
   };
 }
 
-/** The plain gateway and service on a table of the same entries. */
+/** Starts the plain gateway and service on a table of the same entries. */
 export async function startPlain(
   stack: AsyncDisposableStack,
   { database }: BenchServers,
@@ -86,7 +86,7 @@ export async function startPlain(
   };
 }
 
-/** An Express handler that writes the same bytes. */
+/** Starts an Express app that writes these bytes. */
 export async function startConstant(stack: AsyncDisposableStack, body: Buffer): Promise<Variant> {
   const folder = await temporaryFolder("bench");
   stack.defer(() => folder.remove());

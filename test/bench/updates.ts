@@ -3,7 +3,7 @@ import type { Plan } from "./list.ts";
 import { type Figures, measure, medians } from "./measure.ts";
 import { type BenchServers, startOurs, startPlain } from "./systems.ts";
 
-/** PATCH at one number of connections. */
+/** The figures of PATCH at one number of connections. */
 export interface UpdateRow {
   readonly connections: number;
   readonly ours: Figures;
@@ -12,7 +12,7 @@ export interface UpdateRow {
 
 const entries = 10_000;
 
-/** PATCH /v1/inventory/{petId} of random pets, on a database that writes every commit to its disk. */
+/** Measures PATCH /v1/inventory/{petId} of random pets, on a database that writes every commit to its disk. */
 export async function benchUpdates(servers: BenchServers, plan: Plan): Promise<UpdateRow[]> {
   await using stack = new AsyncDisposableStack();
   const variants = { ours: await startOurs(stack, servers, entries), plain: await startPlain(stack, servers, entries) };
@@ -33,12 +33,12 @@ export async function benchUpdates(servers: BenchServers, plan: Plan): Promise<U
     await new Promise((resolve) => setTimeout(resolve, 700));
     return figures;
   };
-  // At one connection it would take minutes until V8 has compiled what matters, and each entry was written once.
+  // Warms both up: at one connection, V8 would compile the code, and each entry be written once, only after minutes.
   for (const name of ["ours", "plain"] as const) await run(name, 64, 5);
   const rows: UpdateRow[] = [];
   for (const connections of [1, 16, 64, 256]) {
     const runs: Record<keyof typeof variants, Figures[]> = { ours: [], plain: [] };
-    // The first round warms them up, as in limits.ts.
+    // The first round only warms them up, as in limits.ts.
     for (let round = 0; round <= plan.rounds; round++) {
       for (const name of ["ours", "plain"] as const) {
         const figures = await run(name, connections, plan.seconds);

@@ -28,7 +28,7 @@ describe("the API key", () => {
   const get = (headers: Record<string, string>, path = "/v1/inventory") => callApi(system.address, { path, headers });
   const withKey = (token: string, path?: string) => get({ authorization: `Bearer ${token}` }, path);
 
-  test.each(["Bearer", "bearer", "BEARER", "bEARER"])("counts with the scheme written %s", async (scheme) => {
+  test.each(["Bearer", "bearer", "BEARER", "bEARER"])("is accepted with the scheme written as %s", async (scheme) => {
     expect(await get({ authorization: `${scheme} ${key}` })).toMatchObject({ status: 200 });
     expect(await get({ authorization: `${scheme}   ${key}  ` })).toMatchObject({ status: 200 });
   });
@@ -41,46 +41,46 @@ describe("the API key", () => {
     ["the key alone", () => ({ authorization: key })],
     ["another scheme", () => ({ authorization: `Basic ${Buffer.from(`${key}:`).toString("base64")}` })],
     ["a scheme that begins alike", () => ({ authorization: `Bearers ${key}` })],
-    ["no space behind the scheme", () => ({ authorization: `Bearer${key}` })],
+    ["no space after the scheme", () => ({ authorization: `Bearer${key}` })],
     ["the key in another header", () => ({ "x-api-key": key, "proxy-authorization": `Bearer ${key}`, cookie: key })],
-  ])("is missing with %s", async (_what, headers) => {
+  ])("counts as missing in a request with %s", async (_what, headers) => {
     const response = await get(headers());
     expectError(response, 401, "missing_api_key");
     expect(header(response, "WWW-Authenticate")).toBe(plainChallenge);
   });
 
-  test("is missing when it is in the address", async () => {
+  test("counts as missing when it is only in the query", async () => {
     const response = await get({}, `/v1/inventory?access_token=${key}&api_key=${key}`);
     expectError(response, 401, "missing_api_key");
   });
 
-  describe("that is not valid", () => {
+  describe("is refused", () => {
     const invalid: Record<string, () => Promise<string>> = {
-      "one that was never issued": async () => createKey("test"),
-      "one that was revoked": async () => {
+      "it was never issued": async () => createKey("test"),
+      "it was revoked": async () => {
         const issued = await system.issueKey();
         expect(await system.runKeys("revoke", issued.keyId)).toMatchObject({ code: 0 });
         return issued.key;
       },
-      "one that has expired": async () => (await system.issueKey({ expiresAtMs: Date.now() - 1 })).key,
-      "one with a typo": async () => key.slice(0, -1) + (key.endsWith("x") ? "y" : "x"),
-      "one cut short": async () => key.slice(0, -1),
-      "one with something behind it": async () => `${key} ${key}`,
-      "one in capitals": async () => key.toUpperCase(),
-      "one of 8 KB": async () => `ps_test_${"k".repeat(8 * 1024)}`,
-      "one in other characters": async () => "ps_test_ümläut",
-      nonsense: async () => "null",
+      "it has expired": async () => (await system.issueKey({ expiresAtMs: Date.now() - 1 })).key,
+      "it has a typo": async () => key.slice(0, -1) + (key.endsWith("x") ? "y" : "x"),
+      "it is cut short": async () => key.slice(0, -1),
+      "it is followed by another": async () => `${key} ${key}`,
+      "it is in capitals": async () => key.toUpperCase(),
+      "it is 8 KB long": async () => `ps_test_${"k".repeat(8 * 1024)}`,
+      "it has characters beyond ASCII": async () => "ps_test_ümläut",
+      "it is the word null": async () => "null",
     };
     const answers: Response[] = [];
 
-    test.each(Object.entries(invalid))("is refused: %s", async (_what, make) => {
+    test.each(Object.entries(invalid))("when %s", async (_what, make) => {
       const response = await withKey(await make());
       expectError(response, 401, "invalid_api_key");
       expect(header(response, "WWW-Authenticate")).toBe(tokenChallenge);
       answers.push(response);
     });
 
-    test("gets the same answer in all these cases", () => {
+    test("with the same answer in all these cases", () => {
       const seen = answers.map(({ status, text, headers }) => {
         const { date, "x-request-id": _, "x-ratelimit-remaining": __, "x-ratelimit-reset": ___, ...others } = headers;
         return { status, text, headers: { ...others, ratelimit: "" } };
@@ -95,7 +95,7 @@ describe("the API key", () => {
     ["Authorization", (token: string) => `Authorization: Bearer ${token}\r\nAuthorization: Basic eDp5`],
     ["Authorization", (token: string) => `Authorization:\r\nAuthorization: Bearer ${token}`],
     ["Host", (token: string) => `HOST: other\r\nAuthorization: Bearer ${token}`],
-  ])("is not looked at in a request with two headers %s", async (name, lines) => {
+  ])("is not read from a request with two %s headers", async (name, lines) => {
     const answer = await sendToApi(
       system.address,
       `GET /v1/inventory HTTP/1.1\r\nHost: g\r\n${lines(key)}\r\nConnection: close\r\n\r\n`,
@@ -103,7 +103,7 @@ describe("the API key", () => {
     expectError(answer, 400, "invalid_request", new RegExp(name));
   });
 
-  test("costs no time that grows with its spaces", async () => {
+  test("is refused quickly even with 15,000 spaces in it", async () => {
     const hostile = `Bearer a${" ".repeat(15_000)}b`;
     const startedMs = performance.now();
     for (let i = 0; i < 40; i++) expectError(await get({ authorization: hostile }), 401, "invalid_api_key");
@@ -116,7 +116,7 @@ describe("the API key", () => {
     expect(await get({ authorization: "Bearer nonsense" }, "/openapi.json")).toMatchObject({ status: 200 });
   });
 
-  describe("and its scopes", () => {
+  describe("has scopes:", () => {
     const operations: [string, string, Scope, number][] = [
       ["GET", "/v1/inventory", "inventory:read", 200],
       ["HEAD", "/v1/inventory", "inventory:read", 200],
@@ -140,7 +140,7 @@ describe("the API key", () => {
         ...(method === "PATCH" && { body: '{"quantity":100}' }),
       });
 
-    test.each(operations)("%s %s needs %s and no other", async (method, path, needed, status) => {
+    test.each(operations)("%s %s needs the scope %s and no other", async (method, path, needed, status) => {
       for (const scope of scopes) {
         const response = await send(method, path, keysOf.get(scope)!.key);
         if (scope === needed) {
@@ -155,21 +155,21 @@ describe("the API key", () => {
       }
     });
 
-    test("has all of them when nothing else was said", async () => {
+    test("a key that is issued without a list of scopes has all of them", async () => {
       const { key: issued } = await system.issueKey();
       for (const [method, path, , status] of operations) {
         expect(await send(method, path, issued)).toMatchObject({ status });
       }
     });
 
-    test("is asked for before the request is looked at", async () => {
+    test("the scope is checked before the petId", async () => {
       const { key: reader } = keysOf.get("inventory:read")!;
       expectError(await send("PATCH", "/v1/inventory/abc", reader), 403, "insufficient_scope");
       expectError(await send("GET", "/v1/pets/abc", reader), 403, "insufficient_scope");
     });
   });
 
-  describe("comes before everything else", () => {
+  describe("is checked first:", () => {
     test.each([
       ["GET", "/v1/nothing", 404, "not_found"],
       ["GET", "/", 404, "not_found"],
@@ -185,13 +185,13 @@ describe("the API key", () => {
       ["PATCH", "/v1/inventory/1", 415, "unsupported_media_type"],
       ["GET", "/v1/pets/abc", 400, "invalid_request"],
       ["GET", "/v1/pets/%zz", 400, "invalid_request"],
-    ])("%s %s is 401 without one, and only with one %d", async (method, path, status, code) => {
+    ])("%s %s is 401 without a key and %d with one", async (method, path, status, code) => {
       expectError(await callApi(system.address, { method, path }), 401, "missing_api_key");
       const response = await callApi(system.address, { method, path, headers: { authorization: `Bearer ${key}` } });
       expectError(response, status, code);
     });
 
-    test("but limits come before the path, and count every request with a key", async () => {
+    test("the limits come next, and count every request with a key whatever its path", async () => {
       const { key: limited } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 4, perDay: 1_000 } });
       const paths: [string, number][] = [
         ["/v1/nothing", 404],
@@ -214,7 +214,7 @@ describe("the API key", () => {
   });
 });
 
-describe("the end of an API key", () => {
+describe("an API key", () => {
   const stack = suiteStack();
   let system: System;
   beforeAll(async () => {
@@ -230,9 +230,9 @@ describe("the end of an API key", () => {
   }
 
   test.each([
-    ["in use all the time", 9],
-    ["that nobody used since", 0],
-  ])("a key %s is dead everywhere 10 s after it was revoked", async (_what, uses) => {
+    ["in constant use", 9],
+    ["without further use", 0],
+  ])("%s is refused by every gateway 10 s after its revocation", async (_what, uses) => {
     const clock = new TestClock();
     const gateways = [await useAt(clock), await useAt(clock)];
     const { key, keyId } = await system.issueKey({ plan: "enterprise" });
@@ -246,7 +246,7 @@ describe("the end of an API key", () => {
     for (const use of gateways) expectError(await use(key), 401, "invalid_api_key");
   });
 
-  test("a key that is in use is dead at the moment at which it expires", async () => {
+  test("in use is refused from the moment at which it expires", async () => {
     const clock = new TestClock();
     const use = await useAt(clock);
     const { key } = await system.issueKey({ expiresAtMs: clock.now() + 5_000 });
@@ -256,7 +256,7 @@ describe("the end of an API key", () => {
     expectError(await use(key), 401, "invalid_api_key");
   });
 
-  test("after a rotation the old key works on for its grace, and the new one at once", async () => {
+  test("that is rotated works on for its grace period, and its successor works at once", async () => {
     const clock = new TestClock();
     const use = await useAt(clock);
     const { key, keyId } = await system.issueKey();

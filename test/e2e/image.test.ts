@@ -18,20 +18,20 @@ const run = promisify(execFile);
 const root = resolve(import.meta.dirname, "../..");
 const targets = ["gateway", "inventory-svc", "migrate"] as const;
 
-test("the Dockerfile is one to a linter, and its base is the Node that runs the tests", async () => {
+test("the Dockerfile passes a linter, and its base image has the Node that runs the tests", async () => {
   const text = await readFile(join(root, "Dockerfile"), "utf8");
   expect(dockerfileUtils.validate(text)).toEqual([]);
   const [base] = DockerfileParser.parse(text).getInitialARGs();
   expect(base!.getProperty()!.getValue()).toBe(`node:${process.versions.node}-bookworm-slim`);
 });
 
-// A root directory of its own takes root.
-(process.getuid?.() === 0 ? describe : describe.skip)("the images, without Docker", () => {
+// Only root may change the root directory of a process.
+(process.getuid?.() === 0 ? describe : describe.skip)("the images, built without Docker,", () => {
   const stack = suiteStack();
   let images: Record<(typeof targets)[number], Image>;
   let env: Record<string, string>;
 
-  /** What `docker run --read-only --cap-drop ALL` does, in the image's own files and those of Node and its libraries. */
+  /** Starts a command as `docker run --read-only --cap-drop ALL` does, on the files of the image, Node and its libraries. */
   const start = (image: Image, command: readonly string[]): Child => {
     const [uid, gid] = image.user.split(":") as [string, string];
     const asUser = ["--reuid", uid, "--regid", gid, "--clear-groups", "--bounding-set=-all", "--no-new-privs"];
@@ -53,7 +53,7 @@ test("the Dockerfile is one to a linter, and its base is the Node that runs the 
   beforeAll(async () => {
     const folder = await temporaryFolder("images");
     stack.defer(() => folder.remove());
-    // The build needs what is installed here. What goes into an image is installed from the lock file, as it says.
+    // The build uses the packages installed here. The packages of an image are installed from the lock file.
     const base = join(folder.path, "base");
     await addNode(base);
     images = await makeImages(root, targets, folder.path, base, {
@@ -75,7 +75,7 @@ test("the Dockerfile is one to a linter, and its base is the Node that runs the 
     env.INVENTORY_ADDRESS = env.INVENTORY_LISTEN!;
   }, 180_000);
 
-  test("hold what runs: no tests, no sources, no packages for development, no settings", async () => {
+  test("contain no tests, no sources, no packages for development and no settings", async () => {
     for (const { root } of Object.values(images)) {
       expect((await readdir(join(root, "app"))).sort()).toEqual(["LICENSE", "dist", "node_modules", "package.json"]);
       const names = await readdir(join(root, "app/dist"), { recursive: true });
@@ -87,7 +87,7 @@ test("the Dockerfile is one to a linter, and its base is the Node that runs the 
     }
   });
 
-  test("serve as an ordinary user who can write nowhere, tell their health, and stop by their signal", async () => {
+  test("serve as a user without write access, report their health, and stop at SIGTERM", async () => {
     expect(images.gateway.user).toMatch(/^[1-9]\d*:[1-9]\d*$/);
     const migrated = await finish(images.migrate, images.migrate.entrypoint);
     expect(migrated).toEqual({ code: 0, output: expect.stringContaining("inventory: up 0001") });
@@ -119,7 +119,7 @@ test("the Dockerfile is one to a linter, and its base is the Node that runs the 
     for (const image of Object.values(images)) expect(await finish(image, ["node", "-e", write])).toEqual(refused);
   }, 120_000);
 
-  test("listen where others reach them, and refuse gRPC without TLS unless they are told to", async () => {
+  test("listen on all interfaces, and refuse gRPC without TLS by default", async () => {
     expect(images.gateway.env).toMatchObject({ GATEWAY_LISTEN: "0.0.0.0:8080", GATEWAY_ADMIN_LISTEN: "0.0.0.0:8081" });
     const { INVENTORY_LISTEN, ...rest } = env;
     expect(INVENTORY_LISTEN).toBeDefined();
@@ -129,7 +129,7 @@ test("the Dockerfile is one to a linter, and its base is the Node that runs the 
   });
 });
 
-/** Fills a root directory with the Node that runs this, the libraries that it loads, and setpriv. */
+/** Fills a root directory with the running Node, the libraries that it loads, and setpriv. */
 async function addNode(folder: string): Promise<void> {
   for (const program of [await realpath(process.execPath), findProgram(["setpriv"])!]) {
     const { stdout } = await run("ldd", [program]);

@@ -41,7 +41,7 @@ describe("npm start", () => {
       GATEWAY_ADMIN_LISTEN: "127.0.0.1:0",
       INVENTORY_LISTEN: "127.0.0.1:0",
       INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
-      // As in a copy of .env.example with values taken out: these count as not set.
+      // An empty value counts as not set, as in a copy of .env.example.
       KEY_PEPPER: "",
       PETS_UPSTREAM_URL: "",
       ORDERS_UPSTREAM_URL: "",
@@ -49,7 +49,7 @@ describe("npm start", () => {
     await start();
   });
 
-  test("serves a seeded store: the printed curl lines work as they stand", async () => {
+  test("serves a seeded store, and the curl lines that it prints work unchanged", async () => {
     const [read, write] = curls();
     const seeded = (await readFile(join(root, "deploy/local/seed.csv"), "utf8")).trim().split("\n").slice(1);
     const listed = (await bash(read!)).match(/\{[^}]*\}/g)!;
@@ -73,7 +73,7 @@ describe("npm start", () => {
     }
   });
 
-  test("a second start keeps the data and the keys, and Ctrl-C ends everything", async () => {
+  test("ends everything at Ctrl-C, and keeps the data and the keys for the next start", async () => {
     const before = curls();
     expect(await stop("SIGINT")).toBe(0);
     await expect(bash(before[0]!)).rejects.toThrow();
@@ -82,7 +82,7 @@ describe("npm start", () => {
     expect(await bash(before[0]!)).toContain('{"petId":1001,"quantity":12,"status":"available"}');
   });
 
-  test("says what is wrong when a port is taken, and leaves nothing running", async () => {
+  test("exits with the name of the setting when its port is taken, and leaves the other instance running", async () => {
     const other = await startScript({
       name: "a second npm start",
       script: "deploy/local/start.ts",
@@ -94,7 +94,7 @@ describe("npm start", () => {
     expect(await bash(curls()[0]!)).toContain('"petId":1001');
   });
 
-  test("names every wrong setting with exit code 78", async () => {
+  test("names every wrong setting and exits with code 78", async () => {
     const wrong = { ...env, GATEWAY_REPLICAS: "none", INVENTORY_TIMEOUT_MS: "soon", INVENTORY_MAX_BATCH: "x" };
     const other = await startScript({
       name: "a wrong npm start",
@@ -109,7 +109,7 @@ describe("npm start", () => {
     expect(other.output()).not.toContain("at ");
   });
 
-  test("when it is killed, its processes end too", async () => {
+  test("ends its processes when it is killed", async () => {
     await stop("SIGKILL");
     const untilMs = Date.now() + 15_000;
     while (
@@ -118,7 +118,7 @@ describe("npm start", () => {
         () => false,
       )
     ) {
-      if (Date.now() > untilMs) throw new Error("the gateway is still there");
+      if (Date.now() > untilMs) throw new Error("the gateway still answers");
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
   });

@@ -47,7 +47,7 @@ describe.each(["sqlite", "mysql"] as const)("a store of 100,000 entries on %s", 
       headers: { authorization: `Bearer ${system.keys.enterprise}`, ...headers },
     });
 
-  test("is imported while it is served, listed whole and in order, and exported byte for byte", async () => {
+  test("is imported while it is served, listed completely and in order, and exported byte for byte", async () => {
     expect((await list()).text).toBe("[]");
     expect((await stock("import", "in.csv")).code).toBe(0);
     expect(sha((await list()).text)).toBe(sha(json));

@@ -4,38 +4,38 @@ import { connectInventory, type Inventory } from "../support/grpc.ts";
 import { until } from "../support/until.ts";
 import type { Cluster } from "./cluster.ts";
 
-/** What a run found. */
+/** The result of a run. */
 export interface AdjustmentVerdict {
-  /** Adjustments, each of them once. */
+  /** Distinct adjustments that were acknowledged. */
   readonly acknowledged: number;
-  /** How many of them had been made by an attempt that its caller saw fail. */
+  /** The number of them that an earlier attempt had made, although its caller saw it fail. */
   readonly replayed: number;
   /** Attempts that failed. */
   readonly failed: number;
-  /** Adjustments that were acknowledged and are not remembered, or are remembered and were not acknowledged. */
+  /** Adjustments that were acknowledged but not stored, or stored but not acknowledged. */
   readonly astray: number;
-  /** For each pet, by how much the stock differs from the sum of what was acknowledged. */
+  /** For each pet, the difference between the stock and the sum of the acknowledged adjustments. */
   readonly differences: readonly bigint[];
 }
 
 export interface AdjustmentOptions {
-  /** Pets that this run makes and nobody else touches. */
+  /** Pets that this run creates and no other caller changes. */
   readonly petIds: readonly bigint[];
   readonly callers: number;
-  /** The run ends when so many were acknowledged and all disturbances are over. */
+  /** The run ends when at least this number was acknowledged and all disturbances are over. */
   readonly adjustments: number;
-  /** Run beside the load, one after the other, each after 20 more were acknowledged. */
+  /** Run during the load, one after the other, each after 20 more acknowledgements. */
   readonly disturbances: readonly (() => Promise<void>)[];
 }
 
-/** Far from both bounds: here nothing may be refused. */
+/** Far from both bounds, so that no adjustment may be refused. */
 const startQuantity = 1_000_000_000;
 
 const attemptTimeoutMs = 3_000;
 
 /**
- * Adjusts through both services and repeats every adjustment, with its request id, until it is acknowledged. In the
- * end the stock has to be what was acknowledged, to the last piece.
+ * Sends adjustments through both services and retries each with its request id until it is acknowledged. At the end it
+ * compares the stock with the sum of the acknowledged adjustments.
  */
 export async function checkAdjustments(cluster: Cluster, options: AdjustmentOptions): Promise<AdjustmentVerdict> {
   const { petIds, callers, adjustments, disturbances } = options;
@@ -73,7 +73,7 @@ export async function checkAdjustments(cluster: Cluster, options: AdjustmentOpti
   return { acknowledged: acknowledged.size, ...counts, ...(await compare(cluster, petIds, acknowledged)) };
 }
 
-/** Repeats one adjustment, at one service after the other. @returns whether an earlier attempt had made it */
+/** Sends one adjustment to the services in turn until it is acknowledged. @returns whether an earlier attempt had made it */
 async function untilAcknowledged(
   clients: readonly Inventory[],
   adjustment: { petId: bigint; delta: number; requestId: string },
@@ -91,7 +91,7 @@ async function untilAcknowledged(
   }
 }
 
-/** Compares the acknowledged adjustments with what the database has. */
+/** Compares the acknowledged adjustments with the database. */
 async function compare(
   { system }: Cluster,
   petIds: readonly bigint[],

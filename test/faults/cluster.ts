@@ -10,7 +10,7 @@ export interface Restartable {
   crash(): Promise<void>;
 }
 
-/** Two inventory services and some gateways on one database server that is this test's own. */
+/** Two inventory services and some gateways on a database server of their own. */
 export interface Cluster {
   readonly system: System;
   readonly database: DatabaseServer;
@@ -21,7 +21,7 @@ export interface Cluster {
 export interface ClusterOptions {
   readonly gateways: number;
   readonly pets: number;
-  /** Another script than the gateway's own, to break it on purpose. */
+  /** A script in place of the gateway's own, such as one that is broken on purpose. */
   readonly gatewayScript?: string;
 }
 

@@ -17,14 +17,14 @@ describe("three gateways and two inventory services on one database", () => {
     key = cluster.system.keys.enterprise;
   });
 
-  test("no read that began after an acknowledgement shows anything older", async () => {
+  test("show in no read anything older than what was acknowledged before it began", async () => {
     const verdict = await checkHistory(cluster, { key, pets, readers: 24, reads: isLong ? 100_000 : 4_000 });
     expect(verdict.violations).toEqual([]);
     expect(verdict.refused).toBe(0);
     expect(verdict.writes).toBeGreaterThan(100);
   }, 300_000);
 
-  test("no acknowledged update is lost or overtaken while either tier or the database is killed", async () => {
+  test("lose no acknowledged update and let no older one overtake it while either tier or the database is killed", async () => {
     const database = databaseOf(cluster);
     const targets = [...cluster.services, database, ...cluster.gateways];
     // The long run kills each kind two hundred times.
@@ -35,11 +35,11 @@ describe("three gateways and two inventory services on one database", () => {
     const verdict = await checkHistory(cluster, { key, pets, readers: 24, reads: 4_000, disturbances });
     if (isLong) console.info(verdict);
     expect(verdict.violations).toEqual([]);
-    // Every caller has its answer within the deadline of 2 s that the cluster has, and what two busy cores add.
+    // The deadline of the cluster, 2 s, and the delay that two busy cores add.
     expect(verdict.slowestMs).toBeLessThan(4_000);
   }, 3_600_000);
 
-  test("an adjustment that is repeated until it is acknowledged happens once while services and database are killed", async () => {
+  test("apply an adjustment once that is retried until it is acknowledged while services and database are killed", async () => {
     const database = databaseOf(cluster);
     // The long run kills each kind two hundred times, in turns.
     const kills = isLong
@@ -50,7 +50,7 @@ describe("three gateways and two inventory services on one database", () => {
     const verdict = await checkAdjustments(cluster, { petIds, callers: 24, adjustments: 2_000, disturbances });
     if (isLong) console.info(verdict);
     expect(verdict).toMatchObject({ astray: 0, differences: [0n, 0n, 0n] });
-    expect(verdict.failed).toBeGreaterThan(0); // the kills were felt
+    expect(verdict.failed).toBeGreaterThan(0); // the kills had an effect
   }, 3_600_000);
 });
 
@@ -63,7 +63,7 @@ function databaseOf({ database }: Cluster) {
   };
 }
 
-/** Two hundred turns over the targets. */
+/** Two hundred targets, each in its turn. */
 function twoHundredOf<T>(targets: readonly T[]): T[] {
   return Array.from({ length: 200 }, (_, i) => targets[i % targets.length]!);
 }
@@ -72,6 +72,6 @@ test("the check of histories finds a gateway whose reads join the check that is 
   await using stack = new AsyncDisposableStack();
   const cluster = await startCluster(stack, { gateways: 3, pets, gatewayScript: "test/faults/broken-gateway.ts" });
   const key = cluster.system.keys.enterprise;
-  const { violations } = await checkHistory(cluster, { key, pets, readers: 24, reads: 20_000 }); // ends at the first
+  const { violations } = await checkHistory(cluster, { key, pets, readers: 24, reads: 20_000 }); // ends at the first violation
   expect(violations).not.toEqual([]);
 }, 120_000);

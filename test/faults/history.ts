@@ -14,13 +14,13 @@ interface Row {
   readonly status: string;
 }
 
-/** What a run found. */
+/** The result of a run. */
 export interface Verdict {
   readonly reads: number;
   readonly writes: number;
-  /** Requests that got no 200: those that met a kill. */
+  /** Requests that got no 200 because a process was killed. */
   readonly refused: number;
-  /** The longest that a request took, answered or not. */
+  /** The longest time that a request took, answered or not. */
   readonly slowestMs: number;
   /** The first reads that contradict what was acknowledged. */
   readonly violations: readonly string[];
@@ -30,17 +30,19 @@ export interface HistoryOptions {
   readonly key: string;
   readonly pets: number;
   readonly readers: number;
-  /** The run ends when so many reads were checked and all disturbances are over. */
+  /** The run ends when at least this number of reads was checked and all disturbances are over. */
   readonly reads: number;
-  /** Run beside the load, one after the other. */
+  /** Run during the load, one after the other. */
   readonly disturbances?: readonly (() => Promise<void>)[];
 }
 
 /**
- * Reads and writes through all gateways and checks every read. Each pet is written by one writer only, which counts up,
- * so a read of a pet is right when it is not below what was acknowledged before the read began, and not above what had
- * been sent when it ended. A writer goes on after a failed update with a higher number; as nobody knows whether and when
- * the failed one happens, its number is right at any later time.
+ * Reads and writes through all gateways and checks every read.
+ *
+ * Each pet has one writer, which counts up. A read of a pet is right when it is at least the number that was
+ * acknowledged before the read began, and at most the number that was sent before the read ended. After a failed update
+ * the writer continues with a higher number. The failed update may still happen at any time, so a read of its number is
+ * right at any later time.
  */
 export async function checkHistory(cluster: Cluster, options: HistoryOptions): Promise<Verdict> {
   const { key, pets, readers, disturbances = [] } = options;
@@ -62,7 +64,7 @@ export async function checkHistory(cluster: Cluster, options: HistoryOptions): P
       if (answer.statusCode !== 200) throw new Error(`status ${answer.statusCode}`);
       return (answer.headers["content-encoding"] === "gzip" ? gunzipSync(bytes) : bytes).toString();
     } catch {
-      // It, or something behind it, was killed under the request.
+      // The gateway, or a process that it calls, was killed during the request.
     } finally {
       counts.slowestMs = Math.max(counts.slowestMs, performance.now() - startedMs);
     }
@@ -119,7 +121,7 @@ export async function checkHistory(cluster: Cluster, options: HistoryOptions): P
   return { ...counts, violations };
 }
 
-/** The list as a plain SELECT finds it. */
+/** Reads the list by a plain SELECT. */
 async function listOf(databaseUrl: string): Promise<string> {
   const connection = await connectMysql(databaseUrl);
   const [rows] = await connection.query("SELECT pet_id, quantity, status FROM stock WHERE NOT removed ORDER BY pet_id");

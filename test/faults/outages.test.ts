@@ -7,7 +7,7 @@ import { type System, startSystem } from "../support/system.ts";
 
 const deadlineMs = 1_000;
 
-test("a database server that can lose commits is named at the start, a durable one is not", async () => {
+test("a database server that can lose commits gets a warning, and a durable one does not", async () => {
   await using stack = new AsyncDisposableStack();
   const server = await startPrivateDatabaseServer();
   stack.defer(() => server.stop());
@@ -18,7 +18,7 @@ test("a database server that can lose commits is named at the start, a durable o
   expect(await durabilityWeaknesses(db)).toEqual(["innodb_flush_log_at_trx_commit is 2, not 1"]);
 });
 
-describe("what is behind the gateway is away", () => {
+describe("an outage", () => {
   const stack = suiteStack();
   let database: DatabaseServer;
   let system: System;
@@ -48,7 +48,7 @@ describe("what is behind the gateway is away", () => {
       body: `{"quantity":${quantity}}`,
     });
 
-  /** Expects one of two errors, in time. */
+  /** Expects 503 or 504 in time. */
   async function expectRefusal(send: () => Promise<Response>): Promise<void> {
     const startedMs = performance.now();
     const answer = await send();
@@ -58,7 +58,7 @@ describe("what is behind the gateway is away", () => {
     expect(answer.headers["x-ratelimit-limit"]).toBeDefined();
   }
 
-  /** Asks until the answer is 200 again: the part that came back may need a moment. */
+  /** Retries until the answer is 200 again: the part that came back may need a moment. */
   async function expectRecovery(quantity: number): Promise<void> {
     const untilMs = Date.now() + 10_000;
     for (;;) {
@@ -87,7 +87,7 @@ describe("what is behind the gateway is away", () => {
     ["the database is killed", killDatabase, 13],
     ["the database is frozen", freezeDatabase, 14],
   ])(
-    "%s: 503 or 504 in time, and all is well again without a restart of what is left",
+    "in which %s gives 503 or 504 in time, and ends without a restart of the other parts",
     async (_what, fault, quantity) => {
       await expectRecovery(quantity - 10);
       await fault.break();
@@ -99,7 +99,7 @@ describe("what is behind the gateway is away", () => {
     },
   );
 
-  test("with the database of the keys away, a key that was never seen gets 503, and the limit headers", async () => {
+  test("of the key database gives a key that was never seen 503 or 504 with the limit headers", async () => {
     const { key } = await system.issueKey({ plan: "pro" });
     await database.kill("SIGKILL");
     await expectRefusal(() =>

@@ -13,10 +13,10 @@ const rounds = process.env.FAULTS === "long" ? 20 : 1;
 const replicas = 3;
 const pets = 8;
 
-/** More than the two checks that the balancer asks for, also on a busy machine. */
+/** The drain delay outlasts the two checks of the balancer, also on a busy machine. */
 const env = { LOG_LEVEL: "warn", DRAIN_SECONDS: "15", DRAIN_DELAY_SECONDS: "2" };
 
-/** A process that has ended is not ready either. */
+/** Resolves to whether a process is ready. One that has ended is not. */
 const isReady = ({ admin }: RunningProcess) =>
   request(admin, { path: "/readyz" }).then(
     ({ status }) => status === 200,
@@ -30,7 +30,7 @@ describe("three gateways behind a load balancer and three inventory services beh
   let balancer: Balancer;
   const services: Service[] = [];
   const gateways: Gateway[] = [];
-  /** One more than there are replicas: the new one starts before the old one goes. */
+  /** One more than there are replicas: the new one starts before the old one stops. */
   const slots: Slot[] = [];
   let servicePort: number;
   let lastService = 0;
@@ -64,7 +64,7 @@ describe("three gateways behind a load balancer and three inventory services beh
     for (let i = 0; i < replicas; i++) gateways.push(await startGateway());
   });
 
-  /** As a pod: each has an address of its own, and the name of them all leads to those that are ready. */
+  /** Starts a service like a pod: each has an address of its own, and a common name resolves to the ready ones. */
   async function startService(): Promise<Service> {
     lastService += 1;
     const ip = `127.0.1.${lastService}`;
@@ -90,14 +90,14 @@ describe("three gateways behind a load balancer and three inventory services beh
       GATEWAY_LISTEN: `127.0.0.1:${slot.listenPort}`,
       GATEWAY_ADMIN_LISTEN: `127.0.0.1:${slot.adminPort}`,
       INVENTORY_ADDRESS: `dns://${dns.address}/inventory.test:${servicePort}`,
-      GRPC_NODE_USE_ALTERNATIVE_RESOLVER: "true", // the one that asks the name server of the address
+      GRPC_NODE_USE_ALTERNATIVE_RESOLVER: "true", // the resolver that asks the name server in the address
     });
     processes.push(process);
     await until(() => balancer.uses(slot));
     return { slot, process };
   }
 
-  /** Ends a replica as an orchestrator does, and expects that it came to its end by itself. */
+  /** Stops a replica as an orchestrator does, and expects that it exits by itself. */
   async function end({ kill, exited, output }: RunningProcess): Promise<void> {
     await kill("SIGTERM");
     expect({ code: await exited, output: output() }).toMatchObject({ code: 0 });
@@ -105,13 +105,13 @@ describe("three gateways behind a load balancer and three inventory services beh
 
   function expectOnlySuccess(results: Record<string, number>): void {
     const seen = Object.keys(results).sort();
-    // What the processes warned of tells why, where it is not so.
+    // The warnings of the processes explain any other result.
     if (seen.length > 2) console.log(processes.map(({ output }) => output()).join("\n"));
     console.log(results);
     expect(seen).toEqual(["GET 200", "PATCH 200"]);
   }
 
-  test(`${rounds} rolling restarts of the gateways show a client nothing`, async () => {
+  test(`hide ${rounds} rolling restart(s) of the gateways from clients`, async () => {
     const load = startLoad(balancer.address, system.keys.enterprise);
     for (let i = 0; i < rounds * replicas; i++) {
       gateways.push(await startGateway());
@@ -121,7 +121,7 @@ describe("three gateways behind a load balancer and three inventory services beh
     expectOnlySuccess(await load.stop());
   }, 1_200_000);
 
-  test(`${rounds} rolling restarts of the inventory services show a client nothing`, async () => {
+  test(`hide ${rounds} rolling restart(s) of the inventory services from clients`, async () => {
     const load = startLoad(balancer.address, system.keys.enterprise);
     for (let i = 0; i < rounds * replicas; i++) {
       const [old] = services;
@@ -137,7 +137,7 @@ describe("three gateways behind a load balancer and three inventory services beh
   }, 1_200_000);
 });
 
-/** Reads and updates at a steady rate over connections that are kept. */
+/** Reads and updates at a steady rate over kept connections. */
 function startLoad(address: string, key: string) {
   const pool = new Pool(`http://${address}`, { connections: 16, pipelining: 1 });
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };

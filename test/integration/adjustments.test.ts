@@ -1,4 +1,4 @@
-// Adjustments over gRPC happen once for each request id, whoever is asked and however often.
+// Checks that an adjustment over gRPC happens once for each request id, at any replica and however often it is sent.
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { describeEachDatabase } from "../support/databases.ts";
@@ -45,7 +45,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
     }
   });
 
-  test("give their first result again: at another replica, after other changes, after a restart and a removal", async () => {
+  test("return their first result again at another replica, after other changes, after a restart and after a removal", async () => {
     const adjustment = { petId: 1n, delta: -3, requestId: "order:17.a-B_c" };
     const item = { petId: 1n, quantity: 7, status: PET_STATUS_AVAILABLE, revision: 5n };
     expect(await callers[0]!.adjust(adjustment)).toEqual({ item, replayed: false });
@@ -63,7 +63,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
     expect(await stock.store.position()).toMatchObject({ revision: 7n });
   });
 
-  test("that were refused are looked at anew", async () => {
+  test("that were refused are decided again when they are sent again", async () => {
     const adjustment = { petId: 1n, delta: -11, requestId: "r" };
     const [first, second] = callers as [Inventory, Inventory];
     expect(await refusalOf(first.adjust(adjustment))).toMatchObject({
@@ -78,7 +78,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
     });
   });
 
-  test("happen once when every one is sent four times at once, twice to each service, and no caller gets an error", async () => {
+  test("happen once and without an error when each is sent four times at once, twice to each service", async () => {
     const adjustments = Array.from({ length: 400 }, (_, i) => ({
       petId: BigInt((i % 4) + 1),
       delta: (i % 9) + 1,
@@ -99,7 +99,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
     expect(await stock.db("stock_adjustments")).toHaveLength(400);
   });
 
-  test("never take more than there is, however many callers want the last ones", async () => {
+  test("never take more than there is when many callers compete for the last pieces", async () => {
     const results = await Promise.all(
       Array.from({ length: 60 }, (_, i) =>
         callers[i % 2]!.adjust({ petId: 2n, delta: -1, requestId: `buy-${i}` }).then(
@@ -113,7 +113,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
     expect(new Set(results.filter((result) => typeof result === "string"))).toEqual(new Set(["there are only 0 left"]));
   });
 
-  test("are forgotten by a service when they are old, and not within a day", async () => {
+  test("are deleted by a service when they are older than a day, and not before", async () => {
     const rowOf = (revision: number, ageMs: number) => ({
       revision,
       request_id: `aged ${ageMs}`,
@@ -124,7 +124,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
       made_at: Date.now() - ageMs,
     });
     await stock.db("stock_adjustments").insert([rowOf(1, 2 * dayMs), rowOf(2, dayMs)]);
-    const service = await start(); // it looks for old ones at its start
+    const service = await start(); // it deletes old adjustments at its start
     const left = () => stock.db("stock_adjustments").pluck("request_id");
     await until(async () => (await left()).length === 1);
     expect(await left()).toEqual([`aged ${dayMs}`]);

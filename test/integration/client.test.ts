@@ -15,7 +15,7 @@ const statusWithErrorInfo =
   "LmNvbS9nb29nbGUucnBjLkVycm9ySW5mbxJHChFSRVZJU0lPTl9NSVNNQVRDSBIVcGV0c3RvcmUuaW52ZW50b3J5LnYxGgsKBnBl" +
   "dF9pZBIBNxoOCghyZXZpc2lvbhICMTI=";
 
-/** What a call ends with. */
+/** Resolves to the code or the error that a call ends with, `OK` when it succeeds. */
 const failureOf = (call: Promise<unknown>) =>
   call.then(
     () => "OK",
@@ -40,7 +40,7 @@ describe("the client for internal callers", () => {
 
   async function here() {
     for await (const { position } of inventory.list()) return position;
-    throw new Error("a list tells its position");
+    throw new Error("the list has no position");
   }
 
   function watchFrom(...args: Parameters<InventoryClient["watch"]>) {
@@ -49,7 +49,7 @@ describe("the client for internal callers", () => {
     return async () => (await events.next()).value as WatchEvent;
   }
 
-  test("reads and changes entries with ids to the last digit", async () => {
+  test("reads and changes entries whose ids are exact to the last digit", async () => {
     expect(await inventory.get(big)).toMatchObject({ petId: big, quantity: 1, status: "sold" });
     const { revision } = await inventory.update({ petId: big, quantity: 5 });
     expect(await inventory.update({ petId: big, quantity: 6, expectedRevision: revision })).toEqual({
@@ -62,7 +62,7 @@ describe("the client for internal callers", () => {
     expect(await inventory.remove(-7n)).toBe(revision + 3n);
   });
 
-  test("adjusts once for each request id, sets statuses, and gets many at once", async () => {
+  test("adjusts once for each request id, sets statuses, and gets several entries in one call", async () => {
     const [petId, requestId] = [3n, "client-test"];
     const { revision } = await inventory.update({ petId, quantity: 10 });
     const item = { petId, quantity: 6, status: "sold", revision: revision + 1n };
@@ -78,13 +78,13 @@ describe("the client for internal callers", () => {
     expect(await inventory.getMany([petId, -5n])).toEqual({ items: [pending], missing: [-5n] });
   });
 
-  test("lists every entry in order, and leaves off when its reader does", async () => {
+  test("lists every entry, and stops when its reader stops", async () => {
     const pages = await Array.fromAsync(inventory.list());
     expect(pages.flatMap(({ items }) => items.map(({ petId }) => petId))).toHaveLength(entryCount);
     for await (const { items } of inventory.list()) if (items.length > 0) break;
   });
 
-  test("throws the status by its name, with the text of the service", async () => {
+  test("throws an InventoryError with the name of the status and the message of the service", async () => {
     await expect(inventory.get(-1n)).rejects.toMatchObject({
       name: "InventoryError",
       code: "NOT_FOUND",
@@ -95,7 +95,7 @@ describe("the client for internal callers", () => {
     expect(await failureOf(inventory.create({ petId: 1n, quantity: 1 }))).toBe("ALREADY_EXISTS");
   });
 
-  test("ends every call by its deadline, the caller's signal, or before it began", async () => {
+  test("ends a call at its deadline or at the caller's signal, and does not begin one whose signal has fired", async () => {
     const position = await here();
     await system.inventory.kill("SIGSTOP");
     try {
@@ -115,17 +115,17 @@ describe("the client for internal callers", () => {
     } finally {
       await system.inventory.kill("SIGCONT");
     }
-    await inventory.update({ petId: 1n, quantity: 4 }); // behind those that may have reached the service all the same
+    await inventory.update({ petId: 1n, quantity: 4 }); // after the ones above, which may have reached the service
   });
 
-  test("takes undefined for no deadline of its own, and one that is far for far", async () => {
+  test("accepts an undefined timeout and very long ones", async () => {
     for (const timeoutMs of [undefined, 3e9, Number.MAX_SAFE_INTEGER, Number.POSITIVE_INFINITY]) {
       expect(await failureOf(inventory.update({ petId: 1n, quantity: 4 }, { timeoutMs }))).toBe("OK");
       expect(await failureOf(Array.fromAsync(inventory.list({ timeoutMs })))).toBe("OK");
     }
   });
 
-  test("refuses what cannot be sent with INVALID_ARGUMENT, and sends nothing", async () => {
+  test("refuses arguments that cannot be sent with INVALID_ARGUMENT, and sends nothing", async () => {
     const nothing = undefined as never;
     const position = await here();
     const refused = [
@@ -145,7 +145,7 @@ describe("the client for internal callers", () => {
     expect(await here()).toEqual(position);
   });
 
-  test("watches changes over a restart of the service, without a gap", async () => {
+  test("watches changes across a restart of the service without a gap", async () => {
     const breaks: string[] = [];
     const next = watchFrom(await here(), { onBreak: ({ code }) => void breaks.push(code) });
     expect(await next()).toMatchObject({ kind: "changes", changed: [] });
@@ -154,7 +154,7 @@ describe("the client for internal callers", () => {
     await system.inventory.kill("SIGKILL");
     const reading = inventory.get(1n);
     await system.restartInventory();
-    expect(await reading).toMatchObject({ quantity: 10 }); // a read is tried again
+    expect(await reading).toMatchObject({ quantity: 10 }); // a read is retried
     await inventory.update({ petId: 2n, quantity: 11 });
     await inventory.remove(3n);
     const seen: WatchEvent[] = [];
@@ -165,7 +165,7 @@ describe("the client for internal callers", () => {
     expect(breaks.length).toBeGreaterThan(0);
   });
 
-  test("is told of a restored stock by a reset, and the watch ends", async () => {
+  test("ends a watch with a reset after the stock was restored", async () => {
     const next = watchFrom(await here());
     await next();
     const env = { INVENTORY_DATABASE_URL: system.databaseUrls.inventory };
@@ -174,7 +174,7 @@ describe("the client for internal callers", () => {
     expect(await next()).toBeUndefined();
   });
 
-  test("ends its watches when it is closed, and tells of no break", async () => {
+  test("ends its watches when it is closed, and reports no break", async () => {
     const other = createInventoryClient({ address: system.inventory.listen });
     const breaks: string[] = [];
     const events = other.watch(await here(), { onBreak: ({ code }) => void breaks.push(code) });
@@ -186,7 +186,7 @@ describe("the client for internal callers", () => {
     expect(breaks).toEqual([]);
   });
 
-  test("ends every call with CANCELLED once it is closed, and finishes those that were sent", async () => {
+  test("ends new calls with CANCELLED once it is closed, and finishes those that were sent before", async () => {
     const other = createInventoryClient({ address: system.inventory.listen });
     const pages = other.list()[Symbol.asyncIterator]();
     await pages.next();
@@ -219,7 +219,7 @@ describe("a service that fails", () => {
   let inventory: InventoryClient;
 
   beforeAll(async () => {
-    // Any call fails in the same way: streams and unary calls differ in how they tell it.
+    // Every call fails in the same way: a unary call through its callback, a stream by an event.
     const fail = (call: { getPath(): string; emit?(event: string, error: object): void }, done?: unknown) => {
       counts.set(call.getPath(), (counts.get(call.getPath()) ?? 0) + 1);
       const error = { details: "no", ...failure };
@@ -241,7 +241,7 @@ describe("a service that fails", () => {
   const countOf = (name: keyof InventoryServiceService) => counts.get(InventoryServiceService[name].path) ?? 0;
   const position = { epoch: "e", revision: 1n };
 
-  test("is asked again for what only reads or happens once, and never for any other change", async () => {
+  test("gets reads and adjustments again, and never any other change", async () => {
     failure = { code: status.UNAVAILABLE };
     const calls = {
       getInventoryItem: () => inventory.get(1n),
@@ -264,13 +264,13 @@ describe("a service that fails", () => {
     expect(countOf("removeInventoryItem")).toBe(1);
   });
 
-  test("is not watched on when it says that it never will", async () => {
+  test("is not watched again after PERMISSION_DENIED", async () => {
     failure = { code: status.PERMISSION_DENIED };
     expect(await failureOf(Array.fromAsync(inventory.watch(position)))).toBe("PERMISSION_DENIED");
     expect(countOf("watchInventory")).toBe(1);
   });
 
-  test("tells its reason and what belongs to it", async () => {
+  test("gives its reason and details to the caller", async () => {
     const metadata = new Metadata();
     metadata.set("grpc-status-details-bin", Buffer.from(statusWithErrorInfo, "base64"));
     failure = { code: status.ABORTED, metadata };

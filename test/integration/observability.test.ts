@@ -13,11 +13,12 @@ import { startRedisServer } from "../support/redis-server.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 
-/** It may have to install Prometheus first. */
+/** Time for a hook that may have to install Prometheus first. */
 const installTimeoutMs = 600_000;
 
-/** How long the system is under load at the least, and how long everything has to be seen at the most. */
+/** The load runs for at least this time before the tests. */
 const loadMs = process.env.FAULTS === "long" ? 60_000 : 0;
+/** Every series has to appear within this time. */
 const withinMs = 60_000;
 
 interface Rule {
@@ -60,10 +61,10 @@ describe("a running system under Prometheus", () => {
     return groups.flatMap((group) => group.rules);
   };
 
-  test("every series that dashboards, alerts and recording rules name exists", async () => {
+  test("has every series that dashboards, alerts and recording rules name", async () => {
     const queries = [...dashboards.flatMap(targetsOf).map(({ expr }) => expr), ...(await rules()).map((r) => r.query)];
     const named = new Set(queries.flatMap((query) => [...metricsIn(query)]));
-    named.delete("ALERTS"); // it is there while an alert is
+    named.delete("ALERTS"); // exists only while an alert does
     expect(named.size).toBeGreaterThan(40);
     let missing = [...named];
     const look = async () => {
@@ -75,7 +76,7 @@ describe("a running system under Prometheus", () => {
     expect(missing).toEqual([]);
   });
 
-  test.each(dashboards)("every query of $file can be asked, and shows something", async (dashboard) => {
+  test.each(dashboards)("answers every query of $file with data", async (dashboard) => {
     const mayBeEmpty = /status=~"[45]..|ALERTS/;
     for (const { expr } of targetsOf(dashboard)) {
       const query = expr.replaceAll("$__rate_interval", "5s").replaceAll("$instance", ".*");
@@ -85,14 +86,14 @@ describe("a running system under Prometheus", () => {
     }
   });
 
-  test("every rule can be evaluated, and no alert fires", async () => {
+  test("has no rule that fails and no alert that fires", async () => {
     const all = await rules();
     expect(all.filter(({ health, lastError }) => health !== "ok" || lastError)).toEqual([]);
     const { alerts } = await prometheus.ask<{ alerts: { state: string }[] }>("alerts");
     expect(alerts.filter(({ state }) => state === "firing")).toEqual([]);
   });
 
-  test("labels come from closed sets, whatever callers send", async () => {
+  test("has labels from closed sets, whatever callers send", async () => {
     const values = (label: string) => prometheus.ask<string[]>(`label/${label}/values`);
     expect(await values("route")).toEqual([
       "docs",
@@ -107,19 +108,19 @@ describe("a running system under Prometheus", () => {
   });
 });
 
-describe("what is deployed for observation", () => {
+describe("the observability files", () => {
   test.each([
-    ["the configuration", ["check", "config"], "prometheus.yaml"],
-    ["the rules", ["check", "rules"], "rules.yaml"],
+    ["a valid configuration", ["check", "config"], "prometheus.yaml"],
+    ["valid rules", ["check", "rules"], "rules.yaml"],
     ["alerts that fire when they should and at no other time", ["test", "rules"], "rules.test.yaml"],
-  ])("%s", (_what, command, file) => promtool(command, file), installTimeoutMs);
+  ])("have %s according to promtool", (_what, command, file) => promtool(command, file), installTimeoutMs);
 
-  test("dashboards have names of their own", () => {
+  test("have dashboards with distinct uids", () => {
     expect(new Set(dashboards.map(({ uid }) => uid)).size).toBe(dashboards.length);
     expect(dashboards.length).toBeGreaterThan(0);
   });
 
-  test.each(dashboards)("$file is well-formed", ({ panels, templating }) => {
+  test.each(dashboards)("have a well-formed dashboard in $file", ({ panels, templating }) => {
     expect(templating.list[0]).toMatchObject({ name: "datasource", type: "datasource", query: "prometheus" });
     expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
     for (const { type, title, datasource, targets = [] } of panels) {
@@ -134,7 +135,7 @@ describe("what is deployed for observation", () => {
   });
 });
 
-/** A little of everything, until it is told to stop. */
+/** Sends a little of everything until `stop` is aborted. */
 async function runLoad({ address, keys }: System, stop: AbortSignal): Promise<void> {
   const as = (key: string, more = {}) => ({ headers: { authorization: `Bearer ${key}`, ...more } });
   const json = { "content-type": "application/json" };

@@ -79,7 +79,7 @@ describe("what reaches the upstream", () => {
     ]);
   });
 
-  test("has the gateway's headers even when the client names them in Connection, and none of those it names", async () => {
+  test("has the gateway's headers even when the client's Connection names them, and no other that it names", async () => {
     const upstream = await startUpstream((_req, res) => res.end("{}"));
     const gateway = await startGateway({ upstream: upstream.url });
     await get(gateway, "/v1/pets/7", {
@@ -92,7 +92,7 @@ describe("what reaches the upstream", () => {
     expect(upstream.requests[0]?.headers).not.toHaveProperty("x-mine");
   });
 
-  test("never holds the key or a body, not with Expect: 100-continue either", async () => {
+  test("never contains the key or a body, even with Expect: 100-continue", async () => {
     const upstream = await startTcpUpstream((socket) => {
       socket.on("data", () => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"));
     });
@@ -124,21 +124,21 @@ describe("what reaches the upstream", () => {
     ["/api/", "/v1/pets/-9223372036854775808?a=1&b=%2F?&a=2", "/api/pets/-9223372036854775808?a=1&b=%2F?&a=2"],
     ["/a/b", "/v1/store/orders?status=placed", "/a/b/store/orders?status=placed"],
     ["/a", "/v1/PETS/%37/", "/a/pets/7"],
-  ])("goes below the base path %j: %s to %s", async (base, asked, sent) => {
+  ])("goes below the base path %j: %s becomes %s", async (base, asked, sent) => {
     const upstream = await startUpstream((_req, res) => res.end("{}"));
     const gateway = await startGateway({ upstream: new URL(base, upstream.url) });
     expect(await get(gateway, asked)).toMatchObject({ status: 200 });
     expect(upstream.requests.map(({ url }) => url)).toEqual([sent]);
   });
 
-  test("goes to an IPv6 address", async () => {
+  test("can go to an IPv6 address", async () => {
     const upstream = await startUpstream((_req, res) => res.end("{}"), "::1");
     const gateway = await startGateway({ upstream: new URL("/api", upstream.url) });
     expect(await get(gateway, "/v1/pets/7")).toMatchObject({ status: 200 });
     expect(upstream.requests).toMatchObject([{ url: "/api/pets/7", headers: { host: upstream.url.host } }]);
   });
 
-  test("keeps to HEAD", async () => {
+  test("is a HEAD for a HEAD", async () => {
     const upstream = await startUpstream((_req, res) => res.setHeader("Content-Length", 1234).end());
     const gateway = await startGateway({ upstream: upstream.url });
     const response = await get(gateway, "/v1/pets/7", { method: "HEAD" });
@@ -197,7 +197,7 @@ describe("what comes back", () => {
     });
   });
 
-  test("is a 304 as it is", async () => {
+  test("is a 304 for the upstream's 304", async () => {
     const upstream = await startUpstream((_req, res) => res.writeHead(304, { ETag: '"7"' }).end());
     const gateway = await startGateway({ upstream: upstream.url });
     const response = await get(gateway, "/v1/pets/7", { headers: { "If-None-Match": '"7"' } });
@@ -219,7 +219,7 @@ describe("what comes back", () => {
     [500, 502, "upstream_unavailable"],
     [503, 502, "upstream_unavailable"],
     [999, 502, "upstream_unavailable"],
-  ])("is the contract's Error for an upstream's %i: %i %s", async (theirs, ours, code) => {
+  ])("is the contract's Error for the upstream's status %i: %i %s", async (theirs, ours, code) => {
     const upstream = await startUpstream((_req, res) =>
       res.writeHead(theirs, { "Content-Type": "text/html", ETag: '"e"', Location: "http://inside/" }).end("<p>secret"),
     );
@@ -233,7 +233,7 @@ describe("what comes back", () => {
     expect(gateway.errors[0]?.cause).toEqual(new Error(`pets answered with status ${theirs}`));
   });
 
-  test("is whole for a client slower than the upstream, piece by piece", async () => {
+  test("is complete for a client that is slower than the upstream", async () => {
     const piece = Buffer.alloc(1 << 20, "x");
     const pieces = 64;
     const upstream = await startUpstream(async (_req, res) => {
@@ -251,13 +251,13 @@ describe("what comes back", () => {
   });
 });
 
-describe("an upstream in trouble", () => {
-  test("is 503 when none is configured", async () => {
+describe("an upstream failure", () => {
+  test("is 503 when no upstream is configured", async () => {
     const gateway = await startGateway({ upstream: null });
     expect(await getError(gateway)).toEqual({ status: 503, code: "service_unavailable" });
   });
 
-  test("is 502 when it refuses the connection", async () => {
+  test("is 502 when the upstream refuses the connection", async () => {
     const upstream = await startUpstream(() => {});
     await new Promise((resolve) => upstream.server.close(resolve));
     const gateway = await startGateway({ upstream: upstream.url });
@@ -268,15 +268,15 @@ describe("an upstream in trouble", () => {
   test.each([
     ["resets the connection", (socket: Socket) => socket.resetAndDestroy()],
     ["closes the connection", (socket: Socket) => socket.end()],
-    ["speaks something else", (socket: Socket) => socket.end("220 smtp ready\r\n")],
-    ["breaks off in its head", (socket: Socket) => socket.end("HTTP/1.1 200 OK\r\nContent-")],
-    ["sends a header that cannot be", (socket: Socket) => socket.end("HTTP/1.1 200 OK\r\nX-A: \x7f\x01\r\n\r\n")],
+    ["speaks another protocol", (socket: Socket) => socket.end("220 smtp ready\r\n")],
+    ["breaks off inside its head", (socket: Socket) => socket.end("HTTP/1.1 200 OK\r\nContent-")],
+    ["sends an invalid header", (socket: Socket) => socket.end("HTTP/1.1 200 OK\r\nX-A: \x7f\x01\r\n\r\n")],
     [
       "switches protocols",
       (socket: Socket) => socket.end("HTTP/1.1 101 S\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
     ],
     ["breaks off before its body", (socket: Socket) => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")],
-  ])("is 502 when it %s", async (_what, answer) => {
+  ])("is 502 when the upstream %s", async (_what, answer) => {
     const upstream = await startTcpUpstream((socket) => socket.once("data", () => answer(socket)));
     const gateway = await startGateway({ upstream: upstream.url });
     const response = await get(gateway, "/v1/pets/7");
@@ -287,7 +287,7 @@ describe("an upstream in trouble", () => {
     expect(gateway.errors[0]?.cause).toMatchObject({ message: expect.any(String) });
   });
 
-  test("costs the client an error, not its connection", async () => {
+  test("leaves the connection of the client open", async () => {
     const upstream = await startTcpUpstream((socket) =>
       socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")),
     );
@@ -308,9 +308,9 @@ describe("an upstream in trouble", () => {
 
   test.each([
     ["no head", ""],
-    ["half a head", "HTTP/1.1 200 OK\r\nContent-"],
-    ["a head without its body", "HTTP/1.1 200 OK\r\nETag: 1\r\nContent-Length: 5\r\n\r\n"],
-  ])("is 504 when it sends %s in time, and the upstream is let go", async (_what, answer) => {
+    ["only half a head", "HTTP/1.1 200 OK\r\nContent-"],
+    ["only a head", "HTTP/1.1 200 OK\r\nETag: 1\r\nContent-Length: 5\r\n\r\n"],
+  ])("is 504 when the upstream sends %s in time, and closes the connection to it", async (_what, answer) => {
     const upstream = await startTcpUpstream((socket) => socket.once("data", () => socket.write(answer)));
     const gateway = await startGateway({ upstream: upstream.url, timeoutMs: 100 });
     const response = await get(gateway, "/v1/pets/7");
@@ -320,7 +320,7 @@ describe("an upstream in trouble", () => {
     await upstream.allClosed();
   });
 
-  test("is not 504 when its body takes longer than the time-out but keeps coming", async () => {
+  test("is not assumed while a body keeps coming for longer than the timeout", async () => {
     const upstream = await startUpstream(async (_req, res) => {
       for (let piece = 0; piece < 6; piece++) {
         res.write("x");
@@ -333,11 +333,11 @@ describe("an upstream in trouble", () => {
   });
 
   test.each([
-    ["breaks off, with a length", "Content-Length: 10\r\n\r\n12345", true],
-    ["breaks off, in chunks", "Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n", true],
-    ["stalls, with a length", "Content-Length: 10\r\n\r\n12345", false],
-    ["stalls, in chunks", "Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n", false],
-  ])("never makes a body look whole that %s", async (_what, answer, breaks) => {
+    ["breaks off before its Content-Length", "Content-Length: 10\r\n\r\n12345", true],
+    ["breaks off before its last chunk", "Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n", true],
+    ["stalls before its Content-Length", "Content-Length: 10\r\n\r\n12345", false],
+    ["stalls before its last chunk", "Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n", false],
+  ])("never makes a body look complete that %s", async (_what, answer, breaks) => {
     const upstream = await startTcpUpstream((socket) =>
       socket.once("data", () => {
         socket.write(`HTTP/1.1 200 OK\r\n${answer}`);
@@ -350,7 +350,7 @@ describe("an upstream in trouble", () => {
     expect(gateway.errors.map(({ code }) => code)).toEqual([breaks ? "upstream_unavailable" : "upstream_timeout"]);
   });
 
-  test("that closes an idle connection just as a request goes out on it costs no error", async () => {
+  test("is hidden when the upstream closes an idle connection just as a request goes out on it", async () => {
     const upstream = await startTcpUpstream((socket) => {
       socket.once("data", () => {
         socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
@@ -362,7 +362,7 @@ describe("an upstream in trouble", () => {
     expect(upstream.connections()).toBe(3);
   });
 
-  test("gets a request a second time at the most", async () => {
+  test("leads to at most one retry of a request", async () => {
     let requests = 0;
     const upstream = await startTcpUpstream((socket) => {
       socket.on("data", () => {
@@ -381,14 +381,14 @@ describe("an upstream in trouble", () => {
 });
 
 describe("connections to the upstream", () => {
-  test("are used again, after refusals too", async () => {
+  test("are used again, even after error responses", async () => {
     const upstream = await startUpstream((_req, res) => res.writeHead(404).end("x".repeat(100_000)));
     const gateway = await startGateway({ upstream: upstream.url });
     for (let count = 0; count < 5; count++) expect(await get(gateway, "/v1/pets/7")).toMatchObject({ status: 404 });
     expect(upstream.connections()).toBe(1);
   });
 
-  test("are given up when a refusal does not end, and the client has its answer long before", async () => {
+  test("are closed when the body of an error response does not end, after the client has its answer", async () => {
     const upstream = await startTcpUpstream((socket) =>
       socket.once("data", () => socket.write("HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n1")),
     );
@@ -398,7 +398,7 @@ describe("connections to the upstream", () => {
     await upstream.allClosed();
   });
 
-  test("are closed when the client goes away before the head", async () => {
+  test("are closed when the client disconnects before the response head", async () => {
     const upstream = await startUpstream(() => {});
     const gateway = await startGateway({ upstream: upstream.url });
     const arrived = once(upstream.server, "request");
@@ -410,7 +410,7 @@ describe("connections to the upstream", () => {
     expect(gateway.errors).toEqual([]);
   });
 
-  test("are not opened for a client that has gone away before", async () => {
+  test("are not opened for a client that has disconnected already", async () => {
     const upstream = await startUpstream((_req, res) => res.end("{}"));
     const gateway = await startGateway({ upstream: upstream.url });
     const client = request(new URL("/v1/pets/7", gateway.url), { agent: false, headers: { "X-Hold": "1" } });
@@ -423,7 +423,7 @@ describe("connections to the upstream", () => {
     expect(gateway.errors).toEqual([]);
   });
 
-  test("are closed when the client goes away in the body", async () => {
+  test("are closed when the client disconnects in the middle of the body", async () => {
     const upstream = await startUpstream((_req, res) => void res.write("1"));
     const gateway = await startGateway({ upstream: upstream.url });
     const arrived = once(upstream.server, "request");
@@ -434,7 +434,7 @@ describe("connections to the upstream", () => {
     expect(gateway.errors).toEqual([]);
   });
 
-  test("are not held by a client that takes nothing, and neither is its body held in memory", async () => {
+  test("are closed when a client reads nothing, and its body does not pile up in memory", async () => {
     const piece = Buffer.alloc(1 << 20, "x");
     let accepted = 0;
     const upstream = await startUpstream((_req, res) => {
@@ -453,13 +453,13 @@ describe("connections to the upstream", () => {
     response.on("error", () => {});
     const [req] = (await arrived) as [IncomingMessage];
     await closed(req.socket);
-    // What the kernel holds for four sockets on loopback; without backpressure it would be everything.
+    // The kernel buffers this much for four sockets on loopback. Without backpressure it would be all of the body.
     expect(accepted).toBeLessThan(64);
     await closed(response.resume());
     expect(response.complete).toBe(false);
   });
 
-  test("are bounded: requests beyond the bound wait for one, and all are answered", async () => {
+  test("are bounded: further requests wait for a free one, and all are answered", async () => {
     let running = 0;
     let most = 0;
     const upstream = await startUpstream((_req, res) => {
@@ -476,7 +476,7 @@ describe("connections to the upstream", () => {
     expect(most).toBe(3);
   });
 
-  test("are waited for no longer than the time-out, and a request that gave up is never sent", async () => {
+  test("are awaited no longer than the timeout, and a request whose client has left is never sent", async () => {
     let endFirst = () => {};
     const upstream = await startUpstream((req, res) => {
       if (req.url !== "/pets/1") return res.end("{}");
@@ -499,7 +499,7 @@ describe("connections to the upstream", () => {
     expect(upstream.requests.map(({ url }) => url)).toEqual(["/pets/1", "/pets/4"]);
   });
 
-  test("are waited for by a bounded number of requests; those beyond are refused at once", async () => {
+  test("are awaited by a bounded number of requests, and further ones are refused at once", async () => {
     const held: (() => void)[] = [];
     const upstream = await startUpstream((_req, res) => void held.push(() => res.end("{}")));
     const gateway = await startGateway({ upstream: upstream.url, maxConnections: 1, maxWaiting: 1 });
@@ -508,7 +508,7 @@ describe("connections to the upstream", () => {
     await arrived;
     const second = get(gateway, "/v1/pets/2");
     await gateway.arrived("/v1/pets/2");
-    // Should this test fail, they are not to end the whole run.
+    // If this test fails, their rejections must not end the whole run.
     for (const response of [first, second]) response.catch(() => {});
     expect(await getError(gateway, "/v1/pets/3")).toEqual({ status: 503, code: "service_unavailable" });
     held[0]?.();
@@ -533,7 +533,7 @@ async function startUpstream(answer: (req: IncomingMessage, res: ServerResponse)
   return { url, server, requests, connections: () => connections };
 }
 
-/** An upstream that speaks whatever it likes. */
+/** Starts an upstream that answers at the level of TCP. */
 async function startTcpUpstream(onConnection: (socket: Socket) => void) {
   const sockets = new Set<Socket>();
   let received = "";
@@ -557,7 +557,7 @@ async function startTcpUpstream(onConnection: (socket: Socket) => void) {
   return { url, received: () => received, connections: () => connections, open: () => sockets, allClosed };
 }
 
-/** The handlers behind what a gateway has done before them, in front of an error writer as a gateway has it. */
+/** Starts the pass-through handlers between the request context and the error writer that a gateway gives them. */
 async function startGateway(options: Partial<PassThroughOptions>) {
   const errors: ApiError[] = [];
   const arrivals = new EventEmitter();
@@ -577,7 +577,7 @@ async function startGateway(options: Partial<PassThroughOptions>) {
       res.setHeader("X-Request-Id", "request-1").setHeader("X-RateLimit-Limit", "60").setHeader("RateLimit", "ours");
       res.setHeader("Link", "<ours>").setHeader("X-Content-Type-Options", "ours");
       arrivals.emit(req.originalUrl, once(res, "close"));
-      // As an authentication does that takes longer than the client stays.
+      // Holds the request like an authentication that takes longer than the client waits.
       if ("x-hold" in req.headers) res.once("close", next);
       else next();
     })
@@ -620,7 +620,7 @@ async function listen(server: Server | TcpServer, host: string, endConnections?:
   return new URL(`http://${host.includes(":") ? `[${host}]` : host}:${(server.address() as AddressInfo).port}`);
 }
 
-/** `once` would reject for an error before the close. */
+/** Resolves when a stream is closed. `once` would reject at an error before that. */
 function closed(stream: Readable): Promise<void> {
   return new Promise((resolve) => void stream.once("close", resolve));
 }
@@ -631,7 +631,7 @@ interface Asked {
   headers?: OutgoingHttpHeaders;
 }
 
-/** The response once its head is there. */
+/** Resolves to the response once its head has arrived. */
 async function open(gateway: Gateway, path: string, asked: Asked = {}): Promise<IncomingMessage> {
   const sent = request(new URL(path, gateway.url), { agent: false, ...asked });
   sent.on("error", () => {}).end();
@@ -639,7 +639,7 @@ async function open(gateway: Gateway, path: string, asked: Asked = {}): Promise<
   return response;
 }
 
-/** The response with its body, or as much as came of it. */
+/** Resolves to the response with its body, or the part of it that arrived. */
 async function get(gateway: Gateway, path: string, asked?: Asked) {
   const response = await open(gateway, path, asked);
   let body = "";

@@ -33,7 +33,7 @@ describe("a private database server", () => {
     stack.defer(() => server.stop());
   });
 
-  test("has acknowledged commits on disk", async () => {
+  test("is set to have every acknowledged commit on disk", async () => {
     const [settings] = await query(
       server.url(""),
       "SELECT @@innodb_flush_log_at_trx_commit AS redo, @@sync_binlog AS binlog, @@innodb_doublewrite AS doublewrite",
@@ -42,7 +42,7 @@ describe("a private database server", () => {
     expect(String(settings?.doublewrite)).toMatch(/^(1|ON)$/);
   });
 
-  test("makes databases in utf8mb4 and drops only those", async () => {
+  test("creates databases in utf8mb4 and drops no others", async () => {
     const url = await server.createDatabase();
     expect(await query(url, "SELECT @@character_set_database AS charset")).toEqual([{ charset: "utf8mb4" }]);
     await server.dropDatabase(url);
@@ -50,7 +50,7 @@ describe("a private database server", () => {
     await expect(server.dropDatabase(server.url("mysql"))).rejects.toThrow("not a database of the tests");
   });
 
-  test("keeps what was committed over kill -9 and restart, on the same port", async () => {
+  test("keeps committed rows across kill -9 and a restart on the same port", async () => {
     const url = await server.createDatabase();
     await query(url, "CREATE TABLE kept (id BIGINT PRIMARY KEY)");
     await query(url, "INSERT INTO kept VALUES (7)");
@@ -67,7 +67,7 @@ describe("a private database server", () => {
 describe("a Redis server", () => {
   const stack = suiteStack();
 
-  test("hangs, goes on, dies and comes back empty", async () => {
+  test("can be suspended, resumed, killed and restarted empty", async () => {
     const server = await startRedisServer();
     stack.defer(() => server.stop());
     const client = new Redis(server.url, { commandTimeout: 200, maxRetriesPerRequest: 20 });
@@ -86,7 +86,7 @@ describe("a Redis server", () => {
     expect(await later.get("pet")).toBeNull();
   });
 
-  test("stops while it hangs", async () => {
+  test("can be stopped while it is suspended", async () => {
     const server = await startRedisServer();
     await server.kill("SIGSTOP");
     await server.stop();
@@ -95,7 +95,7 @@ describe("a Redis server", () => {
 });
 
 describeEachDatabase("a database of a suite", (url) => {
-  test("is empty and takes tables", async () => {
+  test("is empty and accepts tables", async () => {
     const db = openDatabase(url());
     try {
       await db.schema.createTable("pets", (table) => table.bigInteger("id").primary());
@@ -107,7 +107,7 @@ describeEachDatabase("a database of a suite", (url) => {
   });
 });
 
-test("dropped databases are gone", async () => {
+test("dropDatabase removes databases of the tests and refuses any other", async () => {
   const sqlite = await createSqliteDatabase();
   await dropDatabase(sqlite);
   expect(existsSync(dirname(sqlite.slice("sqlite:".length)))).toBe(false);
@@ -117,7 +117,7 @@ test("dropped databases are gone", async () => {
   await expect(query(mysql, "SELECT 1")).rejects.toMatchObject({ code: "ER_BAD_DB_ERROR" });
 });
 
-/** Stands for a process of the system: says where it listens, and drains on SIGTERM. */
+/** Stands for a process of the system: prints where it listens, and drains on SIGTERM. */
 const exampleProcess = `
   import { createServer } from "node:http";
   if (process.env.FAULT) { console.error("no good: " + process.env.FAULT); process.exit(78); }
@@ -141,7 +141,7 @@ describe("a process of the system", () => {
     await writeFile(script, exampleProcess);
   });
 
-  test("is ready when it says so, has a clean environment and stops on SIGTERM", async () => {
+  test("is ready when it logs so, has a clean environment and stops on SIGTERM", async () => {
     const running = await startProcess({ name: "example", script, env: { COLOR: "blue" } });
     const response = await request(running.listen, { path: "/" });
     expect(response.status).toBe(200);
@@ -152,7 +152,7 @@ describe("a process of the system", () => {
     expect(running.output()).toContain("draining");
   });
 
-  test("fails with its output when it ends before it is ready", async () => {
+  test("rejects with its output when it ends before it is ready", async () => {
     const starting = startProcess({ name: "example", script, env: { FAULT: "colour" } });
     await expect(starting).rejects.toThrow(/example ended before it was ready, with 78[\s\S]*no good: colour/);
     expect(await runScript({ script, env: { FAULT: "size" } })).toEqual({
@@ -162,7 +162,7 @@ describe("a process of the system", () => {
     });
   });
 
-  test("is gone after kill -9 and after the cleanup", async () => {
+  test("is gone after kill -9 and after cleanup()", async () => {
     const one = await startProcess({ name: "one", script });
     await one.kill("SIGKILL");
     expect(await one.exited).toBeNull();
@@ -193,9 +193,9 @@ describe("a raw request", () => {
   test.each([
     ["Content-Length", `${head}Content-Length: 5\r\n\r\nhello`, false, "hello"],
     ["chunks", `${head}Transfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\nT: 1\r\n\r\n`, false, "hello"],
-    ["the end of the connection", `${head}\r\nhello`, true, "hello"],
+    ["a body up to the end of the connection", `${head}\r\nhello`, true, "hello"],
     ["100 Continue first", `HTTP/1.1 100 Continue\r\n\r\n${head}Content-Length: 0\r\n\r\n`, false, ""],
-  ])("reads a body that ends by %s", async (_how, bytes, close, body) => {
+  ])("reads a response with %s", async (_how, bytes, close, body) => {
     const { server, address } = await answering(bytes, close);
     const response = await rawRequest(address, "GET / HTTP/1.1\r\n\r\n");
     server.close();
@@ -237,38 +237,38 @@ describe("a call of the API", () => {
     stack.defer(() => void server.close());
   });
 
-  test("accepts an answer that the OpenAPI document has", async () => {
+  test("accepts an answer that the OpenAPI document describes", async () => {
     answer = { status: 200, headers: listed, body: '[{"petId":9223372036854775807,"quantity":1,"status":"sold"}]' };
     expect(await callApi(address, { path: "/v1/inventory" })).toMatchObject({ status: 200 });
   });
 
   test.each([
-    ["a status", { status: 202 }, "the status is not documented"],
-    ["a header", { headers: { ...listed, "x-secret": "1" } }, "x-secret is not documented"],
-    ["a value of a header", { headers: { ...listed, "x-ratelimit-limit": "many" } }, "X-RateLimit-Limit: many"],
+    ["an undocumented status", { status: 202 }, "the status is not documented"],
+    ["an undocumented header", { headers: { ...listed, "x-secret": "1" } }, "x-secret is not documented"],
+    ["a wrong header value", { headers: { ...listed, "x-ratelimit-limit": "many" } }, "X-RateLimit-Limit: many"],
     [
-      "an absent header",
+      "a missing header",
       { headers: { ...always, ...tags, "content-type": "application/json" } },
       "X-Request-Id is missing",
     ],
     [
-      "a media type",
+      "an undocumented media type",
       { headers: { ...listed, "content-type": "text/html" } },
       "Content-Type text/html is not documented",
     ],
-    ["a body", { body: '[{"petId":"1","quantity":1,"status":"sold"}]' }, "/0/petId must be integer"],
+    ["a wrong body", { body: '[{"petId":"1","quantity":1,"status":"sold"}]' }, "/0/petId must be integer"],
     [
-      "an error",
+      "a wrong error body",
       { status: 503, headers: { ...listed, ...always }, body: '{"code":"broken"}' },
       "must have required property",
     ],
-  ])("fails for %s that the OpenAPI document does not have", async (_what, given, fault) => {
+  ])("fails for %s", async (_what, given, fault) => {
     answer = { status: 200, headers: listed, body: "[]", ...given };
     await expect(callApi(address, { path: "/v1/inventory" })).rejects.toThrow(fault);
   });
 });
 
-test("JSON keeps 64-bit integers", () => {
+test("parseJson keeps 64-bit integers exact", () => {
   expect(parseJson('{"max":9223372036854775807,"small":[3,-1.5,1e300],"text":"9223372036854775807"}')).toEqual({
     max: 9_223_372_036_854_775_807n,
     small: [3, -1.5, 1e300],

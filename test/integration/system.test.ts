@@ -27,7 +27,7 @@ describe("a system of a suite", () => {
     }
   });
 
-  test("gets its inventory service back on the same address and data after kill -9", async () => {
+  test("can restart its inventory service on the same address and data after kill -9", async () => {
     const { listen, kill } = system.inventory;
     await kill("SIGKILL");
     const restarted = await system.restartInventory();
@@ -36,7 +36,7 @@ describe("a system of a suite", () => {
     expect(await system.stored(1n)).toBeUndefined();
   });
 
-  test("is gone once it is closed, and its databases with it", async () => {
+  test("has no process left once it is closed", async () => {
     const short = await startSystem();
     const { pid } = short.inventory;
     await short.close();
@@ -44,7 +44,7 @@ describe("a system of a suite", () => {
     expect(() => process.kill(pid, 0)).toThrow("ESRCH");
   });
 
-  test("that cannot be started says why", async () => {
+  test("that cannot start rejects with the reason", async () => {
     await expect(startSystem({ gatewayEnv: { PLAN_LIMITS: "nonsense" } })).rejects.toThrow(/PLAN_LIMITS/);
   });
 });

@@ -23,7 +23,7 @@ const traceparent = (n: number) => `00-${traceOf(n)}-${"b".repeat(16)}-01`;
 const updatesAtOnce = 20;
 const petId = 7_654_321n;
 
-describe("tracing that the variables of OpenTelemetry ask for", () => {
+describe("tracing that the OpenTelemetry variables switch on", () => {
   const stack = suiteStack();
   const spans: Span[] = [];
   let sentUp: IncomingHttpHeaders = {};
@@ -71,19 +71,19 @@ describe("tracing that the variables of OpenTelemetry ask for", () => {
       await new Promise((resolve) => system.client.getInventoryItem({ petId }, metadata, resolve));
       await Promise.all(Array.from({ length: updatesAtOnce }, (_, i) => update(100 + i)));
     } finally {
-      await system.close(); // sends what is left
+      await system.close(); // exports the remaining spans
     }
     logs = `${system.gateways[0]!.output()}\n${system.inventory.output()}`;
   });
 
   const trace = (n: number) => spans.filter(({ traceId }) => traceId === traceOf(n));
-  /** `service: name` of a span and what it came from, the outermost first. */
+  /** `service: name` of a span and its ancestors, the outermost first. */
   const pathTo = (span: Span | undefined): string[] =>
     span ? [...pathTo(spans.find(({ spanId }) => spanId === span.parentSpanId)), `${span.service}: ${span.name}`] : [];
   const attributesOf = (span: Span) =>
     Object.fromEntries(span.attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
 
-  test("makes one trace of an update, from HTTP to SQL, in the caller's own", () => {
+  test("continues the caller's trace through an update, from HTTP to SQL", () => {
     const sql = trace(1).filter(({ service, name }) => service === "inventory-svc" && name === "UPDATE");
     expect(sql).toHaveLength(1);
     expect(pathTo(sql[0])).toEqual([
@@ -98,7 +98,7 @@ describe("tracing that the variables of OpenTelemetry ask for", () => {
     expect(attributesOf(root)).toMatchObject({ "http.response.status_code": 200, "petstore.plan": "enterprise" });
   });
 
-  test("makes one of a read, with the check that it began", () => {
+  test("continues the caller's trace through a read, with the check that it began", () => {
     const sql = trace(2).find(({ service, name }) => service === "inventory-svc" && name === "SELECT");
     expect(pathTo(sql)).toEqual([
       "gateway: GET listInventory",
@@ -108,16 +108,16 @@ describe("tracing that the variables of OpenTelemetry ask for", () => {
     ]);
   });
 
-  test("goes on in the services behind, from the gateway's span", () => {
+  test("passes the trace on to the upstream, with the gateway's span as the parent", () => {
     const span = trace(3).find(({ name }) => name === "GET getPet")!;
     expect(sentUp.traceparent).toBe(`00-${traceOf(3)}-${span.spanId}-01`);
   });
 
-  test("goes on from internal callers", () => {
+  test("continues the trace of an internal caller", () => {
     expect(trace(4).map(pathTo)).toContainEqual(["inventory-svc: GetInventoryItem", "inventory-svc: SELECT"]);
   });
 
-  test("links the updates that shared a transaction with it, and it with them", () => {
+  test("links each commit to its updates, and each of these to the commit", () => {
     const commits = spans.filter(({ name, traceId }) => name === "commit" && traceId !== traceOf(1));
     const written = (commit: Span) => 1 + (commit.links?.length ?? 0);
     expect(commits.map(written).reduce((sum, count) => sum + count, 0)).toBe(updatesAtOnce);
@@ -131,7 +131,7 @@ describe("tracing that the variables of OpenTelemetry ask for", () => {
     }
   });
 
-  test("names the trace in the log lines of both tiers", () => {
+  test("adds the trace id to the log lines of both tiers", () => {
     const lines = logs.split("\n").filter((line) => line.includes(`"trace_id":"${traceOf(1)}"`));
     expect(
       lines
@@ -141,23 +141,23 @@ describe("tracing that the variables of OpenTelemetry ask for", () => {
     ).toEqual(["gateway request", "inventory-svc call"]);
   });
 
-  test("has no value of a statement, and no key", () => {
+  test("exports neither the values of a statement nor a key", () => {
     const statements = spans.map((span) => attributesOf(span)["db.query.text"]).filter((text) => text !== undefined);
     expect(statements.length).toBeGreaterThan(0);
     for (const secret of [petId, "ps_test_"]) expect(JSON.stringify(spans)).not.toContain(String(secret));
   });
 });
 
-describe("tracing that nobody asks for", () => {
+describe("tracing that is switched off", () => {
   const stack = suiteStack();
 
-  test("loads nothing of OpenTelemetry, and leaves a caller's traceparent to the services behind", async () => {
+  test("does not load the OpenTelemetry SDK, and passes a caller's traceparent on unchanged", async () => {
     let sentUp: IncomingHttpHeaders = {};
     const upstream = await listen(stack, (call, response) => {
       sentUp = call.headers;
       response.writeHead(200, { "Content-Type": "application/json" }).end("{}");
     });
-    // prom-client asks for the API of OpenTelemetry by itself; its SDK is what costs.
+    // prom-client loads the OpenTelemetry API by itself. Only the SDK costs time and memory.
     const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(refuseOpenTelemetry)}` };
     const system = await startSystem({ gatewayEnv: { ...env, PETS_UPSTREAM_URL: upstream }, inventoryEnv: env });
     stack.defer(() => system.close());
@@ -180,7 +180,7 @@ const refuseOpenTelemetry = `
   });
 `;
 
-/** @returns its base URL */
+/** Starts an HTTP server. @returns its base URL */
 async function listen(
   stack: Stack,
   handle: (call: IncomingMessage, response: ServerResponse) => void,

@@ -20,7 +20,7 @@ describe("the change feed", () => {
 
   function watchFrom(position: { epoch: string; revision: bigint }) {
     const watch = system.client.watchInventory(position);
-    watch.on("error", () => {}); // a cancelled stream ends with one
+    watch.on("error", () => {}); // a cancelled stream ends with an error
     watches.push(watch);
     const messages = (watch as AsyncIterable<WatchInventoryResponse>)[Symbol.asyncIterator]();
     return async () => (await messages.next()).value as WatchInventoryResponse;
@@ -36,10 +36,10 @@ describe("the change feed", () => {
     for await (const { epoch, revision } of system.client.listInventory({}) as AsyncIterable<WatchInventoryResponse>) {
       return { epoch, revision };
     }
-    throw new Error("a list tells its position");
+    throw new Error("the list has no position");
   };
 
-  test("tells at once where it stands, then every change as it happens", async () => {
+  test("sends its position at once, then every change as it happens", async () => {
     const position = await here();
     const next = watchFrom(position);
     expect(await next()).toMatchObject({ ...position, changed: [], removedPetIds: [] });
@@ -51,20 +51,20 @@ describe("the change feed", () => {
     expect(await next()).toMatchObject({ changed: [{ petId: 1n, quantity: 2 }], removedPetIds: [] });
   });
 
-  test("goes on from a position without a gap", async () => {
+  test("continues from a position without a gap", async () => {
     const position = await here();
     for (let quantity = 10; quantity < 20; quantity++) await change(1n, quantity);
     const message = await watchFrom(position)();
     expect(message).toMatchObject({ revision: position.revision + 10n, changed: [{ petId: 1n, quantity: 19 }] });
   });
 
-  test("says reset to a position of another stock, and ends", async () => {
+  test("answers a position of another stock with a reset, and ends", async () => {
     const next = watchFrom({ epoch: "another", revision: 0n });
     expect(await next()).toMatchObject({ reset: true });
     expect(await next()).toBeUndefined();
   });
 
-  test("after npm run stock -- restored, watches and gateways begin anew", async () => {
+  test("resets watches after npm run stock -- restored, and gateways load the list again", async () => {
     const path = "/v1/inventory";
     const headers = { authorization: `Bearer ${system.keys.enterprise}` };
     const before = await request(system.address, { path, headers });
@@ -81,7 +81,7 @@ describe("the change feed", () => {
     expect(after.text).toBe(before.text);
   });
 
-  test("a watch does not hold up the end of the service", async () => {
+  test("does not delay the stop of the service", async () => {
     watchFrom(await here());
     const startedMs = Date.now();
     await system.restartInventory();

@@ -1,4 +1,4 @@
-/** A response of any of the clients in `http.ts`. */
+/** A response of either client in `http.ts`. */
 export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
@@ -6,7 +6,7 @@ export interface Answer {
   readonly body?: Buffer;
 }
 
-/** The value of a header that must be there, and once only. */
+/** Returns the value of a header that must occur exactly once. */
 export function header({ headers }: Answer, name: string): string {
   const values = [headers[name.toLowerCase()] ?? []].flat();
   if (values.length !== 1) throw new Error(`${name} is there ${values.length} times`);
@@ -21,7 +21,7 @@ export function expectError(answer: Answer, status: number, code: string, messag
   expect(Number(header(answer, "Content-Length"))).toBe(Buffer.byteLength(text));
   const error = JSON.parse(text);
   expect(error).toEqual({ code, message: expect.stringMatching(message ?? /./), status });
-  // Nothing of what happened inside.
+  // The text reveals no internals.
   expect(text).not.toMatch(/<(!|\/|html|pre)|\bat \S+ \(|node_modules|\.ts\b|Error:|SQL|grpc|127\.0\.0\.1/i);
 }
 
@@ -42,13 +42,13 @@ export interface Limits {
   readonly remaining: number;
   /** Unix seconds. */
   readonly resetAt: number;
-  /** `minute`, and `day` for who has a key. */
+  /** `minute`, and for a request with a valid key also `day`. */
   readonly windows: Readonly<Record<string, WindowLimit>>;
 }
 
 /**
  * Reads the limit headers and expects that they agree with each other: `X-RateLimit-*` describes one of the windows of
- * `RateLimit-Policy` and `RateLimit`, and that is the one that binds.
+ * `RateLimit-Policy` and `RateLimit`: the one that binds.
  *
  * @param nowMs the server's clock
  */

@@ -7,7 +7,7 @@ import { freePort } from "./ports.ts";
 import { serverProgram } from "./server-programs.ts";
 import { until } from "./until.ts";
 
-/** A place for a replica, whether there is one at the moment or not: ports of 127.0.0.1. */
+/** The ports on 127.0.0.1 that are reserved for one replica at a time. */
 export interface Slot {
   readonly listenPort: number;
   readonly adminPort: number;
@@ -22,8 +22,8 @@ export interface Balancer {
 }
 
 /**
- * HAProxy in front of gateways, driven by their readiness as Kubernetes is: it asks every 200 ms, and two failures take
- * a replica out. It is as strict as can be: it repeats nothing, and sends any request over a used connection.
+ * Starts HAProxy in front of gateways. Like Kubernetes it follows their readiness: it asks every 200 ms, and takes a
+ * replica out after two failures. It hides no fault: it retries nothing, and sends any request over a used connection.
  */
 export async function startBalancer(slots: readonly Slot[]): Promise<Balancer> {
   const program = await serverProgram("balancer");

@@ -15,14 +15,15 @@ export interface CertificateOptions {
   readonly days?: number;
 }
 
-/** An authority of a test's own. Its files are in a folder that goes with the stack. */
+/** A certificate authority of a test's own. */
 export interface Authority {
   /** Path of its certificate. */
   readonly ca: string;
-  /** A new key and a certificate for it. `ca` of the result is this authority's. */
+  /** Makes a key and a certificate for it. `ca` of the result is this authority's certificate. */
   issue(options: CertificateOptions): Promise<TlsFiles>;
 }
 
+/** Creates an authority in a folder that is removed with the stack. */
 export async function createAuthority(stack: AsyncDisposableStack): Promise<Authority> {
   const folder = await temporaryFolder("tls");
   stack.defer(() => folder.remove());
@@ -38,7 +39,7 @@ export async function createAuthority(stack: AsyncDisposableStack): Promise<Auth
       count += 1;
       const file = (kind: string) => `${count}.${kind}`;
       await openssl(...newKey, "-keyout", file("key"), "-out", file("csr"));
-      // A line for each name, in which a comma is a comma.
+      // A line for each name, since a comma would separate names on one line.
       const lines = names.map((name, index) => name.replace(":", `.${index}=`));
       await writeFile(path(file("names")), ["subjectAltName=@names", "[names]", ...lines, ""].join("\n"));
       const signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-days", `${days}`, "-extfile", file("names")];
@@ -54,7 +55,7 @@ export interface MountedFiles extends TlsFiles {
   swap(files: TlsFiles, authorities?: readonly Authority[]): Promise<void>;
 }
 
-/** Files as Kubernetes mounts a secret: links into a folder behind a link, and an update replaces that one link. */
+/** Mounts files as Kubernetes mounts a secret: they are links through a link to a folder, and an update replaces that link. */
 export async function mountFiles(
   stack: AsyncDisposableStack,
   files: TlsFiles,

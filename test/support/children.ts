@@ -21,19 +21,19 @@ export interface Child {
   /** Standard output and standard error in the order of arrival; the last 5,000 lines. */
   output(): string;
   /**
-   * The first result other than undefined of `read` over the lines printed so far and from now on.
+   * Resolves to the first result of `read` other than undefined, over the lines printed so far and later.
    * Rejects with the output when the child ends or the time is up.
    */
   waitForLine<T>(read: (line: string) => T | undefined, timeoutMs: number): Promise<T>;
   /** Sends a signal. It resolves once the child is gone (SIGKILL) or stands still (SIGSTOP), else at once. */
   kill(signal: NodeJS.Signals): Promise<void>;
-  /** SIGTERM, also to a suspended child; SIGKILL when it is still there after `timeoutMs`. Resolves to the exit code. */
+  /** Sends SIGTERM, also to a suspended child, and SIGKILL after `timeoutMs`. Resolves to the exit code. */
   stop(timeoutMs: number): Promise<number | null>;
 }
 
 const maxLines = 5_000;
 
-/** Starts a program that does not outlive this process, however this process ends. To be called on its main thread. */
+/** Starts a program that does not outlive this process, however this process ends. Call it on the main thread. */
 export function startChild(command: string, args: readonly string[], { name, cwd, env }: ChildOptions): Child {
   const [program, ...rest] = [...parentDeathPrefix(), command, ...args] as [string, ...string[]];
   const child = spawn(program, rest, { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
@@ -90,7 +90,7 @@ export function startChild(command: string, args: readonly string[], { name, cwd
   };
 }
 
-/** Whether all threads of a process have stopped: each does when its turn comes. Linux only; elsewhere it is believed. */
+/** Whether all threads of a process have stopped. Outside Linux it is taken for granted. */
 async function standsStill(pid: number): Promise<boolean> {
   const threads = await readdir(`/proc/${pid}/task`).catch(() => []);
   const states = threads.map((thread) => readFile(`/proc/${pid}/task/${thread}/stat`, "utf8").catch(() => ") T"));
@@ -100,7 +100,7 @@ async function standsStill(pid: number): Promise<boolean> {
 async function exitOf(child: ChildProcessByStdio<null, Readable, Readable>, addLine: (line: string) => void) {
   const complete = Promise.all([readLines(child.stdout, addLine), readLines(child.stderr, addLine)]);
   const code = await new Promise<number | null>((resolve) => child.once("exit", resolve));
-  // Its own children may hold the pipes open for longer than it lives.
+  // Its own children may hold the pipes open after it has ended.
   await Promise.race([complete, delay(500, undefined, { ref: false })]);
   return code;
 }
@@ -125,7 +125,7 @@ let prefix: string[] | undefined;
 
 /**
  * On Linux the kernel ends the child together with the thread that started it, even when that is killed with SIGKILL.
- * `setpriv` is in Debian's util-linux; where it is missing, only a regular exit takes the children along.
+ * `setpriv` is in Debian's util-linux. Without it, only a regular exit of this process ends the children.
  */
 function parentDeathPrefix(): string[] {
   if (prefix !== undefined) return prefix;

@@ -24,8 +24,8 @@ const choices = `The browser tests need Chromium. Any one of these will do:
 export const installTimeoutMs = 600_000;
 
 /**
- * Starts a headless Chromium. Where there is none, it is installed if this is root on Debian.
- * @throws Error that names the choices, when there is none and it cannot be installed
+ * Starts a headless Chromium. Where it is missing and this is root on Debian, it is installed first.
+ * @throws Error that names the choices, when it is missing and cannot be installed
  */
 export async function startChromium(): Promise<Browser> {
   const executablePath = findProgram(programs) ?? (await install());
@@ -41,7 +41,7 @@ async function install(): Promise<string> {
       env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
       maxBuffer: 64 * 1024 * 1024,
     });
-  // A failed update is no reason to stop: the lists on this machine may do, and if not, the install says so.
+  // A failed update is ignored: the lists on this machine may suffice, and otherwise the installation fails.
   await run("update").catch(() => {});
   await run("install", "-y", "--no-install-recommends", "--no-remove", "chromium").catch((cause) => {
     throw new Error(choices, { cause });

@@ -6,8 +6,8 @@ import { join } from "node:path";
 export type Stack = AsyncDisposableStack;
 
 /**
- * What a suite opens, closed in reverse order after its tests: `stack.defer(() => server.stop())`. Every step runs,
- * also after one that failed. Call it once, first thing in a `describe`.
+ * Returns a stack for what a suite opens: `stack.defer(() => server.stop())`. After the tests its steps run in reverse
+ * order, each of them even after one that failed. Call it once, first in a `describe`.
  */
 export function suiteStack(): Stack {
   const stack = new AsyncDisposableStack();
@@ -25,7 +25,7 @@ process.on("exit", () => {
  *
  * Inside a Jest suite it never runs, since Jest gives suites a copy of `process`. There, servers end by themselves
  * (`children.ts`) and folders go with the folder of the whole run (`global-setup.ts`).
- * @returns takes the step back
+ * @returns a function that takes the step back
  */
 export function atExit(step: () => void): () => void {
   lastSteps.add(step);
@@ -40,7 +40,7 @@ export interface TemporaryFolder {
 /** A new folder that only this user can read. */
 export async function temporaryFolder(name: string): Promise<TemporaryFolder> {
   const path = await mkdtemp(join(tmpdir(), `petstore-${name}-`));
-  // A server that was killed a moment ago may still be writing: try again for a while.
+  // A server that was killed a moment ago may still be writing, so the removal is retried for a while.
   const options = { recursive: true, force: true, maxRetries: 10, retryDelay: 50 };
   const forget = atExit(() => rmSync(path, options));
   return {

@@ -5,7 +5,7 @@ import { parse } from "yaml";
 
 export const composeFolder = resolve(import.meta.dirname, "../../deploy/compose");
 
-/** What the tests read of a service. */
+/** The part of a service that the tests read. */
 export interface ComposeService {
   readonly environment?: Readonly<Record<string, string>>;
   readonly volumes?: readonly string[];
@@ -20,18 +20,18 @@ export interface ComposeProject {
   readonly volumes: Readonly<Record<string, unknown>>;
 }
 
-/** `production.env` or `staging.env`. */
+/** Reads `production.env` or `staging.env`. */
 export async function readEnvFile(name: string): Promise<Record<string, string>> {
   return parseEnv(await readFile(join(composeFolder, name), "utf8")) as Record<string, string>;
 }
 
-/** Names of the variables that compose.yaml takes; true for those that it cannot do without. */
+/** Returns the names of the variables in compose.yaml, each with whether it is required. */
 export async function composeVariables(): Promise<Map<string, boolean>> {
   const text = await readFile(join(composeFolder, "compose.yaml"), "utf8");
   return new Map([...text.matchAll(variable)].map(([, name, rule]) => [name!, rule === ":?"]));
 }
 
-/** @throws Error for a variable that is required and has no value, as Compose does */
+/** Reads compose.yaml with its variables filled in. @throws Error for a required variable without a value, as Compose does */
 export async function readCompose(env: Readonly<Record<string, string>>): Promise<ComposeProject> {
   const text = await readFile(join(composeFolder, "compose.yaml"), "utf8");
   const fill = (value: string) =>

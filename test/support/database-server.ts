@@ -23,12 +23,12 @@ export interface DatabaseServer {
   stop(): Promise<void>;
 }
 
-/** Crash recovery and a slow machine included. */
+/** Long enough for crash recovery on a slow machine. */
 const readyTimeoutMs = 60_000;
 const stopTimeoutMs = 20_000;
 
 /**
- * A MySQL or MariaDB server for tests: the one of `TEST_MYSQL_URL` where that is set, else a private one.
+ * Opens a MySQL or MariaDB server for tests: the one of `TEST_MYSQL_URL`, or a private one when that is not set.
  * @throws Error that names the choices when there is none
  */
 export async function startDatabaseServer(): Promise<DatabaseServer> {
@@ -36,7 +36,7 @@ export async function startDatabaseServer(): Promise<DatabaseServer> {
   return given ? await useGivenServer(given) : await startPrivateDatabaseServer();
 }
 
-/** A throwaway server that nobody else uses, to kill and restart, also when `TEST_MYSQL_URL` is set. */
+/** Starts a private server that a test may kill and restart, even when `TEST_MYSQL_URL` is set. */
 export async function startPrivateDatabaseServer(): Promise<DatabaseServer> {
   const folder = await temporaryFolder("mysql");
   const port = await freePort();

@@ -12,7 +12,7 @@ export async function createMysqlDatabase(): Promise<string> {
   return await createDatabaseOn(serverUrl);
 }
 
-/** @returns the URL of a new SQLite database, a file in a folder of its own that the first connection makes */
+/** @returns the URL of a new SQLite database, a file that its first connection creates in a folder of its own */
 export async function createSqliteDatabase(): Promise<string> {
   const folder = await temporaryFolder(sqliteFolder);
   return `sqlite:${join(folder.path, "test.sqlite")}`;
@@ -33,7 +33,7 @@ const kinds = [
 ] as const;
 
 /**
- * Declares the same tests for each kind of database, on a new one that is there before their hooks and tests run and
+ * Declares the same tests for each kind of database. Each kind gets a new database before the hooks and tests run, which
  * is dropped after them.
  *
  * @param tests gets the URL of the database as a function, to be called in hooks and tests only
@@ -46,7 +46,7 @@ export function describeEachDatabase(name: string, tests: (url: () => string) =>
         created = await create();
       });
       tests(() => {
-        if (created === undefined) throw new Error("The database is there in hooks and tests only");
+        if (created === undefined) throw new Error("The database exists only in hooks and tests");
         return created;
       });
       // Jest runs afterAll hooks in the order of their declaration: this is the last.

@@ -14,7 +14,7 @@ const typeA = 1;
 const answerFlags = 0x8180; // a response, recursion available, no error
 const pointerToQuestion = 0xc00c;
 
-/** A name server that has the same addresses for every name, and nothing else. Its answers are not to be kept. */
+/** Starts a name server that has the same addresses for every name. Clients must not cache its answers. */
 export async function startDnsServer(): Promise<DnsServer> {
   const socket = createSocket("udp4");
   let addresses: readonly string[] = [];
@@ -55,7 +55,7 @@ function record(address: string): Buffer {
   bytes.writeUInt16BE(pointerToQuestion, 0);
   bytes.writeUInt16BE(typeA, 2);
   bytes.writeUInt16BE(1, 4); // Internet
-  bytes.writeUInt32BE(0, 6); // seconds that it may be kept
+  bytes.writeUInt32BE(0, 6); // time to live in seconds
   bytes.writeUInt16BE(4, 10);
   bytes.set(address.split(".").map(Number), 12);
   return bytes;

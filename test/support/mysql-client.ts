@@ -3,7 +3,7 @@ import { type Connection, createConnection } from "mysql2/promise";
 
 const ownPrefix = "petstore_test_";
 
-/** A connection of a test's own, apart from the code under test. */
+/** Opens a connection that is independent of the code under test. */
 export async function connectMysql(url: string): Promise<Connection> {
   const { hostname, port, username, password, pathname, searchParams } = new URL(url);
   return await createConnection({
@@ -18,7 +18,7 @@ export async function connectMysql(url: string): Promise<Connection> {
   });
 }
 
-/** The same server, another database. */
+/** Returns the URL of another database on the same server. */
 export function withDatabase(serverUrl: string, database: string): string {
   const url = new URL(serverUrl);
   url.pathname = `/${database}`;
@@ -32,7 +32,7 @@ export async function createDatabaseOn(serverUrl: string): Promise<string> {
   return withDatabase(serverUrl, name);
 }
 
-/** Drops a database that `createDatabaseOn` made, and refuses any other: the server may be somebody's own. */
+/** Drops a database that `createDatabaseOn` made, and refuses any other, as the server may hold other data. */
 export async function dropMysqlDatabase(url: string): Promise<void> {
   const name = new URL(url).pathname.slice(1);
   if (!/^petstore_test_[0-9a-f]{16}$/.test(name)) throw new Error(`${name} is not a database of the tests`);

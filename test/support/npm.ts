@@ -4,11 +4,11 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 
 /**
- * Runs a command of npm for the project in a folder, with what its cache has before it asks the registry.
+ * Runs an npm command for the project in a folder. npm uses its cache before it asks the registry.
  * @throws Error with its output, when it fails
  */
 export async function npm(folder: string, ...args: string[]): Promise<void> {
-  // What the npm that runs these tests says of itself to its scripts is not about the project in that folder.
+  // The npm that runs these tests sets variables for its own project, which must not reach the other one.
   const names = Object.keys(process.env).filter(
     (name) => !/^npm_(config_(local_|global_)?prefix|package|lifecycle)/.test(name),
   );

@@ -3,10 +3,10 @@ import { createServer } from "node:net";
 const given = new Set<number>();
 
 /**
- * A port of 127.0.0.1 that nobody listens on, for servers that cannot be told "any".
+ * Finds a free port of 127.0.0.1, for servers that cannot choose one themselves.
  *
  * It is below Linux's ephemeral range (from 32768), where an outgoing connection could take the port before the server
- * does, and random, so that processes that ask at the same time hardly ever get the same one.
+ * does. It is random, so that processes that ask at the same time hardly ever get the same one.
  */
 export async function freePort(): Promise<number> {
   for (;;) {

@@ -20,7 +20,7 @@ export interface ProcessOptions extends ScriptOptions {
   readonly name: string;
 }
 
-/** A process of the system that serves. */
+/** A process of the system that is serving. */
 export interface RunningProcess {
   readonly pid: number;
   /** Addresses as bound, `host:port`, which differ from the settings where those asked for port 0. */
@@ -32,7 +32,7 @@ export interface RunningProcess {
   output(): string;
   /** Sends a signal. It resolves once the process is gone (SIGKILL) or stands still (SIGSTOP), else at once. */
   kill(signal: NodeJS.Signals): Promise<void>;
-  /** SIGTERM, and SIGKILL 20 s later, which is after the default drain. Resolves to the exit code. */
+  /** Sends SIGTERM, and SIGKILL 20 s later, which is after the default drain. Resolves to the exit code. */
   stop(): Promise<number | null>;
 }
 
@@ -41,7 +41,7 @@ const stopTimeoutMs = 20_000;
 const running = new Set<Child>();
 
 /**
- * Starts a process of the system and waits until it serves, which it tells by a log line
+ * Starts a process of the system and waits until it serves, which it reports by a log line
  * `{"msg":"ready","listen":"host:port","admin":"host:port"}`.
  * @throws Error with its output, when it ends before that
  */
@@ -57,7 +57,7 @@ export async function startProcess({ name, ...options }: ProcessOptions): Promis
   }
 }
 
-/** Starts any script of the project as a child that tells its readiness in another way: see `Child.waitForLine`. */
+/** Starts any script of the project as a child. `Child.waitForLine` can wait for its own sign of readiness. */
 export async function startScript({ name, script, args = [], env = {}, cwd }: ProcessOptions): Promise<Child> {
   const folder = cwd === undefined ? await temporaryFolder("cwd") : undefined;
   const child = startChild(process.execPath, [resolve(projectRoot, script), ...args], {
@@ -80,7 +80,7 @@ export interface ScriptResult {
   readonly stderr: string;
 }
 
-/** Runs a command of the project, as `gateway/accounts/commands.ts`, to its end. Never rejects over an exit code. */
+/** Runs a command of the project to its end, such as `gateway/accounts/commands.ts`. No exit code makes it reject. */
 export async function runScript({ script, args = [], env = {}, cwd }: ScriptOptions): Promise<ScriptResult> {
   const folder = cwd === undefined ? await temporaryFolder("cwd") : undefined;
   const options = {
@@ -108,8 +108,8 @@ export async function cleanup(): Promise<void> {
 }
 
 /**
- * Settings of the person who runs the tests must not reach what is tested. No load balancer has to notice a stop here,
- * but in the tests that say so.
+ * Returns an environment without the settings of the user that runs the tests. A stop does not wait for a load balancer
+ * unless a test sets the delay.
  */
 function cleanEnvironment(env: Record<string, string>): NodeJS.ProcessEnv {
   return { PATH: process.env.PATH, HOME: process.env.HOME, DRAIN_DELAY_SECONDS: "0", ...env };

@@ -13,12 +13,12 @@ export const observability = resolve(import.meta.dirname, "../../deploy/observab
 export const rulesFile = join(observability, "prometheus/rules.yaml");
 
 export interface Prometheus {
-  /** The data of an answer of its HTTP API. @throws Error with what it answered instead */
+  /** Asks its HTTP API. @returns the data of the answer @throws Error with any answer other than 200 */
   ask<T>(path: string, parameters?: Record<string, string>): Promise<T>;
   stop(): Promise<void>;
 }
 
-/** A real Prometheus with the project's rules, which scrapes and evaluates every second. @param targets of each job */
+/** Starts a real Prometheus with the project's rules, which scrapes and evaluates every second. @param targets by job */
 export async function startPrometheus(targets: Readonly<Record<string, readonly string[]>>): Promise<Prometheus> {
   const program = await serverProgram("prometheus");
   const folder = await temporaryFolder("prometheus");
@@ -54,7 +54,7 @@ export async function startPrometheus(targets: Readonly<Record<string, readonly 
   };
 }
 
-/** Runs promtool on a file of the project. @throws Error with what it found wrong */
+/** Runs promtool on a file of the project. @throws Error with its findings */
 export async function promtool(command: readonly string[], file: string): Promise<void> {
   const program = (await serverProgram("prometheus")) && findProgram(["promtool"])!;
   const cwd = join(observability, "prometheus");
@@ -84,13 +84,13 @@ export interface Dashboard {
   readonly templating: { readonly list: readonly { readonly name: string; readonly type: string }[] };
 }
 
-/** The project's dashboards. */
+/** Reads the project's dashboards. */
 export function readDashboards(): Dashboard[] {
   const folder = join(observability, "grafana/dashboards");
   return readdirSync(folder).map((file) => ({ file, ...JSON.parse(readFileSync(join(folder, file), "utf8")) }));
 }
 
-/** The metrics that PromQL names. */
+/** Returns the names of the metrics in a PromQL query. */
 export function metricsIn(promql: string): Set<string> {
   const bare = promql
     .replace(/"[^"]*"/g, "")

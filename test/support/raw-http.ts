@@ -1,4 +1,4 @@
-/** A response as it stood on the wire. */
+/** A response as it was on the wire. */
 export interface RawResponse {
   readonly status: number;
   /** Lower-cased names; a value for each time the name occurred. */
@@ -24,7 +24,7 @@ export function readResponse(raw: Buffer, ended: boolean, toHead: boolean): RawR
     if (end < 0) return undefined;
     const head = readHead(raw.toString("latin1", offset, end));
     offset = end + 4;
-    if (head.status >= 100 && head.status < 200 && head.status !== 101) continue; // an interim response, as 100 Continue
+    if (head.status >= 100 && head.status < 200 && head.status !== 101) continue; // an interim response, such as 100 Continue
     const body =
       toHead || [101, 204, 304].includes(head.status) ? empty : readBody(raw.subarray(offset), head.headers, ended);
     return body && { ...head, body, raw };

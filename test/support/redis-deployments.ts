@@ -4,15 +4,14 @@ import { Redis } from "ioredis";
 import { createAuthority } from "./certificates.ts";
 import type { Stack } from "./cleanup.ts";
 import { freePort } from "./ports.ts";
-import { until } from "./until.ts";
-
-/** Redis gets into the state that the tests need. */
-const eventually = (check: () => Promise<boolean>) => until(check, { withinMs: waitMs, everyMs: 20 });
-
 import { type RedisServer, startRedisServer } from "./redis-server.ts";
+import { until } from "./until.ts";
 
 const slots = 16_384;
 const waitMs = 20_000;
+
+/** Waits until Redis is in the state that the tests need. */
+const eventually = (check: () => Promise<boolean>) => until(check, { withinMs: waitMs, everyMs: 20 });
 
 export interface RedisCluster {
   /** Of all nodes, as the setting takes it. */
@@ -20,9 +19,9 @@ export interface RedisCluster {
   readonly nodes: readonly RedisServer[];
 }
 
-/** A cluster of three masters without replicas, each with a third of the slots. */
+/** Starts a cluster of three masters without replicas, each with a third of the slots. */
 export async function startRedisCluster(stack: Stack): Promise<RedisCluster> {
-  // A node that does not answer for a second counts as down. It finds its place again by the file that it keeps.
+  // A node that does not answer for a second counts as down. It joins again by the file that it keeps.
   const args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
   const nodes: RedisServer[] = [];
   for (let i = 0; i < 3; i++) {
@@ -55,7 +54,7 @@ export interface RedisSentinel {
   readonly servers: readonly [RedisServer, RedisServer];
 }
 
-/** A master, a replica and a sentinel that makes the replica master half a second after the master has gone. */
+/** Starts a master, a replica, and a sentinel that promotes the replica half a second after the master has gone. */
 export async function startRedisSentinel(stack: Stack, password: string): Promise<RedisSentinel> {
   const args = ["--requirepass", password, "--masterauth", password, "--repl-diskless-sync-delay", "0"];
   const master = await startRedisServer({ args });
@@ -69,7 +68,7 @@ export async function startRedisSentinel(stack: Stack, password: string): Promis
   const sentinel = await startRedisServer({
     readyText: "+monitor master",
     argsIn: async (folder, port) => {
-      const file = join(folder, "sentinel.conf"); // which it keeps writing to
+      const file = join(folder, "sentinel.conf"); // the sentinel rewrites it
       const lines = [
         "bind 127.0.0.1",
         `port ${port}`,
@@ -94,14 +93,14 @@ export async function startRedisSentinel(stack: Stack, password: string): Promis
 }
 
 export interface TlsRedis {
-  /** By name: the certificate is not for the address. */
+  /** With the host name, as the certificate is not for the address. */
   readonly url: string;
   /** Path of the certificate of the authority that signed the server's. */
   readonly ca: string;
   readonly server: RedisServer;
 }
 
-/** A server that speaks TLS only, with a certificate that nobody trusts who was not told to. */
+/** Starts a server that speaks only TLS, with a certificate that only clients with `ca` trust. */
 export async function startTlsRedis(stack: Stack): Promise<TlsRedis> {
   const authority = await createAuthority(stack);
   const { ca, cert, key } = await authority.issue({ names: ["DNS:localhost"] });

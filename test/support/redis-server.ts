@@ -8,9 +8,9 @@ export interface RedisServer {
   readonly port: number;
   /** Undefined while it is down. */
   readonly pid: number | undefined;
-  /** Sends a signal: SIGSTOP makes it hang, SIGCONT go on. It resolves once that has happened, or it is gone (SIGKILL). */
+  /** Sends a signal. It resolves once the server is gone (SIGKILL) or stands still (SIGSTOP), else at once. */
   kill(signal: NodeJS.Signals): Promise<void>;
-  /** Starts it again on the same port, after a regular stop where it still runs. It keeps nothing. */
+  /** Starts it again on the same port, without its data, after a regular stop where it still runs. */
   restart(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -29,7 +29,7 @@ export interface RedisServerOptions {
 const readyTimeoutMs = 20_000;
 const stopTimeoutMs = 10_000;
 
-/** A private Redis or Valkey server that keeps everything in memory. It is ready in about 50 ms: start one per suite. */
+/** Starts a private Redis or Valkey server that keeps everything in memory. It starts fast enough for one per suite. */
 export async function startRedisServer(options: RedisServerOptions = {}): Promise<RedisServer> {
   const { args: more = [], argsIn, readyText = "Ready to accept connections" } = options;
   const program = await serverProgram("redis");

@@ -25,14 +25,14 @@ const servers = {
 
 export type ServerKind = keyof typeof servers;
 
-/** The path of a server's program. Where there is none, it is installed if this is root on Debian. */
+/** Returns the path of a server's program. Where it is missing and this is root on Debian, it is installed first. */
 export async function serverProgram(kind: ServerKind): Promise<string> {
   await installMissing([kind]);
   return findProgram(servers[kind].programs) as string;
 }
 
 /**
- * Sees to it that this machine has these servers.
+ * Installs those of these servers that this machine does not have.
  * @throws Error that names the choices, when one is missing and cannot be installed
  */
 export async function installMissing(kinds: readonly ServerKind[]): Promise<void> {
@@ -51,7 +51,7 @@ export async function installMissing(kinds: readonly ServerKind[]): Promise<void
   if (still.length > 0) throw new Error(still.map(explain).join("\n"));
 }
 
-/** The first of the programs that PATH, a folder of servers or one of `more` has. Few users have sbin in PATH. */
+/** Finds the first of these programs in `more`, PATH or the sbin folders, which few users have in PATH. */
 export function findProgram(names: readonly string[], more: readonly string[] = []): string | undefined {
   const path = (process.env.PATH ?? "").split(delimiter).filter(Boolean);
   const folders = [...more, ...path, "/usr/local/sbin", "/usr/sbin"];
@@ -72,9 +72,9 @@ async function install(aptGet: string, packages: readonly string[]): Promise<voi
   const options = { env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" }, maxBuffer: 64 * 1024 * 1024 };
   const lockWait = ["-o", "DPkg::Lock::Timeout=300"];
   try {
-    // A failed update is no reason to stop: the lists on this machine may do, and if not, the install says so.
+    // A failed update is ignored: the lists on this machine may suffice, and otherwise the installation fails.
     await run(aptGet, [...lockWait, "update"], options).catch(() => {});
-    // --no-remove: a test run must not replace what somebody has installed.
+    // --no-remove: a test run must not replace other packages.
     await run(aptGet, [...lockWait, "install", "-y", "--no-install-recommends", "--no-remove", ...packages], options);
   } finally {
     allowServices();

@@ -11,12 +11,12 @@ import { until } from "./until.ts";
 export interface OpenStock {
   readonly db: Knex;
   readonly store: StockStore;
-  /** Takes everything out of the stock, which is then at revision 0 of a new epoch. */
+  /** Empties the stock, which is then at revision 0 of a new epoch. */
   empty(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** @param now Unix milliseconds; default: the clock */
+/** Opens a stock on its database. @param now Unix milliseconds; default: the clock */
 export function openStock(url: string, options?: DatabaseOptions, now?: () => number): OpenStock {
   const db = openDatabase(url, options);
   return {
@@ -30,6 +30,7 @@ export function openStock(url: string, options?: DatabaseOptions, now?: () => nu
   };
 }
 
+/** Brings the schema of a stock up to date. */
 export async function migrateStock(url: string): Promise<void> {
   const db = openDatabase(url);
   try {
@@ -39,12 +40,12 @@ export async function migrateStock(url: string): Promise<void> {
   }
 }
 
-/** The file of a SQLite database. */
+/** Returns the path of a SQLite database. */
 export const sqliteFile = (url: string): string => url.slice("sqlite:".length);
 
 /**
- * Lets the last statement of a write with adjustments fail, by an error that tells nothing of what failed.
- * @returns ends it
+ * Makes the last statement of a write with adjustments fail with an error that does not name the statement.
+ * @returns a function that ends this
  */
 export async function failAdjustments(db: Knex): Promise<() => Promise<void>> {
   const fault = isSqlite(db)
@@ -72,7 +73,9 @@ export async function holdWriteLock(url: string): Promise<HeldLock> {
 }
 
 /**
- * Resolves once a statement that begins with one of these words runs in a MySQL database: at a held lock it can only wait.
+ * Resolves once a statement that begins with one of these words runs in a MySQL database. While a test holds the write
+ * lock, such a statement is waiting for it.
+ *
  * @returns the id of its connection
  */
 export async function untilRunning(url: string, ...words: string[]): Promise<number> {

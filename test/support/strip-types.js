@@ -1,4 +1,4 @@
-// The transform of Jest: the same type stripping that `node file.ts` does, so tests run what production runs.
+// Jest's transform: the type stripping of `node file.ts`, so that tests run what production runs.
 import { createHash } from "node:crypto";
 import { stripTypeScriptTypes } from "node:module";
 

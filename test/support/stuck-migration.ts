@@ -1,4 +1,4 @@
-// Migrates the stock's schema and stops for good before the step is recorded, holding the lock: to be killed.
+// Migrates the stock's schema and hangs before the step is recorded, with the lock held, until a test kills it.
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { migrate } from "../../runtime/migrations.ts";

@@ -19,23 +19,23 @@ export type Env = Readonly<Record<string, string>>;
 export interface SystemOptions {
   /** Default: SQLite files, one for each tier. */
   readonly database?: "sqlite" | "mysql";
-  /** What the stock holds at first. */
+  /** Entries that the stock has at first. */
   readonly seed?: readonly Entry[];
-  /** How many gateways; default 1. None is of use to who starts them later. */
+  /** Number of gateways; default 1. A suite that starts them later sets 0. */
   readonly gateways?: number;
-  /** Settings beside those that join the parts; they may replace these too. An empty text takes a setting away. */
+  /** Settings after those that connect the parts, which they may replace. An empty text removes a setting. */
   readonly gatewayEnv?: Env;
   readonly inventoryEnv?: Env;
-  /** Of `client`; default: none, for a service without TLS. */
+  /** Credentials of `client`; default: none, for a service without TLS. */
   readonly clientCredentials?: ChannelCredentials;
 }
 
 export interface KeyOptions {
   /** Default: a new account of its own. */
   readonly account?: string;
-  /** Of a new account; default free. */
+  /** Plan of a new account; default free. */
   readonly plan?: PlanName;
-  /** For enterprise; default: practically none. */
+  /** Limits of an enterprise account; default: practically none. */
   readonly limits?: AccountLimits;
   readonly scopes?: readonly Scope[];
   /** Unix milliseconds. */
@@ -51,26 +51,26 @@ export interface System {
   /** Public address of the first gateway, `host:port`. */
   readonly address: string;
   readonly adminAddress: string;
-  /** A key for each plan, each of an account of its own. That of enterprise has practically no limits. */
+  /** A key for each plan, each of an account of its own. The enterprise key has practically no limits. */
   readonly keys: Readonly<Record<PlanName, string>>;
-  /** The one that was started last. */
+  /** The inventory service that was started last. */
   readonly inventory: RunningProcess;
   readonly gateways: readonly RunningProcess[];
   /** The inventory service as internal callers see it. */
   readonly client: InventoryServiceClient;
-  /** What the gateways were started with. */
+  /** Settings that the gateways were started with. */
   readonly gatewayEnv: Env;
   readonly databaseUrls: { readonly gateway: string; readonly inventory: string };
   issueKey(options?: KeyOptions): Promise<TestKey>;
-  /** `npm run keys -- …` on the system's keys. */
+  /** Runs `npm run keys -- …` on the system's keys. */
   runKeys(...args: string[]): Promise<ScriptResult>;
-  /** An entry as it is stored, or undefined when there is none. */
+  /** Reads an entry as it is stored; undefined when there is none. */
   stored(petId: bigint): Promise<Entry | undefined>;
-  /** One gateway more, with the settings of the others and these. It is stopped with the system. */
+  /** Starts one more gateway, with the settings of the others and these. It is stopped with the system. */
   startGateway(env?: Env): Promise<RunningProcess>;
   /** Starts inventory-svc again on the same address and data, after a regular stop where it still runs. */
   restartInventory(): Promise<RunningProcess>;
-  /** Stops everything in the reverse order of its start. Every step runs, also after one that failed. */
+  /** Stops everything in the reverse order of its start. Every step runs, even after one that failed. */
   close(): Promise<void>;
 }
 
@@ -81,7 +81,7 @@ const anyPort = "127.0.0.1:0";
 
 /**
  * Starts inventory-svc, the gateways and a stand-in for the services that own pets and orders, on new databases.
- * A suite closes it with `stack.defer(() => system.close())`. When it cannot be started, it leaves nothing behind.
+ * A suite closes it with `stack.defer(() => system.close())`. A failed start leaves no process and no database.
  */
 export async function startSystem(options: SystemOptions = {}): Promise<System> {
   const { database = "sqlite", seed = [], gateways: count = 1 } = options;
@@ -172,7 +172,7 @@ async function fillStock(url: string, seed: readonly Entry[]): Promise<void> {
   }
 }
 
-/** Opens the database of the keys. @returns makes a key there */
+/** Opens the database of the keys. @returns a function that issues a key there */
 async function openKeys(stack: AsyncDisposableStack, url: string): Promise<System["issueKey"]> {
   const db = openDatabase(url);
   stack.defer(() => db.destroy());

@@ -5,7 +5,7 @@ export interface UntilOptions {
   readonly everyMs?: number;
 }
 
-/** Resolves once `check` holds, for what gives no event. Rejects when it does not in time. */
+/** Polls until `check` holds, for states without an event. @throws Error when it does not hold in time */
 export async function until(
   check: () => Promise<boolean> | boolean,
   { withinMs = 10_000, everyMs = 10 }: UntilOptions = {},

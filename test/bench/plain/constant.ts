@@ -1,4 +1,4 @@
-// The least that an Express app can do: write one Buffer. No keys, no limits, no service behind it.
+// The cheapest Express app: it writes one Buffer, without keys, limits or another service.
 import { readFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import express from "express";

@@ -1,4 +1,4 @@
-// The two operations as unary calls, with the codecs that the real service has.
+// The two operations as unary calls, with the codecs of the real service.
 import {
   ListInventoryRequest,
   ListInventoryResponse,

@@ -1,4 +1,4 @@
-// The gateway as most would write it: Express as it comes, a call for each request, res.json. No keys, no limits.
+// A gateway in the usual style: Express with its defaults, a call for each request, res.json. No keys, no limits.
 import type { AddressInfo } from "node:net";
 import { ChannelCredentials, makeGenericClientConstructor, type ServiceError } from "@grpc/grpc-js";
 import express from "express";

@@ -1,4 +1,4 @@
-// The inventory service as most would write it: unary calls, a SELECT of all rows, one transaction for each update.
+// An inventory service in the usual style: unary calls, a SELECT of all rows, one transaction for each update.
 import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData } from "@grpc/grpc-js";
 import type {
   InventoryItem,
