@@ -1,3 +1,4 @@
+/** Calls of the generated client as promises and async generators. */
 import {
   type ClientReadableStream,
   type ClientUnaryCall,
@@ -8,7 +9,7 @@ import {
 import { InventoryError, toInventoryError } from "./errors.ts";
 
 export interface CallOptions {
-  /** How long the call may take at the most, with all that is tried again. */
+  /** How long the call may take at most, retries included. */
   readonly timeoutMs?: number | undefined;
   /** Ends the call, which then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
@@ -22,10 +23,10 @@ export type UnaryMethod<Req, Res> = (
   done: (error: ServiceError | null, response: Res) => void,
 ) => ClientUnaryCall;
 
-/** Beyond 2^31 ms the servers of grpc-js read a deadline as one that has passed. */
+/** grpc-js takes a deadline beyond 2^31 ms for one that has passed. */
 const maxTimeoutMs = 24 * 86_400_000;
 
-/** @throws InventoryError INVALID_ARGUMENT for what is no number: grpc-js would end the process */
+/** @throws InventoryError INVALID_ARGUMENT for a value that is no number: grpc-js would end the process */
 export function deadlineIn(timeoutMs: number): number {
   const boundedMs = Math.min(timeoutMs, maxTimeoutMs);
   if (Number.isNaN(boundedMs)) throw new InventoryError("INVALID_ARGUMENT", "timeoutMs must be a number");
@@ -56,7 +57,7 @@ export async function callUnary<Req, Res>(
 }
 
 /**
- * The messages of a server's stream, read no faster than they are taken. The stream ends with the loop over them.
+ * Gives the messages of a server's stream, read no faster than they are used. Leaving the loop over them ends the stream.
  *
  * @throws InventoryError, or the reason of the signal
  */
@@ -66,7 +67,7 @@ export async function* readStream<Res>(
 ): AsyncGenerator<Res, void, undefined> {
   signal?.throwIfAborted();
   const stream = open();
-  stream.on("error", () => {}); // the loop is told; what comes after its end concerns nobody
+  stream.on("error", () => {}); // the loop throws it; after the loop nobody needs it
   const cancel = () => stream.cancel();
   signal?.addEventListener("abort", cancel);
   try {

@@ -1,3 +1,4 @@
+/** The connection to the inventory service, for internal callers and for the gateway. */
 import { ChannelCredentials, type ChannelOptions, experimental } from "@grpc/grpc-js";
 import { InventoryServiceClient } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import { CertificateFiles, type TlsLog } from "../runtime/certificate-files.ts";
@@ -11,18 +12,18 @@ export interface ChannelTls extends TlsFiles {
 export interface InventoryChannelOptions {
   /** gRPC target, as `127.0.0.1:50051` or `dns:///inventory-svc:50051` for many. */
   readonly address: string;
-  /** Default: none, which a service takes on loopback only. The files are read anew when they change. */
+  /** Default: none, which a service accepts on loopback only. Files that change are read again. */
   readonly tls?: ChannelTls | undefined;
-  /** Gets told of loaded and refused certificates. */
+  /** Gets loaded and refused certificates. */
   readonly log?: TlsLog | undefined;
 }
 
-/** Calls that are made again when the service is away. */
+/** Calls that are retried when the service is away. */
 export type RetriedMethods = readonly (keyof typeof InventoryServiceClient.service)[];
 
 /**
- * The generated client on a channel for this service: balanced over its replicas, and with a connection that breaks
- * noticed within 15 s.
+ * Opens the generated client on a channel for this service. Calls are balanced over the replicas, and a broken connection
+ * is noticed within 15 s.
  *
  * @throws Error that says what is wrong with the TLS files
  */
@@ -40,7 +41,7 @@ export function openInventoryChannel(
     "grpc.keepalive_permit_without_calls": 1,
     "grpc.initial_reconnect_backoff_ms": 100,
     "grpc.max_reconnect_backoff_ms": 1_000,
-    // Replaced replicas have new addresses; with the default of 30 s all known ones may be gone before the next look-up.
+    // Replaced replicas have new addresses. With the default of 30 s, all known ones may be gone before the next look-up.
     "grpc.dns_min_time_between_resolutions_ms": 1_000,
     "grpc-node.flow_control_window": 4 * 1024 * 1024,
   };

@@ -1,22 +1,28 @@
-import type { ListInventoryResponse, WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+/** The inventory service with promises, for internal callers. */
+import {
+  type ListInventoryResponse,
+  type WatchInventoryResponse,
+  PetStatus as WireStatus,
+} from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import { type Item, type PetStatus, type Position, toWireStatus } from "../proto/pet.ts";
 import { type CallOptions, callUnary, deadlineIn, readStream, type UnaryMethod } from "./calls.ts";
 import { type InventoryChannelOptions, openInventoryChannel } from "./channel.ts";
 import { InventoryError } from "./errors.ts";
-import { type Item, type PetStatus, type Position, toItem, toWireStatus } from "./item.ts";
+import { toItem } from "./item.ts";
 import { follow, type WatchEvent, type WatchOptions } from "./watch.ts";
 
 export interface InventoryClientOptions extends InventoryChannelOptions {
-  /** Deadline of every call that is not given another, except lists, which have 60,000; default 5,000. */
+  /** Deadline of every call without one of its own; default 5,000. Lists have 60,000. */
   readonly timeoutMs?: number | undefined;
 }
 
-/** A part of the list, with the position to watch from once the whole list is read. */
+/** A part of the list, with the position to watch from after the whole list has been read. */
 export interface Page {
   readonly position: Position;
   readonly items: readonly Item[];
 }
 
-/** What there is of the ids that were asked for, both in that order. */
+/** The result of asking for several ids: both parts in the order of the request. */
 export interface Found {
   readonly items: readonly Item[];
   /** The ids without an entry. */
@@ -32,15 +38,15 @@ export interface Adjusted {
 }
 
 /**
- * The inventory service with promises. Every method throws InventoryError, or the reason of its signal.
+ * The inventory service. Every method throws InventoryError, or the reason of its signal.
  *
  * While the service is away, reads and adjustments are tried up to five times within about two seconds. Other changes
- * are not: after an error that leaves it open whether one has happened, only its caller knows whether it is still wanted.
+ * are not: when it is not known whether one has happened, only its caller knows whether it is still wanted.
  */
 export interface InventoryClient {
   /** One entry. NOT_FOUND when there is none. */
   get(petId: bigint, options?: CallOptions): Promise<Item>;
-  /** At most 1,000 entries, as they stand at one moment. */
+  /** At most 1,000 entries, all as they were at one moment. */
   getMany(petIds: readonly bigint[], options?: CallOptions): Promise<Found>;
   /** Sets a quantity. NOT_FOUND without an entry, ABORTED when it is not at `expectedRevision`. Durable once resolved. */
   update(
@@ -48,9 +54,9 @@ export interface InventoryClient {
     options?: CallOptions,
   ): Promise<Item>;
   /**
-   * Adds `delta` to a quantity, or takes it away when negative: once for each `requestId`, over all callers, so best a
-   * random one that is kept until the answer is there. NOT_FOUND without an entry, FAILED_PRECONDITION when there is
-   * less than would be taken (`details.quantity`), OUT_OF_RANGE above 2147483647.
+   * Adds `delta`, which may be negative, to a quantity: once for each `requestId` of all callers. Take a random one and
+   * keep it until the answer has arrived. NOT_FOUND without an entry, FAILED_PRECONDITION when the quantity would be
+   * negative (`details.quantity` has the present one), OUT_OF_RANGE above 2147483647.
    */
   adjust(
     change: { readonly petId: bigint; readonly delta: number; readonly requestId: string },
@@ -61,23 +67,23 @@ export interface InventoryClient {
     change: { readonly petId: bigint; readonly status: PetStatus; readonly expectedRevision?: bigint | undefined },
     options?: CallOptions,
   ): Promise<Item>;
-  /** Makes an entry, available unless told otherwise. ALREADY_EXISTS when there is one. */
+  /** Makes an entry; its status is `available` by default. ALREADY_EXISTS when there is one. */
   create(
     entry: { readonly petId: bigint; readonly quantity: number; readonly status?: PetStatus | undefined },
     options?: CallOptions,
   ): Promise<Item>;
   /** Removes an entry. NOT_FOUND when there is none. @returns the revision in which it was gone */
   remove(petId: bigint, options?: CallOptions): Promise<bigint>;
-  /** Every entry, ordered by petId, in pages. The first page is empty and tells the position. */
+  /** Every entry, ordered by petId, in pages. The first page is empty and has the position. */
   list(options?: CallOptions): AsyncIterable<Page>;
   /**
-   * What changes after a position, without an end and without a deadline. It goes on by itself after a break, from
-   * where it was; the first event tells that it stands. After a reset it ends.
+   * What changes after a position, without an end and without a deadline. After a break it continues where it was. The
+   * first event says that the watch is open. After a reset it ends.
    */
   watch(from: Position, options?: WatchOptions): AsyncIterable<WatchEvent>;
   /**
-   * Ends its watches. A call that was sent finishes, one that still waits to be sent ends with UNAVAILABLE, and all that
-   * come later with CANCELLED.
+   * Ends the watches. A call that was sent finishes, one that was not sent yet ends with UNAVAILABLE, and every later
+   * one with CANCELLED.
    */
   close(): void;
 }
@@ -119,7 +125,7 @@ export function createInventoryClient({
       toItem((await call(stub.updateInventory, { petId, quantity, expectedRevision }, options)).item),
 
     adjust: async ({ petId, delta, requestId }, options) => {
-      // Without types it may be missing, and would be sent as the text "undefined": one id for all adjustments.
+      // In JavaScript it may be missing, and would be sent as the text "undefined": one id for all adjustments.
       if (typeof requestId !== "string") throw new InventoryError("INVALID_ARGUMENT", "requestId must be a string");
       const { item, replayed } = await call(stub.adjustInventory, { petId, delta, requestId }, options);
       return { item: toItem(item), replayed };
@@ -128,8 +134,10 @@ export function createInventoryClient({
     setStatus: async ({ petId, status, expectedRevision }, options) =>
       toItem((await call(stub.setStatus, { petId, status: toWireStatus(status), expectedRevision }, options)).item),
 
-    create: async ({ petId, quantity, status }, options) =>
-      toItem((await call(stub.createInventoryItem, { petId, quantity, status: toWireStatus(status) }, options)).item),
+    create: async ({ petId, quantity, status }, options) => {
+      const wireStatus = status === undefined ? WireStatus.PET_STATUS_UNSPECIFIED : toWireStatus(status);
+      return toItem((await call(stub.createInventoryItem, { petId, quantity, status: wireStatus }, options)).item);
+    },
 
     remove: async (petId, options) => (await call(stub.removeInventoryItem, { petId }, options)).revision,
 

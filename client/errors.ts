@@ -1,3 +1,4 @@
+/** The one error of the client. */
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { ErrorInfo } from "../proto/gen/google/rpc/error_details.ts";
 import { Status } from "../proto/gen/google/rpc/status.ts";
@@ -5,15 +6,18 @@ import { Status } from "../proto/gen/google/rpc/status.ts";
 export type StatusName = keyof typeof status;
 
 /**
- * A call that failed, here or there. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, INTERNAL, UNKNOWN and DATA_LOSS it
- * is not known whether a change has happened, unless the reason is STOCK_UNAVAILABLE or DEADLINE_PASSED; after all others
- * it has not. An adjustment is tried again by itself, and its error is that of the last try: after all of these, whatever
- * the reason, and after RESOURCE_EXHAUSTED, an earlier one may have made it. Call again with the same `requestId`.
+ * A call that failed, in the client or in the service.
+ *
+ * After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, INTERNAL, UNKNOWN and DATA_LOSS it is not known whether a change has
+ * happened, unless the reason is STOCK_UNAVAILABLE or DEADLINE_PASSED. After all others it has not.
+ *
+ * An adjustment is tried several times, and its error is that of the latest try. After all of these codes, whatever the
+ * reason, and after RESOURCE_EXHAUSTED, an earlier try may have made it: call again with the same `requestId`.
  */
 export class InventoryError extends Error {
   /** gRPC status, as `NOT_FOUND`. */
   readonly code: StatusName;
-  /** What went wrong within that status, where the service tells: the reason of google.rpc.ErrorInfo. */
+  /** What went wrong within that status, where the service says so: the reason of google.rpc.ErrorInfo. */
   readonly reason: string | undefined;
   /** What belongs to the reason: the metadata of google.rpc.ErrorInfo. */
   readonly details: Readonly<Record<string, string>>;
@@ -27,12 +31,12 @@ export class InventoryError extends Error {
   }
 }
 
-/** Gives what a call of grpc-js threw its type. Anything else stays as it is. */
+/** Makes an InventoryError of what a call of grpc-js threw. Anything else stays as it is. */
 export function toInventoryError(error: unknown): unknown {
   const { code, details, metadata } = error as Partial<ServiceError>;
   const name = code === undefined ? undefined : (status[code] as StatusName | undefined);
   if (name === undefined) return error;
-  // What cannot be encoded is at fault, and was not sent. grpc-js says so in words only.
+  // A request that cannot be encoded was not sent. grpc-js says so in words only.
   if (name === "INTERNAL" && details?.startsWith("Request message serialization failure")) {
     return new InventoryError("INVALID_ARGUMENT", details, undefined, error);
   }
@@ -43,7 +47,7 @@ export function toInventoryError(error: unknown): unknown {
 /**
  * The ErrorInfo of a google.rpc.Status.
  *
- * @returns undefined when there is none, or when the bytes are no such message: the status says enough without
+ * @returns undefined when there is none, or when the bytes are no such message: the status alone says enough
  */
 function readErrorInfo(bytes: Uint8Array): ErrorInfo | undefined {
   try {

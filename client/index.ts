@@ -1,4 +1,5 @@
-// The client of inventory-svc for callers in TypeScript and JavaScript.
+/** The client of inventory-svc for callers in TypeScript and JavaScript. */
+export type { Item, PetStatus, Position } from "../proto/pet.ts";
 export type { CallOptions } from "./calls.ts";
 export type { ChannelTls } from "./channel.ts";
 export {
@@ -10,5 +11,4 @@ export {
   type Page,
 } from "./client.ts";
 export { InventoryError, type StatusName } from "./errors.ts";
-export type { Item, PetStatus, Position } from "./item.ts";
 export type { WatchEvent, WatchOptions } from "./watch.ts";

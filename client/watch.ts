@@ -1,32 +1,34 @@
+/** Follows what changes, over as many streams as that takes. */
 import { setTimeout } from "node:timers/promises";
 import type { WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { Item, Position } from "../proto/pet.ts";
 import { InventoryError, type StatusName } from "./errors.ts";
-import { type Item, type Position, toItem } from "./item.ts";
+import { toItem } from "./item.ts";
 
 export type WatchEvent =
   | {
       readonly kind: "changes";
       /** Where the watch stands after this event. */
       readonly position: Position;
-      /** Entries that were made or changed. Of changes that follow each other closely only the last is told. */
+      /** Entries that were made or changed, in their latest state. */
       readonly changed: readonly Item[];
       /** petIds of entries that were removed. */
       readonly removed: readonly bigint[];
     }
-  /** The position is not one of this stock any more (a backup was restored): list anew. The last event. */
+  /** The position is no longer one of this stock (a backup was restored): list again. The last event. */
   | { readonly kind: "reset" };
 
 export interface WatchOptions {
   /** Ends the watch, which then throws the signal's reason. */
   readonly signal?: AbortSignal | undefined;
-  /** Told of every break. The watch goes on by itself. */
+  /** Gets every break. The watch continues by itself. */
   readonly onBreak?: ((error: InventoryError) => void) | undefined;
 }
 
 const firstWaitMs = 100;
 const maxWaitMs = 5_000;
 
-/** After these another try would end the same way. */
+/** After these, another try would end the same way. */
 const final: ReadonlySet<StatusName> = new Set([
   "INVALID_ARGUMENT",
   "PERMISSION_DENIED",
@@ -35,10 +37,10 @@ const final: ReadonlySet<StatusName> = new Set([
 ]);
 
 /**
- * Changes after a position, over as many streams as it takes: each begins where the one before it broke.
+ * Gives the changes after a position. Each stream begins where the one before it broke.
  *
- * @throws InventoryError that another try would not mend, an entry that this client cannot read among them; or the
- *   reason of the signal
+ * @throws InventoryError that another try would not mend, such as an entry that this client cannot read; or the reason
+ *   of the signal
  */
 export async function* follow(
   open: (from: Position) => AsyncIterable<WatchInventoryResponse>,
@@ -64,13 +66,13 @@ async function* messages(
         position = { epoch: message.epoch, revision: message.revision };
         yield message;
       }
-      // A service that stops ends its watches.
+      // The stream ended: a service that stops ends its watches.
     } catch (error) {
-      signal?.throwIfAborted(); // an end that was asked for is no break
+      signal?.throwIfAborted(); // an end that the caller asked for is no break
       if (!(error instanceof InventoryError) || final.has(error.code)) throw error;
       onBreak?.(error);
     }
-    // Not all at once: many watches may have broken together.
+    // Many watches may have broken together, so they wait for different times.
     await setTimeout(waitMs * (0.5 + Math.random() / 2), undefined, { signal }).catch(() => {});
     signal?.throwIfAborted();
   }

@@ -29,7 +29,7 @@ describe("trusted proxies", () => {
     "are a named fault when they are %s",
     (text) => {
       expect(faultsOf({ TRUSTED_PROXIES: text })).toEqual([
-        "TRUSTED_PROXIES: must be addresses or CIDRs but not /0, parted by commas",
+        "TRUSTED_PROXIES: must be comma-separated addresses or CIDRs other than /0",
       ]);
     },
   );
@@ -56,7 +56,7 @@ describe.each(["PETS_DEPRECATED_AT", "PETS_SUNSET_AT"] as const)("%s", (name) =>
     "soon",
   ])("is a named fault when it is %s", (text) => {
     expect(faultsOf({ [name]: text, [other]: "none" })).toEqual([
-      `${name}: must be a day or a time with its offset in ISO 8601, as 2027-07-01T00:00:00Z, or none`,
+      `${name}: must be a day or a time with its offset in ISO 8601, like 2027-07-01T00:00:00Z, or none`,
     ]);
   });
 

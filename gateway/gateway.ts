@@ -1,95 +1,175 @@
+/** Constructs the gateway from its configuration: the keys, the limits, the stock, then the routes over them. */
 import { Router } from "express";
 import type { Registry } from "prom-client";
 import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
+import { traceQueries } from "../runtime/database/query-spans.ts";
 import { createLogger, type Logger } from "../runtime/log.ts";
 import { untilReady } from "../runtime/process.ts";
-import { noTracing, type Tracing } from "../runtime/tracing.ts";
 import { Authenticator } from "./auth/authenticator.ts";
 import { createKeyStore } from "./auth/key-store.ts";
 import { readPepper } from "./auth/pepper.ts";
 import { type GatewayConfig, inventoryTls } from "./config.ts";
 import { clientAddressOf } from "./http/client-address.ts";
-import type { FlatHeaders } from "./http/common-headers.ts";
-import { askAhead, listInventory, updateInventory } from "./inventory/handlers.ts";
+import type { HeaderList } from "./http/request-context.ts";
 import { HeldVersions } from "./inventory/list/held-versions.ts";
 import { StockList } from "./inventory/list/stock-list.ts";
-import { createInventoryClient } from "./inventory/stock-client.ts";
-import { admission } from "./limits/admission.ts";
-import { banner, publishedBanRules } from "./limits/bans.ts";
+import { openStockClient } from "./inventory/stock-client.ts";
+import { createAdmission } from "./limits/admission.ts";
+import { type BanRules, createBanHandler, publishedBanRules } from "./limits/bans.ts";
 import { MemoryWindows } from "./limits/memory-windows.ts";
-import { windowsOf } from "./limits/plans.ts";
+import { windowsFor } from "./limits/plans.ts";
 import { RefusalCounter } from "./limits/refusals.ts";
-import { checkTimer, exposeState } from "./observability/gauges.ts";
+import { checkTimer, exposeGauges } from "./observability/gauges.ts";
 import { createObserver, type Observer } from "./observability/requests.ts";
-import { traceRequests } from "./observability/spans.ts";
+import { traceRequest } from "./observability/spans.ts";
 import { openApiDocument } from "./openapi/document.ts";
 import { docsPage } from "./openapi/page.ts";
 import { deprecation } from "./passthrough/deprecation.ts";
 import { passThrough } from "./passthrough/handler.ts";
-import { aloneWith, overRedis } from "./redis/replicas.ts";
-import { gateway } from "./routes.ts";
-import { createTrafficStore } from "./usage/traffic.ts";
-import { UsageRecorder } from "./usage/usage-recorder.ts";
+import { redisReplicas, standaloneReplica } from "./redis/replicas.ts";
+import { createRouter } from "./router.ts";
+import { routeTable } from "./routes.ts";
+import { UsageRecorder } from "./usage/recorder.ts";
+import { createUsageStore } from "./usage/store.ts";
 
 // What the published package is imported for: `createGateway` and what makes its configuration.
 export { SettingsError } from "../runtime/settings.ts";
 export { type GatewayConfig, type GatewayEnv, readGatewayConfig } from "./config.ts";
 
-/** Callers whose counts are remembered. Accounts have keys, so only operators make more of them. */
-const maxAccounts = 1_000_000;
-const maxAddresses = 100_000;
-
-const usageIntervalMs = 30_000;
+export interface GatewayOptions {
+  /** A pino logger; by default JSON lines on standard output, from `LOG_LEVEL` on. */
+  readonly log?: Logger;
+  /** Unix milliseconds. */
+  readonly now?: () => number;
+  /** Whether requests and queries get spans: set it where OpenTelemetry's SDK is registered. */
+  readonly isTraced?: boolean;
+}
 
 export interface Gateway {
   /** The public API; mount it below any path, before any body parser. */
   readonly router: Router;
   readonly metrics: Registry;
   /** The limit headers of an address, for what is answered outside the router. */
-  readonly headersFor: (address: string) => FlatHeaders;
+  readonly headersFor: (address: string) => HeaderList;
   /** Counts and logs what is answered outside the router. */
   readonly onMalformed: Observer["onMalformed"];
   /**
-   * Resolves when it can serve: keys can be looked up, and the list is loaded. Until then the log says what is missing.
-   * Rejects when it is closed before.
+   * Resolves when the gateway can serve: keys can be looked up, and the list is loaded. Until then the log says what is
+   * missing. Rejects when the gateway is closed before.
    */
   ready(): Promise<void>;
   close(): Promise<void>;
 }
 
-/**
- * Constructs the whole gateway from its configuration.
- *
- * @param log a pino logger; by default JSON lines on standard output, from `LOG_LEVEL` on
- * @param now Unix milliseconds
- * @throws SettingsError when there is no pepper
- */
-export function createGateway(
-  config: GatewayConfig,
-  log: Logger = createLogger("gateway", config.LOG_LEVEL),
-  now: () => number = Date.now,
-  tracing: Tracing = noTracing,
-): Gateway {
-  const closing = new AbortController();
+/** @throws SettingsError when there is no pepper */
+export function createGateway(config: GatewayConfig, options: GatewayOptions = {}): Gateway {
+  const base: Base = {
+    config,
+    log: createLogger("gateway", config.LOG_LEVEL),
+    now: Date.now,
+    isTraced: false,
+    ...options,
+  };
+  const { log, now, isTraced } = base;
   const observer = createObserver(log);
-  const db = openDatabase(config.GATEWAY_DATABASE_URL, databaseDefaults);
-  tracing.queries(db);
-  const keys = createKeyStore(db, now);
-  const traffic = createTrafficStore(db);
-  const usage = new UsageRecorder({ store: keys, traffic, log, intervalMs: usageIntervalMs, now });
-  const client = createInventoryClient({
-    address: config.INVENTORY_ADDRESS,
-    tls: inventoryTls(config),
-    log,
-    callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
-    loadTimeoutMs: config.LIST_TIMEOUT_MS,
-    onCheck: checkTimer(observer.metrics),
-    tracing,
-  });
-  const list = new StockList(client);
-  exposeState(observer.metrics, { db, client, list, replicas: config.GATEWAY_REPLICAS });
+  const closing = new AbortController();
 
-  const banRules = {
+  const keys = openKeys(base, observer);
+  const limits = openLimits(base, observer, keys);
+  const stock = openStock(base, observer);
+  exposeGauges(observer.metrics, { db: keys.db, ...stock, replicas: config.GATEWAY_REPLICAS });
+
+  const deprecations = {
+    getPet: deprecation({
+      deprecatedAt: config.PETS_DEPRECATED_AT,
+      sunsetAt: config.PETS_SUNSET_AT,
+      goneAfterSunset: config.PETS_GONE_AFTER_SUNSET,
+      documentationUrl: "../../docs/", // relative to /v1/pets/{petId}, wherever the router is mounted
+    }),
+  };
+  const upstream = { timeoutMs: config.UPSTREAM_TIMEOUT_MS, clientTimeoutMs: config.STALL_TIMEOUT_MS };
+  const router = createRouter({
+    routes: routeTable({
+      ...stock,
+      held: new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024),
+      stallTimeoutMs: config.STALL_TIMEOUT_MS,
+      bodyTimeoutMs: config.BODY_TIMEOUT_MS,
+      pets: passThrough({ name: "pets", upstream: config.PETS_UPSTREAM_URL, ...upstream }),
+      orders: passThrough({ name: "orders", upstream: config.ORDERS_UPSTREAM_URL, ...upstream }),
+      deprecations,
+    }),
+    admission: limits.admission,
+    docs: docsPage({
+      document: openApiDocument({
+        servers: config.GATEWAY_SERVERS.map((url) => ({ url, description: "" })),
+        plans: config.PLAN_LIMITS,
+        banRules: limits.banRules,
+        guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
+        deprecations,
+      }),
+      stallTimeoutMs: config.STALL_TIMEOUT_MS,
+    }),
+    clientAddress: clientAddressOf(config.TRUSTED_PROXIES),
+    onDeprecatedUse: (accountId, operation) => keys.usage.deprecatedRouteUsed(accountId, operation),
+    onDone: observer.onDone,
+    onError: observer.onError,
+    now,
+  });
+
+  return {
+    router: isTraced ? Router().use(traceRequest, router) : router,
+    metrics: observer.metrics,
+    headersFor: limits.admission.headersFor,
+    onMalformed: observer.onMalformed,
+    ready: () =>
+      untilReady(
+        async () => {
+          await keys.store.ping();
+          await stock.list.current();
+        },
+        log,
+        closing.signal,
+      ),
+    close: async () => {
+      closing.abort(new Error("the gateway was closed"));
+      stock.stock.close();
+      limits.close();
+      await keys.close();
+    },
+  };
+}
+
+interface Base extends Required<GatewayOptions> {
+  readonly config: GatewayConfig;
+}
+
+const usageIntervalMs = 30_000;
+
+/** Accounts and keys: the database, the look-up of keys, and the record of their use. */
+function openKeys({ config, log, now, isTraced }: Base, observer: Observer) {
+  const db = openDatabase(config.GATEWAY_DATABASE_URL, databaseDefaults);
+  if (isTraced) traceQueries(db);
+  const store = createKeyStore(db, now);
+  const usage = new UsageRecorder({ store: createUsageStore(db), log, intervalMs: usageIntervalMs, now });
+  const authenticator = new Authenticator({ store: observer.timed(store), pepper: readPepper(config), now });
+  return {
+    db,
+    store,
+    usage,
+    authenticator,
+    close: async () => {
+      await usage.close();
+      await db.destroy();
+    },
+  };
+}
+
+/** Callers whose counts are remembered. Accounts have keys, so only operators make more of them. */
+const maxAccounts = 1_000_000;
+
+/** Admission: windows, refusals and bans, shared with the other replicas over Redis where there is one. */
+function openLimits({ config, log, now }: Base, observer: Observer, keys: ReturnType<typeof openKeys>) {
+  const banRules: BanRules = {
     ...publishedBanRules,
     refusals: config.BAN_REFUSALS_PER_MINUTE,
     ladderMinutes: config.BAN_LADDER_MINUTES,
@@ -97,109 +177,57 @@ export function createGateway(
   const memory = new MemoryWindows({ maxCallers: maxAccounts, replicas: config.GATEWAY_REPLICAS, now });
   const replicas =
     config.REDIS_URL === undefined
-      ? aloneWith(memory)
-      : overRedis({ redisUrl: config.REDIS_URL, memory, log, metrics: observer.metrics });
-  const authenticator = new Authenticator({ store: observer.timed(keys), pepper: readPepper(config), now });
-  replicas.listen((id) => authenticator.forget(id));
+      ? standaloneReplica(memory)
+      : redisReplicas({ redisUrl: config.REDIS_URL, memory, log, metrics: observer.metrics });
+  replicas.onNotice((id) => keys.authenticator.forget(id));
   const refusals = new RefusalCounter({
     tooMany: banRules.refusals,
-    onTooMany: banner({
-      store: keys,
+    onTooMany: createBanHandler({
+      store: keys.store,
       rules: banRules,
       onBan: (keyId, ban, isNew) => {
-        authenticator.forget(keyId);
+        keys.authenticator.forget(keyId);
         if (!isNew) return;
-        replicas.tell(keyId);
+        replicas.notify(keyId);
         observer.onBan();
         log.warn({ keyId, ...ban }, "key banned");
       },
-      onError: (err) => log.error({ err }, "a ban could not be noted"),
+      onError: (err) => log.error({ err }, "a ban could not be stored"),
       now,
     }),
     share: replicas.shareRefusals,
     now,
   });
-  const entrance = admission({
-    authenticator,
-    onUse: (principal) => usage.used(principal),
-    onLikely: askAhead(list),
+  const admission = createAdmission({
+    authenticator: keys.authenticator,
+    onUse: (principal) => keys.usage.used(principal),
     limiter: replicas.limiter,
-    standing: (id, windows) => memory.peek(id, windows),
-    guard: new MemoryWindows({ maxCallers: maxAddresses, replicas: 1, now }),
+    currentLimits: (id, windows) => memory.currentLimits(id, windows),
     guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
-    windowsOf: windowsOf(config.PLAN_LIMITS),
+    windowsFor: windowsFor(config.PLAN_LIMITS),
     refusals,
     onRefused: observer.onRefused,
     now,
   });
-  const document = openApiDocument({
-    servers: config.GATEWAY_SERVERS.map((url) => ({ url, description: "" })),
-    plans: config.PLAN_LIMITS,
-    banRules,
-    deprecatedAt: config.PETS_DEPRECATED_AT,
-    sunsetAt: config.PETS_SUNSET_AT,
-    guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
-  });
-  const timeoutMs = config.UPSTREAM_TIMEOUT_MS;
-
-  const router = gateway({
-    admission: entrance,
-    docs: docsPage({ document, stallTimeoutMs: config.STALL_TIMEOUT_MS }),
-    listInventory: listInventory({
-      list,
-      held: new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024),
-      stallTimeoutMs: config.STALL_TIMEOUT_MS,
-    }),
-    updateInventory: updateInventory({ client, bodyTimeoutMs: config.BODY_TIMEOUT_MS }),
-    getPet: passThrough({
-      upstream: config.PETS_UPSTREAM_URL,
-      name: "pets",
-      path: (request) => `/pets/${request.params.petId}`,
-      timeoutMs,
-      clientTimeoutMs: config.STALL_TIMEOUT_MS,
-    }),
-    getOrders: passThrough({
-      upstream: config.ORDERS_UPSTREAM_URL,
-      name: "orders",
-      path: () => "/store/orders",
-      timeoutMs,
-      clientTimeoutMs: config.STALL_TIMEOUT_MS,
-    }),
-    deprecation: deprecation({
-      deprecatedAt: config.PETS_DEPRECATED_AT,
-      sunsetAt: config.PETS_SUNSET_AT,
-      documentationUrl: "../../docs/", // relative to /v1/pets/{petId}, wherever the router is mounted
-      goneAfterSunset: config.PETS_GONE_AFTER_SUNSET,
-      onUse: (accountId) => usage.deprecatedRouteUsed(accountId),
-      now,
-    }),
-    clientAddress: clientAddressOf(config.TRUSTED_PROXIES),
-    onDone: observer.onDone,
-    onError: observer.onError,
-    now,
-  });
-
   return {
-    router: tracing.isOn ? Router().use(traceRequests(tracing), router) : router,
-    metrics: observer.metrics,
-    headersFor: entrance.headersFor,
-    onMalformed: observer.onMalformed,
-    ready: () =>
-      untilReady(
-        async () => {
-          await keys.ping();
-          await list.current();
-        },
-        log,
-        closing.signal,
-      ),
-    close: async () => {
-      closing.abort(new Error("the gateway was closed"));
-      client.close();
+    banRules,
+    admission,
+    close: () => {
       refusals.close();
       replicas.close();
-      await usage.close();
-      await db.destroy();
     },
   };
+}
+
+/** The stock: the client of the inventory service, and the list that it keeps up to date. */
+function openStock({ config, log }: Base, observer: Observer) {
+  const stock = openStockClient({
+    address: config.INVENTORY_ADDRESS,
+    tls: inventoryTls(config),
+    log,
+    callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
+    loadTimeoutMs: config.LIST_TIMEOUT_MS,
+    onCheck: checkTimer(observer.metrics),
+  });
+  return { stock, list: new StockList(stock) };
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env -S node --max-semi-space-size=32
+/** The gateway as a process: the public port, the operators' port, and a stop that drains. */
 import { Counter } from "prom-client";
-import { asSet, listenOn, startAdmin } from "../runtime/admin.ts";
+import { blamingSetting, listenOn, startAdmin } from "../runtime/admin.ts";
 import { createLogger } from "../runtime/log.ts";
 import { runProcess } from "../runtime/process.ts";
-import { openTracing } from "../runtime/tracing.ts";
+import { startTracing } from "../runtime/tracing.ts";
 import { gatewayHelp, readGatewayConfig } from "./config.ts";
 import { createGateway } from "./gateway.ts";
 import { Overload } from "./http/overload.ts";
@@ -11,9 +12,9 @@ import { createPublicServer } from "./http/server.ts";
 
 await runProcess(gatewayHelp, async () => {
   const config = readGatewayConfig(process.env);
-  const tracing = await openTracing("gateway", process.env, (reason) => log.warn({ reason }, "traces are not sent"));
-  const log = createLogger("gateway", config.LOG_LEVEL, tracing.logFields);
-  const gateway = createGateway(config, log, Date.now, tracing);
+  const log = createLogger("gateway", config.LOG_LEVEL);
+  const tracing = await startTracing("gateway", process.env, (reason) => log.warn({ reason }, "spans cannot be sent"));
+  const gateway = createGateway(config, { log, isTraced: tracing.isOn });
 
   const refusals = new Counter({
     name: "gateway_overload_refusals_total",
@@ -24,7 +25,7 @@ await runProcess(gatewayHelp, async () => {
     maxDelayMs: config.OVERLOAD_DELAY_MS,
     maxWaiting: config.OVERLOAD_REQUESTS,
     onRefusal: () => refusals.inc(),
-    onChange: (isOverloaded) => log.info(isOverloaded ? "overload: the event loop is late" : "the overload is over"),
+    onChange: (isOverloaded) => log.info(isOverloaded ? "overload: the event loop is late" : "the overload has ended"),
   });
   const publicServer = createPublicServer({
     router: gateway.router,
@@ -36,7 +37,7 @@ await runProcess(gatewayHelp, async () => {
     onMalformed: gateway.onMalformed,
   });
   let reasonNotReady: string | undefined = "starting";
-  const admin = await asSet(
+  const admin = await blamingSetting(
     "GATEWAY_ADMIN_LISTEN",
     startAdmin({
       listen: config.GATEWAY_ADMIN_LISTEN,
@@ -46,7 +47,7 @@ await runProcess(gatewayHelp, async () => {
       },
     }),
   );
-  const listen = await asSet("GATEWAY_LISTEN", listenOn(publicServer.server, config.GATEWAY_LISTEN));
+  const listen = await blamingSetting("GATEWAY_LISTEN", listenOn(publicServer.server, config.GATEWAY_LISTEN));
   await gateway.ready();
   reasonNotReady = undefined;
 

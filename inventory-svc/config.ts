@@ -1,3 +1,4 @@
+/** Every setting of inventory-svc. */
 import { z } from "zod";
 import {
   databaseUrl,
@@ -15,21 +16,20 @@ import { parseRoles, type RoleTable } from "./access/roles.ts";
 
 const minute = 60_000;
 
-/** Every setting of inventory-svc. */
 export const inventorySettings = {
   INVENTORY_LISTEN: listenAddress("127.0.0.1:50051").describe("gRPC address"),
   INVENTORY_ADMIN_LISTEN: listenAddress("127.0.0.1:50052").describe("operators' address: /livez, /readyz, /metrics"),
   INVENTORY_DATABASE_URL: databaseUrl("sqlite:.data/inventory.sqlite").describe(
     "the stock: sqlite:path or mysql://user:password@host:port/database",
   ),
-  INVENTORY_DATABASE_POOL: integer(10, 1, 500).describe("connections to the database at the most"),
+  INVENTORY_DATABASE_POOL: integer(10, 1, 500).describe("maximum connections to the database"),
   INVENTORY_DATABASE_TIMEOUT_MS: integer(5_000, 100, 10 * minute).describe(
-    "longest silence of the database before its connection is given up",
+    "longest silence of the database before its connection is closed",
   ),
-  INVENTORY_MAX_BATCH: integer(1_000, 1, 5_000).describe("changes in one transaction at the most"),
-  INVENTORY_MAX_QUEUED: integer(10_000, 1, 1_000_000).describe("changes that may wait for a transaction"),
+  INVENTORY_MAX_BATCH: integer(1_000, 1, 5_000).describe("maximum changes in one transaction"),
+  INVENTORY_MAX_QUEUED: integer(10_000, 1, 1_000_000).describe("maximum changes that wait for a transaction"),
   INVENTORY_MAX_CONNECTION_AGE_MS: integer(5 * minute, 1_000, 24 * 60 * minute).describe(
-    "age at which a client is asked to connect anew, so that new replicas get their share",
+    "age at which a client is asked to reconnect, so that new replicas get their share",
   ),
   INVENTORY_TLS_CERT: tlsFile("PEM file: certificate of the service"),
   INVENTORY_TLS_KEY: tlsFile("PEM file: its private key"),
@@ -45,7 +45,7 @@ export const inventorySettings = {
     })
     .meta({
       description:
-        "roles of callers by the names in their certificates, spiffe://petstore/gateway=writer,dns:reports.internal=reader",
+        "roles of callers by the names in their certificates: spiffe://petstore/gateway=writer,dns:reports.internal=reader",
       shownDefault: "none: required with TLS",
     }),
   INVENTORY_INSECURE: flag(false).describe("1 allows gRPC without TLS on an address that is not loopback"),
@@ -56,23 +56,21 @@ export type InventoryConfig = ReturnType<typeof readInventoryConfig>;
 
 const tlsNames = { cert: "INVENTORY_TLS_CERT", key: "INVENTORY_TLS_KEY", ca: "INVENTORY_TLS_CLIENT_CA" } as const;
 
-/** The files for TLS; undefined when callers connect without. */
-export const inventoryTls = (config: Partial<InventoryConfig>) => tlsFilesOf(config, tlsNames);
+/** The files for TLS; undefined when callers connect without TLS. */
+export const serviceTls = (config: Partial<InventoryConfig>) => tlsFilesOf(config, tlsNames);
 
 /** @throws SettingsError naming every fault */
 export function readInventoryConfig(env: NodeJS.ProcessEnv) {
   return readSettings(inventorySettings, env, (settings) => {
     const { INVENTORY_LISTEN, INVENTORY_INSECURE, INVENTORY_TLS_ROLES } = settings;
     const faults = [...drainFaults(settings), ...tlsSettingFaults(settings, tlsNames)];
-    const usesTls = inventoryTls(settings) !== undefined;
-    const readsRoles = "INVENTORY_TLS_ROLES" in settings; // their own fault is enough
+    const usesTls = serviceTls(settings) !== undefined;
+    const readsRoles = "INVENTORY_TLS_ROLES" in settings; // a table that could not be read has its own fault
     if (readsRoles && faults.length === 0 && usesTls !== (INVENTORY_TLS_ROLES !== undefined)) {
-      faults.push(`INVENTORY_TLS_ROLES: has to be set with ${tlsNames.cert}, and only then`);
+      faults.push(`INVENTORY_TLS_ROLES: must be set with ${tlsNames.cert}, and only then`);
     }
     if (INVENTORY_LISTEN && !isLoopback(INVENTORY_LISTEN.host) && !usesTls && !INVENTORY_INSECURE) {
-      faults.push(
-        "INVENTORY_LISTEN: without TLS it must be a loopback address, unless INVENTORY_INSECURE=1 says otherwise",
-      );
+      faults.push("INVENTORY_LISTEN: must be a loopback address without TLS, unless INVENTORY_INSECURE=1 is set");
     }
     return faults;
   });

@@ -1,29 +1,31 @@
 #!/usr/bin/env node
+/** inventory-svc as a process: the stock, the gRPC server over it, the operators' port, and a stop that drains. */
 import { ServerCredentials } from "@grpc/grpc-js";
-import { asSet, startAdmin } from "../runtime/admin.ts";
-import { databaseDefaults, durabilityWeaknesses, openDatabase } from "../runtime/database/open.ts";
+import { connectionGraceMs } from "../proto/streams.ts";
+import { blamingSetting, startAdmin } from "../runtime/admin.ts";
+import { durabilityWarnings } from "../runtime/database/durability.ts";
+import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
+import { traceQueries } from "../runtime/database/query-spans.ts";
 import { createLogger } from "../runtime/log.ts";
 import { runProcess, untilReady } from "../runtime/process.ts";
-import { openTracing } from "../runtime/tracing.ts";
+import { startTracing } from "../runtime/tracing.ts";
 import { mutualTls } from "./access/credentials.ts";
 import type { OnRefused } from "./access/role-interceptor.ts";
-import { inventoryHelp, inventoryTls, readInventoryConfig } from "./config.ts";
+import { inventoryHelp, readInventoryConfig, serviceTls } from "./config.ts";
 import { createServiceMetrics } from "./metrics.ts";
 import { inventoryHandlers } from "./rpc/handlers.ts";
+import { entriesPerMessage } from "./rpc/wire.ts";
 import { createRpcServer } from "./server.ts";
-import { startForgetting } from "./stock/adjustment-cleanup.ts";
+import { startAdjustmentCleanup } from "./stock/adjustment-cleanup.ts";
+import { ChangeFeed } from "./stock/change-feed.ts";
 import { GroupCommit } from "./stock/group-commit.ts";
 import { StockStore } from "./stock/store.ts";
 
-/** How long a connection past its age may finish its calls: longer than a gateway keeps to one stream of updates. */
-const connectionGraceMs = 15_000;
-
 await runProcess(inventoryHelp, async () => {
   const config = readInventoryConfig(process.env);
-  const tracing = await openTracing("inventory-svc", process.env, (reason) =>
-    log.warn({ reason }, "traces are not sent"),
-  );
-  const log = createLogger("inventory-svc", config.LOG_LEVEL, tracing.logFields);
+  const log = createLogger("inventory-svc", config.LOG_LEVEL);
+  const onTracingProblem = (reason: string) => log.warn({ reason }, "spans cannot be sent");
+  const tracing = await startTracing("inventory-svc", process.env, onTracingProblem);
 
   const metrics = createServiceMetrics(log);
   const db = openDatabase(config.INVENTORY_DATABASE_URL, {
@@ -31,21 +33,27 @@ await runProcess(inventoryHelp, async () => {
     poolMax: config.INVENTORY_DATABASE_POOL,
     silenceTimeoutMs: config.INVENTORY_DATABASE_TIMEOUT_MS,
   });
-  tracing.queries(db);
+  if (tracing.isOn) traceQueries(db);
   const store = new StockStore(db, Date.now);
   const commits = new GroupCommit({
-    write: metrics.measured((changes, more) =>
-      tracing.together("commit", changes, (join) => store.write(changes, more && (() => join(more())))),
-    ),
+    takeTurn: (mayGrow) => store.takeTurn(mayGrow),
     maxBatch: config.INVENTORY_MAX_BATCH,
     maxQueued: config.INVENTORY_MAX_QUEUED,
-    onTurn: metrics.onTurn,
+    onDequeued: metrics.onDequeued,
+    onWritten: metrics.onWritten,
     now: () => performance.now(),
   });
-  let weaknesses: readonly string[] = [];
-  metrics.expose({ db, store, commits, maxQueued: config.INVENTORY_MAX_QUEUED, weaknesses: () => weaknesses.length });
+  const feed = new ChangeFeed((from) => store.changesAfter(from, entriesPerMessage));
+  let warnings: readonly string[] = [];
+  metrics.expose({
+    db,
+    store,
+    commits,
+    maxQueued: config.INVENTORY_MAX_QUEUED,
+    durabilityWarnings: () => warnings.length,
+  });
 
-  const files = inventoryTls(config);
+  const files = serviceTls(config);
   const onRefused: OnRefused = (method, error) => metrics.onCall(method, 0, error.code, error);
   const credentials = files
     ? mutualTls({ files, roles: config.INVENTORY_TLS_ROLES ?? new Map(), log, onRefused })
@@ -54,13 +62,13 @@ await runProcess(inventoryHelp, async () => {
   let isLeaving = false;
   const draining = new AbortController();
   const server = createRpcServer({
-    handlers: inventoryHandlers({ store, commits, draining: draining.signal, onCall: metrics.onCall, tracing }),
+    handlers: inventoryHandlers({ store, commits, feed, draining: draining.signal, onCall: metrics.onCall }),
     credentials,
     maxConnectionAgeMs: config.INVENTORY_MAX_CONNECTION_AGE_MS,
     connectionGraceMs,
   });
-  const listen = await asSet("INVENTORY_LISTEN", server.listen(config.INVENTORY_LISTEN));
-  const admin = await asSet(
+  const listen = await blamingSetting("INVENTORY_LISTEN", server.listen(config.INVENTORY_LISTEN));
+  const admin = await blamingSetting(
     "INVENTORY_ADMIN_LISTEN",
     startAdmin({
       listen: config.INVENTORY_ADMIN_LISTEN,
@@ -72,15 +80,15 @@ await runProcess(inventoryHelp, async () => {
     }),
   );
   await untilReady(() => store.ping(), log);
-  weaknesses = await durabilityWeaknesses(db);
-  for (const weakness of weaknesses) {
-    log.warn({ weakness }, "NOT DURABLE: an acknowledged update can be lost when the database server fails");
+  warnings = await durabilityWarnings(db);
+  for (const warning of warnings) {
+    log.warn({ warning }, "NOT DURABLE: an acknowledged update can be lost when the database server fails");
   }
   server.ready();
-  const stopForgetting = startForgetting({
+  const stopCleanup = startAdjustmentCleanup({
     store,
     now: Date.now,
-    onError: (err) => log.warn({ err }, "old adjustments could not be forgotten; the next try is in a minute"),
+    onError: (err) => log.warn({ err }, "old adjustments could not be deleted; the next attempt is in a minute"),
   });
 
   return {
@@ -96,7 +104,7 @@ await runProcess(inventoryHelp, async () => {
       draining.abort();
       await server.close((config.DRAIN_SECONDS - config.DRAIN_DELAY_SECONDS) * 1_000 * 0.8);
       await commits.drain();
-      await stopForgetting();
+      await stopCleanup();
       await admin.close();
       await db.destroy();
       await tracing.close();

@@ -1,8 +1,9 @@
 import type { Knex } from "knex";
 import type { Registry } from "prom-client";
 import { InventoryServiceService } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import { exposePool } from "../runtime/database/pool-metrics.ts";
 import type { Logger } from "../runtime/log.ts";
-import { createRegistry, Distribution, durationBounds, exposePool, gauge, type Series } from "../runtime/metrics.ts";
+import { createRegistry, Distribution, durationBounds, gauge, type Series } from "../runtime/metrics.ts";
 import { logLevel, type OnCall } from "./rpc/calls.ts";
 import { isOurFault } from "./rpc/errors.ts";
 import type { GroupCommit, GroupCommitOptions } from "./stock/group-commit.ts";

@@ -1,3 +1,4 @@
+/** The operators' port of a process. */
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Registry } from "prom-client";
@@ -6,13 +7,13 @@ import type { ListenAddress } from "./settings.ts";
 export interface AdminOptions {
   readonly listen: ListenAddress;
   readonly metrics: Registry;
-  /** Resolves when the process can serve; rejects with the reason why not. */
+  /** Resolves when the process can serve; rejects with the reason when it cannot. */
   readonly ready: () => Promise<void>;
 }
 
 /**
- * The operators' port of a process: `/livez` (the process runs), `/readyz` (it can serve: 200 or 503 with the
- * reason) and `/metrics` (Prometheus text).
+ * Opens the operators' port: `/livez` (the process runs), `/readyz` (200 when it can serve, else 503 with the reason)
+ * and `/metrics` (Prometheus text).
  */
 export async function startAdmin({ listen, metrics, ready }: AdminOptions): Promise<AdminServer> {
   const server = createServer((request, response) => {
@@ -57,7 +58,7 @@ export interface AdminServer {
   close(): Promise<void>;
 }
 
-/** A process cannot listen where a setting says. */
+/** A process cannot listen at the address that a setting gives. */
 export class ListenError extends Error {
   constructor(setting: string, cause: Error) {
     super(`${setting}: ${cause.message}`, { cause });
@@ -65,8 +66,8 @@ export class ListenError extends Error {
   }
 }
 
-/** Says which setting is at fault when listening fails. */
-export async function asSet<T>(setting: string, listening: Promise<T>): Promise<T> {
+/** Names the setting at fault when listening fails. @throws ListenError */
+export async function blamingSetting<T>(setting: string, listening: Promise<T>): Promise<T> {
   try {
     return await listening;
   } catch (error) {
@@ -74,7 +75,7 @@ export async function asSet<T>(setting: string, listening: Promise<T>): Promise<
   }
 }
 
-/** Listens and returns `host:port` as bound, which differs from what was asked for when the port was 0. */
+/** Listens. @returns `host:port` as bound, which differs from the setting when its port was 0 */
 export function listenOn(server: Server, { host, port }: ListenAddress): Promise<string> {
   return new Promise((resolve, reject) => {
     server.once("error", reject);

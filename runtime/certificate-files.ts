@@ -1,3 +1,4 @@
+/** Certificates for grpc-js that are read again when their files change. */
 import { X509Certificate } from "node:crypto";
 import type { experimental } from "@grpc/grpc-js";
 import { faultsOf, isSame, readAll, type TlsContents, type TlsFiles } from "./tls-files.ts";
@@ -6,7 +7,7 @@ type CertificateProvider = experimental.CertificateProvider;
 type CaListener = Parameters<CertificateProvider["addCaCertificateListener"]>[0];
 type IdentityListener = Parameters<CertificateProvider["addIdentityCertificateListener"]>[0];
 
-/** Gets told of loaded and refused certificates; a pino logger is one, and so is `console`. */
+/** Gets loaded and refused certificates; a pino logger fits, and so does `console`. */
 export interface TlsLog {
   info(fields: object, text: string): void;
   error(fields: object, text: string): void;
@@ -15,12 +16,12 @@ export interface TlsLog {
 const pollIntervalMs = 500;
 
 /**
- * Certificates for grpc-js that follow their files: new connections use what the files hold now, those that are open
- * go on. Files that cannot be used are logged and what was loaded before stays.
+ * Follows the certificate files: new connections use their present contents, and open connections stay. Files that cannot
+ * be used are logged, and the certificates loaded before stay in use.
  *
- * It reads the files instead of watching them, which also sees a mounted Kubernetes secret change (a swap of symbolic
- * links) and works on every file system; and it does so as long as a server or a channel uses it. The like of it in
- * grpc-js (FileWatcherCertificateProvider) refuses every connection while a file is missing or a pair does not fit.
+ * It polls the files as long as a server or a channel uses it. Polling works on every file system and also notices a
+ * mounted Kubernetes secret, which changes by a swap of symbolic links. grpc-js has a FileWatcherCertificateProvider,
+ * but that refuses every connection while a file is missing or a pair does not match.
  */
 export class CertificateFiles implements CertificateProvider {
   readonly #files: TlsFiles;
@@ -44,7 +45,7 @@ export class CertificateFiles implements CertificateProvider {
   addCaCertificateListener(listener: CaListener): void {
     this.#caListeners.add(listener);
     this.#watch();
-    // grpc-js is not ready to be told before this call has returned.
+    // grpc-js is not ready for the call before this one has returned.
     process.nextTick(() => this.#caListeners.has(listener) && listener(toCa(this.#loaded)));
   }
 
@@ -67,7 +68,7 @@ export class CertificateFiles implements CertificateProvider {
   #watch(): void {
     if (this.#timer) return;
     this.#timer = setInterval(() => this.#look(), pollIntervalMs).unref();
-    // A channel that was idle for hours comes back: what has happened meanwhile is not news that has to settle.
+    // A channel may come back after hours: files that changed in that time have settled long ago.
     this.#seen = readAll(this.#files);
     this.#look();
   }
@@ -80,7 +81,7 @@ export class CertificateFiles implements CertificateProvider {
 
   #look(): void {
     const contents = readAll(this.#files);
-    // Files are written one after the other: only what is the same twice is taken for what was meant.
+    // Files are written one after the other, so contents count only when two polls have found the same.
     const isSettled = isSame(contents, this.#seen);
     this.#seen = contents;
     if (!isSettled || isSame(contents, this.#judged)) return;
@@ -94,7 +95,7 @@ export class CertificateFiles implements CertificateProvider {
     for (const listener of this.#identityListeners) listener(toIdentity(contents));
     for (const listener of this.#caListeners) listener(toCa(contents));
     const { serialNumber, validToDate } = new X509Certificate(contents.cert.pem);
-    this.#log?.info({ serialNumber, validUntil: validToDate }, "TLS files loaded anew");
+    this.#log?.info({ serialNumber, validUntil: validToDate }, "TLS files loaded again");
   }
 }
 

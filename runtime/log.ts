@@ -1,13 +1,15 @@
+/** The log: JSON lines, without credentials. */
 import { pino } from "pino";
 import pretty from "pino-pretty";
 import type { LogLevel } from "./settings.ts";
+import { traceFields } from "./spans.ts";
 
 export type { Logger } from "pino";
 
-/** A failing statement's message can hold the statement: enough of it to find the place. */
+/** A database error's message can hold the whole statement; this much is enough to find the place. */
 const maxMessageLength = 500;
 
-/** What the log keeps of an error: type, code, message, stack and the chain of causes. */
+/** Keeps of an error its type, code, message, stack and the chain of causes. */
 function describeError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
   const { name, message, code, stack, cause } = error as Error & { code?: unknown };
@@ -21,17 +23,16 @@ function describeError(error: unknown): unknown {
 }
 
 /**
- * JSON lines on standard output; for people when that is a terminal. Credentials never get through, whoever logs them.
- *
- * @param fields gives what every line carries at the moment, as the trace that it belongs to
+ * Logs to standard output: JSON lines, or a readable form when that is a terminal. Credentials are removed from every
+ * line. A line within a trace carries the trace's ids.
  */
-export function createLogger(name: string, level: LogLevel, fields?: () => object) {
+export function createLogger(name: string, level: LogLevel) {
   return pino(
     {
       name,
       level,
       base: { name },
-      ...(fields && { mixin: fields }),
+      mixin: traceFields,
       timestamp: pino.stdTimeFunctions.isoTime,
       serializers: { err: describeError },
       formatters: { level: (label) => ({ level: label }) },

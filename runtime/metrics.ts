@@ -1,7 +1,5 @@
 /** Metrics for Prometheus that cost little on the path of a request. */
-import type { Knex } from "knex";
 import { Counter, collectDefaultMetrics, Gauge, type Histogram, Registry } from "prom-client";
-import { poolUse } from "./database/knex-internals.ts";
 
 type Labels = Readonly<Record<string, string | number>>;
 
@@ -116,26 +114,6 @@ export class Distribution {
     this.#series.push(series);
     return series;
   }
-}
-
-/** Adds gauges for the connections of a database. @param tier begins their names: `gateway`, `inventory` */
-export function exposePool(registry: Registry, tier: string, db: Knex): void {
-  const connections = { name: `${tier}_database_connections`, help: "Connections to the database", registry };
-  gauge({ ...connections, labelNames: ["state"] }, () => {
-    const { used, free } = poolUse(db);
-    return [
-      [{ state: "used" }, used],
-      [{ state: "free" }, free],
-    ];
-  });
-  const max = { name: `${tier}_database_connections_max`, help: "Maximum connections to the database", registry };
-  gauge(max, () => poolUse(db).max);
-  const waiting = {
-    name: `${tier}_database_waiting`,
-    help: "Callers that wait for a connection to the database",
-    registry,
-  };
-  gauge(waiting, () => poolUse(db).waiting);
 }
 
 /** Bounds in seconds for durations from less than a millisecond to some seconds. */

@@ -1,3 +1,4 @@
+/** The life of a process: settings, start, one line when it is ready, and a stop that drains. */
 import { existsSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
@@ -5,29 +6,29 @@ import { ListenError } from "./admin.ts";
 import type { Logger } from "./log.ts";
 import { SettingsError } from "./settings.ts";
 
-/** sysexits.h EX_CONFIG: something is wrong with the configuration, so a restart will not help. */
+/** sysexits.h EX_CONFIG: the configuration is wrong, so a restart will not help. */
 const exitConfiguration = 78;
 
 export interface RunningProcess {
   readonly log: Logger;
-  /** How long it goes on serving after `leave`. */
+  /** How long it serves after `leave`. */
   readonly drainDelaySeconds: number;
-  /** The longest that all of a stop may take, the delay included, before the process ends by force. */
+  /** The longest that a stop may take, the delay included, before the process ends by force. */
   readonly drainSeconds: number;
-  /** Addresses as bound, `host:port`; told when the process is ready. */
+  /** Addresses as bound, `host:port`; logged when the process is ready. */
   readonly addresses: { readonly listen: string; readonly admin: string };
-  /** Tells whoever asks that it is not ready any more. It still serves, as those who send requests here may not know yet. */
+  /** Reports that it is no longer ready. It still serves, because load balancers may not have noticed yet. */
   leave(): void;
   /**
-   * Refuses new work, finishes what runs and closes everything, in the reverse order of its construction, except that
-   * probes are answered until the work has ended.
+   * Refuses new work, finishes what runs and closes everything in the reverse order of its construction. Probes are
+   * answered until the work has ended.
    */
   stop(): Promise<void>;
 }
 
 /**
- * Runs a process from its settings to its end: SIGTERM and SIGINT drain it (`leave`, the delay, `stop`), a second
- * signal or the end of `drainSeconds` ends it by force. Prints one line when it is ready to serve.
+ * Runs a process from its settings to its end. SIGTERM and SIGINT drain it (`leave`, the delay, `stop`). A second signal
+ * or the end of `drainSeconds` ends it by force. It prints one line when it is ready to serve.
  *
  * @param help text for `--help`
  * @param start reads the settings, constructs and listens; throws SettingsError for a wrong configuration
@@ -37,14 +38,14 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
     process.stdout.write(`${help}\n`);
     return;
   }
-  // At the first load, with a young generation that is still small, nearly all objects of requests outlive a collection.
-  // V8 would conclude that some kinds of them should be born old. Those then keep what they refer to alive, request for
-  // request, until the next full collection, which takes a third of the throughput with many requests at once.
+  // Under the first load V8's young generation is still small, and nearly all objects of requests survive a collection.
+  // V8 would then allocate such objects in the old generation, where they keep everything they refer to alive until the
+  // next full collection. With many requests at once that costs a third of the throughput.
   setFlagsFromString("--no-allocation-site-pretenuring");
   loadEnvFile();
   let running: RunningProcess;
-  // Nothing to drain yet. As the first process of a container it would get no signal that it does not listen to.
-  // `disconnect`: whoever started this process over a channel is gone.
+  // There is nothing to drain yet. The first process of a container gets no signal that it does not listen to.
+  // `disconnect`: the process that started this one over a channel has ended.
   const giveUp = () => process.exit(0);
   process.on("SIGTERM", giveUp).on("SIGINT", giveUp).on("disconnect", giveUp);
   try {
@@ -75,11 +76,11 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
       },
     );
   };
-  // In this order: a signal that nobody listens to for an instant ends a process without a drain.
+  // Added before the others are removed: a signal without a listener would end the process without a drain.
   process.on("SIGTERM", stop).on("SIGINT", stop);
-  process.on("disconnect", () => stopping || stop("SIGTERM")); // no second signal when it comes behind one
+  process.on("disconnect", () => stopping || stop("SIGTERM")); // after a signal it must not count as a second one
   process.off("SIGTERM", giveUp).off("SIGINT", giveUp).off("disconnect", giveUp);
-  log.child({}, { level: "info" }).info(running.addresses, "ready"); // whatever LOG_LEVEL says: others wait for it
+  log.child({}, { level: "info" }).info(running.addresses, "ready"); // at any LOG_LEVEL, because others wait for this line
   if (process.connected) process.send!(running.addresses);
 }
 
@@ -90,7 +91,7 @@ async function drain(running: RunningProcess): Promise<void> {
 }
 
 /**
- * Resolves once `check` does, or rejects with the reason of the signal. Until then the process stays up and says why it
+ * Resolves once `check` does, or rejects with the reason of the signal. Until then the process stays up and logs why it
  * cannot serve: a database that is still starting, or a schema that is still being migrated, is no reason for a restart.
  */
 export async function untilReady(check: () => Promise<void>, log: Logger, signal?: AbortSignal): Promise<void> {
@@ -101,7 +102,7 @@ export async function untilReady(check: () => Promise<void>, log: Logger, signal
       return await check();
     } catch (error) {
       const { message, cause } = error as Error;
-      // Without its times and durations: grpc-js says when it has tried.
+      // Without digits, because grpc-js puts times and durations into its messages.
       const reason = `${message} ${(cause as Error | undefined)?.message}`.replace(/\d+/g, "");
       if (reason !== lastReason && !signal?.aborted) log.warn({ reason: message, err: cause }, "not ready yet");
       lastReason = reason;
@@ -112,12 +113,12 @@ export async function untilReady(check: () => Promise<void>, log: Logger, signal
 
 const readyRetryMs = 250;
 
-/** Takes settings from a `.env` file in the working directory; what the environment has already wins. */
+/** Reads settings from a `.env` file in the working directory. Variables of the environment win. */
 export function loadEnvFile(): void {
   if (existsSync(".env")) process.loadEnvFile(".env");
 }
 
-/** Ends the process over a fault at the start: what an operator can mend without a stack trace, anything else with one. */
+/** Ends the process after a fault at the start, without a stack trace when an operator can mend it. */
 export function exitWith(error: unknown): never {
   if (error instanceof SettingsError) {
     process.stderr.write(`${error.message}\n`);

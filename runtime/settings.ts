@@ -1,11 +1,12 @@
+/** Settings: read from the environment, checked, and described for people. */
 import { isIP } from "node:net";
 import { z } from "zod";
 
-/** One setting per environment variable; the description is what `--help` and the README show. */
+/** One setting per environment variable, with the description that `--help` and docs/settings.md show. */
 export type SettingsShape = Record<string, z.ZodType>;
 export type Settings<S extends SettingsShape> = { readonly [K in keyof S]: z.output<S[K]> };
 
-/** Every fault of the configuration at once. It names settings and what they accept, never a value: it may be a secret. */
+/** All faults of the configuration at once. It names settings and what they accept, never a value, which may be secret. */
 export class SettingsError extends Error {
   readonly faults: readonly string[];
 
@@ -22,8 +23,8 @@ export class SettingsError extends Error {
  * Reads and checks all settings.
  *
  * @param shape one zod schema per environment variable; an empty string counts as not set
- * @param rules cross-field rules; each gets what could be read so far and returns its faults
- * @throws SettingsError naming every setting that does not hold
+ * @param rules checks settings against each other; gets those that could be read, and returns faults
+ * @throws SettingsError naming every setting that is not valid
  */
 export function readSettings<S extends SettingsShape>(
   shape: S,
@@ -117,11 +118,11 @@ export const processSettings = {
     .describe("least severe level that is logged"),
   DRAIN_SECONDS: integer(15, 0, 3600).describe("the longest that a stop may take"),
   DRAIN_DELAY_SECONDS: integer(5, 0, 3600).describe(
-    "the first part of it: not ready, but still serving, until load balancers have noticed",
+    "the first part of a stop: not ready, but still serving, until load balancers have noticed",
   ),
 };
 
-/** The delay of a stop has to leave time for the rest of it. */
+/** Checks that the delay of a stop leaves time for the rest of it. */
 export function drainFaults({
   DRAIN_SECONDS = Number.POSITIVE_INFINITY,
   DRAIN_DELAY_SECONDS = 0,
@@ -141,7 +142,7 @@ export function databaseUrl(byDefault: string) {
     });
 }
 
-/** True for a URL whose parts can be taken out of their percent-encoding. */
+/** True for a URL whose percent-encoding can be decoded. */
 function isDecodable(text: string): boolean {
   try {
     decodeURIComponent(text);
@@ -156,13 +157,13 @@ export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
 }
 
-// A time without an offset means another moment on every machine, so it is none.
+// A time without an offset would mean another moment on every machine.
 const isoTime = z.union([z.iso.date(), z.iso.datetime({ offset: true })]);
 
 /**
- * A moment in ISO 8601: a time with its offset, or a day, which is its start in UTC.
+ * Reads a moment in ISO 8601: a time with its offset, or a day, which stands for its start in UTC.
  *
- * @returns Unix milliseconds; undefined for anything else, as a day that no month has
+ * @returns Unix milliseconds; undefined for any other text, such as 30 February
  */
 export function parseIsoTime(text: string): number | undefined {
   return isoTime.safeParse(text).success ? Date.parse(text) : undefined;

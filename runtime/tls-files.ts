@@ -1,19 +1,20 @@
+/** The PEM files of one side of mutual TLS: settings that name them, and what can be wrong with them. */
 import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
 import { z } from "zod";
 
-/** Paths of the PEM files of one side of a connection on which both sides show a certificate. */
+/** Paths of the PEM files of one side of a connection on which both sides have certificates. */
 export interface TlsFiles {
-  /** This side's certificate, behind it those of authorities between it and the root. */
+  /** This side's certificate, followed by those of the authorities between it and the root. */
   readonly cert: string;
   /** The certificate's private key, without a passphrase. */
   readonly key: string;
-  /** The authorities that the other side's certificate may come from: several while one takes over from another. */
+  /** The authorities that may have signed the other side's certificate: several while one replaces another. */
   readonly ca: string;
 }
 
-/** What is wrong with each file. It never repeats what a file holds, nor its path. */
+/** What is wrong with each file. It never repeats a file's contents or path. */
 export type TlsFaults = Partial<Record<keyof TlsFiles, string>>;
 
 /** The names of the settings that hold the three paths. */
@@ -30,7 +31,7 @@ export function tlsFilesOf(settings: object, names: TlsSettingNames): TlsFiles |
   return cert !== undefined && key !== undefined && ca !== undefined ? { cert, key, ca } : undefined;
 }
 
-/** Faults of three such settings: all or none of them must be set, and the files must be of use. */
+/** Faults of three such settings: all or none of them must be set, and the files must be usable. */
 export function tlsSettingFaults(settings: object, names: TlsSettingNames): string[] {
   const files = tlsFilesOf(settings, names);
   if (files) {
@@ -40,7 +41,7 @@ export function tlsSettingFaults(settings: object, names: TlsSettingNames): stri
   const all = Object.values(names);
   const missing = all.filter((name) => (settings as Record<string, unknown>)[name] === undefined);
   if (missing.length === all.length) return [];
-  return missing.map((name) => `${name}: has to be set too: all of ${all.join(", ")} or none`);
+  return missing.map((name) => `${name}: must be set too: all of ${all.join(", ")} or none`);
 }
 
 /** The texts of the files as they were read. */
@@ -62,7 +63,7 @@ export function isSame(one: TlsContents, other: TlsContents): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-/** @returns what keeps them from being used; nothing when they can be */
+/** @returns what is wrong with each file; an empty object when they can be used */
 export function faultsOf({ cert, key, ca }: TlsContents): TlsFaults {
   const certificate = attempt(() => new X509Certificate(cert.pem));
   const privateKey = attempt(() => createPrivateKey(key.pem));
@@ -75,7 +76,7 @@ export function faultsOf({ cert, key, ca }: TlsContents): TlsFaults {
   if (caFault) faults.ca = caFault;
   if (Object.keys(faults).length > 0) return faults;
   try {
-    createSecureContext({ cert: cert.pem, key: key.pem, ca: ca.pem }); // OpenSSL has rules of its own, as for weak keys
+    createSecureContext({ cert: cert.pem, key: key.pem, ca: ca.pem }); // OpenSSL has its own rules, for example about weak keys
     return {};
   } catch (error) {
     return { cert: `is refused by OpenSSL (${(error as NodeJS.ErrnoException).code})` };

@@ -18,7 +18,7 @@ import type { Change } from "../../inventory-svc/stock/changes.ts";
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import { migrate } from "../../runtime/migrations.ts";
+import { migrate } from "../../runtime/database/migrations.ts";
 import { exitWith, loadEnvFile } from "../../runtime/process.ts";
 import { SettingsError } from "../../runtime/settings.ts";
 import { startStandIn } from "./stand-in.ts";

@@ -1,8 +1,8 @@
 #!/usr/bin/env node
 /** The operators' command line, `npm run keys --`. Exit codes: 0 done, 1 refused, 64 wrong usage, 78 configuration. */
 import { Command, CommanderError, Option } from "commander";
+import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import { migrate } from "../../runtime/migrations.ts";
 import { exitWith, loadEnvFile } from "../../runtime/process.ts";
 import { describeSettings, readSettings } from "../../runtime/settings.ts";
 import { createKey, hashKey } from "../auth/key-format.ts";

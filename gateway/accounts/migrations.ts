@@ -1,6 +1,6 @@
 import type { Knex } from "knex";
+import { createTable, type Migration } from "../../runtime/database/migrations.ts";
 import { isSqlite } from "../../runtime/database/open.ts";
-import { createTable, type Migration } from "../../runtime/migrations.ts";
 
 /**
  * The gateway's schema: accounts, their keys and their use of the API. All times are Unix milliseconds.

@@ -1,33 +1,30 @@
+/** Puts the headers that every response carries into its head. */
 import { type OutgoingHttpHeader, type OutgoingHttpHeaders, ServerResponse } from "node:http";
-import type { Response } from "express";
-import type { Locals } from "./request-context.ts";
-
-/** Headers as name, value, name, value: the form that costs Node least. */
-export type FlatHeaders = readonly string[];
+import { contextOf } from "./request-context.ts";
 
 /**
- * Puts the headers that every response carries (`X-Request-Id` and those of the limits) into the head of this one,
- * whoever writes it and however: nothing can answer without them, and they win over others of the same name.
+ * Adds `X-Request-Id`, the limit headers and those of a deprecation to the head of this response, whatever code writes it: nothing can answer
+ * without them, and they win over others of the same name.
  */
-export function guardHead(response: Response): void {
-  response.writeHead = writeHead as Response["writeHead"];
-  // `compression` in the app around this one holds `drain` back until its own `writeHead` is called, which it is not
-  // any more: nothing is left for it to compress.
-  if (Object.hasOwn(response, "on")) response.on = ServerResponse.prototype.on as Response["on"];
+export function addCommonHeaders(response: ServerResponse): void {
+  response.writeHead = writeHead as ServerResponse["writeHead"];
+  // `compression` in the app around this one holds `drain` back until its own `writeHead` is called, which no longer
+  // happens. Nothing is left for it to compress.
+  if (Object.hasOwn(response, "on")) response.on = ServerResponse.prototype.on as ServerResponse["on"];
 }
 
 function writeHead(
-  this: Response,
+  this: ServerResponse,
   status: number,
   reasonOrHeaders?: string | OutgoingHttpHeaders | OutgoingHttpHeader[],
   headers?: OutgoingHttpHeaders | OutgoingHttpHeader[],
-): Response {
+): ServerResponse {
   const own = typeof reasonOrHeaders === "object" ? reasonOrHeaders : headers;
-  const { requestId, limits } = this.locals as Locals;
-  const head = ["X-Request-Id", requestId, ...limits, ...(Array.isArray(own) ? own : flat(own))];
-  return ServerResponse.prototype.writeHead.call(this, status, head as string[]) as Response;
+  const { requestId, limits, deprecation } = contextOf(this);
+  const head = ["X-Request-Id", requestId, ...limits, ...deprecation, ...(Array.isArray(own) ? own : toList(own))];
+  return ServerResponse.prototype.writeHead.call(this, status, head as string[]);
 }
 
-function flat(headers: OutgoingHttpHeaders = {}): OutgoingHttpHeader[] {
+function toList(headers: OutgoingHttpHeaders = {}): OutgoingHttpHeader[] {
   return Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [name, value]));
 }

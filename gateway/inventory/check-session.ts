@@ -1,12 +1,14 @@
+/** Asks the inventory service for changes over a long-lived stream. */
 import { type ClientDuplexStream, type ServiceError, status } from "@grpc/grpc-js";
-import { type Position, toItem } from "../../client/item.ts";
+import { toItem } from "../../client/item.ts";
 import type {
   CheckInventoryRequest,
   CheckInventoryResponse,
   InventoryItem as WireItem,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Traceparent } from "../../runtime/tracing.ts";
-import type { Changes } from "./list/stock-list.ts";
+import type { Position } from "../../proto/pet.ts";
+import type { Traceparent } from "../../runtime/spans.ts";
+import type { ListChanges } from "./list/stock-list.ts";
 import { serviceError } from "./status.ts";
 
 type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
@@ -14,39 +16,39 @@ type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryRespo
 interface Question {
   readonly position: Position;
   readonly traceparent: Traceparent;
-  /** What earlier messages of the same answer brought. */
+  /** What earlier messages of the same answer contained. */
   gathered: { readonly changed: Map<bigint, WireItem>; readonly removed: Set<bigint> } | undefined;
-  readonly resolve: (changes: Changes) => void;
+  readonly resolve: (changes: ListChanges) => void;
   readonly reject: (error: unknown) => void;
-  /** A check changes nothing, so a broken stream is worth one more try. */
+  /** Whether the question was sent again after its stream broke. A check changes nothing, so it may be. */
   readonly retried: boolean;
 }
 
 /**
- * Asks for changes over one long-lived stream: a message on it costs a sixth of a call. One question at a time, as the
- * list asks. A new stream is opened when there is none, so each finds the replicas of that moment.
+ * Asks one question at a time, as the list does, because a message on a stream costs a fraction of a call. It opens a new
+ * stream when there is none, and each new stream finds the replicas of that moment.
  */
 export class CheckSession {
   readonly #open: () => CheckStream;
   readonly #timeoutMs: number;
   #stream: CheckStream | undefined;
   #question: Question | undefined;
-  /** Set anew with each question and each part of an answer; when nothing is asked it means nothing. */
+  /** Restarted with each question and each part of an answer. It does nothing while no question is open. */
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
-  /** @param timeoutMs longest wait for an answer, and for each further part of it */
+  /** @param timeoutMs longest wait for the first part of an answer, and for each further part */
   constructor(open: () => CheckStream, timeoutMs: number) {
     this.#open = open;
     this.#timeoutMs = timeoutMs;
   }
 
   /**
-   * Not before the answer to the question before is there.
+   * Asks what has changed. Call it again only after the answer has arrived.
    *
    * @throws ServiceError of the stream; DEADLINE_EXCEEDED when no answer came in time, CANCELLED once it is closed
    */
-  changesAfter(position: Position, traceparent?: Traceparent): Promise<Changes> {
+  changesAfter(position: Position, traceparent?: Traceparent): Promise<ListChanges> {
     if (this.#isClosed) return Promise.reject(serviceError(status.CANCELLED, "the gateway was closed"));
     if (this.#question) return Promise.reject(new Error("a check is under way"));
     this.#timer ??= setTimeout(
@@ -66,7 +68,7 @@ export class CheckSession {
   }
 
   #ask(question: Question): void {
-    this.#stream ??= this.#connect(); // throws on a closed channel, and then nothing is asked
+    this.#stream ??= this.#connect(); // throws on a closed channel, before the question counts as open
     this.#question = question;
     const { position, traceparent } = question;
     this.#stream.write({ epoch: position.epoch, revision: position.revision, traceparent });
@@ -74,9 +76,9 @@ export class CheckSession {
 
   #connect(): CheckStream {
     const stream = this.#open();
-    // What was on its way when the stream was given up answers nobody.
+    // Messages of a stream that was given up are ignored.
     stream.on("data", (answer: CheckInventoryResponse) => stream === this.#stream && this.#take(answer));
-    // The service ends a stream when it stops or the connection has grown old; a fault ends it too.
+    // A stream ends with a fault, when the service stops, and when its connection has reached its maximum age.
     stream.on("error", (error: ServiceError) => this.#lose(stream, error));
     stream.on("end", () => this.#lose(stream, endOfStream()));
     return stream;
@@ -87,14 +89,14 @@ export class CheckSession {
     if (!question) return;
     if (answer.more || question.gathered) gather(question, answer);
     if (answer.more) {
-      this.#timer?.refresh(); // a service that tells of many changes is not one that hangs
+      this.#timer?.refresh(); // a service that sends many changes does not hang
       return;
     }
     this.#question = undefined;
     try {
       question.resolve(answer.reset ? { kind: "reset" } : toChanges(question, answer));
     } catch (error) {
-      question.reject(serviceError(status.INTERNAL, (error as Error).message)); // an entry that it cannot read
+      question.reject(serviceError(status.INTERNAL, (error as Error).message)); // an entry that this gateway cannot read
     }
   }
 
@@ -110,7 +112,7 @@ export class CheckSession {
   }
 }
 
-/** Keeps a part of an answer. Of two states of an entry the later counts. */
+/** Keeps a part of an answer. Of two states of an entry the later one counts. */
 function gather(question: Question, { changed, removedPetIds }: CheckInventoryResponse): void {
   question.gathered ??= { changed: new Map(), removed: new Set() };
   for (const item of changed) {
@@ -126,7 +128,7 @@ function gather(question: Question, { changed, removedPetIds }: CheckInventoryRe
 function toChanges(
   { gathered }: Question,
   { epoch, revision, changed, removedPetIds }: CheckInventoryResponse,
-): Changes {
+): ListChanges {
   return {
     kind: "changes",
     position: { epoch, revision },

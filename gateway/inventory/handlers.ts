@@ -1,108 +1,88 @@
-import type { Request, RequestHandler, Response } from "express";
+/** The handlers of the two inventory operations. */
+import type { Request, RequestHandler } from "express";
 import Negotiator from "negotiator";
-import { readBody } from "../http/body.ts";
-import { matchesEtag } from "../http/etag.ts";
-import { pathOf } from "../http/path.ts";
-import type { Locals } from "../http/request-context.ts";
-import { jsonType, writeJson } from "../http/respond.ts";
-import { renderItem } from "./item.ts";
+import { readBody } from "../http/request.ts";
+import { contextOf } from "../http/request-context.ts";
+import { jsonType, matchesEtag, writeJson } from "../http/respond.ts";
 import type { HeldVersions } from "./list/held-versions.ts";
-import type { Body } from "./list/snapshot.ts";
+import { renderItem } from "./list/item.ts";
+import type { Body, Snapshot } from "./list/snapshot.ts";
 import type { StockList } from "./list/stock-list.ts";
-import { parsePetId } from "./pet-id.ts";
-import type { InventoryClient } from "./stock-client.ts";
+import { readPetId } from "./pet-id.ts";
+import type { StockClient } from "./stock-client.ts";
 import { checkMediaType, parseStockUpdate } from "./stock-update.ts";
-import { sendPieces } from "./stream-body.ts";
+import { streamBody } from "./stream-body.ts";
 
 export interface ListInventoryOptions {
   readonly list: Pick<StockList, "current">;
-  /** Bounds the memory of versions that slow readers still take. */
+  /** Bounds the memory of versions that slow readers still read. */
   readonly held: HeldVersions;
-  /** A reader that takes nothing for so long is cut off. */
+  /** A reader that takes nothing in this time is cut off. */
   readonly stallTimeoutMs: number;
 }
 
-/**
- * Asks for the list as soon as a request has shown a good key, while its limits are still being decided: what it waits
- * for is the slower of the two and not their sum, and more requests share a check.
- */
-export function askAhead(list: Pick<StockList, "current">): (request: Request, response: Response) => void {
-  return (request, response) => {
-    const locals = response.locals as Locals;
-    if (pathOf(request) !== "/v1/inventory" || (request.method !== "GET" && request.method !== "HEAD")) return;
-    if (response.destroyed || !locals.principal.scopes.has("inventory:read")) return;
-    locals.list = list.current();
-    locals.list.catch(() => {}); // a request that is refused asks no more
-  };
-}
-
-/** GET /inventory: every entry, not older than the request. */
+/** GET /inventory: every entry, at least as new as the request. */
 export function listInventory({ list, held, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
-    const locals = response.locals as Locals;
-    const snapshot = await (locals.list ?? list.current());
-    locals.list = undefined; // a response may be long, and its list is not what is sent
-    const zipped = wantsGzip(request);
-    const etag = zipped ? snapshot.gzipEtag : snapshot.etag;
-    const common = ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];
-    // Either coding's tag names the same revision.
+    const context = contextOf(response);
+    const snapshot = await ((context.early as Promise<Snapshot> | undefined) ?? list.current());
+    context.early = undefined; // a long response must not keep the list alive: what it sends is counted by `held`
+    const isGzip = acceptsGzip(request);
+    const etag = isGzip ? snapshot.gzipEtag : snapshot.etag;
+    const headers = ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];
+    // The tag of either coding names the same revision.
     if (matchesEtag(request.headers["if-none-match"], snapshot.etag, snapshot.gzipEtag)) {
-      response.writeHead(304, common).end();
+      response.writeHead(304, headers).end();
       return;
     }
-    const body: Body = zipped ? await snapshot.gzip() : snapshot.plain();
-    if (response.destroyed) return; // the client has left, and no event would end what is held for it
+    const body: Body = isGzip ? await snapshot.gzip() : snapshot.plain();
+    if (response.destroyed) return; // the client has left, and no event would release what is held for it
     if (body.text === undefined && request.method !== "HEAD") response.once("close", held.hold(body));
-    if (zipped) common.push("Content-Encoding", "gzip");
-    response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...common]);
+    if (isGzip) headers.push("Content-Encoding", "gzip");
+    response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...headers]);
     if (request.method === "HEAD") response.end();
     else if (body.text !== undefined) response.end(body.text, "latin1");
-    else await sendPieces(response, body.pieces, stallTimeoutMs);
+    else await streamBody(response, body.pieces, stallTimeoutMs);
   };
 }
 
 export interface UpdateInventoryOptions {
-  readonly client: Pick<InventoryClient, "update">;
+  readonly stock: Pick<StockClient, "update">;
   /** How long the body may take to arrive. */
   readonly bodyTimeoutMs: number;
 }
 
 /** PATCH /inventory/{petId}: sets the quantity of one entry. */
-export function updateInventory({ client, bodyTimeoutMs }: UpdateInventoryOptions): RequestHandler {
+export function updateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions): RequestHandler {
   return async (request, response) => {
-    const petId = parsePetId(String(request.params.petId));
+    const petId = readPetId(request.params.petId);
     checkMediaType(request.headers["content-type"], request.headers["content-encoding"]);
-    const expectedRevision = parseIfMatch(request.headers["if-match"]);
+    const expectedRevision = readIfMatch(request.headers["if-match"]);
     const quantity = parseStockUpdate(await readBody(request, bodyTimeoutMs));
-    const item = await client.update({ petId, quantity, expectedRevision });
+    const item = await stock.update({ petId, quantity, expectedRevision });
     writeJson(request, response, 200, renderItem(item), ["ETag", entryEtag(item.revision)]);
   };
 }
 
-/** Checks the petId of a path for a route that does not use it itself. */
-export const checkPetId: RequestHandler = (request: Request, _response: Response, next) => {
-  parsePetId(String(request.params.petId));
-  next();
-};
-
+/** Strong tag of an entry at a revision, for `If-Match`. */
 function entryEtag(revision: bigint): string {
   return `"r${revision}"`;
 }
 
-/** No entry is ever at it. */
+/** A revision that no entry is ever at. */
 const noRevision = -1n;
 
 /**
- * The revision that `If-Match` asks for; undefined when any will do. A tag that is none of ours matches no entry, and
- * what is wrong with the request otherwise, or that there is no entry, comes before that (RFC 9110 section 13.2.1).
+ * The revision that `If-Match` asks for; undefined when any will do. A tag of another form matches no entry. It is no
+ * fault of its own, because 400 and 404 come first (RFC 9110 section 13.2.1).
  */
-function parseIfMatch(header: string | undefined): bigint | undefined {
+function readIfMatch(header: string | undefined): bigint | undefined {
   if (header === undefined || header.trim() === "*") return undefined;
   const match = /^\s*"r(0|[1-9]\d{0,18})"\s*$/.exec(header);
   return match && BigInt(match[1]!) < 2n ** 63n ? BigInt(match[1]!) : noRevision;
 }
 
-function wantsGzip(request: Request): boolean {
+function acceptsGzip(request: Request): boolean {
   if (request.headers["accept-encoding"] === undefined) return false;
   return new Negotiator(request).encoding(["gzip", "identity"]) === "gzip";
 }

@@ -1,20 +1,22 @@
-/** Values that there may be at once. */
+/** Keeps values under numbers until they are taken. */
+
+/** Maximum values at once. */
 export const maxSlots = 10_000;
 
-/** More than that, so that the search for a free place is short. */
+/** More places than values, so that a free one is found quickly. */
 const capacity = 16_384;
 
 /**
- * Values that wait to be asked for by the id that they got, each once: a table of fixed size.
+ * A table of fixed size for values that are each taken once, by the id they got.
  *
- * It is no Map, because V8 links every table that a Map has outgrown to the next: once one of them has grown old, all
- * that comes into the Map after it lives until the next full collection, and is copied until then.
+ * It replaces a Map for the garbage collector's sake. V8 links each internal table that a Map has outgrown to the next
+ * one. As soon as one of them is in the old generation, every later value lives until the next full collection.
  */
 export class Slots<T> {
   readonly #values = new Array<T | undefined>(capacity);
   /** The id of the value at each place; 0 where there is none. */
   readonly #ids = new Float64Array(capacity);
-  /** No value has a lower id. */
+  /** No value has an id below this one. */
   #oldestId = 1;
   #lastId = 0;
   #size = 0;
@@ -52,7 +54,7 @@ export class Slots<T> {
     return value;
   }
 
-  /** The ids of the values, the oldest first. Values may be taken out meanwhile. */
+  /** The ids of the values, the oldest first. Values may be taken during the iteration. */
   *ids(): Generator<number> {
     while (this.#oldestId <= this.#lastId && this.get(this.#oldestId) === undefined) this.#oldestId += 1;
     for (let id = this.#oldestId; id <= this.#lastId; id++) if (this.get(id) !== undefined) yield id;

@@ -1,10 +1,10 @@
+/** Translates gRPC statuses of the inventory service into errors of the public API. */
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { ApiError, type ErrorCode } from "../http/errors.ts";
 
 /**
- * What a gRPC status of the inventory service is to a public caller. Total: the compiler asks for every status.
- * A status that speaks of the gateway as a caller (its identity, its arguments) is the gateway's fault, never the
- * public caller's.
+ * The public error for each gRPC status; the compiler demands all of them. A status about the gateway as a caller (its
+ * identity, its arguments) is the gateway's fault and never the public caller's.
  */
 const codes: Record<Exclude<status, status.OK>, ErrorCode> = {
   [status.CANCELLED]: "service_unavailable",
@@ -25,7 +25,7 @@ const codes: Record<Exclude<status, status.OK>, ErrorCode> = {
   [status.UNAUTHENTICATED]: "internal_error",
 };
 
-/** Gives what a call to the inventory service threw its place in the public contract. */
+/** Makes the public error of what a call to the inventory service threw. */
 export function fromServiceError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   const { code } = error as ServiceError;
@@ -34,7 +34,7 @@ export function fromServiceError(error: unknown): ApiError {
   return new ApiError(known, { cause: error, headers });
 }
 
-/** An error of the form that grpc-js gives, for what does not come from a call of its own. */
+/** Makes an error in the form of grpc-js for a fault that no call of grpc-js reported. */
 export function serviceError(code: status, details: string): ServiceError {
   return Object.assign(new Error(details), { code, details }) as ServiceError;
 }

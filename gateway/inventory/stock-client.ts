@@ -1,25 +1,26 @@
+/** The inventory service as the gateway sees it: promises, deadlines on every call, errors of the public contract. */
 import type { ClientReadableStream } from "@grpc/grpc-js";
+import { context } from "@opentelemetry/api";
 import { type InventoryChannelOptions, openInventoryChannel } from "../../client/channel.ts";
-import { type Item, toItem } from "../../client/item.ts";
+import { toItem } from "../../client/item.ts";
 import type { ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Tracing } from "../../runtime/tracing.ts";
+import type { Item } from "../../proto/pet.ts";
+import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
 import { CheckSession } from "./check-session.ts";
 import type { StockSource } from "./list/stock-list.ts";
 import { fromServiceError } from "./status.ts";
 import { type Update, UpdatePipeline } from "./update-pipeline.ts";
 
-export interface InventoryClientOptions extends InventoryChannelOptions {
+export interface StockClientOptions extends InventoryChannelOptions {
   /** Deadline of an update and of a check. */
   readonly callTimeoutMs: number;
   /** Deadline of reading the whole list. */
   readonly loadTimeoutMs: number;
-  /** Told of every check at its end. */
+  /** Gets every check at its end. */
   readonly onCheck: (durationMs: number, isAnswered: boolean) => void;
-  readonly tracing: Tracing;
 }
 
-/** The inventory service as the gateway sees it: promises, deadlines on every call, errors of the public contract. */
-export interface InventoryClient extends StockSource {
+export interface StockClient extends StockSource {
   /**
    * Resolves once the update is durable.
    *
@@ -28,23 +29,17 @@ export interface InventoryClient extends StockSource {
   update(update: Update): Promise<Item>;
   /** Updates whose result is still to come. */
   readonly updatesInFlight: number;
-  /** Updates so far of which nobody knows whether they happened. */
+  /** Updates so far of which it is not known whether they happened. */
   readonly updatesUnknown: number;
   close(): void;
 }
 
 /** @throws Error that says what is wrong with the TLS files */
-export function createInventoryClient({
-  callTimeoutMs,
-  loadTimeoutMs,
-  onCheck,
-  tracing,
-  ...channel
-}: InventoryClientOptions): InventoryClient {
+export function openStockClient(options: StockClientOptions): StockClient {
+  const { callTimeoutMs, loadTimeoutMs, onCheck, ...channel } = options;
   const client = openInventoryChannel(channel);
   const updates = new UpdatePipeline(() => client.applyUpdates(), callTimeoutMs);
   const checks = new CheckSession(() => client.checkInventory(), callTimeoutMs);
-
   const loads = new Set<ClientReadableStream<ListInventoryResponse>>();
 
   return {
@@ -57,7 +52,9 @@ export function createInventoryClient({
 
     update: async (update) => {
       try {
-        return await tracing.call("ApplyUpdates", (traceparent) => updates.submit({ ...update, traceparent }));
+        return await inSpan("ApplyUpdates", clientCall, context.active(), () =>
+          updates.submit({ ...update, traceparent: activeTraceparent() }),
+        );
       } catch (error) {
         throw fromServiceError(error);
       }
@@ -83,8 +80,8 @@ export function createInventoryClient({
       const startedMs = performance.now();
       let isAnswered = false;
       try {
-        const changes = await tracing.call("CheckInventory", (traceparent) =>
-          checks.changesAfter(position, traceparent),
+        const changes = await inSpan("CheckInventory", clientCall, context.active(), () =>
+          checks.changesAfter(position, activeTraceparent()),
         );
         isAnswered = true;
         return changes;
@@ -98,7 +95,7 @@ export function createInventoryClient({
     close: () => {
       updates.close();
       checks.close();
-      for (const stream of loads) stream.cancel(); // closing the channel lets them finish
+      for (const stream of loads) stream.cancel(); // closing the channel would let them finish
       client.close();
     },
   };

@@ -1,12 +1,15 @@
+/** Sends updates to the inventory service over a long-lived stream. */
 import { type ClientDuplexStream, type ServiceError, status } from "@grpc/grpc-js";
-import { type Item, toItem } from "../../client/item.ts";
+import { toItem } from "../../client/item.ts";
 import type {
   ApplyUpdatesRequest,
   ApplyUpdatesResponse,
   UpdateResult,
   Update as WireUpdate,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Traceparent } from "../../runtime/tracing.ts";
+import type { Item } from "../../proto/pet.ts";
+import { updateStreamLifeMs } from "../../proto/streams.ts";
+import type { Traceparent } from "../../runtime/spans.ts";
 import { maxSlots, Slots } from "./slots.ts";
 import { serviceError } from "./status.ts";
 
@@ -14,7 +17,7 @@ export interface Update {
   readonly petId: bigint;
   /** 0 to 2147483647. */
   readonly quantity: number;
-  /** The update happens only when the entry is still at this revision. */
+  /** The update happens only if the entry is still at this revision. */
   readonly expectedRevision?: bigint | undefined;
   readonly traceparent?: Traceparent;
 }
@@ -27,39 +30,31 @@ interface Pending {
   readonly deadlineMs: number;
 }
 
-/** A stream and the updates that it has taken and not answered. */
+/** A stream, and the updates given to it that have no result yet. */
 interface Lane {
   readonly stream: UpdateStream;
   readonly pending: Slots<Pending>;
-  /** Those of them that are not sent yet: since this turn of the event loop, or since before the service took it. */
+  /** The pending updates that are not sent yet: they wait for the end of this turn, or for the stream to be accepted. */
   unsent: WireUpdate[];
   readonly openedMs: number;
-  /** It is the second one for these updates, as the first broke before the service took it. */
+  /** Whether it replaces a stream that broke before the service accepted it. */
   readonly isSecond: boolean;
-  /** The service has answered that it takes updates over it. Before that none is sent. */
-  isTaken: boolean;
+  /** Whether the service has accepted the stream by sending its headers. Nothing is sent before. */
+  isAccepted: boolean;
 }
 
-/**
- * A stream is replaced by a new one this often, which may lead to another replica. It has to be less than the grace
- * that the service gives a connection that has grown too old, because an update that a broken stream has taken is lost
- * to its caller.
- */
-const laneLifeMs = 8_000;
-
-/** The service's reasons after which it is not known whether an update happened; after all others it has not. */
+/** The service's reasons after which it is not known whether an update happened. After all others it has not. */
 const unknownReasons: ReadonlySet<string> = new Set(["OUTCOME_UNKNOWN", "INTERNAL"]);
 
-/** How often deadlines are looked at. */
+/** How often deadlines are checked. */
 const tickMs = 50;
 
 /**
- * Sends updates over one long-lived stream: those of one turn of the event loop in one message, without waiting for
- * the results of earlier ones.
+ * Sends the updates of one turn of the event loop in one message, without waiting for the results of earlier ones.
  *
- * An update is sent once. When its stream breaks, nobody knows whether it has happened, and a repeat could undo a
- * newer one that was acknowledged in between; so its caller is told, and may decide. A stream that was opened just as
- * its connection ended would lose updates in the same way: they wait until the service has taken the stream.
+ * An update is sent once. When its stream breaks, it is not known whether the update has happened. A repeat could undo a
+ * newer update that was acknowledged in between, so the caller gets an error and decides. A stream that was opened just
+ * as its connection ended would lose updates too, so they wait until the service has accepted the stream.
  */
 export class UpdatePipeline {
   readonly #open: () => UpdateStream;
@@ -86,13 +81,13 @@ export class UpdatePipeline {
   submit({ petId, quantity, expectedRevision, traceparent }: Update): Promise<Item> {
     return new Promise((resolve, reject) => {
       const lane = this.#currentLane();
-      // A server that does not answer: more would only wait too.
+      // The service does not answer: further updates would only wait too.
       if (this.inFlight >= maxSlots) {
         reject(serviceError(status.RESOURCE_EXHAUSTED, "too many updates wait for the inventory service"));
         return;
       }
       const id = lane.pending.add({ resolve, reject, deadlineMs: performance.now() + this.#timeoutMs });
-      if (lane.isTaken && lane.unsent.length === 0) setImmediate(() => this.#flush(lane));
+      if (lane.isAccepted && lane.unsent.length === 0) setImmediate(() => this.#flush(lane));
       lane.unsent.push({ id, petId, quantity, expectedRevision, timeoutMs: this.#timeoutMs, traceparent });
     });
   }
@@ -104,7 +99,7 @@ export class UpdatePipeline {
     return count;
   }
 
-  /** Updates that ended without anybody knowing whether they happened: sent, and not answered by the service's refusal. */
+  /** Updates so far that were sent and have neither a result nor a refusal: it is not known whether they happened. */
   get unknown(): number {
     return this.#unknown;
   }
@@ -115,27 +110,27 @@ export class UpdatePipeline {
     for (const { stream } of this.#lanes) stream.cancel();
   }
 
-  /** The lane that takes new updates. It does not change while some are not sent. */
+  /** The lane for new updates. It stays the same while it has unsent ones. */
   #currentLane(): Lane {
-    if (this.#lane?.unsent.length === 0 && performance.now() - this.#lane.openedMs > laneLifeMs) {
+    if (this.#lane?.unsent.length === 0 && performance.now() - this.#lane.openedMs > updateStreamLifeMs) {
       this.#retire(this.#lane);
     }
     this.#lane ??= this.#openLane();
     return this.#lane;
   }
 
-  /** @param first the lane that broke before the service took it */
+  /** @param first the lane that broke before the service accepted its stream; its updates move to the new one */
   #openLane(first?: Lane): Lane {
     const stream = this.#open();
     const { pending = new Slots<Pending>(), unsent = [] } = first ?? {};
     const openedMs = performance.now();
-    const lane: Lane = { stream, pending, unsent, openedMs, isSecond: first !== undefined, isTaken: false };
+    const lane: Lane = { stream, pending, unsent, openedMs, isSecond: first !== undefined, isAccepted: false };
     this.#lanes.add(lane);
     stream.on("metadata", () => {
-      lane.isTaken = true;
+      lane.isAccepted = true;
       const nowMs = performance.now();
       for (const update of lane.unsent) {
-        update.timeoutMs = Math.max(1, Math.ceil(lane.pending.get(update.id)!.deadlineMs - nowMs)); // what is left of it
+        update.timeoutMs = Math.max(1, Math.ceil(lane.pending.get(update.id)!.deadlineMs - nowMs));
       }
       this.#flush(lane);
     });
@@ -153,12 +148,12 @@ export class UpdatePipeline {
 
   #flush(lane: Lane): void {
     const updates = lane.unsent;
-    if (!lane.isTaken || updates.length === 0) return;
+    if (!lane.isAccepted || updates.length === 0) return;
     lane.unsent = [];
     lane.stream.write({ updates });
   }
 
-  /** Takes no more updates for a lane; the results of those that it has still come. */
+  /** Ends a lane for new updates. The results of its pending ones still arrive. */
   #retire(lane: Lane): void {
     this.#flush(lane);
     if (this.#lane === lane) this.#lane = undefined;
@@ -169,7 +164,7 @@ export class UpdatePipeline {
     if (!this.#lanes.delete(lane)) return;
     if (this.#lane === lane) {
       this.#lane = undefined;
-      if (!lane.isTaken && !lane.isSecond && !this.#isClosed) {
+      if (!lane.isAccepted && !lane.isSecond && !this.#isClosed) {
         this.#lane = this.#openLane(lane); // nothing was sent
         return;
       }
@@ -181,7 +176,7 @@ export class UpdatePipeline {
     const nowMs = performance.now();
     for (const lane of this.#lanes) {
       const late: number[] = [];
-      // Updates wait equally long, so the first that has time left ends the search.
+      // Updates wait for the same time, so the first one with time left ends the search.
       for (const id of lane.pending.ids()) {
         if (lane.pending.get(id)!.deadlineMs > nowMs) break;
         late.push(id);
@@ -191,7 +186,7 @@ export class UpdatePipeline {
     }
   }
 
-  /** Ends updates of a lane without a result. Of those that were sent, nobody knows whether they happened. */
+  /** Rejects updates of a lane. Of those that were sent it is not known whether they happened. */
   #giveUp(lane: Lane, ids: Iterable<number>, error: ServiceError): void {
     const ended = new Set(ids);
     const unsent = lane.unsent.filter(({ id }) => !ended.has(id));
@@ -210,7 +205,7 @@ export class UpdatePipeline {
       resolve(toItem(item));
     } catch (error) {
       this.#unknown += 1;
-      reject(serviceError(status.INTERNAL, (error as Error).message)); // an entry that it cannot read
+      reject(serviceError(status.INTERNAL, (error as Error).message)); // an entry that this gateway cannot read
     }
   }
 }

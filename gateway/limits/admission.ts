@@ -1,10 +1,9 @@
 /** Decides whether a request may go on. The order of the checks: key, ban, limits, scope. */
 import type { IncomingMessage } from "node:http";
 import type { Authenticator, LimitLookUp } from "../auth/authenticator.ts";
-import { bearerToken } from "../auth/bearer.ts";
 import type { PlanName } from "../auth/plans.ts";
 import type { Principal, Scope } from "../auth/principal.ts";
-import { checkScope } from "../auth/scope.ts";
+import { bearerToken } from "../http/bearer.ts";
 import { addressBlock } from "../http/client-address.ts";
 import { ApiError } from "../http/errors.ts";
 import type { HeaderList, RequestContext } from "../http/request-context.ts";
@@ -147,5 +146,18 @@ function missingKey(): ApiError {
 function invalidKey(): ApiError {
   return new ApiError("invalid_api_key", {
     headers: { "WWW-Authenticate": 'Bearer realm="petstore", error="invalid_token"' },
+  });
+}
+
+/**
+ * Lets only keys with this scope pass (RFC 6750 section 3.1).
+ *
+ * @throws ApiError insufficient_scope
+ */
+function checkScope({ scopes }: Principal, scope: Scope): void {
+  if (scopes.has(scope)) return;
+  throw new ApiError("insufficient_scope", {
+    message: `The API key does not have the scope ${scope}.`,
+    headers: { "WWW-Authenticate": `Bearer realm="petstore", error="insufficient_scope", scope="${scope}"` },
   });
 }

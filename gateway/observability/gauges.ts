@@ -1,19 +1,21 @@
+/** Metrics of the parts of the gateway. */
 import type { Knex } from "knex";
 import type { Registry } from "prom-client";
-import { counter, Distribution, durationBounds, exposePool, gauge } from "../../runtime/metrics.ts";
+import { exposePool } from "../../runtime/database/pool-metrics.ts";
+import { counter, Distribution, durationBounds, gauge } from "../../runtime/metrics.ts";
 import type { StockList } from "../inventory/list/stock-list.ts";
-import type { InventoryClient } from "../inventory/stock-client.ts";
+import type { StockClient } from "../inventory/stock-client.ts";
 
-export interface State {
+export interface GaugedParts {
   readonly db: Knex;
-  readonly client: Pick<InventoryClient, "updatesInFlight" | "updatesUnknown">;
+  readonly stock: Pick<StockClient, "updatesInFlight" | "updatesUnknown">;
   readonly list: Pick<StockList, "last">;
-  /** Gateways that share the limits, as this one was told. */
+  /** Gateways that share the limits, as configured. */
   readonly replicas: number;
 }
 
-/** Shows how the parts of the gateway stand: what they keep anyway, read when it is scraped. */
-export function exposeState(registry: Registry, { db, client, list, replicas }: State): void {
+/** Shows how the parts of the gateway stand: values that they keep anyway, read when they are scraped. */
+export function exposeGauges(registry: Registry, { db, stock, list, replicas }: GaugedParts): void {
   exposePool(registry, "gateway", db);
   gauge({ name: "gateway_replicas", help: "Gateways that share the limits, as configured", registry }, () => replicas);
 
@@ -30,12 +32,12 @@ export function exposeState(registry: Registry, { db, client, list, replicas }: 
   ofList("bytes", "Bytes of the list's JSON", ({ snapshot }) => sum(snapshot.chunks, ({ json }) => json.length));
 
   const inFlight = { name: "gateway_updates_in_flight", help: "Updates whose result is still to come", registry };
-  gauge(inFlight, () => client.updatesInFlight);
-  const help = "Updates that ended without anybody knowing whether they happened";
-  counter({ name: "gateway_updates_unknown_total", help, registry }, () => client.updatesUnknown);
+  gauge(inFlight, () => stock.updatesInFlight);
+  const help = "Updates of which it is not known whether they happened";
+  counter({ name: "gateway_updates_unknown_total", help, registry }, () => stock.updatesUnknown);
 }
 
-/** @returns takes the duration of each check for changes */
+/** Makes a function that takes the duration of each check for changes. */
 export function checkTimer(registry: Registry): (durationMs: number, isAnswered: boolean) => void {
   const help = "Checks for changes: from the question to its whole answer";
   const checks = new Distribution({ name: "gateway_check_duration_seconds", help, registry }, durationBounds);

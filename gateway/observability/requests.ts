@@ -1,23 +1,24 @@
+/** Counts and logs every request. */
 import type { Request, Response } from "express";
 import { Counter, type Registry } from "prom-client";
 import type { Logger } from "../../runtime/log.ts";
 import { counter, createRegistry, Distribution, durationBounds, type Series } from "../../runtime/metrics.ts";
 import type { KeyStore } from "../auth/key-store.ts";
-import { type PlanName, planNames } from "../auth/principal.ts";
+import { type PlanName, planNames } from "../auth/plans.ts";
 import type { ApiError } from "../http/errors.ts";
-import { type Locals, routeNames } from "../http/request-context.ts";
+import { contextOf, type RequestContext } from "../http/request-context.ts";
 
-/** Which limit a request was refused by. */
+/** The limit that refused a request. */
 const refusalReasons = ["minute", "day", "ban", "address"] as const;
 export type RefusalReason = (typeof refusalReasons)[number];
 
 export interface Observer {
   readonly metrics: Registry;
   readonly onDone: (request: Request, response: Response) => void;
-  readonly onError: (error: ApiError, locals: Partial<Locals>) => void;
-  /** Told of what was refused before any handler saw it. */
+  readonly onError: (error: ApiError, context: RequestContext) => void;
+  /** Gets what was refused before any handler saw it. */
   readonly onMalformed: (error: ApiError, requestId: string) => void;
-  /** @param plan none for who has no valid key */
+  /** @param plan none for a caller without a valid key */
   readonly onRefused: (plan: PlanName | "none", reason: RefusalReason) => void;
   readonly onBan: () => void;
   /** The store with its look-ups timed. */
@@ -26,7 +27,7 @@ export interface Observer {
 
 const plans = [...planNames, "none"] as const;
 
-/** Counts and logs every request. The label sets are closed: a caller cannot make one grow. */
+/** Makes the request log and its metrics. Labels come from closed sets, such as the route table, and never from a caller. */
 export function createObserver(log: Logger): Observer {
   const metrics = createRegistry();
   const requests = new Distribution(
@@ -37,16 +38,21 @@ export function createObserver(log: Logger): Observer {
     },
     durationBounds,
   );
-  const series = tableOf(routeNames, () => tableOf(plans, (): Series[] => []));
+  const seriesByRoute = new Map<string, Record<PlanName | "none", Series[]>>();
 
   return {
     metrics,
     onDone: (request, response) => {
-      const { requestId, principal, route, startedMs } = response.locals as Locals;
+      const { requestId, principal, route, startedMs } = contextOf(response);
       const durationMs = performance.now() - startedMs;
       const status = response.headersSent ? response.statusCode : 499; // the caller left before it was answered
       const plan = principal?.plan ?? "none";
-      const byStatus = series[route][plan];
+      let byPlan = seriesByRoute.get(route);
+      if (!byPlan) {
+        byPlan = tableOf(plans, () => []);
+        seriesByRoute.set(route, byPlan);
+      }
+      const byStatus = byPlan[plan];
       byStatus[status] ??= requests.series({ route, plan, status });
       byStatus[status].observe(durationMs / 1_000);
       if (!log.isLevelEnabled("info")) return;

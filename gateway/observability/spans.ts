@@ -1,25 +1,31 @@
+/** Gives each request a span. */
+import { context, propagation, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import type { RequestHandler } from "express";
-import type { Tracing } from "../../runtime/tracing.ts";
-import type { Locals } from "../http/request-context.ts";
+import { tracer } from "../../runtime/spans.ts";
+import { contextOf } from "../http/request-context.ts";
 
-/** Gives each request a span, which goes on from the caller's `traceparent`. */
-export function traceRequests(tracing: Tracing): RequestHandler {
-  return (request, response, next) => {
-    const describe = () => {
-      const { route, principal, requestId } = response.locals as Locals;
-      return {
-        name: `${request.method} ${route}`,
-        attributes: {
-          "http.request.method": request.method,
-          "http.response.status_code": response.statusCode,
-          "petstore.route": route,
-          "petstore.request_id": requestId,
-          "petstore.account": principal?.accountId,
-          "petstore.plan": principal?.plan,
-        },
-        isFault: response.statusCode >= 500,
-      };
-    };
-    tracing.http({ headers: request.headers, response, describe }, next);
-  };
-}
+/**
+ * Runs the request in a span that goes on from the caller's `traceparent`. The header is replaced by that of the span,
+ * so that a request which is passed through goes on from there.
+ */
+export const traceRequest: RequestHandler = (request, response, next) => {
+  const parent = propagation.extract(ROOT_CONTEXT, request.headers);
+  const span = tracer.startSpan("request", { kind: SpanKind.SERVER }, parent);
+  const here = trace.setSpan(parent, span);
+  propagation.inject(here, request.headers);
+  context.bind(here, response); // its listeners run in the span
+  response.once("close", () => {
+    const { route, principal, requestId } = contextOf(response);
+    span.updateName(`${request.method} ${route}`).setAttributes({
+      "http.request.method": request.method,
+      "http.response.status_code": response.statusCode,
+      "petstore.route": route,
+      "petstore.request_id": requestId,
+      "petstore.account": principal?.accountId,
+      "petstore.plan": principal?.plan,
+    });
+    if (response.statusCode >= 500) span.setStatus({ code: SpanStatusCode.ERROR });
+    span.end();
+  });
+  context.with(here, next);
+};

@@ -1,10 +1,13 @@
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { maxQuantity, petStatuses } from "../../proto/pet.ts";
+import { contractPlans } from "../auth/plans.ts";
 import { type ErrorCode, errorTable } from "../http/errors.ts";
 import { parseStockUpdate } from "../inventory/stock-update.ts";
 import { publishedBanRules } from "../limits/bans.ts";
-import { contractPlans } from "../limits/plans.ts";
-import { type OpenApiOptions, openApiDocument } from "./document.ts";
+import { type AnnouncedDates, type OpenApiOptions, openApiDocument } from "./document.ts";
+
+const dates = { deprecatedAt: new Date("2026-01-01T00:00:00Z"), sunsetAt: new Date("2027-07-01T00:00:00Z") };
+const noDates = { deprecatedAt: null, sunsetAt: null };
 
 const options: OpenApiOptions = {
   servers: [
@@ -13,8 +16,7 @@ const options: OpenApiOptions = {
   ],
   plans: contractPlans,
   banRules: publishedBanRules,
-  deprecatedAt: new Date("2026-01-01T00:00:00Z"),
-  sunsetAt: new Date("2027-07-01T00:00:00Z"),
+  deprecations: { getPet: dates },
   guardPerMinute: 60,
 };
 
@@ -181,8 +183,8 @@ test("the update is marked as experimental", () => {
 
 describe("the deprecation of GET /pets/{petId}", () => {
   const announcement = ["Deprecation", "Sunset", "Link"];
-  const pets = (given: Partial<OpenApiOptions>) => {
-    const { get } = read(given).paths["/pets/{petId}"]!;
+  const pets = (given: AnnouncedDates) => {
+    const { get } = read({ deprecations: { getPet: given } }).paths["/pets/{petId}"]!;
     const having = responsesOf("pets", get!).map(({ response }) =>
       announcement.filter((header) => response.headers[header]),
     );
@@ -190,7 +192,7 @@ describe("the deprecation of GET /pets/{petId}", () => {
   };
 
   test("has its dates in the description and its headers in every response", () => {
-    const { operation, having } = pets({});
+    const { operation, having } = pets(dates);
     expect(operation).toMatchObject({ deprecated: true, "x-sunset": "2027-07-01T00:00:00.000Z" });
     expect(operation.description).toContain("since 1 January 2026, 00:00 UTC");
     expect(operation.description).toContain("from 1 July 2027, 00:00 UTC");
@@ -198,14 +200,14 @@ describe("the deprecation of GET /pets/{petId}", () => {
   });
 
   test("has no header for a date that is not set", () => {
-    const undated = pets({ deprecatedAt: null, sunsetAt: null });
+    const undated = pets(noDates);
     expect(undated.operation).toMatchObject({
       deprecated: true,
       description: expect.stringContaining("not announced"),
     });
     expect(undated.operation).not.toHaveProperty("x-sunset");
     expect(undated.having).toEqual(undated.having.map(() => []));
-    const deprecatedOnly = pets({ sunsetAt: null });
+    const deprecatedOnly = pets({ ...dates, sunsetAt: null });
     expect(deprecatedOnly.having).toEqual(deprecatedOnly.having.map(() => ["Deprecation", "Link"]));
   });
 
@@ -244,7 +246,7 @@ test("the description has the whole error table", () => {
 
 test.each([
   ["dates", {}],
-  ["no dates", { deprecatedAt: null, sunsetAt: null }],
+  ["no dates", { deprecations: { getPet: noDates } }],
 ])("no placeholder is left in the document of a deployment with %s", (_what, given) => {
   expect(JSON.stringify(read(given))).not.toContain("{{");
 });

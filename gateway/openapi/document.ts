@@ -1,9 +1,9 @@
 /** The OpenAPI document of this deployment: `openapi.yaml` with its values filled in. */
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
+import { type AccountLimits, type PlanTable, planNames } from "../auth/plans.ts";
 import { errorTable } from "../http/errors.ts";
 import type { BanRules } from "../limits/bans.ts";
-import type { PlanTable } from "../limits/plans.ts";
 
 export interface OpenApiOptions {
   /** Base addresses, each ending in /v1. With none, the address is relative to the document. */
@@ -12,7 +12,12 @@ export interface OpenApiOptions {
   readonly banRules: BanRules;
   /** Requests per minute from one address without a valid key. */
   readonly guardPerMinute: number;
-  /** The dates of GET /pets/{petId}; null for a date that is not announced. */
+  /** The dates of each deprecated operation, by operationId. */
+  readonly deprecations: Readonly<Record<string, AnnouncedDates>>;
+}
+
+/** When an operation became deprecated, and when it may go away; null for a date that is not announced. */
+export interface AnnouncedDates {
   readonly deprecatedAt: Date | null;
   readonly sunsetAt: Date | null;
 }
@@ -20,11 +25,16 @@ export interface OpenApiOptions {
 /** An OpenAPI 3.1 document; only what this code touches is typed. */
 export interface OpenApiDocument {
   readonly servers: readonly { readonly url: string; readonly description?: string }[];
-  readonly paths: Readonly<Record<string, Readonly<Record<string, { responses: Record<string, ApiResponse> }>>>>;
+  readonly paths: Readonly<Record<string, Readonly<Record<string, ApiOperation>>>>;
   readonly components: {
     readonly headers: Record<string, object>;
     readonly responses: Readonly<Record<string, ApiResponse>>;
   };
+}
+
+interface ApiOperation {
+  readonly operationId: string;
+  readonly responses: Record<string, ApiResponse>;
 }
 
 type ApiResponse = { readonly $ref?: string; readonly headers?: Readonly<Record<string, object>> };
@@ -37,19 +47,19 @@ const template = readFileSync(new URL("./openapi.yaml", import.meta.url), "utf8"
  */
 export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
   const document = fill(parse(template, { merge: true }), valuesOf(options)) as OpenApiDocument;
-  announceDeprecation(document, options);
+  announceDates(document, options.deprecations);
   return document;
 }
 
 type Values = Readonly<Record<string, unknown>>;
 
 /** What stands in `openapi.yaml` as `{{name}}`. */
-function valuesOf({ servers, plans, banRules, guardPerMinute, deprecatedAt, sunsetAt }: OpenApiOptions): Values {
+function valuesOf({ servers, plans, banRules, guardPerMinute, deprecations }: OpenApiOptions): Values {
   const [firstBan, ...furtherBans] = banRules.ladderMinutes.map((minutes) => count(minutes, "minute"));
   const errors = Object.entries(errorTable).map(([code, { status, message }]) => ({ code, message, status }));
   return {
     servers: serverList(servers),
-    plans: [planRow("Free", plans.free), planRow("Pro", plans.pro), planRow("Business", plans.business)].join("\n"),
+    plans: planNames.map((plan) => planRow(plan, plans[plan])).join("\n"),
     guardPerMinute: number(guardPerMinute),
     banRefusals: number(banRules.refusals),
     firstBan,
@@ -61,11 +71,7 @@ function valuesOf({ servers, plans, banRules, guardPerMinute, deprecatedAt, suns
       .join("\n"),
     errorCodes: errors.map(({ code }) => code),
     ...Object.fromEntries(errors.map((error) => [`error.${error.code}`, error])),
-    petDeprecation: deprecatedAt ? `**Deprecated** since ${longDate(deprecatedAt)}.` : "**Deprecated.**",
-    petSunset: sunsetAt
-      ? `**Sunset:** from ${longDate(sunsetAt)} on, the operation may answer 410.`
-      : "The date of its sunset is not announced yet.",
-    petSunsetTime: sunsetAt?.toISOString(),
+    ...Object.fromEntries(Object.entries(deprecations).flatMap(([name, dates]) => dateValues(name, dates))),
   };
 }
 
@@ -74,8 +80,11 @@ function serverList(servers: OpenApiOptions["servers"]): OpenApiDocument["server
   return servers.map(({ url, description }) => (description === "" ? { url } : { url, description }));
 }
 
-function planRow(name: string, { perMinute, perDay }: PlanTable[keyof PlanTable]): string {
-  return `| ${name} | ${number(perMinute)} | ${number(perDay)} |`;
+function planRow(plan: string, limits: AccountLimits | null): string {
+  const name = `${plan[0]!.toUpperCase()}${plan.slice(1)}`;
+  return limits
+    ? `| ${name} | ${number(limits.perMinute)} | ${number(limits.perDay)} |`
+    : `| ${name} | custom | custom |`;
 }
 
 /**
@@ -106,20 +115,34 @@ function unwrap(markdown: string): string {
   return markdown.replace(/([^\n|])\n(?=[^\n|])/g, "$1 ");
 }
 
-/** Adds the headers of the announced dates to every response of GET /pets/{petId}. */
-function announceDeprecation(document: OpenApiDocument, { deprecatedAt, sunsetAt }: OpenApiOptions): void {
-  const { paths, components } = document;
-  const announced: Record<string, object> = {};
-  const dates = { Deprecation: deprecatedAt, Sunset: sunsetAt, Link: deprecatedAt ?? sunsetAt };
-  for (const [name, date] of Object.entries(dates)) {
-    if (date) announced[name] = { $ref: `#/components/headers/${name}` };
-    else delete components.headers[name];
+/** What `openapi.yaml` says of the dates of an operation. */
+function dateValues(operationId: string, { deprecatedAt, sunsetAt }: AnnouncedDates): [string, unknown][] {
+  const since = deprecatedAt ? `**Deprecated** since ${longDate(deprecatedAt)}.` : "**Deprecated.**";
+  const sunset = sunsetAt
+    ? `**Sunset:** from ${longDate(sunsetAt)} on, the operation may answer 410.`
+    : "The date of its sunset is not announced yet.";
+  return [
+    [`${operationId}.deprecation`, since],
+    [`${operationId}.sunset`, sunset],
+    [`${operationId}.sunsetTime`, sunsetAt?.toISOString()],
+  ];
+}
+
+/** Adds the headers of the announced dates to every response of the deprecated operations. */
+function announceDates({ paths, components }: OpenApiDocument, deprecations: OpenApiOptions["deprecations"]): void {
+  const used = new Set<string>();
+  for (const { operationId, responses } of Object.values(paths).flatMap((path) => Object.values(path))) {
+    const { deprecatedAt, sunsetAt } = deprecations[operationId] ?? {};
+    const dates = { Deprecation: deprecatedAt, Sunset: sunsetAt, Link: deprecatedAt ?? sunsetAt };
+    const names = Object.entries(dates).flatMap(([name, date]) => (date ? name : []));
+    const announced = Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
+    for (const name of names) used.add(name);
+    for (const [status, { $ref, ...own }] of Object.entries(names.length > 0 ? responses : {})) {
+      const response = $ref ? components.responses[$ref.split("/").at(-1)!]! : own;
+      responses[status] = { ...response, headers: { ...response.headers, ...announced } };
+    }
   }
-  const { responses } = paths["/pets/{petId}"]!.get!;
-  for (const [status, { $ref, ...own }] of Object.entries(responses)) {
-    const response = $ref ? components.responses[$ref.split("/").at(-1)!]! : own;
-    responses[status] = { ...response, headers: { ...response.headers, ...announced } };
-  }
+  for (const name of ["Deprecation", "Sunset", "Link"]) if (!used.has(name)) delete components.headers[name];
 }
 
 function number(value: number): string {

@@ -4,14 +4,17 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { contractPlans } from "../auth/plans.ts";
 import { publishedBanRules } from "../limits/bans.ts";
-import { contractPlans } from "../limits/plans.ts";
 import { openApiDocument } from "./document.ts";
 
 const common = { servers: [], plans: contractPlans, banRules: publishedBanRules, guardPerMinute: 60 };
 const documents = {
-  announced: openApiDocument({ ...common, deprecatedAt: new Date("2026-01-01"), sunsetAt: new Date("2027-07-01") }),
-  unannounced: openApiDocument({ ...common, deprecatedAt: null, sunsetAt: null }),
+  announced: openApiDocument({
+    ...common,
+    deprecations: { getPet: { deprecatedAt: new Date("2026-01-01"), sunsetAt: new Date("2027-07-01") } },
+  }),
+  unannounced: openApiDocument({ ...common, deprecations: { getPet: { deprecatedAt: null, sunsetAt: null } } }),
 };
 
 const folder = mkdtempSync(join(tmpdir(), "petstore-openapi-"));

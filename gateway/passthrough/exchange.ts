@@ -1,3 +1,4 @@
+/** One request on its way to an upstream and its answer on the way back. */
 import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
 import { Writable } from "node:stream";
 import { ApiError, type ErrorCode } from "../http/errors.ts";
@@ -6,37 +7,25 @@ import { copyHead } from "./forwarded-headers.ts";
 export interface ExchangeOptions {
   /** Of the upstream, for the log. */
   readonly name: string;
-  readonly res: ServerResponse;
+  /** To the client. */
+  readonly response: ServerResponse;
   readonly next: (error: ApiError) => void;
   /** The longest wait for a connection and a response head together, and for each further piece of the body. */
   readonly timeoutMs: number;
-  /** The longest wait for a client that takes nothing of the body. */
+  /** The longest wait for a client that reads nothing of the body. */
   readonly clientTimeoutMs: number;
-  /** Sends the request up; what it gets as `sink` stands for the client's wish to have an answer. */
+  /** Sends the request to the upstream. `sink` stands for the client: destroying it breaks the request off. */
   readonly send: (sink: Writable) => void;
 }
 
-/** What an upstream's refusals mean to the caller. Everything else but 2xx and 304 is trouble between us and it. */
-const refusals: Readonly<Record<number, ErrorCode>> = {
-  400: "invalid_request",
-  404: "not_found",
-  406: "invalid_request",
-  412: "precondition_failed",
-  414: "invalid_request",
-  422: "invalid_request",
-  // The gateway as a whole is above a limit of the upstream, not this caller above one of the gateway's.
-  429: "service_unavailable",
-  504: "upstream_timeout",
-};
-
 /**
- * One request on its way through the gateway. It ends once, whatever else happens: with the upstream's response, with
- * an error for the one error writer, or with a client that has gone.
+ * An exchange with an upstream. It ends once, whatever else happens: with the upstream's answer, with an error for the
+ * one error writer, or with a client that has left.
  */
 export class Exchange {
   readonly #options: ExchangeOptions;
   #stage: "queued" | "sent" | "answered" | "over" = "queued";
-  /** Ended when the upstream is done with, destroyed to break off with it. */
+  /** Ended when the upstream has answered, destroyed to break off with it. */
   #sink = new Writable();
   #timer: NodeJS.Timeout;
   #onUsedConnection = false;
@@ -45,34 +34,34 @@ export class Exchange {
   constructor(options: ExchangeOptions) {
     this.#options = options;
     this.#timer = setTimeout(() => this.#expire(), options.timeoutMs);
-    options.res.once("close", () => this.#abandon());
+    options.response.once("close", () => this.#abandon());
   }
 
   send(): void {
     this.#options.send(this.#sink);
   }
 
-  /** The request has got a connection, after it has perhaps waited for one. */
+  /** The request has a connection; it may have waited for one. */
   connected(request: ClientRequest): void {
     if (this.#stage === "over") return;
     this.#stage = "sent";
     this.#onUsedConnection = request.reusedSocket;
-    // Without a listener Node closes the connection and tells nobody.
-    request.once("upgrade", (_response, socket) => {
+    // Without a listener Node closes the connection and reports nothing.
+    request.once("upgrade", (_answer, socket) => {
       socket.destroy();
       this.failed(new Error(`${this.#options.name} switched protocols`));
     });
   }
 
   /** The upstream has sent its head. */
-  answered(response: IncomingMessage): void {
+  answered(answer: IncomingMessage): void {
     if (this.#stage === "over") return;
     this.#stage = "answered";
-    const status = response.statusCode!;
+    const status = answer.statusCode!;
     if ((status >= 200 && status < 300) || status === 304) {
-      this.#pass(response);
+      this.#pass(answer);
     } else {
-      this.#drain(response);
+      this.#drain(answer);
       const cause = new Error(`${this.#options.name} answered with status ${status}`);
       this.#end(new ApiError(refusals[status] ?? "upstream_unavailable", { cause }));
     }
@@ -93,44 +82,44 @@ export class Exchange {
     this.#breakOff(error.code === "ETIMEDOUT" ? "upstream_timeout" : "upstream_unavailable", error);
   }
 
-  #pass(response: IncomingMessage): void {
-    const { res, timeoutMs, clientTimeoutMs } = this.#options;
-    // Until the first piece is there, an error can still be told to the client.
+  #pass(answer: IncomingMessage): void {
+    const { response, timeoutMs, clientTimeoutMs } = this.#options;
+    // Until the first piece is there, the client can still get an error.
     const begin = () => {
-      if (!res.headersSent) copyHead(response, res);
+      if (!response.headersSent) copyHead(answer, response);
     };
     this.#wait(timeoutMs, () => this.#expire());
-    response.on("data", (chunk: Buffer) => {
+    answer.on("data", (piece: Buffer) => {
       if (this.#stage === "over") return;
       begin();
-      if (res.write(chunk)) {
+      if (response.write(piece)) {
         this.#timer.refresh();
         return;
       }
-      response.pause();
-      this.#wait(clientTimeoutMs, () => res.destroy());
+      answer.pause();
+      this.#wait(clientTimeoutMs, () => response.destroy());
     });
-    res.on("drain", () => {
+    response.on("drain", () => {
       if (this.#stage === "over") return;
-      response.resume();
+      answer.resume();
       this.#wait(timeoutMs, () => this.#expire());
     });
-    response.on("end", () => {
+    answer.on("end", () => {
       if (this.#stage === "over") return;
       begin();
       this.#close();
       this.#sink.end();
-      res.end();
+      response.end();
     });
   }
 
-  /** Reads a refusal to its end, so that the connection can be used again; one that does not end costs it. */
-  #drain(response: IncomingMessage): void {
+  /** Reads a refusal to its end, so that its connection can be used again. One that does not end in time is closed. */
+  #drain(answer: IncomingMessage): void {
     const sink = this.#sink;
     const timer = setTimeout(() => sink.destroy(), this.#options.timeoutMs);
-    response.on("end", () => sink.end());
-    response.on("close", () => clearTimeout(timer));
-    response.resume();
+    answer.on("end", () => sink.end());
+    answer.on("close", () => clearTimeout(timer));
+    answer.resume();
   }
 
   #wait(ms: number, then: () => void): void {
@@ -148,7 +137,7 @@ export class Exchange {
     }
   }
 
-  /** The client has gone: there is nobody to answer, and no use in an answer. */
+  /** The client has left, so nobody needs an answer. */
   #abandon(): void {
     if (this.#stage === "over") return;
     this.#close();
@@ -161,10 +150,10 @@ export class Exchange {
   }
 
   #end(error: ApiError): void {
-    const { res, next } = this.#options;
+    const { response, next } = this.#options;
     this.#close();
-    // Without its last piece the body must not look whole. The error writer still hears of it, for the log.
-    if (res.headersSent) res.destroy();
+    // Half a body must not look whole. The error writer still gets the error, for the log.
+    if (response.headersSent) response.destroy();
     next(error);
   }
 
@@ -173,3 +162,16 @@ export class Exchange {
     clearTimeout(this.#timer);
   }
 }
+
+/** What an upstream's refusals mean to the caller. Everything else but 2xx and 304 is a fault between the two services. */
+const refusals: Readonly<Record<number, ErrorCode>> = {
+  400: "invalid_request",
+  404: "not_found",
+  406: "invalid_request",
+  412: "precondition_failed",
+  414: "invalid_request",
+  422: "invalid_request",
+  // The gateway as a whole is above a limit of the upstream; this caller is not above one of the gateway's.
+  429: "service_unavailable",
+  504: "upstream_timeout",
+};

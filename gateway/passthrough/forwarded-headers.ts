@@ -1,64 +1,10 @@
+/** Which headers and query parameters go to an upstream, and which headers come back from it. */
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import { tokenIn } from "../auth/bearer.ts";
-
-/** RFC 9110, section 7.6.1: these belong to one connection, as does every name that `Connection` lists. */
-const hopByHop = ["connection", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
-
-const notSentUp = {
-  names: new Set([
-    ...hopByHop,
-    "host",
-    // Credentials are the gateway's business.
-    "authorization",
-    "cookie",
-    "x-api-key",
-    // The upstream believes these, so they have to be the gateway's own.
-    "forwarded",
-    "true-client-ip",
-    "x-client-ip",
-    "x-real-ip",
-    "x-request-id",
-    // They would let a client that may only read call something else.
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
-    "x-original-url",
-    "x-rewrite-url",
-    // No body is sent, and a part of a record is not passed on.
-    "expect",
-    "if-range",
-    "range",
-  ]),
-  prefixes: ["proxy-", "content-", "x-account-", "x-forwarded", "x-ratelimit"],
-};
-
-const notPassedBack = {
-  names: new Set([
-    ...hopByHop,
-    // Ours are in their place, or deliberately absent.
-    "deprecation",
-    "link",
-    "ratelimit",
-    "ratelimit-policy",
-    "retry-after",
-    "sunset",
-    "x-request-id",
-    // They speak about the upstream, to a client that cannot reach it.
-    "accept-ranges",
-    "alt-svc",
-    "content-location",
-    "location",
-    "server",
-    "set-cookie",
-    "www-authenticate",
-    "x-powered-by",
-  ]),
-  prefixes: ["proxy-", "x-account-", "x-ratelimit"],
-};
+import { tokenIn } from "../http/bearer.ts";
 
 /**
- * The client's headers that may go up. A header that repeats the API key is not among them, whatever its name, and
- * neither is one that a CGI-like upstream could take for another (`X_Account_Id` for `X-Account-Id`).
+ * Selects the client's headers that go to the upstream. A header that repeats the API key is left out, whatever its name,
+ * and so is one that a CGI-like upstream could take for another (`X_Account_Id` for `X-Account-Id`).
  */
 export function headersToSendUp(received: IncomingHttpHeaders): IncomingHttpHeaders {
   const key = tokenIn(received);
@@ -68,7 +14,7 @@ export function headersToSendUp(received: IncomingHttpHeaders): IncomingHttpHead
   return Object.fromEntries(kept);
 }
 
-/** The query string of a URL with its `?`, or nothing. A parameter that repeats the API key is left out. */
+/** The query string of a URL with its `?`, or an empty text. A parameter that repeats the API key is left out. */
 export function queryToSendUp(url: string, received: IncomingHttpHeaders): string {
   const start = url.indexOf("?");
   if (start === -1) return "";
@@ -84,10 +30,10 @@ export function queryToSendUp(url: string, received: IncomingHttpHeaders): strin
   return `?${kept}`;
 }
 
-/** Whoever decodes a part of a URL does so once, or by mistake twice. More rounds would be a caller's to choose. */
+/** An upstream decodes a part of a URL once, or by mistake twice. */
 const decodings = 2;
 
-/** Whether a text holds the key, as it is or percent-encoded: an upstream that decodes it would have it. */
+/** Whether a text holds the key, as it is or percent-encoded: an upstream that decodes the text would see the key. */
 function repeats(key: string, text: string): boolean {
   let decoded = text;
   for (let times = 0; times < decodings && !decoded.includes(key); times++) {
@@ -98,7 +44,7 @@ function repeats(key: string, text: string): boolean {
   return decoded.includes(key);
 }
 
-/** Takes over status and headers of an upstream's response. What the gateway has already set stays. */
+/** Copies status and headers of an upstream's answer. Headers that the gateway has already set stay. */
 export function copyHead(from: IncomingMessage, to: ServerResponse): void {
   to.statusCode = from.statusCode!;
   for (const [name, value] of Object.entries(select(from.headers, notPassedBack))) {
@@ -114,3 +60,58 @@ function select(headers: IncomingHttpHeaders, { names, prefixes }: typeof notSen
     ),
   );
 }
+
+/** RFC 9110, section 7.6.1: these belong to one connection, as does every name that `Connection` lists. */
+const hopByHop = ["connection", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
+
+const notSentUp = {
+  names: new Set([
+    ...hopByHop,
+    "host",
+    // Credentials concern the gateway alone.
+    "authorization",
+    "cookie",
+    "x-api-key",
+    // The upstream trusts these, so they have to be the gateway's own.
+    "forwarded",
+    "true-client-ip",
+    "x-client-ip",
+    "x-real-ip",
+    "x-request-id",
+    // They would let a client that may only read call another method or path.
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-url",
+    "x-rewrite-url",
+    // No body is sent, and the answer is always a whole record.
+    "expect",
+    "if-range",
+    "range",
+  ]),
+  prefixes: ["proxy-", "content-", "x-account-", "x-forwarded", "x-ratelimit"],
+};
+
+const notPassedBack = {
+  names: new Set([
+    ...hopByHop,
+    // The gateway sends its own, or none on purpose.
+    "deprecation",
+    "link",
+    "ratelimit",
+    "ratelimit-policy",
+    "retry-after",
+    "sunset",
+    "x-request-id",
+    // They are about the upstream, which the client cannot reach.
+    "accept-ranges",
+    "alt-svc",
+    "content-location",
+    "location",
+    "server",
+    "set-cookie",
+    "www-authenticate",
+    "x-powered-by",
+  ]),
+  prefixes: ["proxy-", "x-account-", "x-ratelimit"],
+};

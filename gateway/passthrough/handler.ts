@@ -1,10 +1,11 @@
+/** Passes requests on to the services that own pets and orders. */
 import { Agent as HttpAgent, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import { Readable, type Writable } from "node:stream";
 import type { Request, RequestHandler, Response } from "express";
 import { createProxyMiddleware, type Plugin } from "http-proxy-middleware";
 import { ApiError } from "../http/errors.ts";
-import type { Locals } from "../http/request-context.ts";
+import { contextOf } from "../http/request-context.ts";
 import { Exchange } from "./exchange.ts";
 import { headersToSendUp, queryToSendUp } from "./forwarded-headers.ts";
 
@@ -13,16 +14,22 @@ export interface PassThroughOptions {
   readonly upstream: URL | null;
   /** Name of the service in the log, as in `pets`. */
   readonly name: string;
-  /** The path below the upstream's base URL, as in `/pets/7`. Made of what has been checked, not of the client's text. */
-  readonly path: (req: Request) => string;
   /** The longest wait for a connection and a response head together, and for each further piece of the body. */
   readonly timeoutMs: number;
-  /** The longest wait for a client that takes nothing of the body: it holds one of the connections. */
+  /** The longest wait for a client that reads nothing of the body: it holds one of the connections. */
   readonly clientTimeoutMs: number;
   readonly maxConnections?: number;
-  /** How many requests may wait for a connection; those beyond are refused at once. */
+  /** Requests that may wait for a connection; further ones are refused at once. */
   readonly maxWaiting?: number;
 }
+
+/**
+ * Makes the handler of one operation of the service.
+ *
+ * @param path gives the path below the upstream's base URL, as in `/pets/7`, made of checked parameters and never of
+ *   the client's text; it throws an ApiError for a parameter that is not valid
+ */
+export type PassThrough = (path: (parameters: Request["params"]) => string) => RequestHandler;
 
 /** What http-proxy-middleware gets for the client's request. */
 interface UpstreamCall extends IncomingMessage {
@@ -30,19 +37,22 @@ interface UpstreamCall extends IncomingMessage {
 }
 
 /**
- * Passes GET and HEAD on to the service that owns the resource, after authentication, limits and validation.
+ * Passes GET and HEAD on to one service, after authentication, limits and validation.
  *
- * The upstream's 2xx and 304 come back as they are, with the headers that the gateway has set in place of the
- * upstream's. Everything else becomes an ApiError given to `next`: 502 `upstream_unavailable` (refused, broken, or the
- * upstream's own 5xx and refusals of the gateway), 504 `upstream_timeout`, 503 `service_unavailable` (none configured,
- * or too busy), 404, 400 and 412 as the upstream's. A body that breaks off takes the client's connection with it,
- * and then `next` is called with headers already sent.
+ * The upstream's 2xx and 304 come back as they are, with the gateway's headers in place of the upstream's. Everything
+ * else becomes an ApiError given to `next`: 502 `upstream_unavailable` (refused, broken, or the upstream's own 5xx and
+ * refusals of the gateway), 504 `upstream_timeout`, 503 `service_unavailable` (none configured, or too busy), and the
+ * upstream's own 404, 400 and 412. A body that breaks off takes the client's connection with it, and then `next` is
+ * called with headers already sent.
  */
-export function passThrough(options: PassThroughOptions): RequestHandler {
-  const { upstream, name, path, timeoutMs, clientTimeoutMs } = options;
+export function passThrough(options: PassThroughOptions): PassThrough {
+  const { upstream, name, timeoutMs, clientTimeoutMs } = options;
   const { maxConnections = 256, maxWaiting = 4 * maxConnections } = options;
   if (upstream === null) {
-    return (_req, _res, next) => next(unavailable(`no upstream is configured for ${name}`));
+    return (path) => (request, _response, next) => {
+      path(request.params);
+      next(unavailable(`no upstream is configured for ${name}`));
+    };
   }
   const Agent = upstream.protocol === "https:" ? HttpsAgent : HttpAgent;
   const agent = new Agent({
@@ -59,22 +69,18 @@ export function passThrough(options: PassThroughOptions): RequestHandler {
     plugins: [reportToExchange],
   });
 
-  return (req, res, next) => {
-    // A client may have gone while its key was looked up.
-    if (res.destroyed) return;
+  return (path) => (request, response, next) => {
+    const pathBelow = path(request.params);
+    if (response.destroyed) return; // the client went away while its key was looked up
     const waiting = Object.values(agent.requests).reduce((sum, requests) => sum + (requests?.length ?? 0), 0);
-    if (waiting >= maxWaiting) {
-      next(unavailable(`${waiting} requests wait for a connection to ${name}`));
-      return;
-    }
-    const pathBelow = path(req);
+    if (waiting >= maxWaiting) return next(unavailable(`${waiting} requests wait for a connection to ${name}`));
     const send = (sink: Writable) => {
-      const call = upstreamCall(req, res, pathBelow, exchange);
+      const call = upstreamCall(request, response, pathBelow, exchange);
       void proxy(call, sink as ServerResponse, (error) =>
         exchange.failed((error as Error | undefined) ?? new Error("the proxy did not take the request")),
       );
     };
-    const exchange = new Exchange({ name, res, next, timeoutMs, clientTimeoutMs, send });
+    const exchange = new Exchange({ name, response, next, timeoutMs, clientTimeoutMs, send });
     exchange.send();
   };
 }
@@ -87,21 +93,21 @@ const reportToExchange: Plugin<UpstreamCall, ServerResponse> = (proxy) => {
 };
 
 /**
- * What goes up, apart from the client's request. The library sends every header and the body of the request that it is
- * given, and with `Expect: 100-continue` it offers no chance to take something away.
+ * What goes to the upstream, apart from the client's request. The library sends every header and the body of the request
+ * that it is given, and with `Expect: 100-continue` it offers no chance to remove one.
  */
-function upstreamCall(req: Request, res: Response, path: string, exchange: Exchange): UpstreamCall {
-  const { requestId, principal, clientAddress } = res.locals as Locals;
+function upstreamCall(request: Request, response: Response, path: string, exchange: Exchange): UpstreamCall {
+  const { requestId, principal, clientAddress } = contextOf(response);
   const headers: IncomingHttpHeaders = {
-    ...headersToSendUp(req.headers),
+    ...headersToSendUp(request.headers),
     "x-request-id": requestId,
-    "x-account-id": principal.accountId,
+    "x-account-id": principal!.accountId,
     "x-forwarded-for": clientAddress,
   };
-  const url = path + queryToSendUp(req.url, req.headers);
+  const url = path + queryToSendUp(request.url, request.headers);
   const noBody = new Readable({ read: () => {} });
   noBody.push(null);
-  const method = req.method === "HEAD" ? "HEAD" : "GET";
+  const method = request.method === "HEAD" ? "HEAD" : "GET";
   return Object.assign(noBody, { exchange, method, url, headers }) as UpstreamCall;
 }
 

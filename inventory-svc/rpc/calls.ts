@@ -1,3 +1,4 @@
+/** Makes grpc-js handlers of promises and async generators. */
 import { once } from "node:events";
 import {
   type handleBidiStreamingCall,
@@ -7,36 +8,40 @@ import {
   type ServerWritableStream,
   status,
 } from "@grpc/grpc-js";
+import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
 import { QueueFullError } from "../stock/group-commit.ts";
 import { isOurFault, type RpcError, toRpcError, toServiceError } from "./errors.ts";
 
-/** Told of every call at its end, except streams that their caller left; `error` is undefined for one that went well. */
+/** Gets every call at its end, except streams that their caller left. `error` is undefined after a success. */
 export type OnCall = (method: string, durationMs: number, code: status, error: RpcError | undefined) => void;
 
 export type AnyCall = ServerUnaryCall<unknown, unknown> | ServerWritableStream<unknown, unknown>;
 
-/** True while the caller is there and its deadline has not passed. */
+/** True while the caller waits: it has not left, and its deadline has not passed. */
 export function isWanted(call: AnyCall): boolean {
   if (call.cancelled) return false;
   const deadline = call.getDeadline();
   return Number(deadline) > Date.now();
 }
 
-/** Makes a grpc-js handler of a function that returns a promise. */
+/** Makes a handler of a function that returns a promise. The call goes on from the `traceparent` in its metadata. */
 export function unary<Req, Res>(
   handle: (request: Req, call: ServerUnaryCall<Req, Res>) => Promise<Res>,
   onCall: OnCall,
 ): handleUnaryCall<Req, Res> {
   return (call, callback) => {
     const startedMs = performance.now();
-    handle(call.request, call).then(
+    const path = call.getPath();
+    const [traceparent] = call.metadata.get("traceparent");
+    const parent = contextOfCaller(traceparent?.toString());
+    inSpan(path.slice(path.lastIndexOf("/") + 1), serverCall, parent, () => handle(call.request, call)).then(
       (response) => {
-        onCall(call.getPath(), performance.now() - startedMs, 0, undefined);
+        onCall(path, performance.now() - startedMs, 0, undefined);
         callback(null, response);
       },
       (thrown) => {
         const error = toRpcError(thrown);
-        onCall(call.getPath(), performance.now() - startedMs, error.code, error);
+        onCall(path, performance.now() - startedMs, error.code, error);
         callback(toServiceError(error));
       },
     );
@@ -44,9 +49,9 @@ export function unary<Req, Res>(
 }
 
 /**
- * Makes a grpc-js handler of an async generator: it is asked for no more than the caller takes.
+ * Makes a handler of an async generator, which is asked for the next message only when the caller has read the others.
  *
- * @param handle is told by `gone` when the caller has gone away
+ * @param handle gets `gone`, which is aborted when the caller leaves
  */
 export function serverStream<Req, Res>(
   handle: (request: Req, gone: AbortSignal) => AsyncGenerator<Res>,
@@ -73,10 +78,10 @@ export function serverStream<Req, Res>(
 }
 
 /**
- * Makes a grpc-js handler of a function that answers one question at a time. Questions are answered in the order in
- * which they came, and not read ahead: a caller that sends faster than it is answered is slowed by flow control.
+ * Makes a handler of a function that answers one question at a time, in their order. It does not read ahead: flow control
+ * slows a caller that sends questions faster than they are answered.
  *
- * @param draining ends the stream between two questions; one that is on its way then has to be asked again
+ * @param draining ends the stream between two questions; a question that arrives later gets no answer on this stream
  */
 export function duplexStream<Req, Res>(
   draining: AbortSignal,
@@ -94,7 +99,7 @@ export function duplexStream<Req, Res>(
     draining.addEventListener("abort", endIdle);
     call.on("close", () => draining.removeEventListener("abort", endIdle));
     try {
-      // An error has to reach the caller over this stream, so leaving the loop must not destroy it.
+      // Leaving the loop must not destroy the stream, because an error has to reach the caller on it.
       for await (const request of call.iterator({ destroyOnReturn: false }) as AsyncIterable<Req>) {
         if (draining.aborted) break;
         isAnswering = true;
@@ -116,10 +121,10 @@ export function duplexStream<Req, Res>(
   };
 }
 
-/** The log level that fits how a call ended. */
+/** The log level for the end of a call. */
 export function logLevel(error: RpcError | undefined): "debug" | "info" | "warn" | "error" {
   if (error === undefined) return "debug";
-  if (error.code === status.PERMISSION_DENIED) return "warn"; // somebody tries what is not theirs, or misses a role
+  if (error.code === status.PERMISSION_DENIED) return "warn"; // a caller without the right, or one whose role is missing
   if (error.cause instanceof QueueFullError) return "debug"; // there may be thousands in one message
   return isOurFault(error.code) ? "error" : "info";
 }

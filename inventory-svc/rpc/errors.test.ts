@@ -2,9 +2,8 @@ import { readFileSync } from "node:fs";
 import { status } from "@grpc/grpc-js";
 import { refusalOf } from "../../test/support/grpc.ts";
 import { TooManyWatchesError } from "../stock/change-feed.ts";
+import { OutcomeUnknownError, StockUnavailableError } from "../stock/errors.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
-import { StockUnavailableError } from "../stock/store.ts";
-import { OutcomeUnknownError } from "../stock/write-turn.ts";
 import { type Reason, RpcError, reasons, repeatable, toRpcError, toServiceError } from "./errors.ts";
 
 const secret = new Error("password s3cret");

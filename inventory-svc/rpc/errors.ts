@@ -1,11 +1,14 @@
+/** Refusals of calls: their reasons, statuses and google.rpc details. */
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
+import type { Any } from "../../proto/gen/google/protobuf/any.ts";
+import { BadRequest, ErrorInfo, ResourceInfo, RetryInfo } from "../../proto/gen/google/rpc/error_details.ts";
+import { Status } from "../../proto/gen/google/rpc/status.ts";
+import { protobufPackage } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { TooManyWatchesError } from "../stock/change-feed.ts";
+import { OutcomeUnknownError, StockUnavailableError } from "../stock/errors.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
-import { StockUnavailableError } from "../stock/store.ts";
-import { OutcomeUnknownError } from "../stock/write-turn.ts";
-import { encodeDetails } from "./details.ts";
 
-/** Every reason for a refusal, with its status. Callers rely on both: the contract lists them. */
+/** Every reason for a refusal, with its gRPC status. The contract lists them, and callers rely on both. */
 export const reasons = {
   INVALID_FIELD: status.INVALID_ARGUMENT,
   REQUEST_ID_REUSED: status.INVALID_ARGUMENT,
@@ -23,15 +26,15 @@ export const reasons = {
 } as const;
 export type Reason = keyof typeof reasons;
 
-/** Nothing has happened, and the same call can go well later. */
+/** After these nothing has happened, and the same call can succeed later. */
 const repeatableReasons: ReadonlySet<Reason> = new Set(["QUEUE_FULL", "STOCK_UNAVAILABLE"]);
 
 export interface RefusalOptions {
-  /** What is known of the case, for programs. Its values reach the caller. */
+  /** Facts about this case, for programs. Its values reach the caller. */
   readonly metadata?: Readonly<Record<string, string>>;
   /** The field of the request that is at fault. */
   readonly field?: string;
-  /** Whether the same call may be sent again; default: as the reason has it. */
+  /** Whether the same call may be sent again; by default the reason decides. */
   readonly isRepeatable?: boolean;
   readonly cause?: unknown;
 }
@@ -55,7 +58,7 @@ export class RpcError extends Error {
   }
 }
 
-/** Gives anything that was thrown its reason. The cause of a fault of ours stays here. */
+/** Makes an RpcError of anything that was thrown. The cause of a fault of ours stays in this process. */
 export function toRpcError(error: unknown): RpcError {
   if (error instanceof RpcError) return error;
   if (error instanceof QueueFullError || error instanceof TooManyWatchesError) {
@@ -67,7 +70,7 @@ export function toRpcError(error: unknown): RpcError {
   return new RpcError("INTERNAL", "internal error", { cause: error });
 }
 
-/** Passes on the result of a call that may be sent again even when it is not known what became of it. */
+/** Passes on the result of a call that may be sent again even when it is not known whether it happened. */
 export async function repeatable<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
@@ -77,7 +80,7 @@ export async function repeatable<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-/** The form in which grpc-js sends an error, with its google.rpc details. */
+/** Makes the error that grpc-js sends, with its google.rpc details. */
 export function toServiceError(error: RpcError): ServiceError {
   const metadata = new Metadata();
   metadata.set("grpc-status-details-bin", encodeDetails(error));
@@ -89,4 +92,27 @@ export function isOurFault(code: status): boolean {
   return (
     code === status.INTERNAL || code === status.UNAVAILABLE || code === status.UNKNOWN || code === status.DATA_LOSS
   );
+}
+
+/** How long a caller is asked to wait before it sends a call again. */
+const retryDelay = { seconds: 0n, nanos: 500_000_000 };
+
+/** Makes the google.rpc.Status of a refusal, for the trailer `grpc-status-details-bin`. */
+function encodeDetails({ code, reason, message, metadata, field, isRepeatable }: RpcError): Buffer {
+  const details = [pack("ErrorInfo", ErrorInfo, { reason, domain: protobufPackage, metadata: { ...metadata } })];
+  if (field !== undefined) {
+    const violation = { field, description: message, reason, localizedMessage: undefined };
+    details.push(pack("BadRequest", BadRequest, { fieldViolations: [violation] }));
+  }
+  if (code === status.NOT_FOUND || code === status.ALREADY_EXISTS) {
+    const resourceType = `${protobufPackage}.InventoryItem`;
+    const resource = { resourceType, resourceName: metadata.pet_id ?? "", owner: "", description: message };
+    details.push(pack("ResourceInfo", ResourceInfo, resource));
+  }
+  if (isRepeatable) details.push(pack("RetryInfo", RetryInfo, { retryDelay }));
+  return Buffer.from(Status.encode({ code, message, details }).finish());
+}
+
+function pack<T>(name: string, type: { encode(message: T): { finish(): Uint8Array } }, message: T): Any {
+  return { typeUrl: `type.googleapis.com/google.rpc.${name}`, value: Buffer.from(type.encode(message).finish()) };
 }

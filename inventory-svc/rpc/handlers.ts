@@ -1,45 +1,43 @@
+/** The operations of `petstore.inventory.v1`, between the wire and the stock. */
 import type { InventoryServiceServer } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Tracing } from "../../runtime/tracing.ts";
-import { ChangeFeed } from "../stock/change-feed.ts";
+import type { Position } from "../../proto/pet.ts";
+import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
+import type { ChangeFeed } from "../stock/change-feed.ts";
 import type { Change } from "../stock/changes.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
-import type { Changes, Position, StockStore } from "../stock/store.ts";
+import type { ChangesPage, StockStore } from "../stock/store.ts";
 import { type AnyCall, duplexStream, isWanted, type OnCall, serverStream, unary } from "./calls.ts";
 import { repeatable } from "./errors.ts";
 import { notFound, settled } from "./outcomes.ts";
-import { traced } from "./traced.ts";
 import { updateStream } from "./update-stream.ts";
-import { readDelta, readPetIds, readQuantity, readRequestId, readStatus, toWireItem } from "./wire.ts";
-
-/** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
-const batchSize = 1_000;
-
-const resetAnswer = { changed: [], removedPetIds: [], more: false, reset: true };
+import {
+  entriesPerMessage,
+  readDelta,
+  readPetIds,
+  readQuantity,
+  readRequestId,
+  readStatus,
+  toWireItem,
+} from "./wire.ts";
 
 export interface HandlerDeps {
   readonly store: Pick<StockStore, "get" | "getMany" | "position" | "changesAfter" | "pages">;
   readonly commits: Pick<GroupCommit, "submit">;
-  /** Aborted when the server is about to stop: streams that would run on end then. */
+  readonly feed: Pick<ChangeFeed, "follow">;
+  /** Aborted when the server is about to stop: streams without an end of their own end then. */
   readonly draining: AbortSignal;
   readonly onCall: OnCall;
-  readonly tracing: Tracing;
 }
 
-/** The operations of `petstore.inventory.v1`, between the wire and the stock. */
-export function inventoryHandlers({ store, commits, draining, onCall, tracing }: HandlerDeps): InventoryServiceServer {
+export function inventoryHandlers({ store, commits, feed, draining, onCall }: HandlerDeps): InventoryServiceServer {
   const commit = async (change: Change, call: AnyCall) =>
-    settled(change, await commits.submit(tracing.part(change), () => isWanted(call)));
+    settled(change, await commits.submit(change, () => isWanted(call)));
 
-  const feed = new ChangeFeed(async (from) => {
-    const changes = await store.changesAfter(from, batchSize);
-    return changes.kind === "reset" ? changes : { ...changes, answer: toAnswer(changes) };
-  });
-
-  const handlers: InventoryServiceServer = {
+  return {
     listInventory: serverStream(async function* () {
       const position = await store.position();
       yield { items: [], ...position };
-      for await (const page of store.pages(batchSize)) yield { items: page.map(toWireItem), ...position };
+      for await (const page of store.pages(entriesPerMessage)) yield { items: page.map(toWireItem), ...position };
     }, onCall),
 
     checkInventory: duplexStream(
@@ -47,12 +45,12 @@ export function inventoryHandlers({ store, commits, draining, onCall, tracing }:
       async function* ({ traceparent, ...asked }) {
         let position: Position = asked;
         for (let more = true; more; ) {
-          const changes = await tracing.serve("CheckInventory", traceparent, () =>
-            store.changesAfter(position, batchSize),
+          const page = await inSpan("CheckInventory", serverCall, contextOfCaller(traceparent), () =>
+            store.changesAfter(position, entriesPerMessage),
           );
-          if (changes.kind === "reset") return yield { ...resetAnswer, ...position };
-          ({ position, more } = changes);
-          yield toAnswer(changes);
+          if (page.kind === "reset") return yield { ...resetAnswer, ...position };
+          ({ position, more } = page);
+          yield answerOf(page);
         }
       },
       onCall,
@@ -60,10 +58,10 @@ export function inventoryHandlers({ store, commits, draining, onCall, tracing }:
 
     watchInventory: serverStream(async function* (from, gone) {
       let position: Position = from;
-      for await (const changes of feed.follow(from, AbortSignal.any([gone, draining]))) {
-        if (changes.kind === "reset") return yield { ...resetAnswer, ...position };
-        ({ position } = changes);
-        yield changes.answer;
+      for await (const page of feed.follow(from, AbortSignal.any([gone, draining]))) {
+        if (page.kind === "reset") return yield { ...resetAnswer, ...position };
+        ({ position } = page);
+        yield answerOf(page);
       }
     }, onCall),
 
@@ -87,7 +85,7 @@ export function inventoryHandlers({ store, commits, draining, onCall, tracing }:
       return { item: toWireItem((await commit(change, call)).item) };
     }, onCall),
 
-    applyUpdates: updateStream({ commits, draining, onCall, tracing }),
+    applyUpdates: updateStream({ commits, draining, onCall }),
 
     adjustInventory: unary(async ({ petId, delta, requestId }, call) => {
       const change = { kind: "adjust", petId, delta: readDelta(delta), requestId: readRequestId(requestId) } as const;
@@ -111,10 +109,25 @@ export function inventoryHandlers({ store, commits, draining, onCall, tracing }:
       return { revision: (await commit(change, call)).item.revision };
     }, onCall),
   };
-  return tracing.isOn ? traced(handlers, tracing) : handlers;
 }
 
-function toAnswer({ position, rows, more }: Extract<Changes, { kind: "changes" }>) {
+const resetAnswer = { changed: [], removedPetIds: [], more: false, reset: true };
+
+type Changes = Extract<ChangesPage, { kind: "changes" }>;
+
+/** The answers of pages: many watches send the same one. */
+const answers = new WeakMap<Changes, ReturnType<typeof makeAnswer>>();
+
+function answerOf(page: Changes) {
+  let answer = answers.get(page);
+  if (!answer) {
+    answer = makeAnswer(page);
+    answers.set(page, answer);
+  }
+  return answer;
+}
+
+function makeAnswer({ position, rows, more }: Changes) {
   return {
     ...position,
     changed: rows.filter((row) => !row.removed).map(toWireItem),

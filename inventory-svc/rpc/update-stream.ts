@@ -1,3 +1,4 @@
+/** Takes updates from a stream, and returns a result for each. */
 import { type handleBidiStreamingCall, Metadata, type ServerDuplexStream, status } from "@grpc/grpc-js";
 import type {
   ApplyUpdatesRequest,
@@ -5,7 +6,8 @@ import type {
   Update,
   UpdateResult,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Tracing } from "../../runtime/tracing.ts";
+import { drainingUpdatesMs } from "../../proto/streams.ts";
+import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import type { OnCall } from "./calls.ts";
 import { type RpcError, toRpcError } from "./errors.ts";
@@ -17,33 +19,28 @@ export interface UpdateStreamDeps {
   /** Aborted when the server is about to stop. */
   readonly draining: AbortSignal;
   readonly onCall: OnCall;
-  readonly tracing: Tracing;
 }
-
-/** So long a caller may still send updates after it was told that the server drains: they may be on their way. */
-const lastUpdatesMs = 2_000;
 
 type UpdateCall = ServerDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
 
-/** Updates over one stream. What one transaction settles goes back in one message. */
+/** Makes the handler of a stream of updates. The results of one transaction go back in one message. */
 export function updateStream({
   commits,
   draining,
   onCall,
-  tracing,
 }: UpdateStreamDeps): handleBidiStreamingCall<ApplyUpdatesRequest, ApplyUpdatesResponse> {
   return (call) => {
-    call.sendMetadata(new Metadata()); // updates may come: the caller knows that the stream has reached a server
+    call.sendMetadata(new Metadata()); // accepts the stream: the caller sends nothing before
     const results = new ResultWriter(call);
     let isOver = false;
     let timer: NodeJS.Timeout | undefined;
     const drain = () => {
       results.sayDraining();
-      // A caller that does not listen must not hold up the stop: what was not taken did not happen.
+      // A caller that ignores it must not hold up the stop. Updates that were not taken have not happened.
       timer = setTimeout(() => {
         isOver = true;
         results.end();
-      }, lastUpdatesMs);
+      }, drainingUpdatesMs);
     };
     if (draining.aborted) drain();
     draining.addEventListener("abort", drain);
@@ -54,7 +51,7 @@ export function updateStream({
         const startedMs = performance.now();
         const apply = async () => {
           try {
-            const item = await applyUpdate(update, call, commits, tracing);
+            const item = await applyUpdate(update, call, commits);
             onCall(call.getPath(), performance.now() - startedMs, status.OK, undefined);
             return item;
           } catch (thrown) {
@@ -64,7 +61,7 @@ export function updateStream({
           }
         };
         results.expect(
-          tracing.serve("ApplyUpdates", update.traceparent, apply).then(
+          inSpan("ApplyUpdates", serverCall, contextOfCaller(update.traceparent), apply).then(
             (item) => ({ id: update.id, item, code: 0, message: "", reason: "" }),
             ({ code, message, reason }: RpcError) => ({ id: update.id, item: undefined, code, message, reason }),
           ),
@@ -76,19 +73,19 @@ export function updateStream({
       clearTimeout(timer);
       draining.removeEventListener("abort", drain);
     });
-    call.on("error", () => {}); // a caller that is gone: what waits for it is no longer wanted
+    call.on("error", () => {}); // the caller has left, and `isWanted` drops its updates
   };
 }
 
-async function applyUpdate(update: Update, call: UpdateCall, commits: UpdateStreamDeps["commits"], tracing: Tracing) {
+async function applyUpdate(update: Update, call: UpdateCall, commits: UpdateStreamDeps["commits"]) {
   const { petId, quantity, expectedRevision, timeoutMs } = update;
   const expiresAtMs = performance.now() + readTimeoutMs(timeoutMs);
   const isWanted = () => !call.cancelled && performance.now() < expiresAtMs;
   const change = { kind: "update", petId, quantity: readQuantity(quantity), expectedRevision } as const;
-  return toWireItem(settled(change, await commits.submit(tracing.part(change), isWanted)).item);
+  return toWireItem(settled(change, await commits.submit(change, isWanted)).item);
 }
 
-/** Gathers results until the end of a turn of the event loop, and ends the stream behind the last one. */
+/** Gathers results until the end of a turn of the event loop, and ends the stream after the last one. */
 class ResultWriter {
   readonly #call: UpdateCall;
   #gathered: UpdateResult[] = [];
@@ -107,7 +104,7 @@ class ResultWriter {
     });
   }
 
-  /** The caller has sent its last update. */
+  /** Ends the stream after the results that are still expected: no more updates will be taken. */
   end(): void {
     this.#isEnding = true;
     if (this.#expected === 0) this.#call.end();

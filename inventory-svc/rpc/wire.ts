@@ -1,38 +1,31 @@
+/** Between messages of the contract and values of the stock. */
 import { type InventoryItem, PetStatus as WireStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { PetStatus, StockItem } from "../stock/item.ts";
+import { fromWireStatus, type Item, maxQuantity, type PetStatus, toWireStatus } from "../../proto/pet.ts";
 import { RpcError } from "./errors.ts";
 
-/** Entries that one call may ask for: as many as one message of a list has. */
-const maxPetIds = 1_000;
+/** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
+export const entriesPerMessage = 1_000;
 
-const wireStatuses: Record<PetStatus, WireStatus> = {
-  available: WireStatus.PET_STATUS_AVAILABLE,
-  pending: WireStatus.PET_STATUS_PENDING,
-  sold: WireStatus.PET_STATUS_SOLD,
-};
-
-const statuses = new Map(Object.entries(wireStatuses).map(([name, wire]) => [wire, name as PetStatus]));
-
-export function toWireItem(item: StockItem): InventoryItem {
-  return { petId: item.petId, quantity: item.quantity, status: wireStatuses[item.status], revision: item.revision };
+export function toWireItem(item: Item): InventoryItem {
+  return { petId: item.petId, quantity: item.quantity, status: toWireStatus(item.status), revision: item.revision };
 }
 
 /** @throws RpcError INVALID_FIELD when it is missing or negative; int32 bounds it above */
 export function readQuantity(quantity: number | undefined): number {
   if (quantity === undefined) throw invalid("quantity", "is required");
-  if (quantity < 0) throw invalid("quantity", "must be from 0 to 2147483647");
+  if (quantity < 0) throw invalid("quantity", `must be from 0 to ${maxQuantity}`);
   return quantity;
 }
 
-/** @throws RpcError INVALID_FIELD for a value that the contract does not have, and for none without a default */
+/** @throws RpcError INVALID_FIELD for a value that the contract does not have, and for a missing one without a default */
 export function readStatus(wire: WireStatus, byDefault?: PetStatus): PetStatus {
   if (wire === WireStatus.PET_STATUS_UNSPECIFIED && byDefault) return byDefault;
-  const name = statuses.get(wire);
-  if (name === undefined) throw invalid("status", "must be a PetStatus");
-  return name;
+  const status = fromWireStatus(wire);
+  if (status === undefined) throw invalid("status", "must be a PetStatus");
+  return status;
 }
 
-/** @throws RpcError INVALID_FIELD when it is missing or zero, which no caller can mean */
+/** @throws RpcError INVALID_FIELD when it is missing or zero, which is certainly a mistake */
 export function readDelta(delta: number | undefined): number {
   if (delta === undefined) throw invalid("delta", "is required");
   if (delta === 0) throw invalid("delta", "must not be 0");
@@ -57,7 +50,7 @@ export function readTimeoutMs(timeoutMs: number): number {
 export function readPetIds(petIds: readonly bigint[]): bigint[] {
   const different = new Set<bigint>();
   for (const petId of petIds) {
-    if (different.add(petId).size > maxPetIds) throw invalid("pet_ids", `must be at most ${maxPetIds}`);
+    if (different.add(petId).size > entriesPerMessage) throw invalid("pet_ids", `must be at most ${entriesPerMessage}`);
   }
   return [...different];
 }

@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
+import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import { migrate } from "../../runtime/migrations.ts";
 import type { Change, Outcome } from "./changes.ts";
 import { ExpiredError, GroupCommit, QueueFullError } from "./group-commit.ts";
 import { stockMigrations } from "./migrations.ts";

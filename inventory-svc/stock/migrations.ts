@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
+import { createTable, type Migration } from "../../runtime/database/migrations.ts";
 import { isSqlite } from "../../runtime/database/open.ts";
-import { createTable, type Migration } from "../../runtime/migrations.ts";
 
 export const stockMigrations: readonly Migration[] = [
   {

@@ -1,18 +1,15 @@
-// This gateway without keys and limits: it lets everyone pass. What those cost is the difference to the real one.
+// This gateway without keys and limits: it admits every request. The real one costs more by what those cost.
 import type { AddressInfo } from "node:net";
 import { type Principal, scopes } from "../../gateway/auth/principal.ts";
 import { readGatewayConfig } from "../../gateway/config.ts";
-import { ApiError } from "../../gateway/http/errors.ts";
 import { createPublicServer } from "../../gateway/http/server.ts";
 import { listInventory } from "../../gateway/inventory/handlers.ts";
 import { HeldVersions } from "../../gateway/inventory/list/held-versions.ts";
 import { StockList } from "../../gateway/inventory/list/stock-list.ts";
-import { createInventoryClient } from "../../gateway/inventory/stock-client.ts";
+import { openStockClient } from "../../gateway/inventory/stock-client.ts";
 import { createObserver } from "../../gateway/observability/requests.ts";
-import { deprecation } from "../../gateway/passthrough/deprecation.ts";
-import { gateway } from "../../gateway/routes.ts";
+import { createRouter } from "../../gateway/router.ts";
 import { createLogger } from "../../runtime/log.ts";
-import { noTracing } from "../../runtime/tracing.ts";
 
 const config = readGatewayConfig(process.env);
 const everyone: Principal = {
@@ -24,36 +21,33 @@ const everyone: Principal = {
   expiresAtMs: null,
   bannedUntilMs: 0,
 };
-const client = createInventoryClient({
+const stock = openStockClient({
   address: config.INVENTORY_ADDRESS,
   callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
   loadTimeoutMs: config.LIST_TIMEOUT_MS,
   onCheck: () => {},
-  tracing: noTracing,
 });
 const observer = createObserver(createLogger("gateway", config.LOG_LEVEL));
-const notHere = () => {
-  throw new ApiError("not_found");
-};
-const router = gateway({
+const list = new StockList(stock);
+const held = new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024);
+const router = createRouter({
+  routes: {
+    "GET /v1/inventory": {
+      name: "listInventory",
+      scope: "inventory:read",
+      handler: listInventory({ list, held, stallTimeoutMs: config.STALL_TIMEOUT_MS }),
+    },
+  },
   admission: {
-    admit: async (_request, response) => {
-      response.locals.principal = everyone;
+    admit: async (_request, context) => {
+      context.principal = everyone;
     },
     announce: () => {},
     headersFor: () => [],
   },
-  docs: notHere,
-  listInventory: listInventory({
-    list: new StockList(client),
-    held: new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024),
-    stallTimeoutMs: config.STALL_TIMEOUT_MS,
-  }),
-  updateInventory: notHere,
-  getPet: notHere,
-  getOrders: notHere,
-  deprecation: deprecation({ deprecatedAt: null, sunsetAt: null, goneAfterSunset: false }),
+  docs: (_request, _response, next) => next(),
   clientAddress: (request) => request.socket.remoteAddress ?? "",
+  onDeprecatedUse: () => {},
   onDone: observer.onDone,
   onError: observer.onError,
   now: Date.now,

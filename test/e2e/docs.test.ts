@@ -3,8 +3,8 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import express, { Router } from "express";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { contractPlans } from "../../gateway/auth/plans.ts";
 import { publishedBanRules } from "../../gateway/limits/bans.ts";
-import { contractPlans } from "../../gateway/limits/plans.ts";
 import { openApiDocument } from "../../gateway/openapi/document.ts";
 import { docsPage } from "../../gateway/openapi/page.ts";
 import { installTimeoutMs, startChromium } from "../support/chromium.ts";
@@ -14,8 +14,9 @@ const document = openApiDocument({
   servers: [],
   plans: contractPlans,
   banRules: publishedBanRules,
-  deprecatedAt: new Date("2026-01-01T00:00:00Z"),
-  sunsetAt: new Date("2027-07-01T00:00:00Z"),
+  deprecations: {
+    getPet: { deprecatedAt: new Date("2026-01-01T00:00:00Z"), sunsetAt: new Date("2027-07-01T00:00:00Z") },
+  },
   guardPerMinute: 60,
 });
 

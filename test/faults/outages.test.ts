@@ -1,4 +1,5 @@
-import { durabilityWeaknesses, openDatabase } from "../../runtime/database/open.ts";
+import { durabilityWarnings } from "../../runtime/database/durability.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { expectError } from "../support/answers.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
@@ -13,9 +14,9 @@ test("a database server that can lose commits gets a warning, and a durable one 
   stack.defer(() => server.stop());
   const db = openDatabase(await server.createDatabase());
   stack.defer(() => db.destroy());
-  expect(await durabilityWeaknesses(db)).toEqual([]);
+  expect(await durabilityWarnings(db)).toEqual([]);
   await db.raw("SET GLOBAL innodb_flush_log_at_trx_commit = 2");
-  expect(await durabilityWeaknesses(db)).toEqual(["innodb_flush_log_at_trx_commit is 2, not 1"]);
+  expect(await durabilityWarnings(db)).toEqual(["innodb_flush_log_at_trx_commit is 2, not 1"]);
 });
 
 describe("an outage", () => {

@@ -4,7 +4,7 @@ import { keyMigrations } from "../../gateway/accounts/migrations.ts";
 import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
 import { createUsageStore, type UsageStore } from "../../gateway/usage/store.ts";
 import { isSqlite, openDatabase } from "../../runtime/database/open.ts";
-import { migrate } from "../../runtime/migrations.ts";
+import { migrate } from "../../runtime/database/migrations.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { request } from "../support/http.ts";

@@ -7,9 +7,9 @@ import { mutualTls } from "../../inventory-svc/access/credentials.ts";
 import { parseRoles, type RoleTable } from "../../inventory-svc/access/roles.ts";
 import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
 import { createRpcServer } from "../../inventory-svc/server.ts";
+import { ChangeFeed } from "../../inventory-svc/stock/change-feed.ts";
 import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
-import { noTracing } from "../../runtime/tracing.ts";
 import { type Authority, createAuthority, mountFiles } from "../support/certificates.ts";
 import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { createSqliteDatabase, dropDatabase } from "../support/databases.ts";
@@ -43,15 +43,17 @@ describe("certificates that are replaced while they are in use", () => {
     const lines: string[] = [];
     const note = (fields: object, text: string) => void lines.push(`${text} ${JSON.stringify(fields)}`);
     const commits = new GroupCommit({
-      write: (changes) => stock.store.write(changes),
+      takeTurn: (mayGrow) => stock.store.takeTurn(mayGrow),
       maxBatch: 100,
       maxQueued: 100,
-      onTurn: () => {},
+      onDequeued: () => {},
+      onWritten: () => {},
       now: () => performance.now(),
     });
+    const feed = new ChangeFeed((from) => stock.store.changesAfter(from, 100));
     const draining = new AbortController().signal;
     const server = createRpcServer({
-      handlers: inventoryHandlers({ store: stock.store, commits, draining, onCall: () => {}, tracing: noTracing }),
+      handlers: inventoryHandlers({ store: stock.store, commits, feed, draining, onCall: () => {} }),
       credentials: mutualTls({
         files,
         roles: parseRoles(roles) as RoleTable,
@@ -217,7 +219,7 @@ test("an authority is replaced under running processes and not one request fails
     until(async () => {
       await patch();
       const logs = [system.inventory.output(), system.gateways[0]!.output()];
-      return logs.every((log) => log.split("TLS files loaded anew").length > times);
+      return logs.every((log) => log.split("TLS files loaded again").length > times);
     });
   await patch();
   // First everybody trusts both, then everybody shows a certificate of the next one, then nobody trusts the old one.

@@ -7,9 +7,10 @@ import { protoPath } from "grpc-health-check";
 import { type Reason, reasons } from "../../inventory-svc/rpc/errors.ts";
 import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
 import { createRpcServer } from "../../inventory-svc/server.ts";
+import { ChangeFeed } from "../../inventory-svc/stock/change-feed.ts";
 import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
-import { maxPetId, minPetId } from "../../inventory-svc/stock/item.ts";
-import type { Position, StockStore } from "../../inventory-svc/stock/store.ts";
+
+import type { StockStore } from "../../inventory-svc/stock/store.ts";
 import {
   type CheckInventoryRequest,
   type CheckInventoryResponse,
@@ -17,7 +18,7 @@ import {
   PetStatus,
   type UpdateResult,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { noTracing } from "../../runtime/tracing.ts";
+import { maxPetId, minPetId, type Position } from "../../proto/pet.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
 import {
@@ -429,19 +430,20 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         },
       };
       const commits = new GroupCommit({
-        write: (changes) => store.write(changes),
+        takeTurn: (mayGrow) => store.takeTurn(mayGrow),
         maxBatch: 100,
         maxQueued: 100,
-        onTurn: () => {},
+        onDequeued: () => {},
+        onWritten: () => {},
         now: () => performance.now(),
       });
       const server = createRpcServer({
         handlers: inventoryHandlers({
           store: changing,
           commits,
+          feed: new ChangeFeed((from) => store.changesAfter(from, 100)),
           draining: new AbortController().signal,
           onCall: () => {},
-          tracing: noTracing,
         }),
         credentials: ServerCredentials.createInsecure(),
         maxConnectionAgeMs: 60_000,

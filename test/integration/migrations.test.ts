@@ -4,7 +4,7 @@ import type { Connection } from "mysql2/promise";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
 import { databaseDefaults, isSqlite, openDatabase } from "../../runtime/database/open.ts";
-import { type Migration, migrate } from "../../runtime/migrations.ts";
+import { type Migration, migrate } from "../../runtime/database/migrations.ts";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
 import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
 import { connectMysql } from "../support/mysql-client.ts";

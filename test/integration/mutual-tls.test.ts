@@ -76,8 +76,8 @@ describe("settings for TLS", () => {
   test("have every fault named, and end the process with 78", async () => {
     const all = inventoryTls(files);
     expect(inventory({ ...all, INVENTORY_TLS_KEY: "", INVENTORY_LISTEN: "0.0.0.0:0" })).toEqual([
-      expect.stringMatching(/^INVENTORY_TLS_KEY: has to be set too/),
-      expect.stringMatching(/^INVENTORY_LISTEN: without TLS/),
+      expect.stringMatching(/^INVENTORY_TLS_KEY: must be set too/),
+      expect.stringMatching(/^INVENTORY_LISTEN: must be a loopback address without TLS/),
     ]);
     expect(inventory({ ...all, INVENTORY_TLS_CERT: "/nowhere/tls.crt", INVENTORY_TLS_CLIENT_CA: files.key })).toEqual([
       "INVENTORY_TLS_CERT: cannot be read (ENOENT)",
@@ -93,7 +93,7 @@ describe("settings for TLS", () => {
     const pepper = { KEY_PEPPER: "a-pepper-that-only-the-tests-know" };
     const gateway = { ...pepper, ...gatewayTls({ ...files, ca: "/nowhere" }), GATEWAY_INVENTORY_TLS_CERT: "" };
     expect(faultsOf(() => readGatewayConfig(gateway))).toEqual([
-      expect.stringMatching(/^GATEWAY_INVENTORY_TLS_CERT: has to be set too/),
+      expect.stringMatching(/^GATEWAY_INVENTORY_TLS_CERT: must be set too/),
     ]);
     expect(faultsOf(() => readGatewayConfig({ ...gateway, ...gatewayTls({ ...files, ca: "/nowhere" }) }))).toEqual([
       "GATEWAY_INVENTORY_TLS_CA: cannot be read (ENOENT)",
@@ -107,7 +107,7 @@ describe("settings for TLS", () => {
   });
 
   test.each([
-    ["", /has to be set with INVENTORY_TLS_CERT/],
+    ["", /must be set with INVENTORY_TLS_CERT/],
     ["spiffe://petstore/gateway=owner", /entry 1/],
     ["dns:reports.internal=reader,reports.internal=reader", /entry 2/],
     ["dns:*.internal=reader", /entry 1/],

@@ -19,6 +19,7 @@ import type { Readable } from "node:stream";
 import express, { type ErrorRequestHandler, type Request } from "express";
 import type { Principal } from "../../gateway/auth/principal.ts";
 import { type ApiError, toApiError } from "../../gateway/http/errors.ts";
+import { setContext } from "../../gateway/http/request-context.ts";
 import { type PassThroughOptions, passThrough } from "../../gateway/passthrough/handler.ts";
 
 const key = "ps_test_0123456789abcdefghijABCDEFGHIJ";
@@ -29,7 +30,7 @@ afterEach(async () => {
 });
 
 describe("what reaches the upstream", () => {
-  test("is the client's request without anything that is the gateway's business", async () => {
+  test("is the client's request without anything that concerns the gateway alone", async () => {
     const upstream = await startUpstream((_req, res) => res.end("{}"));
     const gateway = await startGateway({ upstream: upstream.url });
     await get(gateway, "/v1/pets/7", {
@@ -568,12 +569,22 @@ async function startGateway(options: Partial<PassThroughOptions>) {
     res.setHeader("Content-Type", "application/json");
     res.status(error.status).end(error.body);
   };
-  const handler = (name: string, path: (req: Request) => string) =>
-    passThrough({ upstream: null, timeoutMs: 10_000, clientTimeoutMs: 30_000, ...options, name, path });
+  const handler = (name: string, path: (parameters: Request["params"]) => string) =>
+    passThrough({ upstream: null, timeoutMs: 10_000, clientTimeoutMs: 30_000, ...options, name })(path);
   const router = express
     .Router()
     .use((req, res, next) => {
-      Object.assign(res.locals, { requestId: "request-1", clientAddress: "192.0.2.1", principal });
+      setContext(res, {
+        requestId: "request-1",
+        clientAddress: "192.0.2.1",
+        arrivedAtMs: Date.now(),
+        startedMs: performance.now(),
+        route: "unknown",
+        limits: [],
+        deprecation: [],
+        principal,
+        early: undefined,
+      });
       res.setHeader("X-Request-Id", "request-1").setHeader("X-RateLimit-Limit", "60").setHeader("RateLimit", "ours");
       res.setHeader("Link", "<ours>").setHeader("X-Content-Type-Options", "ours");
       arrivals.emit(req.originalUrl, once(res, "close"));
@@ -583,7 +594,7 @@ async function startGateway(options: Partial<PassThroughOptions>) {
     })
     .get(
       "/pets/:petId",
-      handler("pets", (req) => `/pets/${req.params.petId}`),
+      handler("pets", ({ petId }) => `/pets/${petId}`),
     )
     .get(
       "/store/orders",

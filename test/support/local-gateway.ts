@@ -20,7 +20,7 @@ export interface LocalGateway {
  */
 export async function startLocalGateway(env: Env, now: () => number = Date.now): Promise<LocalGateway> {
   const config = readGatewayConfig(env);
-  const gateway = createGateway(config, pino({ level: "silent" }), now);
+  const gateway = createGateway(config, { log: pino({ level: "silent" }), now });
   const { server } = createPublicServer({
     router: gateway.router,
     keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,

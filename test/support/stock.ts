@@ -4,7 +4,7 @@ import type { Knex } from "knex";
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
 import { type DatabaseOptions, isSqlite, openDatabase } from "../../runtime/database/open.ts";
-import { migrate } from "../../runtime/migrations.ts";
+import { migrate } from "../../runtime/database/migrations.ts";
 import { connectMysql } from "./mysql-client.ts";
 import { until } from "./until.ts";
 

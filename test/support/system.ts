@@ -3,14 +3,15 @@ import { startStandIn } from "../../deploy/local/stand-in.ts";
 import { createKeyAdmin, type IssuedKey } from "../../gateway/accounts/key-admin.ts";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
 import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
-import type { AccountLimits, PlanName, Scope } from "../../gateway/auth/principal.ts";
+import { type AccountLimits, hasOwnLimits, type PlanName, planNames } from "../../gateway/auth/plans.ts";
+import type { Scope } from "../../gateway/auth/principal.ts";
 import type { Entry } from "../../inventory-svc/cli/entries.ts";
-import { petStatuses } from "../../inventory-svc/stock/item.ts";
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
 import { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { petStatuses } from "../../proto/pet.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import { migrate } from "../../runtime/migrations.ts";
+import { migrate } from "../../runtime/database/migrations.ts";
 import { createMysqlDatabase, createSqliteDatabase, dropDatabase } from "./databases.ts";
 import { type RunningProcess, runScript, type ScriptResult, startProcess } from "./processes.ts";
 
@@ -122,12 +123,8 @@ export async function startSystem(options: SystemOptions = {}): Promise<System> 
   const gateways: RunningProcess[] = [];
   for (let i = 0; i < count; i++) gateways.push(await startGateway(starting, gatewayEnv));
 
-  const keys = {
-    free: (await issueKey({ plan: "free" })).key,
-    pro: (await issueKey({ plan: "pro" })).key,
-    business: (await issueKey({ plan: "business" })).key,
-    enterprise: (await issueKey({ plan: "enterprise" })).key,
-  };
+  const keys = {} as Record<PlanName, string>;
+  for (const plan of planNames) keys[plan] = (await issueKey({ plan })).key;
   const opened = starting.move();
   return {
     address: gateways[0]?.listen ?? "",
@@ -185,7 +182,7 @@ async function openKeys(stack: AsyncDisposableStack, url: string): Promise<Syste
     const issued = await admin.issue({
       account: account ?? `account ${accounts}`,
       plan,
-      limits: limits ?? (plan === "enterprise" ? practicallyNoLimits : undefined),
+      limits: limits ?? (plan && hasOwnLimits(plan) ? practicallyNoLimits : undefined),
       env: keyEnv,
       keyHash: hashKey(key, pepper),
       ...rest,

@@ -28,24 +28,24 @@ export const protobufPackage = "petstore.inventory.v1";
 export const protobufFileName = "petstore/inventory/v1/inventory.proto";
 
 /**
- * The stock of the petstore, as internal services see it.
+ * The stock of the petstore for internal services.
  *
- * Every change takes the next revision of the whole stock, and revisions are committed in order: who has seen
+ * Every change takes the next revision of the whole stock, and revisions are committed in order: a caller that has seen
  * revision 7 has seen everything up to 7. An item carries the revision that last changed it.
  *
  * A refusal carries google.rpc details: ErrorInfo always, of the domain "petstore.inventory.v1", with one of the reasons
  * below; BadRequest names the field that INVALID_ARGUMENT is about, and ResourceInfo the entry that NOT_FOUND and
- * ALREADY_EXISTS are about. RetryInfo is there when, and only when, the same call may be repeated safely.
+ * ALREADY_EXISTS are about. RetryInfo is present if, and only if, the same call may be repeated safely.
  *
  *   reason               status               metadata
  *   INVALID_FIELD        INVALID_ARGUMENT     field
  *   REQUEST_ID_REUSED    INVALID_ARGUMENT     request_id
  *   ENTRY_NOT_FOUND      NOT_FOUND            pet_id
  *   ENTRY_EXISTS         ALREADY_EXISTS       pet_id
- *   REVISION_MISMATCH    ABORTED              pet_id, revision: the one that the entry is at
- *   INSUFFICIENT_STOCK   FAILED_PRECONDITION  pet_id, revision, quantity: what is left
- *   QUANTITY_OVERFLOW    OUT_OF_RANGE         pet_id, revision, quantity: what is there
- *   ROLE_REQUIRED        PERMISSION_DENIED    role: the least that is needed
+ *   REVISION_MISMATCH    ABORTED              pet_id, revision: the present one of the entry
+ *   INSUFFICIENT_STOCK   FAILED_PRECONDITION  pet_id, revision, quantity: the present one
+ *   QUANTITY_OVERFLOW    OUT_OF_RANGE         pet_id, revision, quantity: the present one
+ *   ROLE_REQUIRED        PERMISSION_DENIED    role: the least one that the call needs
  *   QUEUE_FULL           RESOURCE_EXHAUSTED   nothing has happened
  *   DEADLINE_PASSED      DEADLINE_EXCEEDED    nothing has happened
  *   STOCK_UNAVAILABLE    UNAVAILABLE          nothing has happened
@@ -119,15 +119,15 @@ export interface ListInventoryResponse {
   items: InventoryItem[];
   /** The revision of the stock before the first entry was read; the same in every batch. */
   revision: bigint;
-  /** Names the line of revisions; the same in every batch. */
+  /** Names the line of revisions. The same in every batch. */
   epoch: string;
 }
 
 export interface CheckInventoryRequest {
-  /** The caller's position: everything up to `revision` of `epoch` is known to it. */
+  /** The caller's position: it knows everything up to `revision` of `epoch`. */
   epoch: string;
   revision: bigint;
-  /** The W3C trace context that this check belongs to: it shares its stream with others. */
+  /** The W3C trace context of this check, because its stream is shared. */
   traceparent?: string | undefined;
 }
 
@@ -137,19 +137,19 @@ export interface CheckInventoryResponse {
   revision: bigint;
   /** Entries that were made or changed, in the order of their revisions. */
   changed: InventoryItem[];
-  /** Entries that were removed. A pet_id is in one of both at the most. */
+  /** Entries that were removed. A pet_id is never in both lists. */
   removedPetIds: bigint[];
-  /** The answer goes on in the next message; the position holds only after the last one. */
+  /** The answer continues in the next message. The position holds only after the last message. */
   more: boolean;
   /**
-   * The caller's position is not one of this stock, as after a restore of the database: nothing else in this answer
-   * counts, and the caller lists anew.
+   * The caller's position is not one of this stock, for example after a restore of the database. Nothing else in this
+   * answer counts, and the caller must list again.
    */
   reset: boolean;
 }
 
 export interface WatchInventoryRequest {
-  /** Everything up to `revision` of `epoch` is known to the caller. */
+  /** The caller knows everything up to `revision` of `epoch`. */
   epoch: string;
   revision: bigint;
 }
@@ -159,13 +159,13 @@ export interface WatchInventoryResponse {
   epoch: string;
   revision: bigint;
   /**
-   * Entries that were made or changed, in the order of their revisions. Of changes that follow each other closely
-   * only the last is told.
+   * Entries that were made or changed, in the order of their revisions, in their latest state: a message may combine
+   * several changes of an entry.
    */
   changed: InventoryItem[];
   /** Entries that were removed. */
   removedPetIds: bigint[];
-  /** The caller's position is not one of this stock any more: it lists anew. The last message of the stream. */
+  /** The caller's position is no longer one of this stock, and the caller must list again. The last message of the stream. */
   reset: boolean;
 }
 
@@ -178,12 +178,12 @@ export interface GetInventoryItemResponse {
 }
 
 export interface BatchGetInventoryItemsRequest {
-  /** At most 1000. One that is named twice counts once. */
+  /** At most 1000. An id that is named twice counts once. */
   petIds: bigint[];
 }
 
 export interface BatchGetInventoryItemsResponse {
-  /** The entries that there are, in the order in which the request names them. */
+  /** The existing entries, in the order of the request. */
   items: InventoryItem[];
   /** The ids without an entry, in the same order. */
   missingPetIds: bigint[];
@@ -219,41 +219,41 @@ export interface Update {
   expectedRevision?:
     | bigint
     | undefined;
-  /** How long the caller waits: an update whose turn comes later is not written. Required, and more than 0. */
+  /** How long the caller waits. An update that is still queued then is not written. Required, and more than 0. */
   timeoutMs: number;
-  /** The W3C trace context that this update belongs to: it shares its stream, and its message, with others. */
+  /** The W3C trace context of this update, because its stream and its message are shared. */
   traceparent?: string | undefined;
 }
 
 export interface ApplyUpdatesResponse {
   results: UpdateResult[];
   /**
-   * The server is about to stop: send further updates over another stream, and end this one. What is sent over it
-   * within 2 s still gets its results; then the server ends it.
+   * The server is about to stop: send further updates on another stream, and end this one. Updates that arrive on it
+   * within 2 s still get their results. Then the server ends it.
    */
   draining: boolean;
 }
 
 export interface UpdateResult {
   id: number;
-  /** Set when, and only when, the update is durable. */
+  /** Set if, and only if, the update is durable. */
   item:
     | InventoryItem
     | undefined;
-  /** google.rpc.Code of the refusal otherwise, and its text. */
+  /** Otherwise the google.rpc.Code of the refusal, and its text. */
   code: number;
   message: string;
-  /** The reason of the refusal, as ErrorInfo has it. */
+  /** The reason of the refusal, as in ErrorInfo. */
   reason: string;
 }
 
 export interface AdjustInventoryRequest {
   petId: bigint;
-  /** What to add; negative to take away. Required: absence and zero are errors. */
+  /** Negative to take away. Required: absence and zero are errors. */
   delta?:
     | number
     | undefined;
-  /** Names this adjustment among those of all callers, so it is best random: 1 to 64 of A-Z a-z 0-9 _ . : - */
+  /** Identifies this adjustment among those of all callers, so take a random one: 1 to 64 of A-Z a-z 0-9 _ . : - */
   requestId: string;
 }
 
@@ -263,8 +263,8 @@ export interface AdjustInventoryResponse {
     | InventoryItem
     | undefined;
   /**
-   * An earlier call with this request_id made the adjustment. This one changed nothing, and the entry may be another
-   * by now.
+   * An earlier call with this request_id made the adjustment. This call changed nothing, and the entry may have changed
+   * since.
    */
   replayed: boolean;
 }
@@ -287,7 +287,7 @@ export interface CreateInventoryItemRequest {
   quantity?:
     | number
     | undefined;
-  /** PET_STATUS_AVAILABLE when not given. */
+  /** PET_STATUS_AVAILABLE by default. */
   status: PetStatus;
 }
 
@@ -2775,8 +2775,8 @@ export const RemoveInventoryItemResponse: MessageFns<RemoveInventoryItemResponse
 export type InventoryServiceService = typeof InventoryServiceService;
 export const InventoryServiceService = {
   /**
-   * Every entry, ordered by pet_id, in batches. An entry is as it stood when its batch was read, which is at or
-   * after `revision` of the first batch: to follow the stock from here on, read the changes after that revision.
+   * Every entry, ordered by pet_id, in batches. Each batch has the state of the moment when it was read, which is at or
+   * after `revision` of the first batch. To follow the stock from there, read the changes after that revision.
    */
   listInventory: {
     path: "/petstore.inventory.v1.InventoryService/ListInventory" as const,
@@ -2789,8 +2789,9 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): ListInventoryResponse => ListInventoryResponse.decode(value),
   },
   /**
-   * What changed after a position, asked as often as the caller likes: one answer, or several with `more`, to each
-   * question, in order. Whatever was committed before a question was sent is in its answer.
+   * What changed after a position. A caller may ask any number of questions on one stream, and gets one answer to each, in
+   * order; with `more` an answer takes several messages. An answer has everything that was committed before its question
+   * was sent.
    */
   checkInventory: {
     path: "/petstore.inventory.v1.InventoryService/CheckInventory" as const,
@@ -2804,9 +2805,9 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): CheckInventoryResponse => CheckInventoryResponse.decode(value),
   },
   /**
-   * What changes after a position, as it happens, until the caller goes away or the server stops. To begin, list the
-   * inventory and watch from its position; to go on after a break, watch from the position of the last message.
-   * RESOURCE_EXHAUSTED when the server has as many watches as it may.
+   * What changes after a position, as it happens, until the caller leaves or the server stops. To begin, list the
+   * inventory and watch from its position. To continue after a break, watch from the position of the last message.
+   * RESOURCE_EXHAUSTED when the server has its maximum number of watches.
    */
   watchInventory: {
     path: "/petstore.inventory.v1.InventoryService/WatchInventory" as const,
@@ -2831,7 +2832,7 @@ export const InventoryServiceService = {
       Buffer.from(GetInventoryItemResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): GetInventoryItemResponse => GetInventoryItemResponse.decode(value),
   },
-  /** Many entries by their ids, all as they stand at one moment. INVALID_ARGUMENT for more than 1000 ids. */
+  /** Many entries by their ids, all in their state of one moment. INVALID_ARGUMENT for more than 1000 ids. */
   batchGetInventoryItems: {
     path: "/petstore.inventory.v1.InventoryService/BatchGetInventoryItems" as const,
     requestStream: false as const,
@@ -2845,7 +2846,7 @@ export const InventoryServiceService = {
       BatchGetInventoryItemsResponse.decode(value),
   },
   /**
-   * Sets the quantity of one entry and answers once that is durable. Repeating it changes nothing more.
+   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold,
    * INVALID_ARGUMENT when the quantity is missing or negative.
    */
@@ -2861,10 +2862,10 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): UpdateInventoryResponse => UpdateInventoryResponse.decode(value),
   },
   /**
-   * Updates as UpdateInventory does, many over one stream, each with a result of its own once it is durable.
-   * Results may come in another order than the updates. When the stream breaks, it is not known which of those
-   * without a result have happened. The server sends its headers at once: who waits for them before the first update
-   * does not lose it to a connection that was just about to end.
+   * Does what UpdateInventory does for many updates on one stream. Each gets its own result once it is durable, and
+   * results may come in another order than the updates. When the stream breaks, it is not known which updates without a
+   * result have happened. The server sends its headers at once. A caller that waits for them before its first update does
+   * not lose that to a connection which is about to end.
    */
   applyUpdates: {
     path: "/petstore.inventory.v1.InventoryService/ApplyUpdates" as const,
@@ -2877,16 +2878,16 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): ApplyUpdatesResponse => ApplyUpdatesResponse.decode(value),
   },
   /**
-   * Adds to the quantity of one entry, or takes from it, and answers once that is durable.
+   * Adds a positive or negative delta to the quantity of one entry, and answers once that is durable.
    *
-   * The request_id makes it happen once: repeat the call with the same one, to any replica, until it is answered, and
-   * the answer is that of the first time. An id is remembered for at least 24 hours from when its adjustment was made.
-   * A refusal is not remembered: it changed nothing, and a repeat is looked at anew. So after an attempt that was not
-   * answered, a refusal of the next one is final only when the first can no longer be under way.
+   * The request_id makes it happen once. Repeat the call with the same id, to any replica, until it is answered: the
+   * answer is that of the first time. An id is remembered for at least 24 hours after its adjustment was made.
+   * A refusal is not remembered, because it changed nothing, and a repeat is decided again. So after an attempt without an
+   * answer, a refusal of the next attempt is final only when the first one can no longer be under way.
    *
-   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when there is less than would be taken, OUT_OF_RANGE when
-   * the quantity would be more than 2147483647, INVALID_ARGUMENT when the delta is missing or zero, when the request_id
-   * is missing or malformed, and when it was used for another pet_id or delta.
+   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when the quantity would be negative, OUT_OF_RANGE when it would
+   * be more than 2147483647. INVALID_ARGUMENT when the delta is missing or zero, when the request_id is missing or
+   * malformed, and when the request_id was used for another pet_id or delta.
    */
   adjustInventory: {
     path: "/petstore.inventory.v1.InventoryService/AdjustInventory" as const,
@@ -2900,7 +2901,7 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): AdjustInventoryResponse => AdjustInventoryResponse.decode(value),
   },
   /**
-   * Sets the status of one entry, from any to any. Repeating it changes nothing more.
+   * Sets the status of one entry; any status may follow any other. A repeat changes nothing more.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
    */
   setStatus: {
@@ -2940,53 +2941,54 @@ export const InventoryServiceService = {
 
 export interface InventoryServiceServer extends UntypedServiceImplementation {
   /**
-   * Every entry, ordered by pet_id, in batches. An entry is as it stood when its batch was read, which is at or
-   * after `revision` of the first batch: to follow the stock from here on, read the changes after that revision.
+   * Every entry, ordered by pet_id, in batches. Each batch has the state of the moment when it was read, which is at or
+   * after `revision` of the first batch. To follow the stock from there, read the changes after that revision.
    */
   listInventory: handleServerStreamingCall<ListInventoryRequest, ListInventoryResponse>;
   /**
-   * What changed after a position, asked as often as the caller likes: one answer, or several with `more`, to each
-   * question, in order. Whatever was committed before a question was sent is in its answer.
+   * What changed after a position. A caller may ask any number of questions on one stream, and gets one answer to each, in
+   * order; with `more` an answer takes several messages. An answer has everything that was committed before its question
+   * was sent.
    */
   checkInventory: handleBidiStreamingCall<CheckInventoryRequest, CheckInventoryResponse>;
   /**
-   * What changes after a position, as it happens, until the caller goes away or the server stops. To begin, list the
-   * inventory and watch from its position; to go on after a break, watch from the position of the last message.
-   * RESOURCE_EXHAUSTED when the server has as many watches as it may.
+   * What changes after a position, as it happens, until the caller leaves or the server stops. To begin, list the
+   * inventory and watch from its position. To continue after a break, watch from the position of the last message.
+   * RESOURCE_EXHAUSTED when the server has its maximum number of watches.
    */
   watchInventory: handleServerStreamingCall<WatchInventoryRequest, WatchInventoryResponse>;
   /** One entry. NOT_FOUND when there is none. */
   getInventoryItem: handleUnaryCall<GetInventoryItemRequest, GetInventoryItemResponse>;
-  /** Many entries by their ids, all as they stand at one moment. INVALID_ARGUMENT for more than 1000 ids. */
+  /** Many entries by their ids, all in their state of one moment. INVALID_ARGUMENT for more than 1000 ids. */
   batchGetInventoryItems: handleUnaryCall<BatchGetInventoryItemsRequest, BatchGetInventoryItemsResponse>;
   /**
-   * Sets the quantity of one entry and answers once that is durable. Repeating it changes nothing more.
+   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold,
    * INVALID_ARGUMENT when the quantity is missing or negative.
    */
   updateInventory: handleUnaryCall<UpdateInventoryRequest, UpdateInventoryResponse>;
   /**
-   * Updates as UpdateInventory does, many over one stream, each with a result of its own once it is durable.
-   * Results may come in another order than the updates. When the stream breaks, it is not known which of those
-   * without a result have happened. The server sends its headers at once: who waits for them before the first update
-   * does not lose it to a connection that was just about to end.
+   * Does what UpdateInventory does for many updates on one stream. Each gets its own result once it is durable, and
+   * results may come in another order than the updates. When the stream breaks, it is not known which updates without a
+   * result have happened. The server sends its headers at once. A caller that waits for them before its first update does
+   * not lose that to a connection which is about to end.
    */
   applyUpdates: handleBidiStreamingCall<ApplyUpdatesRequest, ApplyUpdatesResponse>;
   /**
-   * Adds to the quantity of one entry, or takes from it, and answers once that is durable.
+   * Adds a positive or negative delta to the quantity of one entry, and answers once that is durable.
    *
-   * The request_id makes it happen once: repeat the call with the same one, to any replica, until it is answered, and
-   * the answer is that of the first time. An id is remembered for at least 24 hours from when its adjustment was made.
-   * A refusal is not remembered: it changed nothing, and a repeat is looked at anew. So after an attempt that was not
-   * answered, a refusal of the next one is final only when the first can no longer be under way.
+   * The request_id makes it happen once. Repeat the call with the same id, to any replica, until it is answered: the
+   * answer is that of the first time. An id is remembered for at least 24 hours after its adjustment was made.
+   * A refusal is not remembered, because it changed nothing, and a repeat is decided again. So after an attempt without an
+   * answer, a refusal of the next attempt is final only when the first one can no longer be under way.
    *
-   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when there is less than would be taken, OUT_OF_RANGE when
-   * the quantity would be more than 2147483647, INVALID_ARGUMENT when the delta is missing or zero, when the request_id
-   * is missing or malformed, and when it was used for another pet_id or delta.
+   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when the quantity would be negative, OUT_OF_RANGE when it would
+   * be more than 2147483647. INVALID_ARGUMENT when the delta is missing or zero, when the request_id is missing or
+   * malformed, and when the request_id was used for another pet_id or delta.
    */
   adjustInventory: handleUnaryCall<AdjustInventoryRequest, AdjustInventoryResponse>;
   /**
-   * Sets the status of one entry, from any to any. Repeating it changes nothing more.
+   * Sets the status of one entry; any status may follow any other. A repeat changes nothing more.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
    */
   setStatus: handleUnaryCall<SetStatusRequest, SetStatusResponse>;
@@ -2998,8 +3000,8 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
 
 export interface InventoryServiceClient extends Client {
   /**
-   * Every entry, ordered by pet_id, in batches. An entry is as it stood when its batch was read, which is at or
-   * after `revision` of the first batch: to follow the stock from here on, read the changes after that revision.
+   * Every entry, ordered by pet_id, in batches. Each batch has the state of the moment when it was read, which is at or
+   * after `revision` of the first batch. To follow the stock from there, read the changes after that revision.
    */
   listInventory(
     request: ListInventoryRequest,
@@ -3011,8 +3013,9 @@ export interface InventoryServiceClient extends Client {
     options?: Partial<CallOptions>,
   ): ClientReadableStream<ListInventoryResponse>;
   /**
-   * What changed after a position, asked as often as the caller likes: one answer, or several with `more`, to each
-   * question, in order. Whatever was committed before a question was sent is in its answer.
+   * What changed after a position. A caller may ask any number of questions on one stream, and gets one answer to each, in
+   * order; with `more` an answer takes several messages. An answer has everything that was committed before its question
+   * was sent.
    */
   checkInventory(): ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
   checkInventory(options: Partial<CallOptions>): ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
@@ -3021,9 +3024,9 @@ export interface InventoryServiceClient extends Client {
     options?: Partial<CallOptions>,
   ): ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
   /**
-   * What changes after a position, as it happens, until the caller goes away or the server stops. To begin, list the
-   * inventory and watch from its position; to go on after a break, watch from the position of the last message.
-   * RESOURCE_EXHAUSTED when the server has as many watches as it may.
+   * What changes after a position, as it happens, until the caller leaves or the server stops. To begin, list the
+   * inventory and watch from its position. To continue after a break, watch from the position of the last message.
+   * RESOURCE_EXHAUSTED when the server has its maximum number of watches.
    */
   watchInventory(
     request: WatchInventoryRequest,
@@ -3050,7 +3053,7 @@ export interface InventoryServiceClient extends Client {
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: GetInventoryItemResponse) => void,
   ): ClientUnaryCall;
-  /** Many entries by their ids, all as they stand at one moment. INVALID_ARGUMENT for more than 1000 ids. */
+  /** Many entries by their ids, all in their state of one moment. INVALID_ARGUMENT for more than 1000 ids. */
   batchGetInventoryItems(
     request: BatchGetInventoryItemsRequest,
     callback: (error: ServiceError | null, response: BatchGetInventoryItemsResponse) => void,
@@ -3067,7 +3070,7 @@ export interface InventoryServiceClient extends Client {
     callback: (error: ServiceError | null, response: BatchGetInventoryItemsResponse) => void,
   ): ClientUnaryCall;
   /**
-   * Sets the quantity of one entry and answers once that is durable. Repeating it changes nothing more.
+   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold,
    * INVALID_ARGUMENT when the quantity is missing or negative.
    */
@@ -3087,10 +3090,10 @@ export interface InventoryServiceClient extends Client {
     callback: (error: ServiceError | null, response: UpdateInventoryResponse) => void,
   ): ClientUnaryCall;
   /**
-   * Updates as UpdateInventory does, many over one stream, each with a result of its own once it is durable.
-   * Results may come in another order than the updates. When the stream breaks, it is not known which of those
-   * without a result have happened. The server sends its headers at once: who waits for them before the first update
-   * does not lose it to a connection that was just about to end.
+   * Does what UpdateInventory does for many updates on one stream. Each gets its own result once it is durable, and
+   * results may come in another order than the updates. When the stream breaks, it is not known which updates without a
+   * result have happened. The server sends its headers at once. A caller that waits for them before its first update does
+   * not lose that to a connection which is about to end.
    */
   applyUpdates(): ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
   applyUpdates(options: Partial<CallOptions>): ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
@@ -3099,16 +3102,16 @@ export interface InventoryServiceClient extends Client {
     options?: Partial<CallOptions>,
   ): ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
   /**
-   * Adds to the quantity of one entry, or takes from it, and answers once that is durable.
+   * Adds a positive or negative delta to the quantity of one entry, and answers once that is durable.
    *
-   * The request_id makes it happen once: repeat the call with the same one, to any replica, until it is answered, and
-   * the answer is that of the first time. An id is remembered for at least 24 hours from when its adjustment was made.
-   * A refusal is not remembered: it changed nothing, and a repeat is looked at anew. So after an attempt that was not
-   * answered, a refusal of the next one is final only when the first can no longer be under way.
+   * The request_id makes it happen once. Repeat the call with the same id, to any replica, until it is answered: the
+   * answer is that of the first time. An id is remembered for at least 24 hours after its adjustment was made.
+   * A refusal is not remembered, because it changed nothing, and a repeat is decided again. So after an attempt without an
+   * answer, a refusal of the next attempt is final only when the first one can no longer be under way.
    *
-   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when there is less than would be taken, OUT_OF_RANGE when
-   * the quantity would be more than 2147483647, INVALID_ARGUMENT when the delta is missing or zero, when the request_id
-   * is missing or malformed, and when it was used for another pet_id or delta.
+   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when the quantity would be negative, OUT_OF_RANGE when it would
+   * be more than 2147483647. INVALID_ARGUMENT when the delta is missing or zero, when the request_id is missing or
+   * malformed, and when the request_id was used for another pet_id or delta.
    */
   adjustInventory(
     request: AdjustInventoryRequest,
@@ -3126,7 +3129,7 @@ export interface InventoryServiceClient extends Client {
     callback: (error: ServiceError | null, response: AdjustInventoryResponse) => void,
   ): ClientUnaryCall;
   /**
-   * Sets the status of one entry, from any to any. Repeating it changes nothing more.
+   * Sets the status of one entry; any status may follow any other. A repeat changes nothing more.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
    */
   setStatus(

@@ -1,8 +1,8 @@
 import type { Socket } from "node:net";
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
-import { acquireConnection, releaseConnection } from "./database/knex-internals.ts";
-import { isSqlite } from "./database/open.ts";
+import { acquireConnection, releaseConnection } from "./knex-internals.ts";
+import { isSqlite } from "./open.ts";
 
 /** A step of a schema. The names sort in the order of the steps, as in `0001_stock`. */
 export interface Migration {

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
-import { ApiError } from "../http/errors.ts";
+import { ApiError } from "./errors.ts";
 
 /**
  * The bearer token of a request (RFC 6750 section 2.1); undefined for a request without one.

@@ -1,0 +1,158 @@
+/** Takes every request from its arrival to its operation: what the route table says, in the order that the contract asks for. */
+import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from "express";
+import { addCommonHeaders } from "./http/common-headers.ts";
+import { ApiError } from "./http/errors.ts";
+import { pathOf, requestId } from "./http/request.ts";
+import { contextOf, type RequestContext, setContext } from "./http/request-context.ts";
+import { writeError } from "./http/respond.ts";
+import type { Admission } from "./limits/admission.ts";
+import type { Operation, RouteTable } from "./routes.ts";
+
+/** Everything the router uses. A part that is missing is a type error, never a check that is skipped. */
+export interface RouterParts {
+  readonly routes: RouteTable;
+  readonly admission: Admission;
+  /** Answers `/openapi.json` and `/docs`, which need no key; calls `next` for every other path. */
+  readonly docs: RequestHandler;
+  readonly clientAddress: (request: Request) => string;
+  /** Counts a request of an account to a deprecated operation, whatever its answer. */
+  readonly onDeprecatedUse: (accountId: string, operation: string) => void;
+  /** Gets every request at its end, whatever became of it. */
+  readonly onDone: (request: Request, response: Response) => void;
+  readonly onError: (error: ApiError, context: RequestContext) => void;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+/** One path of the table, with its operations by method. */
+interface Route {
+  readonly path: string;
+  readonly pattern: RegExp;
+  readonly operations: ReadonlyMap<string, Operation>;
+}
+
+/**
+ * The public API as an Express router: the table's paths, `/openapi.json` and `/docs`, below whatever path it is mounted
+ * at. It needs no app around it, no setting of one, and no body parser before it: it uses nothing of requests and
+ * responses but what Node gives them.
+ */
+export function createRouter(parts: RouterParts): Router {
+  const routes = readTable(parts.routes);
+  const router = Router({ strict: true, caseSensitive: true });
+  router.use(enter(routes, parts));
+  for (const { path, operations } of routes) {
+    const route = router.route(path);
+    for (const [method, { handler }] of operations) route[method.toLowerCase() as "get" | "patch"](handler);
+    route.all(refuseMethod(operations));
+  }
+  router.use(() => {
+    throw new ApiError("not_found");
+  });
+  router.use(answerError(routes, parts));
+  return router;
+}
+
+/** Groups the table by path: `GET /v1/pets/:petId` is the operation GET of the route `/v1/pets/:petId`. */
+function readTable(table: RouteTable): Route[] {
+  const entries = Object.entries(table).map(([key, operation]) => {
+    const [method = "", path = ""] = key.split(" ");
+    return { method, path, operation };
+  });
+  return [...Map.groupBy(entries, ({ path }) => path)].map(([path, ofPath]) => ({
+    path,
+    pattern: new RegExp(`^${path.replace(/:\w+/g, "[^/]+")}$`),
+    operations: new Map(ofPath.map(({ method, operation }) => [method, operation])),
+  }));
+}
+
+/**
+ * What every request goes through before its handler: its context, then, for all but the documentation, admission (key,
+ * ban, limits, scope) and the end of a retired operation.
+ *
+ * It is one layer of the router, because each layer costs as much as what it does. It looks the operation up by itself,
+ * because Express decodes the parameters of a path before the first handler of its route, and a request whose path
+ * cannot be decoded has to be charged too.
+ */
+function enter(routes: readonly Route[], parts: RouterParts): RequestHandler {
+  const { admission, docs, clientAddress, now } = parts;
+  return (request, response, next) => {
+    const path = pathOf(request);
+    const operations = routes.find(({ pattern }) => pattern.test(path))?.operations;
+    const operation = operations?.get(request.method === "HEAD" ? "GET" : request.method);
+    const context = openContext(request, response, operation, parts);
+    context.clientAddress = clientAddress(request); // after it, because an error needs the rest of the context
+    const admit = () => {
+      const pass = () => next(operation && retirement(operation, now()));
+      admission.admit(request, context, operation).then(pass, next);
+    };
+    if (path.startsWith("/v1/")) {
+      if (operations) context.route = (operation ?? operations.values().next().value!).name;
+      return admit();
+    }
+    context.route = "docs";
+    admission.announce(context);
+    docs(request, response, (error?: unknown) => {
+      if (error) return next(error);
+      context.route = "unknown";
+      admit();
+    });
+  };
+}
+
+/** Gives the request what every later step needs, an error's answer included, and sees to its end. */
+function openContext(
+  request: Request,
+  response: Response,
+  operation: Operation | undefined,
+  { onDeprecatedUse, onDone, now }: RouterParts,
+): RequestContext {
+  const context: RequestContext = {
+    requestId: requestId(request.headers["x-request-id"]),
+    clientAddress: "unknown",
+    arrivedAtMs: now(),
+    startedMs: performance.now(),
+    route: "unknown",
+    limits: [],
+    deprecation: operation?.deprecation?.headers ?? [],
+    principal: undefined,
+    early: undefined,
+  };
+  setContext(response, context);
+  addCommonHeaders(response);
+  response.on("close", () => {
+    context.early = undefined; // an idle connection keeps its latest response
+    if (operation?.deprecation && context.principal) onDeprecatedUse(context.principal.accountId, operation.name);
+    onDone(request, response);
+  });
+  return context;
+}
+
+/** The answer of an operation whose end has come. */
+function retirement({ deprecation }: Operation, nowMs: number): ApiError | undefined {
+  if (deprecation === undefined || nowMs < deprecation.goneFromMs) return undefined;
+  return new ApiError("not_found", { status: 410, message: "The operation has been retired; see the Link header." });
+}
+
+function refuseMethod(operations: Route["operations"]): RequestHandler {
+  const allow = [...operations.keys()].flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : method)).join(", ");
+  return () => {
+    throw new ApiError("method_not_allowed", { headers: { Allow: allow } });
+  };
+}
+
+function answerError(routes: readonly Route[], { admission, onError }: RouterParts): ErrorRequestHandler {
+  return (thrown, request, response, _next) => {
+    const context = contextOf(response);
+    // Something went wrong before the caller was known.
+    if (context.limits.length === 0) admission.announce(context);
+    const error = (thrown as Error | null)?.name === "URIError" ? undecodable(request, routes, thrown) : thrown;
+    onError(writeError(request, response, error), context);
+  };
+}
+
+/** The error for a path whose parameters Express could not decode. */
+function undecodable(request: Request, routes: readonly Route[], cause: unknown): ApiError {
+  const route = routes.find(({ pattern }) => pattern.test(pathOf(request)));
+  const parameters = route?.path.match(/(?<=:)\w+/g) ?? ["the path"];
+  return new ApiError("invalid_request", { message: `${parameters.join(", ")} must be percent-encoded UTF-8.`, cause });
+}

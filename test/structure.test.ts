@@ -1,0 +1,108 @@
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+
+/** The folders from the lowest to the highest: a file imports only from its own folder and from lower ones. */
+const folders = [
+  "proto",
+  "runtime",
+  "runtime/database",
+  "client",
+  "gateway/auth",
+  "gateway/http",
+  "gateway/limits",
+  "gateway/redis",
+  "gateway/usage",
+  "gateway/inventory/list",
+  "gateway/inventory",
+  "gateway/passthrough",
+  "gateway/openapi",
+  "gateway/observability",
+  "gateway",
+  "gateway/accounts",
+  "inventory-svc/stock",
+  "inventory-svc/rpc",
+  "inventory-svc/access",
+  "inventory-svc",
+  "inventory-svc/cli",
+  "deploy",
+  "deploy/local",
+];
+
+const maxLines = 250;
+
+const root = join(import.meta.dirname, "..");
+const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard", "*.ts"], {
+  cwd: root,
+  encoding: "utf8",
+})
+  .trim()
+  .split("\n")
+  .filter((file) => existsSync(join(root, file))) // one that is being deleted is still known to git
+  .filter((file) => !file.startsWith("test/") && !file.startsWith("proto/gen/") && !file.endsWith(".test.ts"));
+const texts = new Map(files.map((file) => [file, readFileSync(join(root, file), "utf8")]));
+
+/** The files of the project that a file imports, types included. */
+function importsOf(file: string): string[] {
+  const specifiers = [...texts.get(file)!.matchAll(/(?:\bfrom|\bimport)\s*\(?\s*"(\.[^"]+\.ts)"/g)];
+  return specifiers.map(([, path]) => join(dirname(file), path!)).filter((path) => texts.has(path));
+}
+
+/** A circle that a file is part of, in order; empty when there is none. */
+function circleFrom(start: string): string[] {
+  const walk = (path: string[]): string[] => {
+    for (const next of importsOf(path.at(-1)!)) {
+      if (next === start) return [...path, start];
+      if (seen.has(next)) continue;
+      seen.add(next);
+      const found = walk([...path, next]);
+      if (found.length > 0) return found;
+    }
+    return [];
+  };
+  const seen = new Set<string>();
+  return walk([start]);
+}
+
+test("no file imports itself through others", () => {
+  expect(files.map(circleFrom).filter((circle) => circle.length > 0)).toEqual([]);
+});
+
+test("every folder has its place, and imports only from lower ones", () => {
+  expect([...new Set(files.map((file) => dirname(file)))].filter((folder) => !folders.includes(folder))).toEqual([]);
+  const upward = files.flatMap((file) =>
+    importsOf(file)
+      .filter((other) => folders.indexOf(dirname(other)) > folders.indexOf(dirname(file)))
+      .map((other) => `${file} → ${other}`),
+  );
+  expect(upward).toEqual([]);
+});
+
+test("the two tiers share no file but those below both", () => {
+  const across = files.flatMap((file) =>
+    importsOf(file)
+      .filter((other) => [file, other].every((path) => /^(gateway|inventory-svc)\//.test(path)))
+      .filter((other) => other.split("/")[0] !== file.split("/")[0])
+      .map((other) => `${file} → ${other}`),
+  );
+  expect(across).toEqual([]);
+});
+
+test("no folder holds a single file", () => {
+  const byFolder = Map.groupBy(files, (file) => dirname(file));
+  expect([...byFolder].filter(([, ofFolder]) => ofFolder.length === 1).map(([folder]) => folder)).toEqual([]);
+});
+
+test("no name is exported from two files", () => {
+  const exported = files.flatMap((file) => {
+    const names = texts.get(file)!.matchAll(/^export (?:async )?(?:function\*?|class|const|interface|type) (\w+)/gm);
+    return [...names].map(([, name]) => ({ name: name!, file }));
+  });
+  const twice = [...Map.groupBy(exported, ({ name }) => name)].filter(([, places]) => places.length > 1);
+  expect(twice.map(([name, places]) => `${name}: ${places.map(({ file }) => file).join(", ")}`)).toEqual([]);
+});
+
+test(`no file has more than ${maxLines} lines`, () => {
+  const long = files.filter((file) => texts.get(file)!.split("\n").length - 1 > maxLines);
+  expect(long).toEqual([]);
+});
