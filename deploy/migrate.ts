@@ -5,8 +5,8 @@ import { keyMigrations } from "../gateway/accounts/migrations.ts";
 import { keySettings } from "../gateway/config.ts";
 import { inventorySettings } from "../inventory-svc/config.ts";
 import { stockMigrations } from "../inventory-svc/stock/migrations.ts";
-import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
 import { type Migration, migrate } from "../runtime/database/migrations.ts";
+import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
 import { exitWith, loadEnvFile } from "../runtime/process.ts";
 import { describeSettings, readSettings } from "../runtime/settings.ts";
 

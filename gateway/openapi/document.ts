@@ -12,7 +12,7 @@ export interface OpenApiOptions {
   readonly banRules: BanRules;
   /** Requests per minute from one address without a valid key. */
   readonly guardPerMinute: number;
-  /** The dates of each deprecated operation, by operationId. */
+  /** The dates of deprecated operations, by operationId. An operation without an entry announces no date. */
   readonly deprecations: Readonly<Record<string, AnnouncedDates>>;
 }
 
@@ -34,6 +34,7 @@ export interface OpenApiDocument {
 
 interface ApiOperation {
   readonly operationId: string;
+  readonly deprecated?: boolean;
   readonly responses: Record<string, ApiResponse>;
 }
 
@@ -46,7 +47,9 @@ const template = readFileSync(new URL("./openapi.yaml", import.meta.url), "utf8"
  * table of errors that the gateway answers from.
  */
 export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
-  const document = fill(parse(template, { merge: true }), valuesOf(options)) as OpenApiDocument;
+  const parsed = parse(template, { merge: true }) as OpenApiDocument;
+  const deprecated = operationsOf(parsed).filter((operation) => operation.deprecated);
+  const document = fill(parsed, valuesOf(options, deprecated)) as OpenApiDocument;
   announceDates(document, options.deprecations);
   return document;
 }
@@ -54,7 +57,8 @@ export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
 type Values = Readonly<Record<string, unknown>>;
 
 /** What stands in `openapi.yaml` as `{{name}}`. */
-function valuesOf({ servers, plans, banRules, guardPerMinute, deprecations }: OpenApiOptions): Values {
+function valuesOf(options: OpenApiOptions, deprecated: readonly ApiOperation[]): Values {
+  const { servers, plans, banRules, guardPerMinute, deprecations } = options;
   const [firstBan, ...furtherBans] = banRules.ladderMinutes.map((minutes) => count(minutes, "minute"));
   const errors = Object.entries(errorTable).map(([code, { status, message }]) => ({ code, message, status }));
   return {
@@ -71,7 +75,7 @@ function valuesOf({ servers, plans, banRules, guardPerMinute, deprecations }: Op
       .join("\n"),
     errorCodes: errors.map(({ code }) => code),
     ...Object.fromEntries(errors.map((error) => [`error.${error.code}`, error])),
-    ...Object.fromEntries(Object.entries(deprecations).flatMap(([name, dates]) => dateValues(name, dates))),
+    ...Object.fromEntries(deprecated.flatMap(({ operationId }) => dateValues(operationId, deprecations[operationId]))),
   };
 }
 
@@ -116,7 +120,8 @@ function unwrap(markdown: string): string {
 }
 
 /** What `openapi.yaml` says of the dates of an operation. */
-function dateValues(operationId: string, { deprecatedAt, sunsetAt }: AnnouncedDates): [string, unknown][] {
+function dateValues(operationId: string, dates: AnnouncedDates | undefined): [string, unknown][] {
+  const { deprecatedAt, sunsetAt } = dates ?? {};
   const since = deprecatedAt ? `**Deprecated** since ${longDate(deprecatedAt)}.` : "**Deprecated.**";
   const sunset = sunsetAt
     ? `**Sunset:** from ${longDate(sunsetAt)} on, the operation may answer 410.`
@@ -129,9 +134,10 @@ function dateValues(operationId: string, { deprecatedAt, sunsetAt }: AnnouncedDa
 }
 
 /** Adds the headers of the announced dates to every response of the deprecated operations. */
-function announceDates({ paths, components }: OpenApiDocument, deprecations: OpenApiOptions["deprecations"]): void {
+function announceDates(document: OpenApiDocument, deprecations: OpenApiOptions["deprecations"]): void {
+  const { components } = document;
   const used = new Set<string>();
-  for (const { operationId, responses } of Object.values(paths).flatMap((path) => Object.values(path))) {
+  for (const { operationId, responses } of operationsOf(document)) {
     const { deprecatedAt, sunsetAt } = deprecations[operationId] ?? {};
     const dates = { Deprecation: deprecatedAt, Sunset: sunsetAt, Link: deprecatedAt ?? sunsetAt };
     const names = Object.entries(dates).flatMap(([name, date]) => (date ? name : []));
@@ -143,6 +149,10 @@ function announceDates({ paths, components }: OpenApiDocument, deprecations: Ope
     }
   }
   for (const name of ["Deprecation", "Sunset", "Link"]) if (!used.has(name)) delete components.headers[name];
+}
+
+function operationsOf({ paths }: OpenApiDocument): ApiOperation[] {
+  return Object.values(paths).flatMap((path) => Object.values(path));
 }
 
 function number(value: number): string {

@@ -7,8 +7,8 @@ import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
 import { createKeyStore, type KeyStore } from "../../gateway/auth/key-store.ts";
 import { scopes } from "../../gateway/auth/principal.ts";
 import { createUsageStore, type UsageStore } from "../../gateway/usage/store.ts";
-import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
+import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
 

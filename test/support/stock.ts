@@ -3,8 +3,8 @@ import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
-import { type DatabaseOptions, isSqlite, openDatabase } from "../../runtime/database/open.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
+import { type DatabaseOptions, isSqlite, openDatabase } from "../../runtime/database/open.ts";
 import { connectMysql } from "./mysql-client.ts";
 import { until } from "./until.ts";
 

@@ -1,7 +1,7 @@
 // Migrates the stock's schema and hangs before the step is recorded, with the lock held, until a test kills it.
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
-import { openDatabase } from "../../runtime/database/open.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 
 const stuck = stockMigrations.map((migration) => ({
   ...migration,

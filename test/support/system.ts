@@ -10,8 +10,8 @@ import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
 import { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { petStatuses } from "../../proto/pet.ts";
-import { openDatabase } from "../../runtime/database/open.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { createMysqlDatabase, createSqliteDatabase, dropDatabase } from "./databases.ts";
 import { type RunningProcess, runScript, type ScriptResult, startProcess } from "./processes.ts";
 
