@@ -57,7 +57,8 @@ export async function callUnary<Req, Res>(
 }
 
 /**
- * Gives the messages of a server's stream, read no faster than they are used. Leaving the loop over them ends the stream.
+ * Gives the messages of a server's stream, read no faster than they are used. Leaving the loop over them ends the
+ * stream.
  *
  * @throws InventoryError, or the reason of the signal
  */

@@ -22,8 +22,8 @@ export interface InventoryChannelOptions {
 export type RetriedMethods = readonly (keyof typeof InventoryServiceClient.service)[];
 
 /**
- * Opens the generated client on a channel for this service. Calls are balanced over the replicas, and a broken connection
- * is noticed within 15 s.
+ * Opens the generated client on a channel for this service. Calls are balanced over the replicas, and a broken
+ * connection is noticed within 15 s.
  *
  * @throws Error that says what is wrong with the TLS files
  */
@@ -41,15 +41,20 @@ export function openInventoryChannel(
     "grpc.keepalive_permit_without_calls": 1,
     "grpc.initial_reconnect_backoff_ms": 100,
     "grpc.max_reconnect_backoff_ms": 1_000,
-    // Replaced replicas have new addresses. With the default of 30 s, all known ones may be gone before the next look-up.
+    // Replaced replicas have new addresses. With the default of 30 s, all known ones may be gone before the next
+    // look-up.
     "grpc.dns_min_time_between_resolutions_ms": 1_000,
     "grpc-node.flow_control_window": 4 * 1024 * 1024,
   };
   if (tls?.serverName !== undefined) options["grpc.ssl_target_name_override"] = tls.serverName;
-  return new InventoryServiceClient(address, tls ? mutualTls(tls, log) : ChannelCredentials.createInsecure(), options);
+  return new InventoryServiceClient(
+    address,
+    tls ? tlsCredentials(tls, log) : ChannelCredentials.createInsecure(),
+    options,
+  );
 }
 
-function mutualTls(files: TlsFiles, log: TlsLog | undefined): ChannelCredentials {
+function tlsCredentials(files: TlsFiles, log: TlsLog | undefined): ChannelCredentials {
   const certificates = new CertificateFiles(files, log);
   return experimental.createCertificateProviderChannelCredentials(certificates, certificates);
 }

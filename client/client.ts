@@ -48,7 +48,9 @@ export interface InventoryClient {
   get(petId: bigint, options?: CallOptions): Promise<Item>;
   /** At most 1,000 entries, all as they were at one moment. */
   getMany(petIds: readonly bigint[], options?: CallOptions): Promise<Found>;
-  /** Sets a quantity. NOT_FOUND without an entry, ABORTED when it is not at `expectedRevision`. Durable once resolved. */
+  /**
+   * Sets a quantity. NOT_FOUND without an entry, ABORTED when it is not at `expectedRevision`. Durable once resolved.
+   */
   update(
     change: { readonly petId: bigint; readonly quantity: number; readonly expectedRevision?: bigint | undefined },
     options?: CallOptions,

@@ -17,7 +17,7 @@ import { openStockClient } from "./inventory/stock-client.ts";
 import { createAdmission } from "./limits/admission.ts";
 import { type BanRules, createBanHandler, publishedBanRules } from "./limits/bans.ts";
 import { MemoryWindows } from "./limits/memory-windows.ts";
-import { windowsFor } from "./limits/plans.ts";
+import { windowsFor } from "./limits/plan-windows.ts";
 import { RefusalCounter } from "./limits/refusals.ts";
 import { checkTimer, exposeGauges } from "./observability/gauges.ts";
 import { createObserver, type Observer } from "./observability/requests.ts";
@@ -61,23 +61,19 @@ export interface Gateway {
   close(): Promise<void>;
 }
 
-/** @throws SettingsError when there is no pepper */
+/** @throws SettingsError when there is no pepper; Error that says what is wrong with the TLS files */
 export function createGateway(config: GatewayConfig, options: GatewayOptions = {}): Gateway {
-  const base: Base = {
-    config,
-    log: createLogger("gateway", config.LOG_LEVEL),
-    now: Date.now,
-    isTraced: false,
-    ...options,
-  };
-  const { log, now, isTraced } = base;
-  const observer = createObserver(log);
+  const pepper = readPepper(config);
+  const log = options.log ?? createLogger("gateway", config.LOG_LEVEL);
+  const { now = Date.now, isTraced = false } = options;
+  const base: Base = { config, log, now, isTraced, observer: createObserver(log) };
+  const { observer } = base;
   const closing = new AbortController();
 
-  const keys = openKeys(base, observer);
-  const limits = openLimits(base, observer, keys);
-  const stock = openStock(base, observer);
-  exposeGauges(observer.metrics, { db: keys.db, ...stock, replicas: config.GATEWAY_REPLICAS });
+  const { stock, list } = openStock(base); // first, because TLS files that cannot be used are an error
+  const keys = openKeys(base, pepper);
+  const limits = openLimits(base, keys);
+  exposeGauges(observer.metrics, { db: keys.db, stock, list, replicas: config.GATEWAY_REPLICAS });
 
   const deprecations = {
     getPet: deprecation({
@@ -90,7 +86,8 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const upstream = { timeoutMs: config.UPSTREAM_TIMEOUT_MS, clientTimeoutMs: config.STALL_TIMEOUT_MS };
   const router = createRouter({
     routes: routeTable({
-      ...stock,
+      stock,
+      list,
       held: new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024),
       stallTimeoutMs: config.STALL_TIMEOUT_MS,
       bodyTimeoutMs: config.BODY_TIMEOUT_MS,
@@ -101,7 +98,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     admission: limits.admission,
     docs: docsPage({
       document: openApiDocument({
-        servers: config.GATEWAY_SERVERS.map((url) => ({ url, description: "" })),
+        servers: config.GATEWAY_SERVERS,
         plans: config.PLAN_LIMITS,
         banRules: limits.banRules,
         guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
@@ -125,33 +122,35 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       untilReady(
         async () => {
           await keys.store.ping();
-          await stock.list.current();
+          await list.current();
         },
         log,
         closing.signal,
       ),
     close: async () => {
       closing.abort(new Error("the gateway was closed"));
-      stock.stock.close();
+      stock.close();
       limits.close();
       await keys.close();
     },
   };
 }
 
+/** What every part of the gateway uses. */
 interface Base extends Required<GatewayOptions> {
   readonly config: GatewayConfig;
+  readonly observer: Observer;
 }
 
 const usageIntervalMs = 30_000;
 
 /** Accounts and keys: the database, the look-up of keys, and the record of their use. */
-function openKeys({ config, log, now, isTraced }: Base, observer: Observer) {
+function openKeys({ config, log, now, isTraced, observer }: Base, pepper: string) {
   const db = openDatabase(config.GATEWAY_DATABASE_URL, databaseDefaults);
   if (isTraced) traceQueries(db);
   const store = createKeyStore(db, now);
   const usage = new UsageRecorder({ store: createUsageStore(db), log, intervalMs: usageIntervalMs, now });
-  const authenticator = new Authenticator({ store: observer.timed(store), pepper: readPepper(config), now });
+  const authenticator = new Authenticator({ store: observer.timed(store), pepper, now });
   return {
     db,
     store,
@@ -168,7 +167,7 @@ function openKeys({ config, log, now, isTraced }: Base, observer: Observer) {
 const maxAccounts = 1_000_000;
 
 /** Admission: windows, refusals and bans, shared with the other replicas over Redis where there is one. */
-function openLimits({ config, log, now }: Base, observer: Observer, keys: ReturnType<typeof openKeys>) {
+function openLimits({ config, log, now, observer }: Base, keys: ReturnType<typeof openKeys>) {
   const banRules: BanRules = {
     ...publishedBanRules,
     refusals: config.BAN_REFUSALS_PER_MINUTE,
@@ -220,7 +219,7 @@ function openLimits({ config, log, now }: Base, observer: Observer, keys: Return
 }
 
 /** The stock: the client of the inventory service, and the list that it keeps up to date. */
-function openStock({ config, log }: Base, observer: Observer) {
+function openStock({ config, log, observer }: Base) {
   const stock = openStockClient({
     address: config.INVENTORY_ADDRESS,
     tls: inventoryTls(config),

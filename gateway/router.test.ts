@@ -23,7 +23,7 @@ const announced = deprecation({
 });
 const sunsetMs = announced.goneFromMs;
 
-/** Serves a router that refuses every request, with the given parts in place of its own. */
+/** Serves a router that refuses every request, except where the given parts replace its own. */
 async function open(parts: Partial<RouterParts> = {}) {
   const done: { route: string; status: number; clientAddress: string }[] = [];
   const errors: ApiError[] = [];
@@ -34,7 +34,7 @@ async function open(parts: Partial<RouterParts> = {}) {
       admit: async () => {
         throw new ApiError("missing_api_key");
       },
-      announce: (context) => {
+      setAddressLimits: (context) => {
         context.limits = ["X-RateLimit-Limit", `of ${context.clientAddress}`];
       },
       headersFor: () => [],
@@ -77,7 +77,7 @@ const openToAll: RouterParts["admission"] = {
     context.principal = account;
     context.limits = ["X-RateLimit-Limit", "60"];
   },
-  announce: () => {},
+  setAddressLimits: () => {},
   headersFor: () => [],
 };
 
@@ -120,21 +120,26 @@ test("only what the documentation answers is counted as docs", async () => {
   ]);
 });
 
-test("a refused request is counted under its operation", async () => {
-  const { get, done } = await open();
-  await get("/v1/pets/7");
-  await until(async () => done.length === 1);
-  expect(done).toEqual([{ route: "getPet", clientAddress: "192.0.2.1", status: 401 }]);
+test("a request counts under its operation only once it is admitted", async () => {
+  for (const [parts, route, status] of [
+    [{}, "unknown", 401],
+    [{ admission: openToAll }, "getPet", 404],
+  ] as const) {
+    const { get, done } = await open(parts);
+    await get("/v1/pets/7");
+    await until(async () => done.length === 1);
+    expect(done).toEqual([{ route, clientAddress: "192.0.2.1", status }]);
+  }
 });
 
-test("a method that the table does not have is 405 with the methods that it has", async () => {
+test("a method that the route table does not have is 405 with the methods that it has", async () => {
   const { get } = await open({ admission: openToAll });
   const response = await get("/v1/pets/7", "PATCH");
   expectError(response, 405, "method_not_allowed");
   expect(header(response, "Allow")).toBe("GET, HEAD");
 });
 
-test("a path that cannot be decoded is a fault of its parameter, and is admitted first", async () => {
+test("a path that cannot be decoded is refused as a fault of its parameter, after its admission", async () => {
   const { get, done } = await open({ admission: openToAll });
   const response = await get("/v1/pets/%zz");
   expectError(response, 400, "invalid_request", /petId/);
@@ -152,7 +157,7 @@ describe("a deprecated operation", () => {
     expect(header(response, "Link")).toBe('</docs>; rel="deprecation", </docs>; rel="sunset"');
   };
 
-  test("is announced in its answers", async () => {
+  test("announces its deprecation in its answers", async () => {
     const { get } = await open({ admission: openToAll, routes: routes(answer), now: () => sunsetMs - 1 });
     expectAnnounced(await get("/v1/pets/7"));
     expectAnnounced(await get("/v1/pets/7", "HEAD"));
@@ -162,14 +167,14 @@ describe("a deprecated operation", () => {
     ["not_found", 404],
     ["upstream_timeout", 504],
     ["internal_error", 500],
-  ])("is announced in the error %s of its handler", async (code, status) => {
+  ])("announces its deprecation in the error %s of its handler", async (code, status) => {
     const { get } = await open({ admission: openToAll, routes: routes(fail(code)), now: () => sunsetMs - 1 });
     const response = await get("/v1/pets/7");
     expectError(response, status, code);
     expectAnnounced(response);
   });
 
-  test("is announced to a caller that is refused", async () => {
+  test("announces its deprecation to a caller that is refused", async () => {
     const { get } = await open({ routes: routes(answer) });
     const response = await get("/v1/pets/7");
     expectError(response, 401, "missing_api_key");
@@ -183,7 +188,7 @@ describe("a deprecated operation", () => {
     expectAnnounced(response);
   });
 
-  test("counts every request of a known account once, and none of an unknown one", async () => {
+  test("is counted once for every request of a known account and for no other request", async () => {
     const known = await open({ admission: openToAll, routes: routes(answer) });
     for (const method of ["GET", "HEAD"]) await known.get("/v1/pets/7", method);
     const unknown = await open({ routes: routes(answer) });

@@ -1,9 +1,11 @@
-/** Takes every request from its arrival to its operation: what the route table says, in the order that the contract asks for. */
+/**
+ * Takes every request from its arrival to its operation: what the route table says, in the order that the contract asks
+ * for.
+ */
 import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from "express";
-import { addCommonHeaders } from "./http/common-headers.ts";
 import { ApiError } from "./http/errors.ts";
 import { pathOf, requestId } from "./http/request.ts";
-import { contextOf, type RequestContext, setContext } from "./http/request-context.ts";
+import { addCommonHeaders, contextOf, type RequestContext, setContext } from "./http/request-context.ts";
 import { writeError } from "./http/respond.ts";
 import type { Admission } from "./limits/admission.ts";
 import type { Operation, RouteTable } from "./routes.ts";
@@ -32,9 +34,9 @@ interface Route {
 }
 
 /**
- * The public API as an Express router: the table's paths, `/openapi.json` and `/docs`, below whatever path it is mounted
- * at. It needs no app around it, no setting of one, and no body parser before it: it uses nothing of requests and
- * responses but what Node gives them.
+ * The public API as an Express router: the table's paths, `/openapi.json` and `/docs`, below whatever path it is
+ * mounted at. It needs no app around it, no setting of one, and no body parser before it: it uses nothing of requests
+ * and responses but what Node gives them.
  */
 export function createRouter(parts: RouterParts): Router {
   const routes = readTable(parts.routes);
@@ -80,17 +82,18 @@ function enter(routes: readonly Route[], parts: RouterParts): RequestHandler {
     const operations = routes.find(({ pattern }) => pattern.test(path))?.operations;
     const operation = operations?.get(request.method === "HEAD" ? "GET" : request.method);
     const context = openContext(request, response, operation, parts);
-    context.clientAddress = clientAddress(request); // after it, because an error needs the rest of the context
+    context.clientAddress = clientAddress(request); // it may throw, and the answer to that needs a context
     const admit = () => {
-      const pass = () => next(operation && retirement(operation, now()));
-      admission.admit(request, context, operation).then(pass, next);
+      const pass = () => {
+        if (operations) context.route = (operation ?? operations.values().next().value!).name;
+        next(operation && retirement(operation, now()));
+      };
+      const refuse = (error: unknown) => next(error instanceof Error ? error : new Error("refused without an error"));
+      admission.admit(request, context, operation).then(pass, refuse);
     };
-    if (path.startsWith("/v1/")) {
-      if (operations) context.route = (operation ?? operations.values().next().value!).name;
-      return admit();
-    }
+    if (path.startsWith("/v1/")) return admit();
     context.route = "docs";
-    admission.announce(context);
+    admission.setAddressLimits(context);
     docs(request, response, (error?: unknown) => {
       if (error) return next(error);
       context.route = "unknown";
@@ -99,7 +102,7 @@ function enter(routes: readonly Route[], parts: RouterParts): RequestHandler {
   };
 }
 
-/** Gives the request what every later step needs, an error's answer included, and sees to its end. */
+/** Opens the context that every later step needs, the answer to an error included, and ends it with the response. */
 function openContext(
   request: Request,
   response: Response,
@@ -115,12 +118,12 @@ function openContext(
     limits: [],
     deprecation: operation?.deprecation?.headers ?? [],
     principal: undefined,
-    early: undefined,
+    meanwhile: undefined,
   };
   setContext(response, context);
   addCommonHeaders(response);
   response.on("close", () => {
-    context.early = undefined; // an idle connection keeps its latest response
+    context.meanwhile = undefined; // an idle connection keeps its latest response, and must not keep a list with it
     if (operation?.deprecation && context.principal) onDeprecatedUse(context.principal.accountId, operation.name);
     onDone(request, response);
   });
@@ -144,7 +147,7 @@ function answerError(routes: readonly Route[], { admission, onError }: RouterPar
   return (thrown, request, response, _next) => {
     const context = contextOf(response);
     // Something went wrong before the caller was known.
-    if (context.limits.length === 0) admission.announce(context);
+    if (context.limits.length === 0) admission.setAddressLimits(context);
     const error = (thrown as Error | null)?.name === "URIError" ? undecodable(request, routes, thrown) : thrown;
     onError(writeError(request, response, error), context);
   };

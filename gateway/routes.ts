@@ -7,7 +7,7 @@ import {
   type UpdateInventoryOptions,
   updateInventory,
 } from "./inventory/handlers.ts";
-import { readPetId } from "./inventory/pet-id.ts";
+import { readPetId } from "./inventory/input.ts";
 import type { Deprecation } from "./passthrough/deprecation.ts";
 import type { PassThrough } from "./passthrough/handler.ts";
 
@@ -18,7 +18,9 @@ export interface Operation {
   readonly scope: Scope;
   /** Set for an operation that is going to end. */
   readonly deprecation?: Deprecation;
-  /** Begins what the handler will need while the limits are being decided; the handler finds it in `context.early`. */
+  /**
+   * Begins what the handler will need while the limits are being decided; the handler finds it in `context.meanwhile`.
+   */
   readonly meanwhile?: () => Promise<unknown>;
   /** Answers, or hands an error to `next`. Admission has let the request in. */
   readonly handler: RequestHandler;

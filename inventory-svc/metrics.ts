@@ -1,3 +1,4 @@
+/** Metrics and the log of calls. */
 import type { Knex } from "knex";
 import type { Registry } from "prom-client";
 import { InventoryServiceService } from "../proto/gen/petstore/inventory/v1/inventory.ts";

@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import { Batches } from "./batches.ts";
 
-/** Batches whose work waits for the test. */
+/** Batches whose work ends when the test says so. */
 function open(limit?: number, gather?: () => Promise<unknown>) {
   const batches: { readonly items: readonly string[]; readonly end: () => void }[] = [];
   const work = new Batches<string>(async (take) => {

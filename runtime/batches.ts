@@ -1,9 +1,12 @@
+/** Does work for many callers, one batch at a time. */
+import { context, ROOT_CONTEXT } from "@opentelemetry/api";
+
 /** Takes the items that wait, the oldest first: at most `count` of them, or all. */
 export type Take<Item> = (count?: number) => Item[];
 
 /**
- * Does work for many callers, one batch at a time: items that arrive while a batch is under way wait for the next one.
- * The busier it is, the larger the batches, and the less each item costs.
+ * Works on the items that wait, as one batch. Items that arrive while a batch is under way wait for the next one: the
+ * busier it is, the larger the batches, and the less each item costs.
  */
 export class Batches<Item> {
   readonly #work: (take: Take<Item>) => Promise<void>;
@@ -28,7 +31,8 @@ export class Batches<Item> {
 
   add(item: Item): void {
     this.#waiting.push(item);
-    this.#running ??= this.#run();
+    // It outlives the caller whose item begins it, so its work is not part of that caller's trace.
+    this.#running ??= context.with(ROOT_CONTEXT, () => this.#run());
   }
 
   /** Resolves when nothing waits and no batch is under way. */
@@ -37,8 +41,13 @@ export class Batches<Item> {
   }
 
   async #run(): Promise<void> {
-    await this.#gather();
-    while (this.#waiting.length > 0) await this.#work((count = this.#waiting.length) => this.#waiting.splice(0, count));
-    this.#running = undefined;
+    try {
+      await this.#gather();
+      while (this.#waiting.length > 0) {
+        await this.#work((count = this.#waiting.length) => this.#waiting.splice(0, count));
+      }
+    } finally {
+      this.#running = undefined;
+    }
   }
 }

@@ -16,8 +16,8 @@ export interface TlsLog {
 const pollIntervalMs = 500;
 
 /**
- * Follows the certificate files: new connections use their present contents, and open connections stay. Files that cannot
- * be used are logged, and the certificates loaded before stay in use.
+ * Follows the certificate files: new connections use their present contents, and open connections stay. Files that
+ * cannot be used are logged, and the certificates loaded before stay in use.
  *
  * It polls the files as long as a server or a channel uses it. Polling works on every file system and also notices a
  * mounted Kubernetes secret, which changes by a swap of symbolic links. grpc-js has a FileWatcherCertificateProvider,

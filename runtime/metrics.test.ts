@@ -1,13 +1,13 @@
 import { Registry } from "prom-client";
 import { counter, Distribution, gauge } from "./metrics.ts";
 
-/** The lines of a scrape that are no comments. */
+/** Reads the lines of a scrape, without comments. */
 async function scrape(registry: Registry): Promise<string[]> {
   return (await registry.metrics()).split("\n").filter((line) => line !== "" && !line.startsWith("#"));
 }
 
 describe("a distribution", () => {
-  test("is a histogram of Prometheus: each bucket holds those below it, its own bound and nothing above", async () => {
+  test("is a Prometheus histogram whose buckets count the values up to and including their bounds", async () => {
     const registry = new Registry();
     const waits = new Distribution({ name: "wait_seconds", help: "Waits", registry }, [0.1, 1]);
     const [here, there] = [waits.series({ at: "here" }), waits.series({ at: "there" })];
@@ -29,8 +29,8 @@ describe("a distribution", () => {
   });
 });
 
-describe("what is read at a scrape", () => {
-  test("is as it stands then, and read once", async () => {
+describe("a metric that is read at a scrape", () => {
+  test("has its current value, once", async () => {
     const registry = new Registry();
     const state = { done: 3, waiting: 2 };
     counter({ name: "done_total", help: "Done", registry }, () => state.done);

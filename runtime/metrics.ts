@@ -86,8 +86,8 @@ export class Series {
 }
 
 /**
- * A histogram for what happens with every request. prom-client's checks, sorts and joins the labels at each observation;
- * here the caller keeps the series of its labels, and an observation adds two numbers.
+ * A histogram for what happens with every request. prom-client's checks, sorts and joins the labels at each
+ * observation; here the caller keeps the series of its labels, and an observation adds two numbers.
  */
 export class Distribution {
   readonly #bounds: readonly number[];

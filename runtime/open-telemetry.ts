@@ -1,4 +1,7 @@
-/** Registers OpenTelemetry's SDK: what records spans and sends them as OTLP over HTTP. Loaded only where it is asked for. */
+/**
+ * Registers OpenTelemetry's SDK: what records spans and sends them as OTLP over HTTP. Loaded only where it is asked
+ * for.
+ */
 import { setTimeout } from "node:timers/promises";
 import { context, DiagLogLevel, diag, propagation, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";

@@ -27,8 +27,8 @@ export interface RunningProcess {
 }
 
 /**
- * Runs a process from its settings to its end. SIGTERM and SIGINT drain it (`leave`, the delay, `stop`). A second signal
- * or the end of `drainSeconds` ends it by force. It prints one line when it is ready to serve.
+ * Runs a process from its settings to its end. SIGTERM and SIGINT drain it (`leave`, the delay, `stop`). A second
+ * signal or the end of `drainSeconds` ends it by force. It prints one line when it is ready to serve.
  *
  * @param help text for `--help`
  * @param start reads the settings, constructs and listens; throws SettingsError for a wrong configuration
@@ -92,7 +92,8 @@ async function drain(running: RunningProcess): Promise<void> {
 
 /**
  * Resolves once `check` does, or rejects with the reason of the signal. Until then the process stays up and logs why it
- * cannot serve: a database that is still starting, or a schema that is still being migrated, is no reason for a restart.
+ * cannot serve: a database that is still starting, or a schema that is still being migrated, is no reason for a
+ * restart.
  */
 export async function untilReady(check: () => Promise<void>, log: Logger, signal?: AbortSignal): Promise<void> {
   let lastReason = "";

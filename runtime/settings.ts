@@ -6,7 +6,9 @@ import { z } from "zod";
 export type SettingsShape = Record<string, z.ZodType>;
 export type Settings<S extends SettingsShape> = { readonly [K in keyof S]: z.output<S[K]> };
 
-/** All faults of the configuration at once. It names settings and what they accept, never a value, which may be secret. */
+/**
+ * All faults of the configuration at once. It names settings and what they accept, never a value, which may be secret.
+ */
 export class SettingsError extends Error {
   readonly faults: readonly string[];
 

@@ -2,6 +2,7 @@
 import {
   type Context,
   context,
+  isSpanContextValid,
   propagation,
   ROOT_CONTEXT,
   type Span,
@@ -21,13 +22,17 @@ export const clientCall: SpanOptions = { kind: SpanKind.CLIENT, attributes: { "r
 export const serverCall: SpanOptions = { kind: SpanKind.SERVER, attributes: { "rpc.system": "grpc" } };
 
 /** Runs work in a span of its own, which ends with the work. */
-export async function inSpan<T>(
+export function inSpan<T>(
   name: string,
   options: SpanOptions,
   parent: Context,
   work: (span: Span) => Promise<T>,
 ): Promise<T> {
   const span = tracer.startSpan(name, options, parent);
+  return isSpanContextValid(span.spanContext()) ? within(span, parent, work) : work(span); // nothing traces
+}
+
+async function within<T>(span: Span, parent: Context, work: (span: Span) => Promise<T>): Promise<T> {
   try {
     return await context.with(trace.setSpan(parent, span), work, undefined, span);
   } catch (error) {

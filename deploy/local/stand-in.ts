@@ -11,8 +11,8 @@ export interface StandIn {
 }
 
 /**
- * Starts the stand-in. `GET /pets/{petId}` returns a record for every pet of `seed.csv`, and `GET /store/orders` an array
- * of orders for some of them. The same request always gets the same answer. The stand-in logs nothing.
+ * Starts the stand-in. `GET /pets/{petId}` returns a record for every pet of `seed.csv`, and `GET /store/orders` an
+ * array of orders for some of them. The same request always gets the same answer. The stand-in logs nothing.
  */
 export async function startStandIn(listen: Pick<ListenAddress, "host" | "port">): Promise<StandIn> {
   const pets = readSeed();

@@ -1,7 +1,8 @@
 // Runs the whole system on one machine with nothing else installed (npm start).
 //
 // Each tier is a process with a SQLite file in .data/. Limits are in memory, a stand-in replaces the pets and orders
-// services, the stock is seeded, and each plan has a key. Settings in the environment or in a .env file take precedence.
+// services, the stock is seeded, and each plan has a key. Settings in the environment or in a .env file take
+// precedence.
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

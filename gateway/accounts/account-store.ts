@@ -1,3 +1,4 @@
+/** Accounts: their names, plans and limits. */
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
 import { retried } from "../../runtime/database/transactions.ts";

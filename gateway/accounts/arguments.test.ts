@@ -10,7 +10,7 @@ test("a duration is a whole number and its unit", () => {
   }
 });
 
-test("an end is an exact moment in the future", () => {
+test("an expiry is an exact moment in the future", () => {
   expect(parseFutureTime("2999-12-31")).toBe(Date.UTC(2999, 11, 31));
   expect(parseFutureTime("2999-12-31T23:59:59.5Z")).toBe(Date.UTC(2999, 11, 31, 23, 59, 59, 500));
   expect(parseFutureTime("2999-12-31T23:59:59+01:00")).toBe(Date.UTC(2999, 11, 31, 22, 59, 59));

@@ -1,3 +1,4 @@
+/** What operators do with keys: issue, list, rotate, revoke, lift bans. */
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
 import { retried } from "../../runtime/database/transactions.ts";
@@ -13,7 +14,9 @@ import { type AccountUsage, readUsage } from "./usage.ts";
 export interface KeyAdmin {
   /** Makes a key. @throws AccountError `invalid_account`, `invalid_limits`, `plan_differs` */
   issue(request: IssueRequest): Promise<IssuedKey>;
-  /** Every key, or those of one account, by account and age. @throws AccountError `invalid_account`, `unknown_account` */
+  /**
+   * Every key, or those of one account, by account and age. @throws AccountError `invalid_account`, `unknown_account`
+   */
   list(account?: string): Promise<KeyRecord[]>;
   /**
    * Replaces a key that works by a new one with the same account, scopes and expiry. The old key works for another

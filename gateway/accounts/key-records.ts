@@ -1,3 +1,4 @@
+/** Keys as operators see them. */
 import type { Knex } from "knex";
 import type { PlanName } from "../auth/plans.ts";
 import type { Scope } from "../auth/principal.ts";

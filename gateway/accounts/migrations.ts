@@ -1,3 +1,4 @@
+/** The schema of accounts, keys and their use. */
 import type { Knex } from "knex";
 import { createTable, type Migration } from "../../runtime/database/migrations.ts";
 import { isSqlite } from "../../runtime/database/open.ts";
@@ -5,7 +6,8 @@ import { isSqlite } from "../../runtime/database/open.ts";
 /**
  * The gateway's schema: accounts, their keys and their use of the API. All times are Unix milliseconds.
  *
- * Texts compare byte by byte on every database (`utf8mb4_bin`, SQLite's default), so `Acme` and `acme` are two accounts.
+ * Texts compare byte by byte on every database (`utf8mb4_bin`, SQLite's default), so `Acme` and `acme` are two
+ * accounts.
  */
 export const keyMigrations: readonly Migration[] = [
   {
@@ -87,7 +89,7 @@ function deprecatedUseByOperation(db: Knex, table: Knex.CreateTableBuilder): voi
   table.string("account_id", 32).notNullable();
   // Names of foreign keys are unique in MySQL, and the table before has the default one.
   table.foreign("account_id", "deprecated_use_account_foreign").references("id").inTable("accounts");
-  // Gateways of the version before name no operation, and theirs is always this one.
+  // For gateways of the version before on MySQL, which name no operation. On SQLite their counts wait for their update.
   table.string("operation", 32).notNullable().defaultTo("getPet");
   table.string("day", 10).notNullable();
   table.bigInteger("requests").notNullable();
@@ -95,8 +97,8 @@ function deprecatedUseByOperation(db: Knex, table: Knex.CreateTableBuilder): voi
 }
 
 /**
- * Gives `deprecated_use` other columns and keeps its counts. The table first moves out of the way, so a gateway that
- * writes in between fails and retries later: no count is lost.
+ * Gives `deprecated_use` other columns and keeps its counts. The table first moves out of the way: a gateway that
+ * writes in between fails, and writes the same counts half a minute later.
  *
  * @param target stops a second run from moving the new table
  * @param rows selects those of the new table, in the order of its columns

@@ -1,10 +1,11 @@
+/** Tells running gateways that a key has changed. */
 import { once } from "node:events";
 import { connectRedis } from "../redis/connection.ts";
 import { KeyChanges } from "../redis/key-changes.ts";
 
 /**
- * Makes gateways look up a changed key or account at once. Without a notice they do so within 10 s, so a failed one only
- * prints a warning.
+ * Makes gateways look up a changed key or account at once. Without a notice they do so within 10 s, so a failed one
+ * only prints a warning.
  *
  * @param redisUrl undefined where gateways have no Redis
  * @param id of the key or the account

@@ -1,3 +1,4 @@
+/** How much each account uses. */
 import type { Knex } from "knex";
 import { type DbInteger, toNumber } from "../auth/rows.ts";
 import { type Account, readAccounts } from "./account-store.ts";

@@ -74,11 +74,11 @@ function setUp() {
   };
 }
 
-/** Lets everything that waits in this process go on. */
+/** Runs everything that is pending in this process. */
 const settle = () => new Promise(setImmediate);
 
 describe("a known key", () => {
-  test("is looked up again beside the requests after 4 s, and before them after 8 s", async () => {
+  test("is looked up again in the background after 4 s, and before its next use after 8 s", async () => {
     const { use, newKey, pass, asked, state } = setUp();
     const { token, principal } = newKey();
     for (let i = 0; i < 3; i++) expect(await use(token)).toEqual(principal);
@@ -94,12 +94,12 @@ describe("a known key", () => {
     pass(4_000);
     const waiting = use(token);
     await settle();
-    expect(asked).toHaveLength(2); // it shares the look-up that is under way
+    expect(asked).toHaveLength(2); // the request shares the look-up that is under way
     asked[1]!.answer(principal);
     expect(await waiting).toEqual(principal);
   });
 
-  test("in constant use is refused within 8 s of its end, without a notice", async () => {
+  test("in constant use is refused within 8 s of its end, even without a notice", async () => {
     const { use, newKey, pass } = setUp();
     const key = newKey();
     let goodForMs = 0;
@@ -129,7 +129,7 @@ describe("a known key", () => {
     ["set back by an hour", -3_600_000, 8_000],
     ["set back by 5 s", -5_000, 8_000],
     ["set ahead by an hour", 3_600_000, 0],
-  ])("is not used for longer when the clock is %s", async (_what, stepMs, passMs) => {
+  ])("is not valid for longer when the clock is %s", async (_what, stepMs, passMs) => {
     const { use, newKey, clock, pass } = setUp();
     const key = newKey();
     await use(key.token);
@@ -139,7 +139,7 @@ describe("a known key", () => {
     expect(await use(key.token)).toBeUndefined();
   });
 
-  test("is not used for longer when the machine sleeps, during which one clock stands still", async () => {
+  test("is not valid for longer when the machine sleeps, although one clock stands still", async () => {
     const { use, newKey, clock } = setUp();
     const key = newKey();
     await use(key.token);
@@ -162,7 +162,7 @@ describe("an unknown key", () => {
     expect(asked).toHaveLength(2);
   });
 
-  test("that cannot be a key costs no look-up", async () => {
+  test("that is malformed costs no look-up", async () => {
     const { use, asked } = setUp();
     const key = createKey("test");
     const typo = key.slice(0, -1) + (key.endsWith("x") ? "y" : "x");
@@ -172,7 +172,7 @@ describe("an unknown key", () => {
     expect(asked).toEqual([]);
   });
 
-  test("displaces no valid key, however many come, and 10,000 of them are remembered", async () => {
+  test("displaces no valid key, and only the latest 10,000 unknown ones are remembered", async () => {
     const { use, newKey, asked } = setUp();
     const { token } = newKey();
     await use(token);
@@ -187,8 +187,8 @@ describe("an unknown key", () => {
   });
 });
 
-describe("the limit of look-ups", () => {
-  test("holds for a new key, until its look-up has begun", async () => {
+describe("the limit on look-ups", () => {
+  test("applies to a new key until its look-up has begun", async () => {
     const { use, newKey, asked, state } = setUp();
     const { token, principal } = newKey();
     await expect(use(token, refuse)).rejects.toThrow("no look-up left");
@@ -202,7 +202,7 @@ describe("the limit of look-ups", () => {
     expect(asked).toHaveLength(1);
   });
 
-  test("does not hold for a key that was valid here, however long ago", async () => {
+  test("does not apply to a key that was ever valid in this process", async () => {
     const { use, newKey, pass } = setUp();
     const { token, principal } = newKey();
     await use(token);
@@ -210,7 +210,7 @@ describe("the limit of look-ups", () => {
     expect(await use(token, refuse)).toEqual(principal);
   });
 
-  test("holds for a key that has ended", async () => {
+  test("applies to a key that has ended", async () => {
     const { use, newKey, pass } = setUp();
     const key = newKey();
     await use(key.token);
@@ -221,7 +221,7 @@ describe("the limit of look-ups", () => {
     await expect(use(key.token, refuse)).rejects.toThrow("no look-up left");
   });
 
-  test("delays no second look-up of a key that turned out to be unknown during the delay", async () => {
+  test("causes no second look-up of a key that was found unknown during the delay", async () => {
     const { use, newKey, asked } = setUp();
     const { token } = newKey({}, false);
     const { promise: turn, resolve: comes } = Promise.withResolvers<void>();
@@ -237,7 +237,7 @@ describe("the limit of look-ups", () => {
 });
 
 describe("a notice of a change", () => {
-  test("makes a key be looked up at its next use", async () => {
+  test("causes a look-up at the next use of the key", async () => {
     const { use, newKey, authenticator } = setUp();
     const key = newKey();
     const other = newKey();
@@ -285,7 +285,7 @@ describe("a notice of a change", () => {
     await use(token);
     state.slow = true;
     pass(5_000);
-    expect(await use(token)).toEqual(principal); // and looks it up beside the requests
+    expect(await use(token)).toEqual(principal); // and looks it up in the background
     const banned = { ...principal, bannedUntilMs: 9_000_000 };
     authenticator.forget(principal.keyId);
     const later = use(token);
@@ -316,7 +316,7 @@ describe("a notice of a change", () => {
 });
 
 describe("while the store is unavailable", () => {
-  test("a known key works for 8 s, then no key works, and all do once the store is back", async () => {
+  test("a known key works for 8 s, then no key works until the store is back", async () => {
     const { use, newKey, pass, state } = setUp();
     const { token, principal } = newKey();
     await use(token);
@@ -340,7 +340,7 @@ describe("while the store is unavailable", () => {
     expect(asked).toHaveLength(2);
   });
 
-  test("a failed look-up beside the requests fails no request", async () => {
+  test("a failed look-up in the background fails no request", async () => {
     const { use, newKey, pass, asked, state } = setUp();
     const { token, principal } = newKey();
     await use(token);

@@ -1,3 +1,4 @@
+/** Finds the caller that a bearer token stands for. */
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import { hashKey, isWellFormed } from "./key-format.ts";

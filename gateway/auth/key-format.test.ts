@@ -1,7 +1,7 @@
 import { createKey, hashKey, isWellFormed } from "./key-format.ts";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-// Computed with another implementation (Python's zlib and hmac): keys that were issued must stay valid.
+// Computed with another implementation (Python's zlib and hmac), because issued keys must stay valid.
 const known = "ps_test_0123456789ABCDEFGHIJKLMNOPQRSTUV3b0fKF";
 const pepper = "pepper-of-the-test-with-32-chars!";
 
@@ -46,7 +46,7 @@ test("a typo anywhere makes a key malformed", () => {
   expect(isWellFormed(known.slice(0, 20) + known[21] + known[20] + known.slice(22))).toBe(false);
 });
 
-test("a text that is no key is malformed, and a long one costs nothing", () => {
+test("a text that is no key is malformed, and a very long one is refused quickly", () => {
   const others = ["", "ps_", "ps_live_", `${known}0`, known.slice(1), known.slice(0, -1), ` ${known}`, `${known}\n`];
   for (const token of others) expect(isWellFormed(token)).toBe(false);
   const long = known + "x".repeat(8_000_000);

@@ -1,3 +1,4 @@
+/** The form of an API key, and what is stored of it. */
 import { createHmac, randomBytes } from "node:crypto";
 import { crc32 } from "node:zlib";
 

@@ -1,3 +1,4 @@
+/** Keys and bans in the database, as a running gateway needs them. */
 import type { Knex } from "knex";
 import { retried } from "../../runtime/database/transactions.ts";
 import type { Principal } from "./principal.ts";

@@ -29,22 +29,22 @@ test("a pepper is random, made once, and readable by its owner only", () => {
   expect(readdirSync(".data")).toEqual(["key-pepper"]);
 });
 
-test("the setting wins over the file", () => {
+test("the setting KEY_PEPPER comes before the pepper file", () => {
   ensurePepper(".data");
   expect(readPepper({ GATEWAY_DATABASE_URL: defaultKeyDatabaseUrl, KEY_PEPPER: given })).toBe(given);
 });
 
-test("the file is for the default database and no other", () => {
+test("the pepper file is used for the default database and no other", () => {
   const pepper = ensurePepper(".data");
   expect(readPepper({ GATEWAY_DATABASE_URL: defaultKeyDatabaseUrl })).toBe(pepper);
   expect(() => readPepper({ GATEWAY_DATABASE_URL: elsewhere })).toThrow(SettingsError);
 });
 
-test("without a pepper the fault names the setting", () => {
+test("a missing pepper is a fault that names the setting", () => {
   expect(() => readPepper({ GATEWAY_DATABASE_URL: defaultKeyDatabaseUrl })).toThrow(/KEY_PEPPER: is required/);
 });
 
-test("a file without a pepper is a fault and stays as it is, because its keys would be lost", () => {
+test("a pepper file without a pepper is a fault and is never overwritten", () => {
   mkdirSync(".data");
   writeFileSync(".data/key-pepper", "short\n");
   expect(() => ensurePepper(".data")).toThrow(SettingsError);
@@ -52,12 +52,12 @@ test("a file without a pepper is a fault and stays as it is, because its keys wo
   expect(readFileSync(".data/key-pepper", "utf8")).toBe("short\n");
 });
 
-test("a file that cannot be read is a fault", () => {
+test("a pepper file that cannot be read is a fault", () => {
   mkdirSync(".data/key-pepper", { recursive: true });
   expect(() => ensurePepper(".data")).toThrow(/key-pepper cannot be read \(EISDIR\)/);
 });
 
-test("a rule of the settings adds each fault once and repeats no value", () => {
+test("the rule for the pepper adds each fault once and shows no value", () => {
   const read = (env: NodeJS.ProcessEnv) => () => readSettings(keySettings, env, pepperFaults);
   expect(read({})).toThrow(/has a fault:\n {2}KEY_PEPPER: is required/);
   expect(read({ KEY_PEPPER: "hunter2" })).toThrow(/has a fault:\n {2}KEY_PEPPER: must be at least 32 characters$/);

@@ -7,7 +7,7 @@ test("a table of plans changes the plans that it names and no others", () => {
   expect(parsePlans(" free=30/500 , business=1/9999999999")).toEqual({ ...contractPlans, free, business });
 });
 
-test("the contract's table reads back as it is written", () => {
+test("the contract's table of plans reads back as it is written", () => {
   expect(formatPlans(contractPlans)).toBe("free=60/1000,pro=300/10000,business=1000/100000");
   expect(parsePlans(formatPlans(contractPlans))).toEqual(contractPlans);
 });
@@ -23,6 +23,6 @@ test.each([
   "enterprise=1/2",
   "free=1/2,",
   "free=1/2 pro=1/2",
-])("%j is no table of plans", (text) => {
+])("%j is not accepted as a table of plans", (text) => {
   expect(parsePlans(text)).toBeUndefined();
 });

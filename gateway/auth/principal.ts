@@ -1,3 +1,4 @@
+/** The caller of a request, and what its key allows. */
 import type { AccountLimits, PlanName } from "./plans.ts";
 
 /** The account and the key that a request was made with. */

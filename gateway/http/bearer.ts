@@ -1,3 +1,4 @@
+/** Reads the API key of a request. */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { ApiError } from "./errors.ts";
 

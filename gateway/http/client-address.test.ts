@@ -15,7 +15,7 @@ describe("the address of a client behind a trusted proxy", () => {
     ["::ffff:192.0.2.1", "192.0.2.1"],
     ["2001:db8::1", "2001:db8::1"],
     ["2001:db8::1, 2001:db8:ffff::2", "2001:db8::1"],
-  ])("is the last one that is not a trusted proxy: %s", (forwarded, address) => {
+  ])("is the last one that is not a trusted proxy in %s", (forwarded, address) => {
     expect(addressOf(ask(proxy, forwarded))).toBe(address);
   });
 
@@ -26,19 +26,19 @@ describe("the address of a client behind a trusted proxy", () => {
     ["[2001:db8::1]:50001, [2001:db8:ffff::2]:443", "2001:db8::1"],
     ["[2001:db8::1]", "2001:db8::1"],
     ["[::ffff:192.0.2.1]:50001", "192.0.2.1"],
-  ])("has no port: %s", (forwarded, address) => {
+  ])("is reported without the port in %s", (forwarded, address) => {
     expect(addressOf(ask(proxy, forwarded))).toBe(address);
   });
 
   test.each(["unknown", "_hidden", "client.example:80", "192.0.2.1.5:1", "192.0.2.1:x", "[192.0.2.1", ":80", "[]"])(
-    "is the proxy's own when the proxy reports no address: %s",
+    "is the proxy's own when the proxy reports %j instead of an address",
     (forwarded) => {
       expect(addressOf(ask(proxy, forwarded))).toBe(proxy);
       expect(addressOf(ask(`::ffff:${proxy}`, forwarded))).toBe(proxy);
     },
   );
 
-  test("is the peer's when the peer is no trusted proxy", () => {
+  test("is the peer's when the peer is not a trusted proxy", () => {
     expect(addressOf(ask("192.0.2.9", "192.0.2.1"))).toBe("192.0.2.9");
     expect(addressOf(ask(proxy))).toBe(proxy);
   });
@@ -60,6 +60,6 @@ test.each([
   ["fe80::1%eth0", "fe80:0:0:0::/64"],
   ["fe80::1%br-0123abcd", "fe80:0:0:0::/64"],
   ["64:ff9b::192.0.2.1", "64:ff9b::192.0.2.1"],
-])("the address %s has a block that counts as one caller", (address, block) => {
+])("the address %s counts as one caller with its block %s", (address, block) => {
   expect(addressBlock(address)).toBe(block);
 });

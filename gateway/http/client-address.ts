@@ -27,7 +27,10 @@ export function peerAddress(socket: { readonly remoteAddress?: string | undefine
   return plain(socket.remoteAddress ?? "unknown");
 }
 
-/** Drops the port from `address:port` or `[v6]:port`, which some proxies write: it differs between a client's connections. */
+/**
+ * Drops the port from `address:port` or `[v6]:port`, which some proxies write: it differs between a client's
+ * connections.
+ */
 function withoutPort(entry: string): string {
   const [, v6, v4] = /^\[(.*)\](?::\d+)?$|^([\d.]+):\d+$/.exec(entry) ?? [];
   return v6 ?? v4 ?? entry;

@@ -37,24 +37,26 @@ export class Connections {
     return count;
   }
 
-  /** Makes every response that is under way the last on its connection. */
+  /** Ends every connection after the response that is under way on it. */
   endAll(): void {
-    for (const [socket, response] of this.#latest) if (response?.closed === false) endAfter(socket, response);
+    for (const [socket, response] of this.#latest) if (response?.closed === false) this.endAfter(socket, response);
+  }
+
+  /**
+   * Makes a response the last on its connection. If its head has already promised to keep the connection, a request may
+   * follow it and is answered too.
+   */
+  endAfter(socket: Socket, response: ServerResponse): void {
+    if (!response.headersSent) response.shouldKeepAlive = false; // its head will say so, and Node closes after it
+    const close = () => this.#latest.get(socket) === response && closeGracefully(socket);
+    if (response.closed) close();
+    else response.once("close", close);
   }
 
   /** Closes the connections on which no response is under way. */
   destroyIdle(): void {
     for (const [socket, response] of this.#latest) if (response?.closed !== false) socket.destroy();
   }
-}
-
-/** Makes a response the last on its connection. */
-export function endAfter(socket: Socket, response: ServerResponse): void {
-  if (!response.shouldKeepAlive) return; // it is the last already
-  response.shouldKeepAlive = false;
-  if (response.closed) closeGracefully(socket);
-  // Node itself closes a connection after a head that says so, but this head has promised to keep the connection.
-  else if (response.headersSent) response.once("close", () => closeGracefully(socket));
 }
 
 /**

@@ -18,8 +18,8 @@ export function answerRaw(socket: Socket, error: ApiError, headers: HeaderList):
 }
 
 /**
- * Whether an invalid request may be answered: no response is under way that its answer would be taken for, and it has no
- * answer yet.
+ * Whether an invalid request may be answered: no response is under way that its answer would be taken for, and it has
+ * no answer yet.
  *
  * @param latest the latest response on its connection
  */
@@ -56,13 +56,13 @@ export function onTunnel(server: Server, callback: (socket: Socket) => void): vo
       listenedFor.map((event) => [event, socket.listeners(event)]),
     );
   });
-  server.on("connect", (_request, socket) => {
+  server.on("connect", ({ socket }) => {
     socket.on("error", () => {}); // without a listener, an error would end the process
     for (const [event, all] of listeners.get(socket) ?? []) {
       const missing = (all as (() => void)[]).filter((listener) => !socket.listeners(event).includes(listener));
       for (const listener of missing) socket.on(event, listener);
     }
     socket.resume();
-    callback(socket as Socket);
+    callback(socket);
   });
 }

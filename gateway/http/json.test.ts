@@ -15,7 +15,7 @@ describe("parseJson", () => {
     ["quotes, brackets and colons inside strings", '{"a":"\\"{[:,","b":"}]"}', { a: '"{[:,', b: "}]" }],
     ["white space before the colon", '{"a" \n\t\r : 1}', { a: 1 }],
     ["a byte order mark", '\uFEFF{"a":1}', { a: 1 }],
-  ])("takes %s", (_what, text, value) => {
+  ])("accepts %s", (_what, text, value) => {
     expect(parse(text)).toEqual(value);
   });
 
@@ -39,7 +39,7 @@ describe("parseJson", () => {
     );
   });
 
-  test.each(["", "1.5", '{"a":50e-1}'])("takes nesting as deep as a body can be, around %j", (inside) => {
+  test.each(["", "1.5", '{"a":50e-1}'])("accepts nesting as deep as a body allows, around %j", (inside) => {
     const depth = (16 * 1024 - inside.length) / 2;
     let value = parse(`${"[".repeat(depth)}${inside}${"]".repeat(depth)}`);
     while (Array.isArray(value)) [value] = value;
@@ -68,7 +68,7 @@ describe("parseJson", () => {
     ["4.99999999999999999999", Number.NaN],
     ["1e-400", Number.NaN],
     ["9007199254740993.5", Number.NaN],
-  ])("reads the number %s, and takes none for an integer that only rounding makes one", (text, value) => {
+  ])("reads the number %s without rounding it to an integer", (text, value) => {
     expect(parse(`[${text}]`)).toEqual([value]);
   });
 
@@ -76,7 +76,7 @@ describe("parseJson", () => {
     expect(parse(`5.${"0".repeat(16_000)}`)).toBe(5);
   });
 
-  test("a member named __proto__ is a member, not a prototype", () => {
+  test("reads a member named __proto__ without setting the prototype", () => {
     const value = parse('{"__proto__":{"quantity":5}}') as object;
     expect(Object.hasOwn(value, "quantity")).toBe(false);
     expect((value as { quantity?: number }).quantity).toBeUndefined();

@@ -20,9 +20,9 @@ const windowMs = 1_000;
 const busyShare = 0.9;
 
 /**
- * An overload begins when the event loop gets to a timer late. During one, a limited number of requests may wait for an
- * answer, because they make up the delay of the next one. Further requests are refused while that is still cheap, so the
- * thread goes on with useful work.
+ * An overload begins when the event loop gets to a timer late. During an overload only a limited number of requests may
+ * wait for an answer: every waiting request delays those that come later. Further requests are refused early, which is
+ * cheap, so that the thread can finish useful work.
  *
  * A single late turn, for example of a garbage collection, refuses no request while fewer wait than may.
  */

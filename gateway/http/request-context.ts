@@ -1,5 +1,5 @@
 /** What the gateway knows of a request: made at its arrival, filled in on its way, read by the log at its end. */
-import type { ServerResponse } from "node:http";
+import { type OutgoingHttpHeader, type OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Principal } from "../auth/principal.ts";
 
 /** Headers as name, value, name, value: the form that costs Node least. */
@@ -12,7 +12,7 @@ export interface RequestContext {
   readonly arrivedAtMs: number;
   /** The arrival by a clock that only goes forward, to measure durations by. */
   readonly startedMs: number;
-  /** The name of an operation in the route table, `docs`, or `unknown` for a path that does not exist. */
+  /** The operation by its name in the route table, once it is admitted; `docs`; or `unknown` for any other request. */
   route: string;
   /** The limit headers: those of the client's address until admission has decided by the account. */
   limits: HeaderList;
@@ -21,7 +21,7 @@ export interface RequestContext {
   /** The caller; undefined until admission has found it. */
   principal: Principal | undefined;
   /** What the operation began while the limits were being decided. */
-  early: Promise<unknown> | undefined;
+  meanwhile: Promise<unknown> | undefined;
 }
 
 const key = Symbol("petstore request");
@@ -36,4 +36,31 @@ export function setContext(response: ServerResponse, context: RequestContext): v
 /** The context of a response that has passed the gateway's entrance. */
 export function contextOf(response: ServerResponse): RequestContext {
   return (response as WithContext)[key]!;
+}
+
+/**
+ * Adds `X-Request-Id`, the limit headers and those of a deprecation to the head of this response, whatever code writes
+ * it: nothing can answer without them, and they win over others of the same name.
+ */
+export function addCommonHeaders(response: ServerResponse): void {
+  response.writeHead = writeHead as ServerResponse["writeHead"];
+  // `compression` in the app around this one holds `drain` back until its own `writeHead` is called, which no longer
+  // happens. Nothing is left for it to compress.
+  if (Object.hasOwn(response, "on")) response.on = ServerResponse.prototype.on as ServerResponse["on"];
+}
+
+function writeHead(
+  this: ServerResponse,
+  status: number,
+  reasonOrHeaders?: string | OutgoingHttpHeaders | OutgoingHttpHeader[],
+  headers?: OutgoingHttpHeaders | OutgoingHttpHeader[],
+): ServerResponse {
+  const own = typeof reasonOrHeaders === "object" ? reasonOrHeaders : headers;
+  const { requestId, limits, deprecation } = contextOf(this);
+  const head = ["X-Request-Id", requestId, ...limits, ...deprecation, ...(Array.isArray(own) ? own : toList(own))];
+  return ServerResponse.prototype.writeHead.call(this, status, head as string[]);
+}
+
+function toList(headers: OutgoingHttpHeaders = {}): OutgoingHttpHeader[] {
+  return Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [name, value]));
 }

@@ -4,7 +4,9 @@ import type { IncomingMessage } from "node:http";
 import parseurl from "parseurl";
 import { ApiError } from "./errors.ts";
 
-/** An id that a caller may choose. It goes into logs and to the internal services, so nothing like an API key passes. */
+/**
+ * An id that a caller may choose. It goes into logs and to the internal services, so nothing like an API key passes.
+ */
 const acceptableId = /^(?!.*ps_[a-z0-9]{1,16}_)[\w.:-]{1,64}$/;
 
 // A random start for the process and a counter: as unique as a UUID, at a fraction of the cost.

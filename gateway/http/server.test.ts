@@ -15,7 +15,7 @@ const invalid = [
   ["a CONNECT", tunnel],
 ] as const;
 
-/** A server on which the test answers the requests, and a client of it that keeps its side open. */
+/** Starts a server whose requests the test answers, and a client of it that keeps its side open. */
 async function open() {
   const requests: { readonly request: IncomingMessage; readonly response: ServerResponse }[] = [];
   const closed: string[] = [];
@@ -56,7 +56,7 @@ async function open() {
     closed,
     malformed,
     socket,
-    /** Sends the bytes and waits for so many requests in all. */
+    /** Sends the bytes and waits until `count` requests in all have arrived. */
     send: async (bytes: string, count: number) => {
       socket.write(bytes);
       await until(async () => requests.length === count);
@@ -98,7 +98,7 @@ test.each(invalid)("every request before %s gets its whole answer, then the conn
   expect(statuses()).toEqual([200, 200]);
 });
 
-test.each(invalid)("%s after the last answer gets one of its own", async (_what, bytes) => {
+test.each(invalid)("%s after the last answer gets an answer of its own", async (_what, bytes) => {
   const { send, socket, requests, statuses, ended } = await open();
   await send(get("/1"), 1);
   requests[0]!.response.end("1");
@@ -108,7 +108,7 @@ test.each(invalid)("%s after the last answer gets one of its own", async (_what,
   expect(statuses()).toEqual([200, bytes === tunnel ? 405 : 400]);
 });
 
-test("an invalid body of a request that has its answer gets no second one", async () => {
+test("an invalid body gets no second answer when its request has one", async () => {
   const { send, socket, requests, statuses, ended } = await open();
   await send("PATCH / HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n", 1);
   requests[0]!.response.writeHead(413, { "Content-Length": 0 }).end();

@@ -1,10 +1,12 @@
-/** The public HTTP server: passes requests to the router, refuses what never gets that far, and stops without a loss. */
+/**
+ * The public HTTP server: passes requests to the router, refuses what never gets that far, and stops without a loss.
+ */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Request, Response, Router } from "express";
 import { peerAddress } from "./client-address.ts";
-import { Connections, endAfter, lingerMs } from "./connections.ts";
+import { Connections, lingerMs } from "./connections.ts";
 import { ApiError } from "./errors.ts";
 import { answerRaw, needsAnswer, onTunnel, parserError } from "./invalid-requests.ts";
 import type { Overload } from "./overload.ts";
@@ -14,7 +16,8 @@ import { writeJson } from "./respond.ts";
 
 export interface PublicServerOptions {
   /**
-   * Answers the requests. An app around it would give each request and response another prototype, which slows V8 down.
+   * Answers the requests: a bare router and no Express app, because an app replaces the prototypes of each request and
+   * response, which slows V8 down.
    * It calls `next` with a request that it cannot route: one whose target no URL parser can read.
    */
   readonly router: Router;
@@ -34,7 +37,10 @@ export interface PublicServerOptions {
 
 export interface PublicServer {
   readonly server: Server;
-  /** Makes each response from now on the last on its connection: the client, or the balancer, opens the next one elsewhere. */
+  /**
+   * Makes each response from now on the last on its connection: the client, or the balancer, opens the next one
+   * elsewhere.
+   */
   endConnections(): void;
   /** Accepts no more connections, closes those without a request, and resolves when the last response is out. */
   close(): Promise<void>;
@@ -82,8 +88,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   server.on("connection", (socket) => connections.add(socket));
   // RFC 9110 section 10.1.1: an unknown expectation may be ignored. Node would answer 417 without a body.
   server.on("checkExpectation", onRequest);
-  const onInvalid = (socket: Socket, error: ApiError) =>
-    refuseInvalid(socket, connections.latest(socket), error, options);
+  const onInvalid = (socket: Socket, error: ApiError) => refuseInvalid(socket, connections, error, options);
   server.on("clientError", (cause, socket) => onInvalid(socket as Socket, parserError(cause)));
   onTunnel(server, (socket) => onInvalid(socket, noTunnel));
   return {
@@ -116,18 +121,17 @@ function refuseRequest(
 }
 
 /**
- * Refuses what is no valid request, and ends its connection. While responses are under way there, it gets no answer, which
- * would be taken for one of theirs: the connection ends after them.
- *
- * @param latest the latest response on the connection
+ * Refuses what is no valid request, and ends its connection. While responses are under way there, it gets no answer,
+ * which would be taken for one of theirs: the connection ends after them.
  */
 function refuseInvalid(
   socket: Socket,
-  latest: ServerResponse | undefined,
+  connections: Connections,
   error: ApiError,
   { headersFor, onMalformed, keepAliveTimeoutMs }: PublicServerOptions,
 ): void {
   if (!socket.writable) return; // the client has its answer and is still sending, or it has left
+  const latest = connections.latest(socket);
   const last = needsAnswer(latest) ? undefined : latest;
   if (last?.shouldKeepAlive === false) return; // the connection ends after it anyway
   const id = requestId(undefined);
@@ -135,7 +139,7 @@ function refuseInvalid(
   if (last === undefined) {
     answerRaw(socket, error, refusalHeaders(error, id, headersFor(peerAddress(socket))));
   } else {
-    endAfter(socket, last);
+    connections.endAfter(socket, last);
     if (last.headersSent) socket.setTimeout(keepAliveTimeoutMs); // for a response that never goes on
   }
 }

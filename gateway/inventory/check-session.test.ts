@@ -22,7 +22,7 @@ class FakeStream extends EventEmitter {
 }
 
 test.each([[false], [true]])(
-  "an entry of a kind that the gateway does not know fails its check and no other (more to come: %s)",
+  "an entry with an unknown status fails its check and no other (more messages follow: %s)",
   async (more) => {
     const stream = new FakeStream();
     const session = new CheckSession(() => stream as never, 1_000);
@@ -53,7 +53,7 @@ describe("the deadline of a check", () => {
   };
   const late = "did not answer a check in time";
 
-  test("is for silence: an answer in many parts may take longer as a whole", async () => {
+  test("applies to each message, so that an answer in many parts may take longer", async () => {
     const { stream, session, answer } = ask();
     for (let part = 0; part < 5; part++) {
       jest.advanceTimersByTime(timeoutMs - 1);
@@ -64,7 +64,7 @@ describe("the deadline of a check", () => {
     session.close();
   });
 
-  test("passes for an answer that stops in the middle", async () => {
+  test("applies to an answer that stops in the middle", async () => {
     const { stream, session, answer } = ask();
     stream.say({ more: true });
     jest.advanceTimersByTime(timeoutMs);
@@ -72,7 +72,7 @@ describe("the deadline of a check", () => {
     session.close();
   });
 
-  test("begins with the question, and not with the one before it", async () => {
+  test("starts with its own question, not with the previous one", async () => {
     const { stream, session, answer } = ask();
     jest.advanceTimersByTime(timeoutMs - 1);
     stream.say({});
@@ -82,14 +82,14 @@ describe("the deadline of a check", () => {
     jest.advanceTimersByTime(timeoutMs - 1);
     stream.say({ revision: 3n });
     expect(await next).toMatchObject({ position: { revision: 3n } });
-    jest.advanceTimersByTime(10 * timeoutMs); // nobody waits: the stream stays as it is
+    jest.advanceTimersByTime(10 * timeoutMs); // no check waits, so the stream stays open
     const last = session.changesAfter(position);
     stream.say({ revision: 4n });
     expect(await last).toMatchObject({ position: { revision: 4n } });
     session.close();
   });
 
-  test("does not heed the clock of the machine, which can be set back", async () => {
+  test("does not depend on the clock of the machine, which can be set back", async () => {
     jest.setSystemTime(1_800_000_000_000);
     const { session, answer } = ask();
     jest.setSystemTime(1_700_000_000_000);
@@ -98,7 +98,7 @@ describe("the deadline of a check", () => {
     session.close();
   });
 
-  test("is one for both tries when the stream breaks", async () => {
+  test("covers both attempts together when the stream breaks", async () => {
     const streams = [new FakeStream(), new FakeStream()];
     const session = new CheckSession(() => streams.shift() as never, timeoutMs);
     const [first] = streams;
@@ -111,7 +111,7 @@ describe("the deadline of a check", () => {
     session.close();
   });
 
-  test("over, an answer that still comes is none to the next question", async () => {
+  test("keeps a late answer from being taken for that of the next question", async () => {
     const [old, current] = [new FakeStream(), new FakeStream()];
     const streams = [old, current];
     const session = new CheckSession(() => streams.shift() as never, timeoutMs);
@@ -125,7 +125,7 @@ describe("the deadline of a check", () => {
     session.close();
   });
 
-  test("of one that could not be asked ends nothing", async () => {
+  test("has no effect for a question that could not be sent", async () => {
     const session = new CheckSession(() => {
       throw new Error("the channel is closed");
     }, timeoutMs);
@@ -137,7 +137,7 @@ describe("the deadline of a check", () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test("is of one question at a time: another one is refused, and does not take its answer", async () => {
+  test("belongs to one question at a time: a second one is refused and does not take its answer", async () => {
     const { stream, session, answer } = ask();
     await expect(session.changesAfter(position)).rejects.toThrow("under way");
     stream.say({ revision: 5n });

@@ -25,8 +25,8 @@ interface Question {
 }
 
 /**
- * Asks one question at a time, as the list does, because a message on a stream costs a fraction of a call. It opens a new
- * stream when there is none, and each new stream finds the replicas of that moment.
+ * Asks one question at a time, as the list does, because a message on a stream costs a fraction of a call. It opens a
+ * new stream when there is none, and each new stream finds the replicas of that moment.
  */
 export class CheckSession {
   readonly #open: () => CheckStream;

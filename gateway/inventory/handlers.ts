@@ -4,13 +4,12 @@ import Negotiator from "negotiator";
 import { readBody } from "../http/request.ts";
 import { contextOf } from "../http/request-context.ts";
 import { jsonType, matchesEtag, writeJson } from "../http/respond.ts";
+import { checkMediaType, parseStockUpdate, readIfMatch, readPetId } from "./input.ts";
+import { renderItem } from "./list/chunk.ts";
 import type { HeldVersions } from "./list/held-versions.ts";
-import { renderItem } from "./list/item.ts";
 import type { Body, Snapshot } from "./list/snapshot.ts";
 import type { StockList } from "./list/stock-list.ts";
-import { readPetId } from "./pet-id.ts";
 import type { StockClient } from "./stock-client.ts";
-import { checkMediaType, parseStockUpdate } from "./stock-update.ts";
 import { streamBody } from "./stream-body.ts";
 
 export interface ListInventoryOptions {
@@ -25,8 +24,8 @@ export interface ListInventoryOptions {
 export function listInventory({ list, held, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
     const context = contextOf(response);
-    const snapshot = await ((context.early as Promise<Snapshot> | undefined) ?? list.current());
-    context.early = undefined; // a long response must not keep the list alive: what it sends is counted by `held`
+    const snapshot = await ((context.meanwhile as Promise<Snapshot> | undefined) ?? list.current());
+    context.meanwhile = undefined; // a long response must not keep the list alive: what it sends is counted by `held`
     const isGzip = acceptsGzip(request);
     const etag = isGzip ? snapshot.gzipEtag : snapshot.etag;
     const headers = ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];
@@ -67,19 +66,6 @@ export function updateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions
 /** Strong tag of an entry at a revision, for `If-Match`. */
 function entryEtag(revision: bigint): string {
   return `"r${revision}"`;
-}
-
-/** A revision that no entry is ever at. */
-const noRevision = -1n;
-
-/**
- * The revision that `If-Match` asks for; undefined when any will do. A tag of another form matches no entry. It is no
- * fault of its own, because 400 and 404 come first (RFC 9110 section 13.2.1).
- */
-function readIfMatch(header: string | undefined): bigint | undefined {
-  if (header === undefined || header.trim() === "*") return undefined;
-  const match = /^\s*"r(0|[1-9]\d{0,18})"\s*$/.exec(header);
-  return match && BigInt(match[1]!) < 2n ** 63n ? BigInt(match[1]!) : noRevision;
 }
 
 function acceptsGzip(request: Request): boolean {

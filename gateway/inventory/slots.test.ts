@@ -10,7 +10,7 @@ test("each value is found once, by its own id, and the ids come in the order of 
   expect(slots.size).toBe(2);
 });
 
-test("a value that waits while thousands come and go keeps its place, and the id of one that is gone finds no other", () => {
+test("a waiting value keeps its place while thousands come and go, and the id of a removed value finds no other", () => {
   const slots = new Slots<number>();
   const waiting = slots.add(-1);
   const gone: number[] = [];

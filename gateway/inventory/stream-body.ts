@@ -1,3 +1,4 @@
+/** Sends a long body as fast as its reader takes it. */
 import type { ServerResponse } from "node:http";
 import { abortWhenStalled } from "../http/respond.ts";
 

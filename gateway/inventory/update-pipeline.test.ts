@@ -46,12 +46,12 @@ test("every update goes over a stream that is still open, whenever the service s
   submit(1n);
   streams[0]!.take();
   await turn();
-  submit(2n); // gathered before it is said
+  submit(2n); // gathered before the service says that it drains
   streams[0]!.sayDraining();
-  submit(3n); // and after
+  submit(3n); // submitted after that
   streams[1]!.take();
   await turn();
-  streams[1]!.sayDraining(); // with nothing gathered
+  streams[1]!.sayDraining(); // while nothing is gathered
   submit(4n);
   streams[2]!.take();
   await turn();
@@ -63,7 +63,7 @@ test("every update goes over a stream that is still open, whenever the service s
   pipeline.close();
 });
 
-test("a stream that breaks before the service took it loses no update, and one that breaks later is not repeated", async () => {
+test("updates are sent again when their stream breaks before the service accepted it, and not when it breaks later", async () => {
   const { pipeline, streams } = open();
   const broken = Object.assign(new Error("gone"), { code: 14 });
   const first = pipeline.submit({ petId: 1n, quantity: 1 });
@@ -78,13 +78,13 @@ test("a stream that breaks before the service took it loses no update, and one t
 
   const third = pipeline.submit({ petId: 3n, quantity: 1 });
   streams[2]!.emit("error", broken);
-  streams[3]!.emit("error", broken); // the service is away: its callers are told
+  streams[3]!.emit("error", broken); // the second failure reaches the caller
   await expect(third).rejects.toBe(broken);
   expect(streams).toHaveLength(4);
   pipeline.close();
 });
 
-test("an update whose caller was told that it is too late is not sent any more", async () => {
+test("an update that has timed out is not sent later", async () => {
   const { pipeline, streams } = open(1);
   await expect(pipeline.submit({ petId: 1n, quantity: 1 })).rejects.toMatchObject({ code: 4 });
   streams[0]!.take();
@@ -93,7 +93,7 @@ test("an update whose caller was told that it is too late is not sent any more",
   pipeline.close();
 });
 
-test("an update is not sent over a stream that is not taken, also not by the turn that its predecessor began", async () => {
+test("an update is never sent over a stream that is not accepted, even by a turn that began on the previous stream", async () => {
   const { pipeline, streams } = open();
   const broken = Object.assign(new Error("gone"), { code: 14 });
   const first = pipeline.submit({ petId: 1n, quantity: 1 });
@@ -111,7 +111,7 @@ test("an update is not sent over a stream that is not taken, also not by the tur
   pipeline.close();
 });
 
-test("after its end it opens nothing, and an entry that it cannot read fails its caller alone", async () => {
+test("a closed pipeline opens no stream, and an unreadable entry fails its own caller alone", async () => {
   const { pipeline, streams } = open();
   const [odd, good] = [1n, 2n].map((petId) => pipeline.submit({ petId, quantity: 1 }));
   streams[0]!.take();

@@ -34,7 +34,9 @@ interface Pending {
 interface Lane {
   readonly stream: UpdateStream;
   readonly pending: Slots<Pending>;
-  /** The pending updates that are not sent yet: they wait for the end of this turn, or for the stream to be accepted. */
+  /**
+   * The pending updates that are not sent yet: they wait for the end of this turn, or for the stream to be accepted.
+   */
   unsent: WireUpdate[];
   readonly openedMs: number;
   /** Whether it replaces a stream that broke before the service accepted it. */
@@ -52,9 +54,9 @@ const tickMs = 50;
 /**
  * Sends the updates of one turn of the event loop in one message, without waiting for the results of earlier ones.
  *
- * An update is sent once. When its stream breaks, it is not known whether the update has happened. A repeat could undo a
- * newer update that was acknowledged in between, so the caller gets an error and decides. A stream that was opened just
- * as its connection ended would lose updates too, so they wait until the service has accepted the stream.
+ * An update is sent once. When its stream breaks, it is not known whether the update has happened. A repeat could undo
+ * a newer update that was acknowledged in between, so the caller gets an error and decides. A stream that was opened
+ * just as its connection ended would lose updates too, so they wait until the service has accepted the stream.
  */
 export class UpdatePipeline {
   readonly #open: () => UpdateStream;

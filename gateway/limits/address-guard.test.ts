@@ -13,7 +13,7 @@ const remaining = ({ windows }: Decision) => windows[0]!.remaining;
 const resetAtMs = ({ windows }: Decision) => windows[0]!.resetAtMs;
 
 describe("the guard of addresses", () => {
-  test("admits exactly the limit, also of requests that come at once", async () => {
+  test("admits exactly the limit, even of requests that arrive at once", async () => {
     const guard = new AddressGuard(limit);
     const decisions = await Promise.all(Array.from({ length: 100 }, () => guard.charge(address)));
     expect(decisions.map(({ admitted }) => admitted)).toEqual(Array.from({ length: 100 }, (_, i) => i < limit));
@@ -36,7 +36,7 @@ describe("the guard of addresses", () => {
     expect([next.admitted, remaining(next), resetAtMs(next)]).toEqual([true, limit - 1, Date.now() + minuteMs]);
   });
 
-  test("charges nothing for a look, which begins no window", async () => {
+  test("charges nothing for reading the current limits, which begins no window", async () => {
     const guard = new AddressGuard(limit);
     for (let i = 0; i < 100; i++) expect(remaining(guard.currentLimits(address))).toBe(limit);
     jest.advanceTimersByTime(1_000);
@@ -45,7 +45,7 @@ describe("the guard of addresses", () => {
     expect(remaining(guard.currentLimits("192.0.2.2"))).toBe(limit);
   });
 
-  test("is bounded: it remembers the addresses that came last", async () => {
+  test("remembers only a bounded number of the latest addresses", async () => {
     const guard = new AddressGuard(limit, 1_000);
     for (let i = 0; i < 5_000; i++) await guard.charge(`address-${i}`);
     expect(jest.getTimerCount()).toBe(1_000); // rate-limiter-flexible has one for each address that it counts

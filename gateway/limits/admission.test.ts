@@ -7,7 +7,7 @@ import { ApiError } from "../http/errors.ts";
 import type { RequestContext } from "../http/request-context.ts";
 import { createAdmission, type OperationAccess } from "./admission.ts";
 import { MemoryWindows } from "./memory-windows.ts";
-import { windowsFor } from "./plans.ts";
+import { windowsFor } from "./plan-windows.ts";
 
 const pepper = "a-pepper-that-only-the-tests-know";
 const guardPerMinute = 60;
@@ -16,13 +16,13 @@ const second = 1_000;
 
 const settle = () => new Promise(setImmediate);
 
-/** What became of a request: `passed`, or the code of the error that it got. */
+/** The outcome of a request: `passed`, or the code of its error. */
 type Outcome = string;
 
 interface SetUp {
-  /** Turns of the event loop that a look-up takes. */
+  /** The number of turns of the event loop that a look-up takes. */
   readonly lookUpTurns?: number;
-  /** Requests that an account has in a minute. */
+  /** The limit of an account, in requests per minute. */
   readonly perMinute?: number;
 }
 
@@ -33,7 +33,7 @@ function setUp({ lookUpTurns = 3, perMinute = 1_000_000 }: SetUp = {}) {
   const principals = new Map<string, Principal>();
   const clock = { nowMs: 1_000_000, stepMs: 0 };
   const now = () => (clock.nowMs += clock.stepMs);
-  import.meta.jest.spyOn(Date, "now").mockImplementation(now); // the guard of addresses goes by it
+  import.meta.jest.spyOn(Date, "now").mockImplementation(now); // the guard of addresses uses it
   const store = { total: 0, underWay: 0, mostAtOnce: 0, away: false };
   const findByHash = async (keyHash: Buffer) => {
     store.total += 1;
@@ -95,7 +95,7 @@ const times = <T>(count: number, work: (i: number) => T): T[] => Array.from({ le
 const count = (outcomes: readonly Outcome[], outcome: Outcome) => outcomes.filter((each) => each === outcome).length;
 
 describe("a flood of made-up keys from one address", () => {
-  test("all at once has as many look-ups as the limit of the address, and hardly more", async () => {
+  test("all at once causes hardly more look-ups than the limit of the address", async () => {
     const { use, store } = setUp();
     const outcomes = await Promise.all(times(1_000, () => use(createKey("test"))));
     expect(store.mostAtOnce).toBeLessThanOrEqual(guardPerMinute);
@@ -104,7 +104,7 @@ describe("a flood of made-up keys from one address", () => {
     expect(count(outcomes, "rate_limit_exceeded")).toBe(1_000 - guardPerMinute);
   });
 
-  test("has no look-up after the limit of the address is spent, until its minute ends", async () => {
+  test("causes no look-up after the limit of the address is exhausted, until its minute ends", async () => {
     const { use, store, clock } = setUp();
     await Promise.all(times(200, () => use(createKey("test"))));
     store.total = 0;
@@ -119,7 +119,7 @@ describe("a flood of made-up keys from one address", () => {
     expect(store.total).toBe(1);
   });
 
-  test("stops no good key that was seen before, also when it has to be looked up again", async () => {
+  test("stops no valid key that was seen before, even when it has to be looked up again", async () => {
     const { use, newKey, clock } = setUp();
     const key = newKey();
     expect(await use(key)).toBe("passed");
@@ -131,7 +131,7 @@ describe("a flood of made-up keys from one address", () => {
     }
   });
 
-  test("delays a good key that was not seen before until the minute ends, and never makes it invalid", async () => {
+  test("delays a valid key that was not seen before until the minute ends, and never makes it invalid", async () => {
     const { use, newKey, clock } = setUp();
     await Promise.all(times(200, () => use(createKey("test"))));
     const key = newKey();
@@ -143,13 +143,13 @@ describe("a flood of made-up keys from one address", () => {
     expect(await use(key)).toBe("passed");
   });
 
-  test("makes no good key invalid at the moment at which the next minute of the address begins", async () => {
+  test("makes no valid key invalid when the next minute of the address begins", async () => {
     for (let offset = 0; offset < 8; offset++) {
       const { use, newKey, clock } = setUp({ lookUpTurns: 0 });
       const endMs = clock.nowMs + 60 * second;
       await Promise.all(times(100, () => use(createKey("test"))));
       clock.nowMs = endMs - offset;
-      clock.stepMs = 1; // with each look at it, so that the minute ends between two of them
+      clock.stepMs = 1; // at each reading, so that the minute ends between two of them
       expect(await use(newKey())).toMatch(/^(passed|rate_limit_exceeded)$/);
     }
   });
@@ -163,15 +163,15 @@ describe("a flood of made-up keys from one address", () => {
   });
 });
 
-describe("good keys that this process has not seen, as after a restart", () => {
-  test("all pass, 500 of them from one address at once", async () => {
+describe("valid keys that this process has not seen, as after a restart,", () => {
+  test("all pass when 500 come from one address at once", async () => {
     const { use, newKey, store } = setUp();
     expect(count(await Promise.all(times(500, () => use(newKey()))), "passed")).toBe(500);
     expect(store.mostAtOnce).toBeLessThanOrEqual(guardPerMinute);
     expect(store.total).toBe(500);
   });
 
-  test("pass with 500 requests at once, and one look-up", async () => {
+  test("pass with one look-up for 500 requests of a key at once", async () => {
     const { use, newKey, store } = setUp();
     const key = newKey();
     expect(count(await Promise.all(times(500, () => use(key))), "passed")).toBe(500);
@@ -202,11 +202,11 @@ describe("what an operation begins while the limits are decided", () => {
     const { send, contextFrom, newKey } = setUp();
     const [context, began]: [RequestContext, string[]] = [contextFrom(flooder), []];
     expect(await send(newKey(["inventory:read"]), context, operation(began))).toBe("passed");
-    expect(await context.early).toBe("the list");
+    expect(await context.meanwhile).toBe("the list");
     expect(began).toEqual(["meanwhile"]);
   });
 
-  test("is not begun for a caller without the scope, who is charged and gets 403", async () => {
+  test("is not begun for a caller without the scope, which is charged and gets 403", async () => {
     const { send, contextFrom, newKey } = setUp({ perMinute: 1 });
     const began: string[] = [];
     const key = newKey(["store:read"]);
@@ -223,7 +223,7 @@ describe("what an operation begins while the limits are decided", () => {
     expect(began).toEqual([]);
   });
 
-  test("may fail for a request that is refused meanwhile", async () => {
+  test("may fail without harm when its request is refused", async () => {
     const { send, contextFrom, newKey } = setUp({ perMinute: 1 });
     const failing: OperationAccess = {
       scope: "inventory:read",
@@ -232,7 +232,7 @@ describe("what an operation begins while the limits are decided", () => {
     const key = newKey(["inventory:read"]);
     const context = contextFrom(flooder);
     expect(await send(key, context, failing)).toBe("passed");
-    await expect(context.early).rejects.toThrow("the stock is away");
+    await expect(context.meanwhile).rejects.toThrow("the stock is away");
     expect(await send(key, contextFrom(flooder), failing)).toBe("rate_limit_exceeded");
     await settle();
   });

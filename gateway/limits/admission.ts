@@ -42,7 +42,7 @@ export interface OperationAccess {
 export interface Admission {
   /**
    * Admits a request that has a valid key, no ban, something left of its limits, and the scope of its operation. Sets
-   * `principal`, `limits` and `early` of its context.
+   * `principal`, `limits` and `meanwhile` of its context.
    *
    * @param operation undefined where there is none by the path and method: such a request needs no scope
    * @throws ApiError of the contract for every other request
@@ -53,7 +53,7 @@ export interface Admission {
     operation: OperationAccess | undefined,
   ) => Promise<void>;
   /** Sets the limit headers of the address, for what needs no key. */
-  readonly announce: (context: RequestContext) => void;
+  readonly setAddressLimits: (context: RequestContext) => void;
   /** The limit headers of an address, without a charge. */
   readonly headersFor: (address: string) => HeaderList;
 }
@@ -66,19 +66,26 @@ export function createAdmission(options: AdmissionOptions): Admission {
 
   const headersFor = (address: string) => limitHeaders(guard.windows, guard.currentLimits(addressBlock(address)));
 
-  const announce = (context: RequestContext) => {
+  const setAddressLimits = (context: RequestContext) => {
     context.limits = headersFor(context.clientAddress);
   };
 
   async function admit(request: IncomingMessage, context: RequestContext, operation: OperationAccess | undefined) {
-    const principal = await identify(request, context);
+    let principal: Principal;
+    try {
+      const token = bearerToken(request);
+      if (token === undefined) throw missingKey();
+      principal = authenticator.remembered(token) ?? (await lookUp(token, context));
+    } catch (cause) {
+      throw await refuseUnidentified(context, cause);
+    }
     context.principal = principal;
     onUse(principal);
     const windows = windowsFor(principal);
     if (principal.bannedUntilMs > now()) throw refuseBanned(context, principal, windows);
     if (operation?.meanwhile && principal.scopes.has(operation.scope)) {
-      context.early = operation.meanwhile();
-      context.early.catch(() => {}); // a refused request does not wait for it
+      context.meanwhile = operation.meanwhile();
+      context.meanwhile.catch(() => {}); // a refused request does not wait for it
     }
     const decision = await limiter.decide(principal.accountId, windows);
     context.limits = limitHeaders(windows, decision);
@@ -90,26 +97,20 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (operation) checkScope(principal, operation.scope);
   }
 
-  /** The caller of a request. @throws ApiError for a request without a valid key, which its address pays for */
-  async function identify(request: IncomingMessage, context: RequestContext): Promise<Principal> {
-    const limitLookUp: LimitLookUp = (lookUp) => lookUpLimit.run(addressBlock(context.clientAddress), lookUp);
-    try {
-      const token = bearerToken(request);
-      if (token === undefined) throw missingKey();
-      const principal = authenticator.remembered(token) ?? (await authenticator.authenticate(token, limitLookUp));
-      if (principal === undefined) throw invalidKey();
-      return principal;
-    } catch (cause) {
-      throw await refuseUnidentified(context, cause);
-    }
+  /** Looks a key up that this gateway does not remember. @throws ApiError invalid_api_key, AddressExhaustedError */
+  async function lookUp(token: string, context: RequestContext): Promise<Principal> {
+    const limitLookUp: LimitLookUp = (find) => lookUpLimit.run(addressBlock(context.clientAddress), find);
+    const principal = await authenticator.authenticate(token, limitLookUp);
+    if (principal === undefined) throw invalidKey();
+    return principal;
   }
 
-  /** Sets the limit headers of the address. @returns the error that answers the request */
+  /** Charges the address of a request without a valid key. @returns the error that answers the request */
   async function refuseUnidentified(context: RequestContext, cause: unknown): Promise<ApiError> {
     // The key was not looked up and may be a good one, so it is not called invalid.
     if (cause instanceof AddressExhaustedError) return refuseAddress(context, cause.decision);
     if (!(cause instanceof ApiError)) {
-      announce(context);
+      setAddressLimits(context);
       return new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
     }
     const decision = await guard.charge(addressBlock(context.clientAddress));
@@ -131,7 +132,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 
-  return { admit, announce, headersFor };
+  return { admit, setAddressLimits, headersFor };
 }
 
 function overLimit(decision: Decision): ApiError {

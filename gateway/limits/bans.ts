@@ -27,7 +27,9 @@ export interface BanHandlerOptions {
   readonly now: () => number;
 }
 
-/** Makes a function that bans a key for as long as the ladder says. It works in the background: no request waits for it. */
+/**
+ * Makes a function that bans a key for as long as the ladder says. It works in the background: no request waits for it.
+ */
 export function createBanHandler({ store, rules, onBan, onError, now }: BanHandlerOptions): (keyId: string) => void {
   const ban = async (keyId: string) => {
     const last = await store.lastBan(keyId);

@@ -41,7 +41,9 @@ function policyOf(windows: readonly Window[]): string {
   return policy;
 }
 
-/** The limits of a banned caller: nothing is left until the ban ends, nor of an exhausted window until that ends too. */
+/**
+ * The limits of a banned caller: nothing is left until the ban ends, nor of an exhausted window until that ends too.
+ */
 export function untilBanEnds({ windows, nowMs }: Decision, untilMs: number): Decision {
   const states = windows.map((state) => ({
     ...state,

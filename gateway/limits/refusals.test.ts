@@ -2,7 +2,7 @@ import { RefusalCounter } from "./refusals.ts";
 
 const minute = 60_000;
 
-/** A counter with a clock of its own, and the keys that it found to be refused too often. */
+/** A counter with a clock of its own, and the keys that it has reported. */
 function counterOf(tooMany: number) {
   const found: string[] = [];
   const clock = { nowMs: 0 };

@@ -23,7 +23,7 @@ const headers = (...of: Parameters<typeof limitHeaders>): Record<string, string>
 
 const left = (decision: Decision | undefined) => decision?.windows.map(({ remaining }) => remaining);
 
-describe("charging a request to its windows", () => {
+describe("charging a request to its windows:", () => {
   test("windows begin with the first request and end a fixed time after it", () => {
     const [first, second] = run([1_000, 50_000]);
     expect(first!.windows.map((state) => state.resetAtMs)).toEqual([61_000, 86_401_000]);
@@ -49,7 +49,7 @@ describe("charging a request to its windows", () => {
 
   const used = (...counts: number[]): Count[] => counts.map((n) => ({ used: 0, unsent: n, resetAtMs: 60_000 }));
 
-  test("a look charges nothing", () => {
+  test("reading the current limits charges nothing", () => {
     const looked = charge(used(2, 2), windows, 0, 1);
     expect(left(looked.decision)).toEqual([1, 3]);
     expect(looked.counts).toEqual(used(2, 2));
@@ -66,7 +66,7 @@ describe("charging a request to its windows", () => {
     expect(counts).toHaveLength(1);
   });
 
-  test("a replica on its own has its share of what was left when it last heard of the others", () => {
+  test("a replica without Redis admits its share of the requests that were left at its last exchange", () => {
     const heard: Count[] = [{ used: 40, unsent: 0, resetAtMs: 60_000 }];
     const limit60 = [{ ...minute, limit: 60 }];
     let counts: readonly Count[] = heard;
@@ -75,7 +75,7 @@ describe("charging a request to its windows", () => {
       counts = charged.counts;
       return charged.decision.admitted;
     });
-    expect(admitted.filter(Boolean)).toHaveLength(7); // 20 left for three, rounded up
+    expect(admitted.filter(Boolean)).toHaveLength(7); // a third of the 20 left, rounded up
     expect(counts[0]).toMatchObject({ used: 40, unsent: 7 });
   });
 });
@@ -91,7 +91,7 @@ describe("the window that the headers describe", () => {
     ["the one with the smaller share left", state(minute, 1, 60_000), state(day, 4, 90_000), "day"],
     ["the minute when both shares are equal", state(minute, 0, 60_000), state(day, 0, 90_000), "minute"],
     ["the exhausted one", state(minute, 3, 60_000), state(day, 4, 90_000), "minute"],
-    ["of two exhausted ones the last to end", state(minute, 3, 60_000), state(day, 5, 90_000), "day"],
+    ["the last to end of two exhausted ones", state(minute, 3, 60_000), state(day, 5, 90_000), "day"],
   ])("is %s", (_what, a, b, name) => {
     expect(bindingWindow([a, b]).name).toBe(name);
   });
@@ -121,7 +121,7 @@ describe("the window that the headers describe", () => {
     expect(retryAfter(decision)).toBe("86400");
   });
 
-  test("Retry-After is whole seconds, rounded up, at least one", () => {
+  test("has a Retry-After in whole seconds, rounded up, of at least one", () => {
     expect([secondsUntil(1_001, 0), secondsUntil(1, 0), secondsUntil(0, 500)]).toEqual([2, 1, 1]);
   });
 });

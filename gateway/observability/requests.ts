@@ -27,7 +27,10 @@ export interface Observer {
 
 const plans = [...planNames, "none"] as const;
 
-/** Makes the request log and its metrics. Labels come from closed sets, such as the route table, and never from a caller. */
+/**
+ * Makes the request log and its metrics. Labels come from closed sets, such as the route table, and never from a
+ * caller.
+ */
 export function createObserver(log: Logger): Observer {
   const metrics = createRegistry();
   const requests = new Distribution(

@@ -2,7 +2,7 @@ import { Validator } from "@seriousme/openapi-schema-validator";
 import { maxQuantity, petStatuses } from "../../proto/pet.ts";
 import { contractPlans } from "../auth/plans.ts";
 import { type ErrorCode, errorTable } from "../http/errors.ts";
-import { parseStockUpdate } from "../inventory/stock-update.ts";
+import { parseStockUpdate } from "../inventory/input.ts";
 import { publishedBanRules } from "../limits/bans.ts";
 import { type AnnouncedDates, type OpenApiOptions, openApiDocument } from "./document.ts";
 
@@ -10,10 +10,7 @@ const dates = { deprecatedAt: new Date("2026-01-01T00:00:00Z"), sunsetAt: new Da
 const noDates = { deprecatedAt: null, sunsetAt: null };
 
 const options: OpenApiOptions = {
-  servers: [
-    { url: "https://api.petstore.example/v1", description: "Production" },
-    { url: "https://staging.petstore.example/v1", description: "" },
-  ],
+  servers: ["https://api.petstore.example/v1", "https://staging.petstore.example/v1"],
   plans: contractPlans,
   banRules: publishedBanRules,
   deprecations: { getPet: dates },
@@ -55,7 +52,7 @@ const operations = operationsOf(document);
 const responses = operations.flatMap(({ name, operation }) => responsesOf(name, operation));
 const errors = responses.filter(({ status }) => status >= 400);
 
-test("the document is valid OpenAPI 3.1, version 1.0.0 of the interface, under Apache-2.0", async () => {
+test("the OpenAPI document is valid OpenAPI 3.1, describes version 1.0.0 of the interface, and names Apache-2.0", async () => {
   const validator = new Validator();
   expect(await validator.validate(structuredClone(document) as unknown as Record<string, unknown>)).toEqual({
     valid: true,
@@ -64,7 +61,7 @@ test("the document is valid OpenAPI 3.1, version 1.0.0 of the interface, under A
   expect(document.info).toMatchObject({ version: "1.0.0", license: { identifier: "Apache-2.0" } });
 });
 
-test("every reference has a target, and every component is referred to", () => {
+test("every reference of the OpenAPI document has a target, and every component is referred to", () => {
   const references = new Set(referencesIn(document));
   for (const reference of references)
     expect([reference, typeof resolve({ $ref: reference })]).toEqual([reference, "object"]);
@@ -76,7 +73,7 @@ test("every reference has a target, and every component is referred to", () => {
   expect([...references].sort()).toEqual(defined.sort());
 });
 
-test("the operations are those of the contract, and each names the scope that a key needs", () => {
+test("the documented operations are those of the contract, and each names the scope that a key needs", () => {
   expect(document.components.securitySchemes!.apiKey).toMatchObject({ type: "http", scheme: "bearer" });
   const scopes = operations.map(({ name, operation: { operationId, security, description } }) => {
     const [scope] = security[0]!.apiKey!;
@@ -100,7 +97,7 @@ test.each([
   expect(responses.filter((response) => response.name === name).map(({ status }) => status)).toEqual(statuses);
 });
 
-test("every response has the limit headers and the request id", () => {
+test("every documented response has the limit headers and the request id", () => {
   for (const { name, status, response } of responses) {
     const missing = [
       "X-RateLimit-Limit",
@@ -117,19 +114,19 @@ test("every response has the limit headers and the request id", () => {
 test.each([
   ["Retry-After", [429]],
   ["WWW-Authenticate", [401, 403]],
-])("%s is in every response of status %j", (header, statuses) => {
+])("%s is documented in every response of status %j", (header, statuses) => {
   const having = errors.filter(({ response }) => isSure(response, header)).map(({ status }) => status);
   expect(having).toEqual(errors.map(({ status }) => status).filter((status) => statuses.includes(status)));
 });
 
-test("the list and its 304 have an ETag and Vary, and an updated entry has an ETag", () => {
+test("the list and its 304 are documented with ETag and Vary, and an updated entry with ETag", () => {
   const having = (header: string) =>
     responses.filter(({ response }) => isSure(response, header)).map(({ name, status }) => `${name} ${status}`);
   expect(having("ETag")).toEqual(["get /inventory 200", "get /inventory 304", "patch /inventory/{petId} 200"]);
   expect(having("Vary")).toEqual(["get /inventory 200", "get /inventory 304"]);
 });
 
-test("every error has the Error body, with examples as the error table has them", () => {
+test("every documented error has the Error body, with examples from the error table", () => {
   for (const { name, status, response } of errors) {
     const { schema, examples } = response.content!["application/json"]!;
     expect(schema).toEqual({ $ref: "#/components/schemas/Error" });
@@ -151,7 +148,7 @@ test("every error code is an example of some operation, except the one for metho
   expect(document.components.schemas!.Error).toMatchObject({ properties: { code: { enum: codes } } });
 });
 
-test("the schemas have the statuses and bounds of the contract, and the gateway accepts the example of an update", () => {
+test("the documented schemas have the statuses and bounds of the contract, and the gateway accepts the example of an update", () => {
   expect(document.components.schemas!.InventoryUpdate).toMatchObject({
     type: "object",
     properties: { quantity: { type: "integer", minimum: 0, maximum: maxQuantity } },
@@ -167,7 +164,7 @@ test("the schemas have the statuses and bounds of the contract, and the gateway 
   for (const { example } of Object.values(content)) parseStockUpdate(Buffer.from(JSON.stringify(example)));
 });
 
-test("a petId is an int64, and the document has no number that a reader would round", () => {
+test("a petId is documented as an int64, and the OpenAPI document has no number that a reader would round", () => {
   const int64 = { type: "integer", format: "int64" };
   expect(document.components.parameters!.PetId).toMatchObject({ in: "path", required: true, schema: int64 });
   expect(document.components.schemas!.InventoryItem).toMatchObject({ properties: { petId: int64 } });
@@ -175,13 +172,13 @@ test("a petId is an int64, and the document has no number that a reader would ro
   expect(numbers.filter((number) => !Number.isSafeInteger(Number(number)))).toEqual([]);
 });
 
-test("the update is marked as experimental", () => {
+test("the update is documented as experimental", () => {
   const { patch } = document.paths["/inventory/{petId}"]!;
   expect(patch).toMatchObject({ "x-experimental": true, summary: expect.stringContaining("experimental") });
   expect(patch!.description).toContain("Experimental");
 });
 
-describe("the deprecation of GET /pets/{petId}", () => {
+describe("the documented deprecation of GET /pets/{petId}", () => {
   const announcement = ["Deprecation", "Sunset", "Link"];
   const pets = (given: AnnouncedDates) => {
     const { get } = read({ deprecations: { getPet: given } }).paths["/pets/{petId}"]!;
@@ -218,7 +215,7 @@ describe("the deprecation of GET /pets/{petId}", () => {
   });
 });
 
-test("the description has the limits and bans of this deployment", () => {
+test("the description of the API has the limits and bans of this deployment", () => {
   const { description } = document.info;
   expect(description).toContain("| Free | 60 | 1,000 |\n| Pro | 300 | 10,000 |\n| Business | 1,000 | 100,000 |\n| Ent");
   expect(description).toContain("All keys of an account share its limits.");
@@ -236,7 +233,7 @@ test("the description has the limits and bans of this deployment", () => {
   expect(other).toContain("After 1 hour without a ban");
 });
 
-test("the description has the whole error table", () => {
+test("the description of the API has the whole error table", () => {
   const rows = document.info.description.split("\n").filter((row) => /^\| \d{3} \|/.test(row));
   const table = Object.entries(errorTable).map(
     ([code, { status, message }]) => `| ${status} | \`${code}\` | ${message} |`,
@@ -247,13 +244,13 @@ test("the description has the whole error table", () => {
 test.each([
   ["dates", {}],
   ["no dates", { deprecations: { getPet: noDates } }],
-])("no placeholder is left in the document of a deployment with %s", (_what, given) => {
+])("no placeholder is left in the OpenAPI document of a deployment with %s", (_what, given) => {
   expect(JSON.stringify(read(given))).not.toContain("{{");
 });
 
-test("the servers are those of this deployment, or one relative to the document", () => {
+test("the documented servers are those of this deployment, or one relative to the document", () => {
   expect(document.servers).toEqual([
-    { url: "https://api.petstore.example/v1", description: "Production" },
+    { url: "https://api.petstore.example/v1" },
     { url: "https://staging.petstore.example/v1" },
   ]);
   expect(read({ servers: [] }).servers).toMatchObject([{ url: "./v1" }]);

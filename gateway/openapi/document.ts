@@ -7,7 +7,7 @@ import type { BanRules } from "../limits/bans.ts";
 
 export interface OpenApiOptions {
   /** Base addresses, each ending in /v1. With none, the address is relative to the document. */
-  readonly servers: readonly { readonly url: string; readonly description: string }[];
+  readonly servers: readonly string[];
   readonly plans: PlanTable;
   readonly banRules: BanRules;
   /** Requests per minute from one address without a valid key. */
@@ -43,8 +43,8 @@ type ApiResponse = { readonly $ref?: string; readonly headers?: Readonly<Record<
 const template = readFileSync(new URL("./openapi.yaml", import.meta.url), "utf8");
 
 /**
- * The OpenAPI 3.1 description of the public API, with the plans, bans, dates and servers of this deployment and with the
- * table of errors that the gateway answers from.
+ * The OpenAPI 3.1 description of the public API, with the plans, bans, dates and servers of this deployment and with
+ * the table of errors that the gateway answers from.
  */
 export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
   const parsed = parse(template, { merge: true }) as OpenApiDocument;
@@ -81,7 +81,7 @@ function valuesOf(options: OpenApiOptions, deprecated: readonly ApiOperation[]):
 
 function serverList(servers: OpenApiOptions["servers"]): OpenApiDocument["servers"] {
   if (servers.length === 0) return [{ url: "./v1", description: "Relative to this document" }];
-  return servers.map(({ url, description }) => (description === "" ? { url } : { url, description }));
+  return servers.map((url) => ({ url }));
 }
 
 function planRow(plan: string, limits: AccountLimits | null): string {

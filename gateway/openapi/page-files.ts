@@ -19,7 +19,9 @@ export const indexHtml = `<!doctype html>
 </html>
 `;
 
-/** On a phone the page is as wide as the screen: a table that is wider scrolls by itself, and nothing is linked here. */
+/**
+ * On a phone the page is as wide as the screen: a table that is wider scrolls by itself, and nothing is linked here.
+ */
 export const pageCss = `@media (max-width: 640px) {
   .swagger-ui .renderedMarkdown table {
     display: block;

@@ -54,12 +54,12 @@ afterAll(async () => {
 const ask = (path: string, options: Omit<RequestOptions, "path"> = {}) =>
   request(address, { path: `/api${path}`, ...options });
 
-test("/openapi.json is the document as JSON", async () => {
+test("/openapi.json is the OpenAPI document as JSON", async () => {
   const { status, headers, json } = await ask("/openapi.json");
   expect([status, headers["content-type"], json()]).toEqual([200, "application/json", document]);
 });
 
-test("/docs redirects to the page by a relative address", async () => {
+test("/docs redirects to the documentation page by a relative address", async () => {
   const { status, headers, text } = await ask("/docs");
   expect([status, headers.location, text]).toEqual([302, "docs/", ""]);
 });

@@ -1,3 +1,4 @@
+/** Serves the OpenAPI document and the page that shows it. */
 import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createRequire } from "node:module";
@@ -10,7 +11,7 @@ import { indexHtml, initializerJs, pageCss } from "./page-files.ts";
 export interface DocsPageOptions {
   /** The OpenAPI document. It is rendered once. */
   readonly document: { readonly servers?: readonly { readonly url: string }[] };
-  /** A reader that takes nothing for so long is cut off. */
+  /** Time in ms after which a reader that takes nothing is cut off. */
   readonly stallTimeoutMs: number;
 }
 
@@ -61,7 +62,9 @@ export function docsPage({ document, stallTimeoutMs }: DocsPageOptions): Router 
 
 type SetHeaders = (response: ServerResponse) => void;
 
-/** @param location relative: only the client knows the whole path, when a proxy before us has taken a part of it away */
+/**
+ * @param location relative: only the client knows the whole path, when a proxy before us has taken a part of it away
+ */
 function redirect(location: string, setHeaders: SetHeaders): RequestHandler {
   return (_request, response) => {
     setHeaders(response);
@@ -78,7 +81,7 @@ function withoutPreconditions<T extends IncomingMessage>(request: T): T {
   return Object.create(request, { headers: { value: headers } });
 }
 
-/** Answers with the same bytes each time, and with 304 to who has them. */
+/** Answers with the same bytes each time, or with 304 when `If-None-Match` names them. */
 function fixed(contentType: string, text: string, setHeaders: SetHeaders): RequestHandler {
   const body = Buffer.from(text);
   const etag = `"${createHash("sha256").update(body).digest("base64url")}"`;

@@ -15,7 +15,7 @@ test("a deprecation announces each date, and where to read about it, in the form
   ]);
 });
 
-test("a date that is not set is not announced", () => {
+test("a deprecation does not announce a date that is not set", () => {
   const names = (options: Partial<typeof dates> | { deprecatedAt: null } | { sunsetAt: null }) =>
     deprecation({ ...dates, ...options }).headers.filter((_, i) => i % 2 === 0);
   expect(names({ deprecatedAt: null, sunsetAt: null })).toEqual([]);

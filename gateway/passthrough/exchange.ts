@@ -163,7 +163,9 @@ export class Exchange {
   }
 }
 
-/** What an upstream's refusals mean to the caller. Everything else but 2xx and 304 is a fault between the two services. */
+/**
+ * What an upstream's refusals mean to the caller. Everything else but 2xx and 304 is a fault between the two services.
+ */
 const refusals: Readonly<Record<number, ErrorCode>> = {
   400: "invalid_request",
   404: "not_found",

@@ -3,8 +3,8 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:
 import { tokenIn } from "../http/bearer.ts";
 
 /**
- * Selects the client's headers that go to the upstream. A header that repeats the API key is left out, whatever its name,
- * and so is one that a CGI-like upstream could take for another (`X_Account_Id` for `X-Account-Id`).
+ * Selects the client's headers that go to the upstream. A header that repeats the API key is left out, whatever its
+ * name, and so is one that a CGI-like upstream could take for another (`X_Account_Id` for `X-Account-Id`).
  */
 export function headersToSendUp(received: IncomingHttpHeaders): IncomingHttpHeaders {
   const key = tokenIn(received);

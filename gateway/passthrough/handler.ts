@@ -93,8 +93,8 @@ const reportToExchange: Plugin<UpstreamCall, ServerResponse> = (proxy) => {
 };
 
 /**
- * What goes to the upstream, apart from the client's request. The library sends every header and the body of the request
- * that it is given, and with `Expect: 100-continue` it offers no chance to remove one.
+ * What goes to the upstream, apart from the client's request. The library sends every header and the body of the
+ * request that it is given, and with `Expect: 100-continue` it offers no chance to remove one.
  */
 function upstreamCall(request: Request, response: Response, path: string, exchange: Exchange): UpstreamCall {
   const { requestId, principal, clientAddress } = contextOf(response);

@@ -8,8 +8,8 @@ const retryAfterMs = 1_000;
 const heartbeatMs = 2_000;
 
 /**
- * Sends and receives the ids of changed keys and accounts over Redis. A lost notice costs time only: every replica looks
- * its keys up again every few seconds.
+ * Sends and receives the ids of changed keys and accounts over Redis. A lost notice costs time only: every replica
+ * looks its keys up again every few seconds.
  */
 export class KeyChanges {
   readonly #redis: Redis | Cluster;
@@ -28,7 +28,8 @@ export class KeyChanges {
 
   /** @param receive gets the id of a key or an account, from any replica and from this one */
   onNotice(receive: (id: string) => void): void {
-    // Not `autoResubscribe`: if Redis refuses it or does not answer in time, nothing catches the error and the process ends.
+    // Not `autoResubscribe`: if Redis refuses it or does not answer in time, nothing catches the error and the process
+    // ends.
     const { isCluster } = this.#redis;
     const subscriber = isCluster
       ? (this.#redis as Cluster).duplicate()

@@ -8,8 +8,8 @@ import type { Limiter } from "../limits/windows.ts";
 import { Breaker } from "./breaker.ts";
 import { connectRedis, probe } from "./connection.ts";
 import { KeyChanges } from "./key-changes.ts";
-import { shareRefusals } from "./refusals.ts";
-import { RedisWindows } from "./windows.ts";
+import { RedisWindows } from "./redis-windows.ts";
+import { shareRefusals } from "./shared-refusals.ts";
 
 const probeIntervalMs = 250;
 

@@ -1,3 +1,4 @@
+/** Counts requests by account and minute, in memory. */
 import type { AccountMinute } from "./store.ts";
 
 const minuteMs = 60_000;

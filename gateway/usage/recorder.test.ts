@@ -68,7 +68,7 @@ function setUp() {
   };
 }
 
-/** Requests by account and minutes since the start. */
+/** Sums up the requests by account and minutes since the start. */
 const summed = (added: readonly AccountMinute[][]) => {
   const sums: Record<string, number> = {};
   for (const { accountId, minuteStartMs, requests } of added.flat()) {
@@ -106,13 +106,13 @@ describe("the use of keys", () => {
     expect(added.map((minutes) => minutes.length)).toEqual([100, 100, 50]);
   });
 
-  test("is deleted by minutes after 7 days", async () => {
+  test("is deleted after 7 days", async () => {
     const { recorder, forgotten } = setUp();
     await recorder.close();
     expect(forgotten).toEqual([start - 7 * day]);
   });
 
-  test("waits after a failed write, and what was written is not written again", async () => {
+  test("is kept after a failed write, and no part of it is written twice", async () => {
     const { recorder, use, useDeprecated, added, faults, logged, deprecated } = setUp();
     for (let i = 0; i < 150; i++) use(`a${i}`, 2);
     useDeprecated("a1");
@@ -127,7 +127,7 @@ describe("the use of keys", () => {
     expect(deprecated).toMatchObject([{ accountId: "a1", requests: 2 }]);
   });
 
-  test("waits for at most an hour by minutes, so memory stays bounded while the database is away", async () => {
+  test("is kept by minutes for at most the latest hour while the database is away", async () => {
     const { recorder, clock, use, added, faults } = setUp();
     for (let i = 0; i < 100; i++) {
       use("a");
@@ -192,7 +192,7 @@ describe("the use of deprecated operations", () => {
     ]);
   });
 
-  test("that comes during a failed write is written with the rest", async () => {
+  test("that is counted during a failed write is written with the rest", async () => {
     const { recorder, clock, useDeprecated, deprecated, faults, during } = setUp();
     useDeprecated("a");
     faults.deprecated = 1;
@@ -208,7 +208,7 @@ describe("the use of deprecated operations", () => {
     expect(days).toEqual({ "2026-01-31": 2, "2026-02-01": 1 });
   });
 
-  test("waits for at most a week", async () => {
+  test("is kept for at most a week while the database is away", async () => {
     const { recorder, clock, useDeprecated, deprecated, faults } = setUp();
     for (let i = 0; i < 10; i++) {
       useDeprecated("a");

@@ -1,3 +1,4 @@
+/** Records the use of keys and accounts beside the requests. */
 import type { Logger } from "../../runtime/log.ts";
 import type { Principal } from "../auth/principal.ts";
 import { MinuteCounter } from "./minute-counter.ts";
@@ -26,8 +27,8 @@ const deprecatedUseWaitsMs = 7 * dayMs;
 /**
  * Records when keys are used, how many requests each account makes, and the use of deprecated operations.
  *
- * It counts in memory and writes at intervals, never on a request's path. Only requests with a valid key are recorded, so
- * the number of keys bounds its memory.
+ * It counts in memory and writes at intervals, never on a request's path. Only requests with a valid key are recorded,
+ * so the number of keys bounds its memory.
  */
 export class UsageRecorder {
   readonly #options: UsageRecorderOptions;

@@ -1,3 +1,4 @@
+/** The use of keys and accounts in the database. */
 import type { Knex } from "knex";
 import { retried } from "../../runtime/database/transactions.ts";
 

@@ -13,8 +13,9 @@ export interface MutualTlsOptions {
 }
 
 /**
- * Creates credentials that admit callers with a certificate of the authorities in `files` and refuse the calls that their
- * role does not allow. The check belongs to the credentials, so it covers every service that is added to the server.
+ * Creates credentials that admit callers with a certificate of the authorities in `files` and refuse the calls that
+ * their role does not allow. The check belongs to the credentials, so it covers every service that is added to the
+ * server.
  *
  * @throws Error that says what is wrong with the files
  */

@@ -8,8 +8,8 @@ import { includes, leastRoles, type Role, type RoleTable } from "./roles.ts";
 export type OnRefused = (method: string, error: RpcError) => void;
 
 /**
- * Creates an interceptor that passes a call when its caller's certificate has the role for it, and ends other calls with
- * ROLE_REQUIRED. It checks once for each call, not for each message.
+ * Creates an interceptor that passes a call when its caller's certificate has the role for it, and ends other calls
+ * with ROLE_REQUIRED. It checks once for each call, not for each message.
  */
 export function roleInterceptor(table: RoleTable, onRefused: OnRefused): ServerInterceptor {
   return ({ path }, call) => {
@@ -30,7 +30,9 @@ const needed = new Map<string, Role>(
   ]),
 );
 
-/** Health and reflection need a certificate, which TLS has checked, and no role: they reveal nothing about the stock. */
+/**
+ * Health and reflection need a certificate, which TLS has checked, and no role: they reveal nothing about the stock.
+ */
 const withoutRole = /^\/grpc\.(health|reflection)\./;
 
 /** The longest list of a caller's unknown identities, in characters, that an error message repeats. */
@@ -56,7 +58,8 @@ function denied(message: string, role: Role): RpcError {
  * @param subjectAltName as Node gives it, for example `URI:spiffe://petstore/gateway, DNS:reports.internal`
  */
 function identitiesOf(subjectAltName = ""): string[] {
-  // Node quotes a name with special characters and escapes its commas (CVE-2021-44532), so one name cannot pass for two.
+  // Node quotes a name with special characters and escapes its commas (CVE-2021-44532), so one name cannot pass for
+  // two.
   return subjectAltName.split(", ").flatMap((name) => {
     if (name.startsWith("DNS:")) return `dns:${name.slice("DNS:".length).toLowerCase()}`;
     // A URI needs an authority, because the URI "dns:gateway" must not pass for a DNS name.

@@ -34,16 +34,20 @@ export function unary<Req, Res>(
     const path = call.getPath();
     const [traceparent] = call.metadata.get("traceparent");
     const parent = contextOfCaller(traceparent?.toString());
-    inSpan(path.slice(path.lastIndexOf("/") + 1), serverCall, parent, () => handle(call.request, call)).then(
-      (response) => {
+    const answer = async () => {
+      try {
+        const response = await handle(call.request, call);
         onCall(path, performance.now() - startedMs, 0, undefined);
-        callback(null, response);
-      },
-      (thrown) => {
+        return response;
+      } catch (thrown) {
         const error = toRpcError(thrown);
         onCall(path, performance.now() - startedMs, error.code, error);
-        callback(toServiceError(error));
-      },
+        throw error;
+      }
+    };
+    inSpan(path.slice(path.lastIndexOf("/") + 1), serverCall, parent, answer).then(
+      (response) => callback(null, response),
+      (error: RpcError) => callback(toServiceError(error)),
     );
   };
 }
@@ -78,8 +82,8 @@ export function serverStream<Req, Res>(
 }
 
 /**
- * Makes a handler of a function that answers one question at a time, in their order. It does not read ahead: flow control
- * slows a caller that sends questions faster than they are answered.
+ * Makes a handler of a function that answers one question at a time, in their order. It does not read ahead: flow
+ * control slows a caller that sends questions faster than they are answered.
  *
  * @param draining ends the stream between two questions; a question that arrives later gets no answer on this stream
  */

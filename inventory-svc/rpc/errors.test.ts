@@ -26,7 +26,7 @@ test.each<[unknown, Reason]>([
   [new OutcomeUnknownError(secret), "OUTCOME_UNKNOWN"],
   [secret, "INTERNAL"],
   ["nonsense", "INTERNAL"],
-])("%s is %p to the caller, without its cause", async (thrown, reason) => {
+])("%s becomes %p for the caller, without its cause", async (thrown, reason) => {
   const error = toRpcError(thrown);
   const sent = toServiceError(error);
   expect(await refusalOf(Promise.reject(sent))).toMatchObject({ code: status[reasons[reason]], reason, metadata: {} });
@@ -34,7 +34,7 @@ test.each<[unknown, Reason]>([
   expect(error.cause).toBe(thrown);
 });
 
-test("RetryInfo is there where nothing has happened and the same call can go well, and nowhere else", async () => {
+test("RetryInfo is given exactly where nothing has changed and the same call can succeed later", async () => {
   const offered: Reason[] = [];
   for (const reason of reasonsOf) {
     const { retryDelayMs } = await refusalOf(Promise.reject(toServiceError(new RpcError(reason, "text"))));
@@ -43,7 +43,7 @@ test("RetryInfo is there where nothing has happened and the same call can go wel
   expect(offered).toEqual(["QUEUE_FULL", "STOCK_UNAVAILABLE"]);
 });
 
-test("a call that may be repeated passes all on as it is, but offers a repeat of what is not known", async () => {
+test("a repeatable call keeps its result and errors, and offers a retry after an unknown outcome", async () => {
   expect(await repeatable(Promise.resolve(7))).toBe(7);
   await expect(repeatable(Promise.reject(secret))).rejects.toBe(secret);
   const unknown = repeatable(Promise.reject(new OutcomeUnknownError(secret)));

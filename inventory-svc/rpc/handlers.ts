@@ -50,7 +50,7 @@ export function inventoryHandlers({ store, commits, feed, draining, onCall }: Ha
           );
           if (page.kind === "reset") return yield { ...resetAnswer, ...position };
           ({ position, more } = page);
-          yield answerOf(page);
+          yield makeAnswer(page);
         }
       },
       onCall,
@@ -61,7 +61,7 @@ export function inventoryHandlers({ store, commits, feed, draining, onCall }: Ha
       for await (const page of feed.follow(from, AbortSignal.any([gone, draining]))) {
         if (page.kind === "reset") return yield { ...resetAnswer, ...position };
         ({ position } = page);
-        yield answerOf(page);
+        yield cachedAnswerOf(page);
       }
     }, onCall),
 
@@ -118,7 +118,7 @@ type Changes = Extract<ChangesPage, { kind: "changes" }>;
 /** The answers of pages: many watches send the same one. */
 const answers = new WeakMap<Changes, ReturnType<typeof makeAnswer>>();
 
-function answerOf(page: Changes) {
+function cachedAnswerOf(page: Changes) {
   let answer = answers.get(page);
   if (!answer) {
     answer = makeAnswer(page);

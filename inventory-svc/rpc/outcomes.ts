@@ -1,10 +1,13 @@
+/** Turns outcomes of changes into entries or refusals. */
 import { type Item, maxQuantity } from "../../proto/pet.ts";
 import type { Change, Outcome } from "../stock/changes.ts";
 import { RpcError } from "./errors.ts";
 
 type Settled = Extract<Outcome, { kind: "done" | "replayed" }>;
 
-/** The outcome of a change that happened, with the entry as it left it. @throws RpcError with the reason of a refusal */
+/**
+ * The outcome of a change that happened, with the entry as it left it. @throws RpcError with the reason of a refusal
+ */
 export function settled(change: Change, outcome: Outcome): Settled {
   switch (outcome.kind) {
     case "done":

@@ -17,7 +17,9 @@ export function readQuantity(quantity: number | undefined): number {
   return quantity;
 }
 
-/** @throws RpcError INVALID_FIELD for a value that the contract does not have, and for a missing one without a default */
+/**
+ * @throws RpcError INVALID_FIELD for a value that the contract does not have, and for a missing one without a default
+ */
 export function readStatus(wire: WireStatus, byDefault?: PetStatus): PetStatus {
   if (wire === WireStatus.PET_STATUS_UNSPECIFIED && byDefault) return byDefault;
   const status = fromWireStatus(wire);

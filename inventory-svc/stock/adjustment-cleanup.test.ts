@@ -1,6 +1,6 @@
 import { deleteOldAdjustments, retentionMs, startAdjustmentCleanup } from "./adjustment-cleanup.ts";
 
-test("old records are deleted step by step until none is left, each step after the one before", async () => {
+test("old adjustments are deleted step by step until none is left, and each step continues after the previous one", async () => {
   const asked: unknown[][] = [];
   const store = {
     deleteAdjustments: async (...args: unknown[]) => {
@@ -12,7 +12,7 @@ test("old records are deleted step by step until none is left, each step after t
   expect(asked).toEqual([0n, 7n, 9n].map((after) => [1_000, 500, after]));
 });
 
-test("a failure is reported and does not end the cleanup, and a stop does not wait for the next interval", async () => {
+test("a failed cleanup is reported, and a stop does not wait for the next interval", async () => {
   const fault = new Error("the database is away");
   const reported = Promise.withResolvers<unknown>();
   const store = { deleteAdjustments: () => Promise.reject(fault) };
@@ -21,13 +21,13 @@ test("a failure is reported and does not end the cleanup, and a stop does not wa
   await stop();
 });
 
-test("a stop ends a long cleanup after its current step", async () => {
+test("a stop ends a long cleanup after the current step", async () => {
   const begun = Promise.withResolvers<void>();
   let steps = 0n;
   const deleteAdjustments = async () => {
     begun.resolve();
     steps += 1n;
-    return steps; // there is always more
+    return steps; // more always remains
   };
   const stop = startAdjustmentCleanup({ store: { deleteAdjustments }, now: () => 0, onError: () => {} });
   await begun.promise;

@@ -22,8 +22,8 @@ export interface CleanupOptions {
 }
 
 /**
- * Deletes old records now and every minute. Every replica does this, so that none has to be chosen: the second one finds
- * nothing to do.
+ * Deletes old records now and every minute. Every replica does this, so that none has to be chosen: the second one
+ * finds nothing to do.
  *
  * @returns ends it, and resolves when its last statement has ended
  */

@@ -1,3 +1,4 @@
+/** Feeds all watches of this process from one look at the database. */
 import { setTimeout } from "node:timers/promises";
 import type { Position } from "../../proto/pet.ts";
 import type { ChangesPage } from "./store.ts";
@@ -16,8 +17,8 @@ interface Pending {
 }
 
 /**
- * Reads changes for all watches of this process. All watches look at the same moments, and one page serves every watch at
- * the same position, as those are that have caught up. Pages are read one at a time: any number of watches takes one
+ * Reads changes for all watches of this process. All watches look at the same moments, and one page serves every watch
+ * at the same position, as those are that have caught up. Pages are read one at a time: any number of watches takes one
  * connection to the database, and leaves the others to writers.
  */
 export class ChangeFeed {
@@ -34,8 +35,8 @@ export class ChangeFeed {
   }
 
   /**
-   * Follows the stock from a position until `stopped`, or up to a reset. The first page comes at once, even when nothing
-   * has changed; later pages have changes.
+   * Follows the stock from a position until `stopped`, or up to a reset. The first page comes at once, even when
+   * nothing has changed; later pages have changes.
    *
    * @throws TooManyWatchesError, or what `read` throws
    */

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { maxQuantity, petStatuses } from "../../proto/pet.ts";
 import { emptyModel, outcomeKinds, perform, plan, settle } from "../../test/support/stock-model.ts";
+import type { StockRow } from "./changes.ts";
 import { type Adjustment, type Change, decideChanges, type Outcome } from "./changes.ts";
-import type { StockRow } from "./rows.ts";
 
 const present: StockRow = { petId: 7n, quantity: 3, status: "pending", revision: 4n, removed: false };
 const tombstone: StockRow = { ...present, removed: true };
@@ -21,7 +21,7 @@ const decide = (rows: StockRow[], changes: readonly Change[], adjustments: reado
   decideChanges({ rows, adjustments, revision: 10n }, changes);
 const unchanged = { written: [], adjusted: [], revision: 10n };
 
-describe("a change", () => {
+describe("deciding a change:", () => {
   test.each<[Change["kind"], string, StockRow]>([
     ["update", "present", { ...present, quantity: 5, revision: 11n }],
     ["adjust", "present", { ...present, quantity: 5, revision: 11n }],
@@ -31,7 +31,7 @@ describe("a change", () => {
     ["put", "present", made],
     ["put", "removed", made],
     ["put", "unknown", made],
-  ])("%s of an entry that is %s takes the next revision", (kind, state, row) => {
+  ])("the %s of an entry that is %s takes the next revision", (kind, state, row) => {
     expect(decide(states[state]!, [changes[kind]])).toEqual({
       outcomes: [{ kind: "done", item: row }],
       written: [row],
@@ -48,7 +48,7 @@ describe("a change", () => {
     ["create", "present", "already_exists"],
     ["remove", "removed", "not_found"],
     ["remove", "unknown", "not_found"],
-  ])("%s of an entry that is %s changes nothing: %s", (kind, state, refusal) => {
+  ])("the %s of an entry that is %s changes nothing and has the outcome %s", (kind, state, refusal) => {
     expect(decide(states[state]!, [changes[kind]])).toEqual({ ...unchanged, outcomes: [{ kind: refusal }] });
   });
 
@@ -56,12 +56,12 @@ describe("a change", () => {
     ["update of the quantity", { kind: "update", petId: 7n, quantity: 3 }],
     ["update of the status", { kind: "update", petId: 7n, status: "pending" }],
     ["put", { kind: "put", petId: 7n, quantity: 3, status: "pending" }],
-  ])("%s to what already holds succeeds and takes no revision", (_kind, change) => {
+  ])("the %s to the current state succeeds and takes no revision", (_kind, change) => {
     expect(decide([present], [change])).toEqual({ ...unchanged, outcomes: [{ kind: "done", item: present }] });
   });
 
   test.each(petStatuses.flatMap((from) => petStatuses.filter((to) => to !== from).map((to) => [from, to] as const)))(
-    "a status changes from %s to %s, and the quantity stays",
+    "the status changes from %s to %s and the quantity stays",
     (from, to) => {
       const { written } = decide([{ ...present, status: from }], [{ kind: "update", petId: 7n, status: to }]);
       expect(written).toEqual([{ ...present, status: to, revision: 11n }]);
@@ -69,22 +69,25 @@ describe("a change", () => {
   );
 
   test.each<[string, Partial<Change>]>([
-    ["quantity, even to the same", { quantity: 3 }],
-    ["status, even to the same", { status: "pending" }],
-  ])("an update that expects another revision is refused with the entry as it stands: %s", (_what, fields) => {
-    const change = { kind: "update", petId: 7n, ...fields, expectedRevision: 3n } as Change;
-    const refused = { ...unchanged, outcomes: [{ kind: "revision_mismatch", item: present }] };
-    expect(decide([present], [change])).toEqual(refused);
-  });
+    ["the quantity", { quantity: 3 }],
+    ["the status", { status: "pending" }],
+  ])(
+    "an update of %s that expects another revision is refused with the current entry, even without a change",
+    (_what, fields) => {
+      const change = { kind: "update", petId: 7n, ...fields, expectedRevision: 3n } as Change;
+      const refused = { ...unchanged, outcomes: [{ kind: "revision_mismatch", item: present }] };
+      expect(decide([present], [change])).toEqual(refused);
+    },
+  );
 
-  test("of two updates that expect the same revision, in one batch, one happens", () => {
+  test("one of two updates in a batch that expect the same revision is refused", () => {
     const change = (quantity: number): Change => ({ kind: "update", petId: 7n, quantity, expectedRevision: 4n });
     const { outcomes, written } = decide([present], [change(8), change(9)]);
     expect(outcomes.map(({ kind }) => kind)).toEqual(["done", "revision_mismatch"]);
     expect(written).toEqual([{ ...present, quantity: 8, revision: 11n }]);
   });
 
-  test("no changes change nothing", () => {
+  test("an empty batch changes nothing", () => {
     expect(decide([present], [])).toEqual({ ...unchanged, outcomes: [] });
   });
 });
@@ -107,7 +110,7 @@ describe("an adjustment", () => {
     [0, maxQuantity, "done"],
     [1, maxQuantity, "quantity_overflow"],
     [maxQuantity, 1, "quantity_overflow"],
-  ])("of %i by %i: %s", (quantity, delta, kind) => {
+  ])("of the quantity %i by %i has the outcome %s", (quantity, delta, kind) => {
     const row = { ...present, quantity };
     const { outcomes, written, adjusted } = decide([row], [adjust("a", delta)]);
     const item = kind === "done" ? { ...row, quantity: quantity + delta, revision: 11n } : row;
@@ -116,7 +119,7 @@ describe("an adjustment", () => {
     expect(adjusted).toHaveLength(written.length); // a refusal is not recorded
   });
 
-  test.each(Object.keys(states))("that was made before gives the first result while the entry is %s", (state) => {
+  test.each(Object.keys(states))("that is repeated has its first result while the entry is %s", (state) => {
     const replayed = { ...unchanged, outcomes: [{ kind: "replayed", item: first.item }] };
     expect(decide(states[state]!, [adjust("a", 2)], [first])).toEqual(replayed);
   });
@@ -124,13 +127,13 @@ describe("an adjustment", () => {
   test.each([
     ["delta", adjust("a", 3)],
     ["petId", adjust("a", 2, 8n)],
-  ])("is refused when its request id belongs to one with another %s", (_what, change) => {
+  ])("is refused when its request id belongs to an adjustment with another %s", (_what, change) => {
     const rows = [present, { ...present, petId: 8n }];
     const refused = { ...unchanged, outcomes: [{ kind: "request_id_reused" }] };
     expect(decide(rows, [change], [first])).toEqual(refused);
   });
 
-  test("that is repeated in one batch happens once, and the others happen too", () => {
+  test("that is repeated in one batch happens once, and the others in the batch happen too", () => {
     const batch = [adjust("b", 2), adjust("b", 2), adjust("c", 2), adjust("b", 5), adjust("B", 2)];
     const { outcomes, written, adjusted, revision } = decide([present], batch);
     const at = (quantity: number, revision: bigint) => ({ ...present, quantity, revision });
@@ -157,7 +160,7 @@ describe("an adjustment", () => {
 });
 
 describe("batches of any changes", () => {
-  test("come to the same as one change at a time on a plain map", () => {
+  test("have the same result as one change at a time on a plain map", () => {
     const kinds = new Map<string, number>();
     fc.assert(
       fc.property(
@@ -182,10 +185,10 @@ describe("batches of any changes", () => {
             );
             for (const { kind } of outcomes) kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
 
-            // Each caller gets the outcome it would have got alone, and each effective change one revision of its own.
+            // Each caller gets the same outcome as without a batch, and each effective change has its own revision.
             expect(outcomes).toEqual(expected.map(({ outcome }) => outcome));
             expect(revision).toBe(model.revision);
-            // The rows written are the latest states of the entries that changed in this batch, one for each.
+            // The batch writes one row for each changed entry, with its latest state.
             const changed = [...model.rows.values()].filter((row) => row.revision > before);
             expect(new Map(written.map((row) => [row.petId, row]))).toEqual(
               new Map(changed.map((row) => [row.petId, row])),
@@ -205,11 +208,11 @@ describe("batches of any changes", () => {
       ),
       { numRuns: 500 },
     );
-    // The check above proves little unless all kinds of outcome came up.
+    // The check above proves little unless every kind of outcome occurred.
     expect([...kinds.keys()].sort()).toEqual(outcomeKinds);
   });
 
-  test("two states of the stock never share a revision", () => {
+  test("never give two states of the stock the same revision", () => {
     fc.assert(
       fc.property(fc.array(plan, { maxLength: 40 }), (plans) => {
         const model = emptyModel(0n);

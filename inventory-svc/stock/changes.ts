@@ -1,6 +1,10 @@
 /** Decides what each change of a batch does to the stock. Pure: no database, no clock. */
 import { type Item, maxQuantity, type PetStatus } from "../../proto/pet.ts";
-import type { StockRow } from "./rows.ts";
+
+/** An entry as the table keeps it. A removed one stays as a tombstone, so that readers learn of the removal. */
+export interface StockRow extends Item {
+  readonly removed: boolean;
+}
 
 /** A change that a caller asks for, to one entry. */
 export type Change =
@@ -65,8 +69,8 @@ export interface BatchInput {
 }
 
 /**
- * Decides changes one after the other, as if each were alone. A change that changes something takes the next revision, so
- * that two states of an entry never share one. A change to what already holds takes none.
+ * Decides changes one after the other, as if each were alone. A change that changes something takes the next revision,
+ * so that two states of an entry never share one. A change to what already holds takes none.
  */
 export function decideChanges(input: BatchInput, changes: readonly Change[]): BatchResult {
   const batch = new Batch(input);

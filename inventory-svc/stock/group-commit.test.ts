@@ -22,9 +22,9 @@ interface Write {
 
 /** A database that gives turns and ends writes when the test says so. */
 class Database {
-  /** True when others write too: then turns that may grow wait for the lock. */
-  isShared = false;
-  /** The turns that were asked for, by whether they may grow. */
+  /** True when other services write too: then turns that may grow wait for the lock. */
+  mayHaveOtherWriters = false;
+  /** The requested turns, as whether each may grow. */
   readonly turns: boolean[] = [];
   /** The waits for the lock. */
   readonly locks: { grant(): void; deny(error: Error): void }[] = [];
@@ -37,7 +37,7 @@ class Database {
 
   readonly takeTurn = async (mayGrow: boolean) => {
     this.turns.push(mayGrow);
-    if (mayGrow && this.isShared) {
+    if (mayGrow && this.mayHaveOtherWriters) {
       const { promise, resolve: grant, reject: deny } = Promise.withResolvers<void>();
       this.locks.push({ grant, deny });
       await promise;
@@ -68,7 +68,7 @@ class Database {
 function open({ maxBatch = 100, maxQueued = 100 } = {}) {
   const database = new Database();
   const clock = { nowMs: 0 };
-  /** What was measured of each batch. */
+  /** The measures of each batch. */
   const measured: unknown[][] = [];
   const commits = new GroupCommit({
     takeTurn: database.takeTurn,
@@ -92,7 +92,7 @@ function open({ maxBatch = 100, maxQueued = 100 } = {}) {
   return { database, commits, clock, measured, settled, submit };
 }
 
-/** Resolves when everything has happened that waits for no lock and no write. */
+/** Resolves when everything has run that does not wait for a lock or a write. */
 const settle = () => setImmediate();
 
 describe("group commit", () => {
@@ -145,8 +145,8 @@ describe("group commit", () => {
 
   describe("the batch limit", () => {
     /**
-     * Plays callers with one change at a time on one thread, as in a gateway. The thread takes some time for each answer,
-     * and sends the next changes of all answers of a transaction together.
+     * Plays callers with one change at a time on one thread, as in a gateway. The thread takes some time for each
+     * answer, and sends the next changes of all answers of a transaction together.
      *
      * @returns changes per second of the clock, and their mean number in a transaction, in the last 200 of 300 transactions
      */
@@ -185,10 +185,10 @@ describe("group commit", () => {
     test("keeps batches small where callers are slower than the database, so that both work at the same time", async () => {
       const { perSecond, mean } = await load({ callers: 256, commitMs: 1, perChangeMs: 0.03, callerMs: 0.06 });
       expect(mean).toBeLessThan(100);
-      expect(perSecond).toBeGreaterThan(0.9 * (1_000 / 0.06)); // the most that the callers can send
+      expect(perSecond).toBeGreaterThan(0.9 * (1_000 / 0.06)); // the maximum that the callers can send
     });
 
-    test("grows where commits take long, until batches keep up with the callers", async () => {
+    test("grows where commits are slow, until batches keep up with the callers", async () => {
       const { perSecond, mean } = await load({ callers: 2_000, commitMs: 20, perChangeMs: 0.01, callerMs: 0.06 });
       expect(mean).toBeGreaterThan(300);
       expect(perSecond).toBeGreaterThan(0.9 * (1_000 / 0.06));
@@ -218,7 +218,7 @@ describe("group commit", () => {
 
     test("counts a wait for the lock as time in which the database is busy", async () => {
       const { database, clock, submit } = open({ maxBatch: 1_000, maxQueued: 1_000 });
-      database.isShared = true;
+      database.mayHaveOtherWriters = true;
       for (const n of [1, 2]) void submit(n);
       await settle();
       clock.nowMs += 5_000;
@@ -234,7 +234,7 @@ describe("group commit", () => {
     });
   });
 
-  test("outcomes go out between two transactions, even on SQLite, which writes without leaving the thread", async () => {
+  test("outcomes are sent between two transactions, even on SQLite, which writes without leaving the thread", async () => {
     await using stack = new AsyncDisposableStack();
     const db = openDatabase("sqlite::memory:");
     stack.defer(() => db.destroy());
@@ -261,7 +261,7 @@ describe("group commit", () => {
   describe("a turn that waits for the lock", () => {
     test("takes the changes that arrive during the wait, up to the batch limit and if they are still wanted", async () => {
       const { database, submit, settled } = open({ maxBatch: 4 });
-      database.isShared = true;
+      database.mayHaveOtherWriters = true;
       void submit(1);
       void submit(2);
       await settle();
@@ -277,7 +277,7 @@ describe("group commit", () => {
       expect(database.batches()).toEqual([[1, 2, 4], [5]]);
     });
 
-    test("is not asked for where no change can join: for a single change and for a full batch", async () => {
+    test("is not requested where no change can join: for a single change and for a full batch", async () => {
       const { database, submit } = open({ maxBatch: 3 });
       for (const batch of [[1], [2, 3], [4, 5, 6], [7, 8, 9, 10]]) {
         for (const n of batch) void submit(n);
@@ -290,7 +290,7 @@ describe("group commit", () => {
 
     test("is released unused when no caller waits any more", async () => {
       const { database, measured, submit, settled } = open();
-      database.isShared = true;
+      database.mayHaveOtherWriters = true;
       let isWanted = true;
       for (const n of [1, 2]) void submit(n, () => isWanted);
       await settle();
@@ -304,7 +304,7 @@ describe("group commit", () => {
 
     test("rejects the changes that waited from its beginning when it fails, and later changes get the next turn", async () => {
       const { database, clock, measured, submit, settled } = open();
-      database.isShared = true;
+      database.mayHaveOtherWriters = true;
       void submit(1);
       void submit(2, () => false);
       void submit(3);
@@ -324,7 +324,7 @@ describe("group commit", () => {
 
   test("a failed write rejects the changes that joined late, and no later ones", async () => {
     const { database, submit, settled } = open();
-    database.isShared = true;
+    database.mayHaveOtherWriters = true;
     for (const n of [1, 2]) void submit(n);
     await settle();
     void submit(3);
@@ -462,7 +462,7 @@ describe("group commit", () => {
     expect(database.batches()).toEqual([[1], [2]]);
   });
 
-  test("each caller is answered once, in order and as its write ended, whatever happens when", async () => {
+  test("each caller is answered once, in order and with the result of its write, in any sequence of events", async () => {
     const step = fc.oneof(
       { weight: 5, arbitrary: fc.constantFrom("submit", "submit and leave") },
       { weight: 2, arbitrary: fc.constantFrom("succeed", "fail") },
@@ -470,9 +470,9 @@ describe("group commit", () => {
       { weight: 2, arbitrary: fc.constant("wait") },
     );
     await fc.assert(
-      fc.asyncProperty(fc.boolean(), fc.array(step, { maxLength: 40 }), async (isShared, steps) => {
+      fc.asyncProperty(fc.boolean(), fc.array(step, { maxLength: 40 }), async (mayHaveOtherWriters, steps) => {
         const { database, commits, settled, submit } = open({ maxBatch: 4, maxQueued: 6 });
-        database.isShared = isShared;
+        database.mayHaveOtherWriters = mayHaveOtherWriters;
         const ended: Record<string, number[]> = { succeed: [], fail: [] };
         const end = (how: "succeed" | "fail") => {
           const write = database.writes[ended.succeed!.length + ended.fail!.length];

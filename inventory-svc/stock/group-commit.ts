@@ -1,7 +1,8 @@
-import { context, ROOT_CONTEXT, type Span, trace } from "@opentelemetry/api";
+/** Writes the changes of many callers in common transactions. */
+import { type Context, ROOT_CONTEXT, type Span, trace } from "@opentelemetry/api";
 import { Batches, type Take } from "../../runtime/batches.ts";
+import { inSpan } from "../../runtime/spans.ts";
 import type { Change, Outcome } from "./changes.ts";
-import { inCommitSpan } from "./commit-span.ts";
 import type { WriteTurn } from "./write-turn.ts";
 
 export interface GroupCommitOptions {
@@ -10,7 +11,7 @@ export interface GroupCommitOptions {
    *
    * @param mayGrow whether more changes can join the batch during a wait for the turn
    */
-  readonly takeTurn: (mayGrow: boolean) => Promise<Pick<WriteTurn, "write"> & AsyncDisposable>;
+  readonly takeTurn: (mayGrow: boolean) => Promise<Turn>;
   /** Maximum changes in one transaction. */
   readonly maxBatch: number;
   /** Maximum changes that wait. */
@@ -22,6 +23,8 @@ export interface GroupCommitOptions {
   /** Milliseconds of a clock that never goes back. */
   readonly now: () => number;
 }
+
+type Turn = Pick<WriteTurn, "write"> & AsyncDisposable;
 
 /** The least that the limit of a batch can be. */
 const minBatchLimit = 48;
@@ -43,17 +46,17 @@ interface Waiting {
 }
 
 /**
- * Writes changes of many callers in batches, one transaction at a time. A commit waits for the disk, and all changes that
- * arrive during one commit share the next one. Changes that arrive during a wait for the turn join it, too.
+ * Writes changes of many callers in batches, one transaction at a time. A commit waits for the disk, and all changes
+ * that arrive during one commit share the next one. Changes that arrive during a wait for the turn join it, too.
  *
  * A batch has a limit, because a transaction with every caller in it leaves the database idle until they come back; in
- * several batches, callers and database take turns. But where a commit takes long, the database is busy anyway, and only
- * larger batches help. So the limit follows from how much of the time the database is busy.
+ * several batches, callers and database take turns. But where a commit takes long, the database is busy anyway, and
+ * only larger batches help. So the limit follows from how much of the time the database is busy.
  */
 export class GroupCommit {
   readonly #options: GroupCommitOptions;
   readonly #batches: Batches<Waiting>;
-  /** Maximum changes in the next batch, once rounded down. */
+  /** A fraction: the next batch takes at most its whole part. */
   #batchLimit: number;
   #adjustedAtMs: number;
 
@@ -79,8 +82,7 @@ export class GroupCommit {
     return new Promise((resolve, reject) => {
       const span = trace.getActiveSpan();
       const waiting = { change, isWanted, span, sinceMs: this.#options.now(), resolve, reject };
-      // The queue outlives the caller whose change begins it, so its work is not part of that caller's trace.
-      context.with(ROOT_CONTEXT, () => this.#batches.add(waiting));
+      this.#batches.add(waiting);
     });
   }
 
@@ -96,27 +98,34 @@ export class GroupCommit {
 
   /** Writes the next batch, and settles its changes. */
   async #commit(take: Take<Waiting>): Promise<void> {
-    const { takeTurn, onWritten, now } = this.#options;
-    const startedMs = now();
+    const startedMs = this.#options.now();
     const limit = Math.floor(this.#batchLimit);
-    const waiting = this.#batches.waiting;
-    let batch: readonly Waiting[] | undefined;
+    const waiting = Math.min(this.#batches.waiting, limit);
+    let turn: Turn;
     try {
       // A single change is hardly joined by others, and a full batch has no room for them.
-      await using turn = await takeTurn(waiting > 1 && waiting < limit);
-      batch = this.#dequeue(take(limit));
-      if (batch.length === 0) return;
-      const changes = batch.map(({ change }) => change);
-      const spans = batch.map(({ span }) => span);
-      const outcomes = await inCommitSpan(spans, () => turn.write(changes));
-      onWritten(batch.length, now() - startedMs, true);
-      for (const [i, { resolve }] of batch.entries()) resolve(outcomes[i]!);
+      turn = await this.#options.takeTurn(waiting > 1 && waiting < limit);
     } catch (error) {
-      // Without a turn, the changes that waited for it from its beginning have failed; later ones wait for the next turn.
-      batch ??= this.#dequeue(take(Math.min(waiting, limit)));
-      if (batch.length > 0) onWritten(batch.length, now() - startedMs, false);
-      for (const { reject } of batch) reject(error);
+      // There is no turn for the changes that were there at the beginning. Later ones wait for the next turn.
+      return this.#fail(this.#dequeue(take(waiting)), error, startedMs);
     }
+    await using held = turn; // released in the end, used or not
+    const batch = this.#dequeue(take(limit));
+    if (batch.length === 0) return;
+    let outcomes: readonly Outcome[];
+    try {
+      const spans = batch.map(({ span }) => span);
+      outcomes = await inCommitSpan(spans, () => held.write(batch.map(({ change }) => change)));
+    } catch (error) {
+      return this.#fail(batch, error, startedMs);
+    }
+    for (const [i, { resolve }] of batch.entries()) resolve(outcomes[i]!);
+    this.#options.onWritten(batch.length, this.#options.now() - startedMs, true);
+  }
+
+  #fail(batch: readonly Waiting[], error: unknown, startedMs: number): void {
+    for (const { reject } of batch) reject(error);
+    if (batch.length > 0) this.#options.onWritten(batch.length, this.#options.now() - startedMs, false);
   }
 
   /** Refuses the changes that are not wanted any more. @returns the others */
@@ -153,4 +162,23 @@ export class ExpiredError extends Error {
     super("the caller stopped waiting before the change was written");
     this.name = "ExpiredError";
   }
+}
+
+/**
+ * Runs a commit in a span of its own. It belongs to the trace of the first change; the spans of the other changes are
+ * linked with it, both ways.
+ *
+ * @param spans those of the changes, in order; undefined for a change that is not traced
+ */
+async function inCommitSpan<T>(spans: readonly (Span | undefined)[], commit: () => Promise<T>): Promise<T> {
+  const [first, ...others] = spans.filter((span) => span !== undefined);
+  const parent: Context = first ? trace.setSpan(ROOT_CONTEXT, first) : ROOT_CONTEXT;
+  const options = {
+    attributes: { "petstore.parts": spans.length },
+    links: others.map((other) => ({ context: other.spanContext() })),
+  };
+  return await inSpan("commit", options, parent, async (span) => {
+    for (const other of others) other.addLink({ context: span.spanContext() });
+    return await commit();
+  });
 }

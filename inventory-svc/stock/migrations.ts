@@ -1,3 +1,4 @@
+/** The schema of the stock. */
 import { randomUUID } from "node:crypto";
 import { createTable, type Migration } from "../../runtime/database/migrations.ts";
 import { isSqlite } from "../../runtime/database/open.ts";

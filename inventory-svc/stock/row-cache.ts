@@ -1,6 +1,6 @@
+/** Remembers entries, so that a service that was the last to write need not read them. */
 import { LRUCache } from "lru-cache";
-import type { BatchInput, Change } from "./changes.ts";
-import type { StockRow } from "./rows.ts";
+import type { BatchInput, Change, StockRow } from "./changes.ts";
 
 /** The stock as a transaction meets it under the lock of the counter row. */
 export interface LockedState extends BatchInput {
@@ -12,7 +12,7 @@ export interface LockedState extends BatchInput {
 const maxRows = 100_000;
 
 /** Transactions in a row that must find no change of another writer before predictions begin. */
-const minUnshared = 3;
+const minTurnsAlone = 3;
 
 /**
  * Remembers the entries as the last transactions left them. The counter of revisions proves them: while it stands where
@@ -23,11 +23,11 @@ export class RowCache {
   #epoch = "";
   #revision = -1n;
   /** Transactions in a row that found the counter where the one before had left it. */
-  #unshared = 0;
+  #turnsAlone = 0;
 
-  /** True when the last transaction found changes of another writer, and when nothing is known. */
-  get isShared(): boolean {
-    return this.#unshared === 0;
+  /** True when the latest transaction found changes of another writer, and when nothing is known. */
+  get mayHaveOtherWriters(): boolean {
+    return this.#turnsAlone === 0;
   }
 
   /** The revision after the last transaction; -1n before the first one. */
@@ -37,7 +37,7 @@ export class RowCache {
 
   /** Predicts the state that changes will meet. @returns undefined when it is not known, or not likely to be right */
   predict(changes: readonly Change[]): LockedState | undefined {
-    if (this.#unshared < minUnshared) return undefined;
+    if (this.#turnsAlone < minTurnsAlone) return undefined;
     const rows: StockRow[] = [];
     for (const { kind, petId } of changes) {
       const row = this.#rows.get(petId);
@@ -53,16 +53,16 @@ export class RowCache {
    * @param rows the entries as it left them; of two states of one entry, the later one comes last
    */
   remember({ epoch, revision }: LockedState, rows: Iterable<StockRow>, newRevision: bigint): void {
-    if (epoch === this.#epoch && revision === this.#revision) this.#unshared += 1;
+    if (epoch === this.#epoch && revision === this.#revision) this.#turnsAlone += 1;
     else this.clear();
-    if (this.#unshared >= minUnshared) for (const row of rows) this.#rows.set(row.petId, row);
+    if (this.#turnsAlone >= minTurnsAlone) for (const row of rows) this.#rows.set(row.petId, row);
     this.#epoch = epoch;
     this.#revision = newRevision;
   }
 
   /** Forgets everything after a fault or a change of another writer: the next transactions read. */
   clear(): void {
-    this.#unshared = 0;
+    this.#turnsAlone = 0;
     this.#epoch = "";
     if (this.#rows.size > 0) this.#rows.clear(); // clearing costs the same for one entry as for all
   }

@@ -1,9 +1,6 @@
-import type { Item, PetStatus } from "../../proto/pet.ts";
-
-/** An entry as the table keeps it. A removed one stays as a tombstone, so that readers learn of the removal. */
-export interface StockRow extends Item {
-  readonly removed: boolean;
-}
+/** Rows of the stock's tables, and the values that they stand for. */
+import type { PetStatus } from "../../proto/pet.ts";
+import type { Adjustment, Change, StockRow } from "./changes.ts";
 
 /** An entry as the drivers give it. */
 export interface Row {
@@ -34,5 +31,47 @@ export function toRow(row: StockRow) {
     status: row.status,
     revision: row.revision,
     removed: row.removed ? 1 : 0,
+  };
+}
+
+export const adjustmentsTable = "stock_adjustments";
+
+export const adjustmentColumns = ["revision", "request_id", "pet_id", "delta", "quantity", "status"] as const;
+
+/** A recorded adjustment as the drivers give it. */
+export interface AdjustmentRow {
+  revision: bigint;
+  request_id: string;
+  pet_id: bigint;
+  delta: number | bigint;
+  quantity: number | bigint;
+  status: string;
+}
+
+/** @returns the request ids of the adjustments among the changes, each once */
+export function requestIdsOf(changes: readonly Change[]): Set<string> {
+  const ids = new Set<string>();
+  for (const change of changes) if (change.kind === "adjust") ids.add(change.requestId);
+  return ids;
+}
+
+export function toAdjustment({ revision, request_id, pet_id, delta, quantity, status }: AdjustmentRow): Adjustment {
+  return {
+    requestId: request_id,
+    delta: Number(delta),
+    item: { petId: pet_id, quantity: Number(quantity), status: status as PetStatus, revision },
+  };
+}
+
+/** The row that records an adjustment. */
+export function toAdjustmentRow({ requestId, delta, item }: Adjustment, madeAtMs: number) {
+  return {
+    revision: item.revision,
+    request_id: requestId,
+    pet_id: item.petId,
+    delta,
+    quantity: item.quantity,
+    status: item.status,
+    made_at: madeAtMs,
   };
 }

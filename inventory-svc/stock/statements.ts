@@ -1,8 +1,8 @@
+/** The statements of a write, with their texts made once. */
 import type { Knex } from "knex";
 import { RowsStatement, type Statement, statementOf } from "../../runtime/database/statements.ts";
-import { adjustmentColumns, adjustmentsTable, toAdjustmentRow } from "./adjustments.ts";
-import type { Adjustment } from "./changes.ts";
-import { columns, type StockRow, toRow } from "./rows.ts";
+import type { Adjustment, StockRow } from "./changes.ts";
+import { adjustmentColumns, adjustmentsTable, columns, toAdjustmentRow, toRow } from "./rows.ts";
 
 /** Knex writes an insert of many rows for SQLite as a compound SELECT, which may have 500 terms. */
 const maxRowsPerInsert = 500;
@@ -31,8 +31,8 @@ export class WriteStatements {
   }
 
   /**
-   * Advances the counter. Fails when the counter is not at `from`: the new revision is NULL then, which the column does
-   * not take.
+   * Advances the counter. When the counter is not at `from`, the new revision is NULL, and the statement fails because
+   * the column takes no NULL (on MySQL by the strict `sql_mode` that `open.ts` sets).
    */
   advanceCounter({ epoch, revision: from }: { epoch: string; revision: bigint }, to: bigint): Statement {
     return { sql: this.#advanceCounter.sql, bindings: [epoch, from, to] };

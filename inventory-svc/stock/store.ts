@@ -1,12 +1,13 @@
+/** Reads the stock, and gives turns to write it. */
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import { type Item, maxPetId, minPetId, type Position } from "../../proto/pet.ts";
 import { type Statement, statementOf } from "../../runtime/database/statements.ts";
 import { runStatement } from "../../runtime/database/transactions.ts";
-import type { Change, Outcome } from "./changes.ts";
+import type { Change, Outcome, StockRow } from "./changes.ts";
 import { StockUnavailableError } from "./errors.ts";
 import { RowCache } from "./row-cache.ts";
-import { columns, type Row, type StockRow, toStockRow } from "./rows.ts";
+import { columns, type Row, toStockRow } from "./rows.ts";
 import { WriteStatements } from "./statements.ts";
 import { WriteTurn, type WriteTurnOptions } from "./write-turn.ts";
 
@@ -114,8 +115,8 @@ export class StockStore {
   }
 
   /**
-   * Reads every entry in the order of petId, page by page as the caller takes them. A page shows the entries as they are
-   * when it is read.
+   * Reads every entry in the order of petId, page by page as the caller takes them. A page shows the entries as they
+   * are when it is read.
    *
    * @throws StockUnavailableError
    */
@@ -139,13 +140,13 @@ export class StockStore {
   /**
    * Gives a turn to write changes, to be disposed of. Changes that arrive before this resolves can be written in it.
    *
-   * @param mayGrow whether more changes may arrive during a wait for the lock. Then the turn waits for it now where other
-   *   services write too, which costs a round trip; otherwise `write` takes the lock with its first statements
+   * @param mayGrow whether changes that arrive during a wait for the lock can join the turn. If so, and if other services
+   *   write too, this waits for the lock, which costs a round trip. Otherwise `write` takes it with its first statements
    * @throws StockUnavailableError when it waited and did not get the lock
    */
   async takeTurn(mayGrow = false): Promise<WriteTurn> {
     const turn = new WriteTurn(this.#turnOptions);
-    if (mayGrow && this.#rowCache.isShared) await turn.lock();
+    if (mayGrow && this.#rowCache.mayHaveOtherWriters) await turn.lock();
     return turn;
   }
 
@@ -185,8 +186,8 @@ export class StockStore {
    * Begins a new epoch after the database was restored from a backup. Positions of the old epoch may not hold for the
    * restored stock, so every caller that has one must list the stock again.
    *
-   * The counter jumps to the time in microseconds, which no counter has reached if clocks are right. So no revision is used
-   * twice: a caller that knows an entry's revision from before the restore cannot mistake another state for it.
+   * The counter jumps to the time in microseconds, which no counter has reached if clocks are right. So no revision is
+   * used twice: a caller that knows an entry's revision from before the restore cannot mistake another state for it.
    *
    * @returns the position after it
    * @throws StockUnavailableError

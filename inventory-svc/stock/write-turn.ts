@@ -1,12 +1,12 @@
+/** One transaction that writes changes of the stock, from its lock to its commit. */
 import type { Knex } from "knex";
 import { failedBeforeCommit, isNotNullViolation, isRetryable } from "../../runtime/database/errors.ts";
 import { matchedRows } from "../../runtime/database/statements.ts";
 import { maxAttempts, Transaction } from "../../runtime/database/transactions.ts";
-import { type AdjustmentRow, requestIdsOf, toAdjustment } from "./adjustments.ts";
 import { type BatchResult, type Change, decideChanges, type Outcome } from "./changes.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "./errors.ts";
 import type { LockedState, RowCache } from "./row-cache.ts";
-import { type Row, toStockRow } from "./rows.ts";
+import { type AdjustmentRow, type Row, requestIdsOf, toAdjustment, toStockRow } from "./rows.ts";
 import type { WriteStatements } from "./statements.ts";
 
 /** What the turns of one store share. */
@@ -25,12 +25,13 @@ interface Counter {
 }
 
 /**
- * A turn to write changes in one transaction. The transaction locks the counter row first. So writers queue there and
- * nowhere else, revisions are committed in their order, and whatever is read under the lock holds until the commit.
+ * A turn to write changes in one transaction. The transaction takes the lock on the counter row first, by reading or by
+ * advancing it. So writers queue there and nowhere else, revisions are committed in their order, and whatever is read
+ * under the lock holds until the commit.
  *
- * On MySQL a write takes two round trips: one locks and reads, the other writes and commits. It takes only the second one
- * where the row cache predicts all entries. The first statement then advances the counter from where the cache expects it,
- * and fails when another writer has moved it. `lock` takes a round trip of its own, before the other two.
+ * On MySQL a write takes two round trips: one locks and reads, the other writes and commits. It takes only the second
+ * one where the row cache predicts all entries. The first statement then advances the counter from where the cache
+ * expects it, and fails when another writer has moved it. `lock` takes a round trip of its own, before the other two.
  *
  * A caller disposes of its turn (`await using`), used or not.
  */
@@ -61,16 +62,17 @@ export class WriteTurn implements AsyncDisposable {
    */
   async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
     if (changes.length === 0) return [];
-    return await this.#retried(async (transaction) => {
+    const { state, left, result } = await this.#retried(async (transaction) => {
       const mayPredict = this.#failures === 0 && this.#counter === undefined;
       const predicted = mayPredict ? this.#options.rowCache.predict(changes) : undefined;
       const state = predicted ?? (await this.#read(transaction, changes));
       const result = decideChanges(state, changes);
       await this.#commit(transaction, state, result, predicted !== undefined);
       const left = predicted ? result.written : [...state.rows, ...result.written];
-      this.#options.rowCache.remember(state, left, result.revision);
-      return result.outcomes;
+      return { state, left, result };
     });
+    this.#options.rowCache.remember(state, left, result.revision);
+    return result.outcomes;
   }
 
   /** Releases the lock, and takes back what is not committed. */
@@ -85,8 +87,8 @@ export class WriteTurn implements AsyncDisposable {
         this.#transaction ??= await Transaction.open(this.#options.db);
         return await step(this.#transaction);
       } catch (error) {
-        await this.#end();
         this.#options.rowCache.clear();
+        await this.#end();
         this.#failures += 1;
         if (error instanceof OutcomeUnknownError) throw error;
         if (error instanceof CounterMovedError) continue;

@@ -1,3 +1,4 @@
+/** Looks for server settings by which a commit can be lost. */
 import type { Knex } from "knex";
 import { isSqlite } from "./open.ts";
 

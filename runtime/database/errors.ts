@@ -1,6 +1,8 @@
 /** Says what the errors of the drivers mean. No other file knows their codes or SQLSTATE. */
 
-/** Errors of a server that takes no writes. After a failover another server does, but the connection leads to this one. */
+/**
+ * Errors of a server that takes no writes. After a failover another server does, but the connection leads to this one.
+ */
 const readOnlyCodes = new Set([
   "ER_OPTION_PREVENTS_STATEMENT",
   "ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION",
@@ -18,17 +20,22 @@ const lostRaceCodes = new Set([
 
 const notNullCodes = new Set(["ER_BAD_NULL_ERROR", "SQLITE_CONSTRAINT_NOTNULL"]);
 
-/** Classes of SQLSTATE that COMMIT never fails with, and SQLite's code for the last of them. */
+/**
+ * COMMIT never fails with these classes of SQLSTATE: 22 data, 23 constraint, 42 syntax or access (SQLITE_ERROR in
+ * SQLite).
+ */
 const beforeCommit = /^(22...|23...|42...|SQLITE_ERROR)$/;
 
-/** True for an error of a server that takes no writes any more. Nothing has happened, even when COMMIT failed with it. */
+/**
+ * True for an error of a server that takes no writes any more. Nothing has happened, even when COMMIT failed with it.
+ */
 export function isReadOnly(error: unknown): boolean {
   return readOnlyCodes.has(codeOf(error));
 }
 
 /**
  * True for an error after which another attempt may succeed: the transaction lost against another one, or the server
- * takes no writes any more. The database has taken back the whole transaction.
+ * takes no writes any more. After a ROLLBACK nothing of the transaction is left.
  */
 export function isRetryable(error: unknown): boolean {
   return lostRaceCodes.has(codeOf(error)) || isReadOnly(error);
@@ -45,8 +52,8 @@ export function isNotNullViolation(error: unknown): boolean {
 }
 
 /**
- * True for an error that proves that COMMIT was not reached, although it was sent with the statement that failed: so the
- * transaction has not happened.
+ * True for an error that proves that COMMIT was not reached, although it was sent with the statement that failed: so
+ * the transaction has not happened.
  */
 export function failedBeforeCommit(error: unknown): boolean {
   return beforeCommit.test((error as { sqlState?: string }).sqlState ?? codeOf(error));

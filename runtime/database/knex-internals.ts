@@ -45,7 +45,7 @@ export function discardConnection(connection: PooledConnection, reason: unknown)
 }
 
 /** Has Knex close every connection that is open now instead of using it again. */
-export function discardConnections(db: Knex, reason: unknown): void {
+export function discardAllConnections(db: Knex, reason: unknown): void {
   const { pool } = clientOf(db);
   for (const { resource } of [...(pool?.used ?? []), ...(pool?.free ?? [])]) discardConnection(resource, reason);
 }

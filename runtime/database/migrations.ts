@@ -1,3 +1,4 @@
+/** Brings a schema up to date, from any number of processes at once. */
 import type { Socket } from "node:net";
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
@@ -37,8 +38,8 @@ export async function migrate(
     },
   };
   return await withMigrationLock(db, async () => {
-    // Knex marks a running migration in a table, and a process that dies leaves its mark there. While this process holds
-    // our lock, no other one migrates, so the mark can go.
+    // Knex marks a running migration in a table, and a process that dies leaves its mark there. While this process
+    // holds our lock, no other one migrates, so the mark can go.
     await db.migrate.forceFreeMigrationsLock(options);
     const [, names] = direction === "up" ? await db.migrate.latest(options) : await db.migrate.down(options);
     return names as string[];
@@ -46,9 +47,9 @@ export async function migrate(
 }
 
 /**
- * Makes a table under a draft name and renames it once it is complete; a table that exists already stays as it is. MySQL
- * commits every statement of a schema by itself, so the next run must be able to finish a migration that died between two
- * statements.
+ * Makes a table under a draft name and renames it once it is complete; a table that exists already stays as it is.
+ * MySQL commits every statement of a schema by itself, so the next run must be able to finish a migration that died
+ * between two statements.
  *
  * @param fill writes the first rows; the table has the name `draft` until they are in it
  */
@@ -79,8 +80,8 @@ async function withMysqlLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
   const holder = await acquireConnection<MysqlConnection>(db);
   const silenceTimeoutMs = holder.stream.timeout ?? 0; // which `openDatabase` has set
   try {
-    // This connection is silent while it waits and while other connections do the work, and closing it would release the
-    // lock.
+    // This connection is silent while it waits and while other connections do the work, and closing it would release
+    // the lock.
     holder.stream.setTimeout(lockWaitSeconds * 1_000 + silenceTimeoutMs);
     const [rows] = await holder
       .promise()

@@ -32,7 +32,10 @@ export function isSqlite(db: Knex): boolean {
   return db.client.config.client === "better-sqlite3";
 }
 
-/** Silences Knex, which would print to standard output, where logs are JSON and exports are data. Callers get all errors. */
+/**
+ * Silences Knex, which would print to standard output, where logs are JSON and exports are data. Callers get all
+ * errors.
+ */
 const log: Knex.Logger = { warn: () => {}, error: () => {} };
 
 type AfterCreate<Connection> = (connection: Connection, done: (error: Error | null, c: unknown) => void) => void;

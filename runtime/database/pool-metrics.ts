@@ -1,3 +1,4 @@
+/** Metrics of a database's connections. */
 import type { Knex } from "knex";
 import type { Registry } from "prom-client";
 import { gauge } from "../metrics.ts";

@@ -1,4 +1,7 @@
-/** Statements whose text Knex builds once, and that run any number of times: building a text costs as much as running it. */
+/**
+ * Statements whose text Knex builds once, and that run any number of times: building a text costs as much as running
+ * it.
+ */
 import type { Knex } from "knex";
 
 /** A statement as the database gets it. */

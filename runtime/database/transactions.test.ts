@@ -15,7 +15,7 @@ function failing(times: number, code: string) {
   return { work, calls: () => calls };
 }
 
-test("a transaction that the database has taken back runs again as a whole", async () => {
+test("a transaction that the database has rolled back runs again as a whole", async () => {
   for (const code of ["ER_LOCK_DEADLOCK", "ER_LOCK_WAIT_TIMEOUT", "ER_CHECKREAD", "ER_OPTION_PREVENTS_STATEMENT"]) {
     const { work, calls } = failing(1, code);
     expect(await retried(db, work)).toBe("done");
@@ -23,13 +23,13 @@ test("a transaction that the database has taken back runs again as a whole", asy
   }
 });
 
-test("a transaction that the database takes back four times is given up", async () => {
+test("a transaction that the database rolls back four times is given up", async () => {
   const { work, calls } = failing(4, "ER_LOCK_DEADLOCK");
   await expect(retried(db, work)).rejects.toThrow("from the database");
   expect(calls()).toBe(4);
 });
 
-test.each(["ER_DUP_ENTRY", "SQLITE_BUSY"])("%s is never retried", async (code) => {
+test.each(["ER_DUP_ENTRY", "SQLITE_BUSY"])("a transaction that fails with %s is never retried", async (code) => {
   const { work, calls } = failing(1, code);
   await expect(retried(db, work)).rejects.toThrow("from the database");
   expect(calls()).toBe(1);
@@ -41,7 +41,7 @@ describe("a transaction", () => {
   beforeAll(() => db.schema.createTable("numbers", (table) => void table.integer("n").primary()));
   beforeEach(() => db("numbers").delete());
 
-  test("that is committed keeps what was run in it", async () => {
+  test("that is committed keeps the results of its statements", async () => {
     const transaction = await Transaction.open(db);
     await transaction.run(insert(1));
     expect(await transaction.commit(insert(2), insert(3))).toHaveLength(2);
@@ -56,7 +56,7 @@ describe("a transaction", () => {
     expect(await numbers()).toEqual([]);
   });
 
-  test("that fails keeps nothing of what was run with the failing statement", async () => {
+  test("that fails keeps nothing, not even of the statements before the failing one", async () => {
     const transaction = await Transaction.open(db);
     await expect(transaction.commit(insert(1), insert(1))).rejects.toThrow("UNIQUE");
     await transaction.end();

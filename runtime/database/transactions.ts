@@ -4,8 +4,8 @@ import type { Knex } from "knex";
 import { isBusyFile, isReadOnly, isRetryable } from "./errors.ts";
 import {
   acquireConnection,
+  discardAllConnections,
   discardConnection,
-  discardConnections,
   type PooledConnection,
   releaseConnection,
   sendQuery,
@@ -43,8 +43,13 @@ export class Transaction {
   async run(...statements: readonly Statement[]): Promise<unknown[]> {
     const opening = this.#isOpen ? [] : [isSqlite(this.#db) ? beginOnSqlite : begin];
     this.#isOpen = true;
-    const results = await this.#send([...opening, ...statements]);
-    return results.slice(opening.length);
+    try {
+      const results = await sendTogether(this.#db, this.#connection, [...opening, ...statements]);
+      return results.slice(opening.length);
+    } catch (error) {
+      if (isReadOnly(error)) discardAllConnections(this.#db, error);
+      throw error;
+    }
   }
 
   /** Runs statements and commits, together. @returns the result of each statement, as the driver gives it */
@@ -61,15 +66,6 @@ export class Transaction {
       await send(this.#db, this.#connection, rollback).catch((fault) => discardConnection(this.#connection, fault));
     }
     await releaseConnection(this.#db, this.#connection);
-  }
-
-  async #send(statements: readonly Statement[]): Promise<unknown[]> {
-    try {
-      return await sendTogether(this.#db, this.#connection, statements);
-    } catch (error) {
-      if (isReadOnly(error)) discardConnections(this.#db, error);
-      throw error;
-    }
   }
 }
 
@@ -89,7 +85,7 @@ export async function retried<T>(db: Knex, work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
-      if (isReadOnly(error)) discardConnections(db, error);
+      if (isReadOnly(error)) discardAllConnections(db, error);
       if (attempt === maxAttempts || !isRetryable(error) || isBusyFile(error)) throw error;
     }
   }

@@ -7,7 +7,7 @@ import type { Plan } from "./list.ts";
 import { cpuMsOf, type Figures, medians } from "./measure.ts";
 import { type BenchServers, startOurs } from "./systems.ts";
 
-/** One way to change entries over gRPC, from one process to one or two services on one database. */
+/** The figures of one way to change entries over gRPC, from one process to one or two services on one database. */
 export interface GrpcRow {
   readonly way: string;
   readonly services: number;
@@ -18,7 +18,7 @@ export interface GrpcRow {
 const entries = 10_000;
 const timeoutMs = 10_000;
 
-/** Changes over gRPC: unary updates and adjustments, and the pipeline that the gateway uses. */
+/** Measures changes over gRPC: unary updates and adjustments, and the pipeline that the gateway uses. */
 export async function benchGrpc(servers: BenchServers, plan: Plan): Promise<GrpcRow[]> {
   await using stack = new AsyncDisposableStack();
   const { system, processes } = await startOurs(stack, servers, entries);
@@ -52,7 +52,7 @@ export async function benchGrpc(servers: BenchServers, plan: Plan): Promise<Grpc
   const ways = [1, 2].flatMap((services) =>
     openWays(addresses.slice(0, services)).map((way) => ({ ...way, services })),
   );
-  for (const { change } of ways) await load(change, 64, 5, pids); // V8 compiles what it has run for a while
+  for (const { change } of ways) await load(change, 64, 5, pids); // so that V8 has compiled the code
   const rows: GrpcRow[] = [];
   for (const atOnce of [64, 256]) {
     const runs = ways.map((way) => ({ ...way, figures: [] as Figures[] }));
@@ -78,7 +78,7 @@ interface Way {
 function openWays(addresses: readonly string[]): Way[] {
   const address = `ipv4:${addresses.join(",")}`;
   const client = createInventoryClient({ address, timeoutMs });
-  // As many streams as services: one gateway uses one at a time.
+  // One stream for each service, because a gateway uses one at a time.
   const pipelines = addresses.map((one) => {
     const channel = openInventoryChannel({ address: one });
     return { channel, updates: new UpdatePipeline(() => channel.applyUpdates(), timeoutMs) };
@@ -104,7 +104,7 @@ function openWays(addresses: readonly string[]): Way[] {
   ];
 }
 
-/** Changes random entries, so many at a time. */
+/** Changes random entries for `seconds`, with `atOnce` changes under way. */
 async function load(
   change: Way["change"],
   atOnce: number,

@@ -42,7 +42,7 @@ const router = createRouter({
     admit: async (_request, context) => {
       context.principal = everyone;
     },
-    announce: () => {},
+    setAddressLimits: () => {},
     headersFor: () => [],
   },
   docs: (_request, _response, next) => next(),

@@ -1,6 +1,8 @@
 import type { ListRow } from "./list.ts";
 
-/** Draws the CPU time of a GET in the gateway against the number of entries, both on logarithmic scales. @returns an SVG */
+/**
+ * Draws the CPU time of a GET in the gateway against the number of entries, both on logarithmic scales. @returns an SVG
+ */
 export function plot(rows: readonly ListRow[]): string {
   const points = rows.filter(({ coding, writesPerSecond }) => coding === "identity" && writesPerSecond === 0);
   const [width, height, margin] = [720, 440, 64];

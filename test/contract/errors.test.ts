@@ -14,13 +14,13 @@ import { suiteStack } from "../support/cleanup.ts";
 import { startLocalGateway } from "../support/local-gateway.ts";
 import { type System, startSystem } from "../support/system.ts";
 
-/** A client that keeps its side open when the server closes. */
+/** Connects a client that keeps its side open when the server closes. */
 function connectTo(address: string): Socket {
   const { hostname, port } = new URL(`http://${address}`);
   return connect({ host: hostname, port: Number(port), allowHalfOpen: true }).on("error", () => {});
 }
 
-describe("every error has the shape of the contract", () => {
+describe("every error has the shape of the contract:", () => {
   const stack = suiteStack();
   let system: System;
   let authorization: string;
@@ -82,14 +82,14 @@ describe("every error has the shape of the contract", () => {
     ["DELETE", "/v1/pets/1", "GET, HEAD"],
     ["POST", "/v1/store/orders", "GET, HEAD"],
   ])("a method that the resource does not have is 405: %s %s", async (method, path, allow) => {
-    // No header makes another method of it.
+    // No header overrides the method.
     const answer = await send(method, path, { "x-http-method-override": "PATCH", "content-type": "application/json" });
     expectError(answer, 405, "method_not_allowed");
     expect(header(answer, "Allow")).toBe(allow);
     expect(await system.stored(1n)).toMatchObject({ quantity: 100 });
   });
 
-  test("an error to HEAD has the headers of the body and no body", async () => {
+  test("an error for HEAD has the headers of the body and no body", async () => {
     for (const [path, expected] of [
       ["/v1/inventory/1", 405],
       ["/v1/nothing", 404],
@@ -111,13 +111,13 @@ describe("every error has the shape of the contract", () => {
     ["a path with a space", "GET /v1/inven tory HTTP/1.1"],
     ["bytes beyond ASCII", "GET /v1/ümläut HTTP/1.1"],
     ["another protocol", "GET /v1/inventory FTP/1.1"],
-    ["a version of HTTP that is none", "GET /v1/inventory HTTP/9.9"],
-    ["an address that is none", "GET http://[::bad/v1/inventory HTTP/1.1"],
-    ["half an address", "GET http://[::1/v1/inventory HTTP/1.1"],
+    ["an unknown version of HTTP", "GET /v1/inventory HTTP/9.9"],
+    ["an absolute address with an invalid host", "GET http://[::bad/v1/inventory HTTP/1.1"],
+    ["an absolute address with an unclosed bracket", "GET http://[::1/v1/inventory HTTP/1.1"],
     ["a header without a colon", "GET /v1/inventory HTTP/1.1\r\nnonsense"],
     ["a header with a space in its name", "GET /v1/inventory HTTP/1.1\r\nContent Length: 1"],
     ["a header with a zero byte", "GET /v1/inventory HTTP/1.1\r\nX-A: \0"],
-    ["a line folded", "GET /v1/inventory HTTP/1.1\r\nX-A: 1\r\n 2"],
+    ["a folded header", "GET /v1/inventory HTTP/1.1\r\nX-A: 1\r\n 2"],
     ["two lengths", "PATCH /v1/inventory/1 HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2"],
     ["a negative length", "PATCH /v1/inventory/1 HTTP/1.1\r\nContent-Length: -1"],
     ["a length and chunks", "PATCH /v1/inventory/1 HTTP/1.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked"],
@@ -136,8 +136,8 @@ describe("every error has the shape of the contract", () => {
     ["no host for the documentation", "GET /docs/ HTTP/1.1\r\n\r\n"],
     ["TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"],
     ["HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
-    ["a chunk of no size", "chunked:zz\r\n"],
-    ["a chunk that is longer than it says", 'chunked:2\r\n{"quantity":5}\r\n0\r\n\r\n'],
+    ["a chunk with an invalid size", "chunked:zz\r\n"],
+    ["a chunk longer than its size", 'chunked:2\r\n{"quantity":5}\r\n0\r\n\r\n'],
   ])("invalid HTTP is 400: %s", async (_what, text) => {
     const [, body] = text.split("chunked:");
     const chunked = [`Transfer-Encoding: chunked`, "Content-Type: application/json"];
@@ -180,7 +180,7 @@ describe("every error has the shape of the contract", () => {
     }
   });
 
-  test("an absolute address, HTTP/1.0 and the offer of an upgrade are no errors", async () => {
+  test("an absolute address, HTTP/1.0 and the offer of an upgrade are accepted", async () => {
     const get = "GET http://elsewhere/v1/inventory HTTP/1.1";
     expect(await sendToApi(system.address, head(get))).toMatchObject({ status: 200 });
     for (const path of ["/openapi.json", "/docs/", "/docs/swagger-ui.css"]) {
@@ -203,7 +203,7 @@ describe("every error has the shape of the contract", () => {
     }
   });
 
-  test("a client that breaks off in the middle of anything does not end the process", async () => {
+  test("a client that disconnects at any point does not end the process", async () => {
     const beginnings = [
       head("CONNECT 127.0.0.1:22 HTTP/1.1"),
       head("GET /v1/inventory HTTP/1.1"),
@@ -224,7 +224,7 @@ describe("every error has the shape of the contract", () => {
     expect(ended).toBe(false);
   });
 
-  describe("every response has a request id in its headers, and none in its body", () => {
+  describe("the request id is in the headers and not in the body:", () => {
     test.each(["abc", "0af7651916cd43dd8448eb211c80319c", "A-b_c.d:9", "x".repeat(64)])(
       "an id of the caller is echoed: %s",
       async (id) => {
@@ -247,7 +247,7 @@ describe("every error has the shape of the contract", () => {
       },
     );
 
-    test("each request gets a new id of its own, also one that sends two ids", async () => {
+    test("each request without an id gets a new one, and so does one with two ids", async () => {
       const ids = new Set<string>();
       for (let i = 0; i < 5; i++) ids.add(header(await send("GET", "/v1/inventory"), "X-Request-Id"));
       const two = head("GET /v1/nothing HTTP/1.1", "X-Request-Id: one", "X-Request-Id: two");
@@ -309,7 +309,7 @@ describe("an error of the inventory service", () => {
     ["UNIMPLEMENTED", 500, "internal_error"],
     ["DATA_LOSS", 500, "internal_error"],
     ["UNAUTHENTICATED", 500, "internal_error"],
-  ])("%s is %d %s, without a word of the service", async (name, expected, errorCode) => {
+  ])("with the status %s becomes %d %s, without the text of the service", async (name, expected, errorCode) => {
     code = status[name];
     for (const answer of [await update(), await list()]) {
       expectError(answer, expected, errorCode);
@@ -322,7 +322,7 @@ describe("an error of the inventory service", () => {
   test.each<[keyof typeof status, number, string]>([
     ["NOT_FOUND", 404, "not_found"],
     ["ABORTED", 412, "precondition_failed"],
-  ])("%s to an update is %d %s", async (name, expected, errorCode) => {
+  ])("with the status %s for an update becomes %d %s", async (name, expected, errorCode) => {
     code = status[name];
     expectError(await update(), expected, errorCode);
   });
@@ -337,7 +337,7 @@ describe("a connection with invalid HTTP", () => {
 
   beforeAll(async () => {
     const { server } = createPublicServer({
-      // Answers with half a body and never goes on, or with a whole body.
+      // Answers with half a body and nothing more, or with a whole body.
       router: Router().use((request, response) => {
         if (request.url === "/whole") return void response.end("whole");
         response.writeHead(200, { "Content-Length": 2 * half.length });
@@ -363,10 +363,10 @@ describe("a connection with invalid HTTP", () => {
 
   const wrong = [
     ["nonsense", "nonsense\r\n\r\n"],
-    ["a tunnel", "CONNECT g:1 HTTP/1.1\r\nHost: g\r\n\r\n"],
+    ["CONNECT", "CONNECT g:1 HTTP/1.1\r\nHost: g\r\n\r\n"],
   ] as const;
 
-  test.each(wrong)("never has an error in the middle of a body, after %s", async (_what, bytes) => {
+  test.each(wrong)("never carries an error in the middle of a body, after %s", async (_what, bytes) => {
     for (const paths of [["/"], ["/", "/"], ["/", "/whole"]]) {
       const socket = connectTo(address);
       let received = "";

@@ -28,7 +28,7 @@ describe("an overload", () => {
   const patch = (quantity: number) =>
     callApi(system.address, { method: "PATCH", path: "/v1/inventory/1", headers, body: `{"quantity":${quantity}}` });
 
-  /** Makes the event loop late. An overload lasts at least a second. */
+  /** Makes the event loop late, which begins an overload of at least a second. */
   const begin = async () => {
     const { kill } = system.gateways[0]!;
     await kill("SIGSTOP");
@@ -39,12 +39,12 @@ describe("an overload", () => {
     expectError(answer, 503, "service_unavailable");
     expect(header(answer, "Retry-After")).toBe("1");
     expect(header(answer, "X-Request-Id")).toMatch(/./);
-    expect(readLimits(answer).limit).toBe(60); // of the address: the key was not looked at
+    expect(readLimits(answer).limit).toBe(60); // the limit of the address, because the key is not read
   };
 
-  test("an overload refuses every kind of request beyond those that may wait, and ends when the event loop is idle", async () => {
+  test("refuses every kind of request while OVERLOAD_REQUESTS wait, and ends when the event loop is idle", async () => {
     const waiting = [openUpdate(system), openUpdate(system)];
-    expect(await get()).toMatchObject({ status: 200 }); // both have arrived, and the event loop is not late
+    expect(await get()).toMatchObject({ status: 200 }); // so both updates have arrived, and the event loop is not late
     await begin();
     await until(async () => (await get()).status === 503);
     expectRefusal(await get());
@@ -60,7 +60,7 @@ describe("an overload", () => {
     expect(system.gateways[0]!.output()).toMatch(/overload: the event loop is late.*the overload has ended/s);
   });
 
-  test("an overload refuses no request while fewer wait than may", async () => {
+  test("refuses no request while fewer than OVERLOAD_REQUESTS wait", async () => {
     const waiting = openUpdate(system);
     expect(await get()).toMatchObject({ status: 200 });
     await begin();
@@ -69,7 +69,7 @@ describe("an overload", () => {
   });
 });
 
-/** An update that waits for its body. */
+/** Begins an update that waits for its body. */
 function openUpdate({ address, keys }: System) {
   const { hostname, port } = new URL(`http://${address}`);
   const socket: Socket = connect(Number(port), hostname);

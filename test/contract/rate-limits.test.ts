@@ -51,7 +51,7 @@ describe("the limit headers are on every response", () => {
     });
   });
 
-  describe("to requests with a key, each charged once", () => {
+  describe("to a request with a key, which is charged once:", () => {
     type Send = (request: RequestOptions, address?: string) => Promise<Answer>;
     const json = { "content-type": "application/json" };
     const update = (body: string, headers: Record<string, string> = {}) => ({
@@ -65,24 +65,24 @@ describe("the limit headers are on every response", () => {
       [200, "the head of the list", (send) => send({ method: "HEAD", path: "/v1/inventory" })],
       [200, "an update", (send) => send(update('{"quantity":100}'))],
       [304, "an unchanged list", (send) => send({ path: "/v1/inventory", headers: { "if-none-match": "*" } })],
-      [400, "a petId", (send) => send({ ...update('{"quantity":1}'), path: "/v1/inventory/x" })],
-      [400, "a path", (send) => send({ ...update('{"quantity":1}'), path: "/v1/inventory/%zz" })],
-      [400, "a body", (send) => send(update("{}"))],
-      [404, "an entry", (send) => send({ ...update('{"quantity":1}'), path: "/v1/inventory/2" })],
-      [404, "a path", (send) => send({ path: "/v1/nothing" })],
-      [405, "a method", (send) => send({ method: "DELETE", path: "/v1/inventory" })],
-      [405, "the options", (send) => send({ method: "OPTIONS", path: "/v1/inventory" })],
+      [400, "an invalid petId", (send) => send({ ...update('{"quantity":1}'), path: "/v1/inventory/x" })],
+      [400, "an undecodable path", (send) => send({ ...update('{"quantity":1}'), path: "/v1/inventory/%zz" })],
+      [400, "an invalid body", (send) => send(update("{}"))],
+      [404, "an unknown entry", (send) => send({ ...update('{"quantity":1}'), path: "/v1/inventory/2" })],
+      [404, "an unknown path", (send) => send({ path: "/v1/nothing" })],
+      [405, "an unsupported method", (send) => send({ method: "DELETE", path: "/v1/inventory" })],
+      [405, "OPTIONS", (send) => send({ method: "OPTIONS", path: "/v1/inventory" })],
       [408, "a body that stops", (send) => send({ ...update(""), headers: { ...json, "content-length": "9" } })],
       [410, "a retired operation", (send) => send({ path: "/v1/pets/1" }, afterSunset)],
-      [412, "a condition", (send) => send(update('{"quantity":1}', { "if-match": '"r0"' }))],
+      [412, "a condition that fails", (send) => send(update('{"quantity":1}', { "if-match": '"r0"' }))],
       [413, "a body that is too large", (send) => send(update(" ".repeat(20_000)))],
-      [415, "a media type", (send) => send(update("quantity=1", { "content-type": "text/plain" }))],
+      [415, "an unsupported media type", (send) => send(update("quantity=1", { "content-type": "text/plain" }))],
       [502, "an upstream that refuses", (send) => send({ path: "/v1/pets/1" })],
-      [503, "no upstream", (send) => send({ path: "/v1/pets/1" }, withoutUpstreams)],
+      [503, "an operation without an upstream", (send) => send({ path: "/v1/pets/1" }, withoutUpstreams)],
       [504, "an upstream that is silent", (send) => send({ path: "/v1/store/orders" })],
     ];
 
-    test.each(cases)("%d: %s", async (status, _what, run) => {
+    test.each(cases)("%d for %s", async (status, _what, run) => {
       const { key } = await system.issueKey({ plan: "pro" });
       const answer = await run(({ method = "GET", path, headers, body }, address = system.address) => {
         const lines = Object.entries({ host: "g", authorization: `Bearer ${key}`, ...headers });
@@ -101,7 +101,7 @@ describe("the limit headers are on every response", () => {
       });
     });
 
-    test("403: a missing scope, and 429: the limit", async () => {
+    test("403 for a missing scope, and 429 for an exhausted limit", async () => {
       const limits = { perMinute: 1, perDay: 5 };
       const { key } = await system.issueKey({ plan: "enterprise", limits, scopes: ["store:read"] });
       const get = () => callApi(system.address, { path: "/v1/inventory", headers: { authorization: `Bearer ${key}` } });
@@ -114,7 +114,7 @@ describe("the limit headers are on every response", () => {
     });
   });
 
-  describe("to requests without a key, with the limit of the address", () => {
+  describe("to a request without a valid key, with the limit of its address:", () => {
     const get = (path: string, ...lines: string[]) =>
       [`GET ${path} HTTP/1.1`, "Host: g", ...lines, "\r\n"].join("\r\n");
     const cases: [number, string, string | (() => string)][] = [
@@ -122,7 +122,7 @@ describe("the limit headers are on every response", () => {
       [401, "a malformed key", get("/v1/inventory", "Authorization: Bearer nonsense")],
       [401, "an unknown key", () => get("/v1/inventory", `Authorization: Bearer ${createKey("test")}`)],
       [401, "a page that does not exist", get("/docs/nothing.html")],
-      [401, "the options of the server", "OPTIONS * HTTP/1.1\r\nHost: g\r\n\r\n"],
+      [401, "OPTIONS *", "OPTIONS * HTTP/1.1\r\nHost: g\r\n\r\n"],
       [400, "two keys", get("/v1/inventory", "Authorization: Bearer a", "Authorization: Bearer b")],
       [400, "two hosts", get("/v1/inventory", "Host: h")],
       [400, "no host", "GET /v1/inventory HTTP/1.1\r\n\r\n"],
@@ -134,16 +134,16 @@ describe("the limit headers are on every response", () => {
       [400, "a malformed request line", "nonsense\r\n\r\n"],
       [400, "an unknown method", "BREW /v1/inventory HTTP/1.1\r\nHost: g\r\n\r\n"],
       [400, "a malformed header", get("/v1/inventory", "no colon")],
-      [400, "a folded line", get("/v1/inventory", "X-A: 1", " 2")],
+      [400, "a folded header", get("/v1/inventory", "X-A: 1", " 2")],
       [400, "a body with two lengths", get("/v1/inventory", "Content-Length: 1", "Content-Length: 2")],
       [400, "a length and chunks", get("/v1/inventory", "Content-Length: 4", "Transfer-Encoding: chunked")],
       [400, "HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
       [400, "TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"],
-      [405, "a tunnel", "CONNECT g:443 HTTP/1.1\r\nHost: g\r\n\r\n"],
+      [405, "CONNECT", "CONNECT g:443 HTTP/1.1\r\nHost: g\r\n\r\n"],
       [408, "a head that never ends", "GET /v1/inventory HTTP/1.1\r\nHost: g\r\n"],
       [431, "a head that is too large", get("/v1/inventory", `X-A: ${"a".repeat(17_000)}`)],
     ];
-    test.each(cases)("%d: %s", async (status, _what, bytes) => {
+    test.each(cases)("%d for %s", async (status, _what, bytes) => {
       const answer = await sendToApi(system.address, typeof bytes === "string" ? bytes : bytes());
       expect(answer.status).toBe(status);
       const { limit, windows } = readLimits(answer);
@@ -153,7 +153,7 @@ describe("the limit headers are on every response", () => {
       });
     });
 
-    test("304: the unchanged document", async () => {
+    test("304 for the unchanged document", async () => {
       const { headers } = await callApi(system.address, { path: "/openapi.json" });
       const again = await callApi(system.address, {
         path: "/openapi.json",
@@ -185,21 +185,21 @@ describe("the limits", () => {
     });
   });
 
-  test("of an enterprise account are its own, also when the setting names lower ones for a plan", async () => {
+  test("of an enterprise account are its own, even when the setting lowers those of a plan", async () => {
     const limits = { perMinute: 7, perDay: 70 };
     const { use, clock } = await open(stack, system, { PLAN_LIMITS: "free=1/1" }, { plan: "enterprise", limits });
     const { windows } = readLimits(await use(), clock.now());
     expect(windows).toMatchObject({ minute: { limit: 7, remaining: 6 }, day: { limit: 70, remaining: 69 } });
   });
 
-  test("of a plan are a setting", async () => {
+  test("of a plan follow the setting", async () => {
     const { use, clock } = await open(stack, system, { PLAN_LIMITS: "free=5/50,business=9/90" });
     expect(readLimits(await use(), clock.now()).windows).toMatchObject({ minute: { limit: 5 }, day: { limit: 50 } });
     expect(readLimits(await use(system.keys.business), clock.now())).toMatchObject({ limit: 9 });
     expect(readLimits(await use(system.keys.pro), clock.now())).toMatchObject({ limit: 300 });
   });
 
-  test("change with the plan of the account, within 10 s", async () => {
+  test("follow the plan of the account within 10 s", async () => {
     const { use, clock, account } = await open(stack, system, {});
     expect(readLimits(await use(), clock.now())).toMatchObject({ limit: 60, remaining: 59 });
     const { code } = await system.runKeys("plan", "--account", account, "--plan", "pro");
@@ -208,7 +208,7 @@ describe("the limits", () => {
     expect(readLimits(await use(), clock.now())).toMatchObject({ limit: 300, remaining: 298 });
   });
 
-  test("admit 60 requests in a minute, and the next one when the headers say so", async () => {
+  test("admit 60 requests in a minute, and the next one at the time that the headers give", async () => {
     const { use, clock } = await open(stack, system, {});
     const startMs = clock.now();
     for (let left = 59; left >= 0; left--) {
@@ -235,7 +235,7 @@ describe("the limits", () => {
     expect(readLimits(answer, clock.now()).windows.minute).toMatchObject({ remaining: 59, resetSeconds: 60 });
   });
 
-  test("begin with the first request, not with the clock's minute", async () => {
+  test("count from the first request, not from the clock's minute", async () => {
     const { use, clock } = await open(stack, system, {});
     const first = readLimits(await use(), clock.now());
     clock.advance(59 * second);
@@ -245,7 +245,7 @@ describe("the limits", () => {
     expect(next).toMatchObject({ remaining: 59, resetAt: first.resetAt + 90 });
   });
 
-  test("of the day are not charged for requests that the minute refuses, nor the other way round", async () => {
+  test("of the day are not charged for requests that the minute refuses, nor those of the minute for what the day refuses", async () => {
     const limits = { perMinute: 3, perDay: 5 };
     const { use, clock } = await open(stack, system, {}, { plan: "enterprise", limits });
     const startMs = clock.now();
@@ -275,13 +275,13 @@ describe("the limits", () => {
     await expectLeft(200, 2, 4);
   });
 
-  test("are shown by the window that has the smaller share left", async () => {
+  test("are shown for the window that has the smaller share left", async () => {
     const limits = { perMinute: 10, perDay: 6 };
     const { use, clock } = await open(stack, system, {}, { plan: "enterprise", limits });
     expect(readLimits(await use(), clock.now())).toMatchObject({ limit: 6, remaining: 5 });
   });
 
-  test("are exact when all requests come at once", async () => {
+  test("are exact when all requests arrive at once", async () => {
     const { use } = await open(stack, system, {}, { plan: "enterprise", limits: { perMinute: 10, perDay: 100 } });
     const answers = await Promise.all(Array.from({ length: 40 }, () => use()));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(10);
@@ -310,12 +310,12 @@ describe("the limit of an address", () => {
     stack.defer(() => system.close());
   });
 
-  test("refuses requests without a valid key after 60 in a minute, and no request with a key that was seen before", async () => {
+  test("refuses requests without a valid key after 60 in a minute, but none with a key that was seen before", async () => {
     const { use, clock } = await open(stack, system, {});
     onTestClock(clock);
     expect(await use()).toMatchObject({ status: 200 });
     for (let left = 59; left >= 0; left--) {
-      // Whatever is wrong with the key, the address is charged.
+      // The address is charged for a missing key and for an unknown one.
       const answer = await use(left % 2 === 0 ? "" : createKey("test"));
       expect(answer.status).toBe(401);
       expect(readLimits(answer, clock.now())).toMatchObject({ limit: 60, remaining: left });
@@ -331,7 +331,7 @@ describe("the limit of an address", () => {
     const mine = await use();
     expect(mine.status).toBe(200);
     expect(readLimits(mine, clock.now())).toMatchObject({ limit: 60, remaining: 58 });
-    // A key that was not seen before cannot be told from a made-up one without a look-up.
+    // Only a look-up tells a new key from a made-up one.
     const { key: newKey } = await system.issueKey();
     const delayed = await use(newKey);
     expectError(delayed, 429, "rate_limit_exceeded");
@@ -341,7 +341,7 @@ describe("the limit of an address", () => {
     expect(await use(newKey)).toMatchObject({ status: 200 });
   });
 
-  test("is a setting, and reading the documentation charges nothing", async () => {
+  test("follows the setting, and is not charged for reading the documentation", async () => {
     const { use, clock, address } = await open(stack, system, { ADDRESS_GUARD_PER_MINUTE: "3" });
     for (let left = 2; left >= 0; left--) {
       for (const path of ["/docs/", "/openapi.json"]) {
@@ -360,7 +360,7 @@ describe("the limit of an address", () => {
   });
 
   test.each([
-    ["counts for each client of a trusted proxy", "127.0.0.1, 10.0.0.0/8", [1, 1, 0]],
+    ["counts each client of a trusted proxy by itself", "127.0.0.1, 10.0.0.0/8", [1, 1, 0]],
     ["ignores the X-Forwarded-For of any other peer", "10.0.0.0/8", [1, 0, 0]],
   ])("%s", async (_what, proxies, expected) => {
     const { address, clock } = await open(stack, system, { ADDRESS_GUARD_PER_MINUTE: "2", TRUSTED_PROXIES: proxies });
@@ -394,7 +394,7 @@ describe("a temporary ban", () => {
     stack.defer(() => system.close());
   });
 
-  /** Uses the limit up and goes on until the ban. @returns the first answer with it */
+  /** Sends requests beyond the limit until the key is banned. @returns the first answer with the ban */
   async function earnBan({ use, clock }: Opened, refusals = 5): Promise<Answer> {
     expect(await use()).toMatchObject({ status: 200 });
     for (let i = 1; i <= refusals; i++) {
@@ -409,7 +409,7 @@ describe("a temporary ban", () => {
     throw new Error(`no ban after ${refusals} refusals`);
   }
 
-  test("follows on 30 refusals within a minute, and lasts 5 minutes", async () => {
+  test("follows 30 refusals within a minute and lasts 5 minutes", async () => {
     const opened = await open(stack, system, {}, oneAMinute);
     const { use, clock } = opened;
     const banned = await earnBan(opened, 30);
@@ -418,7 +418,7 @@ describe("a temporary ban", () => {
     const { resetAt, windows } = readLimits(banned, clock.now());
     expect(resetAt).toBe(Math.ceil((clock.now() + 5 * minute) / second));
     expect(windows).toMatchObject({ minute: { remaining: 0, resetSeconds: 300 }, day: { remaining: 0 } });
-    // It outlasts the window, and further requests neither lengthen nor shorten it.
+    // The ban outlasts the window, and further requests neither lengthen nor shorten it.
     for (const left of [239, 178, 117]) {
       clock.advance(61 * second);
       const still = await use();
@@ -432,7 +432,7 @@ describe("a temporary ban", () => {
     expect(await use()).toMatchObject({ status: 200 });
   });
 
-  test("grows from 5 to 15 to 60 minutes, and is forgotten after a day without one", async () => {
+  test("lasts 5, then 15, then 60 minutes, and 5 minutes again after a day without one", async () => {
     const opened = await open(stack, system, env, oneAMinute);
     for (const minutes of [5, 15, 60, 60]) {
       expect(header(await earnBan(opened), "Retry-After")).toBe(`${60 * minutes}`);
@@ -452,7 +452,7 @@ describe("a temporary ban", () => {
     expect(readLimits(banned, opened.clock.now())).toMatchObject({ limit: 1, remaining: 0 });
   });
 
-  test("has a ladder that is a setting", async () => {
+  test("has durations that follow the setting", async () => {
     const opened = await open(stack, system, { ...env, BAN_LADDER_MINUTES: "1,2" }, oneAMinute);
     for (const minutes of [1, 2, 2]) {
       expect(header(await earnBan(opened), "Retry-After")).toBe(`${60 * minutes}`);
@@ -460,7 +460,7 @@ describe("a temporary ban", () => {
     }
   });
 
-  test("does not follow on occasional refusals", async () => {
+  test("does not follow occasional refusals", async () => {
     const limits = { perMinute: 1_000, perDay: 1 };
     const { use, clock, keyId } = await open(stack, system, env, { plan: "enterprise", limits });
     expect(await use()).toMatchObject({ status: 200 });
@@ -471,7 +471,7 @@ describe("a temporary ban", () => {
     expect((await system.runKeys("bans")).stdout).not.toContain(keyId);
   });
 
-  test("does not follow on refusals of requests that were sent before the first 429", async () => {
+  test("does not follow refusals of requests that were sent before the first 429", async () => {
     const { use, keyId } = await open(stack, system, env, oneAMinute);
     const answers = await Promise.all(Array.from({ length: 30 }, () => use()));
     const refused = answers.filter(({ status }) => status === 429);
@@ -504,12 +504,12 @@ describe("a temporary ban", () => {
     expectError(await callApi(restarted.address, { path: "/v1/inventory", headers }), 429, "api_key_banned");
   });
 
-  test("can be listed and lifted by operators, which holds within 10 s", async () => {
+  test("is listed for operators, and ends within 10 s after they lift it", async () => {
     const opened = await open(stack, system, env, oneAMinute);
     const { use, clock, keyId } = opened;
     await earnBan(opened);
     opened.clock.advance(5 * minute);
-    const banned = await earnBan(opened); // the second, so that the ladder has something to forget
+    const banned = await earnBan(opened); // the second ban, so that there is a step to forget
     expect(header(banned, "Retry-After")).toBe("900");
 
     expect((await system.runKeys("bans")).stdout).toContain(keyId);
@@ -520,7 +520,7 @@ describe("a temporary ban", () => {
     expect((await system.runKeys("bans")).stdout).not.toContain(keyId);
 
     clock.advance(10 * second);
-    expectError(await use(), 429, "rate_limit_exceeded"); // the window itself is as it was
+    expectError(await use(), 429, "rate_limit_exceeded"); // lifting the ban leaves the window as it was
     clock.advance(minute);
     expect(header(await earnBan(opened), "Retry-After")).toBe("300");
   });
@@ -530,7 +530,7 @@ function codeOf(answer: Answer): string {
   return (JSON.parse(bodyText(answer)) as { code: string }).code;
 }
 
-/** Moves `Date.now` with the clock of a test: the limit of an address goes by it. */
+/** Moves `Date.now` with the clock of a test, because the limit of an address uses it. */
 function onTestClock(clock: TestClock): void {
   import.meta.jest.spyOn(Date, "now").mockImplementation(clock.now);
 }
@@ -541,11 +541,11 @@ interface Opened {
   readonly key: string;
   readonly keyId: string;
   readonly account: string;
-  /** Reads the list with this key, or with another token; with none for an empty one. */
+  /** Reads the list with this key or another token, or with no token when it is empty. */
   use(token?: string): Promise<Answer>;
 }
 
-/** A gateway with counts and a clock of its own, and a key of an account of its own. */
+/** Starts a gateway with its own counts and clock, and issues a key, by default for a new account. */
 async function open(stack: Stack, system: System, env: Env, keyOptions: KeyOptions = {}): Promise<Opened> {
   const clock = new TestClock();
   const gateway = await startLocalGateway({ ...system.gatewayEnv, ...env }, clock.now);

@@ -31,7 +31,10 @@ test("the Dockerfile passes a linter, and its base image has the Node that runs 
   let images: Record<(typeof targets)[number], Image>;
   let env: Record<string, string>;
 
-  /** Starts a command as `docker run --read-only --cap-drop ALL` does, on the files of the image, Node and its libraries. */
+  /**
+   * Starts a command as `docker run --read-only --cap-drop ALL` does, on the files of the image, Node and its
+   * libraries.
+   */
   const start = (image: Image, command: readonly string[]): Child => {
     const [uid, gid] = image.user.split(":") as [string, string];
     const asUser = ["--reuid", uid, "--regid", gid, "--clear-groups", "--bounding-set=-all", "--no-new-privs"];

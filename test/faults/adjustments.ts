@@ -73,7 +73,10 @@ export async function checkAdjustments(cluster: Cluster, options: AdjustmentOpti
   return { acknowledged: acknowledged.size, ...counts, ...(await compare(cluster, petIds, acknowledged)) };
 }
 
-/** Sends one adjustment to the services in turn until it is acknowledged. @returns whether an earlier attempt had made it */
+/**
+ * Sends one adjustment to the services in turn until it is acknowledged. @returns whether an earlier attempt had made
+ * it
+ */
 async function untilAcknowledged(
   clients: readonly Inventory[],
   adjustment: { petId: bigint; delta: number; requestId: string },

@@ -1,5 +1,5 @@
 // The gateway with its join rule broken on purpose: a read joins the check that is under way instead of the next one.
-// Answers are delayed at random, because over one ordered stream the fault shows only then.
+// Answers are delayed at random, because without delays one ordered stream hides the fault.
 import { CheckSession } from "../../gateway/inventory/check-session.ts";
 import { StockList } from "../../gateway/inventory/list/stock-list.ts";
 

@@ -32,7 +32,7 @@ describe("keys", () => {
     stack.defer(() => system.close());
   });
 
-  /** Requests a path that does not exist, which no other service sees: 404 for a valid key. */
+  /** Requests a path that does not exist, so that the gateway answers alone: 404 for a valid key. */
   const use = (key: string, gateway = 0) =>
     request(system.gateways[gateway]!.listen, { path: "/v1/nothing", headers: { authorization: `Bearer ${key}` } });
 
@@ -42,7 +42,7 @@ describe("keys", () => {
     ["killed", "SIGKILL"],
     ["frozen", "SIGSTOP"],
   ] as const)(
-    "with their database %s work for 8 s, then no key works, and all do once it is back",
+    "with their database %s work for 8 s, then fail, and work again once it is back",
     async (_how, signal) => {
       const { key } = await system.issueKey({ plan: "enterprise" });
       expect((await use(key)).status).toBe(404);
@@ -55,14 +55,14 @@ describe("keys", () => {
         await delay(100);
       }
       for (const { afterMs, tookMs, answer } of await Promise.all(asked)) {
-        // The age of a look-up counts from its question, which was before the database went away.
+        // The age of a look-up counts from its start, which was before the database went away.
         if (afterMs < 7 * second) expect({ afterMs, status: answer.status }).toEqual({ afterMs, status: 404 });
         if (afterMs >= 8 * second) expectError(answer, 503, "service_unavailable");
         if (answer.status === 503) {
           expect(header(answer, "Retry-After")).toBe("1");
-          expect(readLimits(answer).limit).toBe(60); // of the address, because the account of the key is not known
+          expect(readLimits(answer).limit).toBe(60); // the limit of the address: the account of the key is unknown
         }
-        expect(tookMs).toBeLessThan(7 * second); // 2 s for a connection, 5 s for its silence
+        expect(tookMs).toBeLessThan(7 * second); // 2 s of waiting for a connection and 5 s of its silence
       }
       if (signal === "SIGKILL") await database.restart();
       else await database.kill("SIGCONT");
@@ -70,7 +70,7 @@ describe("keys", () => {
     },
   );
 
-  test("that are revoked while Redis is down, so without a notice, are refused within 10 s", async () => {
+  test("that are revoked while Redis is down are refused within 10 s, without a notice", async () => {
     const { key, keyId } = await system.issueKey({ plan: "enterprise" });
     for (const gateway of [0, 1]) expect((await use(key, gateway)).status).toBe(404);
     await redis.kill("SIGKILL");
@@ -82,7 +82,7 @@ describe("keys", () => {
     expect(Date.now() - revokedMs).toBeLessThan(10 * second);
   });
 
-  test("that are revoked once Redis is back are refused within a second again", async () => {
+  test("that are revoked after Redis is back are refused within a second", async () => {
     const heard = async () => {
       const { key, keyId } = await system.issueKey({ plan: "enterprise" });
       for (const gateway of [0, 1]) expect((await use(key, gateway)).status).toBe(404);

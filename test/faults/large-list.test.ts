@@ -32,7 +32,7 @@ describe(`a list of ${size} entries`, () => {
     });
     stack.defer(() => system.close());
     startedMs = performance.now();
-    const gateway = await system.startGateway({ NODE_OPTIONS: "--max-semi-space-size=32" }); // as npm run gateway has it
+    const gateway = await system.startGateway({ NODE_OPTIONS: "--max-semi-space-size=32" }); // as in npm run gateway
     Object.assign(system, { address: gateway.listen, gateways: [gateway] });
   }, 180_000);
 
@@ -46,7 +46,7 @@ describe(`a list of ${size} entries`, () => {
       body: `{"quantity":${quantity}}`,
     });
 
-  /** Memory of the gateway's objects and Buffers, in MiB. */
+  /** Reads the memory of the gateway's objects and Buffers, in MiB. */
   async function heldMiB(): Promise<number> {
     const { text } = await request(system.gateways[0]!.admin, { path: "/metrics" });
     const bytes = (name: string) => Number(new RegExp(`^${name} (\\S+)$`, "m").exec(text)![1]);
@@ -64,7 +64,7 @@ describe(`a list of ${size} entries`, () => {
     return response.statusCode!;
   }
 
-  /** A client that has asked for the list and has read nothing of it. */
+  /** Opens a client that has asked for the list and has read nothing of it. */
   async function openReader(): Promise<Socket> {
     const { hostname, port } = new URL(`http://${system.address}`);
     const socket = connect(Number(port), hostname);
@@ -74,14 +74,14 @@ describe(`a list of ${size} entries`, () => {
     return socket;
   }
 
-  test("a cold gateway sends the first byte of the list within 10 s", async () => {
+  test("has its first byte sent within 10 s by a cold gateway", async () => {
     expect((await list()).text.length).toBeGreaterThan(size * 40);
-    expect(performance.now() - startedMs).toBeLessThan(10_000 + 3_000); // reading the body to its end takes longer than the first byte
+    expect(performance.now() - startedMs).toBeLessThan(10_000 + 3_000); // 3 s more to read the whole body
     startMiB = memoryMiB(system.gateways[0]!.pid);
     startHeldMiB = await heldMiB();
   });
 
-  test("memory stays bounded with slow readers while everything changes, and other readers are served", async () => {
+  test("takes bounded memory with slow readers while everything changes, and other readers are served", async () => {
     const sockets = await Promise.all(Array.from({ length: readerCount }, openReader));
     let taken = 0;
     const sip = setInterval(() => {
@@ -103,7 +103,7 @@ describe(`a list of ${size} entries`, () => {
     expect(peak).toBeLessThan(512);
   }, 120_000);
 
-  test("a reader that has its answer, the list or a refusal, and keeps its connection holds nothing", async () => {
+  test("is not held for readers that have their answer, the list or a refusal, and stay connected", async () => {
     const { enterprise, free } = system.keys;
     for (let i = 0; i < 60; i++) {
       await request(system.address, { path: "/v1/store/orders", headers: { authorization: `Bearer ${free}` } });
@@ -115,9 +115,9 @@ describe(`a list of ${size} entries`, () => {
     }
   }, 120_000);
 
-  test("the memory of slow readers is free again after they have left", async () => {
+  test("takes no more memory for slow readers after they have left", async () => {
     let changes = 0;
-    // V8 collects everything only when there is a lot to do.
+    // V8 frees everything only under load.
     await until(
       async () => {
         // Far apart, so that each change replaces another chunk of the list.
@@ -131,7 +131,7 @@ describe(`a list of ${size} entries`, () => {
     console.log(`gateway: holds what it held at first, ${startHeldMiB.toFixed(0)} MiB; resident ${nowMiB.toFixed(0)}`);
   }, 90_000);
 
-  test("a reader that takes nothing is cut off before it has the whole list", async () => {
+  test("is cut off before its end for a reader that takes nothing", async () => {
     const socket = await openReader();
     const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
     // The kernel's buffers fill, and then the connection is silent. Node checks every 2 s whether anything moved.

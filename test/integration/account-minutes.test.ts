@@ -14,13 +14,13 @@ import { type System, startSystem } from "../support/system.ts";
 const minute = 60_000;
 const noon = Date.UTC(2026, 0, 31, 12);
 
-/** The counts of an account by minute, in their order, as `[minutes since then, requests]`. */
+/** Reads the counts of an account by minute, oldest first, as pairs of minutes after `sinceMs` and requests. */
 async function minutesOf(db: Knex, accountId: string, sinceMs = noon): Promise<[number, number][]> {
   const rows = await db("account_minutes").where({ account_id: accountId }).orderBy("minute_start");
   return rows.map((row) => [(Number(row.minute_start) - sinceMs) / minute, Number(row.requests)]);
 }
 
-describeEachDatabase("the requests of accounts by minute", (url) => {
+describeEachDatabase("the counts of requests by account and minute", (url) => {
   const stack = suiteStack();
   let db: Knex;
   let usage: UsageStore;
@@ -45,7 +45,7 @@ describeEachDatabase("the requests of accounts by minute", (url) => {
 
   test("add up over all gateways without a deadlock", async () => {
     const accounts = await Promise.all(["a", "b", "c"].map((name) => newAccount(name)));
-    const faults: string[] = []; // a deadlock is retried and shows in no result
+    const faults: string[] = []; // a deadlock is retried, so that no result shows it
     const gateways = Array.from({ length: 4 }, () => {
       const own = isSqlite(db) ? db : open(); // only one gateway can use SQLite
       own.on("query-error", (error: Error) => faults.push(error.message));
@@ -79,7 +79,7 @@ describeEachDatabase("the requests of accounts by minute", (url) => {
     await usage.addMinutes([]);
   });
 
-  test("are deleted from their old end", async () => {
+  test("are deleted oldest first", async () => {
     const accountId = await newAccount("a");
     await usage.addMinutes(
       [0, 1, 2].map((each) => ({ accountId, minuteStartMs: noon + each * minute, requests: 1 + each })),
@@ -113,7 +113,7 @@ describe("the requests of an account", () => {
     await gateway.close();
   }
 
-  test("are counted by minute at every gateway, refused ones too, and those without a valid key are not", async () => {
+  test("are counted by minute at every gateway, including refused ones but not those without a valid key", async () => {
     const clock = new TestClock();
     clock.advance(minute - (clock.now() % minute));
     const start = clock.now();

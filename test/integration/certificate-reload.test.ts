@@ -22,7 +22,7 @@ import { until } from "../support/until.ts";
 const serviceNames = ["DNS:inventory.internal", "IP:127.0.0.1"];
 const roles = "spiffe://petstore/reports=reader,spiffe://petstore/gateway=writer";
 
-describe("certificates that are replaced while they are in use", () => {
+describe("replacing the TLS files", () => {
   const stack = suiteStack();
   let authority: Authority;
   let next: Authority;
@@ -38,7 +38,7 @@ describe("certificates that are replaced while they are in use", () => {
     await stock.store.write([{ kind: "create", petId: 7n, quantity: 1, status: "available" }]);
   });
 
-  /** A service in this process, with connections that live for `ageMs`. */
+  /** Starts a service in this process, with connections that live for `ageMs`. */
   async function serve(files: TlsFiles, ageMs = 60_000) {
     const lines: string[] = [];
     const note = (fields: object, text: string) => void lines.push(`${text} ${JSON.stringify(fields)}`);
@@ -74,7 +74,7 @@ describe("certificates that are replaced while they are in use", () => {
     return inventory;
   }
 
-  /** The serial number that a new connection sees. */
+  /** Resolves to the serial number of the service's certificate on a new connection. */
   function serialAt(address: string, { cert, key, ca }: TlsFiles): Promise<string> {
     const [host, port] = address.split(":") as [string, string];
     const files = { cert: readFileSync(cert), key: readFileSync(key), ca: readFileSync(ca) };
@@ -86,7 +86,7 @@ describe("certificates that are replaced while they are in use", () => {
     });
   }
 
-  test("of a service: new connections see the new one, and a running call goes on", async () => {
+  test("of a service gives new connections the new certificate, and a running call goes on", async () => {
     const files = await mountFiles(stack, await authority.issue({ names: serviceNames }));
     const { address, lines } = await serve(files);
     const own = await authority.issue({ names: ["URI:spiffe://petstore/gateway"] });
@@ -104,7 +104,7 @@ describe("certificates that are replaced while they are in use", () => {
     watch.cancel();
   });
 
-  test("by files that are of no use: this is logged, and those before stay until there are good ones", async () => {
+  test("with invalid ones is logged, and the previous ones stay in use until valid ones arrive", async () => {
     const folder = await temporaryFolder("tls");
     stack.defer(() => folder.remove());
     const files = { cert: `${folder.path}/cert`, key: `${folder.path}/key`, ca: `${folder.path}/ca` };
@@ -134,7 +134,7 @@ describe("certificates that are replaced while they are in use", () => {
     expect(lines.join("\n")).not.toMatch(/BEGIN|PRIVATE/);
   });
 
-  test("of the authority of callers: those of the old one lose their connection with its age, and get no other", async () => {
+  test("to trust another client authority ends connections of the old one at their maximum age and refuses new ones", async () => {
     const own = await authority.issue({ names: serviceNames });
     const files = await mountFiles(stack, own);
     const { address } = await serve(files, 700);
@@ -160,7 +160,7 @@ describe("certificates that are replaced while they are in use", () => {
     expect(await isServed(young)).toBe(true);
   });
 
-  test("of a caller: its next connection has the new one, and trusts what the new file says", async () => {
+  test("of a caller gives its next connection the new certificate and the new trusted authorities", async () => {
     const serviceFiles = await mountFiles(stack, await authority.issue({ names: serviceNames }));
     const { address } = await serve(serviceFiles, 700);
     const files = await mountFiles(stack, await authority.issue({ names: ["URI:spiffe://petstore/reports"] }));
@@ -171,7 +171,7 @@ describe("certificates that are replaced while they are in use", () => {
     await files.swap(await authority.issue({ names: ["URI:spiffe://petstore/gateway"] }));
     await until(async () => (await update()) === null);
 
-    // The service's certificate is of the next authority now, which this caller does not trust yet.
+    // Now the next authority has issued the service's certificate, and this caller does not trust it yet.
     await serviceFiles.swap(await next.issue({ names: serviceNames }), [authority]);
     await until(async () => ((await update()) as { code?: number } | null)?.code === 14);
     await files.swap(await authority.issue({ names: ["URI:spiffe://petstore/gateway"] }), [next]);
@@ -179,7 +179,7 @@ describe("certificates that are replaced while they are in use", () => {
   });
 });
 
-test("an authority is replaced under running processes and not one request fails", async () => {
+test("an authority is replaced under running processes and no request fails", async () => {
   await using stack = new AsyncDisposableStack();
   const [old, next] = [await createAuthority(stack), await createAuthority(stack)];
   const issue = async (from: Authority) => ({
@@ -214,7 +214,7 @@ test("an authority is replaced under running processes and not one request fails
     const answer = await request(address, { method: "PATCH", path, headers, body: `{"quantity":${quantity}}` });
     expect(answer).toMatchObject({ status: 200 });
   };
-  /** Changes the quantity until both processes have said so in their logs as often as `times`. */
+  /** Changes the quantity until both processes have logged at least `times` reloads. */
   const workUntilLoaded = (times: number) =>
     until(async () => {
       await patch();
@@ -222,7 +222,7 @@ test("an authority is replaced under running processes and not one request fails
       return logs.every((log) => log.split("TLS files loaded again").length > times);
     });
   await patch();
-  // First everybody trusts both, then everybody shows a certificate of the next one, then nobody trusts the old one.
+  // Both processes first trust both authorities, then show a certificate of the next one, then trust only that one.
   await service.swap(before.service, [old, next]);
   await gateway.swap(before.gateway, [old, next]);
   await workUntilLoaded(1);

@@ -1,4 +1,4 @@
-// How its clients and load balancers see a gateway stop.
+// The stop of a gateway, as its clients and load balancers see it.
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
@@ -16,7 +16,7 @@ import { type RawResponse, readResponse } from "../support/raw-http.ts";
 import { type Env, type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 
-describe("a stop of a gateway", () => {
+describe("a gateway", () => {
   const stack = suiteStack();
   let system: System;
   let credentials: string;
@@ -44,7 +44,7 @@ describe("a stop of a gateway", () => {
       return refused === true;
     });
 
-  test("a stopping gateway first says that it is not ready, and serves for DRAIN_DELAY_SECONDS with responses that end their connections", async () => {
+  test("that stops first reports that it is not ready, and serves for DRAIN_DELAY_SECONDS with responses that end their connections", async () => {
     const gateway = await start({ DRAIN_DELAY_SECONDS: "3" });
     const [idle, used, busy] = [openConnection(gateway), openConnection(gateway), openConnection(gateway)];
     for (const connection of [idle, used]) {
@@ -59,7 +59,7 @@ describe("a stop of a gateway", () => {
       expect(await connection.ask(get())).toMatchObject({ status: 200, headers: { connection: ["close"] } });
       await connection.ended;
     }
-    // A response without a route, and one whose request came before the signal.
+    // A refused request ends its connection too. The idle connection stays open.
     const stranger = await openConnection(gateway).ask("GET /v1/inventory HTTP/1.1\r\nHost: g\r\n\r\n");
     expect(stranger).toMatchObject({ status: 401, headers: { connection: ["close"] } });
     expect(idle.socket.closed).toBe(false);
@@ -72,24 +72,24 @@ describe("a stop of a gateway", () => {
     expect(gateway.output()).not.toContain("by force");
   });
 
-  test("a stop without a delay closes idle connections at once, and does not wait for connections without a request", async () => {
+  test("that stops without a delay closes idle connections at once, and does not wait for connections without a request", async () => {
     const gateway = await start();
     const [idle, silent, half, late] = Array.from({ length: 4 }, () => openConnection(gateway));
     expect(await idle!.ask(get())).toMatchObject({ status: 200 });
     for (const connection of [half, late]) connection!.socket.write(get().slice(0, -2));
     await silent!.opened;
-    expect(await openConnection(gateway).ask(get())).toMatchObject({ status: 200 }); // what came before has arrived
+    expect(await openConnection(gateway).ask(get())).toMatchObject({ status: 200 }); // so the bytes above have arrived
     const stoppingMs = performance.now();
     await gateway.kill("SIGTERM");
     await isClosed(gateway);
-    // Its request was on its way.
+    // The end of this request arrives after the signal.
     expect(await late!.ask("\r\n")).toMatchObject({ status: 200, headers: { connection: ["close"] } });
     await Promise.all([idle!.ended, silent!.ended, half!.ended]);
     expect(await gateway.exited).toBe(0);
-    expect(performance.now() - stoppingMs).toBeLessThan(10_000); // not DRAIN_SECONDS
+    expect(performance.now() - stoppingMs).toBeLessThan(10_000); // well before the end of DRAIN_SECONDS
   });
 
-  test("a gateway ends by force, with exit code 1, when a request does not end within DRAIN_SECONDS", async () => {
+  test("ends by force, with exit code 1, when a request does not end within DRAIN_SECONDS", async () => {
     const gateway = await start({ DRAIN_SECONDS: "1", BODY_TIMEOUT_MS: "60000" });
     const busy = openConnection(gateway);
     busy.socket.write(patchHead());
@@ -100,7 +100,7 @@ describe("a stop of a gateway", () => {
     await busy.ended;
   });
 
-  test("a gateway that was started over a channel stops when its parent disconnects, also before it is ready", async () => {
+  test("that was started over a channel stops when its parent disconnects, even before it is ready", async () => {
     const listen = `127.0.0.1:${await freePort()}`;
     const env = {
       ...process.env,
@@ -123,7 +123,7 @@ describe("a stop of a gateway", () => {
     expect(await exited).toEqual([0, null]);
   });
 
-  test("closing an embedded gateway ends its wait to be ready, for a service and for the end of a list", async () => {
+  test("that is embedded stops waiting to be ready when it is closed, for a service and for the end of a list", async () => {
     const silent = new Server();
     const asked = Promise.withResolvers<void>();
     silent.addService(InventoryServiceService, { listInventory: () => asked.resolve() } as never);
@@ -148,11 +148,11 @@ describe("a stop of a gateway", () => {
       const closedMs = performance.now();
       await gateway.close();
       await expect(ready).rejects.toThrow("the gateway was closed");
-      expect(performance.now() - closedMs).toBeLessThan(5_000); // not only when the connection is given up
+      expect(performance.now() - closedMs).toBeLessThan(5_000); // well before the connection attempt times out
     }
   });
 
-  test("a second signal stops a gateway at once", async () => {
+  test("stops at once at a second signal", async () => {
     const gateway = await start({ DRAIN_SECONDS: "1000", DRAIN_DELAY_SECONDS: "999" });
     await gateway.kill("SIGTERM");
     await isDraining(gateway);
@@ -160,7 +160,7 @@ describe("a stop of a gateway", () => {
     expect(await gateway.exited).toBe(1);
   });
 
-  test("a DRAIN_DELAY_SECONDS that is not less than DRAIN_SECONDS is a configuration error", async () => {
+  test("refuses to start when DRAIN_DELAY_SECONDS is not less than DRAIN_SECONDS", async () => {
     await expect(start({ DRAIN_SECONDS: "5", DRAIN_DELAY_SECONDS: "5" })).rejects.toThrow(
       /DRAIN_DELAY_SECONDS: must be less than DRAIN_SECONDS/,
     );
@@ -169,7 +169,7 @@ describe("a stop of a gateway", () => {
 
 const portOf = (address: string) => Number(new URL(`http://${address}`).port);
 
-/** A connection for several requests. */
+/** Opens a connection for several requests. */
 function openConnection({ listen }: RunningProcess) {
   const socket: Socket = connect({ host: "127.0.0.1", port: portOf(listen) }).on("error", () => {});
   let received: Buffer = Buffer.alloc(0);

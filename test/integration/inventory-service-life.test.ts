@@ -1,4 +1,4 @@
-// How a process of the inventory service starts and stops, and what its callers see while its database is away.
+// Start and stop of an inventory service process, and what its callers see while its database is away.
 import { ChannelCredentials, Client, type ClientReadableStream, status } from "@grpc/grpc-js";
 import { protoPath } from "grpc-health-check";
 import type { Change } from "../../inventory-svc/stock/changes.ts";
@@ -48,7 +48,7 @@ async function newDatabase(creating: Promise<string>): Promise<string> {
   return url;
 }
 
-/** A stock with entries 1 to 3 on the server that all suites share. */
+/** Creates a stock with entries 1 to 3 on the server that all suites share. @returns its URL */
 async function newStock(): Promise<string> {
   const url = await newDatabase(createMysqlDatabase());
   await migrateStock(url);
@@ -58,13 +58,13 @@ async function newStock(): Promise<string> {
   return url;
 }
 
-/** Lines of the log; fails on anything else that was printed. */
+/** Parses the lines of the log; fails on any other output. */
 const logOf = (output: string) => output.split("\n").map((line) => JSON.parse(line) as Record<string, unknown>);
 
 describe("a configuration", () => {
   const run = (env: Record<string, string>) => runScript({ script, env });
 
-  test("has all its faults named at once, with exit code 78 and without values", async () => {
+  test("with faults is refused with exit code 78, and the message names all faults without their values", async () => {
     const secret = "s3cret";
     const { code, stdout, stderr } = await run({
       INVENTORY_LISTEN: "everywhere",
@@ -105,7 +105,7 @@ describe("a configuration", () => {
   test.each([
     ["0.0.0.0:0", "1"],
     ["localhost:0", "0"],
-  ])("that listens on %s with INVENTORY_INSECURE=%s serves", async (listen, insecure) => {
+  ])("that listens on %s is accepted with INVENTORY_INSECURE=%s", async (listen, insecure) => {
     const url = await newDatabase(createSqliteDatabase());
     await migrateStock(url);
     const service = await startProcess({
@@ -118,7 +118,7 @@ describe("a configuration", () => {
     expect(await service.stop()).toBe(0);
   });
 
-  test("with an address that is taken ends with exit code 1 and says which", async () => {
+  test("with an address that is in use ends the process with exit code 1 and names the address", async () => {
     const url = await newDatabase(createSqliteDatabase());
     await migrateStock(url);
     const first = await startProcess({ name: "first", script, env: settings(url) });
@@ -134,7 +134,7 @@ describe("a configuration", () => {
     await first.stop();
   });
 
-  test("is explained with --help: every setting and its default", async () => {
+  test("is explained by --help, with every setting and its default", async () => {
     const { code, stdout } = await runScript({ script, args: ["--help"] });
     expect(code).toBe(0);
     for (const name of Object.keys(settings(""))) expect(stdout).toContain(name);
@@ -142,8 +142,8 @@ describe("a configuration", () => {
   });
 });
 
-describe("a stop", () => {
-  test("lets running calls finish and takes no new ones, and nothing that was acknowledged is lost", async () => {
+describe("a stopping inventory service", () => {
+  test("finishes running calls, accepts no new ones and loses no acknowledged change", async () => {
     const url = await newStock();
     const service = await startProcess({ name: "service", script, env: settings(url) });
     const inventory = connect(service.listen);
@@ -161,10 +161,10 @@ describe("a stop", () => {
     await service.kill("SIGTERM");
     expect(await health.next()).toBe("NOT_SERVING");
     expect(await updates.next()).toEqual({ results: [], draining: true });
-    expect(await check.next()).toBeUndefined(); // nothing was asked, so it ends
+    expect(await check.next()).toBeUndefined(); // it ends, because no question is open
     expect(await request(service.admin, { path: "/readyz" })).toMatchObject({ status: 503, text: "draining\n" });
     expect(await statusOf(connect(service.listen).get({ petId: 1n }))).toBe("UNAVAILABLE");
-    expect(await health.next()).toBeUndefined(); // it is told, and holds nothing up
+    expect(await health.next()).toBeUndefined(); // the watch ends without delaying the stop
     await lock.release();
 
     expect(await update).toMatchObject({ item: { quantity: 5 } });
@@ -172,13 +172,13 @@ describe("a stop", () => {
     updates.call.end();
     const releasedMs = performance.now();
     expect(await service.exited).toBe(0);
-    expect(performance.now() - releasedMs).toBeLessThan(5_000); // and not when DRAIN_SECONDS are over
+    expect(performance.now() - releasedMs).toBeLessThan(5_000); // well before the end of DRAIN_SECONDS
     const { store, close } = openStock(url);
     expect([await store.get(1n), await store.get(2n)]).toMatchObject([{ quantity: 5 }, { quantity: 6 }]);
     await close();
   });
 
-  test("says first that it is not ready, and serves on for DRAIN_DELAY_SECONDS", async () => {
+  test("first reports that it is not ready, and still serves for DRAIN_DELAY_SECONDS", async () => {
     const env = settings(await newStock(), { DRAIN_SECONDS: "15", DRAIN_DELAY_SECONDS: "3" });
     const service = await startProcess({ name: "service", script, env });
     const health = watchHealth(service.listen);
@@ -196,7 +196,7 @@ describe("a stop", () => {
     expect(await service.exited).toBe(0);
   });
 
-  test("is held up for a moment only by callers that never end their streams of updates", async () => {
+  test("waits only a moment for callers that never end their streams of updates", async () => {
     const service = await startProcess({ name: "service", script, env: settings(await newStock()) });
     const [quiet, busy] = [connect(service.listen).applyUpdates(), connect(service.listen).applyUpdates()];
     const send = (id: number) => busy.send({ updates: [{ id, petId: 1n, quantity: id, timeoutMs: 10_000 }] });
@@ -206,16 +206,16 @@ describe("a stop", () => {
     await service.kill("SIGTERM");
     expect(await busy.next()).toEqual({ results: [], draining: true });
     const drainingMs = performance.now();
-    send(2); // as if it had been on its way
+    send(2); // stands for an update that was already on its way
     expect(await busy.next()).toMatchObject({ results: [{ id: 2, item: { quantity: 2 } }] });
     const more = setInterval(() => send(3), 10);
     while ((await busy.next()) !== undefined);
     clearInterval(more);
     expect(await service.exited).toBe(0);
-    expect(performance.now() - drainingMs).toBeLessThan(10_000); // and not 80 % of DRAIN_SECONDS
+    expect(performance.now() - drainingMs).toBeLessThan(10_000); // well below 80 % of DRAIN_SECONDS
   });
 
-  test("is not held up for longer than DRAIN_SECONDS by a call that never ends", async () => {
+  test("waits at most DRAIN_SECONDS for a call that never ends", async () => {
     const env = settings(await newStock(), { DRAIN_SECONDS: "1" });
     const service = await startProcess({ name: "service", script, env });
     const client = new Client(service.listen, ChannelCredentials.createInsecure());
@@ -233,7 +233,7 @@ describe("a stop", () => {
     expect(await service.exited).toBe(0);
   });
 
-  test("ends by force, with exit code 1, when a write does not come to its end", async () => {
+  test("ends by force, with exit code 1, when a write does not end", async () => {
     const url = await newStock();
     const service = await startProcess({ name: "service", script, env: settings(url, { DRAIN_SECONDS: "1" }) });
     const lock = await holdWriteLock(url);
@@ -245,7 +245,7 @@ describe("a stop", () => {
     await lock.release();
   });
 
-  test("comes at once while the process still waits for its database", async () => {
+  test("ends at once while it still waits for its database", async () => {
     const waiting = await startScript({
       name: "waiting",
       script,
@@ -258,7 +258,7 @@ describe("a stop", () => {
 });
 
 describe("a schema that is still being migrated", () => {
-  test("is waited for: not ready before, ready after, without a restart", async () => {
+  test("keeps the service unready until it is complete, and no restart is needed", async () => {
     const url = await newDatabase(createSqliteDatabase());
     const admin = `127.0.0.1:${await freePort()}`;
     const listen = `127.0.0.1:${await freePort()}`;
@@ -285,7 +285,7 @@ describe("a schema that is still being migrated", () => {
   });
 });
 
-describe("a database server that goes away", () => {
+describe("a database server", () => {
   let server: DatabaseServer;
   let url: string;
   const silenceTimeoutMs = 500;
@@ -300,7 +300,7 @@ describe("a database server that goes away", () => {
   });
   const env = () => settings(url, { INVENTORY_DATABASE_TIMEOUT_MS: String(silenceTimeoutMs) });
 
-  /** How every kind of call ends, and within which time: those that read, and all. */
+  /** Makes every kind of call. @returns the statuses they end with, and the times that the reads and all calls take */
   async function callAll(address: string) {
     const inventory = connect(address);
     const check = inventory.check();
@@ -331,7 +331,7 @@ describe("a database server that goes away", () => {
     return until(async () => (await statusOf(inventory.get({ petId: 1n }))) === "OK");
   };
 
-  test("before the start is waited for", async () => {
+  test("that is down when the service starts keeps it unready until it is up", async () => {
     await server.kill("SIGKILL");
     const admin = `127.0.0.1:${await freePort()}`;
     const service = await startScript({ name: "service", script, env: { ...env(), INVENTORY_ADMIN_LISTEN: admin } });
@@ -342,12 +342,12 @@ describe("a database server that goes away", () => {
     expect(await request(admin, { path: "/readyz" })).toMatchObject({ status: 200 });
     expect(await connect(address).get({ petId: 2n })).toMatchObject({ item: { petId: 2n, quantity: 1 } });
     expect(await service.stop(20_000)).toBe(0);
-    // What keeps it waiting is said once, not four times a second, and never with the password.
+    // The reason for the wait is logged once, not four times a second, and never with the password.
     expect(logOf(service.output()).filter(({ msg }) => msg === "not ready yet").length).toBeLessThanOrEqual(3);
     expect(service.output()).not.toContain(new URL(url).password);
   });
 
-  test("while it serves makes calls UNAVAILABLE, and it serves again when the server is back", async () => {
+  test("that is killed makes calls UNAVAILABLE until it is back", async () => {
     const service = await startProcess({ name: "service", script, env: env() });
     expect((await callAll(service.listen)).ends).toContain("OK");
     await server.kill("SIGKILL");
@@ -363,16 +363,16 @@ describe("a database server that goes away", () => {
     logOf(service.output());
   });
 
-  test("by freezing makes calls UNAVAILABLE within the time-outs, and it serves again after it", async () => {
+  test("that freezes makes calls UNAVAILABLE within the timeouts, until it runs again", async () => {
     const service = await startProcess({ name: "service", script, env: env() });
     expect((await callAll(service.listen)).ends).toContain("OK"); // so there are open connections
     await server.kill("SIGSTOP");
-    // Over connections that were open, and over new ones that are never answered.
+    // The first round uses open connections, the second one new ones that the server never answers.
     for (let round = 0; round < 2; round++) {
       const { ends, readsTookMs, tookMs } = await callAll(service.listen);
       expect(ends).toEqual(["UNAVAILABLE"]);
       expect(readsTookMs).toBeLessThan(2_000 + 4 * silenceTimeoutMs);
-      // Changes may come in two transactions, one behind the other; each waits for a connection as long as it may.
+      // Changes may take two transactions in a row, and each waits the full time for a connection.
       expect(tookMs).toBeLessThan(2 * (2_000 + silenceTimeoutMs));
     }
     await server.kill("SIGCONT");

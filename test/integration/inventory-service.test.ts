@@ -55,7 +55,7 @@ const startService = (url: string, env: Record<string, string> = {}): Promise<Ru
     },
   });
 
-/** The results of so many updates, in the order of their ids. */
+/** Reads the results of `count` updates, in the order of their ids. */
 async function resultsOf(stream: ReturnType<Inventory["applyUpdates"]>, count: number): Promise<UpdateResult[]> {
   const results: UpdateResult[] = [];
   while (results.length < count) results.push(...(await stream.next())!.results);
@@ -98,7 +98,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     return stream;
   };
 
-  test("an entry is made, read, changed and removed, and each change takes the next revision", async () => {
+  test("an entry is created, read, changed and removed, and each change takes the next revision", async () => {
     const made = { petId: 7n, quantity: 3, status: PET_STATUS_PENDING, revision: 1n };
     expect(await inventory.create({ petId: 7n, quantity: 3, status: PET_STATUS_PENDING })).toEqual({ item: made });
     expect(await inventory.get({ petId: 7n })).toEqual({ item: made });
@@ -142,12 +142,12 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     expect((await inventory.list()).map(({ revision }) => revision)).toEqual([maxPetId, maxPetId]);
   });
 
-  describe("a refused call says why, and changes nothing", () => {
+  describe("a call is refused with its reason and changes nothing:", () => {
     const sold = PET_STATUS_SOLD;
     const noEntry = "there is no entry with this pet_id";
     const required = "quantity is required";
     const bounds = "quantity must be from 0 to 2147483647";
-    /** There is an entry 1 at revision 1, and entry 2 is removed. */
+    /** Entry 1 is at revision 1, and entry 2 is removed. */
     test.each<[string, () => Promise<unknown>, keyof typeof status, string]>([
       ["get of an unknown id", () => inventory.get({ petId: 9n }), "NOT_FOUND", noEntry],
       ["get of a removed entry", () => inventory.get({ petId: 2n }), "NOT_FOUND", noEntry],
@@ -156,7 +156,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       ["remove of an unknown id", () => inventory.remove({ petId: 9n }), "NOT_FOUND", noEntry],
       ["remove of a removed entry", () => inventory.remove({ petId: 2n }), "NOT_FOUND", noEntry],
       [
-        "create of what is there",
+        "create of an existing entry",
         () => inventory.create({ petId: 1n, quantity: 5, status: sold }),
         "ALREADY_EXISTS",
         "there is an entry with this pet_id already",
@@ -180,7 +180,12 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         noEntry,
       ],
       ["update without a quantity", () => inventory.update({ petId: 1n }), "INVALID_ARGUMENT", required],
-      ["update to less than nothing", () => inventory.update({ petId: 1n, quantity: -1 }), "INVALID_ARGUMENT", bounds],
+      [
+        "update to a negative quantity",
+        () => inventory.update({ petId: 1n, quantity: -1 }),
+        "INVALID_ARGUMENT",
+        bounds,
+      ],
       [
         "update of an unknown id without a quantity",
         () => inventory.update({ petId: 9n }),
@@ -189,32 +194,32 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       ],
       ["create without a quantity", () => inventory.create({ petId: 3n, status: sold }), "INVALID_ARGUMENT", required],
       [
-        "create of less than nothing",
+        "create with a negative quantity",
         () => inventory.create({ petId: 3n, quantity: -2_147_483_648, status: sold }),
         "INVALID_ARGUMENT",
         bounds,
       ],
       [
-        "create with a status that is none",
+        "create with an unknown status",
         () => inventory.create({ petId: 3n, quantity: 1, status: 9 as PetStatus }),
         "INVALID_ARGUMENT",
         "status must be a PetStatus",
       ],
       [
-        "a status that is none",
+        "setStatus to an unknown status",
         () => inventory.setStatus({ petId: 1n, status: 9 as PetStatus }),
         "INVALID_ARGUMENT",
         "status must be a PetStatus",
       ],
       [
-        "no status",
+        "setStatus without a status",
         () => inventory.setStatus({ petId: 1n, status: PET_STATUS_UNSPECIFIED }),
         "INVALID_ARGUMENT",
         "status must be a PetStatus",
       ],
-      ["a status of an unknown id", () => inventory.setStatus({ petId: 9n, status: sold }), "NOT_FOUND", noEntry],
+      ["setStatus of an unknown id", () => inventory.setStatus({ petId: 9n, status: sold }), "NOT_FOUND", noEntry],
       [
-        "a status at another revision",
+        "setStatus at another revision",
         () => inventory.setStatus({ petId: 1n, status: sold, expectedRevision: 2n }),
         "ABORTED",
         "the entry is at revision 1, not at expected_revision",
@@ -226,7 +231,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         "delta is required",
       ],
       [
-        "adjustment by nothing",
+        "adjustment by 0",
         () => inventory.adjust({ petId: 1n, delta: 0, requestId: "a" }),
         "INVALID_ARGUMENT",
         "delta must not be 0",
@@ -252,7 +257,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         noEntry,
       ],
       [
-        "adjustment by more than there is",
+        "adjustment to a negative quantity",
         () => inventory.adjust({ petId: 1n, delta: -5, requestId: "a" }),
         "FAILED_PRECONDITION",
         "there are only 4 left",
@@ -264,13 +269,13 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         "there are only 4 left",
       ],
       [
-        "adjustment above the bound",
+        "adjustment to more than the maximum",
         () => inventory.adjust({ petId: 1n, delta: 2_147_483_644, requestId: "a" }),
         "OUT_OF_RANGE",
         "there are 4 already, and no more than 2147483647 may be",
       ],
       [
-        "too many ids at once",
+        "batchGet of more than 1,000 ids",
         () => inventory.batchGet({ petIds: idsFrom(1, 1_001) }),
         "INVALID_ARGUMENT",
         "pet_ids must be at most 1000",
@@ -331,7 +336,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       () => inventory.adjust({ petId: 1n, delta: 2_147_483_647, requestId: "other" }),
       { metadata: { pet_id: "1", revision: "2", quantity: "5" } },
     ],
-  ])("the details of %s say what it is about", async (reason, call, details) => {
+  ])("the details of the error %s name what it concerns", async (reason, call, details) => {
     await inventory.create({ petId: 1n, quantity: 4, status: PET_STATUS_SOLD });
     await inventory.adjust({ petId: 1n, delta: 1, requestId: "once" });
     expect(await refusalOf(call())).toEqual({
@@ -347,7 +352,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   });
 
   describe("SetStatus", () => {
-    test("sets any status after any other, takes a revision, and none for the one that holds", async () => {
+    test("sets any status after any other under a new revision, and takes no revision when the status stays", async () => {
       await inventory.create({ petId: 7n, quantity: 3, status: PET_STATUS_SOLD });
       let revision = 1n;
       const all = [PET_STATUS_AVAILABLE, PET_STATUS_PENDING, PET_STATUS_SOLD];
@@ -362,7 +367,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   });
 
   describe("BatchGetInventoryItems", () => {
-    test("gives the entries that there are and the ids that have none, each once, in the order of the request", async () => {
+    test("returns each existing entry and each missing id once, in the order of the request", async () => {
       await fill(4);
       await inventory.create({ petId: maxPetId, quantity: 7, status: PET_STATUS_PENDING });
       await inventory.remove({ petId: 2n });
@@ -376,7 +381,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(missingPetIds).toEqual([9n, 2n, minPetId]);
     });
 
-    test("takes none, and 1,000", async () => {
+    test("accepts an empty list of ids, and 1,000 different ids", async () => {
       await fill(999);
       expect(await inventory.batchGet({ petIds: [] })).toEqual({ items: [], missingPetIds: [] });
       const { items, missingPetIds } = await inventory.batchGet({ petIds: [...idsFrom(1, 1_000), 1n] });
@@ -386,11 +391,11 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   });
 
   describe("ListInventory", () => {
-    test("gives an empty stock its position", async () => {
+    test("returns the position of an empty stock", async () => {
       expect(await inventory.list()).toEqual([{ items: [], ...(await position()) }]);
     });
 
-    test("gives 5,000 entries once, in the order of petId, in batches that all have the position", async () => {
+    test("returns each of 5,000 entries once, in the order of petId, in batches that all have the position", async () => {
       await fill(4_998);
       for (const petId of [maxPetId, minPetId]) await inventory.create({ petId, quantity: 1, status: PET_STATUS_SOLD });
       const batches = await inventory.list();
@@ -410,9 +415,9 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       });
     });
 
-    test("goes on from its position without a gap: what changes while it is read is in it, or follows", async () => {
+    test("leaves no gap: each change made while it is read is in the list or follows its position", async () => {
       await fill(2_500);
-      // The same service in this process, on a store of which an entry changes and one goes with each page that is read.
+      // The same service in this process. With each page that it reads, one entry changes and another is removed.
       const changing = {
         get: (petId: bigint) => store.get(petId),
         getMany: (petIds: readonly bigint[]) => store.getMany(petIds),
@@ -466,7 +471,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(known).toEqual(now);
     });
 
-    test("stops reading when its caller goes away, and the service goes on", async () => {
+    test("ends when its caller cancels, and the service goes on", async () => {
       await fill(5_000);
       const call = inventory.client.listInventory({});
       const next = messagesOf(call);
@@ -478,7 +483,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   });
 
   describe("CheckInventory", () => {
-    test("answers with what changed, removed and made since a position", async () => {
+    test("answers with the entries that were changed, removed and created since a position", async () => {
       await fill(3);
       const at = await position();
       await inventory.update({ petId: 1n, quantity: 50 });
@@ -502,7 +507,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(await stream.next()).toMatchObject({ revision: 7n, changed: [], removedPetIds: [], reset: false });
     });
 
-    test("answers many questions on one stream in their order, a reset among them", async () => {
+    test("answers many questions on one stream in order, including one with a reset", async () => {
       await fill(20);
       const { epoch } = await position();
       const questions: CheckInventoryRequest[] = Array.from({ length: 30 }, (_, i) => ({ epoch, revision: BigInt(i) }));
@@ -534,7 +539,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(answers.at(-2)!.revision).toBe(BigInt(count));
     });
 
-    test("has in its answer whatever was acknowledged before the question was sent", async () => {
+    test("answers with every change that was acknowledged before the question", async () => {
       await fill(3);
       let at: CheckInventoryRequest = await position();
       const stream = check();
@@ -547,7 +552,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       }
     });
 
-    test("ends when its caller has no more questions", async () => {
+    test("answers the last question, then ends when its caller ends the stream", async () => {
       const stream = check();
       stream.send(await position());
       stream.call.end();
@@ -588,13 +593,13 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         [4, "INVALID_ARGUMENT", "INVALID_FIELD", undefined],
         [5, "INVALID_ARGUMENT", "INVALID_FIELD", undefined],
         [6, "OK", "", 16],
-        [7, "INVALID_ARGUMENT", "INVALID_FIELD", undefined], // a time-out that is missing
+        [7, "INVALID_ARGUMENT", "INVALID_FIELD", undefined], // without a timeout
       ]);
       expect(await inventory.get({ petId: 1n })).toEqual({ item: results[0]!.item });
       expect(await inventory.get({ petId: 3n })).toMatchObject({ item: { quantity: 2, revision: 3n } });
     });
 
-    test("applies 2,000 updates that are sent at once, each once, and ends behind the last result", async () => {
+    test("applies 2,000 updates that are sent at once, each once, and ends after the last result", async () => {
       await fill(100);
       const stream = updates();
       for (let id = 0; id < 2_000; id++) {
@@ -609,7 +614,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     });
   });
 
-  test("what goes wrong in the database reaches every caller as UNAVAILABLE, without its reason, and only for as long", async () => {
+  test("a database failure is UNAVAILABLE to every caller, without its cause, until the database works again", async () => {
     await fill(1);
     const at = await position();
     const stream = check();
@@ -658,9 +663,9 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     expect(await later.next()).toMatchObject({ changed: [{ quantity: 6 }] });
   });
 
-  test("an adjustment whose commit got no answer is OUTCOME_UNKNOWN, and may be repeated", async () => {
+  test("an adjustment whose commit got no answer is OUTCOME_UNKNOWN, and can be repeated", async () => {
     await fill(1);
-    // The last statement before the commit fails: from outside that is the same.
+    // The last statement before the commit fails. To the caller, this looks the same.
     const restore = await failAdjustments(stock.db);
     const adjustment = { petId: 1n, delta: 5, requestId: "a" };
     const refusal = await refusalOf(inventory.adjust(adjustment));
@@ -669,7 +674,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     expect(await inventory.adjust(adjustment)).toMatchObject({ item: { quantity: 5 }, replayed: false });
   });
 
-  describe("health", () => {
+  describe("the health service", () => {
     interface Health {
       check(request: object, done: (error: Error | null, response: { status: string }) => void): void;
       watch(request: object): ClientReadableStream<{ status: string }>;
@@ -684,7 +689,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       ["", "SERVING"],
       [serviceName, "SERVING"],
       ["petstore.Other", "NOT_FOUND"],
-    ])("Check of %p is %s", async (name, expected) => {
+    ])("answers Check of %p with %s", async (name, expected) => {
       const client = connect();
       const answer = new Promise<{ status: string }>((resolve, reject) =>
         client.check({ service: name }, (error, response) => (error ? reject(error) : resolve(response))),
@@ -700,7 +705,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       ["", "SERVING"],
       [serviceName, "SERVING"],
       ["petstore.Other", "SERVICE_UNKNOWN"],
-    ])("Watch of %p begins with %s", async (name, expected) => {
+    ])("begins Watch of %p with %s", async (name, expected) => {
       const call = connect().watch({ service: name });
       expect(await messagesOf(call)()).toEqual({ status: expected });
       call.cancel();
@@ -738,7 +743,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     });
 
     test.each([serviceName, `${serviceName}.UpdateInventory`, "petstore.inventory.v1.InventoryItem"])(
-      "describes %s, down to its methods and fields",
+      "describes %s with all methods and fields",
       async (symbol) => {
         const { fileDescriptorResponse } = await ask({ fileContainingSymbol: symbol });
         const files = fileDescriptorResponse!.fileDescriptorProto.map((bytes) =>
@@ -753,7 +758,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       },
     );
 
-    test("describes the details of errors", async () => {
+    test("describes the types of error details", async () => {
       const { fileDescriptorResponse } = await ask({ fileContainingSymbol: "google.rpc.ErrorInfo" });
       const names = fileDescriptorResponse!.fileDescriptorProto.flatMap((bytes) =>
         fromBinary(FileDescriptorProtoSchema, bytes).messageType.map(({ name }) => name),
@@ -761,7 +766,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(names).toEqual(expect.arrayContaining(["ErrorInfo", "BadRequest", "RetryInfo", "ResourceInfo"]));
     });
 
-    test("says NOT_FOUND for what is not there", async () => {
+    test("answers NOT_FOUND for an unknown symbol", async () => {
       expect(await ask({ fileContainingSymbol: "petstore.Other" })).toMatchObject({
         errorResponse: { errorCode: status.NOT_FOUND },
       });
@@ -773,7 +778,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   }
 });
 
-describe("a caller that stops waiting (MySQL/MariaDB)", () => {
+describe("a caller of the inventory service (MySQL/MariaDB)", () => {
   const stack = suiteStack();
   stack.defer(cleanup);
   let url: string;
@@ -794,7 +799,7 @@ describe("a caller that stops waiting (MySQL/MariaDB)", () => {
     await stock.store.write([1n, 2n, 3n, 4n].map((petId) => ({ kind: "create", petId, quantity: 1, status: "sold" })));
   });
 
-  /** A write that has begun and cannot go on before `release()`, so that all others wait for their turn. */
+  /** Begins a write that cannot go on before `release()`, so that all later ones wait for their turn. */
   async function blocked() {
     const lock = await holdWriteLock(url);
     const first = inventory.update({ petId: 1n, quantity: 100 });
@@ -802,7 +807,7 @@ describe("a caller that stops waiting (MySQL/MariaDB)", () => {
     return { first, release: () => lock.release() };
   }
 
-  test("by its deadline gets DEADLINE_EXCEEDED, and its update is not written later", async () => {
+  test("gets DEADLINE_EXCEEDED at its deadline, and its update is not written later", async () => {
     const { first, release } = await blocked();
     const second = inventory.update({ petId: 2n, quantity: 100 }, { deadline: Date.now() + 200 });
     const third = inventory.update({ petId: 3n, quantity: 100 });
@@ -813,7 +818,7 @@ describe("a caller that stops waiting (MySQL/MariaDB)", () => {
     expect(await inventory.get({ petId: 2n })).toMatchObject({ item: { quantity: 1 } });
   });
 
-  test("by cancelling gets CANCELLED, and its update is not written later", async () => {
+  test("gets CANCELLED when it cancels, and its update is not written later", async () => {
     const { first, release } = await blocked();
     const second = inventory.begin(inventory.client.updateInventory, { petId: 2n, quantity: 100 });
     const third = inventory.update({ petId: 3n, quantity: 100 });
@@ -827,7 +832,7 @@ describe("a caller that stops waiting (MySQL/MariaDB)", () => {
     expect(await inventory.get({ petId: 2n })).toMatchObject({ item: { quantity: 1 } });
   });
 
-  test("over a stream of updates gets DEADLINE_EXCEEDED, and its update is not written later", async () => {
+  test("gets DEADLINE_EXCEEDED for an expired update of a stream, which is not written later", async () => {
     const { first, release } = await blocked();
     const stream = inventory.applyUpdates();
     stream.send({ updates: [{ id: 1, petId: 2n, quantity: 100, timeoutMs: 1 }] });
@@ -842,7 +847,7 @@ describe("a caller that stops waiting (MySQL/MariaDB)", () => {
     stream.call.cancel();
   });
 
-  test("is not there when the queue is full: RESOURCE_EXHAUSTED at once, and the service goes on", async () => {
+  test("gets RESOURCE_EXHAUSTED at once when the queue is full, and the service goes on", async () => {
     const { first, release } = await blocked();
     const waiting = [2n, 3n].map((petId) => inventory.update({ petId, quantity: 100 }));
     const refusal = await refusalOf(inventory.update({ petId: 4n, quantity: 100 }));

@@ -56,7 +56,7 @@ describe("npm run keys", () => {
     expect(await find(issued.key)).toMatchObject({ keyId: issued.keyId, plan: "pro" });
   });
 
-  test("issue takes scopes, an end and limits, and the key has the deployment's env", async () => {
+  test("issue takes scopes, an expiry and limits, and the key has the deployment's env", async () => {
     const args = ["issue", "--account", "big", "--plan", "enterprise", "--per-minute", "600", "--per-day", "90000"];
     const more = ["--scopes", "store:read, inventory:read", "--expires", "2999-12-31T23:59:59+01:00", "--json"];
     const { stdout } = await keys([...args, ...more], { GATEWAY_KEY_ENV: "staging" });
@@ -70,7 +70,7 @@ describe("npm run keys", () => {
     });
   });
 
-  test("the key is shown once and never again", async () => {
+  test("issue shows the key once, and no command shows it again", async () => {
     const shown = await run("issue", "--account", "acme");
     const key = /ps_live_\w+/.exec(shown)![0];
     expect(shown).toContain("it is not shown again");
@@ -87,7 +87,7 @@ describe("npm run keys", () => {
     }
   });
 
-  test("list shows each key on a line, and all of it as JSON", async () => {
+  test("list shows each key on a line, and every detail as JSON", async () => {
     expect(await run("list")).toBe("There are no keys; 'issue' makes one.\n");
     expect(await json("list")).toEqual([]);
     const first = await json("issue", "--account", "acme", "--plan", "pro");
@@ -111,7 +111,7 @@ describe("npm run keys", () => {
     });
   });
 
-  test("rotate makes a new key, and the old one works until the grace ends", async () => {
+  test("rotate makes a new key, and the old one works until the grace period ends", async () => {
     const old = await json("issue", "--account", "acme", "--plan", "business");
     const before = Date.now();
     const rotated = await json("rotate", old.keyId, "--grace", "30m");
@@ -129,7 +129,7 @@ describe("npm run keys", () => {
     expect(await find(next.key)).toBeUndefined();
   });
 
-  test("a grace ends at the old key's own end", async () => {
+  test("rotate ends the grace period at the old key's own expiry", async () => {
     const end = new Date(Date.now() + 600_000).toISOString();
     const old = await json("issue", "--account", "acme", "--expires", end);
     const rotated = await json("rotate", old.keyId, "--grace", "7d");
@@ -235,7 +235,7 @@ describe("npm run keys", () => {
     expect(await json("usage")).toEqual([]);
   });
 
-  test("a wrong configuration exits 78, names every fault, and leaves nothing behind", async () => {
+  test("a wrong configuration exits 78, names every fault and stores nothing", async () => {
     const issue = ["issue", "--account", "a"];
     const missing = await keys(issue, { KEY_PEPPER: "" });
     expect(missing).toMatchObject({ code: 78, stdout: "" });
@@ -253,7 +253,7 @@ describe("npm run keys", () => {
     expect(await json("usage")).toEqual([]);
   });
 
-  test("only new keys need the pepper", async () => {
+  test("only commands that make a key need the pepper", async () => {
     const { keyId } = await json("issue", "--account", "acme");
     for (const args of [["list"], ["bans"], ["usage"], ["unban", keyId], ["revoke", keyId]]) {
       expect(await keys(args, { KEY_PEPPER: "" })).toMatchObject({ code: 0 });
@@ -273,7 +273,7 @@ describe("npm run keys", () => {
     expect(found).toBeDefined();
   });
 
-  test("settings may stand in a .env file", async () => {
+  test("settings are read from a .env file", async () => {
     await mkdir(join(cwd, "data"));
     await writeFile(join(cwd, ".env"), `KEY_PEPPER=${pepper}\nGATEWAY_DATABASE_URL=sqlite:data/k.sqlite\n`);
     const { code, stdout } = await runScript({

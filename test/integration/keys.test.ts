@@ -57,7 +57,7 @@ describeEachDatabase("keys", (url) => {
   }
   const keyOf = async (keyId: string) => (await admin.list()).find((key) => key.keyId === keyId)!;
 
-  test("the schema goes down to nothing and up again", async () => {
+  test("the migrations go down to an empty schema and up again", async () => {
     const names = keyMigrations.map(({ name }) => name);
     for (const name of names.toReversed()) expect(await migrate(db, "gateway", keyMigrations, "down")).toEqual([name]);
     for (const table of ["deprecated_use", "api_keys", "accounts"]) expect(await db.schema.hasTable(table)).toBe(false);
@@ -93,13 +93,13 @@ describeEachDatabase("keys", (url) => {
       expect(await store.findByHash(randomBytes(32))).toBeUndefined();
     });
 
-    test("has the limits of an enterprise account", async () => {
+    test("returns the limits of an enterprise account", async () => {
       const limits = { perMinute: 2_147_483_647, perDay: 1 };
       const { find } = await issue({ plan: "enterprise", limits });
       expect(await find()).toMatchObject({ plan: "enterprise", limits });
     });
 
-    test("has the scopes of the key, without those that this version does not know", async () => {
+    test("returns the scopes of the key without those that this version does not know", async () => {
       const { keyId, find } = await issue({ scopes: ["store:read", "inventory:read"] });
       expect((await find())!.scopes).toEqual(new Set(["inventory:read", "store:read"]));
       await db("api_keys").where({ id: keyId }).update({ scopes: "store:read store:write" });
@@ -114,7 +114,7 @@ describeEachDatabase("keys", (url) => {
       expect(await find()).toBeUndefined();
     });
 
-    test("fails for an account with a broken plan, rather than choose limits for it", async () => {
+    test("fails for an account with a broken plan instead of choosing limits for it", async () => {
       const { find } = await issue({ plan: "enterprise", limits: { perMinute: 1, perDay: 1 } });
       for (const missing of ["per_day", "per_minute"]) {
         await db("accounts").update({ per_minute: 1, per_day: 1, [missing]: null });
@@ -126,7 +126,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("issuing", () => {
-    test("a second key joins the account and its plan", async () => {
+    test("a second key adds it to the account and keeps the plan", async () => {
       const first = await issue({ plan: "business" });
       const second = await issue();
       const third = await issue({ account: " acme ", plan: "business" });
@@ -135,7 +135,7 @@ describeEachDatabase("keys", (url) => {
       expect(new Set([first.keyId, second.keyId, third.keyId]).size).toBe(3);
     });
 
-    test("a new account is on the free plan by default", async () => {
+    test("a key puts a new account on the free plan by default", async () => {
       expect(await (await issue()).find()).toMatchObject({ plan: "free", limits: null });
     });
 
@@ -155,7 +155,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.list()).toHaveLength(4);
     });
 
-    test("enterprise needs limits, other plans refuse them, and a refusal makes no account", async () => {
+    test("needs limits for enterprise, refuses them for other plans, and creates no account when it is refused", async () => {
       const limits = { perMinute: 10, perDay: 100 };
       await expect(issue({ plan: "enterprise" })).rejects.toMatchObject({ code: "invalid_limits" });
       await expect(issue({ plan: "pro", limits })).rejects.toMatchObject({ code: "invalid_limits" });
@@ -168,7 +168,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.usage()).toEqual([]);
     });
 
-    test("names of accounts are exact except for outer spaces and the form of accents", async () => {
+    test("takes account names exactly, except for outer spaces and the form of accents", async () => {
       const names = [
         "acme",
         "Acme",
@@ -189,7 +189,7 @@ describeEachDatabase("keys", (url) => {
       }
     });
 
-    test("five operators at once on a new account make one account and five keys", async () => {
+    test("by five operators at once for a new account makes one account and five keys", async () => {
       const admins = Array.from({ length: 5 }, () => createKeyAdmin(open(), now));
       for (let round = 0; round < 5; round++) {
         const account = `account ${round}`;
@@ -200,7 +200,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.usage()).toHaveLength(5);
     });
 
-    test("one of two operators at once with different plans is refused", async () => {
+    test("by two operators at once with different plans fails for one of them", async () => {
       const other = createKeyAdmin(open(), now);
       const results = await Promise.allSettled([
         admin.issue({ account: "new", plan: "pro", ...newKey() }),
@@ -212,7 +212,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("listing", () => {
-    test("shows every key by account and age, or the keys of one account, and never a hash", async () => {
+    test("shows all keys or those of one account, ordered by account and age, and never a hash", async () => {
       const b = await issue({ account: "b" });
       const a1 = await issue({ account: "a" });
       nowMs += 1;
@@ -240,7 +240,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("rotation", () => {
-    test("makes a key with the same rights, and the old key works until the grace ends", async () => {
+    test("makes a key with the same rights, and the old key works until the grace period ends", async () => {
       const old = await issue({ plan: "pro", scopes: ["store:read"], expiresAtMs: start + 100 * hour });
       const next = newKey();
       nowMs = start + hour;
@@ -256,7 +256,7 @@ describeEachDatabase("keys", (url) => {
       expect(await store.findByHash(next.keyHash)).toBeDefined();
     });
 
-    test("a grace ends at the old key's own end, which the new key has too", async () => {
+    test("ends the grace period at the old key's own expiry, which the new key shares", async () => {
       const old = await issue({ expiresAtMs: start + hour });
       const next = newKey();
       const rotated = await admin.rotate(old.keyId, 24 * hour, next);
@@ -266,14 +266,14 @@ describeEachDatabase("keys", (url) => {
       expect(await store.findByHash(next.keyHash)).toBeUndefined();
     });
 
-    test("without a grace the old key ends at once, and a new key has no end where the old one had none", async () => {
+    test("without a grace period ends the old key at once, and the successor of a key without expiry has none", async () => {
       const old = await issue();
       const rotated = await admin.rotate(old.keyId, 0, newKey());
       expect(rotated).toMatchObject({ oldExpiresAtMs: start, expiresAtMs: null });
       expect(await old.find()).toBeUndefined();
     });
 
-    test("is only for keys that work, and once for each", async () => {
+    test("is possible for valid keys only, and once for each", async () => {
       const revoked = await issue();
       await admin.revoke(revoked.keyId);
       const expired = await issue({ expiresAtMs: start });
@@ -290,7 +290,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.list()).toHaveLength(4);
     });
 
-    test("of several at once one makes a key, and the others are refused", async () => {
+    test("that is requested several times at once makes one key, and the other requests are refused", async () => {
       const { keyId } = await issue();
       const results = await Promise.allSettled(Array.from({ length: 4 }, () => admin.rotate(keyId, hour, newKey())));
       const failed = results.filter((result) => result.status === "rejected");
@@ -298,7 +298,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.list()).toHaveLength(2);
     });
 
-    test("leaves the old key as it is when the new one cannot be stored", async () => {
+    test("leaves the old key unchanged when the new one cannot be stored", async () => {
       const other = newKey();
       await issue(other);
       const old = await issue();
@@ -320,7 +320,7 @@ describeEachDatabase("keys", (url) => {
       expect(keyState(await keyOf(key.keyId), nowMs)).toBe("revoked");
     });
 
-    test("of an unknown key is refused, and a key given for an id is not repeated", async () => {
+    test("of an unknown key is refused, and a key given in place of an id is not shown", async () => {
       await expect(admin.revoke("key_none")).rejects.toThrow("There is no key key_none; 'list' shows all.");
       const key = createKey("live");
       for (const secret of [key, key.slice(0, 30), key.slice(3)]) {
@@ -331,21 +331,21 @@ describeEachDatabase("keys", (url) => {
     });
   });
 
-  describe("plans", () => {
-    test("a new plan holds for all keys of the account, and only enterprise has limits of its own", async () => {
+  describe("a change of plan", () => {
+    test("holds for all keys of the account, and only enterprise has limits of its own", async () => {
       const one = await issue({ plan: "free" });
       const two = await issue();
       const limits = { perMinute: 600, perDay: 100_000 };
       expect(await admin.setPlan("acme", "enterprise", limits)).toMatchObject({ plan: "enterprise", limits });
       expect(await one.find()).toMatchObject({ plan: "enterprise", limits });
       expect(await two.find()).toMatchObject({ plan: "enterprise", limits });
-      // The same values again, which a database may count as no change.
+      // The same values again, for which a database may report no changed row.
       expect(await admin.setPlan("acme", "enterprise", limits)).toMatchObject({ plan: "enterprise", limits });
       expect(await admin.setPlan(" acme", "pro")).toMatchObject({ account: "acme", plan: "pro", limits: null });
       expect(await one.find()).toMatchObject({ plan: "pro", limits: null });
     });
 
-    test("wrong limits and unknown accounts are refused", async () => {
+    test("with wrong limits or an unknown account is refused", async () => {
       const one = await issue({ plan: "pro" });
       const limits = { perMinute: 1, perDay: 1 };
       await expect(admin.setPlan("acme", "enterprise")).rejects.toMatchObject({ code: "invalid_limits" });
@@ -355,10 +355,10 @@ describeEachDatabase("keys", (url) => {
     });
   });
 
-  describe("bans", () => {
+  describe("a ban", () => {
     const fiveMinutes = { untilMs: start + 300_000, step: 1, atMs: start };
 
-    test("a ban shows in the look-up and in the list of running bans, until it ends", async () => {
+    test("shows in the look-up and in the list of running bans until it ends", async () => {
       const { keyId, find } = await issue();
       const other = await issue();
       await store.ban(keyId, fiveMinutes);
@@ -371,7 +371,7 @@ describeEachDatabase("keys", (url) => {
       expect(await store.lastBan(keyId)).toEqual(fiveMinutes);
     });
 
-    test("a ban never shortens another ban", async () => {
+    test("never shortens another ban", async () => {
       const { keyId } = await issue();
       const longer = { untilMs: start + 900_000, step: 2, atMs: start + 1 };
       await store.ban(keyId, fiveMinutes);
@@ -380,7 +380,7 @@ describeEachDatabase("keys", (url) => {
       expect(await store.lastBan(keyId)).toEqual(longer);
     });
 
-    test("an operator lifts a ban, and the next one is a first one again", async () => {
+    test("can be lifted by an operator, and the next one is a first one again", async () => {
       const { keyId, find } = await issue();
       await store.ban(keyId, fiveMinutes);
       expect(await admin.unban(keyId)).toMatchObject({ key: { keyId, account: "acme" }, lifted: true });
@@ -390,7 +390,7 @@ describeEachDatabase("keys", (url) => {
       await expect(admin.unban("key_none")).rejects.toMatchObject({ code: "unknown_key" });
     });
 
-    test("a new key after a rotation is not banned", async () => {
+    test("does not pass to the new key of a rotation", async () => {
       const { keyId } = await issue();
       await store.ban(keyId, fiveMinutes);
       const next = newKey();
@@ -399,8 +399,8 @@ describeEachDatabase("keys", (url) => {
     });
   });
 
-  describe("use", () => {
-    test("the last use of many keys is recorded at once and never goes back", async () => {
+  describe("the record of use", () => {
+    test("takes the last use of many keys at once and never goes back", async () => {
       const keys = await issueMany(250);
       const uses = keys.map(({ keyId }, i) => ({ keyId, atMs: start + i }));
       await usage.touch([...uses, { keyId: "key_none", atMs: start }]);
@@ -410,7 +410,7 @@ describeEachDatabase("keys", (url) => {
       await usage.touch([]);
     });
 
-    test("gateways that record the same use in different orders never deadlock", async () => {
+    test("never deadlocks when gateways write the same use in different orders", async () => {
       const keys = await issueMany(60);
       const uses = keys.map(({ keyId, accountId }, i) => ({
         touched: { keyId, atMs: start + i },
@@ -428,7 +428,7 @@ describeEachDatabase("keys", (url) => {
           await Promise.all([usage.touch(touched), usage.countDeprecatedUse(deprecated)]);
         }
       };
-      const faults: string[] = []; // a deadlock is retried and shows in no result
+      const faults: string[] = []; // a deadlock is retried, so that no result shows it
       const note = (error: Error) => faults.push(error.message);
       db.on("query-error", note);
       await Promise.all([flush(uses), flush(uses.toReversed()), flush(uses)]);
@@ -444,7 +444,7 @@ describeEachDatabase("keys", (url) => {
       ]);
     });
 
-    test("usage sums up each account, and deprecated use by operation too", async () => {
+    test("is summed up by account, and deprecated use by operation too", async () => {
       const acme = await issue({ plan: "pro" });
       const revoked = await issue();
       await issue({ expiresAtMs: start + hour });
@@ -496,7 +496,7 @@ describeEachDatabase("keys", (url) => {
       ]);
     });
 
-    test("deprecated use is counted whole or not at all", async () => {
+    test("counts deprecated use whole or not at all", async () => {
       const { accountId } = await issue();
       const use = { operation: "getPet", requests: 1, atMs: start };
       const uses = [accountId, "acc_none"].map((id) => ({ ...use, accountId: id }));
@@ -509,7 +509,7 @@ describeEachDatabase("keys", (url) => {
 describe("connections to a server that has become read-only (MySQL/MariaDB)", () => {
   const stack = suiteStack();
 
-  test("are closed, even those that only look keys up, and the write happens over another one", async () => {
+  test("are closed, even those used only for look-ups, and the write uses another one", async () => {
     const url = await createMysqlDatabase();
     stack.defer(() => dropDatabase(url));
     const db = openDatabase(url, { ...databaseDefaults, poolMax: 3 });

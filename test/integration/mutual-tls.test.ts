@@ -24,7 +24,7 @@ const identities = {
   admin: "spiffe://petstore/back-office",
 } as const;
 
-/** As a certificate has it. */
+/** The same identities as names of a certificate. */
 const names = { reader: "DNS:Reports.internal", writer: `URI:${identities.writer}`, admin: `URI:${identities.admin}` };
 
 function credentials({ cert, key, ca }: TlsFiles): ChannelCredentials {
@@ -69,11 +69,11 @@ describe("settings for TLS", () => {
   };
   const inventory = (env: Record<string, string>) => faultsOf(() => readInventoryConfig({ ...noDatabase, ...env }));
 
-  test("allow an address that others reach", () => {
+  test("allow the service to listen beyond loopback", () => {
     expect(inventory({ ...inventoryTls(files), INVENTORY_LISTEN: "0.0.0.0:50051" })).toEqual([]);
   });
 
-  test("have every fault named, and end the process with 78", async () => {
+  test("are refused with every fault named and exit code 78", async () => {
     const all = inventoryTls(files);
     expect(inventory({ ...all, INVENTORY_TLS_KEY: "", INVENTORY_LISTEN: "0.0.0.0:0" })).toEqual([
       expect.stringMatching(/^INVENTORY_TLS_KEY: must be set too/),
@@ -113,18 +113,18 @@ describe("settings for TLS", () => {
     ["dns:*.internal=reader", /entry 1/],
     ["dns:a.internal=reader,dns:a.internal=admin", /entry 2 names an identity again/],
     ["dns:a.internal=reader,", /entry 2/],
-  ])("refuse the roles %j", (text, fault) => {
+  ])("refuse the role table %j", (text, fault) => {
     const faults = inventory({ ...inventoryTls(files), INVENTORY_TLS_ROLES: text });
     expect(faults).toEqual([expect.stringMatching(fault)]);
     expect(faults[0]).toMatch(/^INVENTORY_TLS_ROLES: /);
   });
 
-  test("refuse roles without TLS, which nobody would look at", () => {
+  test("refuse roles without TLS, because they would have no effect", () => {
     expect(inventory({ INVENTORY_TLS_ROLES: "dns:a.internal=reader" })).toHaveLength(1);
   });
 });
 
-describe("a service that asks for certificates", () => {
+describe("a service with mutual TLS", () => {
   const stack = suiteStack();
   let authority: Authority;
   let stranger: Authority;
@@ -150,7 +150,7 @@ describe("a service that asks for certificates", () => {
   const connectWith = async (...own: string[]) => connect(credentials(await authority.issue({ names: own })));
   const headers = () => ({ authorization: `Bearer ${system.keys.enterprise}`, "content-type": "application/json" });
 
-  test("is of no use to who has none, one of another authority or an expired one", async () => {
+  test("is unavailable to a caller without a certificate, with one of another authority or with an expired one", async () => {
     const ca = readFileSync(authority.ca);
     const foreign = await stranger.issue({ names: [names.admin] });
     const expired = await authority.issue({ names: [names.admin], days: -1 });
@@ -164,11 +164,11 @@ describe("a service that asks for certificates", () => {
     }
   });
 
-  test("gives each role its calls and refuses all others, for every call of the contract", async () => {
+  test("allows each role its own calls and refuses all others, for every call of the contract", async () => {
     for (const [index, role] of roles.entries()) {
       const { client } = await connectWith(names[role]);
       for (const [name, { path, requestStream }] of Object.entries(InventoryServiceService)) {
-        // Any call may be made as one of two streams: what differs is how many messages each side sends.
+        // A bidirectional stream can make every kind of call: only the number of messages differs.
         const options = { deadline: Date.now() + 20_000 };
         const call = client.makeBidiStreamRequest(path, asIs, asIs, options);
         if (!requestStream) call.write(Buffer.alloc(0));
@@ -183,7 +183,7 @@ describe("a service that asks for certificates", () => {
     }
   });
 
-  test("tells a refused caller as whom it was seen and what it misses, and its own log too", async () => {
+  test("names the identity of a refused caller and the role it lacks, in the answer and in the log", async () => {
     const create = { petId: 8n, quantity: 1, status: 1 } as const;
     const detailsOf = (call: Promise<unknown>) => call.catch(({ details }: ServiceError) => details);
     const writer = await connectWith(names.writer);
@@ -204,22 +204,22 @@ describe("a service that asks for certificates", () => {
     expect(metrics.text).toMatch(/rpc_duration_seconds_count\{method="CreateInventoryItem",code="7"\} [1-9]/);
   });
 
-  test("counts the strongest role of a certificate with several names", async () => {
+  test("gives a certificate with several names the strongest of their roles", async () => {
     const both = await connectWith(names.reader, names.writer);
     expect(await statusOf(both.update({ petId: 7n, quantity: 2 }))).toBe("OK");
   });
 
   test.each([
-    ["a comma in a URI", `URI:spiffe://petstore/games, DNS:reports.internal, URI:${identities.admin}`],
+    ["other names inside a URI", `URI:spiffe://petstore/games, DNS:reports.internal, URI:${identities.admin}`],
     ["a URI with the scheme dns", `URI:${identities.reader}`],
-    ["a URI in other letters", `URI:${identities.admin.toUpperCase()}`],
-    ["a longer URI", `URI:${identities.admin}/intern`],
-    ["a wildcard", "DNS:*.internal"],
-  ])("takes no one for another over %s", async (_what, name) => {
+    ["the URI of an identity in capitals", `URI:${identities.admin.toUpperCase()}`],
+    ["a URI that continues that of an identity", `URI:${identities.admin}/intern`],
+    ["a wildcard that covers an identity", "DNS:*.internal"],
+  ])("gives no role to a certificate with %s", async (_what, name) => {
     expect(await statusOf((await connectWith(name)).list())).toBe("PERMISSION_DENIED");
   });
 
-  test("tells its health to everyone with a certificate", async () => {
+  test("reports its health to every caller with a certificate, whatever its role", async () => {
     interface Health {
       check(request: object, done: (error: ServiceError | null, answer: { status: string }) => void): void;
     }
@@ -230,7 +230,7 @@ describe("a service that asks for certificates", () => {
     expect(answer).toEqual({ status: "SERVING" });
   });
 
-  test("serves a gateway, and nobody's key is in a log", async () => {
+  test("serves a gateway, and no private key appears in a log", async () => {
     const path = "/v1/inventory";
     const body = '{"quantity":33}';
     expect(
@@ -243,7 +243,7 @@ describe("a service that asks for certificates", () => {
     expect(logs).not.toMatch(/BEGIN|PRIVATE/);
   });
 
-  test("serves the client for internal callers, as far as its role goes", async () => {
+  test("serves the client for internal callers within its role", async () => {
     const tls = { ...(await authority.issue({ names: [names.reader] })), serverName: "inventory.internal" };
     const inventory = createInventoryClient({ address: system.inventory.listen, tls });
     stack.defer(() => inventory.close());
@@ -252,7 +252,7 @@ describe("a service that asks for certificates", () => {
     expect(() => createInventoryClient({ address: "any", tls: { ...tls, key: "/nowhere" } })).toThrow("key: cannot be");
   });
 
-  test("leaves a gateway whose certificate it does not take unready, with 503 in time", async () => {
+  test("keeps a gateway unready whose certificate it refuses, and that gateway answers 503", async () => {
     const files = await stranger.issue({ names: [names.writer] });
     const [listen, admin] = [`127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`];
     const gateway = await startScript({

@@ -583,7 +583,7 @@ async function startGateway(options: Partial<PassThroughOptions>) {
         limits: [],
         deprecation: [],
         principal,
-        early: undefined,
+        meanwhile: undefined,
       });
       res.setHeader("X-Request-Id", "request-1").setHeader("X-RateLimit-Limit", "60").setHeader("RateLimit", "ours");
       res.setHeader("Link", "<ours>").setHeader("X-Content-Type-Options", "ours");

@@ -6,7 +6,7 @@ import { Redis } from "ioredis";
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
-import { quotaWindows } from "../../gateway/limits/plans.ts";
+import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
 import { type Replicas, redisReplicas } from "../../gateway/redis/replicas.ts";
 import { readLimits } from "../support/answers.ts";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
@@ -33,9 +33,9 @@ const newName = () => `name-${++names}`;
 
 /** The part of a gateway that uses Redis. */
 interface Replica extends Replicas {
-  /** Ids that it got notices of. */
+  /** The ids in the notices that it received. */
   readonly heard: string[];
-  /** What it logged. */
+  /** The messages that it logged. */
   readonly logged: string[];
 }
 
@@ -53,7 +53,7 @@ type Pair = readonly [Replica, Replica];
 
 const ask = (replica: Replica, caller: string) => replica.limiter.decide(caller, windows);
 
-/** How many requests of each caller both replicas together admit, of 80 that come at once. */
+/** Sends 80 requests of each caller at once, half to each replica. @returns the number admitted of each caller */
 async function admittedOf(pair: Pair, callers: readonly string[]): Promise<number[]> {
   const decisions = callers.map((caller) =>
     Promise.all(Array.from({ length: 80 }, (_, i) => ask(pair[i % 2]!, caller))),
@@ -61,7 +61,7 @@ async function admittedOf(pair: Pair, callers: readonly string[]): Promise<numbe
   return (await Promise.all(decisions)).map((each) => each.filter(({ admitted }) => admitted).length);
 }
 
-/** True when each replica counts what the other admits, for callers whose keys are on all nodes of a cluster. */
+/** Whether each replica counts what the other admits, for enough callers to reach all nodes of a cluster. */
 async function isExact([a, b]: Pair): Promise<boolean> {
   const left = await Promise.all(
     Array.from({ length: 20 }, async () => {
@@ -84,7 +84,7 @@ async function isBack(pair: Pair): Promise<boolean> {
   return (await isExact(pair)) && (await areNoticesSent(pair));
 }
 
-/** What must hold on every kind of Redis. */
+/** Declares the tests that hold for every kind of Redis. */
 function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): { readonly pair: Pair } {
   const stack = suiteStack();
   const opened = {} as { url: string; pair: Pair };
@@ -95,13 +95,13 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
     await until(() => isBack(opened.pair));
   });
 
-  test("two replicas admit exactly the limit of each of 30 callers", async () => {
+  test("lets two replicas admit exactly the limit of each of 30 callers", async () => {
     const callers = Array.from({ length: 30 }, newName);
     expect(await admittedOf(opened.pair, callers)).toEqual(Array(30).fill(50));
     expect(await admittedOf(opened.pair, callers)).toEqual(Array(30).fill(0));
   });
 
-  test("both replicas get the notices of each of them", async () => {
+  test("carries the notices of each replica to both", async () => {
     const { pair } = opened;
     const ids = [newName(), newName()];
     pair[0].notify(ids[0]!);
@@ -109,7 +109,7 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
     await until(async () => pair.every(({ heard }) => ids.every((id) => heard.includes(id))));
   });
 
-  test("both replicas get the notices of the command line", async () => {
+  test("carries the notices of the command line to both replicas", async () => {
     const databaseUrl = await createSqliteDatabase();
     stack.defer(() => dropDatabase(databaseUrl));
     const env = { GATEWAY_DATABASE_URL: databaseUrl, KEY_PEPPER: "k".repeat(32), REDIS_URL: opened.url };
@@ -119,7 +119,7 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
     await until(async () => opened.pair.every(({ heard }) => heard.includes(keyId)));
   });
 
-  test("refusals at both replicas add up, for many keys at once", async () => {
+  test("adds up the refusals at both replicas, for many keys at once", async () => {
     const { pair } = opened;
     const keyIds = Array.from({ length: 30 }, newName);
     const refusals = new Map(keyIds.map((keyId) => [keyId, 11]));
@@ -132,7 +132,7 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
   return opened;
 }
 
-describe("a Redis with a password and a number", () => {
+describe("a Redis with a password and a database number", () => {
   const password = "p@ss/w:rd%,";
   let server: RedisServer;
   let admin: Redis;
@@ -149,7 +149,7 @@ describe("a Redis with a password and a number", () => {
     expect(await admin.info("keyspace")).toMatch(/^# Keyspace\r\ndb3:keys=(\d+),expires=\1,/);
   });
 
-  test("accepts a user that has only the rights it needs", async () => {
+  test("works for a user that has only the rights that a gateway needs", async () => {
     const stack = new AsyncDisposableStack();
     const rules = ["on", `>${password}`, "~petstore:*", "&petstore:*", "-@all"];
     const commands = ["hello", "info", "select", "client", "ping", "time", "get", "set", "incrby", "multi", "exec"];
@@ -164,7 +164,7 @@ describe("a Redis with a password and a number", () => {
   test("counts as away when it refuses the password", async () => {
     const stack = new AsyncDisposableStack();
     const replica = startReplica(stack, `redis://:wrong@127.0.0.1:${server.port}/3`);
-    expect((await ask(replica, newName())).windows[0]!.remaining).toBe(24); // its half
+    expect((await ask(replica, newName())).windows[0]!.remaining).toBe(24); // half of the limit, less this request
     expect(replica.logged).toEqual(["Redis is away: this replica admits its share of the limits"]);
     await stack.disposeAsync();
   });
@@ -213,12 +213,12 @@ describe("a Redis Cluster of three masters", () => {
     return size;
   };
 
-  test("has counts on all of its nodes", async () => {
+  test("spreads the counts over all of its nodes", async () => {
     await admittedOf(opened.pair, Array.from({ length: 30 }, newName));
     for (const node of cluster.nodes) expect(await counted(node)).toBeGreaterThan(0);
   });
 
-  test("is found by any of its nodes", async () => {
+  test("is found through any of its nodes", async () => {
     const stack = new AsyncDisposableStack();
     const one = `${cluster.nodes[2]!.url},redis://127.0.0.1:1`;
     const pair: Pair = [startReplica(stack, one), opened.pair[1]];
@@ -230,7 +230,7 @@ describe("a Redis Cluster of three masters", () => {
     ["killed", "SIGKILL"],
     ["frozen", "SIGSTOP"],
   ] as const)(
-    "with one node %s, every request is decided, and limits are exact when the node is back",
+    "with one node %s leaves no request undecided, and counts exactly when the node is back",
     async (_how, signal) => {
       const { pair } = opened;
       const node = cluster.nodes[1]!;
@@ -238,11 +238,11 @@ describe("a Redis Cluster of three masters", () => {
       await node.kill(signal);
       const { longestMs, admitted } = await underLoad(pair, async () => {
         await until(async () => pair.every(({ logged }) => logged.length > 0));
-        await delay(2_000); // in which the cluster finds out
+        await delay(2_000); // time for the cluster to notice
       });
       expect(longestMs).toBeLessThan(1_000);
       expect(Math.max(...admitted)).toBeLessThanOrEqual(100);
-      // The whole cluster counts as away while one node is: no request waits again for a node that does not answer.
+      // The whole cluster counts as away while one node is away, so that no further request waits for that node.
       for (const { logged } of pair)
         expect(logged).toEqual(["Redis is away: this replica admits its share of the limits"]);
       if (signal === "SIGKILL") await node.restart();
@@ -262,7 +262,7 @@ describe.each([
 ] as const)("a Redis behind Sentinel whose master is %s", (_how, signal) => {
   const stack = suiteStack();
 
-  test("counts on the other server, also when the first one is back", async () => {
+  test("counts on the other server, even after the first one is back", async () => {
     const { url, servers } = await startRedisSentinel(stack, "secret");
     const [master, replica] = servers;
     const pair: Pair = [startReplica(stack, url), startReplica(stack, url)];
@@ -368,7 +368,7 @@ describe("a Redis with TLS and a certificate of a private authority", () => {
     await stranger.stop();
   });
 
-  test("still counts while it refuses notices, and carries them again later", async () => {
+  test("still counts while it refuses notices, and carries them again once it accepts them", async () => {
     await admin.call("ACL", "SETUSER", "default", "resetchannels");
     await admin.call("CLIENT", "KILL", "TYPE", "pubsub");
     await delay(1_500);

@@ -1,11 +1,11 @@
 import fc from "fast-check";
 import type { Redis } from "ioredis";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
-import { quotaWindows } from "../../gateway/limits/plans.ts";
+import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
 import { type Count, charge, type Decision, type Window } from "../../gateway/limits/windows.ts";
 import { Breaker } from "../../gateway/redis/breaker.ts";
 import { connectRedis } from "../../gateway/redis/connection.ts";
-import { RedisWindows } from "../../gateway/redis/windows.ts";
+import { RedisWindows } from "../../gateway/redis/redis-windows.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
@@ -26,7 +26,7 @@ describe("windows on Redis", () => {
   let callers = 0;
   const newCaller = () => `caller-${++callers}`;
 
-  /** A replica of the gateway, as far as limits go. */
+  /** Starts the part of a gateway replica that decides limits. */
   async function startReplica(replicaCount: number): Promise<Replica> {
     const redis = connectRedis(server.url) as Redis;
     redis.on("error", () => {});
@@ -74,7 +74,7 @@ describe("windows on Redis", () => {
     expect(new Set(admitted(decisions).map((decision) => left(decision)[0])).size).toBe(300);
   });
 
-  test("requests of one turn of the event loop share a call, and those of a refused caller need none", async () => {
+  test("requests of one turn of the event loop share a call to Redis, and those of a refused caller need none", async () => {
     const [caller, other] = [newCaller(), newCaller()];
     const calls = async () => {
       const stats = await replicas[0]!.redis.info("commandstats");
@@ -138,7 +138,7 @@ describe("windows on Redis", () => {
           const name = names[caller]!;
           const of = quotaWindows({ perMinute, perDay: 12 });
           const decision = await ask(replica, name, of);
-          // The model goes by the time at which the decision was made, so that both see the same windows.
+          // The model uses the time of the decision, so that both see the same windows.
           const expected = charge(model.get(name), of, 1, decision.nowMs);
           model.set(name, expected.counts);
           expect(decision.admitted).toBe(expected.decision.admitted);
@@ -149,7 +149,7 @@ describe("windows on Redis", () => {
     );
   });
 
-  test("FLUSHALL loses nothing that the replicas know", async () => {
+  test("FLUSHALL loses no request that the replicas have counted", async () => {
     const caller = newCaller();
     for (let i = 0; i < 120; i++) await ask(i, caller);
     await replicas[0]!.redis.flushall();
@@ -199,7 +199,7 @@ describe("windows on Redis", () => {
   ];
 
   test.each(outages)(
-    "while Redis is %s every request is decided, and at most one more allowance is admitted",
+    "while Redis is %s every request is decided, and at most twice the limit is admitted",
     async (_how, outage) => {
       const caller = newCaller();
       for (const { changes } of replicas) changes.length = 0;
@@ -209,10 +209,10 @@ describe("windows on Redis", () => {
       });
       const after = await Promise.all(Array.from({ length: 600 }, (_, i) => ask(i, caller)));
       const total = admitted([...decisions, ...after]).length;
-      // One burst was on its way to the frozen Redis: it was decided without Redis, and is charged there too.
+      // One burst was under way when Redis froze: it was decided without Redis, and Redis charges it too.
       expect(total).toBeGreaterThanOrEqual(300 - 20);
       expect(total).toBeLessThanOrEqual(600);
-      expect(longestMs).toBeLessThan(450); // 250 ms, and what two busy cores add
+      expect(longestMs).toBeLessThan(450); // 250 ms, and time for two busy cores
       expect(replicas.map(({ changes }) => changes)).toEqual([
         [true, false],
         [true, false],
@@ -221,7 +221,7 @@ describe("windows on Redis", () => {
     },
   );
 
-  test("what was admitted while Redis was away is charged to its own windows, not to later ones", async () => {
+  test("requests admitted while Redis was away are charged to their own windows, not to later ones", async () => {
     const caller = newCaller();
     await server.kill("SIGKILL");
     for (let i = 0; i < 30; i++) expect((await ask(0, caller)).admitted).toBe(true);

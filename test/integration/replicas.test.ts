@@ -4,7 +4,7 @@ import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until as untilTrue } from "../support/until.ts";
 
-/** Waits patiently: each check sends requests. */
+/** Waits longer than other tests, because each check sends requests. */
 const until = (check: () => boolean | Promise<boolean>) => untilTrue(check, { withinMs: 12_000, everyMs: 20 });
 
 interface Answer {
@@ -48,7 +48,7 @@ describe("three gateways over one Redis", () => {
     };
   }
 
-  /** Sends requests to all gateways in turn until the answer of every one of them passes. */
+  /** Sends a request to each gateway, again and again until all their answers pass. */
   async function untilAll(key: string, passes: (answer: Answer) => boolean, withinMs: number): Promise<void> {
     const startedMs = Date.now();
     for (;;) {
@@ -59,7 +59,7 @@ describe("three gateways over one Redis", () => {
     }
   }
 
-  test("64 connections get exactly 300 requests of a limit of 300, and every count once", async () => {
+  test("admit exactly 300 requests of a limit of 300 over 64 connections, each with its own remaining count", async () => {
     const { key } = await system.issueKey({ plan: "pro" });
     const answers: Answer[] = [];
     let sent = 0;
@@ -74,17 +74,17 @@ describe("three gateways over one Redis", () => {
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 429]));
   });
 
-  test("the remaining count falls by one with each request, whichever gateway answers", async () => {
+  test("lower the remaining count by one with each request, whichever of them answers", async () => {
     const { key } = await system.issueKey({ plan: "free" });
     const counts: number[] = [];
     for (let i = 0; i < 60; i++) counts.push((await get(i, key)).remaining);
     expect(counts).toEqual(Array.from({ length: 60 }, (_, i) => 59 - i));
   });
 
-  test("a key that hammers all replicas is banned on all of them within a second, and free a second after unban", async () => {
+  test("ban a key within a second for its refusals at all of them, and accept it within a second after unban", async () => {
     const { key, keyId } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 5, perDay: 1_000 } });
     for (let i = 0; i < 5; i++) expect((await get(i, key)).status).toBe(200);
-    // About ten refusals at each gateway: only together they bring a ban.
+    // Each gateway refuses about ten requests: only their sum leads to a ban.
     for (let i = 0; i < 33; i++) expect((await get(i, key)).status).toBe(429);
     await untilAll(key, ({ code }) => code === "api_key_banned", 1_000);
 
@@ -94,14 +94,14 @@ describe("three gateways over one Redis", () => {
     await untilAll(key, ({ code }) => code !== "api_key_banned", 1_000);
   });
 
-  test("a revoked key is invalid everywhere within a second", async () => {
+  test("all refuse a revoked key within a second", async () => {
     const { key, keyId } = await system.issueKey({ plan: "enterprise" });
     await untilAll(key, ({ status }) => status === 200, 1_000);
     expect((await system.runKeys("revoke", keyId)).code).toBe(0);
     await untilAll(key, ({ status }) => status === 401, 1_000);
   });
 
-  test("a changed plan applies everywhere within a second and keeps the count", async () => {
+  test("all apply a changed plan within a second and keep the count", async () => {
     const account = "changes its plan";
     const { key } = await system.issueKey({ account, plan: "free" });
     for (let i = 0; i < 10; i++) await get(i, key);
@@ -113,7 +113,7 @@ describe("three gateways over one Redis", () => {
     ["killed", "SIGKILL"],
     ["frozen", "SIGSTOP"],
   ] as const)(
-    "with Redis %s under load no request gets a 5xx or waits long, and the limits become exact again",
+    "with Redis %s under load answer no request with 5xx or late, and then count exactly again",
     async (_how, signal) => {
       const { key } = await system.issueKey({ plan: "business" });
       const answers: Answer[] = [];
@@ -149,7 +149,7 @@ describe("three gateways over one Redis", () => {
     },
   );
 
-  test("without Redis a revocation holds within 10 s", async () => {
+  test("are joined by one without Redis, which refuses a revoked key within 10 s", async () => {
     const lonely = await system.startGateway({ REDIS_URL: "" });
     const pool = new Pool(`http://${lonely.listen}`);
     stack.defer(() => pool.close());

@@ -793,7 +793,8 @@ describe("a write that deadlocks (MySQL/MariaDB)", () => {
     await store.write(range(1, 300).map((petId) => create(petId)));
     const failures = failuresOf(db);
 
-    // Another writer takes the locks in the opposite order. It has done more, so the server takes back the store's write.
+    // Another writer takes the locks in the opposite order. It has done more, so the server takes back the store's
+    // write.
     const other = await connectMysql(url);
     stack.defer(() => other.end());
     await other.query("BEGIN");

@@ -141,6 +141,13 @@ describe("tracing that the OpenTelemetry variables switch on", () => {
     ).toEqual(["gateway request", "inventory-svc call"]);
   });
 
+  test("adds the trace id to the log line of a unary call", () => {
+    const lines = logs.split("\n").filter((line) => line.includes(`"trace_id":"${traceOf(4)}"`));
+    expect(lines.map((line) => JSON.parse(line).method)).toEqual([
+      "/petstore.inventory.v1.InventoryService/GetInventoryItem",
+    ]);
+  });
+
   test("exports neither the values of a statement nor a key", () => {
     const statements = spans.map((span) => attributesOf(span)["db.query.text"]).filter((text) => text !== undefined);
     expect(statements.length).toBeGreaterThan(0);

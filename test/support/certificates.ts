@@ -55,7 +55,10 @@ export interface MountedFiles extends TlsFiles {
   swap(files: TlsFiles, authorities?: readonly Authority[]): Promise<void>;
 }
 
-/** Mounts files as Kubernetes mounts a secret: they are links through a link to a folder, and an update replaces that link. */
+/**
+ * Mounts files as Kubernetes mounts a secret: they are links through a link to a folder, and an update replaces that
+ * link.
+ */
 export async function mountFiles(
   stack: AsyncDisposableStack,
   files: TlsFiles,

@@ -31,7 +31,10 @@ export async function composeVariables(): Promise<Map<string, boolean>> {
   return new Map([...text.matchAll(variable)].map(([, name, rule]) => [name!, rule === ":?"]));
 }
 
-/** Reads compose.yaml with its variables filled in. @throws Error for a required variable without a value, as Compose does */
+/**
+ * Reads compose.yaml with its variables filled in. @throws Error for a required variable without a value, as Compose
+ * does
+ */
 export async function readCompose(env: Readonly<Record<string, string>>): Promise<ComposeProject> {
   const text = await readFile(join(composeFolder, "compose.yaml"), "utf8");
   const fill = (value: string) =>

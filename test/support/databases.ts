@@ -33,8 +33,8 @@ const kinds = [
 ] as const;
 
 /**
- * Declares the same tests for each kind of database. Each kind gets a new database before the hooks and tests run, which
- * is dropped after them.
+ * Declares the same tests for each kind of database. Each kind gets a new database before the hooks and tests run,
+ * which is dropped after them.
  *
  * @param tests gets the URL of the database as a function, to be called in hooks and tests only
  */

@@ -16,7 +16,7 @@ import { BadRequest, ErrorInfo, ResourceInfo, RetryInfo } from "../../proto/gen/
 import { Status } from "../../proto/gen/google/rpc/status.ts";
 import { InventoryServiceClient, type ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 
-/** No call of a test waits for longer. */
+/** The longest wait of any call in a test. */
 const timeoutMs = 20_000;
 
 type Method<Req, Res> = (
@@ -26,10 +26,10 @@ type Method<Req, Res> = (
   done: (error: ServiceError | null, response: Res) => void,
 ) => ClientUnaryCall;
 
-/** The inventory service as an internal caller sees it. */
+/** Connects to the inventory service as an internal caller, by default without TLS. */
 export function connectInventory(address: string, credentials = ChannelCredentials.createInsecure()) {
   const client = new InventoryServiceClient(address, credentials);
-  /** A unary call, and a way to give it up. */
+  /** Begins a unary call that can be cancelled. */
   const begin = <Req, Res>(method: Method<Req, Res>, request: Req, options: Partial<CallOptions> = {}) => {
     let call: ClientUnaryCall | undefined;
     const response = new Promise<Res>((resolve, reject) => {
@@ -69,11 +69,11 @@ export type Inventory = ReturnType<typeof connectInventory>;
 export interface Conversation<Req, Res> {
   readonly call: ClientDuplexStream<Req, Res>;
   send(...requests: Req[]): void;
-  /** The next message; undefined when the stream has ended. Rejects with its error. */
+  /** Resolves to the next message, or to undefined at the end of the stream. Rejects with the stream's error. */
   next(): Promise<Res | undefined>;
 }
 
-/** A bidirectional stream, message by message. */
+/** Sends and reads a bidirectional stream message by message. */
 export function conversation<Req, Res>(call: ClientDuplexStream<Req, Res>): Conversation<Req, Res> {
   return {
     call,
@@ -84,7 +84,7 @@ export function conversation<Req, Res>(call: ClientDuplexStream<Req, Res>): Conv
   };
 }
 
-/** The name of the status that a call ended with. */
+/** Resolves to the name of the status that a call ended with. */
 export async function statusOf(call: Promise<unknown>): Promise<string> {
   return await call.then(
     () => "OK",
@@ -92,7 +92,7 @@ export async function statusOf(call: Promise<unknown>): Promise<string> {
   );
 }
 
-/** What a refusal tells programs, by its google.rpc details. What it does not have is undefined. */
+/** A refusal as its google.rpc details describe it to programs. A missing detail is undefined. */
 export interface Refusal {
   readonly code: string;
   readonly reason: string | undefined;
@@ -103,7 +103,7 @@ export interface Refusal {
   readonly retryDelayMs: number | undefined;
 }
 
-/** The refusal that a call ended with. @throws when it went well, or its details contradict its status */
+/** Resolves to the refusal of a call. @throws when the call succeeded, or its details contradict its status */
 export async function refusalOf(call: Promise<unknown>): Promise<Refusal> {
   const thrown = await call.then(
     () => undefined,
@@ -132,7 +132,7 @@ export async function refusalOf(call: Promise<unknown>): Promise<Refusal> {
   };
 }
 
-/** A client of a service that only a .proto file describes, as `grpc.health.v1.Health`. */
+/** Connects to a service without generated code, such as `grpc.health.v1.Health`, by its .proto file. */
 export function connectService<T>(
   protoFile: string,
   service: string,
@@ -144,9 +144,9 @@ export function connectService<T>(
   return new (found as ServiceClientConstructor)(address, credentials) as never;
 }
 
-/** Messages of a stream, one at a time; undefined at its end. */
+/** Reads the messages of a stream, one for each call of the result; undefined at its end. */
 export function messagesOf<Res>(call: ClientReadableStream<Res>): () => Promise<Res | undefined> {
   const messages = call[Symbol.asyncIterator]() as AsyncIterator<Res>;
-  call.on("error", () => {}); // the reader is told
+  call.on("error", () => {}); // the iterator reports it
   return async () => (await messages.next()).value;
 }

@@ -18,7 +18,9 @@ export interface Prometheus {
   stop(): Promise<void>;
 }
 
-/** Starts a real Prometheus with the project's rules, which scrapes and evaluates every second. @param targets by job */
+/**
+ * Starts a real Prometheus with the project's rules, which scrapes and evaluates every second. @param targets by job
+ */
 export async function startPrometheus(targets: Readonly<Record<string, readonly string[]>>): Promise<Prometheus> {
   const program = await serverProgram("prometheus");
   const folder = await temporaryFolder("prometheus");

@@ -1,7 +1,6 @@
 // A plain model of the stock, and random changes to compare it with the real one.
 import fc from "fast-check";
-import type { Adjustment, Change, Outcome } from "../../inventory-svc/stock/changes.ts";
-import type { StockRow } from "../../inventory-svc/stock/rows.ts";
+import type { Adjustment, Change, Outcome, StockRow } from "../../inventory-svc/stock/changes.ts";
 import { maxPetId, maxQuantity, minPetId, petStatuses } from "../../proto/pet.ts";
 
 /** Every kind of outcome, sorted. A comparison proves something only when all of them occur. */

@@ -1,7 +1,5 @@
 /** A part of the list: a few hundred entries as JSON that is ready to be sent. */
 import type { Item } from "../../../proto/pet.ts";
-import { joinBytes } from "./bytes.ts";
-import { renderItem } from "./item.ts";
 
 /** A change of one entry: its new JSON, or null to drop it. */
 export interface Edit {
@@ -121,4 +119,23 @@ function lowerBound(petIds: BigInt64Array, petId: bigint, from = 0): number {
     else high = middle;
   }
   return low;
+}
+
+/** The JSON of InventoryItem. petId is written as an integer in full: JSON.stringify rounds 64-bit ones. */
+export function renderItem({ petId, quantity, status }: Omit<Item, "revision">): string {
+  return `{"petId":${petId},"quantity":${quantity},"status":"${status}"}`;
+}
+
+/**
+ * Joins parts in memory of their own. `Buffer.concat`, `Buffer.from` and zlib mostly return a view of a larger block,
+ * which lives as long as any view of it. A list keeps its bytes for hours, and would keep the whole blocks with them.
+ */
+export function joinBytes(parts: readonly Uint8Array[]): Buffer {
+  const bytes = Buffer.allocUnsafeSlow(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
 }

@@ -1,7 +1,7 @@
 /** Joins deflated blocks to one gzip stream, so that a change of the list deflates only the block it is in. */
 import { promisify } from "node:util";
 import { constants, crc32, deflateRaw } from "node:zlib";
-import { joinBytes } from "./bytes.ts";
+import { joinBytes } from "./chunk.ts";
 
 const deflate = promisify(deflateRaw);
 

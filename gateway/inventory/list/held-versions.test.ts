@@ -31,11 +31,11 @@ test("a reader that would hold one version too many is refused until an older re
   const releaseFirst = held.hold(first!);
   const releaseSecond = [held.hold(second!), held.hold(second!)];
   expect(() => held.hold(third!)).toThrow(expect.objectContaining({ status: 503 }));
-  held.hold(second!); // costs nothing more
+  held.hold(second!); // adds nothing, because this version is held already
   releaseFirst();
   const releaseThird = held.hold(third!);
   for (const release of releaseSecond) release();
-  expect(() => held.hold(fourth!)).toThrow(ApiError); // the second still has a reader
+  expect(() => held.hold(fourth!)).toThrow(ApiError); // the second version still has a reader
   releaseThird();
   held.hold(fourth!);
 });

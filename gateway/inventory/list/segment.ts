@@ -1,6 +1,7 @@
 /** Joins chunks of the list to larger pieces, because a response pays for each piece that it writes. */
-import { joinBytes } from "./bytes.ts";
+
 import type { Chunk } from "./chunk.ts";
+import { joinBytes } from "./chunk.ts";
 import { type DeflatedBlock, deflateBlock, joinBlocks } from "./gzip.ts";
 
 /** More chunks in a segment make responses cheaper, and changes dearer: a change joins its whole segment again. */

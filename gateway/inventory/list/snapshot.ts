@@ -1,6 +1,7 @@
 /** The whole list at one revision, as bodies that are ready to be sent. */
-import { joinBytes } from "./bytes.ts";
+
 import type { Chunk } from "./chunk.ts";
+import { joinBytes } from "./chunk.ts";
 import { joinGzip, storedBlock } from "./gzip.ts";
 import { type Segment, segmentsOf } from "./segment.ts";
 

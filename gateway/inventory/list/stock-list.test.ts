@@ -1,5 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
+import { context, createContextKey, ROOT_CONTEXT } from "@opentelemetry/api";
+import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import fc from "fast-check";
 import type { Item, Position } from "../../../proto/pet.ts";
 import type { Body, Snapshot } from "./snapshot.ts";
@@ -13,7 +15,7 @@ class Stock implements StockSource {
   readonly removedAt = new Map<bigint, bigint>();
   loads = 0;
   checks = 0;
-  /** They run before and after a check reads the stock. */
+  /** Hooks that run before and after a check reads the stock. */
   before = async (): Promise<void> => {};
   after = async (): Promise<void> => {};
 
@@ -206,6 +208,27 @@ describe("StockList", () => {
     expect(stock.checks).toBe(1);
   });
 
+  test("a check runs in the trace of its first read, also when it follows another check", async () => {
+    context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+    const traces: unknown[] = [];
+    const key = createContextKey("trace");
+    const { promise: hold, resolve: release } = Promise.withResolvers<void>();
+    const stock = new Stock();
+    stock.before = async () => {
+      traces.push(context.active().getValue(key));
+      if (traces.length === 1) await hold;
+    };
+    const list = new StockList(stock);
+    const read = (trace: string) => context.with(ROOT_CONTEXT.setValue(key, trace), () => list.current());
+    const first = read("first");
+    await setImmediate();
+    const later = [read("second"), read("third")];
+    release();
+    await Promise.all([first, ...later]);
+    context.disable();
+    expect(traces).toEqual(["first", "second"]);
+  });
+
   test("reads that arrive during a check share the next one", async () => {
     const stock = new Stock();
     const list = new StockList(stock);
@@ -223,7 +246,7 @@ describe("StockList", () => {
   });
 });
 
-describe("linearizability", () => {
+describe("the linearizability of reads:", () => {
   /** Reads and writes at random while answers are delayed at random. @returns how many reads missed a write */
   async function violations(list: { current(): Promise<Snapshot> }, stock: Stock): Promise<number> {
     const pause = () => new Promise<void>((resolve) => setTimeout(resolve, Math.random() * 3));
@@ -248,7 +271,7 @@ describe("linearizability", () => {
     expect(await violations(new StockList(stock), stock)).toBe(0);
   });
 
-  test("the test above detects a list whose reads join the check that is under way", async () => {
+  test("the test above fails for a list whose reads join the check that is under way", async () => {
     const stock = new Stock();
     const list = new StockList(stock);
     let running: Promise<Snapshot> | undefined;
@@ -265,7 +288,7 @@ describe("linearizability", () => {
 });
 
 describe("nextSnapshot", () => {
-  test("a large batch splits chunks, so that none grows without bound", async () => {
+  test("splits chunks for a large batch, so that none grows without bound", async () => {
     const stock = new Stock();
     stock.set(0n, 0);
     const snapshot = await new StockList(stock).current();

@@ -1,4 +1,5 @@
 /** The list of all stock, ready to be sent. */
+import { type Context, context } from "@opentelemetry/api";
 import type { Item, Position } from "../../../proto/pet.ts";
 import { Batches } from "../../../runtime/batches.ts";
 import { type Chunk, type Edit, editChunk, entryJson, makeChunk, sliceChunk } from "./chunk.ts";
@@ -27,17 +28,18 @@ const chunkSize = 256;
 const maxChunkSize = 2 * chunkSize;
 
 /**
- * Keeps the list as JSON that is ready to be sent, and brings it up to date at every read for the price of what changed.
+ * Keeps the list as JSON that is ready to be sent, and brings it up to date at every read for the price of what
+ * changed.
  *
  * Reads are linearizable by one rule: a read only uses a check for changes that began after the read did. Reads that
  * arrive while a check is under way share the next one.
  */
 export class StockList {
   readonly #source: StockSource;
-  readonly #reads = new Batches<PromiseWithResolvers<Snapshot>>(async (take) => {
-    const reads = take(); // before the check begins
+  readonly #reads = new Batches<Read>(async (take) => {
+    const reads = take(); // before the check begins: a read that comes later must not use it
     try {
-      const snapshot = await this.#check();
+      const snapshot = await context.with(reads[0]!.trace, () => this.#check());
       for (const { resolve } of reads) resolve(snapshot);
     } catch (error) {
       for (const { reject } of reads) reject(error);
@@ -62,9 +64,9 @@ export class StockList {
    * @throws what the source throws
    */
   current(): Promise<Snapshot> {
-    const read = Promise.withResolvers<Snapshot>();
-    this.#reads.add(read);
-    return read.promise;
+    const { promise, resolve, reject } = Promise.withResolvers<Snapshot>();
+    this.#reads.add({ resolve, reject, trace: context.active() });
+    return promise;
   }
 
   async #check(): Promise<Snapshot> {
@@ -102,6 +104,14 @@ export class StockList {
     if (edits.length > 0) chunks.push(makeChunk(edits));
     return new Snapshot(position.epoch, position.revision, chunks);
   }
+}
+
+/** A read that waits for its check. */
+interface Read {
+  readonly resolve: (snapshot: Snapshot) => void;
+  readonly reject: (error: unknown) => void;
+  /** A check belongs to the trace of its first read. */
+  readonly trace: Context;
 }
 
 /** The list after some changes. Chunks without a change stay the same objects. */

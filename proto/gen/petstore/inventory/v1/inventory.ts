@@ -30,7 +30,7 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
 /**
  * The stock of the petstore for internal services.
  *
- * Every change takes the next revision of the whole stock, and revisions are committed in order: a caller that has seen
+ * Every change that changes something takes the next revision of the whole stock, and revisions are committed in order: a caller that has seen
  * revision 7 has seen everything up to 7. An item carries the revision that last changed it.
  *
  * A refusal carries google.rpc details: ErrorInfo always, of the domain "petstore.inventory.v1", with one of the reasons
@@ -117,9 +117,9 @@ export interface ListInventoryRequest {
 
 export interface ListInventoryResponse {
   items: InventoryItem[];
-  /** The revision of the stock before the first entry was read; the same in every batch. */
+  /** The revision of the stock before the first entry was read. The same in every page. */
   revision: bigint;
-  /** Names the line of revisions. The same in every batch. */
+  /** Names the line of revisions. The same in every page. */
   epoch: string;
 }
 
@@ -2775,8 +2775,8 @@ export const RemoveInventoryItemResponse: MessageFns<RemoveInventoryItemResponse
 export type InventoryServiceService = typeof InventoryServiceService;
 export const InventoryServiceService = {
   /**
-   * Every entry, ordered by pet_id, in batches. Each batch has the state of the moment when it was read, which is at or
-   * after `revision` of the first batch. To follow the stock from there, read the changes after that revision.
+   * Every entry, ordered by pet_id, in pages. Each page has the state of the moment when it was read, which is at or after
+   * `revision` of the first page. To follow the stock from there, read the changes after that revision.
    */
   listInventory: {
     path: "/petstore.inventory.v1.InventoryService/ListInventory" as const,
@@ -2941,8 +2941,8 @@ export const InventoryServiceService = {
 
 export interface InventoryServiceServer extends UntypedServiceImplementation {
   /**
-   * Every entry, ordered by pet_id, in batches. Each batch has the state of the moment when it was read, which is at or
-   * after `revision` of the first batch. To follow the stock from there, read the changes after that revision.
+   * Every entry, ordered by pet_id, in pages. Each page has the state of the moment when it was read, which is at or after
+   * `revision` of the first page. To follow the stock from there, read the changes after that revision.
    */
   listInventory: handleServerStreamingCall<ListInventoryRequest, ListInventoryResponse>;
   /**
@@ -3000,8 +3000,8 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
 
 export interface InventoryServiceClient extends Client {
   /**
-   * Every entry, ordered by pet_id, in batches. Each batch has the state of the moment when it was read, which is at or
-   * after `revision` of the first batch. To follow the stock from there, read the changes after that revision.
+   * Every entry, ordered by pet_id, in pages. Each page has the state of the moment when it was read, which is at or after
+   * `revision` of the first page. To follow the stock from there, read the changes after that revision.
    */
   listInventory(
     request: ListInventoryRequest,

@@ -1,5 +1,5 @@
-/** Reads the body of a stock update. */
-import { maxQuantity } from "../../proto/pet.ts";
+/** Reads what a request for the inventory brings: petId, preconditions and body. */
+import { maxQuantity, parsePetId } from "../../proto/pet.ts";
 import { ApiError } from "../http/errors.ts";
 import { parseJson } from "../http/json.ts";
 
@@ -39,4 +39,28 @@ export function parseStockUpdate(bytes: Uint8Array): number {
     throw new ApiError("invalid_request", { message: `${quantityRule}.` });
   }
   return (quantity as number) + 0; // -0 is an integer too, and becomes 0
+}
+
+/**
+ * Reads the petId of a path.
+ *
+ * @throws ApiError invalid_request for a text that is not a canonical int64
+ */
+export function readPetId(text: unknown): bigint {
+  const petId = parsePetId(String(text));
+  if (petId !== undefined) return petId;
+  throw new ApiError("invalid_request", { message: "petId must be an int64 in decimal, as in /inventory/42." });
+}
+
+/** A revision that no entry is ever at. */
+const noRevision = -1n;
+
+/**
+ * The revision that `If-Match` asks for; undefined when any will do. A tag of another form matches no entry. It is no
+ * fault of its own, because 400 and 404 come first (RFC 9110 section 13.2.1).
+ */
+export function readIfMatch(header: string | undefined): bigint | undefined {
+  if (header === undefined || header.trim() === "*") return undefined;
+  const match = /^\s*"r(0|[1-9]\d{0,18})"\s*$/.exec(header);
+  return match && BigInt(match[1]!) < 2n ** 63n ? BigInt(match[1]!) : noRevision;
 }

@@ -1,3 +1,4 @@
+/** The windows of each caller, by its plan. */
 import { LRUCache } from "lru-cache";
 import type { AccountLimits, PlanTable } from "../auth/plans.ts";
 import type { Principal } from "../auth/principal.ts";
