@@ -1,4 +1,4 @@
-/** The route table: every operation of the public API, one line each. */
+/** The route table: every operation of the public API, each with what it asks of its callers. */
 import type { RequestHandler } from "express";
 import type { Scope } from "./auth/principal.ts";
 import {

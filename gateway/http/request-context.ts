@@ -12,9 +12,9 @@ export interface RequestContext {
   readonly arrivedAtMs: number;
   /** The arrival by a clock that only goes forward, to measure durations by. */
   readonly startedMs: number;
-  /** The operation by its name in the route table, once it is admitted; `docs`; or `unknown` for any other request. */
+  /** The name of the operation once it is admitted, or of its path's first one for a 405; `docs`; else `unknown`. */
   route: string;
-  /** The limit headers: those of the client's address until admission has decided by the account. */
+  /** The limit headers: empty at first, then the account's, or those of the client's address without a valid key. */
   limits: HeaderList;
   /** The headers that announce the end of the operation; empty for one that stays. */
   deprecation: HeaderList;

@@ -17,8 +17,7 @@ import { writeJson } from "./respond.ts";
 export interface PublicServerOptions {
   /**
    * Answers the requests: a bare router and no Express app, because an app replaces the prototypes of each request and
-   * response, which slows V8 down.
-   * It calls `next` with a request that it cannot route: one whose target no URL parser can read.
+   * response, which slows V8 down. It calls `next` for a request whose target is no valid URL.
    */
   readonly router: Router;
   /** Idle time after which a connection is closed; above that of the load balancer in front, which must close first. */
@@ -152,7 +151,7 @@ async function close(server: Server, connections: Connections): Promise<void> {
   connections.endAll();
   await nextTurn(); // takes a connection or a request that the kernel has already
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-  // Node no longer checks any time-out: a head that is under way may still arrive, one that is not has no more time.
+  // Node checks no time-outs after `close`. So a connection without a response gets only this long for a request.
   const timer = setTimeout(() => connections.destroyIdle(), lingerMs);
   await closed;
   clearTimeout(timer);

@@ -24,7 +24,8 @@ export interface StockClient extends StockSource {
   /**
    * Resolves once the update is durable.
    *
-   * @throws ApiError not_found, precondition_failed, service_unavailable or timeout; after the last two it may have happened
+   * @throws ApiError not_found, precondition_failed; service_unavailable, timeout or internal_error, after which it may
+   *   have happened
    */
   update(update: Update): Promise<Item>;
   /** Updates whose result is still to come. */

@@ -78,7 +78,8 @@ export class UpdatePipeline {
   /**
    * Resolves once the update is durable.
    *
-   * @throws ServiceError of the refusal; UNAVAILABLE or DEADLINE_EXCEEDED when it is not known whether it happened
+   * @throws ServiceError of the refusal; UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or INTERNAL when it may not be known
+   *   whether it happened
    */
   submit({ petId, quantity, expectedRevision, traceparent }: Update): Promise<Item> {
     return new Promise((resolve, reject) => {

@@ -29,7 +29,7 @@ type Turn = Pick<WriteTurn, "write"> & AsyncDisposable;
 /** The least that the limit of a batch can be. */
 const minBatchLimit = 48;
 
-/** The database is to be busy for this many times as long as it is idle. */
+/** The limit is right when the database is busy this many times as long as it is idle. */
 const targetBusyRatio = 4;
 
 /** Uninterrupted writing multiplies the batch limit by e in this time. */
@@ -109,13 +109,13 @@ export class GroupCommit {
       // There is no turn for the changes that were there at the beginning. Later ones wait for the next turn.
       return this.#fail(this.#dequeue(take(waiting)), error, startedMs);
     }
-    await using held = turn; // released in the end, used or not
+    await using current = turn; // released in the end, used or not
     const batch = this.#dequeue(take(limit));
     if (batch.length === 0) return;
     let outcomes: readonly Outcome[];
     try {
       const spans = batch.map(({ span }) => span);
-      outcomes = await inCommitSpan(spans, () => held.write(batch.map(({ change }) => change)));
+      outcomes = await inCommitSpan(spans, () => current.write(batch.map(({ change }) => change)));
     } catch (error) {
       return this.#fail(batch, error, startedMs);
     }

@@ -11,7 +11,7 @@ export interface LockedState extends BatchInput {
 /** Maximum entries in memory; those that were used last stay. Each takes about 250 bytes. */
 const maxRows = 100_000;
 
-/** Transactions in a row that must find no change of another writer before predictions begin. */
+/** Predictions begin after this many transactions in a row that found no change of another writer. */
 const minTurnsAlone = 3;
 
 /**

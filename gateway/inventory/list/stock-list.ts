@@ -72,7 +72,7 @@ export class StockList {
   async #check(): Promise<Snapshot> {
     let snapshot = this.#snapshot ?? (await this.#load());
     for (;;) {
-      // The position alone: a source that keeps the question would keep a whole list with it.
+      // Only the position goes to the source, which keeps it for a while. A snapshot would keep the whole list alive.
       const { epoch, revision } = snapshot;
       const changes = await this.#source.changesAfter({ epoch, revision });
       if (changes.kind === "changes") {

@@ -30,12 +30,12 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
 /**
  * The stock of the petstore for internal services.
  *
- * Every change that changes something takes the next revision of the whole stock, and revisions are committed in order: a caller that has seen
- * revision 7 has seen everything up to 7. An item carries the revision that last changed it.
+ * Every change that has an effect takes the next revision of the whole stock, and revisions are committed in order: a
+ * caller that has seen revision 7 has seen everything up to 7. An item carries the revision that last changed it.
  *
- * A refusal carries google.rpc details: ErrorInfo always, of the domain "petstore.inventory.v1", with one of the reasons
- * below; BadRequest names the field that INVALID_ARGUMENT is about, and ResourceInfo the entry that NOT_FOUND and
- * ALREADY_EXISTS are about. RetryInfo is present if, and only if, the same call may be repeated safely.
+ * Every refusal carries google.rpc details. It always has an ErrorInfo of the domain "petstore.inventory.v1", with one
+ * of the reasons below; BadRequest names the field that INVALID_ARGUMENT is about, and ResourceInfo the entry that
+ * NOT_FOUND and ALREADY_EXISTS are about. RetryInfo is present if, and only if, the same call may be repeated safely.
  *
  *   reason               status               metadata
  *   INVALID_FIELD        INVALID_ARGUMENT     field
@@ -165,7 +165,10 @@ export interface WatchInventoryResponse {
   changed: InventoryItem[];
   /** Entries that were removed. */
   removedPetIds: bigint[];
-  /** The caller's position is no longer one of this stock, and the caller must list again. The last message of the stream. */
+  /**
+   * The caller's position is no longer one of this stock, and the caller must list again. The last message of the
+   * stream.
+   */
   reset: boolean;
 }
 
@@ -2775,8 +2778,8 @@ export const RemoveInventoryItemResponse: MessageFns<RemoveInventoryItemResponse
 export type InventoryServiceService = typeof InventoryServiceService;
 export const InventoryServiceService = {
   /**
-   * Every entry, ordered by pet_id, in pages. Each page has the state of the moment when it was read, which is at or after
-   * `revision` of the first page. To follow the stock from there, read the changes after that revision.
+   * Every entry, ordered by pet_id, in pages. Each page has the state of the moment when it was read, which is at or
+   * after `revision` of the first page. To follow the stock from there, read the changes after that revision.
    */
   listInventory: {
     path: "/petstore.inventory.v1.InventoryService/ListInventory" as const,
@@ -2789,9 +2792,9 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): ListInventoryResponse => ListInventoryResponse.decode(value),
   },
   /**
-   * What changed after a position. A caller may ask any number of questions on one stream, and gets one answer to each, in
-   * order; with `more` an answer takes several messages. An answer has everything that was committed before its question
-   * was sent.
+   * What changed after a position. A caller may ask any number of questions on one stream, and gets one answer to each,
+   * in order; with `more` an answer takes several messages. An answer has everything that was committed before its
+   * question was sent.
    */
   checkInventory: {
     path: "/petstore.inventory.v1.InventoryService/CheckInventory" as const,
@@ -2864,8 +2867,8 @@ export const InventoryServiceService = {
   /**
    * Does what UpdateInventory does for many updates on one stream. Each gets its own result once it is durable, and
    * results may come in another order than the updates. When the stream breaks, it is not known which updates without a
-   * result have happened. The server sends its headers at once. A caller that waits for them before its first update does
-   * not lose that to a connection which is about to end.
+   * result have happened. The server sends its headers at once. A caller that waits for them before its first update
+   * does not lose that to a connection which is about to end.
    */
   applyUpdates: {
     path: "/petstore.inventory.v1.InventoryService/ApplyUpdates" as const,
@@ -2881,13 +2884,13 @@ export const InventoryServiceService = {
    * Adds a positive or negative delta to the quantity of one entry, and answers once that is durable.
    *
    * The request_id makes it happen once. Repeat the call with the same id, to any replica, until it is answered: the
-   * answer is that of the first time. An id is remembered for at least 24 hours after its adjustment was made.
-   * A refusal is not remembered, because it changed nothing, and a repeat is decided again. So after an attempt without an
-   * answer, a refusal of the next attempt is final only when the first one can no longer be under way.
+   * answer is that of the first time. An id is remembered for at least 24 hours after its adjustment was made. A
+   * refusal is not remembered, because it changed nothing, and a repeat is decided again. So after an attempt without
+   * an answer, a refusal of the next attempt is final only when the first one can no longer be under way.
    *
-   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when the quantity would be negative, OUT_OF_RANGE when it would
-   * be more than 2147483647. INVALID_ARGUMENT when the delta is missing or zero, when the request_id is missing or
-   * malformed, and when the request_id was used for another pet_id or delta.
+   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when the quantity would be negative, OUT_OF_RANGE when it
+   * would be more than 2147483647. INVALID_ARGUMENT when the delta is missing or zero, when the request_id is missing
+   * or malformed, and when the request_id was used for another pet_id or delta.
    */
   adjustInventory: {
     path: "/petstore.inventory.v1.InventoryService/AdjustInventory" as const,
@@ -2941,14 +2944,14 @@ export const InventoryServiceService = {
 
 export interface InventoryServiceServer extends UntypedServiceImplementation {
   /**
-   * Every entry, ordered by pet_id, in pages. Each page has the state of the moment when it was read, which is at or after
-   * `revision` of the first page. To follow the stock from there, read the changes after that revision.
+   * Every entry, ordered by pet_id, in pages. Each page has the state of the moment when it was read, which is at or
+   * after `revision` of the first page. To follow the stock from there, read the changes after that revision.
    */
   listInventory: handleServerStreamingCall<ListInventoryRequest, ListInventoryResponse>;
   /**
-   * What changed after a position. A caller may ask any number of questions on one stream, and gets one answer to each, in
-   * order; with `more` an answer takes several messages. An answer has everything that was committed before its question
-   * was sent.
+   * What changed after a position. A caller may ask any number of questions on one stream, and gets one answer to each,
+   * in order; with `more` an answer takes several messages. An answer has everything that was committed before its
+   * question was sent.
    */
   checkInventory: handleBidiStreamingCall<CheckInventoryRequest, CheckInventoryResponse>;
   /**
@@ -2970,21 +2973,21 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
   /**
    * Does what UpdateInventory does for many updates on one stream. Each gets its own result once it is durable, and
    * results may come in another order than the updates. When the stream breaks, it is not known which updates without a
-   * result have happened. The server sends its headers at once. A caller that waits for them before its first update does
-   * not lose that to a connection which is about to end.
+   * result have happened. The server sends its headers at once. A caller that waits for them before its first update
+   * does not lose that to a connection which is about to end.
    */
   applyUpdates: handleBidiStreamingCall<ApplyUpdatesRequest, ApplyUpdatesResponse>;
   /**
    * Adds a positive or negative delta to the quantity of one entry, and answers once that is durable.
    *
    * The request_id makes it happen once. Repeat the call with the same id, to any replica, until it is answered: the
-   * answer is that of the first time. An id is remembered for at least 24 hours after its adjustment was made.
-   * A refusal is not remembered, because it changed nothing, and a repeat is decided again. So after an attempt without an
-   * answer, a refusal of the next attempt is final only when the first one can no longer be under way.
+   * answer is that of the first time. An id is remembered for at least 24 hours after its adjustment was made. A
+   * refusal is not remembered, because it changed nothing, and a repeat is decided again. So after an attempt without
+   * an answer, a refusal of the next attempt is final only when the first one can no longer be under way.
    *
-   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when the quantity would be negative, OUT_OF_RANGE when it would
-   * be more than 2147483647. INVALID_ARGUMENT when the delta is missing or zero, when the request_id is missing or
-   * malformed, and when the request_id was used for another pet_id or delta.
+   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when the quantity would be negative, OUT_OF_RANGE when it
+   * would be more than 2147483647. INVALID_ARGUMENT when the delta is missing or zero, when the request_id is missing
+   * or malformed, and when the request_id was used for another pet_id or delta.
    */
   adjustInventory: handleUnaryCall<AdjustInventoryRequest, AdjustInventoryResponse>;
   /**
@@ -3000,8 +3003,8 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
 
 export interface InventoryServiceClient extends Client {
   /**
-   * Every entry, ordered by pet_id, in pages. Each page has the state of the moment when it was read, which is at or after
-   * `revision` of the first page. To follow the stock from there, read the changes after that revision.
+   * Every entry, ordered by pet_id, in pages. Each page has the state of the moment when it was read, which is at or
+   * after `revision` of the first page. To follow the stock from there, read the changes after that revision.
    */
   listInventory(
     request: ListInventoryRequest,
@@ -3013,9 +3016,9 @@ export interface InventoryServiceClient extends Client {
     options?: Partial<CallOptions>,
   ): ClientReadableStream<ListInventoryResponse>;
   /**
-   * What changed after a position. A caller may ask any number of questions on one stream, and gets one answer to each, in
-   * order; with `more` an answer takes several messages. An answer has everything that was committed before its question
-   * was sent.
+   * What changed after a position. A caller may ask any number of questions on one stream, and gets one answer to each,
+   * in order; with `more` an answer takes several messages. An answer has everything that was committed before its
+   * question was sent.
    */
   checkInventory(): ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
   checkInventory(options: Partial<CallOptions>): ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
@@ -3092,8 +3095,8 @@ export interface InventoryServiceClient extends Client {
   /**
    * Does what UpdateInventory does for many updates on one stream. Each gets its own result once it is durable, and
    * results may come in another order than the updates. When the stream breaks, it is not known which updates without a
-   * result have happened. The server sends its headers at once. A caller that waits for them before its first update does
-   * not lose that to a connection which is about to end.
+   * result have happened. The server sends its headers at once. A caller that waits for them before its first update
+   * does not lose that to a connection which is about to end.
    */
   applyUpdates(): ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
   applyUpdates(options: Partial<CallOptions>): ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
@@ -3105,13 +3108,13 @@ export interface InventoryServiceClient extends Client {
    * Adds a positive or negative delta to the quantity of one entry, and answers once that is durable.
    *
    * The request_id makes it happen once. Repeat the call with the same id, to any replica, until it is answered: the
-   * answer is that of the first time. An id is remembered for at least 24 hours after its adjustment was made.
-   * A refusal is not remembered, because it changed nothing, and a repeat is decided again. So after an attempt without an
-   * answer, a refusal of the next attempt is final only when the first one can no longer be under way.
+   * answer is that of the first time. An id is remembered for at least 24 hours after its adjustment was made. A
+   * refusal is not remembered, because it changed nothing, and a repeat is decided again. So after an attempt without
+   * an answer, a refusal of the next attempt is final only when the first one can no longer be under way.
    *
-   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when the quantity would be negative, OUT_OF_RANGE when it would
-   * be more than 2147483647. INVALID_ARGUMENT when the delta is missing or zero, when the request_id is missing or
-   * malformed, and when the request_id was used for another pet_id or delta.
+   * NOT_FOUND when there is no entry, FAILED_PRECONDITION when the quantity would be negative, OUT_OF_RANGE when it
+   * would be more than 2147483647. INVALID_ARGUMENT when the delta is missing or zero, when the request_id is missing
+   * or malformed, and when the request_id was used for another pet_id or delta.
    */
   adjustInventory(
     request: AdjustInventoryRequest,
