@@ -42,14 +42,7 @@ export async function startAdmin({ listen, metrics, ready }: AdminOptions): Prom
     }
   });
   const address = await listenOn(server, listen);
-  return {
-    address,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  };
+  return { address, close: () => closeNow(server) };
 }
 
 export interface AdminServer {
@@ -73,6 +66,14 @@ export async function blamingSetting<T>(setting: string, listening: Promise<T>):
   } catch (error) {
     throw new ListenError(setting, error as Error);
   }
+}
+
+/** Closes a server with all its connections, those in use included. */
+export function closeNow(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve());
+    server.closeAllConnections();
+  });
 }
 
 /** Listens. @returns `host:port` as bound, which differs from the setting when its port was 0 */

@@ -1,7 +1,7 @@
 /** A stand-in for the two services that own pets and orders, so that the whole system runs on one machine. */
 import { readFileSync } from "node:fs";
 import { createServer, type RequestListener } from "node:http";
-import { listenOn } from "../../runtime/admin.ts";
+import { closeNow, listenOn } from "../../runtime/admin.ts";
 import type { ListenAddress } from "../../runtime/settings.ts";
 
 export interface StandIn {
@@ -18,14 +18,7 @@ export async function startStandIn(listen: Pick<ListenAddress, "host" | "port">)
   const pets = readSeed();
   const server = createServer(answer(pets, renderOrders([...pets.keys()])));
   const address = await listenOn(server, listen);
-  return {
-    address,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  };
+  return { address, close: () => closeNow(server) };
 }
 
 function answer(pets: ReadonlyMap<string, string>, orders: string): RequestListener {
