@@ -18,6 +18,15 @@ const lostRaceCodes = new Set([
   "SQLITE_BUSY_SNAPSHOT",
 ]);
 
+/**
+ * SQLSTATE class 40: the server has rolled the transaction back, because of a deadlock or a conflict in a cluster. 40003
+ * is left out: it says that the outcome is unknown.
+ */
+const rolledBack = /^40(?!003)/;
+
+/** InnoDB's deadlock, where Group Replication reports it during a commit or a read (ER_ERROR_DURING_COMMIT, HY000). */
+const deadlockDuringCommit = /^Got error 149\b/;
+
 const notNullCodes = new Set(["ER_BAD_NULL_ERROR", "SQLITE_CONSTRAINT_NOTNULL"]);
 
 /**
@@ -38,7 +47,10 @@ export function isReadOnly(error: unknown): boolean {
  * takes no writes any more. After a ROLLBACK nothing of the transaction is left.
  */
 export function isRetryable(error: unknown): boolean {
-  return lostRaceCodes.has(codeOf(error)) || isReadOnly(error);
+  const { sqlState = "", message = "" } = error as { sqlState?: string; message?: string };
+  const code = codeOf(error);
+  if (code === "ER_ERROR_DURING_COMMIT") return deadlockDuringCommit.test(message);
+  return lostRaceCodes.has(code) || rolledBack.test(sqlState) || isReadOnly(error);
 }
 
 /** True for SQLite's error after it has waited for the lock of its file. It waits on this thread. */

@@ -1,0 +1,36 @@
+import { failedBeforeCommit, isReadOnly, isRetryable } from "./errors.ts";
+
+const error = (code: string, sqlState?: string, message = code) =>
+  Object.assign(new Error(message), { code, sqlState });
+
+test.each([
+  ["a deadlock", error("ER_LOCK_DEADLOCK", "40001")],
+  ["a wait for a lock that was too long", error("ER_LOCK_WAIT_TIMEOUT", "HY000")],
+  ["a rollback during the commit, as of Group Replication", error("ER_TRANSACTION_ROLLBACK_DURING_COMMIT", "40000")],
+  ["a deadlock that is reported during a commit", error("ER_ERROR_DURING_COMMIT", "HY000", "Got error 149 - 'Lock")],
+  ["a write conflict of MariaDB", error("ER_CHECKREAD", "HY000")],
+  ["a server that takes no writes any more", error("ER_OPTION_PREVENTS_STATEMENT", "HY000")],
+  ["a busy SQLite file", error("SQLITE_BUSY")],
+])("a transaction may be retried after %s", (_what, thrown) => {
+  expect(isRetryable(thrown)).toBe(true);
+});
+
+test.each([
+  ["another error during the commit", error("ER_ERROR_DURING_COMMIT", "HY000", "Got error 28 - 'No space left'")],
+  ["a statement whose completion is unknown", error("ER_SOMETHING", "40003")],
+  ["a broken connection", error("PROTOCOL_CONNECTION_LOST")],
+  ["a duplicate key", error("ER_DUP_ENTRY", "23000")],
+  ["a fault that is no database error", new TypeError("no such property")],
+])("a transaction is not retried after %s", (_what, thrown) => {
+  expect(isRetryable(thrown)).toBe(false);
+});
+
+test("only errors of classes 22, 23 and 42 prove that COMMIT was not reached", () => {
+  for (const state of ["22003", "23000", "42S02"]) expect(failedBeforeCommit(error("ER_ANY", state))).toBe(true);
+  for (const state of ["40001", "HY000", "08S01"]) expect(failedBeforeCommit(error("ER_ANY", state))).toBe(false);
+});
+
+test("a server that takes no writes is told from one that lost a race", () => {
+  expect(isReadOnly(error("ER_READ_ONLY_MODE", "HY000"))).toBe(true);
+  expect(isReadOnly(error("ER_LOCK_DEADLOCK", "40001"))).toBe(false);
+});
