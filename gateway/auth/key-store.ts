@@ -1,5 +1,6 @@
 /** Keys and bans in the database, as a running gateway needs them. */
 import type { Knex } from "knex";
+import { readOnlyColumn, refuseOldPrimary, type ServerRow } from "../../runtime/database/old-primary.ts";
 import { retried } from "../../runtime/database/transactions.ts";
 import type { Principal } from "./principal.ts";
 import { type DbInteger, type PlanRow, toNumber, toPlan, toScopes } from "./rows.ts";
@@ -42,12 +43,16 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
     },
 
     async findByHash(keyHash) {
-      const row: PrincipalRow | undefined = await db("api_keys as k")
-        .join("accounts as a", "a.id", "k.account_id")
-        .where("k.key_hash", keyHash)
-        .first("k.id", "k.account_id", "k.scopes", "k.expires_at", "k.revoked_at", "k.banned_until")
-        .select("a.plan", "a.per_minute", "a.per_day");
-      if (row === undefined || row.revoked_at !== null) return undefined;
+      // From one row of constants, so that the answer says where it comes from when there is no such key, too.
+      const query = db
+        .from(db.raw("(select 1 as one) as one"))
+        .leftJoin("api_keys as k", (on) => void on.on("k.key_hash", "=", db.raw("?", [keyHash])))
+        .leftJoin("accounts as a", "a.id", "k.account_id")
+        .select("k.id", "k.account_id", "k.scopes", "k.expires_at", "k.revoked_at", "k.banned_until")
+        .select("a.plan", "a.per_minute", "a.per_day", readOnlyColumn(db));
+      const read = async () => refuseOldPrimary((await query.clone()) as (PrincipalRow & ServerRow)[]);
+      const [row] = await retried(db, read);
+      if (!row?.id || row.revoked_at !== null) return undefined;
       const expiresAtMs = toNumber(row.expires_at);
       if (expiresAtMs !== null && expiresAtMs <= now()) return undefined;
       return {

@@ -2,8 +2,9 @@
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import { type Item, maxPetId, minPetId, type Position } from "../../proto/pet.ts";
+import { readOnlyColumn, refuseOldPrimary, type ServerRow } from "../../runtime/database/old-primary.ts";
 import { type Statement, statementOf } from "../../runtime/database/statements.ts";
-import { runStatement } from "../../runtime/database/transactions.ts";
+import { retried, runStatement } from "../../runtime/database/transactions.ts";
 import type { Change, Outcome, StockRow } from "./changes.ts";
 import { StockUnavailableError } from "./errors.ts";
 import { RowCache } from "./row-cache.ts";
@@ -36,7 +37,7 @@ export class StockStore {
   constructor(db: Knex, now: () => number = Date.now) {
     this.#db = db;
     this.#now = now;
-    this.#readPosition = statementOf(db("stock_head").where({ id: 1 }).select("epoch", "revision"));
+    this.#readPosition = statementOf(db("stock_head").where({ id: 1 }).select("epoch", "revision", readOnlyColumn(db)));
     this.#turnOptions = { db, statements: new WriteStatements(db), rowCache: this.#rowCache, now };
   }
 
@@ -55,9 +56,10 @@ export class StockStore {
 
   /** Reads the position after the latest change of the stock. @throws StockUnavailableError */
   async position(): Promise<Position> {
-    const [position] = await available(runStatement<Position>(this.#db, this.#readPosition));
-    this.#lastRead = position!.revision;
-    return position!;
+    const [row] = await this.#readCurrent(() => runStatement<Position & ServerRow>(this.#db, this.#readPosition));
+    const { epoch, revision } = row!;
+    this.#lastRead = revision;
+    return { epoch, revision };
   }
 
   /**
@@ -78,13 +80,15 @@ export class StockStore {
       .orderBy("revision")
       .limit(limit)
       .as("page");
-    const rows: (Row & { epoch: string; head: bigint })[] = await available(
-      this.#db("stock_head")
-        .where("stock_head.id", 1)
-        // The page is limited before the join: otherwise MySQL reads and sorts everything after the position.
-        .leftJoin(page, this.#db.raw("1 = 1") as never)
-        .orderBy("page.revision")
-        .select("stock_head.epoch", "stock_head.revision as head", ...columns.map((name) => `page.${name}`)),
+    const query = this.#db("stock_head")
+      .where("stock_head.id", 1)
+      // The page is limited before the join: otherwise MySQL reads and sorts everything after the position.
+      .leftJoin(page, this.#db.raw("1 = 1") as never)
+      .orderBy("page.revision")
+      .select("stock_head.epoch", "stock_head.revision as head", ...columns.map((name) => `page.${name}`))
+      .select(readOnlyColumn(this.#db));
+    const rows: readonly (Row & ServerRow & { epoch: string; head: bigint })[] = await this.#readCurrent(() =>
+      query.clone(),
     );
     const { epoch: currentEpoch, head } = rows[0]!;
     if (epoch !== currentEpoch || revision > head) return { kind: "reset" };
@@ -197,6 +201,11 @@ export class StockStore {
     const revision = this.#db.raw("case when revision < ? then ? else revision end", [jump, jump] as never[]);
     await available(this.#db("stock_head").where({ id: 1 }).update({ epoch: randomUUID(), revision }));
     return await this.position();
+  }
+
+  /** Reads from the server that takes the writes: an answer of an old primary is asked for again. */
+  #readCurrent<R extends ServerRow>(read: () => PromiseLike<readonly R[]>): Promise<readonly R[]> {
+    return available(retried(this.#db, async () => refuseOldPrimary(await read())));
   }
 
   #select(): Knex.QueryBuilder<Row, Row[]> {

@@ -39,7 +39,7 @@ const beforeCommit = /^(22...|23...|42...|SQLITE_ERROR)$/;
  * True for an error of a server that takes no writes any more. Nothing has happened, even when COMMIT failed with it.
  */
 export function isReadOnly(error: unknown): boolean {
-  return readOnlyCodes.has(codeOf(error));
+  return readOnlyCodes.has(codeOf(error)) || error instanceof ReadOnlyServerError;
 }
 
 /**
@@ -74,4 +74,12 @@ export function failedBeforeCommit(error: unknown): boolean {
 /** The name that a driver gives an error, such as `ER_DUP_ENTRY`; empty for an error of anything else. */
 function codeOf(error: unknown): string {
   return (error as { code?: string }).code ?? "";
+}
+
+/** A read was answered by a server that takes no writes, so the answer may be old. */
+export class ReadOnlyServerError extends Error {
+  constructor() {
+    super("the database server is read-only: its answer may be older than the latest write");
+    this.name = "ReadOnlyServerError";
+  }
 }
