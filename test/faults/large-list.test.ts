@@ -148,12 +148,12 @@ describe(`a list of ${size} entries`, () => {
 
 test("a gateway catches up with more changes than fit in its deadline", async () => {
   await using stack = new AsyncDisposableStack();
-  const system = await startSystem({ gatewayEnv: { INVENTORY_TIMEOUT_MS: "100", LOG_LEVEL: "fatal" } });
+  const system = await startSystem({ gatewayEnv: { INVENTORY_TIMEOUT_MS: "300", LOG_LEVEL: "fatal" } });
   stack.defer(() => system.close());
   const db = openDatabase(system.databaseUrls.inventory);
   stack.defer(() => db.destroy());
   const store = new StockStore(db);
-  const entries = await Array.fromAsync(generated(60_000));
+  const entries = await Array.fromAsync(generated(100_000));
   for (let i = 0; i < entries.length; i += 1_000) {
     await store.write(entries.slice(i, i + 1_000).map((entry) => ({ kind: "put", ...entry })));
   }
