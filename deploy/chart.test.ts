@@ -278,7 +278,7 @@ describe("the Helm chart", () => {
       const admin = await startAdmin({
         listen: { host: "127.0.0.1", port: 0 },
         metrics: new Registry(),
-        ready: async () => {},
+        ready: async () => [],
       });
       try {
         for (const { startupProbe, livenessProbe, readinessProbe } of [container("production", "gateway")]) {

@@ -3,6 +3,7 @@ import { Router } from "express";
 import type { Registry } from "prom-client";
 import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
 import { traceQueries } from "../runtime/database/query-spans.ts";
+import { DatabaseRisks } from "../runtime/database/risks.ts";
 import { createLogger, type Logger } from "../runtime/log.ts";
 import { untilReady } from "../runtime/process.ts";
 import { Authenticator } from "./auth/authenticator.ts";
@@ -58,6 +59,8 @@ export interface Gateway {
    * missing. Rejects when the gateway is closed before.
    */
   ready(): Promise<void>;
+  /** Settings of the keys' database that put promises at risk, each with what mends it. */
+  readonly risks: readonly string[];
   close(): Promise<void>;
 }
 
@@ -127,6 +130,9 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
         log,
         closing.signal,
       ),
+    get risks() {
+      return keys.risks.current;
+    },
     close: async () => {
       closing.abort(new Error("the gateway was closed"));
       stock.close();
@@ -146,17 +152,22 @@ const usageIntervalMs = 30_000;
 
 /** Accounts and keys: the database, the look-up of keys, and the record of their use. */
 function openKeys({ config, log, now, isTraced, observer }: Base, pepper: string) {
-  const db = openDatabase(config.GATEWAY_DATABASE_URL, databaseDefaults);
+  const risks = new DatabaseRisks(log);
+  const db = openDatabase(config.GATEWAY_DATABASE_URL, { ...databaseDefaults, onConnected: risks.see });
+  risks.expose(observer.metrics, "gateway");
+  const stopWatching = risks.watch(db);
   if (isTraced) traceQueries(db);
   const store = createKeyStore(db, now);
   const usage = new UsageRecorder({ store: createUsageStore(db), log, intervalMs: usageIntervalMs, now });
   const authenticator = new Authenticator({ store: observer.timed(store), pepper, now });
   return {
     db,
+    risks,
     store,
     usage,
     authenticator,
     close: async () => {
+      stopWatching();
       await usage.close();
       await db.destroy();
     },

@@ -44,6 +44,7 @@ await runProcess(gatewayHelp, async () => {
       metrics: gateway.metrics,
       ready: async () => {
         if (reasonNotReady !== undefined) throw new Error(reasonNotReady);
+        return gateway.risks;
       },
     }),
   );

@@ -23,7 +23,7 @@ export const inventorySettings = {
     "the stock: sqlite:path or mysql://user:password@host:port/database",
   ),
   INVENTORY_DATABASE_POOL: integer(10, 1, 500).describe("maximum connections to the database"),
-  INVENTORY_DATABASE_TIMEOUT_MS: integer(5_000, 100, 10 * minute).describe(
+  INVENTORY_DATABASE_TIMEOUT_MS: integer(3_000, 100, 10 * minute).describe(
     "longest silence of the database before its connection is closed",
   ),
   INVENTORY_MAX_BATCH: integer(1_000, 1, 5_000).describe("maximum changes in one transaction"),

@@ -3,9 +3,9 @@
 import { ServerCredentials } from "@grpc/grpc-js";
 import { connectionGraceMs } from "../proto/streams.ts";
 import { blamingSetting, startAdmin } from "../runtime/admin.ts";
-import { durabilityWarnings } from "../runtime/database/durability.ts";
 import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
 import { traceQueries } from "../runtime/database/query-spans.ts";
+import { DatabaseRisks } from "../runtime/database/risks.ts";
 import { createLogger } from "../runtime/log.ts";
 import { runProcess, untilReady } from "../runtime/process.ts";
 import { startTracing } from "../runtime/tracing.ts";
@@ -28,11 +28,14 @@ await runProcess(inventoryHelp, async () => {
   const tracing = await startTracing("inventory-svc", process.env, onTracingProblem);
 
   const metrics = createServiceMetrics(log);
+  const risks = new DatabaseRisks(log);
   const db = openDatabase(config.INVENTORY_DATABASE_URL, {
     ...databaseDefaults,
+    onConnected: risks.see,
     poolMax: config.INVENTORY_DATABASE_POOL,
     silenceTimeoutMs: config.INVENTORY_DATABASE_TIMEOUT_MS,
   });
+  const stopWatching = risks.watch(db);
   if (tracing.isOn) traceQueries(db);
   const store = new StockStore(db, Date.now);
   const commits = new GroupCommit({
@@ -44,13 +47,12 @@ await runProcess(inventoryHelp, async () => {
     now: () => performance.now(),
   });
   const feed = new ChangeFeed((from) => store.changesAfter(from, entriesPerMessage));
-  let warnings: readonly string[] = [];
   metrics.expose({
     db,
     store,
     commits,
     maxQueued: config.INVENTORY_MAX_QUEUED,
-    durabilityWarnings: () => warnings.length,
+    risks,
   });
 
   const files = serviceTls(config);
@@ -76,14 +78,11 @@ await runProcess(inventoryHelp, async () => {
       ready: async () => {
         if (isLeaving) throw new Error("draining");
         await store.ping();
+        return risks.current;
       },
     }),
   );
   await untilReady(() => store.ping(), log);
-  warnings = await durabilityWarnings(db);
-  for (const warning of warnings) {
-    log.warn({ warning }, "NOT DURABLE: an acknowledged update can be lost when the database server fails");
-  }
   server.ready();
   const stopCleanup = startAdjustmentCleanup({
     store,
@@ -105,6 +104,7 @@ await runProcess(inventoryHelp, async () => {
       await server.close((config.DRAIN_SECONDS - config.DRAIN_DELAY_SECONDS) * 1_000 * 0.8);
       await commits.drain();
       await stopCleanup();
+      stopWatching();
       await admin.close();
       await db.destroy();
       await tracing.close();

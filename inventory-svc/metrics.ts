@@ -3,6 +3,7 @@ import type { Knex } from "knex";
 import type { Registry } from "prom-client";
 import { InventoryServiceService } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import { exposePool } from "../runtime/database/pool-metrics.ts";
+import type { DatabaseRisks } from "../runtime/database/risks.ts";
 import type { Logger } from "../runtime/log.ts";
 import { createRegistry, Distribution, durationBounds, gauge, type Series } from "../runtime/metrics.ts";
 import { logLevel, type OnCall } from "./rpc/calls.ts";
@@ -29,8 +30,7 @@ export interface ServiceParts {
   readonly store: Pick<StockStore, "lastRevision">;
   readonly commits: Pick<GroupCommit, "queued">;
   readonly maxQueued: number;
-  /** How many settings of the database server let an acknowledged update be lost. */
-  readonly durabilityWarnings: () => number;
+  readonly risks: DatabaseRisks;
 }
 
 export function createServiceMetrics(log: Logger): ServiceMetrics {
@@ -77,18 +77,14 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
       sizes.observe(changes);
       (isCommitted ? committed : failed).observe(durationMs / 1_000);
     },
-    expose: ({ db, store, commits, maxQueued, durabilityWarnings }) => {
+    expose: ({ db, risks, store, commits, maxQueued }) => {
       const show = (name: string, help: string, read: () => number) =>
         gauge({ name: `inventory_${name}`, help, registry }, read);
       exposePool(registry, "inventory", db);
+      risks.expose(registry, "inventory");
       show("revision", "Newest revision of the stock that this process has seen", () => Number(store.lastRevision));
       show("commit_queued", "Changes that wait for a transaction", () => commits.queued);
       show("commit_queued_max", "Changes that may wait for a transaction", () => maxQueued);
-      show(
-        "durability_weaknesses",
-        "Settings of the database server by which acknowledged updates can be lost",
-        durabilityWarnings,
-      );
     },
   };
 }

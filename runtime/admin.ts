@@ -7,13 +7,13 @@ import type { ListenAddress } from "./settings.ts";
 export interface AdminOptions {
   readonly listen: ListenAddress;
   readonly metrics: Registry;
-  /** Resolves when the process can serve; rejects with the reason when it cannot. */
-  readonly ready: () => Promise<void>;
+  /** Resolves when the process can serve, with what operators should know; rejects with the reason when it cannot. */
+  readonly ready: () => Promise<readonly string[]>;
 }
 
 /**
- * Opens the operators' port: `/livez` (the process runs), `/readyz` (200 when it can serve, else 503 with the reason)
- * and `/metrics` (Prometheus text).
+ * Opens the operators' port: `/livez` (the process runs), `/readyz` (200 when it can serve, else 503, with a text) and
+ * `/metrics` (Prometheus text).
  */
 export async function startAdmin({ listen, metrics, ready }: AdminOptions): Promise<AdminServer> {
   const server = createServer((request, response) => {
@@ -27,7 +27,7 @@ export async function startAdmin({ listen, metrics, ready }: AdminOptions): Prom
         break;
       case "/readyz":
         ready().then(
-          () => answer(200, "ok\n"),
+          (notes) => answer(200, ["ok", ...notes, ""].join("\n")),
           (error: Error) => answer(503, `${error.message}\n`),
         );
         break;

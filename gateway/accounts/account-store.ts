@@ -47,7 +47,7 @@ export async function ensureAccount(
   if (existing !== undefined) return requireSamePlan(existing, plan, limits);
   const id = `acc_${randomBytes(10).toString("hex")}`;
   const row = { id, name: exact, created_at: nowMs, ...planColumns(plan ?? "free", limits) };
-  await retried(db, () => db("accounts").insert(row).onConflict("name").ignore());
+  await retried(() => db("accounts").insert(row).onConflict("name").ignore());
   // Read back, because another caller may have made the account in between, with a plan of its own.
   return requireSamePlan(await getAccount(db, exact), plan, limits);
 }
@@ -66,7 +66,7 @@ export async function changePlan(
 ): Promise<Account> {
   const exact = accountName(name);
   const columns = planColumns(plan, limits);
-  await retried(db, () => db("accounts").where("name", exact).update(columns));
+  await retried(() => db("accounts").where("name", exact).update(columns));
   return await getAccount(db, exact);
 }
 

@@ -93,7 +93,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       const nowMs = now();
       const account = await ensureAccount(db, name, nowMs, plan, limits);
       const keyId = newKeyId();
-      await retried(db, () =>
+      await retried(() =>
         db("api_keys").insert({
           id: keyId,
           account_id: account.accountId,
@@ -121,7 +121,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       const nowMs = now();
       const keyId = newKeyId();
       const oldExpiresAtMs = Math.min(old.expiresAtMs ?? Number.POSITIVE_INFINITY, nowMs + graceMs);
-      const rotated = await retried(db, () =>
+      const rotated = await retried(() =>
         db.transaction(async (trx) => {
           // The write comes first and repeats the conditions: of two rotations at once, one finds nothing to change.
           const changed = await trx("api_keys")
@@ -149,9 +149,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
     },
 
     async revoke(keyId) {
-      await retried(db, () =>
-        db("api_keys").where({ id: keyId }).whereNull("revoked_at").update({ revoked_at: now() }),
-      );
+      await retried(() => db("api_keys").where({ id: keyId }).whereNull("revoked_at").update({ revoked_at: now() }));
       return await getKey(keyId);
     },
 
@@ -161,7 +159,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
 
     async unban(keyId) {
       const key = await getKey(keyId);
-      await retried(db, () =>
+      await retried(() =>
         db("api_keys").where({ id: keyId }).update({ banned_until: 0, ban_step: 0, banned_at: null }),
       );
       return { key, lifted: key.bannedUntilMs > now() };

@@ -1,6 +1,6 @@
 /** Keys and bans in the database, as a running gateway needs them. */
 import type { Knex } from "knex";
-import { readOnlyColumn, refuseOldPrimary, type ServerRow } from "../../runtime/database/old-primary.ts";
+import { readCurrent, readOnlyColumn, type ServerRow } from "../../runtime/database/old-primary.ts";
 import { retried } from "../../runtime/database/transactions.ts";
 import type { Principal } from "./principal.ts";
 import { type DbInteger, type PlanRow, toNumber, toPlan, toScopes } from "./rows.ts";
@@ -50,8 +50,7 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
         .leftJoin("accounts as a", "a.id", "k.account_id")
         .select("k.id", "k.account_id", "k.scopes", "k.expires_at", "k.revoked_at", "k.banned_until")
         .select("a.plan", "a.per_minute", "a.per_day", readOnlyColumn(db));
-      const read = async () => refuseOldPrimary((await query.clone()) as (PrincipalRow & ServerRow)[]);
-      const [row] = await retried(db, read);
+      const [row] = await readCurrent<PrincipalRow & ServerRow>(db, () => query.clone());
       if (!row?.id || row.revoked_at !== null) return undefined;
       const expiresAtMs = toNumber(row.expires_at);
       if (expiresAtMs !== null && expiresAtMs <= now()) return undefined;
@@ -74,7 +73,7 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
     },
 
     async ban(keyId, { untilMs, step, atMs }) {
-      await retried(db, () =>
+      await retried(() =>
         db("api_keys")
           .where("id", keyId)
           .where("banned_until", "<", untilMs)

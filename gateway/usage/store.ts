@@ -86,7 +86,7 @@ export function createUsageStore(db: Knex): UsageStore {
     },
 
     async forgetMinutesBefore(ms) {
-      await retried(db, () => db("account_minutes").where("minute_start", "<", ms).delete());
+      await retried(() => db("account_minutes").where("minute_start", "<", ms).delete());
     },
   };
 }
@@ -105,7 +105,7 @@ async function writeInOrder<T>(
 ): Promise<void> {
   if (items.length === 0) return;
   const ordered = items.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
-  await retried(db, () =>
+  await retried(() =>
     db.transaction(async (trx) => {
       for (const item of ordered) await write(trx, item);
     }),

@@ -2,9 +2,9 @@
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import { type Item, maxPetId, minPetId, type Position } from "../../proto/pet.ts";
-import { readOnlyColumn, refuseOldPrimary, type ServerRow } from "../../runtime/database/old-primary.ts";
+import { readCurrent, readOnlyColumn, type ServerRow } from "../../runtime/database/old-primary.ts";
 import { type Statement, statementOf } from "../../runtime/database/statements.ts";
-import { retried, runStatement } from "../../runtime/database/transactions.ts";
+import { runStatement } from "../../runtime/database/transactions.ts";
 import type { Change, Outcome, StockRow } from "./changes.ts";
 import { StockUnavailableError } from "./errors.ts";
 import { RowCache } from "./row-cache.ts";
@@ -100,22 +100,14 @@ export class StockStore {
 
   /** Reads an entry. @returns undefined when there is none. @throws StockUnavailableError */
   async get(petId: bigint): Promise<Item | undefined> {
-    const [row] = await available(
-      this.#select()
-        .where("pet_id", petId as never)
-        .where("removed", 0),
-    );
-    return row && toStockRow(row);
+    const [row] = await this.#readEntries((entries) => entries.where("pet_id", petId as never));
+    return row;
   }
 
   /** Reads entries as they are at one moment. @returns those that exist, by petId. @throws StockUnavailableError */
   async getMany(petIds: readonly bigint[]): Promise<ReadonlyMap<bigint, Item>> {
-    const rows = await available(
-      this.#select()
-        .whereIn("pet_id", petIds as never[])
-        .where("removed", 0),
-    );
-    return new Map(rows.map((row) => [row.pet_id, toStockRow(row)]));
+    const rows = await this.#readEntries((entries) => entries.whereIn("pet_id", petIds as never[]));
+    return new Map(rows.map((row) => [row.petId, row]));
   }
 
   /**
@@ -124,18 +116,13 @@ export class StockStore {
    *
    * @throws StockUnavailableError
    */
-  async *pages(pageSize: number): AsyncGenerator<Item[]> {
+  async *pages(pageSize: number): AsyncGenerator<readonly Item[]> {
     let from = minPetId;
     for (;;) {
-      const page = await available(
-        this.#select()
-          .where("pet_id", ">=", from as never)
-          .where("removed", 0)
-          .orderBy("pet_id")
-          .limit(pageSize),
-      );
-      if (page.length > 0) yield page.map(toStockRow);
-      const last = page.at(-1)?.pet_id ?? maxPetId;
+      const first = from;
+      const page = await this.#readEntries((entries) => entries.where("pet_id", ">=", first as never).limit(pageSize));
+      if (page.length > 0) yield page;
+      const last = page.at(-1)?.petId ?? maxPetId;
       if (page.length < pageSize || last === maxPetId) return;
       from = last + 1n;
     }
@@ -205,7 +192,23 @@ export class StockStore {
 
   /** Reads from the server that takes the writes: an answer of an old primary is asked for again. */
   #readCurrent<R extends ServerRow>(read: () => PromiseLike<readonly R[]>): Promise<readonly R[]> {
-    return available(retried(this.#db, async () => refuseOldPrimary(await read())));
+    return available(readCurrent(this.#db, read));
+  }
+
+  /** Reads entries that exist, in the order of petId. @param choose says which */
+  async #readEntries(choose: (entries: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<readonly StockRow[]> {
+    const entries = choose(this.#select().where("removed", 0)).orderBy("pet_id");
+    const read = (query: Knex.QueryBuilder): Promise<readonly (Row & ServerRow)[]> =>
+      this.#readCurrent(() => query.clone().select(readOnlyColumn(this.#db)));
+    const rows = await read(entries.clone());
+    if (rows.length > 0) return rows.map(toStockRow);
+    // No row says where the answer comes from, so it is asked for again with a row that is always there.
+    const withCounter = this.#db("stock_head")
+      .where("stock_head.id", 1)
+      .leftJoin(entries.as("entry"), this.#db.raw("1 = 1") as never)
+      .orderBy("entry.pet_id")
+      .select(columns.map((name) => `entry.${name}`));
+    return (await read(withCounter)).filter(({ pet_id }) => pet_id !== null).map(toStockRow);
   }
 
   #select(): Knex.QueryBuilder<Row, Row[]> {

@@ -1,6 +1,7 @@
 /** One transaction that writes changes of the stock, from its lock to its commit. */
 import type { Knex } from "knex";
-import { failedBeforeCommit, isNotNullViolation, isRetryable } from "../../runtime/database/errors.ts";
+import { isNotNullViolation, isRetryable } from "../../runtime/database/errors.ts";
+import { lostItsServer } from "../../runtime/database/open.ts";
 import { matchedRows } from "../../runtime/database/statements.ts";
 import { maxAttempts, Transaction } from "../../runtime/database/transactions.ts";
 import { type BatchResult, type Change, decideChanges, type Outcome } from "./changes.ts";
@@ -92,7 +93,8 @@ export class WriteTurn implements AsyncDisposable {
         this.#failures += 1;
         if (error instanceof OutcomeUnknownError) throw error;
         if (error instanceof CounterMovedError) continue;
-        if (!isRetryable(error) || this.#failures >= maxAttempts) throw new StockUnavailableError(error);
+        const mayRepeat = lostItsServer(error) || isRetryable(error); // nothing has happened
+        if (!mayRepeat || this.#failures >= maxAttempts) throw new StockUnavailableError(error);
       }
     }
   }
@@ -127,8 +129,7 @@ export class WriteTurn implements AsyncDisposable {
       if (matchedRows(advanced) !== 1) throw noCounter();
     } catch (error) {
       if (isPredicted && isNotNullViolation(error)) throw new CounterMovedError(error);
-      if (isRetryable(error) || failedBeforeCommit(error)) throw error;
-      throw new OutcomeUnknownError(error);
+      throw transaction.mayHaveHappened(error) ? new OutcomeUnknownError(error) : error;
     }
   }
 

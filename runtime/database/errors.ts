@@ -53,6 +53,15 @@ export function isRetryable(error: unknown): boolean {
   return lostRaceCodes.has(code) || rolledBack.test(sqlState) || isReadOnly(error);
 }
 
+/**
+ * True for an error by which a connection no longer leads to a server that can be used: it is lost (the driver's
+ * `fatal`, SQLSTATE class 08, which a Galera node answers that has left its cluster), or the server takes no writes.
+ */
+export function isLostServer(error: unknown): boolean {
+  const { fatal = false, sqlState = "" } = error as { fatal?: boolean; sqlState?: string };
+  return fatal || sqlState.startsWith("08") || isReadOnly(error);
+}
+
 /** True for SQLite's error after it has waited for the lock of its file. It waits on this thread. */
 export function isBusyFile(error: unknown): boolean {
   return codeOf(error) === "SQLITE_BUSY";
@@ -76,10 +85,10 @@ function codeOf(error: unknown): string {
   return (error as { code?: string }).code ?? "";
 }
 
-/** A read was answered by a server that takes no writes, so the answer may be old. */
+/** The server takes no writes: it is a replica or was the primary before, so its answers may be old. */
 export class ReadOnlyServerError extends Error {
   constructor() {
-    super("the database server is read-only: its answer may be older than the latest write");
+    super("the database server is read-only, so its answers may be old: the URL has to lead to the primary");
     this.name = "ReadOnlyServerError";
   }
 }

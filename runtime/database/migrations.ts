@@ -85,7 +85,7 @@ async function withMysqlLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
     holder.stream.setTimeout(lockWaitSeconds * 1_000 + silenceTimeoutMs);
     const [rows] = await holder
       .promise()
-      .query("SELECT GET_LOCK(CONCAT('petstore-migrate:', DATABASE()), ?) AS held", [lockWaitSeconds]);
+      .query("SELECT GET_LOCK(CONCAT('petstore-migrate:', MD5(DATABASE())), ?) AS held", [lockWaitSeconds]);
     if (Number(rows[0]?.held) !== 1) throw new Error("another process has been migrating this database for too long");
     holder.stream.setTimeout(0);
     return await work();
@@ -93,7 +93,7 @@ async function withMysqlLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
     holder.stream.setTimeout(silenceTimeoutMs);
     await holder
       .promise()
-      .query("SELECT RELEASE_LOCK(CONCAT('petstore-migrate:', DATABASE()))")
+      .query("SELECT RELEASE_LOCK(CONCAT('petstore-migrate:', MD5(DATABASE())))")
       .catch(() => {});
     await releaseConnection(db, holder);
   }

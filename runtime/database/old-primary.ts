@@ -1,23 +1,50 @@
 /**
- * Recognizes an old primary. After a planned switch an open connection may still lead to the server that took the writes
- * before. It is read-only by then, and what it answers may be older than what was written since.
+ * Reads from the server that takes the writes. After a planned switch an open connection may still lead to the server
+ * that took them before. It is read-only by then, and what it answers may be older than what was written since.
  */
 import type { Knex } from "knex";
-import { ReadOnlyServerError } from "./errors.ts";
-import { isSqlite } from "./open.ts";
+import { isOn } from "./engine.ts";
+import { isBusyFile, isRetryable, ReadOnlyServerError } from "./errors.ts";
+import { discardAllConnections } from "./knex-internals.ts";
+import { isSqlite, lostItsServer } from "./open.ts";
+import { maxAttempts } from "./transactions.ts";
 
-/** The column that `refuseOldPrimary` reads. It has to be part of the query whose answer must not be old. */
+/**
+ * The column by which `readCurrent` recognizes an old primary. It has to be part of the query itself, which has to
+ * answer at least one row.
+ */
 export function readOnlyColumn(db: Knex): Knex.Raw {
   return db.raw(isSqlite(db) ? "0 as server_read_only" : "@@read_only as server_read_only");
 }
 
 /** A row with `readOnlyColumn`, as the drivers give it. */
 export interface ServerRow {
-  server_read_only: number | bigint;
+  server_read_only: number | bigint | string;
 }
 
-/** @throws ReadOnlyServerError for a row of a server that takes no writes */
-export function refuseOldPrimary<Row extends ServerRow>(rows: readonly Row[]): readonly Row[] {
-  if (rows.some((row) => Number(row.server_read_only) !== 0)) throw new ReadOnlyServerError();
-  return rows;
+/**
+ * Reads, and reads again over another connection where the server was an old primary, or is gone.
+ *
+ * @param read sends a query with `readOnlyColumn`
+ * @throws ReadOnlyServerError when every attempt was answered by a server that takes no writes
+ */
+export async function readCurrent<Row extends ServerRow>(
+  db: Knex,
+  read: () => PromiseLike<readonly Row[]>,
+): Promise<readonly Row[]> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return refuseOldPrimary(db, await read());
+    } catch (error) {
+      const mayRepeat = lostItsServer(error) || (isRetryable(error) && !isBusyFile(error));
+      if (attempt === maxAttempts || !mayRepeat) throw error;
+    }
+  }
+}
+
+function refuseOldPrimary<Row extends ServerRow>(db: Knex, rows: readonly Row[]): readonly Row[] {
+  if (!rows.some((row) => isOn(row.server_read_only))) return rows;
+  const error = new ReadOnlyServerError();
+  discardAllConnections(db, error);
+  throw error;
 }

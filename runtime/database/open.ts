@@ -3,6 +3,9 @@ import { mkdirSync } from "node:fs";
 import type { Socket } from "node:net";
 import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
+import { type Engine, engineOf, readVariables, sqliteEngine, type VariableRow } from "./engine.ts";
+import { isLostServer, ReadOnlyServerError } from "./errors.ts";
+import { discardAllConnections, type PooledConnection } from "./knex-internals.ts";
 
 export interface DatabaseOptions {
   /** Maximum connections; an embedded SQLite file always has one. */
@@ -11,9 +14,23 @@ export interface DatabaseOptions {
   readonly acquireTimeoutMs: number;
   /** A connection that receives nothing for this long is closed, idle or not, so that a frozen server delays nobody. */
   readonly silenceTimeoutMs: number;
+  /** Gets the engine of each new connection: after a failover it may be another server. */
+  readonly onConnected: (engine: Engine) => void;
 }
 
-export const databaseDefaults: DatabaseOptions = { poolMax: 10, acquireTimeoutMs: 2_000, silenceTimeoutMs: 5_000 };
+export const databaseDefaults: DatabaseOptions = {
+  poolMax: 10,
+  acquireTimeoutMs: 2_000,
+  silenceTimeoutMs: 5_000,
+  onConnected: () => {},
+};
+
+const engines = new WeakMap<PooledConnection, Engine>();
+
+/** The engine that a connection leads to. */
+export function engineBehind(connection: PooledConnection): Engine {
+  return engines.get(connection) ?? sqliteEngine;
+}
 
 /**
  * Opens the database behind a URL. Queries are the same for all engines.
@@ -26,6 +43,16 @@ export const databaseDefaults: DatabaseOptions = { poolMax: 10, acquireTimeoutMs
  */
 export function openDatabase(url: string, options: DatabaseOptions = databaseDefaults): Knex {
   return url.startsWith("sqlite:") ? openSqlite(url.slice("sqlite:".length)) : openMysql(url, options);
+}
+
+const lostServers = new WeakSet<Error>();
+
+/**
+ * True for the error of a query whose connection was open but leads to no server that can be used. Another attempt
+ * takes a new connection, which may lead to another server.
+ */
+export function lostItsServer(error: unknown): boolean {
+  return lostServers.has(error as Error);
 }
 
 export function isSqlite(db: Knex): boolean {
@@ -62,19 +89,31 @@ function openSqlite(filename: string): Knex {
   });
 }
 
-interface MysqlConnection {
+interface MysqlConnection extends PooledConnection {
   readonly stream: Socket;
-  query(sql: string, done: (error: Error | null) => void): void;
+  promise(): { query(sql: string): Promise<[unknown[], unknown]> };
+  destroy(): void;
 }
 
-function openMysql(url: string, { poolMax, acquireTimeoutMs, silenceTimeoutMs }: DatabaseOptions): Knex {
+function openMysql(url: string, options: DatabaseOptions): Knex {
+  const { poolMax, acquireTimeoutMs, silenceTimeoutMs, onConnected } = options;
   const { hostname, port, username, password, pathname, searchParams } = new URL(url);
   const afterCreate: AfterCreate<MysqlConnection> = (connection, done) => {
     // `connection.destroy()` would leave a query that is under way without an answer; the end of its stream does not.
     connection.stream.setTimeout(silenceTimeoutMs, () => connection.stream.destroy());
-    connection.query(mysqlSession(silenceTimeoutMs), (error) => done(error, connection));
+    prepareSession(connection, silenceTimeoutMs).then(
+      (engine) => {
+        engines.set(connection, engine);
+        onConnected(engine);
+        done(null, connection);
+      },
+      (error) => {
+        connection.destroy(); // the pool does not know it yet
+        done(error, connection);
+      },
+    );
   };
-  return knex({
+  const db = knex({
     client: "mysql2",
     log,
     pool: { min: 0, max: poolMax, afterCreate },
@@ -99,10 +138,30 @@ function openMysql(url: string, { poolMax, acquireTimeoutMs, silenceTimeoutMs }:
     } as Knex.StaticConnectionConfig,
     compileSqlOnError: false,
   });
+  // What one connection has found out holds for the others: they lead to the same server.
+  db.on("query-error", (error) => {
+    if (!isLostServer(error)) return;
+    lostServers.add(error);
+    discardAllConnections(db, error);
+  });
+  return db;
+}
+
+/**
+ * Gives a new connection its settings, and asks which engine it leads to.
+ *
+ * @throws ReadOnlyServerError for a server that takes no writes
+ */
+async function prepareSession(connection: MysqlConnection, silenceTimeoutMs: number): Promise<Engine> {
+  const [results] = await connection.promise().query(`${sessionSettings(silenceTimeoutMs)};${readVariables}`);
+  const engine = engineOf(results.at(-1) as VariableRow[]);
+  if (engine.isReadOnly) throw new ReadOnlyServerError();
+  if (engine.sessionSettings.length > 0) await connection.promise().query(engine.sessionSettings.join(";"));
+  return engine;
 }
 
 /** The settings of every connection to MySQL. */
-function mysqlSession(silenceTimeoutMs: number): string {
+function sessionSettings(silenceTimeoutMs: number): string {
   // A wait for a lock ends before the silence timeout, and with an error that can be retried.
   const lockWaitSeconds = Math.min(3, Math.max(1, Math.floor(silenceTimeoutMs / 2_000)));
   return [

@@ -18,20 +18,20 @@ function failing(times: number, code: string) {
 test("a transaction that the database has rolled back runs again as a whole", async () => {
   for (const code of ["ER_LOCK_DEADLOCK", "ER_LOCK_WAIT_TIMEOUT", "ER_CHECKREAD", "ER_OPTION_PREVENTS_STATEMENT"]) {
     const { work, calls } = failing(1, code);
-    expect(await retried(db, work)).toBe("done");
+    expect(await retried(work)).toBe("done");
     expect(calls()).toBe(2);
   }
 });
 
 test("a transaction that the database rolls back four times is given up", async () => {
   const { work, calls } = failing(4, "ER_LOCK_DEADLOCK");
-  await expect(retried(db, work)).rejects.toThrow("from the database");
+  await expect(retried(work)).rejects.toThrow("from the database");
   expect(calls()).toBe(4);
 });
 
 test.each(["ER_DUP_ENTRY", "SQLITE_BUSY"])("a transaction that fails with %s is never retried", async (code) => {
   const { work, calls } = failing(1, code);
-  await expect(retried(db, work)).rejects.toThrow("from the database");
+  await expect(retried(work)).rejects.toThrow("from the database");
   expect(calls()).toBe(1);
 });
 

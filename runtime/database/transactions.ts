@@ -1,16 +1,15 @@
 /** Runs statements: alone, in a transaction, and again where the database has taken back what they did. */
 import { setImmediate } from "node:timers/promises";
 import type { Knex } from "knex";
-import { isBusyFile, isReadOnly, isRetryable } from "./errors.ts";
+import { failedBeforeCommit, isBusyFile, isRetryable } from "./errors.ts";
 import {
   acquireConnection,
-  discardAllConnections,
   discardConnection,
   type PooledConnection,
   releaseConnection,
   sendQuery,
 } from "./knex-internals.ts";
-import { isSqlite } from "./open.ts";
+import { engineBehind, isSqlite } from "./open.ts";
 import type { Statement } from "./statements.ts";
 
 /** Attempts at a transaction that the database takes back each time. */
@@ -18,7 +17,7 @@ export const maxAttempts = 4;
 
 /**
  * A transaction that writes. BEGIN goes out with its first statements and COMMIT with its last ones. Statements of one
- * call take one round trip to MySQL, and round trips are most of the time of a transaction.
+ * call take one round trip where the engine takes that, and round trips are most of the time of a transaction.
  *
  * `end` must be called once, whatever has happened.
  */
@@ -26,6 +25,7 @@ export class Transaction {
   readonly #db: Knex;
   readonly #connection: PooledConnection & { readonly inTransaction?: boolean };
   #isOpen = false;
+  #isCommitting = false;
 
   private constructor(db: Knex, connection: PooledConnection) {
     this.#db = db;
@@ -43,13 +43,8 @@ export class Transaction {
   async run(...statements: readonly Statement[]): Promise<unknown[]> {
     const opening = this.#isOpen ? [] : [isSqlite(this.#db) ? beginOnSqlite : begin];
     this.#isOpen = true;
-    try {
-      const results = await sendTogether(this.#db, this.#connection, [...opening, ...statements]);
-      return results.slice(opening.length);
-    } catch (error) {
-      if (isReadOnly(error)) discardAllConnections(this.#db, error);
-      throw error;
-    }
+    const results = await this.#send([...opening, ...statements]);
+    return results.slice(opening.length);
   }
 
   /** Runs statements and commits, together. @returns the result of each statement, as the driver gives it */
@@ -59,6 +54,14 @@ export class Transaction {
     return results.slice(0, -1);
   }
 
+  /**
+   * Whether this transaction may have happened although `commit` threw this error. It has not when COMMIT was not sent,
+   * or not reached, or when the database has rolled it back.
+   */
+  mayHaveHappened(error: unknown): boolean {
+    return this.#isCommitting && !isRetryable(error) && !failedBeforeCommit(error);
+  }
+
   /** Takes back what is not committed, and returns the connection to the pool. */
   async end(): Promise<void> {
     // SQLite says whether a transaction is open: BEGIN may have failed, or an error may have taken it back already.
@@ -66,6 +69,23 @@ export class Transaction {
       await send(this.#db, this.#connection, rollback).catch((fault) => discardConnection(this.#connection, fault));
     }
     await releaseConnection(this.#db, this.#connection);
+  }
+
+  /** Sends statements in one round trip where the engine takes that, and one by one otherwise. */
+  async #send(statements: readonly Statement[]): Promise<unknown[]> {
+    if (!engineBehind(this.#connection).endsPacketAtError) {
+      const results: unknown[] = [];
+      for (const statement of statements) {
+        this.#isCommitting = statement === commit;
+        results.push(await send(this.#db, this.#connection, statement));
+      }
+      return results;
+    }
+    this.#isCommitting = statements.at(-1) === commit;
+    const sql = statements.map((statement) => statement.sql).join(";");
+    const bindings = statements.flatMap((statement) => statement.bindings);
+    const results = await send(this.#db, this.#connection, { sql, bindings });
+    return statements.length === 1 ? [results] : (results as unknown[]);
   }
 }
 
@@ -80,12 +100,11 @@ const rollback: Statement = { sql: "ROLLBACK", bindings: [] };
  *
  * @param work must hold the whole transaction, so that nothing of a failed attempt is left
  */
-export async function retried<T>(db: Knex, work: () => Promise<T>): Promise<T> {
+export async function retried<T>(work: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await work();
     } catch (error) {
-      if (isReadOnly(error)) discardAllConnections(db, error);
       if (attempt === maxAttempts || !isRetryable(error) || isBusyFile(error)) throw error;
     }
   }
@@ -99,19 +118,6 @@ export async function runStatement<Row>(db: Knex, statement: Statement): Promise
   } finally {
     await releaseConnection(db, connection);
   }
-}
-
-/** Sends statements in one round trip where the database takes that, and one by one otherwise. */
-async function sendTogether(db: Knex, connection: PooledConnection, statements: readonly Statement[]) {
-  if (isSqlite(db)) {
-    const results: unknown[] = [];
-    for (const statement of statements) results.push(await send(db, connection, statement));
-    return results;
-  }
-  const sql = statements.map((statement) => statement.sql).join(";");
-  const bindings = statements.flatMap((statement) => statement.bindings);
-  const results = await send(db, connection, { sql, bindings });
-  return statements.length === 1 ? [results] : (results as unknown[]);
 }
 
 async function send(db: Knex, connection: PooledConnection, { sql, bindings }: Statement): Promise<unknown> {

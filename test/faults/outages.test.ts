@@ -1,5 +1,3 @@
-import { durabilityWarnings } from "../../runtime/database/durability.ts";
-import { openDatabase } from "../../runtime/database/open.ts";
 import { expectError } from "../support/answers.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
@@ -7,17 +5,6 @@ import { type Response, request } from "../support/http.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const deadlineMs = 1_000;
-
-test("a database server that can lose commits gets a warning, and a durable one does not", async () => {
-  await using stack = new AsyncDisposableStack();
-  const server = await startPrivateDatabaseServer();
-  stack.defer(() => server.stop());
-  const db = openDatabase(await server.createDatabase());
-  stack.defer(() => db.destroy());
-  expect(await durabilityWarnings(db)).toEqual([]);
-  await db.raw("SET GLOBAL innodb_flush_log_at_trx_commit = 2");
-  expect(await durabilityWarnings(db)).toEqual(["innodb_flush_log_at_trx_commit is 2, not 1"]);
-});
 
 describe("an outage", () => {
   const stack = suiteStack();

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Knex } from "knex";
 import type { Connection } from "mysql2/promise";
@@ -235,7 +236,7 @@ describe("the lock of migrations (MySQL/MariaDB)", () => {
     stack.defer(() => dropDatabase(url));
   });
 
-  const lockName = () => `petstore-migrate:${new URL(url).pathname.slice(1)}`;
+  const lockName = () => `petstore-migrate:${createHash("md5").update(new URL(url).pathname.slice(1)).digest("hex")}`;
   async function ask(connection: Connection, question: string): Promise<number> {
     const [rows] = await connection.query(question, [lockName()]);
     return (rows as { answer: number }[])[0]!.answer;

@@ -11,28 +11,29 @@ import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { startPrivateDatabaseServer } from "../support/database-server.ts";
-import { createDatabaseOn } from "../support/mysql-client.ts";
+import { connectMysql, createDatabaseOn } from "../support/mysql-client.ts";
 
 const pepper = "a pepper of more than 32 characters";
 
 describe("a database server that became read-only in a planned switch", () => {
   const stack = suiteStack();
   const key = createKey("test");
+  let url: string;
   let db: Knex;
   let setReadOnly: (value: 0 | 1) => Promise<void>;
 
   beforeAll(async () => {
     const server = await startPrivateDatabaseServer();
     stack.defer(() => server.stop());
-    const url = await createDatabaseOn(server.url(""));
+    url = await createDatabaseOn(server.url(""));
     db = openDatabase(url);
     stack.defer(() => db.destroy());
     await migrate(db, "inventory", stockMigrations, "up");
     await migrate(db, "gateway", keyMigrations, "up");
     await createKeyAdmin(db, Date.now).issue({ account: "acme", env: "test", keyHash: hashKey(key, pepper) });
-    const operator = openDatabase(url);
-    stack.defer(() => operator.destroy());
-    setReadOnly = async (value) => void (await operator.raw(`SET GLOBAL read_only = ${value}`));
+    const operator = await connectMysql(url);
+    stack.defer(() => operator.end());
+    setReadOnly = async (value) => void (await operator.query(`SET GLOBAL read_only = ${value}`));
   });
   afterEach(() => setReadOnly(0));
 
@@ -48,6 +49,27 @@ describe("a database server that became read-only in a planned switch", () => {
       kind: "changes",
       rows: [{ petId: 1n, quantity: 5 }],
     });
+  });
+
+  test.each([
+    ["that there is", 1n],
+    ["that there is not", 2n],
+  ])("answers no read of an entry %s, nor of the list", async (_what, petId) => {
+    const store = new StockStore(db);
+    await store.write([{ kind: "put", petId: 1n, quantity: 5, status: "available" }]);
+    await setReadOnly(1);
+    await expect(store.get(petId)).rejects.toThrow(StockUnavailableError);
+    await expect(store.getMany([petId])).rejects.toThrow(StockUnavailableError);
+    await expect(Array.fromAsync(store.pages(100))).rejects.toThrow(StockUnavailableError);
+    await setReadOnly(0);
+    expect((await store.get(petId))?.quantity).toBe(petId === 1n ? 5 : undefined);
+  });
+
+  test("is refused as soon as a connection opens, with what mends it", async () => {
+    await setReadOnly(1);
+    const replica = openDatabase(url);
+    await expect(replica.raw("SELECT 1")).rejects.toThrow("the URL has to lead to the primary");
+    await replica.destroy();
   });
 
   test.each([

@@ -1,0 +1,117 @@
+import { engineOf } from "./engine.ts";
+
+const durable = { read_only: "OFF", log_bin: "ON", sync_binlog: "1", innodb_flush_log_at_trx_commit: "1" };
+const mysql = { version: "9.7.4", ...durable };
+const mariadb = { version: "10.11.19-MariaDB-0+deb12u1", ...durable };
+
+const engine = (variables: Record<string, string>) =>
+  engineOf(Object.entries(variables).map(([Variable_name, Value]) => ({ Variable_name, Value })));
+
+test("a durable server by itself has no risks, and its sessions need nothing", () => {
+  expect(engine(mysql)).toEqual({
+    name: "MySQL 9.7.4",
+    endsPacketAtError: true,
+    isReadOnly: false,
+    sessionSettings: [],
+    risks: [],
+  });
+  expect(engine({ ...mariadb, wsrep_on: "OFF", wsrep_sync_wait: "0" })).toMatchObject({
+    name: "MariaDB 10.11.19",
+    endsPacketAtError: true,
+    sessionSettings: [],
+  });
+});
+
+test("a server that takes no writes is recognized, in all degrees of MariaDB 12, too", () => {
+  for (const value of ["ON", "1", "NO_LOCK", "NO_LOCK_NO_ADMIN"]) {
+    expect(engine({ ...mariadb, read_only: value }).isReadOnly).toBe(true);
+  }
+});
+
+test("settings by which a crash can lose a commit are risks, the binary log's only where there is one", () => {
+  const lossy = { innodb_flush_log_at_trx_commit: "2", sync_binlog: "0" };
+  expect(engine({ ...mysql, ...lossy }).risks).toEqual([
+    expect.stringContaining("innodb_flush_log_at_trx_commit is 2"),
+    expect.stringContaining("sync_binlog is 0"),
+  ]);
+  expect(engine({ ...mysql, sync_binlog: "0", log_bin: "OFF" }).risks).toEqual([]);
+});
+
+test("Galera gets one statement at a time, and its sessions read what other nodes have acknowledged", () => {
+  const node = { ...mariadb, wsrep_on: "ON", wsrep_dirty_reads: "ON" };
+  const { name, endsPacketAtError, sessionSettings } = engine({ ...node, wsrep_sync_wait: "4" });
+  expect({ name, endsPacketAtError }).toEqual({ name: "MariaDB 10.11.19, Galera", endsPacketAtError: false });
+  expect(sessionSettings).toEqual(["SET SESSION wsrep_sync_wait = 5", "SET SESSION wsrep_dirty_reads = OFF"]);
+  expect(engine({ ...node, wsrep_sync_wait: "15", wsrep_dirty_reads: "OFF" }).sessionSettings).toEqual([]);
+  const options = "base_port = 4567; pc.ignore_quorum = false; pc.ignore_sb = true";
+  expect(engine({ ...node, wsrep_provider_options: options }).risks).toEqual([
+    expect.stringContaining("pc.ignore_sb=false"),
+  ]);
+});
+
+test.each([
+  ["one primary", "ON", "EVENTUAL", ["SET SESSION group_replication_consistency = 'BEFORE_ON_PRIMARY_FAILOVER'"]],
+  ["one primary that makes a new one wait", "ON", "BEFORE_ON_PRIMARY_FAILOVER", []],
+  ["several primaries", "OFF", "EVENTUAL", ["SET SESSION group_replication_consistency = 'BEFORE'"]],
+  ["several primaries that wait", "OFF", "AFTER", []],
+])(
+  "sessions of Group Replication with %s read what other members have acknowledged",
+  (_what, single, consistency, sets) => {
+    const member = {
+      ...mysql,
+      group_replication_group_name: "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+      group_replication_single_primary_mode: single,
+      group_replication_consistency: consistency,
+      group_replication_unreachable_majority_timeout: "5",
+    };
+    expect(engine(member)).toMatchObject({ name: "MySQL 9.7.4, Group Replication", sessionSettings: sets, risks: [] });
+  },
+);
+
+test("a primary that would never notice that it is cut off from its group is a risk", () => {
+  const member = {
+    ...mysql,
+    group_replication_group_name: "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+    group_replication_single_primary_mode: "ON",
+    group_replication_consistency: "BEFORE_ON_PRIMARY_FAILOVER",
+    group_replication_unreachable_majority_timeout: "0",
+  };
+  expect(engine(member).risks).toEqual([expect.stringContaining("set it to 5")]);
+  expect(engine({ ...member, group_replication_consistency: "BEFORE" }).risks).toEqual([]);
+});
+
+test("semi-synchronous replication that gives up waiting, or shows what it may lose, is a risk under both of its names", () => {
+  const source = { rpl_semi_sync_source_enabled: "ON", rpl_semi_sync_source_wait_point: "AFTER_SYNC" };
+  expect(engine({ ...mysql, ...source, rpl_semi_sync_source_timeout: "4294967295" }).risks).toEqual([]);
+  expect(engine({ ...mysql, ...source, rpl_semi_sync_source_timeout: "10000" }).risks).toEqual([
+    expect.stringContaining("after 10000 ms"),
+  ]);
+  const master = { rpl_semi_sync_master_enabled: "ON", rpl_semi_sync_master_wait_point: "AFTER_COMMIT" };
+  expect(engine({ ...mariadb, ...master, rpl_semi_sync_master_timeout: "4294967295" }).risks).toEqual([
+    expect.stringContaining("AFTER_COMMIT"),
+  ]);
+});
+
+test("sessions of TiDB lock what they write and read from leaders only, and what a session cannot set is a risk", () => {
+  const tidb = {
+    version: "8.0.11-TiDB-v8.5.0",
+    read_only: "0",
+    sync_binlog: "0",
+    tidb_txn_mode: "",
+    tidb_replica_read: "closest-replicas",
+    tidb_load_based_replica_read_threshold: "1s",
+    tidb_guarantee_linearizability: "ON",
+  };
+  expect(engine(tidb)).toMatchObject({
+    name: "TiDB 8.0.11",
+    sessionSettings: [
+      "SET SESSION tidb_txn_mode = 'pessimistic'",
+      "SET SESSION tidb_replica_read = 'leader'",
+      "SET SESSION tidb_load_based_replica_read_threshold = '0s'",
+    ],
+    risks: [],
+  });
+  expect(engine({ ...tidb, tidb_rc_read_check_ts: "ON" }).risks).toEqual([
+    expect.stringContaining("SET GLOBAL tidb_rc_read_check_ts = OFF"),
+  ]);
+});

@@ -1,0 +1,193 @@
+/**
+ * Knows the engines behind a URL: MySQL and MariaDB with their forms of replication, and TiDB. It says which settings a
+ * session needs for a read to be up to date, and which settings of the server put an acknowledged update at risk.
+ */
+
+/** A row of `SHOW VARIABLES`. A server omits the variables that it does not know. */
+export interface VariableRow {
+  readonly Variable_name: string;
+  readonly Value: string;
+}
+
+type Variables = ReadonlyMap<string, string>;
+
+export interface Engine {
+  /** What it is, such as `MySQL 9.7.4, Group Replication`. */
+  readonly name: string;
+  /**
+   * Whether an error ends the packet of statements that it happens in. Where it does not, the rest of the packet would
+   * run on its own after the transaction was taken back, so each statement has to be sent alone.
+   */
+  readonly endsPacketAtError: boolean;
+  /** Whether it takes no writes, as a replica or an old primary does. */
+  readonly isReadOnly: boolean;
+  /** Statements that give a session what reads rely on. */
+  readonly sessionSettings: readonly string[];
+  /** Settings by which an acknowledged update can be lost or a read be old, each with what mends it. */
+  readonly risks: readonly string[];
+}
+
+/** SQLite: one file, one process, always durable (`open.ts` sees to it). */
+export const sqliteEngine: Engine = {
+  name: "SQLite",
+  endsPacketAtError: false,
+  isReadOnly: false,
+  sessionSettings: [],
+  risks: [],
+};
+
+/** The statement that asks for the variables which `engineOf` reads. */
+export const readVariables = `SHOW VARIABLES WHERE Variable_name IN (${[
+  "version",
+  "version_comment",
+  "read_only",
+  "log_bin",
+  "innodb_flush_log_at_trx_commit",
+  "sync_binlog",
+  "rpl_semi_sync_source_enabled",
+  "rpl_semi_sync_source_timeout",
+  "rpl_semi_sync_source_wait_point",
+  "rpl_semi_sync_master_enabled",
+  "rpl_semi_sync_master_timeout",
+  "rpl_semi_sync_master_wait_point",
+  "group_replication_group_name",
+  "group_replication_single_primary_mode",
+  "group_replication_consistency",
+  "group_replication_unreachable_majority_timeout",
+  "wsrep_on",
+  "wsrep_sync_wait",
+  "wsrep_dirty_reads",
+  "wsrep_provider_options",
+  "tidb_txn_mode",
+  "tidb_replica_read",
+  "tidb_load_based_replica_read_threshold",
+  "tidb_guarantee_linearizability",
+  "tidb_rc_read_check_ts",
+]
+  .map((name) => `'${name}'`)
+  .join(",")})`;
+
+/** Recognizes an engine by what its server answers to `readVariables`. */
+export function engineOf(rows: readonly VariableRow[]): Engine {
+  const variables: Variables = new Map(rows.map((row) => [row.Variable_name, row.Value]));
+  const { form, ...specific } = formOf(variables);
+  const version = variables.get("version") ?? "";
+  const product = variables.has("tidb_txn_mode") ? "TiDB" : /mariadb/i.test(version) ? "MariaDB" : "MySQL";
+  return {
+    name: `${product} ${version.replace(/-.*/, "")}${form === undefined ? "" : `, ${form}`}`,
+    endsPacketAtError: form !== "Galera",
+    isReadOnly: isOn(variables.get("read_only")),
+    sessionSettings: specific.sessionSettings,
+    risks: [...specific.risks, ...durabilityRisks(variables)],
+  };
+}
+
+/** True for a variable that is on. MariaDB 12 has several degrees of read-only, each of which is on. */
+export function isOn(value: unknown): boolean {
+  return value !== undefined && value !== null && !["0", "OFF", ""].includes(String(value).toUpperCase());
+}
+
+interface Form extends Pick<Engine, "sessionSettings" | "risks"> {
+  /** How the server is replicated; undefined for what it does not tell. */
+  readonly form: string | undefined;
+}
+
+function formOf(variables: Variables): Form {
+  if (isOn(variables.get("wsrep_on"))) return { form: "Galera", ...galera(variables) };
+  if (variables.get("group_replication_group_name"))
+    return { form: "Group Replication", ...groupReplication(variables) };
+  const semiSync = (name: string) =>
+    variables.get(`rpl_semi_sync_source_${name}`) ?? variables.get(`rpl_semi_sync_master_${name}`);
+  if (isOn(semiSync("enabled"))) {
+    return {
+      form: "semi-synchronous replication",
+      ...semiSynchronous(Number(semiSync("timeout")), semiSync("wait_point")),
+    };
+  }
+  if (variables.has("tidb_txn_mode")) return { form: undefined, ...tidb(variables) };
+  return { form: undefined, sessionSettings: [], risks: [] };
+}
+
+function galera(variables: Variables): Omit<Form, "form"> {
+  const syncWait = Number(variables.get("wsrep_sync_wait") ?? 0);
+  const options = variables.get("wsrep_provider_options") ?? "";
+  return {
+    sessionSettings: [
+      // Bit 1: a read waits until this node has applied what other nodes acknowledged before.
+      ...(syncWait & 1 ? [] : [`SET SESSION wsrep_sync_wait = ${syncWait | 1}`]),
+      ...(isOn(variables.get("wsrep_dirty_reads")) ? ["SET SESSION wsrep_dirty_reads = OFF"] : []),
+    ],
+    risks: /pc\.ignore_(sb|quorum)\s*=\s*(true|yes|on|1)/i.test(options)
+      ? [
+          "wsrep_provider_options ignores a lost majority, so a split cluster takes updates twice: set pc.ignore_sb=false and pc.ignore_quorum=false",
+        ]
+      : [],
+  };
+}
+
+function groupReplication(variables: Variables): Omit<Form, "form"> {
+  const consistency = variables.get("group_replication_consistency") ?? "EVENTUAL";
+  const isSinglePrimary = isOn(variables.get("group_replication_single_primary_mode"));
+  // With several primaries a read waits for what the others have acknowledged. With one, only a new primary has to wait.
+  const needed = isSinglePrimary ? "BEFORE_ON_PRIMARY_FAILOVER" : "BEFORE";
+  const waits = ["BEFORE", "BEFORE_AND_AFTER", "AFTER"].includes(consistency);
+  const isEnough = waits || (isSinglePrimary && consistency === needed);
+  const neverNotices = Number(variables.get("group_replication_unreachable_majority_timeout") ?? 0) === 0;
+  return {
+    sessionSettings: isEnough ? [] : [`SET SESSION group_replication_consistency = '${needed}'`],
+    risks:
+      neverNotices && !waits && isSinglePrimary
+        ? [
+            "group_replication_unreachable_majority_timeout is 0, so a primary that is cut off from its group may answer reads with old stock: set it to 5, and group_replication_exit_state_action to OFFLINE_MODE",
+          ]
+        : [],
+  };
+}
+
+/** Below this time-out, a replica that is away for a while makes the source acknowledge what only it has. */
+const minSemiSyncTimeoutMs = 3_600_000;
+
+function semiSynchronous(timeoutMs: number, waitPoint: string | undefined): Omit<Form, "form"> {
+  const risks: string[] = [];
+  if (timeoutMs < minSemiSyncTimeoutMs) {
+    risks.push(
+      `semi-synchronous replication stops waiting for a replica after ${timeoutMs} ms, and a failover can then lose updates: set rpl_semi_sync_source_timeout to 4294967295`,
+    );
+  }
+  if (waitPoint === "AFTER_COMMIT") {
+    risks.push(
+      "rpl_semi_sync_source_wait_point is AFTER_COMMIT, so readers see updates that a failover can lose: set it to AFTER_SYNC",
+    );
+  }
+  return { sessionSettings: [], risks };
+}
+
+function tidb(variables: Variables): Omit<Form, "form"> {
+  const wanted = [
+    ["tidb_txn_mode", "pessimistic"], // an optimistic transaction locks nothing
+    ["tidb_replica_read", "leader"],
+    ["tidb_load_based_replica_read_threshold", "0s"],
+    ["tidb_guarantee_linearizability", "ON"],
+  ] as const;
+  return {
+    sessionSettings: wanted
+      .filter(([name, value]) => variables.has(name) && variables.get(name) !== value)
+      .map(([name, value]) => `SET SESSION ${name} = '${value}'`),
+    risks: isOn(variables.get("tidb_rc_read_check_ts"))
+      ? ["tidb_rc_read_check_ts is on, so a read may be old: SET GLOBAL tidb_rc_read_check_ts = OFF"]
+      : [],
+  };
+}
+
+function durabilityRisks(variables: Variables): string[] {
+  if (variables.has("tidb_txn_mode")) return []; // it has these variables for MySQL's clients, without an effect
+  const risks: string[] = [];
+  const mustBeOne = (name: string) => {
+    const value = variables.get(name);
+    if (value === undefined || value === "1") return;
+    risks.push(`${name} is ${value}, so a crash of the server's machine can lose updates: set it to 1`);
+  };
+  mustBeOne("innodb_flush_log_at_trx_commit");
+  if (isOn(variables.get("log_bin"))) mustBeOne("sync_binlog");
+  return risks;
+}
