@@ -38,3 +38,13 @@ export function fromServiceError(error: unknown): ApiError {
 export function serviceError(code: status, details: string): ServiceError {
   return Object.assign(new Error(details), { code, details }) as ServiceError;
 }
+
+/** An update has certainly not happened, because the service or its database is away. It may be sent again. */
+export class NotDoneError extends Error {
+  readonly code = status.UNAVAILABLE;
+
+  constructor(message: string, cause?: unknown) {
+    super(message, { cause });
+    this.name = "NotDoneError";
+  }
+}

@@ -1,5 +1,5 @@
 /** The inventory service as the gateway sees it: promises, deadlines on every call, errors of the public contract. */
-import type { ClientReadableStream } from "@grpc/grpc-js";
+import { type ClientReadableStream, type ServiceError, status } from "@grpc/grpc-js";
 import { context } from "@opentelemetry/api";
 import { type InventoryChannelOptions, openInventoryChannel } from "../../client/channel.ts";
 import { toItem } from "../../client/item.ts";
@@ -8,7 +8,8 @@ import type { Item } from "../../proto/pet.ts";
 import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
 import { CheckSession } from "./check-session.ts";
 import type { StockSource } from "./list/stock-list.ts";
-import { fromServiceError } from "./status.ts";
+import { Outage } from "./outage.ts";
+import { fromServiceError, NotDoneError } from "./status.ts";
 import { type Update, UpdatePipeline } from "./update-pipeline.ts";
 
 export interface StockClientOptions extends InventoryChannelOptions {
@@ -22,7 +23,7 @@ export interface StockClientOptions extends InventoryChannelOptions {
 
 export interface StockClient extends StockSource {
   /**
-   * Resolves once the update is durable.
+   * Resolves once the update is durable. An update that has certainly not happened is tried again in a short outage.
    *
    * @throws ApiError not_found, precondition_failed; service_unavailable, timeout or internal_error, after which it may
    *   have happened
@@ -41,6 +42,8 @@ export function openStockClient(options: StockClientOptions): StockClient {
   const client = openInventoryChannel(channel);
   const updates = new UpdatePipeline(() => client.applyUpdates(), callTimeoutMs);
   const checks = new CheckSession(() => client.checkInventory(), callTimeoutMs);
+  // One for each: while a server is read-only, checks and updates do not end their outages together.
+  const [updateOutage, checkOutage] = [new Outage(callTimeoutMs), new Outage(callTimeoutMs)];
   const loads = new Set<ClientReadableStream<ListInventoryResponse>>();
 
   return {
@@ -54,7 +57,10 @@ export function openStockClient(options: StockClientOptions): StockClient {
     update: async (update) => {
       try {
         return await inSpan("ApplyUpdates", clientCall, context.active(), () =>
-          updates.submit({ ...update, traceparent: activeTraceparent() }),
+          updateOutage.rideOut(
+            () => updates.submit({ ...update, traceparent: activeTraceparent() }),
+            (error) => error instanceof NotDoneError,
+          ),
         );
       } catch (error) {
         throw fromServiceError(error);
@@ -82,7 +88,10 @@ export function openStockClient(options: StockClientOptions): StockClient {
       let isAnswered = false;
       try {
         const changes = await inSpan("CheckInventory", clientCall, context.active(), () =>
-          checks.changesAfter(position, activeTraceparent()),
+          checkOutage.rideOut(
+            () => checks.changesAfter(position, activeTraceparent()), // it changes nothing, so it may be repeated
+            (error) => (error as ServiceError).code === status.UNAVAILABLE,
+          ),
         );
         isAnswered = true;
         return changes;

@@ -11,7 +11,7 @@ import type { Item } from "../../proto/pet.ts";
 import { updateStreamLifeMs } from "../../proto/streams.ts";
 import type { Traceparent } from "../../runtime/spans.ts";
 import { maxSlots, Slots } from "./slots.ts";
-import { serviceError } from "./status.ts";
+import { NotDoneError, serviceError } from "./status.ts";
 
 export interface Update {
   readonly petId: bigint;
@@ -26,7 +26,7 @@ type UpdateStream = ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse
 
 interface Pending {
   readonly resolve: (item: Item) => void;
-  readonly reject: (error: ServiceError) => void;
+  readonly reject: (error: Error) => void;
   readonly deadlineMs: number;
 }
 
@@ -78,8 +78,8 @@ export class UpdatePipeline {
   /**
    * Resolves once the update is durable.
    *
-   * @throws ServiceError of the refusal; UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or INTERNAL when it may not be known
-   *   whether it happened
+   * @throws NotDoneError when it has certainly not happened; ServiceError of the refusal; UNAVAILABLE, DEADLINE_EXCEEDED,
+   *   CANCELLED or INTERNAL when it may not be known whether it happened
    */
   submit({ petId, quantity, expectedRevision, traceparent }: Update): Promise<Item> {
     return new Promise((resolve, reject) => {
@@ -192,16 +192,18 @@ export class UpdatePipeline {
   /** Rejects updates of a lane. Of those that were sent it is not known whether they happened. */
   #giveUp(lane: Lane, ids: Iterable<number>, error: ServiceError): void {
     const ended = new Set(ids);
-    const unsent = lane.unsent.filter(({ id }) => !ended.has(id));
-    this.#unknown += ended.size - (lane.unsent.length - unsent.length);
-    lane.unsent = unsent;
-    for (const id of ended) lane.pending.take(id)!.reject(error);
+    const notSent = new Set(lane.unsent.map(({ id }) => id).filter((id) => ended.has(id)));
+    lane.unsent = lane.unsent.filter(({ id }) => !ended.has(id));
+    this.#unknown += ended.size - notSent.size;
+    const notDone = error.code === status.UNAVAILABLE ? new NotDoneError(error.message, error) : error;
+    for (const id of ended) lane.pending.take(id)!.reject(notSent.has(id) ? notDone : error);
   }
 
   #settle({ resolve, reject }: Pending, { item, code, message, reason }: UpdateResult): void {
     if (!item) {
-      if (unknownReasons.has(reason)) this.#unknown += 1;
-      reject(serviceError(code, message));
+      const isUnknown = unknownReasons.has(reason);
+      if (isUnknown) this.#unknown += 1;
+      reject(!isUnknown && code === status.UNAVAILABLE ? new NotDoneError(message) : serviceError(code, message));
       return;
     }
     try {

@@ -1,0 +1,46 @@
+import { Outage } from "./outage.ts";
+
+const undone = new Error("the service is away");
+const isUndone = (error: unknown) => error === undone;
+
+/** Work that fails for a time after the first attempt. */
+function awayFor(ms: number) {
+  let attempts = 0;
+  let backAtMs: number | undefined;
+  const work = async () => {
+    attempts += 1;
+    backAtMs ??= performance.now() + ms;
+    if (performance.now() < backAtMs) throw undone;
+    return "done";
+  };
+  return { work, attempts: () => attempts };
+}
+
+test("work is held until a short outage is over", async () => {
+  const { work, attempts } = awayFor(120);
+  expect(await new Outage(2_000).rideOut(work, isUndone)).toBe("done");
+  expect(attempts()).toBeGreaterThan(2);
+});
+
+test("work that may have happened is never tried again", async () => {
+  const { work, attempts } = awayFor(10);
+  await expect(new Outage(2_000).rideOut(work, () => false)).rejects.toBe(undone);
+  expect(attempts()).toBe(1);
+});
+
+test("an outage holds callers until it is as old as its patience, and then none, until something succeeds", async () => {
+  const outage = new Outage(150);
+  await expect(outage.rideOut(awayFor(60_000).work, isUndone)).rejects.toBe(undone);
+  const late = awayFor(60_000);
+  await expect(outage.rideOut(late.work, isUndone)).rejects.toBe(undone);
+  expect(late.attempts()).toBe(1);
+  await outage.rideOut(async () => "done", isUndone);
+  expect(await outage.rideOut(awayFor(40).work, isUndone)).toBe("done");
+});
+
+test("a failure long after the last one begins another outage", async () => {
+  const outage = new Outage(100);
+  await expect(outage.rideOut(awayFor(60_000).work, isUndone)).rejects.toBe(undone);
+  await new Promise((resolve) => setTimeout(resolve, 350));
+  expect(await outage.rideOut(awayFor(20).work, isUndone)).toBe("done");
+});

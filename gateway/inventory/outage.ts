@@ -1,0 +1,46 @@
+/** Holds callers while the inventory service or its database is away. */
+import { setTimeout as delay } from "node:timers/promises";
+
+/** Waits between attempts, in milliseconds; the last one repeats. */
+const waitsMs = [25, 50, 100, 200];
+
+/**
+ * Tries work again that has certainly not happened. So callers see a short outage, such as a failover, as a delay. It
+ * does so until the outage is as old as its patience. From then on work fails after one attempt: a long outage must not
+ * gather callers that wait in vain.
+ */
+export class Outage {
+  readonly #patienceMs: number;
+  #beganMs = Number.NEGATIVE_INFINITY;
+  #lastFailureMs = Number.NEGATIVE_INFINITY;
+
+  constructor(patienceMs: number) {
+    this.#patienceMs = patienceMs;
+  }
+
+  /**
+   * @param work may be called any number of times
+   * @param isUndone says of an error of `work` that nothing has happened and that the outage may be short
+   * @throws the error of the last attempt
+   */
+  async rideOut<T>(work: () => Promise<T>, isUndone: (error: unknown) => boolean): Promise<T> {
+    for (let attempt = 0; ; attempt++) {
+      try {
+        const result = await work();
+        this.#lastFailureMs = Number.NEGATIVE_INFINITY;
+        return result;
+      } catch (error) {
+        if (!isUndone(error) || !this.#isShort()) throw error;
+        await delay(waitsMs[Math.min(attempt, waitsMs.length - 1)]);
+      }
+    }
+  }
+
+  #isShort(): boolean {
+    const nowMs = performance.now();
+    const isAnother = nowMs - this.#lastFailureMs > this.#patienceMs + waitsMs.at(-1)!;
+    if (isAnother) this.#beganMs = nowMs;
+    this.#lastFailureMs = nowMs;
+    return nowMs - this.#beganMs < this.#patienceMs;
+  }
+}
