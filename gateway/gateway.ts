@@ -138,6 +138,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       stock.close();
       limits.close();
       await keys.close();
+      observer.close();
     },
   };
 }

@@ -107,6 +107,7 @@ await runProcess(inventoryHelp, async () => {
       stopWatching();
       await admin.close();
       await db.destroy();
+      metrics.close();
       await tracing.close();
     },
   };

@@ -4,6 +4,7 @@ import type { Registry } from "prom-client";
 import { InventoryServiceService } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import { exposePool } from "../runtime/database/pool-metrics.ts";
 import type { DatabaseRisks } from "../runtime/database/risks.ts";
+import { ErrorLog } from "../runtime/error-log.ts";
 import type { Logger } from "../runtime/log.ts";
 import { createRegistry, Distribution, durationBounds, gauge, type Series } from "../runtime/metrics.ts";
 import { logLevel, type OnCall } from "./rpc/calls.ts";
@@ -23,6 +24,8 @@ export interface ServiceMetrics {
   readonly onWritten: GroupCommitOptions["onWritten"];
   /** Shows how the parts stand when it is scraped. */
   readonly expose: (parts: ServiceParts) => void;
+  /** Logs the errors that are only counted so far. */
+  readonly close: () => void;
 }
 
 export interface ServiceParts {
@@ -37,6 +40,7 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
   const registry = createRegistry();
   const distribution = (name: string, help: string, bounds: readonly number[] = durationBounds) =>
     new Distribution({ name: `inventory_${name}`, help, registry }, bounds);
+  const errors = new ErrorLog(log, "call");
   const calls = distribution(
     "rpc_duration_seconds",
     "gRPC calls, and each update or check on a stream, by method and status code",
@@ -60,17 +64,16 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
       byCode[code].observe(durationMs / 1_000);
       const level = logLevel(error);
       if (!log.isLevelEnabled(level)) return;
-      log[level](
-        {
-          method: path,
-          durationMs: Math.round(durationMs * 100) / 100,
-          code,
-          reason: error?.reason,
-          // The stack of a refusal tells nothing.
-          err: error && (isOurFault(code) ? (error.cause ?? error) : { type: error.name, message: error.message }),
-        },
-        "call",
-      );
+      const fields = {
+        method: path,
+        durationMs: Math.round(durationMs * 100) / 100,
+        code,
+        reason: error?.reason,
+        // The stack of a refusal tells nothing.
+        err: error && (isOurFault(code) ? (error.cause ?? error) : { type: error.name, message: error.message }),
+      };
+      if (level === "error") errors.add(`${path} ${error?.reason}`, fields);
+      else log[level](fields, "call");
     },
     onDequeued: (waitedMs) => waits.observe(waitedMs / 1_000),
     onWritten: (changes, durationMs, isCommitted) => {
@@ -86,5 +89,6 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
       show("commit_queued", "Changes that wait for a transaction", () => commits.queued);
       show("commit_queued_max", "Changes that may wait for a transaction", () => maxQueued);
     },
+    close: () => errors.close(),
   };
 }

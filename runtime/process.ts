@@ -3,6 +3,7 @@ import { existsSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { ListenError } from "./admin.ts";
+import { kindOf } from "./error-log.ts";
 import type { Logger } from "./log.ts";
 import { SettingsError } from "./settings.ts";
 
@@ -96,17 +97,16 @@ async function drain(running: RunningProcess): Promise<void> {
  * restart.
  */
 export async function untilReady(check: () => Promise<void>, log: Logger, signal?: AbortSignal): Promise<void> {
-  let lastReason = "";
+  let lastKind = "";
   for (;;) {
     signal?.throwIfAborted();
     try {
       return await check();
     } catch (error) {
       const { message, cause } = error as Error;
-      // Without digits, because grpc-js puts times and durations into its messages.
-      const reason = `${message} ${(cause as Error | undefined)?.message}`.replace(/\d+/g, "");
-      if (reason !== lastReason && !signal?.aborted) log.warn({ reason: message, err: cause }, "not ready yet");
-      lastReason = reason;
+      const kind = kindOf(error);
+      if (kind !== lastKind && !signal?.aborted) log.warn({ reason: message, err: cause }, "not ready yet");
+      lastKind = kind;
       await setTimeout(readyRetryMs);
     }
   }

@@ -1,6 +1,7 @@
 /** Counts and logs every request. */
 import type { Request, Response } from "express";
 import { Counter, type Registry } from "prom-client";
+import { ErrorLog } from "../../runtime/error-log.ts";
 import type { Logger } from "../../runtime/log.ts";
 import { counter, createRegistry, Distribution, durationBounds, type Series } from "../../runtime/metrics.ts";
 import type { KeyStore } from "../auth/key-store.ts";
@@ -23,6 +24,8 @@ export interface Observer {
   readonly onBan: () => void;
   /** The store with its look-ups timed. */
   readonly timed: (store: Pick<KeyStore, "findByHash">) => Pick<KeyStore, "findByHash">;
+  /** Logs the errors that are only counted so far. */
+  readonly close: () => void;
 }
 
 const plans = [...planNames, "none"] as const;
@@ -41,6 +44,7 @@ export function createObserver(log: Logger): Observer {
     },
     durationBounds,
   );
+  const errors = new ErrorLog(log, "request failed");
   const seriesByRoute = new Map<string, Record<PlanName | "none", Series[]>>();
 
   return {
@@ -74,14 +78,14 @@ export function createObserver(log: Logger): Observer {
       );
     },
     onError: (error, { requestId, route }) => {
-      const level = error.status >= 500 ? "error" : "debug";
-      if (level === "debug" && (error.cause === undefined || !log.isLevelEnabled(level))) return;
-      const message = level === "error" ? "request failed" : "request refused";
-      log[level]({ requestId, route, code: error.code, err: error.cause }, message);
+      const fields = { requestId, route, code: error.code, err: error.cause };
+      if (error.status >= 500) errors.add(`${route} ${error.code}`, fields);
+      else if (error.cause !== undefined) log.debug(fields, "request refused");
     },
     onMalformed: malformed(metrics, log),
     ...refusals(metrics),
     timed: timed(metrics),
+    close: () => errors.close(),
   };
 }
 

@@ -5,6 +5,7 @@ import { type Item, maxPetId, minPetId, type Position } from "../../proto/pet.ts
 import { readCurrent, readOnlyColumn, type ServerRow } from "../../runtime/database/old-primary.ts";
 import { type Statement, statementOf } from "../../runtime/database/statements.ts";
 import { runStatement } from "../../runtime/database/transactions.ts";
+import { SharedRead } from "../../runtime/shared-read.ts";
 import type { Change, Outcome, StockRow } from "./changes.ts";
 import { StockUnavailableError } from "./errors.ts";
 import { RowCache } from "./row-cache.ts";
@@ -24,11 +25,19 @@ export type ChangesPage =
       readonly more: boolean;
     };
 
+/** What a read of the counter found. */
+interface Look {
+  readonly position: Position;
+  /** Reads of pages, which begin after this one did: callers that share this one can share them, too. */
+  readonly pages: Map<string, Promise<ChangesPage>>;
+}
+
 /** Reads the stock, and gives turns to write it. The same on MySQL, MariaDB and SQLite. */
 export class StockStore {
   readonly #db: Knex;
   readonly #now: () => number;
   readonly #readPosition: Statement;
+  readonly #looks = new SharedRead(() => this.#look());
   readonly #rowCache = new RowCache();
   readonly #turnOptions: WriteTurnOptions;
   #lastRead = 0n;
@@ -54,27 +63,42 @@ export class StockStore {
     return this.#lastRead;
   }
 
-  /** Reads the position after the latest change of the stock. @throws StockUnavailableError */
+  /**
+   * Reads the position after the latest change of the stock. Callers that ask while it is being read share the next
+   * read.
+   *
+   * @throws StockUnavailableError
+   */
   async position(): Promise<Position> {
-    const [row] = await this.#readCurrent(() => runStatement<Position & ServerRow>(this.#db, this.#readPosition));
-    const { epoch, revision } = row!;
-    this.#lastRead = revision;
-    return { epoch, revision };
+    return (await this.#looks.next()).position;
   }
 
   /**
    * Reads what changed after a position. The rows and the position of a page come from one statement, so from one state
-   * of the database.
+   * of the database. Callers that share the read of the counter and have the same position share the page, too.
    *
    * @param limit maximum rows
    * @throws StockUnavailableError
    */
-  async changesAfter({ epoch, revision }: Position, limit: number): Promise<ChangesPage> {
-    // Usually nothing has changed, and one row says so.
-    const position = await this.position();
-    if (position.epoch === epoch && position.revision === revision) {
+  async changesAfter(asked: Position, limit: number): Promise<ChangesPage> {
+    const { position, pages } = await this.#looks.next();
+    if (position.epoch === asked.epoch && position.revision === asked.revision) {
       return { kind: "changes", position, rows: [], more: false };
     }
+    const key = `${limit} ${asked.revision} ${asked.epoch}`;
+    const page = pages.get(key) ?? this.#readPage(asked, limit);
+    pages.set(key, page);
+    return await page;
+  }
+
+  async #look(): Promise<Look> {
+    const [row] = await this.#readCurrent(() => runStatement<Position & ServerRow>(this.#db, this.#readPosition));
+    const { epoch, revision } = row!;
+    this.#lastRead = revision;
+    return { position: { epoch, revision }, pages: new Map() };
+  }
+
+  async #readPage({ epoch, revision }: Position, limit: number): Promise<ChangesPage> {
     const page = this.#select()
       .where("revision", ">", revision as never)
       .orderBy("revision")

@@ -1,6 +1,7 @@
 // npm run bench: measures what a request costs here, beside a plain gateway and a constant Buffer, in one run.
 import { writeFile } from "node:fs/promises";
 import { Command, InvalidArgumentError, Option } from "commander";
+import { benchChecks } from "./checks.ts";
 import { benchGrpc } from "./grpc.ts";
 import { benchLimits } from "./limits.ts";
 import { benchList } from "./list.ts";
@@ -9,7 +10,7 @@ import { plot } from "./plot.ts";
 import { startServers } from "./systems.ts";
 import { benchUpdates } from "./updates.ts";
 
-const parts = ["list", "updates", "grpc", "limits", "overload"] as const;
+const parts = ["list", "checks", "updates", "grpc", "limits", "overload"] as const;
 
 interface Options {
   only?: (typeof parts)[number];
@@ -51,9 +52,10 @@ const wants = (part: Options["only"]) => options.only === undefined || options.o
 await using stack = new AsyncDisposableStack();
 const servers = await startServers(stack);
 const list = wants("list") ? await benchList(servers, plan) : [];
+const checks = wants("checks") ? await benchChecks(servers, plan) : [];
 const updates = wants("updates") ? await benchUpdates(servers, plan) : [];
 const grpc = wants("grpc") ? await benchGrpc(servers, plan) : [];
 const limits = wants("limits") ? await benchLimits(servers, plan) : [];
 const overload = wants("overload") ? await benchOverload(servers, plan) : [];
-if (options.json) console.log(JSON.stringify({ list, updates, grpc, limits, overload }, null, 2));
+if (options.json) console.log(JSON.stringify({ list, checks, updates, grpc, limits, overload }, null, 2));
 if (options.plot) await writeFile(options.plot, plot(list));

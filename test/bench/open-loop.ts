@@ -1,10 +1,13 @@
 // Sends GET /v1/inventory at a steady rate, whether or not earlier requests are answered.
 // It takes an OpenLoop as JSON in its argument and prints Arrivals as JSON. As a process it has a core to itself.
+import { execFile } from "node:child_process";
 import { connect, type Socket } from "node:net";
+import { promisify } from "node:util";
 
 export interface OpenLoop {
-  readonly port: number;
-  readonly authorization: string;
+  /** Of the gateways, which get equal shares. */
+  readonly ports: readonly number[];
+  readonly headers: Readonly<Record<string, string>>;
   readonly perSecond: number;
   readonly seconds: number;
   readonly connections: number;
@@ -14,12 +17,12 @@ export interface OpenLoop {
 
 export interface Arrivals {
   readonly offered: number;
-  /** 200 within the bound. */
+  /** 200 or 304 within the bound. */
   readonly good: number;
   readonly refused: number;
-  /** 200 too late, other statuses, connections lost, and requests that had no answer at the end. */
+  /** 200 or 304 too late, other statuses, connections lost, and requests that had no answer at the end. */
   readonly bad: number;
-  /** Latency of the requests that got 200, from when they were due. */
+  /** Latency of the requests that got 200 or 304, from when they were due. */
   readonly p50Ms: number;
   readonly p99Ms: number;
 }
@@ -32,10 +35,17 @@ interface Connection {
   left: number;
 }
 
+/** Runs a load in a process of its own. */
+export async function offer(load: OpenLoop): Promise<Arrivals> {
+  const { stdout } = await promisify(execFile)(process.execPath, [import.meta.filename, JSON.stringify(load)]);
+  return JSON.parse(stdout);
+}
+
 if (import.meta.main) console.log(JSON.stringify(await run(JSON.parse(process.argv[2]!))));
 
-async function run({ port, authorization, perSecond, seconds, connections, boundMs }: OpenLoop): Promise<Arrivals> {
-  const request = `GET /v1/inventory HTTP/1.1\r\nHost: bench\r\nAuthorization: ${authorization}\r\nAccept-Encoding: gzip\r\n\r\n`;
+async function run({ ports, headers, perSecond, seconds, connections, boundMs }: OpenLoop): Promise<Arrivals> {
+  const fields = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  const request = `GET /v1/inventory HTTP/1.1\r\nHost: bench\r\n${fields.join("")}\r\n`;
   const free: Connection[] = [];
   const due: number[] = [];
   const latencies: number[] = [];
@@ -48,9 +58,10 @@ async function run({ port, authorization, perSecond, seconds, connections, bound
   };
   const answered = (connection: Connection) => {
     const latencyMs = performance.now() - connection.dueMs;
+    const isAnswered = connection.status === 200 || connection.status === 304;
     if (connection.status === 503) refused += 1;
-    if (connection.status === 200) latencies.push(latencyMs);
-    if (connection.status === 200 && latencyMs <= boundMs) good += 1;
+    if (isAnswered) latencies.push(latencyMs);
+    if (isAnswered && latencyMs <= boundMs) good += 1;
     const next = due.shift();
     if (next === undefined) free.push(connection);
     else send(connection, next);
@@ -61,17 +72,17 @@ async function run({ port, authorization, perSecond, seconds, connections, bound
       const head = buffer.toString("latin1", 0, Math.min(length, 2_048));
       const body = head.indexOf("\r\n\r\n") + 4;
       connection.status = Number(head.slice(9, 12));
-      connection.left = body + Number(/\r\nContent-Length: (\d+)/.exec(head)![1]);
+      connection.left = body + Number(/\r\nContent-Length: (\d+)/.exec(head)?.[1] ?? 0); // 304 has none
     }
     connection.left -= length;
     if (connection.left === 0) answered(connection);
   };
   const buffer = Buffer.alloc(256 * 1024); // shared by all connections: each piece is handled before the next is read
   await Promise.all(
-    Array.from({ length: connections }, async () => {
+    Array.from({ length: connections }, async (_, i) => {
       const socket = connect({
         host: "127.0.0.1",
-        port,
+        port: ports[i % ports.length]!,
         onread: {
           buffer,
           callback: (length) => {

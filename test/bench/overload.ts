@@ -1,9 +1,6 @@
-import { execFile } from "node:child_process";
-import { join } from "node:path";
-import { promisify } from "node:util";
 import type { Plan } from "./list.ts";
 import { measure, memoryMiB } from "./measure.ts";
-import type { Arrivals, OpenLoop } from "./open-loop.ts";
+import { offer } from "./open-loop.ts";
 import { type BenchServers, startOurs } from "./systems.ts";
 
 /** One load at a steady rate. */
@@ -37,12 +34,10 @@ export async function benchOverload(servers: BenchServers, plan: Plan): Promise<
   const heading = ["×", "offered/s", "good/s", "of best", "refused", "bad", "p50 ms", "p99 ms", "gateway MiB"];
   plan.say(heading.map((text) => text.padStart(12)).join(""));
 
-  const offer = async (perSecond: number) => {
-    const port = Number(new URL(`http://${address}`).port);
-    const load: OpenLoop = { port, authorization: headers.Authorization!, perSecond, seconds, connections, boundMs };
-    const script = join(import.meta.dirname, "open-loop.ts");
-    const { stdout } = await promisify(execFile)(process.execPath, [script, JSON.stringify(load)]);
-    const arrivals: Arrivals = JSON.parse(stdout);
+  const run = async (perSecond: number) => {
+    const ports = [Number(new URL(`http://${address}`).port)];
+    const load = { ports, headers: { ...headers, ...coding }, perSecond, seconds, connections, boundMs };
+    const arrivals = await offer(load);
     return { ...arrivals, perSecond, gatewayMiB: memoryMiB(processes.gateway!) };
   };
   // The rate of callers that wait for answers is only the start: the generator takes less of the machine than they do.
@@ -53,13 +48,13 @@ export async function benchOverload(servers: BenchServers, plan: Plan): Promise<
   const runs = [];
   // Something else on the machine may spoil one run, so the search ends after two bad runs in a row.
   for (let perSecond = requestsPerSecond * 0.7, tooMuch = 0; tooMuch < 2; perSecond *= 1.15) {
-    const run = await offer(perSecond);
-    runs.push(run);
-    tooMuch = run.good < 0.95 * run.offered ? tooMuch + 1 : 0;
+    const latest = await run(perSecond);
+    runs.push(latest);
+    tooMuch = latest.good < 0.95 * latest.offered ? tooMuch + 1 : 0;
   }
   const best = Math.max(...runs.map(({ good }) => good)) / seconds;
-  for (const times of [1, 2, 3]) runs.push(await offer(best * times));
-  runs.push(await offer(best / 2)); // the gateway recovers once the load falls
+  for (const times of [1, 2, 3]) runs.push(await run(best * times));
+  runs.push(await run(best / 2)); // the gateway recovers once the load falls
   return runs.map((run) => {
     const row: OverloadRow = {
       times: run.perSecond / best,

@@ -23,11 +23,14 @@ export interface ClusterOptions {
   readonly pets: number;
   /** A script in place of the gateway's own, such as one that is broken on purpose. */
   readonly gatewayScript?: string;
+  /** The same for the services. */
+  readonly serviceScript?: string;
 }
 
 const timeoutMs = "2000";
 
 export async function startCluster(stack: AsyncDisposableStack, options: ClusterOptions): Promise<Cluster> {
+  const { gatewayScript = "gateway/main.ts", serviceScript = "inventory-svc/main.ts" } = options;
   const database = await startPrivateDatabaseServer();
   stack.defer(() => database.stop());
   process.env.TEST_MYSQL_SERVER_URL = database.url("");
@@ -37,6 +40,7 @@ export async function startCluster(stack: AsyncDisposableStack, options: Cluster
     database: "mysql",
     gateways: 0,
     seed: Array.from({ length: options.pets }, (_, i) => ({ petId: BigInt(i + 1), quantity: 0, status: "available" })),
+    inventoryScript: serviceScript,
     inventoryEnv: { ...inventoryEnv, INVENTORY_LISTEN: `127.0.0.1:${ports[0]}` },
     gatewayEnv: {
       LOG_LEVEL: "fatal",
@@ -62,13 +66,12 @@ export async function startCluster(stack: AsyncDisposableStack, options: Cluster
     },
   };
   const service = (port: number) =>
-    startProcess({ name: "inventory-svc", script: "inventory-svc/main.ts", env: serviceEnv(port) });
+    startProcess({ name: "inventory-svc", script: serviceScript, env: serviceEnv(port) });
   const second = await restartable(stack, () => service(ports[1]!));
   const gateways: Restartable[] = [];
   for (let i = 0; i < options.gateways; i++) {
     const env = { ...system.gatewayEnv, GATEWAY_LISTEN: `127.0.0.1:${await freePort()}` };
-    const script = options.gatewayScript ?? "gateway/main.ts";
-    gateways.push(await restartable(stack, () => startProcess({ name: "gateway", script, env })));
+    gateways.push(await restartable(stack, () => startProcess({ name: "gateway", script: gatewayScript, env })));
   }
   return { system, database, services: [first, second], gateways };
 }

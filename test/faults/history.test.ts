@@ -68,10 +68,17 @@ function twoHundredOf<T>(targets: readonly T[]): T[] {
   return Array.from({ length: 200 }, (_, i) => targets[i % targets.length]!);
 }
 
-test("the check of histories finds a gateway whose reads join the check that is under way", async () => {
-  await using stack = new AsyncDisposableStack();
-  const cluster = await startCluster(stack, { gateways: 3, pets, gatewayScript: "test/faults/broken-gateway.ts" });
-  const key = cluster.system.keys.enterprise;
-  const { violations } = await checkHistory(cluster, { key, pets, readers: 24, reads: 20_000 }); // ends at the first violation
-  expect(violations).not.toEqual([]);
-}, 120_000);
+test.each([
+  ["gateway whose reads join the check", { gatewayScript: "test/faults/broken-gateway.ts" }],
+  ["service whose questions join the read of the counter", { serviceScript: "test/faults/broken-service.ts" }],
+])(
+  "the check of histories finds a %s that is under way",
+  async (_what, broken) => {
+    await using stack = new AsyncDisposableStack();
+    const cluster = await startCluster(stack, { gateways: 3, pets, ...broken });
+    const key = cluster.system.keys.enterprise;
+    const { violations } = await checkHistory(cluster, { key, pets, readers: 24, reads: 20_000 }); // ends at the first violation
+    expect(violations).not.toEqual([]);
+  },
+  120_000,
+);

@@ -97,3 +97,59 @@ describe("an outage", () => {
     await expectRecovery(20);
   });
 });
+
+/** What the log says of an error. */
+interface ErrorLine {
+  readonly code: string | number;
+  readonly err: { readonly message: string; readonly cause?: { readonly message: string } };
+  readonly count: number;
+}
+
+test("an outage of the database costs each tier at most a line a second for each kind of error, and no error is missing from their counts", async () => {
+  await using stack = new AsyncDisposableStack();
+  const database = await startPrivateDatabaseServer();
+  stack.defer(() => database.stop());
+  const shared = process.env.TEST_MYSQL_SERVER_URL;
+  process.env.TEST_MYSQL_SERVER_URL = database.url("");
+  const env = { LOG_LEVEL: "error" };
+  const system = await startSystem({ database: "mysql", gatewayEnv: env, inventoryEnv: env });
+  process.env.TEST_MYSQL_SERVER_URL = shared;
+  stack.defer(() => system.close());
+  const headers = { authorization: `Bearer ${system.keys.enterprise}` };
+  const get = () => request(system.address, { path: "/v1/inventory", headers });
+  expect((await get()).status).toBe(200);
+  await database.kill("SIGKILL");
+  stack.defer(() => database.restart()); // its databases are dropped in the end
+
+  const startedMs = performance.now();
+  const seconds = 3;
+  let refused = 0;
+  const callers = Array.from({ length: 64 }, async () => {
+    while (performance.now() < startedMs + seconds * 1_000) if ((await get()).status >= 500) refused += 1;
+  });
+  await Promise.all(callers);
+  expect(refused).toBeGreaterThan(300);
+  await system.gateways[0]!.stop(); // logs what is only counted so far
+  await system.inventory.stop();
+  const tookSeconds = (performance.now() - startedMs) / 1_000;
+
+  const ofGateway = errorLines(system.gateways[0]!.output());
+  const ofService = errorLines(system.inventory.output());
+  for (const lines of [ofGateway, ofService]) {
+    const kinds = Map.groupBy(lines, kindOfLine);
+    expect(kinds.size).toBeLessThan(5);
+    for (const ofKind of kinds.values()) expect(ofKind.length).toBeLessThanOrEqual(tookSeconds + 2);
+  }
+  const sum = (lines: readonly ErrorLine[]) => lines.reduce((total, { count }) => total + count, 0);
+  expect(sum(ofGateway)).toBe(refused);
+  expect(sum(ofService)).toBeGreaterThan(ofService.length); // fewer than requests, because these share checks
+}, 60_000);
+
+function errorLines(output: string): ErrorLine[] {
+  const lines = output.split("\n").filter((line) => line.includes('"level":"error"'));
+  return lines.map((line) => JSON.parse(line));
+}
+
+function kindOfLine({ code, err: { message, cause } }: ErrorLine): string {
+  return `${code} ${message} ${cause?.message}`.replace(/\d+/g, "");
+}

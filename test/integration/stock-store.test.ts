@@ -309,6 +309,36 @@ describeEachDatabase("the stock's store", (url) => {
     expect(states.size).toBeGreaterThan(3); // it has read while they were writing
   });
 
+  test("callers that ask together for what has changed share one read of the counter, and a page for each position", async () => {
+    await store.write([create(1n), create(2n)]);
+    const at = await store.position();
+    const sent = noteStatements(stock.db);
+    const ask = (position: Position) => store.changesAfter(position, 10);
+    const unchanged = await Promise.all([ask(at), ask(at), ask(at), store.position()]);
+    expect(unchanged).toEqual([...Array(3).fill({ kind: "changes", position: at, rows: [], more: false }), at]);
+    expect(sent).toHaveLength(1);
+    await store.write([update(1n, 5)]);
+    sent.length = 0;
+    const [first, second, third, reset] = await Promise.all([ask(at), ask(at), ask(start), ask({ ...at, epoch: "x" })]);
+    expect(sent).toHaveLength(4);
+    expect(first).toMatchObject({ kind: "changes", position: { revision: 3n }, rows: [{ petId: 1n, quantity: 5 }] });
+    expect(second).toBe(first);
+    expect(third).toMatchObject({ rows: [{ petId: 2n }, { petId: 1n }] });
+    expect(reset).toEqual({ kind: "reset" });
+  });
+
+  test("a caller that asks for the position while it is being read gets one that was read afterwards", async () => {
+    const read = Promise.withResolvers<void>();
+    stock.db.once("query", () => read.resolve());
+    const early = store.position();
+    await read.promise;
+    const sent = noteStatements(stock.db);
+    const late = store.position();
+    await early;
+    await late;
+    expect(sent).toHaveLength(1);
+  });
+
   test("no update is lost when writers compete with expected revisions", async () => {
     await store.write([create(1n, 0)]);
     const results = await runWriters(url(), Array(3).fill(["increment", "1", "50"]));

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { Metadata } from "@grpc/grpc-js";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
-import { startSystem } from "../support/system.ts";
+import { type System, startSystem } from "../support/system.ts";
 
 interface Span {
   readonly service: string;
@@ -21,6 +21,7 @@ interface Span {
 const traceOf = (n: number) => `${n}`.padStart(32, "a");
 const traceparent = (n: number) => `00-${traceOf(n)}-${"b".repeat(16)}-01`;
 const updatesAtOnce = 20;
+const questionsAtOnce = 10;
 const petId = 7_654_321n;
 
 describe("tracing that the OpenTelemetry variables switch on", () => {
@@ -70,6 +71,9 @@ describe("tracing that the OpenTelemetry variables switch on", () => {
       metadata.set("traceparent", traceparent(4));
       await new Promise((resolve) => system.client.getInventoryItem({ petId }, metadata, resolve));
       await Promise.all(Array.from({ length: updatesAtOnce }, (_, i) => update(100 + i)));
+      const read = (n: number) => request(system.address, { path: "/v1/inventory", headers: headers(n) });
+      await Promise.all(Array.from({ length: questionsAtOnce }, (_, i) => read(200 + i)));
+      await Promise.all(Array.from({ length: questionsAtOnce }, (_, i) => check(system, traceparent(300 + i))));
     } finally {
       await system.close(); // exports the remaining spans
     }
@@ -131,6 +135,23 @@ describe("tracing that the OpenTelemetry variables switch on", () => {
     }
   });
 
+  test.each([
+    ["each read of a gateway to the one in whose trace their check is", "GET listInventory", "CheckInventory", 200],
+    ["each question of a gateway to the one in whose trace their SELECT is", "CheckInventory", "SELECT", 300],
+  ])("links %s", (_what, name, shared, from) => {
+    const traces = Array.from({ length: questionsAtOnce }, (_, i) => traceOf(from + i));
+    const asked = spans.filter((span) => span.name === name && span.kind === 2 && traces.includes(span.traceId));
+    expect(asked).toHaveLength(questionsAtOnce);
+    const hasShared = (id: string) => spans.some((span) => span.parentSpanId === id && span.name === shared);
+    const [first, others] = [true, false].map((has) => asked.filter(({ spanId }) => hasShared(spanId) === has));
+    expect(others!.length).toBeGreaterThan(0);
+    for (const { links } of first!) expect(links ?? []).toEqual([]);
+    for (const { links } of others!) {
+      expect(links).toHaveLength(1);
+      expect(first!.map(({ spanId }) => spanId)).toContain(links![0]!.spanId);
+    }
+  });
+
   test("adds the trace id to the log lines of both tiers", () => {
     const lines = logs.split("\n").filter((line) => line.includes(`"trace_id":"${traceOf(1)}"`));
     expect(
@@ -176,6 +197,14 @@ describe("tracing that is switched off", () => {
     );
   });
 });
+
+/** Asks what has changed, as a gateway does. */
+async function check({ client }: System, traceparent: string): Promise<void> {
+  const stream = client.checkInventory();
+  stream.write({ epoch: "another", revision: 0n, traceparent });
+  await once(stream, "data");
+  stream.end();
+}
 
 const refuseOpenTelemetry = `
   import { registerHooks } from "node:module";

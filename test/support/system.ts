@@ -27,6 +27,8 @@ export interface SystemOptions {
   /** Settings after those that connect the parts, which they may replace. An empty text removes a setting. */
   readonly gatewayEnv?: Env;
   readonly inventoryEnv?: Env;
+  /** The script of inventory-svc; default: its own. */
+  readonly inventoryScript?: string;
   /** Credentials of `client`; default: none, for a service without TLS. */
   readonly clientCredentials?: ChannelCredentials;
 }
@@ -85,7 +87,7 @@ const anyPort = "127.0.0.1:0";
  * A suite closes it with `stack.defer(() => system.close())`. A failed start leaves no process and no database.
  */
 export async function startSystem(options: SystemOptions = {}): Promise<System> {
-  const { database = "sqlite", seed = [], gateways: count = 1 } = options;
+  const { database = "sqlite", seed = [], gateways: count = 1, inventoryScript = "inventory-svc/main.ts" } = options;
   await using starting = new AsyncDisposableStack();
 
   const databaseUrls = {
@@ -103,6 +105,7 @@ export async function startSystem(options: SystemOptions = {}): Promise<System> 
     INVENTORY_DATABASE_URL: databaseUrls.inventory,
     ...options.inventoryEnv,
   };
+  const startInventory = (env: Env) => startProcess({ name: "inventory-svc", script: inventoryScript, env });
   let inventory = await startInventory(inventoryEnv);
   starting.defer(async () => void (await inventory.stop()));
   const { clientCredentials = ChannelCredentials.createInsecure() } = options;
@@ -189,10 +192,6 @@ async function openKeys(stack: AsyncDisposableStack, url: string): Promise<Syste
     });
     return { ...issued, key };
   };
-}
-
-function startInventory(env: Env): Promise<RunningProcess> {
-  return startProcess({ name: "inventory-svc", script: "inventory-svc/main.ts", env });
 }
 
 async function startGateway(stack: AsyncDisposableStack, env: Env): Promise<RunningProcess> {

@@ -1,7 +1,6 @@
 /** The list of all stock, ready to be sent. */
-import { type Context, context } from "@opentelemetry/api";
 import type { Item, Position } from "../../../proto/pet.ts";
-import { Batches } from "../../../runtime/batches.ts";
+import { SharedRead } from "../../../runtime/shared-read.ts";
 import { type Chunk, type Edit, editChunk, entryJson, makeChunk, sliceChunk } from "./chunk.ts";
 import { Snapshot } from "./snapshot.ts";
 
@@ -36,15 +35,7 @@ const maxChunkSize = 2 * chunkSize;
  */
 export class StockList {
   readonly #source: StockSource;
-  readonly #reads = new Batches<Read>(async (take) => {
-    const reads = take(); // before the check begins: a read that comes later must not use it
-    try {
-      const snapshot = await context.with(reads[0]!.trace, () => this.#check());
-      for (const { resolve } of reads) resolve(snapshot);
-    } catch (error) {
-      for (const { reject } of reads) reject(error);
-    }
-  });
+  readonly #checks = new SharedRead(() => this.#check());
   #snapshot: Snapshot | undefined;
   /** The end of the latest check, Unix milliseconds. */
   #checkedAtMs = 0;
@@ -64,9 +55,7 @@ export class StockList {
    * @throws what the source throws
    */
   current(): Promise<Snapshot> {
-    const { promise, resolve, reject } = Promise.withResolvers<Snapshot>();
-    this.#reads.add({ resolve, reject, trace: context.active() });
-    return promise;
+    return this.#checks.next();
   }
 
   async #check(): Promise<Snapshot> {
@@ -104,14 +93,6 @@ export class StockList {
     if (edits.length > 0) chunks.push(makeChunk(edits));
     return new Snapshot(position.epoch, position.revision, chunks);
   }
-}
-
-/** A read that waits for its check. */
-interface Read {
-  readonly resolve: (snapshot: Snapshot) => void;
-  readonly reject: (error: unknown) => void;
-  /** A check belongs to the trace of its first read. */
-  readonly trace: Context;
 }
 
 /** The list after some changes. Chunks without a change stay the same objects. */
