@@ -105,6 +105,24 @@ interface ErrorLine {
   readonly count: number;
 }
 
+test("callers that come while the inventory service is away for a moment wait for it, and get no 5xx", async () => {
+  await using stack = new AsyncDisposableStack();
+  const seed = [{ petId: 7n, quantity: 1, status: "available" }] as const;
+  const system = await startSystem({ seed, gatewayEnv: { INVENTORY_TIMEOUT_MS: "20000" } });
+  stack.defer(() => system.close());
+  const headers = { authorization: `Bearer ${system.keys.enterprise}`, "content-type": "application/json" };
+  expect((await request(system.address, { path: "/v1/inventory", headers })).status).toBe(200);
+  await system.inventory.kill("SIGKILL");
+  const update = { method: "PATCH", path: "/v1/inventory/7", headers, body: '{"quantity":42}' };
+  const held = Promise.all([
+    request(system.address, update),
+    request(system.address, { path: "/v1/inventory", headers }),
+  ]);
+  await system.restartInventory();
+  expect((await held).map(({ status }) => status)).toEqual([200, 200]);
+  expect(await system.stored(7n)).toMatchObject({ quantity: 42 });
+}, 60_000);
+
 test("an outage of the database costs each tier at most a line a second for each kind of error, and no error is missing from their counts", async () => {
   await using stack = new AsyncDisposableStack();
   const database = await startPrivateDatabaseServer();
