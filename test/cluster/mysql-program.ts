@@ -72,7 +72,9 @@ async function download(folder: string): Promise<string[]> {
 
 /** The address of Debian's archive that this system's apt is configured with. */
 async function mirror(): Promise<string> {
-  const { stdout } = await run("apt-get", ["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]);
+  // Without release information it also answers where no package lists have been downloaded yet.
+  const query = ["indextargets", "--no-release-info", "--format", "$(REPO_URI)", "Created-By: Packages"];
+  const { stdout } = await run("apt-get", query);
   const found = stdout.split("\n").find((address) => /\/debian\/?$/.test(address));
   if (found === undefined) throw new Error("apt-get of this machine knows no mirror of Debian");
   return found;
