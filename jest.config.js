@@ -6,10 +6,14 @@ const shared = {
   modulePathIgnorePatterns: ["<rootDir>/dist/"],
 };
 
+/** Those of database clusters take minutes, so they run only where their folder is named. */
+const isClusterRun = process.argv.slice(2).some((argument) => argument.includes("test/cluster"));
+
 export default {
   // Most suites start processes of their own, which with more workers only wait for each other.
-  // The long faults take turns, because the first list of a million entries has a deadline.
-  maxWorkers: process.env.FAULTS === "long" ? 1 : 2,
+  // The long faults take turns, because the first list of a million entries has a deadline. So do database clusters,
+  // of three servers each.
+  maxWorkers: process.env.FAULTS === "long" || isClusterRun ? 1 : 2,
   testTimeout: 60_000,
   projects: [
     {
@@ -21,6 +25,7 @@ export default {
       ...shared,
       displayName: "system",
       testMatch: ["<rootDir>/test/**/*.test.ts"],
+      testPathIgnorePatterns: ["/node_modules/", ...(isClusterRun ? [] : ["<rootDir>/test/cluster/"])],
       globalSetup: "<rootDir>/test/support/global-setup.ts",
       globalTeardown: "<rootDir>/test/support/global-teardown.ts",
     },

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { openDatabase } from "../../runtime/database/open.ts";
-import { connectInventory, type Inventory } from "../support/grpc.ts";
+import { connectInventory, type Inventory, refusalOf } from "../support/grpc.ts";
 import { until } from "../support/until.ts";
-import type { Cluster } from "./cluster.ts";
+import type { Tiers } from "./cluster.ts";
 
 /** The result of a run. */
 export interface AdjustmentVerdict {
@@ -12,6 +12,8 @@ export interface AdjustmentVerdict {
   readonly replayed: number;
   /** Attempts that failed. */
   readonly failed: number;
+  /** Replayed adjustments although every failure had said that nothing has happened. */
+  readonly falselyDenied: number;
   /** Adjustments that were acknowledged but not stored, or stored but not acknowledged. */
   readonly astray: number;
   /** For each pet, the difference between the stock and the sum of the acknowledged adjustments. */
@@ -26,6 +28,8 @@ export interface AdjustmentOptions {
   readonly adjustments: number;
   /** Run during the load, one after the other, each after 20 more acknowledgements. */
   readonly disturbances: readonly (() => Promise<void>)[];
+  /** Waits until the first service's database has what the second one wrote, where they use two. */
+  readonly settle?: () => Promise<void>;
 }
 
 /** Far from both bounds, so that no adjustment may be refused. */
@@ -33,17 +37,20 @@ const startQuantity = 1_000_000_000;
 
 const attemptTimeoutMs = 3_000;
 
+/** The reasons of refusals after which nothing has happened. */
+const denials: ReadonlySet<string> = new Set(["STOCK_UNAVAILABLE", "QUEUE_FULL"]);
+
 /**
  * Sends adjustments through both services and retries each with its request id until it is acknowledged. At the end it
  * compares the stock with the sum of the acknowledged adjustments.
  */
-export async function checkAdjustments(cluster: Cluster, options: AdjustmentOptions): Promise<AdjustmentVerdict> {
+export async function checkAdjustments(cluster: Tiers, options: AdjustmentOptions): Promise<AdjustmentVerdict> {
   const { petIds, callers, adjustments, disturbances } = options;
   const clients = cluster.services.map(({ current }) => connectInventory(current.listen));
   await Promise.all(petIds.map((petId) => clients[0]!.create({ petId, quantity: startQuantity, status: 1 })));
 
   const acknowledged = new Map<string, { petId: bigint; delta: number }>();
-  const counts = { replayed: 0, failed: 0 };
+  const counts = { replayed: 0, failed: 0, falselyDenied: 0 };
   let isDisturbing = true;
   const isDone = () => acknowledged.size >= adjustments && !isDisturbing;
 
@@ -54,7 +61,7 @@ export async function checkAdjustments(cluster: Cluster, options: AdjustmentOpti
         delta: ((caller * 31 + n * 17) % 19) - 9 || 10,
         requestId: `${caller}:${n}`,
       };
-      counts.replayed += (await untilAcknowledged(clients, adjustment, caller + n, counts)) ? 1 : 0;
+      await sendUntilAcknowledged(clients, adjustment, caller + n, counts);
       acknowledged.set(adjustment.requestId, adjustment);
     }
   };
@@ -70,25 +77,34 @@ export async function checkAdjustments(cluster: Cluster, options: AdjustmentOpti
     })(),
   ]);
   for (const client of clients) client.close();
+  await options.settle?.();
   return { acknowledged: acknowledged.size, ...counts, ...(await compare(cluster, petIds, acknowledged)) };
 }
 
-/**
- * Sends one adjustment to the services in turn until it is acknowledged. @returns whether an earlier attempt had made
- * it
- */
-async function untilAcknowledged(
+/** Sends one adjustment to the services in turn until it is acknowledged, and counts what happened. */
+async function sendUntilAcknowledged(
   clients: readonly Inventory[],
   adjustment: { petId: bigint; delta: number; requestId: string },
   firstTurn: number,
-  counts: { failed: number },
-): Promise<boolean> {
+  counts: { replayed: number; failed: number; falselyDenied: number },
+): Promise<void> {
+  let mayHaveHappened = false;
   for (let turn = firstTurn; ; turn++) {
     const options = { deadline: Date.now() + attemptTimeoutMs };
+    const call = clients[turn % clients.length]!.adjust(adjustment, options);
     try {
-      return (await clients[turn % clients.length]!.adjust(adjustment, options)).replayed;
+      if (!(await call).replayed) return;
+      counts.replayed += 1;
+      if (!mayHaveHappened) counts.falselyDenied += 1;
+      return;
     } catch {
       counts.failed += 1;
+      // A call that fails without details, such as one whose service was killed, says nothing.
+      const reason = await refusalOf(call).then(
+        (refusal) => refusal.reason,
+        () => undefined,
+      );
+      if (reason === undefined || !denials.has(reason)) mayHaveHappened = true;
       await delay(20);
     }
   }
@@ -96,7 +112,7 @@ async function untilAcknowledged(
 
 /** Compares the acknowledged adjustments with the database. */
 async function compare(
-  { system }: Cluster,
+  { system }: Tiers,
   petIds: readonly bigint[],
   acknowledged: ReadonlyMap<string, { petId: bigint; delta: number }>,
 ): Promise<Pick<AdjustmentVerdict, "astray" | "differences">> {

@@ -1,4 +1,5 @@
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
+import { withDatabase } from "../support/mysql-client.ts";
 import { freePort } from "../support/ports.ts";
 import { type RunningProcess, startProcess } from "../support/processes.ts";
 import { type System, startSystem } from "../support/system.ts";
@@ -10,12 +11,16 @@ export interface Restartable {
   crash(): Promise<void>;
 }
 
-/** Two inventory services and some gateways on a database server of their own. */
-export interface Cluster {
+/** Two inventory services and some gateways. */
+export interface Tiers {
   readonly system: System;
-  readonly database: DatabaseServer;
   readonly services: readonly Restartable[];
   readonly gateways: readonly Restartable[];
+}
+
+/** Both tiers on a database server of their own. */
+export interface Cluster extends Tiers {
+  readonly database: DatabaseServer;
 }
 
 export interface ClusterOptions {
@@ -33,7 +38,16 @@ export async function startCluster(stack: AsyncDisposableStack, options: Cluster
   const { gatewayScript = "gateway/main.ts", serviceScript = "inventory-svc/main.ts" } = options;
   const database = await startPrivateDatabaseServer();
   stack.defer(() => database.stop());
-  process.env.TEST_MYSQL_SERVER_URL = database.url("");
+  return { database, ...(await startTiers(stack, [database.url(""), database.url("")], options)) };
+}
+
+/** @param serverUrls `mysql://user:password@host:port/` for each of the two services; the gateways use the first */
+export async function startTiers(
+  stack: AsyncDisposableStack,
+  serverUrls: readonly [string, string],
+  options: ClusterOptions,
+): Promise<Tiers> {
+  process.env.TEST_MYSQL_SERVER_URL = serverUrls[0];
   const ports = [await freePort(), await freePort()];
   const inventoryEnv = { LOG_LEVEL: "fatal", INVENTORY_DATABASE_TIMEOUT_MS: timeoutMs };
   const system = await startSystem({
@@ -54,7 +68,7 @@ export async function startCluster(stack: AsyncDisposableStack, options: Cluster
     ...inventoryEnv,
     INVENTORY_LISTEN: `127.0.0.1:${port}`,
     INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
-    INVENTORY_DATABASE_URL: system.databaseUrls.inventory,
+    INVENTORY_DATABASE_URL: withDatabase(serverUrls[1], new URL(system.databaseUrls.inventory).pathname.slice(1)),
   });
   const first: Restartable = {
     get current() {
@@ -73,7 +87,7 @@ export async function startCluster(stack: AsyncDisposableStack, options: Cluster
     const env = { ...system.gatewayEnv, GATEWAY_LISTEN: `127.0.0.1:${await freePort()}` };
     gateways.push(await restartable(stack, () => startProcess({ name: "gateway", script: gatewayScript, env })));
   }
-  return { system, database, services: [first, second], gateways };
+  return { system, services: [first, second], gateways };
 }
 
 async function restartable(stack: AsyncDisposableStack, start: () => Promise<RunningProcess>): Promise<Restartable> {

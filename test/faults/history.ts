@@ -1,7 +1,8 @@
 import { gunzipSync } from "node:zlib";
 import { Pool } from "undici";
 import { connectMysql } from "../support/mysql-client.ts";
-import type { Cluster } from "./cluster.ts";
+import { until } from "../support/until.ts";
+import type { Tiers } from "./cluster.ts";
 
 interface Entry {
   readonly petId: number;
@@ -22,6 +23,8 @@ export interface Verdict {
   readonly refused: number;
   /** The longest time that a request took, answered or not. */
   readonly slowestMs: number;
+  /** For each disturbance, the longest time without an acknowledged update from its start until after its end. */
+  readonly gapsMs: readonly number[];
   /** The first reads that contradict what was acknowledged. */
   readonly violations: readonly string[];
 }
@@ -44,13 +47,15 @@ export interface HistoryOptions {
  * the writer continues with a higher number. The failed update may still happen at any time, so a read of its number is
  * right at any later time.
  */
-export async function checkHistory(cluster: Cluster, options: HistoryOptions): Promise<Verdict> {
+export async function checkHistory(cluster: Tiers, options: HistoryOptions): Promise<Verdict> {
   const { key, pets, readers, disturbances = [] } = options;
   const sent = new Array<number>(pets + 1).fill(0);
   const acknowledged = new Array<number>(pets + 1).fill(0);
   const unknown = Array.from({ length: pets + 1 }, () => new Set<number>());
   const violations: string[] = [];
   const counts = { reads: 0, writes: 0, refused: 0, slowestMs: 0 };
+  const gap = { longestMs: 0, lastMs: 0 };
+  const gapsMs: number[] = [];
   const pools = cluster.gateways.map(({ current }) => new Pool(`http://${current.listen}`, { connections: 32 }));
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
   let isDisturbing = true;
@@ -84,6 +89,8 @@ export async function checkHistory(cluster: Cluster, options: HistoryOptions): P
       }
       acknowledged[petId] = quantity;
       counts.writes += 1;
+      gap.longestMs = Math.max(gap.longestMs, performance.now() - gap.lastMs);
+      gap.lastMs = performance.now();
     }
   };
 
@@ -109,7 +116,14 @@ export async function checkHistory(cluster: Cluster, options: HistoryOptions): P
     ...Array.from({ length: pets }, (_, i) => write(i + 1)),
     ...Array.from({ length: readers }, (_, i) => read(i)),
     (async () => {
-      for (const disturb of disturbances) if (violations.length === 0) await disturb();
+      for (const disturb of disturbances) {
+        if (violations.length > 0) break;
+        Object.assign(gap, { longestMs: 0, lastMs: performance.now() });
+        await disturb();
+        const { writes } = counts;
+        await until(() => counts.writes > writes || violations.length > 0, { withinMs: 60_000 });
+        gapsMs.push(Math.round(gap.longestMs));
+      }
       isDisturbing = false;
     })(),
   ]);
@@ -118,7 +132,7 @@ export async function checkHistory(cluster: Cluster, options: HistoryOptions): P
     if ((await send(turn, "GET", "/v1/inventory", { headers })) !== table) violations.push(`at rest, gateway ${turn}`);
   }
   await Promise.all(pools.map((pool) => pool.destroy()));
-  return { ...counts, violations };
+  return { ...counts, gapsMs, violations };
 }
 
 /** Reads the list by a plain SELECT. */

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { type Child, startChild } from "./children.ts";
+import { type Child, type ChildOptions, startChild } from "./children.ts";
 import { temporaryFolder } from "./cleanup.ts";
 import { connectMysql, createDatabaseOn, dropMysqlDatabase, withDatabase } from "./mysql-client.ts";
 import { type PreparedServer, prepareMysqld } from "./mysqld.ts";
@@ -40,38 +40,70 @@ export async function startDatabaseServer(): Promise<DatabaseServer> {
 export async function startPrivateDatabaseServer(): Promise<DatabaseServer> {
   const folder = await temporaryFolder("mysql");
   const port = await freePort();
-  let child: Child | undefined;
-  const start = async (server: PreparedServer) => {
-    child = startChild(server.program, server.args, { name: "the database", cwd: folder.path, env: process.env });
-    void child.exited.then(() => {
-      child = undefined;
-    });
-    await waitUntilReady(child, server.url);
+  let server: ServerProcess | undefined;
+  const stop = async () => {
+    await server?.stop();
+    await folder.remove();
   };
   try {
-    const server = await prepareMysqld(folder.path, port);
-    await start(server);
+    const prepared = await prepareMysqld(folder.path, port);
+    const running = serverProcess(prepared, { name: "the database", cwd: folder.path, env: process.env });
+    server = running;
+    await running.start();
     return {
       get pid() {
-        return child?.pid;
+        return running.pid;
       },
       port,
-      ...databasesOf(server.url),
-      kill: async (signal) => await child?.kill(signal),
+      ...databasesOf(prepared.url),
+      kill: running.kill,
       restart: async () => {
-        await child?.stop(stopTimeoutMs);
-        await start(server);
+        await running.stop();
+        await running.start();
       },
-      stop: async () => {
-        await child?.stop(stopTimeoutMs);
-        await folder.remove();
-      },
+      stop,
     };
   } catch (error) {
-    await child?.kill("SIGKILL");
-    await folder.remove();
+    await stop();
     throw error;
   }
+}
+
+/** The process of a prepared server, which starts as often as a test wants. */
+export interface ServerProcess {
+  /** Undefined while it does not run. */
+  readonly pid: number | undefined;
+  /** Starts it with these arguments besides its own, and resolves once it takes connections. */
+  start(...more: string[]): Promise<void>;
+  /** Sends a signal. It resolves once the server is gone (SIGKILL) or stands still (SIGSTOP), else at once. */
+  kill(signal: NodeJS.Signals): Promise<void>;
+  /** Ends it regularly. */
+  stop(): Promise<void>;
+}
+
+/** Takes a prepared server in hand, without starting it. */
+export function serverProcess({ program, args, url }: PreparedServer, options: ChildOptions): ServerProcess {
+  let child: Child | undefined;
+  return {
+    get pid() {
+      return child?.pid;
+    },
+    start: async (...more) => {
+      const started = startChild(program, [...args, ...more], options);
+      child = started;
+      void started.exited.then(() => {
+        if (child === started) child = undefined;
+      });
+      try {
+        await waitUntilReady(started, url, options.name);
+      } catch (error) {
+        await started.kill("SIGKILL");
+        throw error;
+      }
+    },
+    kill: async (signal) => await child?.kill(signal),
+    stop: async () => void (await child?.stop(stopTimeoutMs)),
+  };
 }
 
 async function useGivenServer(serverUrl: string): Promise<DatabaseServer> {
@@ -100,7 +132,7 @@ function databasesOf(serverUrl: string): Pick<DatabaseServer, "url" | "createDat
   };
 }
 
-async function waitUntilReady(child: Child, url: string): Promise<void> {
+async function waitUntilReady(child: Child, url: string, name: string): Promise<void> {
   let ended = false;
   void child.exited.then(() => {
     ended = true;
@@ -113,7 +145,7 @@ async function waitUntilReady(child: Child, url: string): Promise<void> {
       return;
     } catch (error) {
       if (ended || Date.now() > deadline) {
-        throw new Error(`The database did not start. Its output:\n${child.output()}`, { cause: error });
+        throw new Error(`${name} did not start. Its output:\n${child.output()}`, { cause: error });
       }
       await delay(25);
     }

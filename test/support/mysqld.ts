@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdir, writeFile } from "node:fs/promises";
+import { cp, mkdir, rm, writeFile } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
@@ -14,49 +14,83 @@ export interface PreparedServer {
   readonly args: readonly string[];
   /** `mysql://…/` of an account that may do everything. */
   readonly url: string;
+  /** Prepares one more server, on a copy of the data. Call it while no server runs on them. */
+  copyTo(folder: string, port: number): Promise<PreparedServer>;
 }
 
-/** Makes the data folder of a private MySQL or MariaDB server, whichever this machine has, below an empty folder. */
-export async function prepareMysqld(folder: string, port: number): Promise<PreparedServer> {
-  const program = await serverProgram("database");
-  const data = join(folder, "data");
-  // Not /tmp: a MariaDB that starts there removes the temporary tables of every other server that uses it.
-  const temporary = join(folder, "tmp");
-  await mkdir(temporary);
-  const basics = ["--no-defaults", `--user=${userInfo().username}`, `--datadir=${data}`, `--tmpdir=${temporary}`];
-  const accounts = join(folder, "accounts.sql");
-  const password = randomBytes(12).toString("hex");
-  await writeFile(accounts, accountStatements("tests", password), { mode: 0o600 });
-
+/**
+ * Makes the data folder of a private MySQL or MariaDB server below an empty folder.
+ *
+ * @param program default: whichever this machine has
+ */
+export async function prepareMysqld(
+  folder: string,
+  port: number,
+  program: string | Promise<string> = serverProgram("database"),
+): Promise<PreparedServer> {
+  const server = await program;
   // Debian's `mysqld` is a link to mariadbd.
-  const { stdout: version } = await run(program, ["--no-defaults", "--version"]);
-  const isMariadb = version.includes("MariaDB");
-  if (isMariadb) await run(installer(program), [...basics, "--skip-test-db"], { cwd: folder });
-  else await run(program, [...basics, `--secure-file-priv=${folder}`, "--initialize-insecure"], { cwd: folder });
+  const isMariadb = (await run(server, ["--no-defaults", "--version"])).stdout.includes("MariaDB");
+  const password = randomBytes(12).toString("hex");
+  const accounts = join(folder, "accounts.sql");
+  await writeFile(accounts, accountStatements("tests", password), { mode: 0o600 });
+  const basics = basicArgs(folder, isMariadb);
+  await mkdir(temporaryFolderOf(folder));
+  if (isMariadb) {
+    await run(installer(server), [...basics, "--skip-test-db", `--extra-file=${accounts}`], { cwd: folder });
+  } else await run(server, [...basics, `--init-file=${accounts}`, "--initialize-insecure"], { cwd: folder });
 
-  const args = [
-    ...basics,
+  const at = (place: string, placePort: number): PreparedServer => ({
+    program: server,
+    args: [...basicArgs(place, isMariadb), ...servingArgs(place, placePort, isMariadb)],
+    url: `mysql://tests:${password}@127.0.0.1:${placePort}/`,
+    copyTo: async (copy, copyPort) => {
+      await cp(dataOf(place), dataOf(copy), { recursive: true });
+      await rm(join(dataOf(copy), "auto.cnf"), { force: true }); // MySQL's identity, which it makes anew
+      await mkdir(temporaryFolderOf(copy));
+      return at(copy, copyPort);
+    },
+  });
+  return at(folder, port);
+}
+
+const dataOf = (folder: string) => join(folder, "data");
+// Not /tmp: a MariaDB that starts there removes the temporary tables of every other server that uses it.
+const temporaryFolderOf = (folder: string) => join(folder, "tmp");
+
+function basicArgs(folder: string, isMariadb: boolean): string[] {
+  return [
+    "--no-defaults",
+    `--user=${userInfo().username}`,
+    `--datadir=${dataOf(folder)}`,
+    `--tmpdir=${temporaryFolderOf(folder)}`,
+    // MySQL's packages preset a folder that may not exist.
+    ...(isMariadb ? [] : [`--secure-file-priv=${folder}`]),
+  ];
+}
+
+function servingArgs(folder: string, port: number, isMariadb: boolean): string[] {
+  return [
     `--socket=${join(folder, "mysqld.sock")}`,
     `--pid-file=${join(folder, "mysqld.pid")}`,
     "--bind-address=127.0.0.1",
     `--port=${port}`,
     "--skip-name-resolve",
-    `--init-file=${accounts}`,
     // An acknowledged commit is on disk, as the system asks of a real server. MySQL has its binary log on by default.
     "--innodb-flush-log-at-trx-commit=1",
     "--sync-binlog=1",
     // All suites share a server, and each of their processes has a pool.
     "--max-connections=500",
-    // MySQL's packages preset a folder that may not exist, and a second port that may be taken.
-    ...(isMariadb ? [] : [`--secure-file-priv=${folder}`, "--mysqlx=OFF"]),
+    // MySQL has a second port by default, which may be taken.
+    ...(isMariadb ? [] : ["--mysqlx=OFF"]),
   ];
-  return { program, args, url: `mysql://tests:${password}@127.0.0.1:${port}/` };
 }
 
 /** An account that TCP can use: with --skip-name-resolve, MySQL's root@localhost is for the socket only. */
 function accountStatements(user: string, password: string): string {
   const account = `'${user}'@'127.0.0.1'`;
   return [
+    "FLUSH PRIVILEGES;", // while a data folder is made, only this makes accounts known
     `CREATE USER IF NOT EXISTS ${account} IDENTIFIED BY '${password}';`,
     `GRANT ALL PRIVILEGES ON *.* TO ${account} WITH GRANT OPTION;`,
     "",

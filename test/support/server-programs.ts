@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { accessSync, constants, rmSync, writeFileSync } from "node:fs";
-import { delimiter, join } from "node:path";
+import { delimiter, resolve } from "node:path";
 import { promisify } from "node:util";
 import { atExit } from "./cleanup.ts";
 
@@ -11,6 +11,12 @@ const servers = {
     programs: ["mariadbd", "mysqld"],
     packages: ["mariadb-server-core", "mariadb-client-core"],
     choices: ["TEST_MYSQL_URL=mysql://user:password@host:port of an account that may create and drop databases"],
+  },
+  /** Makes a cluster of MariaDB servers, which load it. */
+  galera: {
+    programs: ["/usr/lib/galera/libgalera_smm.so"],
+    packages: ["galera-4", "mariadb-server-core", "mariadb-client-core"],
+    choices: [],
   },
   redis: { programs: ["redis-server", "valkey-server"], packages: ["redis-server"], choices: [] },
   /** Makes certificates. */
@@ -55,12 +61,12 @@ export async function installMissing(kinds: readonly ServerKind[]): Promise<void
 export function findProgram(names: readonly string[], more: readonly string[] = []): string | undefined {
   const path = (process.env.PATH ?? "").split(delimiter).filter(Boolean);
   const folders = [...more, ...path, "/usr/local/sbin", "/usr/sbin"];
-  return names.flatMap((name) => folders.map((folder) => join(folder, name))).find(isExecutable);
+  return names.flatMap((name) => folders.map((folder) => resolve(folder, name))).find(isUsable);
 }
 
-function isExecutable(path: string): boolean {
+function isUsable(path: string): boolean {
   try {
-    accessSync(path, constants.X_OK);
+    accessSync(path, path.endsWith(".so") ? constants.R_OK : constants.X_OK);
     return true;
   } catch {
     return false;

@@ -1,0 +1,117 @@
+/** Servers of a database cluster, which tests kill, freeze and start again. */
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { serverProcess } from "../support/database-server.ts";
+import { connectMysql, withDatabase } from "../support/mysql-client.ts";
+import type { PreparedServer } from "../support/mysqld.ts";
+import { freePort } from "../support/ports.ts";
+
+/** Servers that keep the same databases. */
+export interface DatabaseCluster {
+  readonly nodes: readonly ClusterNode[];
+  /** Asks a node whether writes belong there, as a health check does. Rejects where it gives no answer. */
+  isWriter(node: ClusterNode): Promise<boolean>;
+  /** Makes a node the one that takes the writes. */
+  switchTo(node: ClusterNode): Promise<void>;
+  /** Waits until a node is part of the cluster again after `kill()` or `thaw()`. The other nodes must run. */
+  rejoin(node: ClusterNode): Promise<void>;
+}
+
+export interface ClusterNode {
+  /** As in `node 1`. */
+  readonly name: string;
+  /** `mysql://user:password@host:port/name`, for an account that may do everything. */
+  url(databaseName: string): string;
+  /** Runs a statement on a connection of its own. Rejects without an answer within two seconds, or as given. */
+  query<Row>(sql: string, withinMs?: number): Promise<Row[]>;
+  /** Ends it with SIGKILL. */
+  kill(): Promise<void>;
+  /** Suspends it, so that it answers nothing and its connections stay open. */
+  freeze(): Promise<void>;
+  thaw(): Promise<void>;
+}
+
+/** A node for the code that makes a cluster of it. */
+export interface ClusterServer extends ClusterNode {
+  readonly port: number;
+  readonly program: string;
+  readonly args: readonly string[];
+  readonly isRunning: boolean;
+  start(...more: string[]): Promise<void>;
+  /** Takes the data that it had before its first start. Call it while it does not run. */
+  resetData(): Promise<void>;
+}
+
+export interface ServerOptions {
+  /** A server that does not run. All get a copy of its data and accounts. */
+  readonly original: PreparedServer;
+  /** Where each gets a folder. */
+  readonly folder: string;
+  /** Arguments of each, besides those of every private server. */
+  readonly args: readonly (readonly string[])[];
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+/** A wait for other nodes, on a slow machine. */
+export const patientMs = 90_000;
+
+/** Makes servers for a cluster, one for each list of arguments. None of them runs yet. */
+export async function makeServers(
+  stack: AsyncDisposableStack,
+  { original, folder, args, env = process.env }: ServerOptions,
+): Promise<ClusterServer[]> {
+  const servers: ClusterServer[] = [];
+  for (const [i, own] of args.entries()) {
+    const name = `node ${i + 1}`;
+    const place = join(folder, `node-${i + 1}`);
+    const port = await freePort();
+    const prepared = await original.copyTo(place, port);
+    const server: PreparedServer = { ...prepared, args: [...prepared.args, ...own] };
+    const process = serverProcess(server, { name, cwd: place, env });
+    stack.defer(() => process.kill("SIGKILL"));
+    servers.push({
+      name,
+      port,
+      program: server.program,
+      args: server.args,
+      get isRunning() {
+        return process.pid !== undefined;
+      },
+      url: (databaseName) => withDatabase(prepared.url, databaseName),
+      query: (sql, withinMs) => query(prepared.url, sql, withinMs),
+      start: process.start,
+      resetData: async () => {
+        await rm(place, { recursive: true });
+        await original.copyTo(place, port);
+      },
+      kill: () => process.kill("SIGKILL"),
+      freeze: () => process.kill("SIGSTOP"),
+      thaw: () => process.kill("SIGCONT"),
+    });
+  }
+  return servers;
+}
+
+/** Asks a node for a single value. */
+export async function askNode(node: ClusterNode, expression: string, withinMs?: number): Promise<string> {
+  const [row] = await node.query<{ answer: unknown }>(`SELECT ${expression} AS answer`, withinMs);
+  return String(row?.answer);
+}
+
+async function query<Row>(url: string, sql: string, withinMs = 2_000): Promise<Row[]> {
+  const connecting = connectMysql(url);
+  const asking = connecting.then((connection) => connection.query(sql));
+  const ended = new AbortController();
+  const late = delay(withinMs, undefined, { signal: ended.signal }).then(() => {
+    throw new Error(`no answer in ${withinMs} ms to: ${sql}`);
+  });
+  try {
+    const [rows] = await Promise.race([asking, late]);
+    return rows as Row[];
+  } finally {
+    ended.abort();
+    for (const left of [asking, late]) left.catch(() => {});
+    connecting.then((connection) => connection.destroy()).catch(() => {});
+  }
+}

@@ -1,0 +1,57 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { checkAdjustments } from "../faults/adjustments.ts";
+import { startTiers } from "../faults/cluster.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { type GaleraCluster, startGalera } from "./galera.ts";
+import { startWriterSwitch } from "./writer-switch.ts";
+
+/** `npm run test:cluster` runs the long version. */
+const isLong = process.env.FAULTS === "long";
+const petIds = [101n, 102n, 103n];
+
+describe("two inventory services on a Galera cluster", () => {
+  const stack = suiteStack();
+  let galera: GaleraCluster;
+
+  beforeAll(async () => {
+    galera = await startGalera(stack);
+  }, 120_000);
+
+  test("apply every acknowledged adjustment once while each writes to a node of its own", async () => {
+    await using tiersStack = new AsyncDisposableStack();
+    const [first, second] = galera.nodes;
+    const tiers = await startTiers(tiersStack, [first!.url(""), second!.url("")], { gateways: 0, pets: 1 });
+    const verdict = await checkAdjustments(tiers, {
+      petIds,
+      callers: 12,
+      adjustments: 100,
+      disturbances: [() => delay(isLong ? 600_000 : 20_000)],
+      settle: galera.settle,
+    });
+    console.info(verdict);
+    expect(verdict).toMatchObject({ astray: 0, falselyDenied: 0, differences: [0n, 0n, 0n] });
+  }, 900_000);
+
+  test("apply every acknowledged adjustment once while the writer of the cluster is killed", async () => {
+    await using tiersStack = new AsyncDisposableStack();
+    const { serverUrl, writer } = await startWriterSwitch(tiersStack, galera);
+    const tiers = await startTiers(tiersStack, [serverUrl, serverUrl], { gateways: 0, pets: 1 });
+    await galera.settle(); // a node that is killed while it changes a schema cannot join again
+    const crash = async () => {
+      const old = await writer();
+      await old.kill();
+      await writer();
+      await galera.rejoin(old);
+    };
+    const verdict = await checkAdjustments(tiers, {
+      petIds,
+      callers: 12,
+      adjustments: 500,
+      disturbances: Array.from({ length: isLong ? 12 : 2 }, () => crash),
+      settle: galera.settle,
+    });
+    console.info(verdict);
+    expect(verdict).toMatchObject({ astray: 0, falselyDenied: 0, differences: [0n, 0n, 0n] });
+    expect(verdict.failed).toBeGreaterThan(0); // the kills had an effect
+  }, 900_000);
+});

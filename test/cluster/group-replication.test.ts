@@ -1,0 +1,48 @@
+import { checkAdjustments } from "../faults/adjustments.ts";
+import { startTiers, type Tiers } from "../faults/cluster.ts";
+import { checkHistory } from "../faults/history.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { startGroupReplication } from "./group-replication.ts";
+import { inTurns, printGaps, writerFaults } from "./writer-faults.ts";
+import { startWriterSwitch } from "./writer-switch.ts";
+
+/** `npm run test:cluster` runs the long version. */
+const isLong = process.env.FAULTS === "long";
+const pets = 8;
+
+describe("two gateways and two inventory services on MySQL Group Replication", () => {
+  const stack = suiteStack();
+  let tiers: Tiers;
+  let faults: ReturnType<typeof writerFaults>;
+
+  beforeAll(async () => {
+    const group = await startGroupReplication(stack);
+    const writerSwitch = await startWriterSwitch(stack, group);
+    faults = writerFaults(group, writerSwitch);
+    tiers = await startTiers(stack, [writerSwitch.serverUrl, writerSwitch.serverUrl], { gateways: 2, pets });
+  }, 180_000);
+
+  test("lose no acknowledged update and show nothing older while the primary is switched, killed and frozen", async () => {
+    const { planned, killed, frozen } = faults;
+    const run = isLong ? inTurns([20, planned], [6, killed], [4, frozen]) : [planned, killed, planned, frozen];
+    const { keys } = tiers.system;
+    const disturbances = run.map((fault) => fault.run);
+    const verdict = await checkHistory(tiers, { key: keys.enterprise, pets, readers: 8, reads: 500, disturbances });
+    console.info(verdict);
+    if (isLong) printGaps(run, verdict.gapsMs);
+    expect(verdict.violations).toEqual([]);
+    expect(verdict.refused).toBeGreaterThan(0); // the faults had an effect
+  }, 1_800_000);
+
+  test("apply every acknowledged adjustment once while the primary is switched and killed", async () => {
+    const run = isLong ? inTurns([10, faults.planned], [4, faults.killed]) : [faults.planned, faults.killed];
+    const verdict = await checkAdjustments(tiers, {
+      petIds: [101n, 102n, 103n],
+      callers: 12,
+      adjustments: 500,
+      disturbances: run.map((fault) => fault.run),
+    });
+    console.info(verdict);
+    expect(verdict).toMatchObject({ astray: 0, falselyDenied: 0, differences: [0n, 0n, 0n] });
+  }, 1_800_000);
+});

@@ -1,0 +1,30 @@
+import { startTiers } from "../faults/cluster.ts";
+import { checkHistory } from "../faults/history.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { startSemiSynchronousPair } from "./semi-synchronous.ts";
+import { inTurns, printGaps, writerFaults } from "./writer-faults.ts";
+import { startWriterSwitch } from "./writer-switch.ts";
+
+/** `npm run test:cluster` runs the long version. */
+const isLong = process.env.FAULTS === "long";
+const pets = 8;
+
+describe("two gateways and two inventory services on a semi-synchronous pair", () => {
+  const stack = suiteStack();
+
+  test("lose no acknowledged update and show nothing older while the source is switched and killed", async () => {
+    const pair = await startSemiSynchronousPair(stack);
+    const writerSwitch = await startWriterSwitch(stack, pair);
+    const { serverUrl } = writerSwitch;
+    const { planned, killed } = writerFaults(pair, writerSwitch, pair.switchTo);
+    const tiers = await startTiers(stack, [serverUrl, serverUrl], { gateways: 2, pets });
+    const run = isLong ? inTurns([20, planned], [6, killed]) : [planned, killed];
+    const key = tiers.system.keys.enterprise;
+    const disturbances = run.map((fault) => fault.run);
+    const verdict = await checkHistory(tiers, { key, pets, readers: 8, reads: 500, disturbances });
+    console.info(verdict);
+    if (isLong) printGaps(run, verdict.gapsMs);
+    expect(verdict.violations).toEqual([]);
+    expect(verdict.refused).toBeGreaterThan(0); // the faults had an effect
+  }, 1_800_000);
+});

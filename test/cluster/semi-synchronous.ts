@@ -1,0 +1,102 @@
+/** Starts a MySQL source with a replica that has every transaction on its disk before it is acknowledged. */
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { temporaryFolder } from "../support/cleanup.ts";
+import { prepareMysqld } from "../support/mysqld.ts";
+import { freePort } from "../support/ports.ts";
+import { until } from "../support/until.ts";
+import {
+  askNode,
+  type ClusterNode,
+  type ClusterServer,
+  type DatabaseCluster,
+  makeServers,
+  patientMs,
+} from "./database-cluster.ts";
+import { mysqlProgram } from "./mysql-program.ts";
+
+/**
+ * Starts two nodes, the first as the source. `switchTo()` is a planned switch while the source runs, and a promotion
+ * after it was killed. The promoted node waits for no replica until the other one is back.
+ */
+export async function startSemiSynchronousPair(stack: AsyncDisposableStack): Promise<DatabaseCluster> {
+  const folder = await temporaryFolder("pair");
+  stack.defer(() => folder.remove());
+  await mkdir(join(folder.path, "original"));
+  const original = await prepareMysqld(join(folder.path, "original"), await freePort(), mysqlProgram());
+  const args = [1, 2].map((id) => [
+    `--server-id=${id}`,
+    "--gtid-mode=ON",
+    "--enforce-gtid-consistency=ON",
+    "--plugin-load-add=semisync_source.so",
+    "--plugin-load-add=semisync_replica.so",
+    "--loose-rpl-semi-sync-replica-enabled=ON",
+    "--loose-rpl-semi-sync-source-wait-point=AFTER_SYNC",
+    // Longer than any test: a source that stops waiting would acknowledge what only it has.
+    "--loose-rpl-semi-sync-source-timeout=3600000",
+    "--super-read-only=ON", // until it becomes the source
+  ]);
+  const servers = await makeServers(stack, { original, folder: folder.path, args });
+  await Promise.all(servers.map((server) => server.start()));
+  const [first, second] = servers as [ClusterServer, ClusterServer];
+  await follow(second, first);
+  await lead(first, true);
+
+  let nextId = 3;
+  const other = (node: ClusterNode) => (node === first ? second : first);
+  return {
+    nodes: servers,
+    isWriter: async (node) => (await askNode(node, "NOT @@read_only")) === "1",
+    switchTo: async (node) => {
+      const old = other(node);
+      if (old.isRunning) {
+        await old.query("SET GLOBAL super_read_only = ON", patientMs);
+        await applied(node, `'${await askNode(old, "@@gtid_executed")}'`);
+      } else await applied(node, received);
+      await node.query("STOP REPLICA", patientMs);
+      await node.query("RESET REPLICA ALL");
+      if (old.isRunning) await follow(old, node as ClusterServer);
+      await lead(node, old.isRunning);
+    },
+    rejoin: async (node) => {
+      const [server, source] = [other(other(node)), other(node)];
+      if (!server.isRunning) {
+        // It may have what it acknowledged to nobody, so it begins again and gets all from the other's binary log.
+        // It needs another identity for that, as a replica ignores what it has written itself.
+        await server.resetData();
+        await server.start(`--server-id=${nextId++}`);
+        await follow(server, source);
+        await source.query("SET GLOBAL rpl_semi_sync_source_enabled = ON");
+      }
+      await applied(server, `'${await askNode(source, "@@gtid_executed")}'`);
+    },
+  };
+}
+
+/** All that a replica got from its source. */
+const received = `(SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status
+  WHERE CHANNEL_NAME = '')`;
+
+/** Waits until a node has executed a set of transactions. */
+async function applied(node: ClusterNode, transactions: string): Promise<void> {
+  await askNode(node, `WAIT_FOR_EXECUTED_GTID_SET(${transactions}, ${patientMs / 1_000})`, patientMs);
+}
+
+/** Makes a node a replica. */
+async function follow(replica: ClusterServer, source: ClusterServer): Promise<void> {
+  const { username, password } = new URL(source.url(""));
+  await replica.query("SET GLOBAL rpl_semi_sync_source_enabled = OFF");
+  await replica.query(
+    `CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = ${source.port}, SOURCE_USER = '${username}',
+      SOURCE_PASSWORD = '${password}', SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1, SOURCE_CONNECT_RETRY = 1`,
+  );
+  await replica.query("START REPLICA");
+  const count = `(SELECT COUNT(*) FROM performance_schema.replication_connection_status WHERE SERVICE_STATE = 'ON')`;
+  await until(async () => (await askNode(replica, count)) === "1", { withinMs: patientMs, everyMs: 50 });
+}
+
+/** Makes a node the source. */
+async function lead(source: ClusterNode, hasReplica: boolean): Promise<void> {
+  await source.query(`SET GLOBAL rpl_semi_sync_source_enabled = ${hasReplica ? "ON" : "OFF"}`);
+  await source.query("SET GLOBAL read_only = OFF");
+}

@@ -1,0 +1,71 @@
+/** Faults of the node that takes the writes, and how long the writes were away after each. */
+import { setTimeout as delay } from "node:timers/promises";
+import type { DatabaseCluster } from "./database-cluster.ts";
+import type { WriterSwitch } from "./writer-switch.ts";
+
+export interface WriterFault {
+  readonly name: string;
+  /** Resolves once another node takes the writes and all nodes are part of the cluster again. */
+  run(): Promise<void>;
+}
+
+/** @param promote what happens once the writer is dead, for a cluster that does not replace it by itself */
+export function writerFaults(
+  { nodes, switchTo, rejoin }: DatabaseCluster,
+  { writer }: WriterSwitch,
+  promote = async (_node: DatabaseCluster["nodes"][number]) => {},
+) {
+  const oldAndNext = async () => {
+    const old = await writer();
+    return { old, next: nodes[(nodes.indexOf(old) + 1) % nodes.length]! };
+  };
+  return {
+    planned: {
+      name: "planned switch",
+      run: async () => {
+        const { next } = await oldAndNext();
+        await switchTo(next);
+        await writer(next);
+        await delay(500); // both services work on the new writer for a while
+      },
+    },
+    killed: {
+      name: "writer killed",
+      run: async () => {
+        const { old, next } = await oldAndNext();
+        await old.kill();
+        await promote(next);
+        await writer();
+        await rejoin(old);
+      },
+    },
+    frozen: {
+      name: "writer frozen until it is replaced",
+      run: async () => {
+        const { old } = await oldAndNext();
+        await old.freeze();
+        await writer();
+        await old.thaw();
+        await rejoin(old);
+      },
+    },
+  } satisfies Record<string, WriterFault>;
+}
+
+/** Repeats each fault so many times, in turns. */
+export function inTurns(...wanted: readonly (readonly [times: number, fault: WriterFault])[]): WriterFault[] {
+  const rounds = Math.max(...wanted.map(([times]) => times));
+  return Array.from({ length: rounds }, (_, round) =>
+    wanted.filter(([times]) => round < times).map(([, fault]) => fault),
+  ).flat();
+}
+
+/** Prints the longest times without an acknowledged update, for each kind of fault. */
+export function printGaps(faults: readonly WriterFault[], gapsMs: readonly number[]): void {
+  const pairs = faults.map(({ name }, i) => ({ name, gapMs: gapsMs[i]! }));
+  const table = [...Map.groupBy(pairs, ({ name }) => name)].map(([name, of]) => {
+    const sorted = of.map(({ gapMs }) => gapMs).sort((a, b) => a - b);
+    return { fault: name, times: sorted.length, medianMs: sorted[sorted.length >> 1], maxMs: sorted.at(-1) };
+  });
+  console.table(table);
+}

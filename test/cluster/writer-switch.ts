@@ -1,0 +1,79 @@
+/** Starts HAProxy in front of a database cluster, which leads every connection to the node that takes the writes. */
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { startHaproxy } from "../support/haproxy.ts";
+import { freePort } from "../support/ports.ts";
+import { until } from "../support/until.ts";
+import type { ClusterNode, DatabaseCluster } from "./database-cluster.ts";
+
+export interface WriterSwitch {
+  /** `mysql://user:password@host:port/` of whichever node takes the writes. */
+  readonly serverUrl: string;
+  /** Waits until connections lead to this node, or by default to any, and returns it. */
+  writer(expected?: ClusterNode): Promise<ClusterNode>;
+}
+
+/**
+ * Starts the switch. Each quarter of a second it asks about each node. One failure takes a node out and ends its
+ * connections. One success brings it in.
+ */
+export async function startWriterSwitch(
+  stack: AsyncDisposableStack,
+  { nodes, isWriter }: DatabaseCluster,
+): Promise<WriterSwitch> {
+  const servers: string[] = [];
+  for (const node of nodes) {
+    const healthPort = await answerFor(stack, () => isWriter(node));
+    servers.push(`  server ${nameOf(node)} ${new URL(node.url("")).host} check port ${healthPort}`);
+  }
+  const url = new URL(nodes[0]!.url(""));
+  url.port = `${await freePort()}`;
+  const haproxy = await startHaproxy(`
+defaults
+  mode tcp
+  timeout connect 1s
+  timeout client 1h
+  timeout server 1h
+  timeout check 2s
+frontend writer
+  bind ${url.host}
+  default_backend nodes
+backend nodes
+  balance first
+  option httpchk GET /
+  default-server inter 250ms fall 1 rise 1 on-marked-down shutdown-sessions
+${servers.join("\n")}
+`);
+  stack.defer(() => haproxy.stop());
+  const writer = async (expected?: ClusterNode) => {
+    let found: ClusterNode | undefined;
+    await until(
+      async () => {
+        for (const node of expected ? [expected] : nodes) {
+          // HAProxy counts on a server until its first check.
+          if ((await haproxy.uses(nameOf(node))) && (await isWriter(node).catch(() => false))) found ??= node;
+        }
+        return found !== undefined;
+      },
+      { withinMs: 60_000, everyMs: 50 },
+    );
+    return found!;
+  };
+  await writer();
+  return { serverUrl: url.href, writer };
+}
+
+const nameOf = ({ name }: ClusterNode) => name.replace(" ", "-");
+
+/** Answers HTTP requests with 200 while a check holds, and otherwise with 503. @returns the port */
+async function answerFor(stack: AsyncDisposableStack, check: () => Promise<boolean>): Promise<number> {
+  const server = createServer(async (_request, response) => {
+    response.writeHead((await check().catch(() => false)) ? 200 : 503).end();
+  });
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  stack.defer(async () => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
