@@ -35,7 +35,6 @@ export interface ClusterOptions {
 const timeoutMs = "2000";
 
 export async function startCluster(stack: AsyncDisposableStack, options: ClusterOptions): Promise<Cluster> {
-  const { gatewayScript = "gateway/main.ts", serviceScript = "inventory-svc/main.ts" } = options;
   const database = await startPrivateDatabaseServer();
   stack.defer(() => database.stop());
   return { database, ...(await startTiers(stack, [database.url(""), database.url("")], options)) };
@@ -47,6 +46,7 @@ export async function startTiers(
   serverUrls: readonly [string, string],
   options: ClusterOptions,
 ): Promise<Tiers> {
+  const { gatewayScript = "gateway/main.ts", serviceScript = "inventory-svc/main.ts" } = options;
   process.env.TEST_MYSQL_SERVER_URL = serverUrls[0];
   const ports = [await freePort(), await freePort()];
   const inventoryEnv = { LOG_LEVEL: "fatal", INVENTORY_DATABASE_TIMEOUT_MS: timeoutMs };
