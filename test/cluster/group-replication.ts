@@ -12,7 +12,6 @@ import { mysqlProgram } from "./mysql-program.ts";
 const members = "performance_schema.replication_group_members";
 const countOnline = `(SELECT COUNT(*) FROM ${members} WHERE MEMBER_STATE = 'ONLINE')`;
 const ownState = `(SELECT MEMBER_STATE FROM ${members} WHERE MEMBER_ID = @@server_uuid)`;
-const ownRole = `(SELECT MEMBER_ROLE FROM ${members} WHERE MEMBER_ID = @@server_uuid)`;
 const hasMajority = `(SELECT SUM(MEMBER_STATE IN ('ONLINE', 'RECOVERING')) * 2 > COUNT(*) FROM ${members})`;
 
 /** Starts a group, by default with a single primary. A dead primary is replaced after about seven seconds. */
@@ -60,11 +59,16 @@ export async function startGroupReplication(
 
   return {
     nodes: servers,
-    isWriter: async (node) =>
-      (await askNode(
+    isWriter: async (node) => {
+      const uuid = await askNode(
         node,
-        `NOT @@super_read_only AND ${ownState} = 'ONLINE' AND ${ownRole} = 'PRIMARY' AND ${hasMajority}`,
-      )) === "1",
+        `IF(NOT @@super_read_only AND ${ownState} = 'ONLINE' AND ${hasMajority}, @@server_uuid, '')`,
+      );
+      // A primary that was frozen takes itself for the primary for a moment after its thaw, so two nodes have to agree.
+      const role = `(SELECT MEMBER_ROLE FROM ${members} WHERE MEMBER_ID = '${uuid}')`;
+      const roles = await Promise.all(servers.map((server) => askNode(server, role, 500).catch(() => "")));
+      return roles.filter((name) => name === "PRIMARY").length * 2 > servers.length;
+    },
     switchTo: async (node) => {
       await node.query(`SELECT group_replication_set_as_primary(@@server_uuid)`, patientMs);
     },
