@@ -71,6 +71,9 @@ async function withMigrationLock<T>(db: Knex, work: () => Promise<T>): Promise<T
   return isSqlite(db) ? await withSqliteLock(db, work) : await withMysqlLock(db, work);
 }
 
+/** Names of locks have at most 64 characters, and names of databases have as many. */
+const lockName = "CONCAT('petstore-migrate:', LEFT(SHA2(DATABASE(), 256), 40))";
+
 interface MysqlConnection {
   readonly stream: Socket;
   promise(): { query(sql: string, values?: readonly unknown[]): Promise<[{ held: unknown }[], unknown]> };
@@ -83,9 +86,7 @@ async function withMysqlLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
     // This connection is silent while it waits and while other connections do the work, and closing it would release
     // the lock.
     holder.stream.setTimeout(lockWaitSeconds * 1_000 + silenceTimeoutMs);
-    const [rows] = await holder
-      .promise()
-      .query("SELECT GET_LOCK(CONCAT('petstore-migrate:', MD5(DATABASE())), ?) AS held", [lockWaitSeconds]);
+    const [rows] = await holder.promise().query(`SELECT GET_LOCK(${lockName}, ?) AS held`, [lockWaitSeconds]);
     if (Number(rows[0]?.held) !== 1) throw new Error("another process has been migrating this database for too long");
     holder.stream.setTimeout(0);
     return await work();
@@ -93,7 +94,7 @@ async function withMysqlLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
     holder.stream.setTimeout(silenceTimeoutMs);
     await holder
       .promise()
-      .query("SELECT RELEASE_LOCK(CONCAT('petstore-migrate:', MD5(DATABASE())))")
+      .query(`SELECT RELEASE_LOCK(${lockName})`)
       .catch(() => {});
     await releaseConnection(db, holder);
   }
