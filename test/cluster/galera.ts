@@ -88,7 +88,7 @@ export async function startGalera(stack: AsyncDisposableStack): Promise<GaleraCl
 /** Makes data that know their cluster. Nodes that have them need no copy of another's data to join. */
 async function foundCluster(folder: string, args: readonly string[]): Promise<PreparedServer> {
   await mkdir(folder);
-  const original = await prepareMysqld(folder, await freePort());
+  const original = await prepareMysqld(folder, await freePort(), serverProgram("database"));
   const options = { name: "the first node", cwd: folder, env: process.env };
   const first = serverProcess({ ...original, args: [...original.args, ...args] }, options);
   await first.start("--wsrep-new-cluster");

@@ -3,11 +3,11 @@ import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { temporaryFolder } from "../support/cleanup.ts";
+import { mysqlProgram } from "../support/mysql-program.ts";
 import { prepareMysqld } from "../support/mysqld.ts";
 import { freePort } from "../support/ports.ts";
 import { until } from "../support/until.ts";
 import { askNode, type ClusterServer, type DatabaseCluster, makeServers, patientMs } from "./database-cluster.ts";
-import { mysqlProgram } from "./mysql-program.ts";
 
 const members = "performance_schema.replication_group_members";
 const countOnline = `(SELECT COUNT(*) FROM ${members} WHERE MEMBER_STATE = 'ONLINE')`;

@@ -17,14 +17,14 @@ describe("two gateways and two inventory services on a semi-synchronous pair", (
     const writerSwitch = await startWriterSwitch(stack, pair);
     const { serverUrl } = writerSwitch;
     const { planned, killed } = writerFaults(pair, writerSwitch, pair.switchTo);
-    const tiers = await startTiers(stack, [serverUrl, serverUrl], { gateways: 2, pets });
-    const run = isLong ? inTurns([20, planned], [6, killed]) : [planned, killed];
+    const tiers = await startTiers(stack, [serverUrl, serverUrl], { gateways: 2, pets, callTimeoutMs: 5_000 });
+    const run = isLong ? inTurns([40, planned], [20, killed]) : [planned, killed];
     const key = tiers.system.keys.enterprise;
     const disturbances = run.map((fault) => fault.run);
     const verdict = await checkHistory(tiers, { key, pets, readers: 8, reads: 500, disturbances });
     console.info(verdict);
     if (isLong) printGaps(run, verdict.gapsMs);
     expect(verdict.violations).toEqual([]);
-    expect(verdict.refused).toBeGreaterThan(0); // the faults had an effect
+    expect(Math.max(...verdict.gapsMs)).toBeGreaterThan(100); // the faults had an effect
   }, 1_800_000);
 });

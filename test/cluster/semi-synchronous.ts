@@ -2,6 +2,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { temporaryFolder } from "../support/cleanup.ts";
+import { mysqlProgram } from "../support/mysql-program.ts";
 import { prepareMysqld } from "../support/mysqld.ts";
 import { freePort } from "../support/ports.ts";
 import { until } from "../support/until.ts";
@@ -13,7 +14,6 @@ import {
   makeServers,
   patientMs,
 } from "./database-cluster.ts";
-import { mysqlProgram } from "./mysql-program.ts";
 
 /**
  * Starts two nodes, the first as the source. `switchTo()` is a planned switch while the source runs, and a promotion

@@ -1,5 +1,6 @@
 import { temporaryFolder } from "./cleanup.ts";
 import { startDatabaseServer } from "./database-server.ts";
+import { isOnMysql } from "./mysqld.ts";
 import { installMissing } from "./server-programs.ts";
 
 /** Closed by the teardown, which Jest runs in the same process. */
@@ -12,7 +13,7 @@ export default async function setUp(): Promise<void> {
   process.once("SIGTERM", () => process.exit(143));
   // Before the suites run in parallel, as two package installations at once would collide.
   const others = ["redis", "openssl", "balancer", "prometheus"] as const;
-  await installMissing(process.env.TEST_MYSQL_URL ? others : ["database", ...others]);
+  await installMissing(process.env.TEST_MYSQL_URL || isOnMysql ? others : ["database", ...others]);
   try {
     // Everything that suites leave in temporary folders, even when they are killed, goes with the folder of the run.
     const folder = await temporaryFolder("tests");

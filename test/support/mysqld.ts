@@ -4,6 +4,7 @@ import { cp, mkdir, rm, writeFile } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
+import { mysqlProgram } from "./mysql-program.ts";
 import { findProgram, serverProgram } from "./server-programs.ts";
 
 const run = promisify(execFile);
@@ -18,15 +19,18 @@ export interface PreparedServer {
   copyTo(folder: string, port: number): Promise<PreparedServer>;
 }
 
+/** Whether the tests run on MySQL of Debian sid, and not on the server that this machine has. */
+export const isOnMysql = process.env.TEST_DATABASE === "mysql";
+
 /**
  * Makes the data folder of a private MySQL or MariaDB server below an empty folder.
  *
- * @param program default: whichever this machine has
+ * @param program of the server
  */
 export async function prepareMysqld(
   folder: string,
   port: number,
-  program: string | Promise<string> = serverProgram("database"),
+  program: string | Promise<string> = isOnMysql ? mysqlProgram() : serverProgram("database"),
 ): Promise<PreparedServer> {
   const server = await program;
   // Debian's `mysqld` is a link to mariadbd.

@@ -1,0 +1,44 @@
+import { suiteStack } from "../support/cleanup.ts";
+import { startPrivateDatabaseServer } from "../support/database-server.ts";
+import { request } from "../support/http.ts";
+import { connectMysql } from "../support/mysql-client.ts";
+import type { RunningProcess } from "../support/processes.ts";
+import { type System, startSystem } from "../support/system.ts";
+import { until } from "../support/until.ts";
+
+const risk = "innodb_flush_log_at_trx_commit is 2, so a crash of the server's machine can lose updates: set it to 1";
+
+describe("a database server that can lose acknowledged updates", () => {
+  const stack = suiteStack();
+  let system: System;
+
+  beforeAll(async () => {
+    const server = await startPrivateDatabaseServer();
+    stack.defer(() => server.stop());
+    const operator = await connectMysql(server.url(""));
+    stack.defer(() => operator.end());
+    await operator.query("SET GLOBAL innodb_flush_log_at_trx_commit = 2");
+    const shared = process.env.TEST_MYSQL_SERVER_URL;
+    process.env.TEST_MYSQL_SERVER_URL = server.url("");
+    system = await startSystem({ database: "mysql" });
+    process.env.TEST_MYSQL_SERVER_URL = shared;
+    stack.defer(() => system.close());
+  });
+
+  test.each([
+    ["inventory-svc", "inventory_database_risks", () => system.inventory],
+    ["gateway", "gateway_database_risks", () => system.gateways[0]!],
+  ])(
+    "is named by the %s in its log, on /readyz and in a metric",
+    async (_tier, metric, process: () => RunningProcess) => {
+      const { admin, output } = process();
+      await until(() => output().includes("NOT SAFE"));
+      const lines = output()
+        .split("\n")
+        .filter((line) => line.includes("NOT SAFE"));
+      expect(lines.map((line) => JSON.parse(line))).toMatchObject([{ level: "warn", risk }]); // once, whatever connects
+      expect(await request(admin, { path: "/readyz" })).toMatchObject({ status: 200, text: `ok\n${risk}\n` });
+      expect((await request(admin, { path: "/metrics" })).text).toMatch(new RegExp(`^${metric} 1$`, "m"));
+    },
+  );
+});
