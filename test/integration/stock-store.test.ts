@@ -1029,7 +1029,10 @@ describeEachDatabase("a stock of 100,000 entries", (url) => {
     await work();
     const { sql, bindings } = last!;
     const read = (await counters()) - before;
-    const explained = await stock.db.raw(`${isSqlite ? "EXPLAIN QUERY PLAN" : "EXPLAIN FORMAT=JSON"} ${sql}`, bindings as never);
+    const explained = await stock.db.raw(
+      `${isSqlite ? "EXPLAIN QUERY PLAN" : "EXPLAIN FORMAT=JSON"} ${sql}`,
+      bindings as never,
+    );
     return {
       read,
       plan: JSON.stringify(isSqlite ? explained : explained[0], (_, v) => (typeof v === "bigint" ? Number(v) : v)),
