@@ -1,7 +1,10 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { checkAdjustments } from "../faults/adjustments.ts";
 import { startTiers, type Tiers } from "../faults/cluster.ts";
 import { checkHistory } from "../faults/history.ts";
 import { suiteStack } from "../support/cleanup.ts";
+import type { DatabaseCluster } from "./database-cluster.ts";
 import { startGroupReplication } from "./group-replication.ts";
 import { inTurns, printGaps, writerFaults } from "./writer-faults.ts";
 import { startWriterSwitch } from "./writer-switch.ts";
@@ -59,4 +62,39 @@ describe("two gateways and two inventory services on MySQL Group Replication", (
     console.info(verdict);
     expect(verdict).toMatchObject({ astray: 0, falselyDenied: 0, differences: [0n, 0n, 0n] });
   }, 1_800_000);
+});
+
+describe("two inventory services on a group with several primaries", () => {
+  const stack = suiteStack();
+  let group: DatabaseCluster;
+
+  beforeAll(async () => {
+    group = await startGroupReplication(stack, { multiPrimary: true });
+  }, 180_000);
+
+  test("apply every acknowledged adjustment once while each writes to a primary of its own", async () => {
+    const [first, second] = group.nodes;
+    const tiers = await startTiers(stack, [first!.url(""), second!.url("")], { gateways: 0, pets: 1 });
+    const verdict = await checkAdjustments(tiers, {
+      petIds: [101n, 102n, 103n],
+      callers: 12,
+      adjustments: 500,
+      disturbances: [() => delay(isLong ? 60_000 : 5_000)],
+    });
+    console.info(verdict);
+    expect(verdict).toMatchObject({ astray: 0, falselyDenied: 0, differences: [0n, 0n, 0n] });
+  }, 300_000);
+
+  test("read what another primary has acknowledged, as an account without any privilege for it", async () => {
+    const [first, second] = group.nodes;
+    await first!.query("CREATE DATABASE plain");
+    await first!.query("CREATE USER plain@'127.0.0.1' IDENTIFIED BY 'plain'");
+    await first!.query("GRANT SELECT ON plain.* TO plain@'127.0.0.1'");
+    const url = new URL(second!.url("plain"));
+    Object.assign(url, { username: "plain", password: "plain" });
+    const db = openDatabase(url.href);
+    stack.defer(() => db.destroy());
+    const [[session]] = await db.raw("SELECT @@SESSION.group_replication_consistency AS consistency");
+    expect(session).toEqual({ consistency: "BEFORE" });
+  });
 });
