@@ -84,7 +84,9 @@ export class ErrorLog {
 
 /** Tells errors apart by their message and their cause's, without digits: grpc-js puts times and durations into it. */
 export function kindOf(error: unknown): string {
-  const { message, cause } = Object(error) as Partial<Error>;
-  const texts = [message, Object(cause).message].map((text) => String(text ?? "").slice(0, maxTextLength));
+  const texts = [error, Object(error).cause].map((of) => {
+    const { sqlMessage, message } = Object(of); // the message of a failed statement begins with the statement
+    return String(sqlMessage ?? message ?? "").slice(0, maxTextLength);
+  });
   return texts.join(" ").replace(/\d+/g, "");
 }

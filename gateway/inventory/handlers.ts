@@ -58,7 +58,7 @@ export function updateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions
     checkMediaType(request.headers["content-type"], request.headers["content-encoding"]);
     const expectedRevision = readIfMatch(request.headers["if-match"]);
     const quantity = parseStockUpdate(await readBody(request, bodyTimeoutMs));
-    const item = await stock.update({ petId, quantity, expectedRevision });
+    const item = await stock.update({ petId, quantity, expectedRevision }, () => !response.destroyed);
     writeJson(request, response, 200, renderItem(item), ["ETag", entryEtag(item.revision)]);
   };
 }

@@ -44,3 +44,16 @@ test("a failure long after the last one begins another outage", async () => {
   await new Promise((resolve) => setTimeout(resolve, 350));
   expect(await outage.rideOut(awayFor(20).work, isUndone)).toBe("done");
 });
+
+test("work of a caller that has left is not tried again", async () => {
+  const { work, attempts } = awayFor(10);
+  await expect(new Outage(2_000).rideOut(work, isUndone, () => false)).rejects.toBe(undone);
+  expect(attempts()).toBe(1);
+});
+
+test("a caller is held for at most the patience, while others succeed", async () => {
+  const outage = new Outage(150);
+  const others = setInterval(() => void outage.rideOut(async () => "done", isUndone), 20);
+  await expect(outage.rideOut(awayFor(60_000).work, isUndone)).rejects.toBe(undone);
+  clearInterval(others);
+});

@@ -21,26 +21,34 @@ export class Outage {
   /**
    * @param work may be called any number of times
    * @param isUndone says of an error of `work` that nothing has happened and that the outage may be short
+   * @param isWanted false once the caller has left: what it sends next must not be followed by this
    * @throws the error of the last attempt
    */
-  async rideOut<T>(work: () => Promise<T>, isUndone: (error: unknown) => boolean): Promise<T> {
+  async rideOut<T>(
+    work: () => Promise<T>,
+    isUndone: (error: unknown) => boolean,
+    isWanted: () => boolean = () => true,
+  ): Promise<T> {
+    const startedMs = performance.now();
     for (let attempt = 0; ; attempt++) {
       try {
         const result = await work();
         this.#lastFailureMs = Number.NEGATIVE_INFINITY;
         return result;
       } catch (error) {
-        if (!isUndone(error) || !this.#isShort()) throw error;
+        if (!isUndone(error) || !this.#isShort(startedMs)) throw error;
         await delay(waitsMs[Math.min(attempt, waitsMs.length - 1)]);
+        if (!isWanted()) throw error;
       }
     }
   }
 
-  #isShort(): boolean {
+  #isShort(startedMs: number): boolean {
     const nowMs = performance.now();
     const isAnother = nowMs - this.#lastFailureMs > this.#patienceMs + waitsMs.at(-1)!;
     if (isAnother) this.#beganMs = nowMs;
     this.#lastFailureMs = nowMs;
-    return nowMs - this.#beganMs < this.#patienceMs;
+    // Another caller's success ends the outage, but not the patience with this caller.
+    return nowMs - Math.min(this.#beganMs, startedMs) < this.#patienceMs;
   }
 }

@@ -25,10 +25,11 @@ export interface StockClient extends StockSource {
   /**
    * Resolves once the update is durable. An update that has certainly not happened is tried again in a short outage.
    *
+   * @param isWanted false once the caller has left
    * @throws ApiError not_found, precondition_failed; service_unavailable, timeout or internal_error, after which it may
    *   have happened
    */
-  update(update: Update): Promise<Item>;
+  update(update: Update, isWanted: () => boolean): Promise<Item>;
   /** Updates whose result is still to come. */
   readonly updatesInFlight: number;
   /** Updates so far of which it is not known whether they happened. */
@@ -54,12 +55,13 @@ export function openStockClient(options: StockClientOptions): StockClient {
       return updates.unknown;
     },
 
-    update: async (update) => {
+    update: async (update, isWanted) => {
       try {
         return await inSpan("ApplyUpdates", clientCall, context.active(), () =>
           updateOutage.rideOut(
             () => updates.submit({ ...update, traceparent: activeTraceparent() }),
             (error) => error instanceof NotDoneError,
+            isWanted,
           ),
         );
       } catch (error) {

@@ -93,7 +93,7 @@ export class WriteTurn implements AsyncDisposable {
         this.#failures += 1;
         if (error instanceof OutcomeUnknownError) throw error;
         if (error instanceof CounterMovedError) continue;
-        const mayRepeat = lostItsServer(error) || isRetryable(error); // nothing has happened
+        const mayRepeat = (this.#failures === 1 && lostItsServer(error)) || isRetryable(error);
         if (!mayRepeat || this.#failures >= maxAttempts) throw new StockUnavailableError(error);
       }
     }

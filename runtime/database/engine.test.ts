@@ -22,10 +22,11 @@ test("a durable server by itself has no risks, and its sessions need nothing", (
   });
 });
 
-test("a server that takes no writes is recognized, in all degrees of MariaDB 12, too", () => {
+test("a server that takes no writes is recognized, in all degrees of MariaDB 12 and as a reader of Aurora, too", () => {
   for (const value of ["ON", "1", "NO_LOCK", "NO_LOCK_NO_ADMIN"]) {
     expect(engine({ ...mariadb, read_only: value }).isReadOnly).toBe(true);
   }
+  expect(engine({ ...mysql, innodb_read_only: "ON" }).isReadOnly).toBe(true);
 });
 
 test("settings by which a crash can lose a commit are risks, the binary log's only where there is one", () => {
@@ -53,7 +54,13 @@ test.each([
   ["one primary", "ON", "EVENTUAL", ["SET SESSION group_replication_consistency = 'BEFORE_ON_PRIMARY_FAILOVER'"]],
   ["one primary that makes a new one wait", "ON", "BEFORE_ON_PRIMARY_FAILOVER", []],
   ["several primaries", "OFF", "EVENTUAL", ["SET SESSION group_replication_consistency = 'BEFORE'"]],
-  ["several primaries that wait", "OFF", "AFTER", []],
+  [
+    "several primaries whose commits wait",
+    "OFF",
+    "AFTER",
+    ["SET SESSION group_replication_consistency = 'BEFORE_AND_AFTER'"],
+  ],
+  ["several primaries whose reads wait", "OFF", "BEFORE_AND_AFTER", []],
 ])(
   "sessions of Group Replication with %s read what other members have acknowledged",
   (_what, single, consistency, sets) => {

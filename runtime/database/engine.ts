@@ -41,6 +41,7 @@ export const readVariables = `SHOW VARIABLES WHERE Variable_name IN (${[
   "version",
   "version_comment",
   "read_only",
+  "innodb_read_only",
   "log_bin",
   "innodb_flush_log_at_trx_commit",
   "sync_binlog",
@@ -76,7 +77,7 @@ export function engineOf(rows: readonly VariableRow[]): Engine {
   return {
     name: `${product} ${version.replace(/-.*/, "")}${form === undefined ? "" : `, ${form}`}`,
     endsPacketAtError: form !== "Galera",
-    isReadOnly: isOn(variables.get("read_only")),
+    isReadOnly: isOn(variables.get("read_only")) || isOn(variables.get("innodb_read_only")),
     sessionSettings: specific.sessionSettings,
     risks: [...specific.risks, ...durabilityRisks(variables)],
   };
@@ -125,18 +126,20 @@ function galera(variables: Variables): Omit<Form, "form"> {
   };
 }
 
+/** The consistencies with which a read waits for everything that the group has ordered before it. */
+const before = ["BEFORE", "BEFORE_AND_AFTER"];
+
 function groupReplication(variables: Variables): Omit<Form, "form"> {
   const consistency = variables.get("group_replication_consistency") ?? "EVENTUAL";
   const isSinglePrimary = isOn(variables.get("group_replication_single_primary_mode"));
   // With several primaries a read waits for what the others have acknowledged. With one, only a new primary has to wait.
-  const needed = isSinglePrimary ? "BEFORE_ON_PRIMARY_FAILOVER" : "BEFORE";
-  const waits = ["BEFORE", "BEFORE_AND_AFTER", "AFTER"].includes(consistency);
-  const isEnough = waits || (isSinglePrimary && consistency === needed);
+  const enough = isSinglePrimary ? ["BEFORE_ON_PRIMARY_FAILOVER", "AFTER", ...before] : before;
+  const needed = consistency === "AFTER" ? "BEFORE_AND_AFTER" : enough[0];
   const neverNotices = Number(variables.get("group_replication_unreachable_majority_timeout") ?? 0) === 0;
   return {
-    sessionSettings: isEnough ? [] : [`SET SESSION group_replication_consistency = '${needed}'`],
+    sessionSettings: enough.includes(consistency) ? [] : [`SET SESSION group_replication_consistency = '${needed}'`],
     risks:
-      neverNotices && !waits && isSinglePrimary
+      neverNotices && !before.includes(consistency) && isSinglePrimary
         ? [
             "group_replication_unreachable_majority_timeout is 0, so a primary that is cut off from its group may answer reads with old stock: set it to 5, and group_replication_exit_state_action to OFFLINE_MODE",
           ]

@@ -1,7 +1,8 @@
-import { failedBeforeCommit, isReadOnly, isRetryable } from "./errors.ts";
+import { isReadOnly, isRetryable, provesUndone } from "./errors.ts";
 
-const error = (code: string, sqlState?: string, message = code) =>
-  Object.assign(new Error(message), { code, sqlState });
+/** As mysql2 makes it and Knex changes its message. */
+const error = (code: string, sqlState?: string, sqlMessage = code) =>
+  Object.assign(new Error(`update stock - ${sqlMessage}`), { code, sqlState, sqlMessage });
 
 test.each([
   ["a deadlock", error("ER_LOCK_DEADLOCK", "40001")],
@@ -25,9 +26,15 @@ test.each([
   expect(isRetryable(thrown)).toBe(false);
 });
 
-test("only errors of classes 22, 23 and 42 prove that COMMIT was not reached", () => {
-  for (const state of ["22003", "23000", "42S02"]) expect(failedBeforeCommit(error("ER_ANY", state))).toBe(true);
-  for (const state of ["40001", "HY000", "08S01"]) expect(failedBeforeCommit(error("ER_ANY", state))).toBe(false);
+test("a lost race, a read-only server and errors of classes 22, 23 and 42 prove that a commit has not happened", () => {
+  for (const state of ["22003", "23000", "42S02", "40001"]) expect(provesUndone(error("ER_ANY", state))).toBe(true);
+  expect(provesUndone(error("ER_OPTION_PREVENTS_STATEMENT", "HY000"))).toBe(true);
+  for (const state of ["40003", "HY000", "08S01"]) expect(provesUndone(error("ER_ANY", state))).toBe(false);
+});
+
+test("a rollback during the commit proves nothing: the rest of a group may have received the transaction", () => {
+  expect(provesUndone(error("ER_TRANSACTION_ROLLBACK_DURING_COMMIT", "40000"))).toBe(false);
+  expect(provesUndone(error("ER_ERROR_DURING_COMMIT", "HY000", "Got error 149 - 'Lock deadlock"))).toBe(false);
 });
 
 test("a server that takes no writes is told from one that lost a race", () => {

@@ -27,6 +27,12 @@ const rolledBack = /^40(?!003)/;
 /** InnoDB's deadlock, where Group Replication reports it during a commit or a read (ER_ERROR_DURING_COMMIT, HY000). */
 const deadlockDuringCommit = /^Got error 149\b/;
 
+/**
+ * Errors of Group Replication for a commit that this server has rolled back. It may have sent the transaction to the
+ * group before, and then another member may commit it.
+ */
+const inDoubtCodes = new Set(["ER_TRANSACTION_ROLLBACK_DURING_COMMIT", "ER_ERROR_DURING_COMMIT"]);
+
 const notNullCodes = new Set(["ER_BAD_NULL_ERROR", "SQLITE_CONSTRAINT_NOTNULL"]);
 
 /**
@@ -44,12 +50,12 @@ export function isReadOnly(error: unknown): boolean {
 
 /**
  * True for an error after which another attempt may succeed: the transaction lost against another one, or the server
- * takes no writes any more. After a ROLLBACK nothing of the transaction is left.
+ * takes no writes any more. Before COMMIT was sent, nothing of the transaction is left after a ROLLBACK.
  */
 export function isRetryable(error: unknown): boolean {
-  const { sqlState = "", message = "" } = error as { sqlState?: string; message?: string };
+  const { sqlState = "", sqlMessage = "" } = error as { sqlState?: string; sqlMessage?: string };
   const code = codeOf(error);
-  if (code === "ER_ERROR_DURING_COMMIT") return deadlockDuringCommit.test(message);
+  if (code === "ER_ERROR_DURING_COMMIT") return deadlockDuringCommit.test(sqlMessage);
   return lostRaceCodes.has(code) || rolledBack.test(sqlState) || isReadOnly(error);
 }
 
@@ -73,11 +79,13 @@ export function isNotNullViolation(error: unknown): boolean {
 }
 
 /**
- * True for an error that proves that COMMIT was not reached, although it was sent with the statement that failed: so
- * the transaction has not happened.
+ * True for an error of a packet with COMMIT that proves that the transaction has not happened: COMMIT was not reached,
+ * or the database has rolled it back everywhere.
  */
-export function failedBeforeCommit(error: unknown): boolean {
-  return beforeCommit.test((error as { sqlState?: string }).sqlState ?? codeOf(error));
+export function provesUndone(error: unknown): boolean {
+  const code = codeOf(error);
+  if (beforeCommit.test((error as { sqlState?: string }).sqlState ?? code)) return true;
+  return isRetryable(error) && !inDoubtCodes.has(code);
 }
 
 /** The name that a driver gives an error, such as `ER_DUP_ENTRY`; empty for an error of anything else. */

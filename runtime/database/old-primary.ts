@@ -10,22 +10,24 @@ import { isSqlite, lostItsServer } from "./open.ts";
 import { maxAttempts } from "./transactions.ts";
 
 /**
- * The column by which `readCurrent` recognizes an old primary. It has to be part of the query itself, which has to
- * answer at least one row.
+ * The columns by which `readCurrent` recognizes an old primary. They have to be part of the query itself, which has to
+ * answer at least one row. A reader of Aurora says it by the second one only.
  */
-export function readOnlyColumn(db: Knex): Knex.Raw {
-  return db.raw(isSqlite(db) ? "0 as server_read_only" : "@@read_only as server_read_only");
+export function readOnlyColumns(db: Knex): Knex.Raw {
+  const [server, engine] = isSqlite(db) ? ["0", "0"] : ["@@read_only", "@@innodb_read_only"];
+  return db.raw(`${server} as server_read_only, ${engine} as engine_read_only`);
 }
 
-/** A row with `readOnlyColumn`, as the drivers give it. */
+/** A row with `readOnlyColumns`, as the drivers give it. */
 export interface ServerRow {
   server_read_only: number | bigint | string;
+  engine_read_only: number | bigint | string;
 }
 
 /**
  * Reads, and reads again over another connection where the server was an old primary, or is gone.
  *
- * @param read sends a query with `readOnlyColumn`
+ * @param read sends a query with `readOnlyColumns`
  * @throws ReadOnlyServerError when every attempt was answered by a server that takes no writes
  */
 export async function readCurrent<Row extends ServerRow>(
@@ -36,14 +38,15 @@ export async function readCurrent<Row extends ServerRow>(
     try {
       return refuseOldPrimary(db, await read());
     } catch (error) {
-      const mayRepeat = lostItsServer(error) || (isRetryable(error) && !isBusyFile(error));
+      // One repeat after a lost server: a query that is never answered would otherwise be sent again and again.
+      const mayRepeat = (attempt === 1 && lostItsServer(error)) || (isRetryable(error) && !isBusyFile(error));
       if (attempt === maxAttempts || !mayRepeat) throw error;
     }
   }
 }
 
 function refuseOldPrimary<Row extends ServerRow>(db: Knex, rows: readonly Row[]): readonly Row[] {
-  if (!rows.some((row) => isOn(row.server_read_only))) return rows;
+  if (!rows.some((row) => isOn(row.server_read_only) || isOn(row.engine_read_only))) return rows;
   const error = new ReadOnlyServerError();
   discardAllConnections(db, error);
   throw error;

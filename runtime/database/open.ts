@@ -115,6 +115,8 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
   };
   const db = knex({
     client: "mysql2",
+    // Otherwise Knex asks for it on the first connection, without a time-out, and all others wait for that answer.
+    version: "latest",
     log,
     pool: { min: 0, max: poolMax, afterCreate },
     acquireConnectionTimeout: acquireTimeoutMs,

@@ -1,7 +1,7 @@
 /** Runs statements: alone, in a transaction, and again where the database has taken back what they did. */
 import { setImmediate } from "node:timers/promises";
 import type { Knex } from "knex";
-import { failedBeforeCommit, isBusyFile, isRetryable } from "./errors.ts";
+import { isBusyFile, isRetryable, provesUndone } from "./errors.ts";
 import {
   acquireConnection,
   discardConnection,
@@ -56,10 +56,10 @@ export class Transaction {
 
   /**
    * Whether this transaction may have happened although `commit` threw this error. It has not when COMMIT was not sent,
-   * or not reached, or when the database has rolled it back.
+   * or when the error proves it.
    */
   mayHaveHappened(error: unknown): boolean {
-    return this.#isCommitting && !isRetryable(error) && !failedBeforeCommit(error);
+    return this.#isCommitting && !provesUndone(error);
   }
 
   /** Takes back what is not committed, and returns the connection to the pool. */

@@ -1,0 +1,41 @@
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
+import { createMysqlDatabase, dropDatabase } from "../support/databases.ts";
+
+/** Passes connections on, and lets the first one fall silent once the server has accepted its account. */
+async function startProxy(stack: AsyncDisposableStack, port: number): Promise<number> {
+  const sockets = new Set<Socket>();
+  let connections = 0;
+  const proxy = createServer((client) => {
+    const isFirst = ++connections === 1;
+    const server = connect(port, "127.0.0.1");
+    for (const socket of [client, server]) sockets.add(socket.on("error", () => {}));
+    server.pipe(client);
+    client.on("data", (chunk) => {
+      // Packets that answer the handshake have a number above 0; a command begins again at 0.
+      if (isFirst && chunk[3] === 0) return;
+      server.write(chunk);
+    });
+    client.on("close", () => server.destroy());
+  }).listen(0, "127.0.0.1");
+  await once(proxy, "listening");
+  stack.defer(() => {
+    for (const socket of sockets) socket.destroy();
+    proxy.close();
+  });
+  return (proxy.address() as AddressInfo).port;
+}
+
+test("a first connection to the database that falls silent after its handshake delays no later one", async () => {
+  await using stack = new AsyncDisposableStack();
+  const url = new URL(await createMysqlDatabase());
+  const direct = url.href;
+  stack.defer(() => dropDatabase(direct));
+  url.port = String(await startProxy(stack, Number(url.port)));
+  const db = openDatabase(url.href, { ...databaseDefaults, acquireTimeoutMs: 500, silenceTimeoutMs: 300 });
+  stack.defer(() => db.destroy());
+  await expect(db.raw("SELECT 1")).rejects.toThrow();
+  const [rows] = await db.raw("SELECT 2 AS two");
+  expect(rows).toEqual([{ two: 2 }]);
+});
