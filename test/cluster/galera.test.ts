@@ -4,7 +4,7 @@ import { startTiers } from "../faults/cluster.ts";
 import { checkHistory } from "../faults/history.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { type GaleraCluster, startGalera } from "./galera.ts";
-import { inTurns, printGaps, writerFaults } from "./writer-faults.ts";
+import { inTurns, printEffects, writerFaults } from "./writer-faults.ts";
 import { startWriterSwitch } from "./writer-switch.ts";
 
 /** `npm run test:cluster` runs the long version. */
@@ -47,9 +47,9 @@ describe("both tiers on a Galera cluster", () => {
     const disturbances = run.map((fault) => fault.run);
     const verdict = await checkHistory(tiers, { key, pets, readers: 8, reads: 500, disturbances });
     console.info(verdict);
-    if (isLong) printGaps(run, verdict.gapsMs);
+    if (isLong) printEffects(run, verdict.effects);
     expect(verdict.violations).toEqual([]);
-    expect(Math.max(...verdict.gapsMs)).toBeGreaterThan(100); // the faults had an effect
+    expect(Math.max(...verdict.effects.map(({ gapMs }) => gapMs))).toBeGreaterThan(100); // the faults had an effect
   }, 1_800_000);
 
   test("apply every acknowledged adjustment once while the writer of the cluster is killed", async () => {

@@ -6,7 +6,7 @@ import { checkHistory } from "../faults/history.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import type { DatabaseCluster } from "./database-cluster.ts";
 import { startGroupReplication } from "./group-replication.ts";
-import { inTurns, printGaps, writerFaults } from "./writer-faults.ts";
+import { inTurns, printEffects, writerFaults } from "./writer-faults.ts";
 import { startWriterSwitch } from "./writer-switch.ts";
 
 /** `npm run test:cluster` runs the long version. */
@@ -35,7 +35,7 @@ describe("two gateways and two inventory services on MySQL Group Replication", (
     const disturbances = run.map((fault) => fault.run);
     const verdict = await checkHistory(tiers, { key, pets, readers: 8, reads: 500, disturbances });
     console.info(verdict);
-    if (isLong) printGaps(run, verdict.gapsMs);
+    if (isLong) printEffects(run, verdict.effects);
     expect(verdict).toMatchObject({ refused: 0, violations: [] });
   }, 600_000);
 
@@ -46,7 +46,7 @@ describe("two gateways and two inventory services on MySQL Group Replication", (
     const disturbances = run.map((fault) => fault.run);
     const verdict = await checkHistory(tiers, { key: keys.enterprise, pets, readers: 8, reads: 500, disturbances });
     console.info(verdict);
-    if (isLong) printGaps(run, verdict.gapsMs);
+    if (isLong) printEffects(run, verdict.effects);
     expect(verdict.violations).toEqual([]);
     expect(verdict.refused).toBeGreaterThan(0); // the faults had an effect
   }, 1_800_000);

@@ -1,5 +1,6 @@
 /** Faults of the node that takes the writes, and how long the writes were away after each. */
 import { setTimeout as delay } from "node:timers/promises";
+import type { Effect } from "../faults/history.ts";
 import type { DatabaseCluster } from "./database-cluster.ts";
 import type { WriterSwitch } from "./writer-switch.ts";
 
@@ -60,12 +61,21 @@ export function inTurns(...wanted: readonly (readonly [times: number, fault: Wri
   ).flat();
 }
 
-/** Prints the longest times without an acknowledged update, for each kind of fault. */
-export function printGaps(faults: readonly WriterFault[], gapsMs: readonly number[]): void {
-  const pairs = faults.map(({ name }, i) => ({ name, gapMs: gapsMs[i]! }));
-  const table = [...Map.groupBy(pairs, ({ name }) => name)].map(([name, of]) => {
-    const sorted = of.map(({ gapMs }) => gapMs).sort((a, b) => a - b);
-    return { fault: name, times: sorted.length, medianMs: sorted[sorted.length >> 1], maxMs: sorted.at(-1) };
+/** Prints what each kind of fault did: how long no update was acknowledged, and how many requests got no 200. */
+export function printEffects(faults: readonly WriterFault[], effects: readonly Effect[]): void {
+  const pairs = faults.map(({ name }, i) => ({ name, ...effects[i]! }));
+  const table = [...Map.groupBy(pairs, ({ name }) => name)].map(([fault, of]) => {
+    const gaps = of.map(({ gapMs }) => gapMs).sort((a, b) => a - b);
+    const refused = of.map((each) => each.refused).sort((a, b) => a - b);
+    const middle = of.length >> 1;
+    return {
+      fault,
+      times: of.length,
+      medianMs: gaps[middle],
+      maxMs: gaps.at(-1),
+      medianRefused: refused[middle],
+      maxRefused: refused.at(-1),
+    };
   });
   console.table(table);
 }

@@ -23,10 +23,17 @@ export interface Verdict {
   readonly refused: number;
   /** The longest time that a request took, answered or not. */
   readonly slowestMs: number;
-  /** For each disturbance, the longest time without an acknowledged update from its start until after its end. */
-  readonly gapsMs: readonly number[];
+  /** What each disturbance did, from its start until after its end. */
+  readonly effects: readonly Effect[];
   /** The first reads that contradict what was acknowledged. */
   readonly violations: readonly string[];
+}
+
+export interface Effect {
+  /** The longest time without an acknowledged update. */
+  readonly gapMs: number;
+  /** Requests that got no 200. */
+  readonly refused: number;
 }
 
 export interface HistoryOptions {
@@ -55,7 +62,7 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
   const violations: string[] = [];
   const counts = { reads: 0, writes: 0, refused: 0, slowestMs: 0 };
   const gap = { longestMs: 0, lastMs: 0 };
-  const gapsMs: number[] = [];
+  const effects: Effect[] = [];
   const pools = cluster.gateways.map(({ current }) => new Pool(`http://${current.listen}`, { connections: 32 }));
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
   let isDisturbing = true;
@@ -119,10 +126,11 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
       for (const disturb of disturbances) {
         if (violations.length > 0) break;
         Object.assign(gap, { longestMs: 0, lastMs: performance.now() });
+        const { refused } = counts;
         await disturb();
         const { writes } = counts;
         await until(() => counts.writes > writes || violations.length > 0, { withinMs: 60_000 });
-        gapsMs.push(Math.round(gap.longestMs));
+        effects.push({ gapMs: Math.round(gap.longestMs), refused: counts.refused - refused });
       }
       isDisturbing = false;
     })(),
@@ -132,7 +140,7 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
     if ((await send(turn, "GET", "/v1/inventory", { headers })) !== table) violations.push(`at rest, gateway ${turn}`);
   }
   await Promise.all(pools.map((pool) => pool.destroy()));
-  return { ...counts, gapsMs, violations };
+  return { ...counts, effects, violations };
 }
 
 /** Reads the list by a plain SELECT. */
