@@ -36,8 +36,17 @@ export const sqliteEngine: Engine = {
   risks: [],
 };
 
-/** The statement that asks for the variables which `engineOf` reads. */
-export const readVariables = `SHOW VARIABLES WHERE Variable_name IN (${[
+/** A table that InnoDB does not keep, so that it has no transactions. */
+export interface ForeignTable {
+  readonly name: string;
+  readonly engine: string;
+}
+
+const readForeignTables =
+  "SELECT table_name AS name, engine AS engine FROM information_schema.tables WHERE table_schema = DATABASE() AND engine <> 'InnoDB'";
+
+/** The statements that ask for what `engineOf` reads: the variables, and the tables without transactions. */
+export const askServer = `SHOW VARIABLES WHERE Variable_name IN (${[
   "version",
   "version_comment",
   "read_only",
@@ -66,10 +75,10 @@ export const readVariables = `SHOW VARIABLES WHERE Variable_name IN (${[
   "tidb_rc_read_check_ts",
 ]
   .map((name) => `'${name}'`)
-  .join(",")})`;
+  .join(",")});${readForeignTables}`;
 
-/** Recognizes an engine by what its server answers to `readVariables`. */
-export function engineOf(rows: readonly VariableRow[]): Engine {
+/** Recognizes an engine by what its server answers to `askServer`. */
+export function engineOf(rows: readonly VariableRow[], foreignTables: readonly ForeignTable[]): Engine {
   const variables: Variables = new Map(rows.map((row) => [row.Variable_name, row.Value]));
   const { form, ...specific } = formOf(variables);
   const version = variables.get("version") ?? "";
@@ -79,7 +88,7 @@ export function engineOf(rows: readonly VariableRow[]): Engine {
     endsPacketAtError: form !== "Galera",
     isReadOnly: isOn(variables.get("read_only")) || isOn(variables.get("innodb_read_only")),
     sessionSettings: specific.sessionSettings,
-    risks: [...specific.risks, ...durabilityRisks(variables)],
+    risks: [...specific.risks, ...durabilityRisks(variables), ...foreignTables.map(tableRisk)],
   };
 }
 
@@ -180,6 +189,10 @@ function tidb(variables: Variables): Omit<Form, "form"> {
       ? ["tidb_rc_read_check_ts is on, so a read may be old: SET GLOBAL tidb_rc_read_check_ts = OFF"]
       : [],
   };
+}
+
+function tableRisk({ name, engine }: ForeignTable): string {
+  return `the table ${name} has no transactions (${engine}), so updates can be lost or done by half: ALTER TABLE ${name} ENGINE = InnoDB`;
 }
 
 function durabilityRisks(variables: Variables): string[] {

@@ -3,7 +3,7 @@ import { mkdirSync } from "node:fs";
 import type { Socket } from "node:net";
 import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
-import { type Engine, engineOf, readVariables, sqliteEngine, type VariableRow } from "./engine.ts";
+import { askServer, type Engine, engineOf, type ForeignTable, sqliteEngine, type VariableRow } from "./engine.ts";
 import { isLostServer, ReadOnlyServerError } from "./errors.ts";
 import { discardAllConnections, type PooledConnection } from "./knex-internals.ts";
 
@@ -155,23 +155,35 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
  * @throws ReadOnlyServerError for a server that takes no writes
  */
 async function prepareSession(connection: MysqlConnection, silenceTimeoutMs: number): Promise<Engine> {
-  const [results] = await connection.promise().query(`${sessionSettings(silenceTimeoutMs)};${readVariables}`);
-  const engine = engineOf(results.at(-1) as VariableRow[]);
+  const [results] = await connection.promise().query(`${sessionSettings(silenceTimeoutMs)};${askServer}`);
+  const [variables, foreignTables] = results.slice(-2) as [VariableRow[], ForeignTable[]];
+  const engine = engineOf(variables, foreignTables);
   if (engine.isReadOnly) throw new ReadOnlyServerError();
   if (engine.sessionSettings.length > 0) await connection.promise().query(engine.sessionSettings.join(";"));
   return engine;
 }
 
-/** The settings of every connection to MySQL. */
+/** The settings of every connection to MySQL: everything that the statements rely on, whatever the server's defaults. */
 function sessionSettings(silenceTimeoutMs: number): string {
   // A wait for a lock ends before the silence timeout, and with an error that can be retried.
   const lockWaitSeconds = Math.min(3, Math.max(1, Math.floor(silenceTimeoutMs / 2_000)));
-  return [
-    // Each statement sees the latest commits, and looking for rows that do not exist locks no gaps.
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    `SET SESSION innodb_lock_wait_timeout = ${lockWaitSeconds}`,
+  const settings = [
+    // A statement outside of a transaction is durable at its end, and COMMIT ends a transaction without a next one.
+    "autocommit = 1",
+    "completion_type = NO_CHAIN",
+    `innodb_lock_wait_timeout = ${lockWaitSeconds}`,
     // Strict about values: NULL for a column that takes none is an error, on which writes rely. And without
     // NO_BACKSLASH_ESCAPES, with which mysql2's escapes would not be safe.
-    "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
+    "sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
+    "sql_select_limit = 18446744073709551615",
+    "sql_safe_updates = 0",
+    "time_zone = '+00:00'",
+    "default_storage_engine = InnoDB", // for the tables that migrations make
+  ];
+  return [
+    // Each statement sees the latest commits, and looking for rows that do not exist locks no gaps.
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
+    `SET SESSION ${settings.join(", ")}`,
+    "SET NAMES utf8mb4 COLLATE utf8mb4_general_ci",
   ].join(";");
 }

@@ -3,7 +3,7 @@ import type { Knex } from "knex";
 import type { Registry } from "prom-client";
 import type { Logger } from "../log.ts";
 import { gauge } from "../metrics.ts";
-import { type Engine, engineOf, readVariables } from "./engine.ts";
+import { askServer, type Engine, engineOf } from "./engine.ts";
 import { isSqlite } from "./open.ts";
 
 /** How often the settings are read again: an operator can change them while connections are open. */
@@ -34,8 +34,8 @@ export class DatabaseRisks {
   watch(db: Knex): () => void {
     if (isSqlite(db)) return () => {};
     const timer = setInterval(() => {
-      db.raw(readVariables).then(
-        ([rows]) => this.see(engineOf(rows)),
+      db.raw(askServer).then(
+        ([[variables, foreignTables]]) => this.see(engineOf(variables, foreignTables)),
         () => {}, // callers see for themselves that it is away
       );
     }, readAgainMs);

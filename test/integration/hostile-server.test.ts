@@ -1,0 +1,83 @@
+import type { Connection } from "mysql2/promise";
+import { createKeyAdmin } from "../../gateway/accounts/key-admin.ts";
+import { keyMigrations } from "../../gateway/accounts/migrations.ts";
+import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
+import { createKeyStore } from "../../gateway/auth/key-store.ts";
+import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
+import { StockStore } from "../../inventory-svc/stock/store.ts";
+import { migrate } from "../../runtime/database/migrations.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { startPrivateDatabaseServer } from "../support/database-server.ts";
+import { connectMysql } from "../support/mysql-client.ts";
+
+const hostile = [
+  "SET GLOBAL autocommit = 0",
+  "SET GLOBAL completion_type = CHAIN",
+  "SET GLOBAL TRANSACTION ISOLATION LEVEL SERIALIZABLE, READ ONLY",
+  "SET GLOBAL sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'",
+  "SET GLOBAL sql_select_limit = 1",
+  "SET GLOBAL sql_safe_updates = 1",
+  "SET GLOBAL innodb_lock_wait_timeout = 50",
+  "SET GLOBAL time_zone = '+05:00'",
+  "SET GLOBAL default_storage_engine = MyISAM",
+  "SET GLOBAL character_set_server = latin1",
+];
+
+describe("a database server whose defaults are all against what the statements rely on", () => {
+  const stack = suiteStack();
+  let url: string;
+  let operator: Connection;
+  const open = () => {
+    const db = openDatabase(url);
+    stack.defer(() => db.destroy());
+    return db;
+  };
+
+  beforeAll(async () => {
+    const server = await startPrivateDatabaseServer();
+    stack.defer(() => server.stop());
+    url = await server.createDatabase();
+    operator = await connectMysql(url); // before the defaults change
+    stack.defer(() => operator.end());
+    for (const statement of hostile) await operator.query(statement);
+    const db = open();
+    await migrate(db, "inventory", stockMigrations, "up");
+    await migrate(db, "gateway", keyMigrations, "up");
+  });
+
+  test("gets tables that have transactions", async () => {
+    const [tables] = await operator.query(
+      "SELECT DISTINCT engine AS engine FROM information_schema.tables WHERE table_schema = DATABASE()",
+    );
+    expect(tables).toEqual([{ engine: "InnoDB" }]);
+  });
+
+  test("keeps an update and a new epoch once they are acknowledged", async () => {
+    const store = new StockStore(open());
+    const { epoch } = await store.position();
+    await store.write([
+      { kind: "put", petId: 1n, quantity: 5, status: "available" },
+      { kind: "put", petId: 2n, quantity: 6, status: "available" },
+    ]);
+    const begun = await store.beginEpoch();
+    expect(begun.epoch).not.toBe(epoch);
+    const [rows] = await operator.query("SELECT quantity FROM stock ORDER BY pet_id");
+    expect(rows).toEqual([{ quantity: 5 }, { quantity: 6 }]);
+    expect((await operator.query("SELECT epoch FROM stock_head"))[0]).toEqual([{ epoch: begun.epoch }]);
+    expect(await Array.fromAsync(store.pages(10))).toMatchObject([[{ petId: 1n }, { petId: 2n }]]);
+  });
+
+  test("keeps a key once it is issued, and its revocation", async () => {
+    const pepper = "a pepper of more than 32 characters";
+    const keyHash = hashKey(createKey("test"), pepper);
+    const admin = createKeyAdmin(open(), Date.now);
+    const { keyId } = await admin.issue({ account: "acm\u00e9", env: "test", keyHash });
+    const keys = createKeyStore(open(), Date.now);
+    expect(await keys.findByHash(keyHash)).toMatchObject({ keyId });
+    await admin.revoke(keyId);
+    expect(await keys.findByHash(keyHash)).toBeUndefined();
+    const [rows] = await operator.query("SELECT revoked_at IS NOT NULL AS revoked FROM api_keys");
+    expect(rows).toEqual([{ revoked: 1 }]);
+  });
+});
