@@ -36,6 +36,19 @@ describe("the guard of addresses", () => {
     expect([next.admitted, remaining(next), resetAtMs(next)]).toEqual([true, limit - 1, Date.now() + minuteMs]);
   });
 
+  test("begins another window when the clock is set back by an hour", async () => {
+    const guard = new AddressGuard(limit);
+    for (let i = 0; i < 2 * limit; i++) await guard.charge(address);
+    jest.setSystemTime(1_000_000 - 3_600_000);
+    expect(resetAtMs(guard.currentLimits(address))).toBe(Date.now() + minuteMs);
+    const decision = await guard.charge(address);
+    expect([decision.admitted, remaining(decision), resetAtMs(decision)]).toEqual([
+      true,
+      limit - 1,
+      Date.now() + minuteMs,
+    ]);
+  });
+
   test("charges nothing for reading the current limits, which begins no window", async () => {
     const guard = new AddressGuard(limit);
     for (let i = 0; i < 100; i++) expect(remaining(guard.currentLimits(address))).toBe(limit);

@@ -1,7 +1,7 @@
 /** Limits the requests without a valid key, by the address they come from. */
 import { LRUCache } from "lru-cache";
 import { RateLimiterMemory, type RateLimiterRes } from "rate-limiter-flexible";
-import type { Decision, Window } from "./windows.ts";
+import { type Decision, isRunning, type Window } from "./windows.ts";
 
 /** The window of an address after its latest request. */
 interface LatestCount {
@@ -48,6 +48,10 @@ export class AddressGuard {
       admitted = false;
       return denial;
     });
+    if (result.msBeforeNext > this.#window.seconds * 1_000) {
+      await this.#limiter.delete(address); // the clock has been set back since the window began
+      return await this.charge(address);
+    }
     const previous = result.isFirstInDuration ? undefined : this.#latest.get(address);
     // Calculated once for each window: rounding must not move the end from one answer to the next.
     const resetAtMs = previous?.resetAtMs ?? nowMs + result.msBeforeNext;
@@ -61,7 +65,7 @@ export class AddressGuard {
     const nowMs = Date.now();
     const latest = this.#latest.get(address);
     const { remaining, resetAtMs } =
-      latest && latest.resetAtMs > nowMs
+      latest && isRunning(latest, this.#window.seconds, nowMs)
         ? latest
         : { remaining: this.#window.limit, resetAtMs: nowMs + this.#window.seconds * 1_000 };
     return { admitted: remaining > 0, windows: [{ ...this.#window, remaining, resetAtMs }], nowMs };

@@ -35,6 +35,13 @@ describe("counting refusals", () => {
     expect(found).toEqual([]);
   });
 
+  test("goes on when the clock is set back by an hour", () => {
+    const { found, refuse } = counterOf(30);
+    refuse("k", 60 * minute);
+    for (let i = 0; i < 40; i++) refuse("k", i);
+    expect(found).toEqual(["k"]);
+  });
+
   test("counts each key by itself", () => {
     const { found, refuse } = counterOf(2);
     refuse("a", 1);

@@ -47,7 +47,10 @@ export class RefusalCounter {
     const { tooMany, onTooMany, share, now } = this.#options;
     const nowMs = now();
     let entry = this.#counts.get(keyId);
-    if (!entry || nowMs - entry.sinceMs >= refusalWindowMs) {
+    const ageMs = nowMs - (entry?.sinceMs ?? 0);
+    if (!entry || ageMs >= refusalWindowMs || ageMs < 0) {
+      // younger than nothing: the clock has been set back
+
       entry = { sinceMs: nowMs, count: 0 };
       this.#counts.set(keyId, entry);
     } else if (arrivedAtMs <= entry.sinceMs) {

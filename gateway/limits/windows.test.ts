@@ -47,6 +47,13 @@ describe("charging a request to its windows:", () => {
     expect(decisions.map(({ admitted }) => admitted)).toEqual([true, true, true, false, true]);
   });
 
+  test("a window whose clock was set back by an hour is over, and its caller is not refused for an hour", () => {
+    const hour = 3_600_000;
+    const decisions = run([hour, hour, hour, hour, 1, 2]);
+    expect(decisions.map(({ admitted }) => admitted)).toEqual([true, true, true, false, true, true]);
+    expect(decisions.at(-1)!.windows.map((state) => state.resetAtMs)).toEqual([60_001, 86_400_001]);
+  });
+
   const used = (...counts: number[]): Count[] => counts.map((n) => ({ used: 0, unsent: n, resetAtMs: 60_000 }));
 
   test("reading the current limits charges nothing", () => {

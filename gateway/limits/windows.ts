@@ -55,7 +55,9 @@ export function charge(
 ): { readonly decision: Decision; readonly counts: readonly Count[] } {
   const running = windows.map(({ seconds }, i): Count => {
     const count = counts?.[i];
-    return count && count.resetAtMs > nowMs ? count : { used: 0, unsent: 0, resetAtMs: nowMs + seconds * 1_000 };
+    return count && isRunning(count, seconds, nowMs)
+      ? count
+      : { used: 0, unsent: 0, resetAtMs: nowMs + seconds * 1_000 };
   });
   const left = windows.map(({ limit }, i) => {
     const { used, unsent } = running[i]!;
@@ -75,6 +77,14 @@ export function charge(
     },
     counts: charged === 0 ? (counts ?? []) : running.map((count) => ({ ...count, unsent: count.unsent + charged })),
   };
+}
+
+/**
+ * Whether a window still runs. One that would end later than its length from now began before the clock was set back,
+ * and is over: otherwise its caller would be refused until the clock is where it was.
+ */
+export function isRunning({ resetAtMs }: { readonly resetAtMs: number }, seconds: number, nowMs: number): boolean {
+  return resetAtMs > nowMs && resetAtMs <= nowMs + seconds * 1_000;
 }
 
 /**

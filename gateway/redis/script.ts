@@ -29,17 +29,19 @@ for i = 1, #KEYS do
   at = at + 1
   for w = 1, windows do
     local known_used, known_end = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+    local latest_end = now + ARGV[at + 2] -- of a later end the clock has been set back since: its window is over
+    if known_end > latest_end then known_end = 0 end
     local u, e = 0, 0
     if numbers then
       u, e = tonumber(numbers() or 0), tonumber(numbers() or 0)
     end
-    if e > now then
+    if e > now and e <= latest_end then
       if known_end == e and known_used > u then u = known_used end
       if known_end > now then u = u + ARGV[at + 5] end
     elseif known_end > now then
       u, e = known_used + ARGV[at + 5], known_end
     else
-      u, e = 0, now + ARGV[at + 2]
+      u, e = 0, latest_end
     end
     local left = ARGV[at + 1] - u
     if left < admitted then admitted = left end

@@ -114,6 +114,19 @@ describe("windows on Redis", () => {
     expect(later.windows[0]!.resetAtMs).toBe(later.nowMs + 60_000);
   });
 
+  test("a caller is not refused for longer than a window when the clock of Redis is set back by an hour", async () => {
+    const caller = newCaller();
+    const few = quotaWindows({ perMinute: 5, perDay: 1_000 });
+    for (let i = 0; i < 5; i++) expect((await ask(0, caller, few)).admitted).toBe(true);
+    clockOffsetMs -= 3_600_000;
+    for (const replica of [0, 1, 0]) {
+      const decision = await ask(replica, caller, few);
+      expect(decision.admitted).toBe(true);
+      expect(decision.windows[0]!.resetAtMs).toBeLessThanOrEqual(decision.nowMs + 60_000);
+    }
+    clockOffsetMs += 3_600_000;
+  });
+
   test("a changed plan applies at once and keeps what was used", async () => {
     const caller = newCaller();
     for (let i = 0; i < 60; i++) await ask(i, caller, quotaWindows({ perMinute: 60, perDay: 1_000 }));
