@@ -58,6 +58,8 @@ export class RedisWindows implements Limiter {
   readonly #options: RedisWindowsOptions;
   readonly #client: Client;
   readonly #refusals = new LRUCache<string, Refusal>({ max: maxRefusals });
+  /** The callers that this replica admitted alone, with their windows. */
+  readonly #alone = new Map<string, readonly Window[]>();
   // Requests that arrive in one turn of the event loop share the first call.
   readonly #batches = new Batches<Waiting>(
     (take) => this.#decideAll(take()),
@@ -76,8 +78,19 @@ export class RedisWindows implements Limiter {
     try {
       return await new Promise((resolve, reject) => this.#batches.add({ id, windows, resolve, reject }));
     } catch {
+      this.#alone.set(id, windows);
       return await this.#options.memory.decide(id, windows);
     }
+  }
+
+  /**
+   * Charges on Redis what this replica admitted alone. Call it when Redis is back: until then the other replicas do not
+   * know of it, and would admit as much again.
+   */
+  async reportAlone(): Promise<void> {
+    const questions = Array.from(this.#alone, ([id, windows]): Question => ({ id, windows, requests: [] }));
+    this.#alone.clear();
+    await this.#askAll(questions);
   }
 
   /** The refusal that still holds for a caller, with the times of now. */
@@ -99,7 +112,10 @@ export class RedisWindows implements Limiter {
   }
 
   async #decideAll(requests: readonly Waiting[]): Promise<void> {
-    const questions = groupByCaller(requests);
+    await this.#askAll(groupByCaller(requests));
+  }
+
+  async #askAll(questions: Question[]): Promise<void> {
     for (let i = 0; i < questions.length; i += maxCallers) {
       const calls = this.#splitBySlot(questions.slice(i, i + maxCallers));
       await Promise.all(calls.map((ofCall) => this.#ask(ofCall)));
@@ -126,8 +142,9 @@ export class RedisWindows implements Limiter {
       const call = () => this.#client.decideWindows(questions.length, ...keysAndArguments);
       answer = await breaker.run(keyPrefix + questions[0]!.id, call);
     } catch (error) {
-      questions.forEach(({ id, requests }, i) => {
+      questions.forEach(({ id, windows, requests }, i) => {
         if (taken[i]) memory.restoreUnsent(id, taken[i]);
+        this.#alone.set(id, windows);
         for (const { reject } of requests) reject(error);
       });
       return;

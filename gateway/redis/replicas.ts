@@ -45,16 +45,20 @@ export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasO
     probeIntervalMs,
     onChange: (isOpen, err) => {
       if (isOpen) log.error({ err }, "Redis is away: this replica admits its share of the limits");
-      else log.info("Redis is back: the limits are exact again");
+      else {
+        log.info("Redis is back: the limits are exact again");
+        void limiter.reportAlone();
+      }
     },
   });
+  const limiter = new RedisWindows({ redis, memory, breaker });
   gauge({ name: "gateway_redis_up", help: "1 while the limits are counted on Redis", registry: metrics }, () =>
     breaker.isOpen ? 0 : 1,
   );
   redis.on("error", () => {}); // each failed command reports it to the breaker
   const changes = new KeyChanges(redis);
   return {
-    limiter: new RedisWindows({ redis, memory, breaker }),
+    limiter,
     shareRefusals: shareRefusals(redis),
     notify: (id) => void changes.notify(id).catch(() => {}),
     onNotice: (receive) => changes.onNotice(receive),

@@ -34,7 +34,10 @@ describe("windows on Redis", () => {
     const breaker = new Breaker({
       probe: () => redis.ping(),
       probeIntervalMs: 50,
-      onChange: (isOpen) => changes.push(isOpen),
+      onChange: (isOpen) => {
+        changes.push(isOpen);
+        if (!isOpen) void limiter.reportAlone();
+      },
     });
     const now = () => Date.now() + clockOffsetMs;
     const memory = new MemoryWindows({ maxCallers: 10_000, replicas: replicaCount, now });
@@ -42,9 +45,10 @@ describe("windows on Redis", () => {
       breaker.close();
       redis.disconnect();
     });
+    const limiter = new RedisWindows({ redis, memory, breaker, clockOffsetMs: () => clockOffsetMs });
     while (redis.status !== "ready") await new Promise((resolve) => redis.once("ready", resolve));
     return {
-      limiter: new RedisWindows({ redis, memory, breaker, clockOffsetMs: () => clockOffsetMs }),
+      limiter,
       redis,
       changes,
     };
@@ -233,6 +237,18 @@ describe("windows on Redis", () => {
       ]);
     },
   );
+
+  test("what each replica admitted while Redis was away counts for all when it is back, also of replicas that are quiet", async () => {
+    const caller = newCaller();
+    await server.kill("SIGKILL");
+    const alone = await Promise.all(Array.from({ length: 600 }, (_, i) => ask(i, caller)));
+    expect(admitted(alone)).toHaveLength(300); // a third for each
+    await server.restart();
+    await backAgain();
+    const decisions: Decision[] = [];
+    for (let i = 0; i < 50; i++) decisions.push(await ask(0, caller)); // from its first answer on it knows of the others
+    expect(admitted(decisions)).toHaveLength(0);
+  });
 
   test("requests admitted while Redis was away are charged to their own windows, not to later ones", async () => {
     const caller = newCaller();
