@@ -36,7 +36,12 @@ export function listInventory({ list, held, stallTimeoutMs }: ListInventoryOptio
     }
     const body: Body = isGzip ? await snapshot.gzip() : snapshot.plain();
     if (response.destroyed) return; // the client has left, and no event would release what is held for it
-    if (body.text === undefined && request.method !== "HEAD") response.once("close", held.hold(body));
+    if (body.text === undefined && request.method !== "HEAD") {
+      response.once(
+        "close",
+        held.hold(body, () => response.destroy()),
+      );
+    }
     if (isGzip) headers.push("Content-Encoding", "gzip");
     response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...headers]);
     if (request.method === "HEAD") response.end();

@@ -1,4 +1,3 @@
-import { ApiError } from "../../http/errors.ts";
 import { HeldVersions } from "./held-versions.ts";
 import type { Body } from "./snapshot.ts";
 
@@ -9,40 +8,69 @@ const newVersion = (count: number) => version(Array.from({ length: count }, piec
 /** The next version, in which the first pieces have changed. */
 const change = ({ pieces }: Body, count: number) => version(pieces.map((same, i) => (i < count ? piece() : same)));
 
+/** A bound of some pieces, and the readers that were cut off, by name. */
+function bound(pieces: number) {
+  const held = new HeldVersions(pieces * pieceBytes);
+  const cut: string[] = [];
+  return { hold: (name: string, body: Body) => held.hold(body, () => cut.push(name)), cut };
+}
+
 test("any number of readers share one version", () => {
-  const held = new HeldVersions(1);
+  const { hold, cut } = bound(1);
   const body = newVersion(10);
-  for (let i = 0; i < 1_000; i++) held.hold(body);
+  for (let i = 0; i < 1_000; i++) hold(`${i}`, body);
+  expect(cut).toEqual([]);
 });
 
 test("versions share the pieces that did not change between them", () => {
-  const held = new HeldVersions(50 * pieceBytes);
+  const { hold, cut } = bound(50);
   let body = newVersion(100);
   for (let i = 0; i <= 50; i++) {
-    held.hold(body);
+    hold(`${i}`, body);
     body = change(body, 1);
   }
-  expect(() => held.hold(body)).toThrow(ApiError);
+  expect(cut).toEqual([]);
+  hold("51", body);
+  expect(cut).toEqual(["0"]);
 });
 
-test("a reader that would hold one version too many is refused until an older reader has ended", () => {
-  const held = new HeldVersions(5 * pieceBytes);
-  const [first, second, third, fourth] = [newVersion(10), newVersion(10), newVersion(10), newVersion(10)];
-  const releaseFirst = held.hold(first!);
-  const releaseSecond = [held.hold(second!), held.hold(second!)];
-  expect(() => held.hold(third!)).toThrow(expect.objectContaining({ status: 503 }));
-  held.hold(second!); // adds nothing, because this version is held already
+test("all readers of the oldest version are cut off for a new reader, and no others", () => {
+  const { hold, cut } = bound(5);
+  hold("a", newVersion(10));
+  const second = newVersion(10);
+  hold("b", second);
+  hold("c", second);
+  expect(cut).toEqual([]); // the latest version and one before it always have room
+  hold("d", newVersion(10));
+  expect(cut).toEqual(["a"]);
+  hold("e", newVersion(10));
+  expect(cut).toEqual(["a", "b", "c"]);
+});
+
+test("a version that is released in time costs no reader anything", () => {
+  const { hold, cut } = bound(5);
+  const release = hold("a", newVersion(10));
+  hold("b", newVersion(10));
+  release();
+  release(); // once more changes nothing
+  hold("c", newVersion(10));
+  expect(cut).toEqual([]);
+});
+
+test("a reader that was cut off holds nothing, and its end releases nothing twice", () => {
+  const { hold, cut } = bound(5);
+  const releaseFirst = hold("a", newVersion(10));
+  hold("b", newVersion(10));
+  hold("c", newVersion(10));
+  expect(cut).toEqual(["a"]);
   releaseFirst();
-  const releaseThird = held.hold(third!);
-  for (const release of releaseSecond) release();
-  expect(() => held.hold(fourth!)).toThrow(ApiError); // the second version still has a reader
-  releaseThird();
-  held.hold(fourth!);
+  hold("d", newVersion(10));
+  expect(cut).toEqual(["a", "b"]);
 });
 
 test("a list that is larger than the bound is still sent", () => {
-  const held = new HeldVersions(1);
-  held.hold(newVersion(10));
-  held.hold(newVersion(10)); // and so is the next version
-  expect(() => held.hold(newVersion(10))).toThrow(ApiError);
+  const { hold, cut } = bound(1);
+  hold("a", newVersion(10));
+  hold("b", newVersion(10)); // and so is the next version
+  expect(cut).toEqual([]);
 });
