@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { startHaproxy } from "../support/haproxy.ts";
 import { freePort } from "../support/ports.ts";
 import { until } from "../support/until.ts";
-import type { ClusterNode, DatabaseCluster } from "./database-cluster.ts";
+import { askNode, type ClusterNode, type DatabaseCluster } from "./database-cluster.ts";
 
 export interface WriterSwitch {
   /** `mysql://user:password@host:port/` of whichever node takes the writes. */
@@ -15,7 +15,8 @@ export interface WriterSwitch {
 
 /**
  * Starts the switch. Each quarter of a second it asks about each node. One failure takes a node out and ends its
- * connections. One success brings it in.
+ * connections. One success brings it in. A node that has become read-only only gets no new connections: the services
+ * leave it by themselves, and a commit under way still gets its answer.
  */
 export async function startWriterSwitch(
   stack: AsyncDisposableStack,
@@ -23,7 +24,10 @@ export async function startWriterSwitch(
 ): Promise<WriterSwitch> {
   const servers: string[] = [];
   for (const node of nodes) {
-    const healthPort = await answerFor(stack, () => isWriter(node));
+    const healthPort = await answerFor(stack, async () => {
+      if (await isWriter(node)) return 200;
+      return (await askNode(node, "@@read_only")) === "1" ? 404 : 503;
+    });
     servers.push(`  server ${nameOf(node)} ${new URL(node.url("")).host} check port ${healthPort}`);
   }
   const url = new URL(nodes[0]!.url(""));
@@ -41,6 +45,7 @@ frontend writer
 backend nodes
   balance first
   option httpchk GET /
+  http-check disable-on-404
   default-server inter 250ms fall 1 rise 1 on-marked-down shutdown-sessions
 ${servers.join("\n")}
 `);
@@ -65,10 +70,10 @@ ${servers.join("\n")}
 
 const nameOf = ({ name }: ClusterNode) => name.replace(" ", "-");
 
-/** Answers HTTP requests with 200 while a check holds, and otherwise with 503. @returns the port */
-async function answerFor(stack: AsyncDisposableStack, check: () => Promise<boolean>): Promise<number> {
+/** Answers HTTP requests with the status of a check, and with 503 when it fails. @returns the port */
+async function answerFor(stack: AsyncDisposableStack, check: () => Promise<number>): Promise<number> {
   const server = createServer(async (_request, response) => {
-    response.writeHead((await check().catch(() => false)) ? 200 : 503).end();
+    response.writeHead(await check().catch(() => 503)).end();
   });
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
   stack.defer(async () => {
