@@ -63,8 +63,22 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   const countSending = () => connections.countSending();
   let isEnding = false;
 
+  /** Responses of requests that wait for an earlier one on their connection. */
+  const waiting = new WeakSet<ServerResponse>();
+
   const onRequest = (request: IncomingMessage, response: ServerResponse) => {
+    const before = connections.latest(request.socket);
     if (!connections.take(request, response)) return void request.resume();
+    if (before?.closed !== false || !(waiting.has(before) || isUnsafe(before.req) || isUnsafe(request))) {
+      return answer(request, response);
+    }
+    waiting.add(response);
+    before.once("close", () => {
+      waiting.delete(response);
+      if (!response.destroyed) answer(request, response);
+    });
+  };
+  const answer = (request: IncomingMessage, response: ServerResponse) => {
     if (isEnding) response.shouldKeepAlive = false;
     const refuse = (error: ApiError) => refuseRequest(request, response, error, options);
     if (!overload.enter(response, countSending)) refuse(overloaded);
@@ -101,6 +115,14 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
       await close(server, connections);
     },
   };
+}
+
+/**
+ * Whether a request may change something. It has to keep its place among the requests on its connection, before and
+ * after it (RFC 9112 section 9.3.2).
+ */
+function isUnsafe({ method }: IncomingMessage): boolean {
+  return method !== "GET" && method !== "HEAD";
 }
 
 /** Refuses a request that does not get to its route. */

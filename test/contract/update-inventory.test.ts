@@ -439,4 +439,30 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expectError(await set("1", 5, { authorization: `Bearer ${key}` }), 403, "insufficient_scope");
     });
   });
+
+  test("a list that is asked for right behind an update on the same connection shows the update", async () => {
+    const [host, port] = system.address.split(":");
+    const socket = connect(Number(port), host);
+    const lines = (line: string, ...more: string[]) =>
+      [line, `Host: ${system.address}`, `Authorization: ${authorization}`, ...more, "", ""].join("\r\n");
+    let received = "";
+    socket.on("data", (chunk) => {
+      received += chunk;
+    });
+    for (let quantity = 1; quantity <= 40; quantity++) {
+      const body = `{"quantity":${quantity}}`;
+      const media = ["Content-Type: application/json", `Content-Length: ${body.length}`];
+      const get = lines("GET /v1/inventory HTTP/1.1");
+      socket.write(get + lines("PATCH /v1/inventory/1 HTTP/1.1", ...media) + body + get + get);
+    }
+    socket.write(lines("GET /v1/nothing HTTP/1.1", "Connection: close"));
+    await once(socket, "close");
+    const shown = [...received.matchAll(/"petId":1,"quantity":(\d+)/g)].map(([, quantity]) => Number(quantity));
+    // Before the update, its own answer, and twice after it.
+    expect(shown.slice(1)).toEqual(
+      Array.from({ length: 40 }, (_, i) => [i + 1, i + 1, i + 1, i + 1])
+        .flat()
+        .slice(0, -1),
+    );
+  });
 });
