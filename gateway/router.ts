@@ -3,6 +3,7 @@
  * for.
  */
 import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from "express";
+import { refuseDuplicates } from "./http/bearer.ts";
 import { ApiError } from "./http/errors.ts";
 import { pathOf, requestId } from "./http/request.ts";
 import { addCommonHeaders, contextOf, type RequestContext, setContext } from "./http/request-context.ts";
@@ -94,6 +95,7 @@ function enter(routes: readonly Route[], parts: RouterParts): RequestHandler {
     if (path.startsWith("/v1/")) return admit();
     context.route = "docs";
     admission.setAddressLimits(context);
+    refuseDuplicates(request.rawHeaders); // admission does it for all other paths
     docs(request, response, (error?: unknown) => {
       if (error) return next(error);
       context.route = "unknown";

@@ -18,7 +18,8 @@ export function tokenIn({ authorization = "" }: IncomingHttpHeaders): string | u
   return /^bearer +(\S.*)$/i.exec(authorization)?.[1]?.trimEnd();
 }
 
-function refuseDuplicates(rawHeaders: readonly string[]): void {
+/** @throws ApiError invalid_request for two Authorization or Host headers */
+export function refuseDuplicates(rawHeaders: readonly string[]): void {
   let hosts = 0;
   let authorizations = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) {

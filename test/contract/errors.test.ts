@@ -124,6 +124,8 @@ describe("every error has the shape of the contract:", () => {
     ["chunks and a length", "PATCH /v1/inventory/1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 4"],
     ["chunks that are not the last coding", "PATCH /v1/inventory/1 HTTP/1.1\r\nTransfer-Encoding: chunked, gzip"],
     ["two hosts", "GET /v1/inventory HTTP/1.1\r\nHost: h"],
+    ["two hosts for the documentation", "GET /docs/ HTTP/1.1\r\nHost: h"],
+    ["two hosts for the OpenAPI document", "GET /openapi.json HTTP/1.1\r\nHost: h"],
   ])("invalid HTTP is 400: %s", async (_what, line) => {
     const answer = await sendToApi(system.address, head(line));
     expectError(answer, 400, "invalid_request");
