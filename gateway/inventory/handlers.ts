@@ -4,7 +4,7 @@ import Negotiator from "negotiator";
 import { readBody } from "../http/request.ts";
 import { contextOf } from "../http/request-context.ts";
 import { jsonType, matchesEtag, writeJson } from "../http/respond.ts";
-import { checkMediaType, parseStockUpdate, readIfMatch, readPetId } from "./input.ts";
+import { checkMediaType, parseStockUpdate, readPetId, readPrecondition } from "./input.ts";
 import { renderItem } from "./list/chunk.ts";
 import type { HeldVersions } from "./list/held-versions.ts";
 import type { Body, Snapshot } from "./list/snapshot.ts";
@@ -61,7 +61,7 @@ export function updateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions
   return async (request, response) => {
     const petId = readPetId(request.params.petId);
     checkMediaType(request.headers["content-type"], request.headers["content-encoding"]);
-    const expectedRevision = readIfMatch(request.headers["if-match"]);
+    const expectedRevision = readPrecondition(request.headers);
     const quantity = parseStockUpdate(await readBody(request, bodyTimeoutMs));
     const item = await stock.update({ petId, quantity, expectedRevision }, () => !response.destroyed);
     writeJson(request, response, 200, renderItem(item), ["ETag", entryEtag(item.revision)]);

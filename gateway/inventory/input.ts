@@ -1,4 +1,5 @@
 /** Reads what a request for the inventory brings: petId, preconditions and body. */
+import type { IncomingHttpHeaders } from "node:http";
 import { maxQuantity, parsePetId } from "../../proto/pet.ts";
 import { ApiError } from "../http/errors.ts";
 import { parseJson } from "../http/json.ts";
@@ -56,10 +57,18 @@ export function readPetId(text: unknown): bigint {
 const noRevision = -1n;
 
 /**
- * The revision that `If-Match` asks for; undefined when any will do. A tag of another form matches no entry. It is no
- * fault of its own, because 400 and 404 come first (RFC 9110 section 13.2.1).
+ * Reads the revision at which an update expects its entry: `If-Match` names it. A caller that sends `If-None-Match: *`
+ * wants no entry to be there, so its update changes none (RFC 9110 sections 13.1.1 and 13.1.2).
+ *
+ * A tag of another form matches no entry. It is no fault of its own, because 400 and 404 come first (section 13.2.1).
+ *
+ * @returns undefined when any revision will do
  */
-export function readIfMatch(header: string | undefined): bigint | undefined {
+export function readPrecondition({
+  "if-match": header,
+  "if-none-match": unwanted,
+}: IncomingHttpHeaders): bigint | undefined {
+  if (unwanted?.trim() === "*") return noRevision;
   if (header === undefined || header.trim() === "*") return undefined;
   const match = /^\s*"r(0|[1-9]\d{0,18})"\s*$/.exec(header);
   return match && BigInt(match[1]!) < 2n ** 63n ? BigInt(match[1]!) : noRevision;

@@ -201,6 +201,11 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expectError(await set("4040", 23, { "if-match": "*" }), 404, "not_found");
     });
 
+    test("an update that wants no entry to be there changes none", async () => {
+      expectError(await set("1", 24, { "if-none-match": "*" }), 412, "precondition_failed");
+      expectError(await set("4040", 24, { "if-none-match": "*" }), 404, "not_found");
+    });
+
     test.each<[string, (etag: string) => string]>([
       ["an older ETag of the entry", (etag) => etag],
       ["a weak ETag", (etag) => `W/${etag}`],
