@@ -152,7 +152,7 @@ describe("the client for internal callers", () => {
     await inventory.update({ petId: 1n, quantity: 10 });
     expect(await next()).toMatchObject({ changed: [{ petId: 1n, quantity: 10 }] });
     await system.inventory.kill("SIGKILL");
-    const reading = inventory.get(1n);
+    const reading = inventory.get(1n, { timeoutMs: 30_000 }); // the start of a process may take long
     await system.restartInventory();
     expect(await reading).toMatchObject({ quantity: 10 }); // a read is retried
     await inventory.update({ petId: 2n, quantity: 11 });
