@@ -1,10 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { checkAdjustments } from "../faults/adjustments.ts";
 import { startTiers } from "../faults/cluster.ts";
-import { checkHistory } from "../faults/history.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { type GaleraCluster, startGalera } from "./galera.ts";
-import { inTurns, printEffects, writerFaults } from "./writer-faults.ts";
+import { checkThrough, inTurns, writerFaults } from "./writer-faults.ts";
 import { startWriterSwitch } from "./writer-switch.ts";
 
 /** `npm run test:cluster` runs the long version. */
@@ -43,11 +42,7 @@ describe("both tiers on a Galera cluster", () => {
     await galera.settle(); // a node that is killed while it changes a schema cannot join again
     const { planned, killed } = writerFaults(galera, writerSwitch);
     const run = isLong ? inTurns([30, planned], [12, killed]) : [planned, killed];
-    const key = tiers.system.keys.enterprise;
-    const disturbances = run.map((fault) => fault.run);
-    const verdict = await checkHistory(tiers, { key, pets, readers: 8, reads: 500, disturbances });
-    console.info(verdict);
-    if (isLong) printEffects(run, verdict.effects);
+    const verdict = await checkThrough(run, tiers, pets);
     expect(verdict.violations).toEqual([]);
     expect(Math.max(...verdict.effects.map(({ gapMs }) => gapMs))).toBeGreaterThan(100); // the faults had an effect
   }, 1_800_000);

@@ -2,11 +2,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { checkAdjustments } from "../faults/adjustments.ts";
 import { startTiers, type Tiers } from "../faults/cluster.ts";
-import { checkHistory } from "../faults/history.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import type { DatabaseCluster } from "./database-cluster.ts";
 import { startGroupReplication } from "./group-replication.ts";
-import { inTurns, printEffects, writerFaults } from "./writer-faults.ts";
+import { checkThrough, inTurns, writerFaults } from "./writer-faults.ts";
 import { startWriterSwitch } from "./writer-switch.ts";
 
 /** `npm run test:cluster` runs the long version. */
@@ -31,22 +30,14 @@ describe("two gateways and two inventory services on MySQL Group Replication", (
 
   test("answer every request with 200 while the primary is switched by plan", async () => {
     const run = Array.from({ length: isLong ? 20 : 3 }, () => faults.planned);
-    const key = tiers.system.keys.enterprise;
-    const disturbances = run.map((fault) => fault.run);
-    const verdict = await checkHistory(tiers, { key, pets, readers: 8, reads: 500, disturbances });
-    console.info(verdict);
-    if (isLong) printEffects(run, verdict.effects);
+    const verdict = await checkThrough(run, tiers, pets);
     expect(verdict).toMatchObject({ refused: 0, violations: [] });
   }, 600_000);
 
   test("lose no acknowledged update and show nothing older while the primary is switched, killed and frozen", async () => {
     const { planned, killed, frozen } = faults;
     const run = isLong ? inTurns([40, planned], [10, killed], [6, frozen]) : [planned, killed, planned, frozen];
-    const { keys } = tiers.system;
-    const disturbances = run.map((fault) => fault.run);
-    const verdict = await checkHistory(tiers, { key: keys.enterprise, pets, readers: 8, reads: 500, disturbances });
-    console.info(verdict);
-    if (isLong) printEffects(run, verdict.effects);
+    const verdict = await checkThrough(run, tiers, pets);
     expect(verdict.violations).toEqual([]);
     expect(verdict.refused).toBeGreaterThan(0); // the faults had an effect
   }, 1_800_000);

@@ -1,8 +1,7 @@
 import { startTiers } from "../faults/cluster.ts";
-import { checkHistory } from "../faults/history.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { startSemiSynchronousPair } from "./semi-synchronous.ts";
-import { inTurns, printEffects, writerFaults } from "./writer-faults.ts";
+import { checkThrough, inTurns, writerFaults } from "./writer-faults.ts";
 import { startWriterSwitch } from "./writer-switch.ts";
 
 /** `npm run test:cluster` runs the long version. */
@@ -19,11 +18,7 @@ describe("two gateways and two inventory services on a semi-synchronous pair", (
     const { planned, killed } = writerFaults(pair, writerSwitch, pair.switchTo);
     const tiers = await startTiers(stack, [serverUrl, serverUrl], { gateways: 2, pets, callTimeoutMs: 5_000 });
     const run = isLong ? inTurns([40, planned], [20, killed]) : [planned, killed];
-    const key = tiers.system.keys.enterprise;
-    const disturbances = run.map((fault) => fault.run);
-    const verdict = await checkHistory(tiers, { key, pets, readers: 8, reads: 500, disturbances });
-    console.info(verdict);
-    if (isLong) printEffects(run, verdict.effects);
+    const verdict = await checkThrough(run, tiers, pets);
     expect(verdict.violations).toEqual([]);
     expect(Math.max(...verdict.effects.map(({ gapMs }) => gapMs))).toBeGreaterThan(100); // the faults had an effect
   }, 1_800_000);

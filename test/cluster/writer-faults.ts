@@ -1,6 +1,7 @@
 /** Faults of the node that takes the writes, and how long the writes were away after each. */
 import { setTimeout as delay } from "node:timers/promises";
-import type { Effect } from "../faults/history.ts";
+import type { Tiers } from "../faults/cluster.ts";
+import { checkHistory, type Effect, type Verdict } from "../faults/history.ts";
 import type { DatabaseCluster } from "./database-cluster.ts";
 import type { WriterSwitch } from "./writer-switch.ts";
 
@@ -61,8 +62,18 @@ export function inTurns(...wanted: readonly (readonly [times: number, fault: Wri
   ).flat();
 }
 
+/** Checks the history of reads and writes while faults happen, and prints what they did. */
+export async function checkThrough(faults: readonly WriterFault[], tiers: Tiers, pets: number): Promise<Verdict> {
+  const key = tiers.system.keys.enterprise;
+  const disturbances = faults.map((fault) => fault.run);
+  const verdict = await checkHistory(tiers, { key, pets, readers: 8, reads: 500, disturbances });
+  console.info(verdict);
+  printEffects(faults, verdict.effects);
+  return verdict;
+}
+
 /** Prints what each kind of fault did: how long no update was acknowledged, and how many requests got no 200. */
-export function printEffects(faults: readonly WriterFault[], effects: readonly Effect[]): void {
+function printEffects(faults: readonly WriterFault[], effects: readonly Effect[]): void {
   const pairs = faults.map(({ name }, i) => ({ name, ...effects[i]! }));
   const table = [...Map.groupBy(pairs, ({ name }) => name)].map(([fault, of]) => {
     const gaps = of.map(({ gapMs }) => gapMs).sort((a, b) => a - b);
