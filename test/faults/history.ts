@@ -21,6 +21,8 @@ export interface Verdict {
   readonly writes: number;
   /** Requests that got no 200 because a process was killed. */
   readonly refused: number;
+  /** What these got: how often each status, or each fault of the connection. */
+  readonly refusals: Readonly<Record<string, number>>;
   /** The longest time that a request took, answered or not. */
   readonly slowestMs: number;
   /** What each disturbance did, from its start until after its end. */
@@ -61,6 +63,7 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
   const unknown = Array.from({ length: pets + 1 }, () => new Set<number>());
   const violations: string[] = [];
   const counts = { reads: 0, writes: 0, refused: 0, slowestMs: 0 };
+  const refusals: Record<string, number> = {};
   const gap = { longestMs: 0, lastMs: 0 };
   const effects: Effect[] = [];
   const pools = cluster.gateways.map(({ current }) => new Pool(`http://${current.listen}`, { connections: 32 }));
@@ -75,8 +78,11 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
       const bytes = Buffer.from(await answer.body.arrayBuffer());
       if (answer.statusCode !== 200) throw new Error(`status ${answer.statusCode}`);
       return (answer.headers["content-encoding"] === "gzip" ? gunzipSync(bytes) : bytes).toString();
-    } catch {
+    } catch (error) {
       // The gateway, or a process that it calls, was killed during the request.
+      const { code, message } = error as Error & { code?: string };
+      const what = code ?? message;
+      refusals[what] = (refusals[what] ?? 0) + 1;
     } finally {
       counts.slowestMs = Math.max(counts.slowestMs, performance.now() - startedMs);
     }
@@ -140,7 +146,7 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
     if ((await send(turn, "GET", "/v1/inventory", { headers })) !== table) violations.push(`at rest, gateway ${turn}`);
   }
   await Promise.all(pools.map((pool) => pool.destroy()));
-  return { ...counts, effects, violations };
+  return { ...counts, refusals, effects, violations };
 }
 
 /** Reads the list by a plain SELECT. */
