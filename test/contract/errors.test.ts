@@ -290,7 +290,11 @@ describe("an error of the inventory service", () => {
     stack.defer(() => service.forceShutdown());
     const system = await startSystem({ gateways: 0 });
     stack.defer(() => system.close());
-    const gateway = await startLocalGateway({ ...system.gatewayEnv, INVENTORY_ADDRESS: `127.0.0.1:${port}` });
+    const gateway = await startLocalGateway({
+      ...system.gatewayEnv,
+      INVENTORY_ADDRESS: `127.0.0.1:${port}`,
+      INVENTORY_TIMEOUT_MS: "500", // callers are held for so long
+    });
     stack.defer(() => gateway.close());
     const headers = { authorization: `Bearer ${system.keys.enterprise}`, "content-type": "application/json" };
     const path = "/v1/inventory";
