@@ -38,7 +38,7 @@ describe("both tiers on a Galera cluster", () => {
     await using tiersStack = new AsyncDisposableStack();
     const writerSwitch = await startWriterSwitch(tiersStack, galera);
     const { serverUrl } = writerSwitch;
-    const tiers = await startTiers(tiersStack, [serverUrl, serverUrl], { gateways: 2, pets, callTimeoutMs: 5_000 });
+    const tiers = await startTiers(tiersStack, [serverUrl, serverUrl], { gateways: 2, pets });
     await galera.settle(); // a node that is killed while it changes a schema cannot join again
     const { planned, killed } = writerFaults(galera, writerSwitch);
     const run = isLong ? inTurns([30, planned], [12, killed]) : [planned, killed];

@@ -21,11 +21,7 @@ describe("two gateways and two inventory services on MySQL Group Replication", (
     const group = await startGroupReplication(stack);
     const writerSwitch = await startWriterSwitch(stack, group);
     faults = writerFaults(group, writerSwitch);
-    tiers = await startTiers(stack, [writerSwitch.serverUrl, writerSwitch.serverUrl], {
-      gateways: 2,
-      pets,
-      callTimeoutMs: 5_000, // the default
-    });
+    tiers = await startTiers(stack, [writerSwitch.serverUrl, writerSwitch.serverUrl], { gateways: 2, pets });
   }, 180_000);
 
   test("answer every request with 200 while the primary is switched by plan", async () => {

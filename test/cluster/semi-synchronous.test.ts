@@ -16,7 +16,7 @@ describe("two gateways and two inventory services on a semi-synchronous pair", (
     const writerSwitch = await startWriterSwitch(stack, pair);
     const { serverUrl } = writerSwitch;
     const { planned, killed } = writerFaults(pair, writerSwitch, pair.switchTo);
-    const tiers = await startTiers(stack, [serverUrl, serverUrl], { gateways: 2, pets, callTimeoutMs: 5_000 });
+    const tiers = await startTiers(stack, [serverUrl, serverUrl], { gateways: 2, pets });
     const run = isLong ? inTurns([40, planned], [20, killed]) : [planned, killed];
     const verdict = await checkThrough(run, tiers, pets);
     expect(verdict.violations).toEqual([]);

@@ -30,11 +30,7 @@ export interface ClusterOptions {
   readonly gatewayScript?: string;
   /** The same for the services. */
   readonly serviceScript?: string;
-  /** Deadline of the gateways' calls; default 2,000. */
-  readonly callTimeoutMs?: number;
 }
-
-const databaseTimeoutMs = "2000";
 
 export async function startCluster(stack: AsyncDisposableStack, options: ClusterOptions): Promise<Cluster> {
   const database = await startPrivateDatabaseServer();
@@ -48,10 +44,10 @@ export async function startTiers(
   serverUrls: readonly [string, string],
   options: ClusterOptions,
 ): Promise<Tiers> {
-  const { gatewayScript = "gateway/main.ts", serviceScript = "inventory-svc/main.ts", callTimeoutMs = 2_000 } = options;
+  const { gatewayScript = "gateway/main.ts", serviceScript = "inventory-svc/main.ts" } = options;
   process.env.TEST_MYSQL_SERVER_URL = serverUrls[0];
   const ports = [await freePort(), await freePort()];
-  const inventoryEnv = { LOG_LEVEL: "fatal", INVENTORY_DATABASE_TIMEOUT_MS: databaseTimeoutMs };
+  const inventoryEnv = { LOG_LEVEL: "fatal" };
   const system = await startSystem({
     database: "mysql",
     gateways: 0,
@@ -60,7 +56,6 @@ export async function startTiers(
     inventoryEnv: { ...inventoryEnv, INVENTORY_LISTEN: `127.0.0.1:${ports[0]}` },
     gatewayEnv: {
       LOG_LEVEL: "fatal",
-      INVENTORY_TIMEOUT_MS: String(callTimeoutMs),
       INVENTORY_ADDRESS: `ipv4:${ports.map((port) => `127.0.0.1:${port}`).join(",")}`,
     },
   });
