@@ -225,7 +225,7 @@ export class StockStore {
     const entries = choose(this.#select().where("removed", 0)).orderBy("pet_id");
     const read = (query: Knex.QueryBuilder): Promise<readonly (Row & ServerRow)[]> =>
       this.#readCurrent(() => query.clone().select(readOnlyColumns(this.#db)));
-    const rows = await read(entries.clone());
+    const rows = await read(entries);
     if (rows.length > 0) return rows.map(toStockRow);
     // No row says where the answer comes from, so it is asked for again with a row that is always there.
     const withCounter = this.#db("stock_head")

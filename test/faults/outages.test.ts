@@ -130,7 +130,7 @@ test("an outage of the database costs each tier at most a line a second for each
   const shared = process.env.TEST_MYSQL_SERVER_URL;
   process.env.TEST_MYSQL_SERVER_URL = database.url("");
   const env = { LOG_LEVEL: "error" };
-  const gatewayEnv = { ...env, INVENTORY_TIMEOUT_MS: "300" }; // it holds callers for so long at first
+  const gatewayEnv = { ...env, INVENTORY_TIMEOUT_MS: "300" }; // a gateway holds callers for 300 ms when an outage begins
   const system = await startSystem({ database: "mysql", gatewayEnv, inventoryEnv: env });
   process.env.TEST_MYSQL_SERVER_URL = shared;
   stack.defer(() => system.close());

@@ -50,7 +50,7 @@ export async function prepareMysqld(
     url: `mysql://tests:${password}@127.0.0.1:${placePort}/`,
     copyTo: async (copy, copyPort) => {
       await cp(dataOf(place), dataOf(copy), { recursive: true });
-      await rm(join(dataOf(copy), "auto.cnf"), { force: true }); // MySQL's identity, which it makes anew
+      await rm(join(dataOf(copy), "auto.cnf"), { force: true }); // the server's identity: each server writes a new one
       await mkdir(temporaryFolderOf(copy));
       return at(copy, copyPort);
     },
