@@ -90,8 +90,9 @@ export function createAdmission(options: AdmissionOptions): Admission {
     const decision = await limiter.decide(principal.accountId, windows);
     context.limits = limitHeaders(windows, decision);
     if (!decision.admitted) {
-      refusals.refused(principal.keyId, context.arrivedAtMs);
-      onRefused(principal.plan, bindingWindow(decision.windows).name);
+      const { name, resetAtMs } = bindingWindow(decision.windows);
+      refusals.refused(principal.keyId, { arrivedAtMs: context.arrivedAtMs, waitMs: resetAtMs - decision.nowMs });
+      onRefused(principal.plan, name);
       throw overLimit(decision);
     }
     if (operation) checkScope(principal, operation.scope);

@@ -1,26 +1,41 @@
 import { RefusalCounter } from "./refusals.ts";
 
 const minute = 60_000;
+const day = 24 * 60 * minute;
 
 /** A counter with a clock of its own, and the keys that it has reported. */
 function counterOf(tooMany: number) {
   const found: string[] = [];
   const clock = { nowMs: 0 };
   const counter = new RefusalCounter({ tooMany, onTooMany: (keyId) => found.push(keyId), now: () => clock.nowMs });
-  const refuse = (keyId: string, atMs: number, arrivedAtMs = atMs) => {
+  const refuse = (keyId: string, atMs: number, { arrivedAtMs = atMs, waitMs = day } = {}) => {
     clock.nowMs = atMs;
-    counter.refused(keyId, arrivedAtMs);
+    counter.refused(keyId, { arrivedAtMs, waitMs });
   };
   return { found, refuse };
 }
 
 describe("counting refusals", () => {
-  test("reports a key once, at its 30th refusal within a minute", () => {
+  test("reports a key at its 30th refusal within a minute, and again after 30 more", () => {
     const { found, refuse } = counterOf(30);
-    for (let i = 0; i < 29; i++) refuse("k", i);
-    expect(found).toEqual([]);
-    for (let i = 29; i < 90; i++) refuse("k", i);
-    expect(found).toEqual(["k"]);
+    for (let i = 0; i < 90; i++) {
+      refuse("k", i);
+      expect(found).toHaveLength(Math.floor((i + 1) / 30));
+    }
+  });
+
+  test("counts the last 60 seconds, whenever they began", () => {
+    for (const [lastMs, expected] of [
+      [29 + minute - 1_000, ["k"]],
+      [29 + minute, []],
+    ] as const) {
+      const { found, refuse } = counterOf(30);
+      refuse("k", 0); // a minute that begins here ends before the others
+      for (let i = 1; i <= 15; i++) refuse("k", 30_000 + i);
+      for (let i = 1; i <= 14; i++) refuse("k", 30_000 + lastMs + i);
+      refuse("k", 30_000 + lastMs + 15);
+      expect(found).toEqual(expected);
+    }
   });
 
   test("never reports a key with 29 refusals in each minute", () => {
@@ -31,7 +46,16 @@ describe("counting refusals", () => {
 
   test("leaves out requests that were under way when the first 429 went out", () => {
     const { found, refuse } = counterOf(30);
-    for (let i = 0; i < 100; i++) refuse("k", 10 + i, 10);
+    for (let i = 0; i < 100; i++) refuse("k", 10 + i, { arrivedAtMs: 10 });
+    expect(found).toEqual([]);
+  });
+
+  test("never reports a caller that sends a burst whenever its wait is over", () => {
+    const { found, refuse } = counterOf(30);
+    for (let window = 0; window < 10; window++) {
+      const beganMs = window * minute;
+      for (let i = 0; i < 100; i++) refuse("k", beganMs + 1 + i, { arrivedAtMs: beganMs, waitMs: minute - 1 - i });
+    }
     expect(found).toEqual([]);
   });
 
@@ -62,14 +86,19 @@ describe("counting refusals", () => {
             found.push(replica);
             reported.resolve();
           },
-          share: async (added) => {
+          share: async (added, tooMany) => {
             for (const [keyId, count] of added) totals.set(keyId, (totals.get(keyId) ?? 0) + count);
-            return new Map(totals);
+            return [...added.keys()].filter((keyId) => {
+              const isTooMany = totals.get(keyId)! >= tooMany;
+              if (isTooMany) totals.delete(keyId);
+              return isTooMany;
+            });
           },
           now: () => 1_000,
         }),
     );
-    for (const replica of replicas) for (let i = 0; i < 11; i++) replica.refused("k", 1_000 + i);
+    for (const replica of replicas)
+      for (let i = 0; i < 11; i++) replica.refused("k", { arrivedAtMs: 1_000 + i, waitMs: day });
     await reported.promise;
     expect(found).toHaveLength(1);
   });

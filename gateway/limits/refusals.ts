@@ -1,19 +1,26 @@
 /** Counts the refusals of keys, to find the keys that keep sending requests after a 429. */
 import { LRUCache } from "lru-cache";
 
-/** The time within which refusals of a key count together. */
+/** The time within which refusals of a key count together: a minute that slides. */
 export const refusalWindowMs = 60_000;
 
-const shareIntervalMs = 100;
+/** Refusals are shared this often, and those of one such time are counted as one moment. */
+export const refusalSlotMs = 100;
+
 const maxKeys = 100_000;
 
-/** Adds refusals, by key id, to the counts that all replicas share. @returns the totals of the same keys */
-export type ShareRefusals = (refusals: ReadonlyMap<string, number>) => Promise<ReadonlyMap<string, number>>;
+/**
+ * Adds refusals, by key id, to the counts that all replicas share.
+ *
+ * @param tooMany refusals within a minute that are too many; a count that gets there starts again
+ * @returns the keys whose count got there
+ */
+export type ShareRefusals = (refusals: ReadonlyMap<string, number>, tooMany: number) => Promise<readonly string[]>;
 
 export interface RefusalCounterOptions {
   /** Refusals of a key within a minute that are too many. */
   readonly tooMany: number;
-  /** Gets a key that has been refused too often, once. */
+  /** Gets a key that has been refused too often. */
   readonly onTooMany: (keyId: string) => void;
   /** Undefined for a gateway without other replicas. */
   readonly share?: ShareRefusals | undefined;
@@ -21,20 +28,32 @@ export interface RefusalCounterOptions {
   readonly now: () => number;
 }
 
-/** The refusals of one key. */
+/** A refused request. */
+export interface Refusal {
+  /** Its arrival, Unix milliseconds. */
+  readonly arrivedAtMs: number;
+  /** The time that its 429 told the caller to wait. */
+  readonly waitMs: number;
+}
+
+/** What is kept of one key. All times are Unix milliseconds. */
 interface Entry {
-  /** Unix milliseconds of the first one. */
-  readonly sinceMs: number;
-  count: number;
+  /** When its caller was told to wait, and until when. */
+  toldAtMs: number;
+  untilMs: number;
+  /** Refusals by slot, the oldest first. */
+  slots: { readonly atMs: number; count: number }[];
+  total: number;
 }
 
 /**
- * Counts the refusals of each key within a minute. A request that was under way when the key's first 429 went out does
- * not count, because its sender could not know of the limit.
+ * Counts the refusals of each key within the last minute. A request that was under way when its caller was first told
+ * to wait does not count, because its sender could not know of the limit. So a caller that waits as it is told to may
+ * send a burst when the wait is over.
  */
 export class RefusalCounter {
   readonly #options: RefusalCounterOptions;
-  readonly #counts = new LRUCache<string, Entry>({ max: maxKeys });
+  readonly #entries = new LRUCache<string, Entry>({ max: maxKeys });
   #unshared = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
 
@@ -42,30 +61,39 @@ export class RefusalCounter {
     this.#options = options;
   }
 
-  /** @param arrivedAtMs arrival of the refused request, Unix milliseconds */
-  refused(keyId: string, arrivedAtMs: number): void {
+  refused(keyId: string, { arrivedAtMs, waitMs }: Refusal): void {
     const { tooMany, onTooMany, share, now } = this.#options;
     const nowMs = now();
-    let entry = this.#counts.get(keyId);
-    const ageMs = nowMs - (entry?.sinceMs ?? 0);
-    if (!entry || ageMs >= refusalWindowMs || ageMs < 0) {
-      // younger than nothing: the clock has been set back
-
-      entry = { sinceMs: nowMs, count: 0 };
-      this.#counts.set(keyId, entry);
-    } else if (arrivedAtMs <= entry.sinceMs) {
+    const entry = this.#entryOf(keyId, nowMs);
+    if (nowMs >= entry.untilMs) {
+      entry.toldAtMs = nowMs;
+      entry.untilMs = nowMs + waitMs;
+    } else if (arrivedAtMs <= entry.toldAtMs) {
       return;
     }
-    entry.count += 1;
-    if (entry.count === tooMany) onTooMany(keyId);
+    addRefusal(entry, nowMs);
+    if (entry.total >= tooMany) {
+      entry.slots = [];
+      entry.total = 0;
+      onTooMany(keyId);
+    }
     if (share) {
       this.#unshared.set(keyId, (this.#unshared.get(keyId) ?? 0) + 1);
-      this.#timer ??= setTimeout(() => void this.#share(share), shareIntervalMs);
+      this.#timer ??= setTimeout(() => void this.#share(share), refusalSlotMs);
     }
   }
 
   close(): void {
     clearTimeout(this.#timer);
+  }
+
+  #entryOf(keyId: string, nowMs: number): Entry {
+    const kept = this.#entries.get(keyId);
+    if (kept && kept.toldAtMs <= nowMs) return kept;
+    // None, or from before the clock was set back.
+    const entry: Entry = { toldAtMs: 0, untilMs: 0, slots: [], total: 0 };
+    this.#entries.set(keyId, entry);
+    return entry;
   }
 
   async #share(share: ShareRefusals): Promise<void> {
@@ -74,12 +102,20 @@ export class RefusalCounter {
     this.#unshared = new Map();
     this.#timer = undefined;
     try {
-      for (const [keyId, total] of await share(added)) {
-        // Only the replica whose refusals reached the limit reports the key.
-        if (total >= tooMany && total - added.get(keyId)! < tooMany) onTooMany(keyId);
-      }
+      for (const keyId of await share(added, tooMany)) onTooMany(keyId);
     } catch {
       // Redis is away: each replica goes by its own count, and the breaker logs the fault.
     }
   }
+}
+
+/** Counts a refusal, and forgets those that are older than a minute. */
+function addRefusal(entry: Entry, nowMs: number): void {
+  const { slots } = entry;
+  while (slots[0] && nowMs - slots[0].atMs >= refusalWindowMs) entry.total -= slots.shift()!.count;
+  const atMs = nowMs - (nowMs % refusalSlotMs);
+  const latest = slots.at(-1);
+  if (latest?.atMs === atMs) latest.count += 1;
+  else slots.push({ atMs, count: 1 });
+  entry.total += 1;
 }

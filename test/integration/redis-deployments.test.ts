@@ -123,9 +123,13 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
     const { pair } = opened;
     const keyIds = Array.from({ length: 30 }, newName);
     const refusals = new Map(keyIds.map((keyId) => [keyId, 11]));
-    for (const total of [11, 22, 33]) {
-      const totals = await pair[total % 2]!.shareRefusals!(refusals);
-      expect([...totals]).toEqual(keyIds.map((keyId) => [keyId, total]));
+    for (const [replica, found] of [
+      [0, []],
+      [1, []],
+      [0, keyIds],
+      [1, []], // it has begun again
+    ] as const) {
+      expect(await pair[replica].shareRefusals!(refusals, 30)).toEqual(found);
     }
   });
 
@@ -152,7 +156,7 @@ describe("a Redis with a password and a database number", () => {
   test("works for a user that has only the rights that a gateway needs", async () => {
     const stack = new AsyncDisposableStack();
     const rules = ["on", `>${password}`, "~petstore:*", "&petstore:*", "-@all"];
-    const commands = ["hello", "info", "select", "client", "ping", "time", "get", "set", "incrby", "multi", "exec"];
+    const commands = ["hello", "info", "select", "client", "ping", "time", "get", "set"];
     const scripts = ["eval", "evalsha", "publish", "subscribe"];
     await admin.call("ACL", "SETUSER", "gate", ...rules, ...[...commands, ...scripts].map((name) => `+${name}`));
     const url = `redis://gate:${encodeURIComponent(password)}@127.0.0.1:${server.port}/3`;

@@ -6,6 +6,7 @@ import { type Count, charge, type Decision, type Window } from "../../gateway/li
 import { Breaker } from "../../gateway/redis/breaker.ts";
 import { connectRedis } from "../../gateway/redis/connection.ts";
 import { RedisWindows } from "../../gateway/redis/redis-windows.ts";
+import { shareRefusals } from "../../gateway/redis/shared-refusals.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
@@ -259,5 +260,22 @@ describe("windows on Redis", () => {
     clockOffsetMs += 3_600_000; // the minute is over, the day is not
     expect(left(await ask(1, caller))[0]).toBe(299);
     expect(left(await ask(0, caller))).toEqual([298, 10_000 - 32]);
+  });
+
+  test("refusals count for 60 seconds, whenever they began, also after the clock of Redis was set back", async () => {
+    const share = shareRefusals(replicas[0]!.redis, () => clockOffsetMs);
+    const key = newCaller();
+    const refuse = async (count: number, laterMs: number) => {
+      clockOffsetMs += laterMs;
+      return (await share(new Map([[key, count]]), 30)).length;
+    };
+    expect(await refuse(1, 0)).toBe(0);
+    expect(await refuse(15, 30_000)).toBe(0);
+    expect(await refuse(15, 58_000)).toBe(1); // the first one was a minute and a half ago
+    expect(await refuse(15, 1_000)).toBe(0); // the count has begun again
+    expect(await refuse(15, 60_000)).toBe(0);
+    expect(await refuse(14, 59_000)).toBe(0);
+    expect(await refuse(15, -3_600_000)).toBe(0);
+    expect(await refuse(15, 1_000)).toBe(1);
   });
 });
