@@ -11,7 +11,7 @@ import { createKeyStore } from "./auth/key-store.ts";
 import { readPepper } from "./auth/pepper.ts";
 import { type GatewayConfig, inventoryTls } from "./config.ts";
 import { clientAddressOf } from "./http/client-address.ts";
-import type { HeaderList } from "./http/request-context.ts";
+import { contextOf, type HeaderList } from "./http/request-context.ts";
 import { HeldVersions } from "./inventory/list/held-versions.ts";
 import { StockList } from "./inventory/list/stock-list.ts";
 import { openStockClient } from "./inventory/stock-client.ts";
@@ -107,6 +107,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
         guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
         deprecations,
       }),
+      admit: (response) => limits.admission.admitDocs(contextOf(response)),
       stallTimeoutMs: config.STALL_TIMEOUT_MS,
     }),
     clientAddress: clientAddressOf(config.TRUSTED_PROXIES),

@@ -37,7 +37,6 @@ async function open(parts: Partial<RouterParts> = {}) {
       setAddressLimits: (context) => {
         context.limits = ["X-RateLimit-Limit", `of ${context.clientAddress}`];
       },
-      headersFor: () => [],
     },
     docs: (_request, _response, next) => next(),
     clientAddress: () => "192.0.2.1",
@@ -78,7 +77,6 @@ const openToAll: RouterParts["admission"] = {
     context.limits = ["X-RateLimit-Limit", "60"];
   },
   setAddressLimits: () => {},
-  headersFor: () => [],
 };
 
 test("a failure before the caller is known is answered and counted like any other error", async () => {

@@ -14,7 +14,7 @@ import type { Operation, RouteTable } from "./routes.ts";
 /** Everything the router uses. A part that is missing is a type error, never a check that is skipped. */
 export interface RouterParts {
   readonly routes: RouteTable;
-  readonly admission: Admission;
+  readonly admission: Pick<Admission, "admit" | "setAddressLimits">;
   /** Answers `/openapi.json` and `/docs`, which need no key; calls `next` for every other path. */
   readonly docs: RequestHandler;
   readonly clientAddress: (request: Request) => string;
@@ -120,6 +120,7 @@ function openContext(
     limits: [],
     deprecation: operation?.deprecation?.headers ?? [],
     principal: undefined,
+    isHeld: false,
     meanwhile: undefined,
   };
   setContext(response, context);

@@ -14,7 +14,7 @@ export interface KeyStore {
    *
    * @param keyHash from `hashKey`
    * @returns undefined for a key that is unknown, revoked or expired
-   * @throws Error for an account whose plan cannot be read
+   * @throws UnusablePlanError, or the error of the database
    */
   findByHash(keyHash: Buffer): Promise<Principal | undefined>;
   /** The latest ban of a key, running or over; undefined when it had none since an operator last lifted one. */

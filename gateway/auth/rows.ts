@@ -17,12 +17,21 @@ export function toNumber(value: DbInteger | null): number | null {
   return value === null ? null : Number(value);
 }
 
-/** @throws Error for a plan that this version does not know, or an account without the limits that its plan needs */
+/** An account that a key was found for has a plan that cannot be used. It says nothing about other keys. */
+export class UnusablePlanError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = "UnusablePlanError";
+  }
+}
+
+/** @throws UnusablePlanError when this version does not know the plan, or the account lacks the limits that it needs */
 export function toPlan(row: PlanRow): { plan: PlanName; limits: AccountLimits | null } {
   const plan = planNames.find((name) => name === row.plan);
-  if (plan === undefined) throw new Error("an account has a plan that this version does not know");
+  if (plan === undefined) throw new UnusablePlanError("an account has a plan that this version does not know");
   if (!hasOwnLimits(plan)) return { plan, limits: null };
-  if (row.per_minute === null || row.per_day === null) throw new Error(`an account on the plan ${plan} has no limits`);
+  if (row.per_minute === null || row.per_day === null)
+    throw new UnusablePlanError(`an account on the plan ${plan} has no limits`);
   return { plan, limits: { perMinute: Number(row.per_minute), perDay: Number(row.per_day) } };
 }
 

@@ -1,6 +1,7 @@
 /** The open connections of the public server: the latest response of each, and how each of them ends. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { isHeld } from "./request-context.ts";
 
 /** How long a closing connection stays open for a client that is still sending, or for the rest of a head at a stop. */
 export const lingerMs = 1_000;
@@ -30,10 +31,12 @@ export class Connections {
     return this.#latest.get(socket);
   }
 
-  /** Counts the responses whose head is out and whose body is not. */
-  countSending(): number {
+  /** Counts the responses that wait for others: for a client that reads slowly, or because they are held. */
+  countWaitingForOthers(): number {
     let count = 0;
-    for (const response of this.#latest.values()) if (response?.headersSent && !response.closed) count += 1;
+    for (const response of this.#latest.values()) {
+      if (response && !response.closed && (response.headersSent || isHeld(response))) count += 1;
+    }
     return count;
   }
 

@@ -31,8 +31,8 @@ export class Overload {
   readonly #timer: NodeJS.Timeout;
   /** Responses that are not over. */
   #open = 0;
-  /** The open responses whose head is out; counted once per turn of the event loop. */
-  #sending: number | undefined;
+  /** The open responses that do not wait for this thread; counted once per turn of the event loop. */
+  #forOthers: number | undefined;
   readonly #leave = () => {
     this.#open -= 1;
   };
@@ -50,21 +50,21 @@ export class Overload {
    * Takes a request in, until its response closes. It counts responses and keeps none: a collection would outlive them,
    * and V8 would keep them for longer, which costs more than all the rest of a small request.
    *
-   * @param countSending counts the responses whose head is out and whose body is not: a client that reads a long one
-   *   slowly does not wait for this thread
+   * @param countForOthers counts the open responses that do not wait for this thread: those of clients that read
+   *   slowly, and those that are held
    * @returns false for a request that has to be refused
    */
-  enter(response: ServerResponse, countSending: () => number): boolean {
+  enter(response: ServerResponse, countForOthers: () => number): boolean {
     this.#open += 1;
     response.on("close", this.#leave);
     if (this.#window === undefined) return true;
-    if (this.#sending === undefined) {
-      this.#sending = countSending();
+    if (this.#forOthers === undefined) {
+      this.#forOthers = countForOthers();
       setImmediate(() => {
-        this.#sending = undefined; // some are over by the next turn
+        this.#forOthers = undefined; // some are over by the next turn
       });
     }
-    if (this.#open - this.#sending <= this.#options.maxWaiting) return true;
+    if (this.#open - this.#forOthers <= this.#options.maxWaiting) return true;
     this.#options.onRefusal();
     return false;
   }

@@ -20,6 +20,8 @@ export interface RequestContext {
   deprecation: HeaderList;
   /** The caller; undefined until admission has found it. */
   principal: Principal | undefined;
+  /** It waits for something that this thread does nothing for, such as its turn: no request is delayed by it. */
+  isHeld: boolean;
   /** What the operation began while the limits were being decided. */
   meanwhile: Promise<unknown> | undefined;
 }
@@ -31,6 +33,11 @@ type WithContext = ServerResponse & { [key]?: RequestContext };
 /** Gives a response its context. Not in `response.locals`: those belong to the app around the gateway. */
 export function setContext(response: ServerResponse, context: RequestContext): void {
   (response as WithContext)[key] = context;
+}
+
+/** Whether a response is held; it need not have passed the gateway's entrance. */
+export function isHeld(response: ServerResponse): boolean {
+  return (response as WithContext)[key]?.isHeld ?? false;
 }
 
 /** The context of a response that has passed the gateway's entrance. */

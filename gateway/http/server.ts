@@ -60,7 +60,7 @@ const noTunnel = new ApiError("method_not_allowed", { headers: { Allow: "GET, HE
 export function createPublicServer(options: PublicServerOptions): PublicServer {
   const { router, overload } = options;
   const connections = new Connections();
-  const countSending = () => connections.countSending();
+  const countForOthers = () => connections.countWaitingForOthers();
   let isEnding = false;
 
   /** Responses of requests that wait for an earlier one on their connection. */
@@ -81,7 +81,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   const answer = (request: IncomingMessage, response: ServerResponse) => {
     if (isEnding) response.shouldKeepAlive = false;
     const refuse = (error: ApiError) => refuseRequest(request, response, error, options);
-    if (!overload.enter(response, countSending)) refuse(overloaded);
+    if (!overload.enter(response, countForOthers)) refuse(overloaded);
     else if (request.headers.host === undefined && request.httpVersion !== "1.0") refuse(noHost);
     else router(request as Request, response as Response, () => refuse(noTarget));
   };

@@ -52,16 +52,26 @@ export interface Admission {
     context: RequestContext,
     operation: OperationAccess | undefined,
   ) => Promise<void>;
+  /**
+   * Admits a request for the documentation, which needs no key and is counted by its address, beside all others.
+   *
+   * @throws ApiError rate_limit_exceeded
+   */
+  readonly admitDocs: (context: RequestContext) => Promise<void>;
   /** Sets the limit headers of the address, for what needs no key. */
   readonly setAddressLimits: (context: RequestContext) => void;
   /** The limit headers of an address, without a charge. */
   readonly headersFor: (address: string) => HeaderList;
 }
 
+/** Requests for the documentation that an address has in a minute: the page takes eight. */
+const docsPerMinute = 300;
+
 /** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */
 export function createAdmission(options: AdmissionOptions): Admission {
   const { authenticator, onUse, limiter, currentLimits, windowsFor, refusals, onRefused, now } = options;
   const guard = new AddressGuard(options.guardPerMinute);
+  const docsGuard = new AddressGuard(docsPerMinute);
   const lookUpLimit = new LookUpLimit((block) => guard.currentLimits(block));
 
   const headersFor = (address: string) => limitHeaders(guard.windows, guard.currentLimits(addressBlock(address)));
@@ -98,9 +108,21 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (operation) checkScope(principal, operation.scope);
   }
 
+  async function admitDocs(context: RequestContext) {
+    const decision = await docsGuard.charge(addressBlock(context.clientAddress));
+    if (!decision.admitted) throw refuseAddress(context, docsGuard, decision);
+    context.limits = limitHeaders(docsGuard.windows, decision);
+  }
+
   /** Looks a key up that this gateway does not remember. @throws ApiError invalid_api_key, AddressExhaustedError */
   async function lookUp(token: string, context: RequestContext): Promise<Principal> {
-    const limitLookUp: LimitLookUp = (find) => lookUpLimit.run(addressBlock(context.clientAddress), find);
+    const limitLookUp: LimitLookUp = (find) => {
+      context.isHeld = true;
+      return lookUpLimit.run(addressBlock(context.clientAddress), () => {
+        context.isHeld = false;
+        return find();
+      });
+    };
     const principal = await authenticator.authenticate(token, limitLookUp);
     if (principal === undefined) throw invalidKey();
     return principal;
@@ -109,19 +131,19 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /** Charges the address of a request without a valid key. @returns the error that answers the request */
   async function refuseUnidentified(context: RequestContext, cause: unknown): Promise<ApiError> {
     // The key was not looked up and may be a good one, so it is not called invalid.
-    if (cause instanceof AddressExhaustedError) return refuseAddress(context, cause.decision);
+    if (cause instanceof AddressExhaustedError) return refuseAddress(context, guard, cause.decision);
     if (!(cause instanceof ApiError)) {
       setAddressLimits(context);
       return new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
     }
     const decision = await guard.charge(addressBlock(context.clientAddress));
-    if (!decision.admitted) return refuseAddress(context, decision);
+    if (!decision.admitted) return refuseAddress(context, guard, decision);
     context.limits = limitHeaders(guard.windows, decision);
     return cause;
   }
 
-  function refuseAddress(context: RequestContext, decision: Decision): ApiError {
-    context.limits = limitHeaders(guard.windows, decision);
+  function refuseAddress(context: RequestContext, { windows }: AddressGuard, decision: Decision): ApiError {
+    context.limits = limitHeaders(windows, decision);
     onRefused("none", "address");
     return overLimit(decision);
   }
@@ -133,7 +155,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 
-  return { admit, setAddressLimits, headersFor };
+  return { admit, admitDocs, setAddressLimits, headersFor };
 }
 
 function overLimit(decision: Decision): ApiError {

@@ -1,51 +1,126 @@
-/** Bounds the look-ups of unknown keys by what is left of the limit of the address they come from. */
+/** Bounds the look-ups of unknown keys, and shares them out between the addresses that they come from. */
+import { UnusablePlanError } from "../auth/rows.ts";
+import { addressNetwork } from "../http/client-address.ts";
 import type { Decision } from "./windows.ts";
 
-/** The look-ups of one address that are under way. */
-interface LookUps {
-  count: number;
-  /** Settles when the next one of them does. */
-  next: PromiseWithResolvers<void>;
+/** Look-ups under way at once: fewer than the pool has connections, so that known keys are looked up again meanwhile. */
+const maxUnderWay = 8;
+
+/** Look-ups that wait for a turn: each keeps a request, and a client may open many and leave. */
+const maxWaiting = 10_000;
+
+/** A look-up that waits for its turn. */
+interface Waiting {
+  readonly begin: () => Promise<unknown>;
+  readonly reject: (error: unknown) => void;
+}
+
+/** What waits in a network, by address block. The block whose turn is next comes first. */
+interface Network {
+  readonly blocks: Map<string, Waiting[]>;
+  waiting: number;
 }
 
 /**
- * Stands between unknown keys and the store. An address has at most as many look-ups under way as its limit has left,
- * so that a flood of made-up keys costs the store hardly more look-ups than the limit; further ones wait for the next
- * one to settle. An address with nothing left has none.
+ * Stands between unknown keys and the store. A bounded number of look-ups is under way, and the networks that wait take
+ * turns, as do the address blocks of each network. So a flood of made-up keys from one network delays a good key from
+ * elsewhere by a turn.
+ *
+ * An address block has at most as many look-ups under way as its limit has left, so that a flood costs the store hardly
+ * more look-ups than the limit. A block with nothing left has none.
  */
 export class LookUpLimit {
-  readonly #currentLimits: (address: string) => Decision;
-  readonly #underWay = new Map<string, LookUps>();
+  readonly #currentLimits: (block: string) => Decision;
+  /** The network whose turn is next comes first. */
+  readonly #networks = new Map<string, Network>();
+  /** How many look-ups of each address block are under way. */
+  readonly #underWay = new Map<string, number>();
+  #total = 0;
 
-  /** @param currentLimits the one window of an address, without a charge */
-  constructor(currentLimits: (address: string) => Decision) {
+  /** @param currentLimits the one window of an address block, without a charge */
+  constructor(currentLimits: (block: string) => Decision) {
     this.#currentLimits = currentLimits;
   }
 
-  /** @throws AddressExhaustedError, or what a look-up of this address throws */
-  async run<T>(address: string, lookUp: () => Promise<T>): Promise<T> {
-    while (!this.#mayBegin(address)) await this.#underWay.get(address)!.next.promise;
-    const lookUps = this.#underWay.get(address) ?? { count: 0, next: nextOne() };
-    this.#underWay.set(address, lookUps);
-    lookUps.count += 1;
-    try {
-      const found = await lookUp();
-      lookUps.next.resolve();
-      return found;
-    } catch (error) {
-      lookUps.next.reject(error); // a store that cannot be asked has no answer for the waiting look-ups either
-      throw error;
-    } finally {
-      lookUps.next = nextOne();
-      lookUps.count -= 1;
-      if (lookUps.count === 0) this.#underWay.delete(address);
+  /**
+   * @param block an address as `addressBlock` makes it
+   * @throws AddressExhaustedError, Error when too many wait, or what a look-up throws that was under way meanwhile
+   */
+  run<T>(block: string, lookUp: () => Promise<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      const fail = (error: unknown) => {
+        reject(error);
+        if (!(error instanceof UnusablePlanError)) this.#failWaiting(error);
+      };
+      const begin = () => lookUp().then(resolve, fail);
+      this.#wait(block, { begin, reject });
+      this.#beginNext();
+    });
+  }
+
+  #wait(block: string, look: Waiting): void {
+    const name = addressNetwork(block);
+    const network = this.#networks.get(name) ?? { blocks: new Map<string, Waiting[]>(), waiting: 0 };
+    // An equal share for each: a network that floods cannot keep another from waiting.
+    if (network.waiting >= maxWaiting / Math.max(1, this.#networks.size)) {
+      look.reject(new Error("too many unknown keys wait to be looked up"));
+      return;
+    }
+    this.#networks.set(name, network);
+    network.waiting += 1;
+    const queue = network.blocks.get(block);
+    if (queue) queue.push(look);
+    else network.blocks.set(block, [look]);
+  }
+
+  #beginNext(): void {
+    while (this.#total < maxUnderWay) {
+      const next = this.#takeNext();
+      if (!next) return;
+      const { block, look } = next;
+      this.#count(block, 1);
+      // A turn later, so that what was found out about this key has been charged to its address.
+      void look.begin().finally(() => setImmediate(() => this.#end(block)));
     }
   }
 
-  #mayBegin(address: string): boolean {
-    const decision = this.#currentLimits(address);
-    if (!decision.admitted) throw new AddressExhaustedError(decision);
-    return (this.#underWay.get(address)?.count ?? 0) < decision.windows[0]!.remaining;
+  #end(block: string): void {
+    this.#count(block, -1);
+    this.#beginNext();
+  }
+
+  /** Takes what is next, and puts its network and its block last. Refuses what waits in a block with nothing left. */
+  #takeNext(): { block: string; look: Waiting } | undefined {
+    for (const [name, network] of this.#networks) {
+      for (const [block, queue] of network.blocks) {
+        const decision = this.#currentLimits(block);
+        const isExhausted = !decision.admitted;
+        if (!isExhausted && (this.#underWay.get(block) ?? 0) >= decision.windows[0]!.remaining) continue;
+        const taken = queue.splice(0, isExhausted ? queue.length : 1);
+        network.waiting -= taken.length;
+        network.blocks.delete(block);
+        if (queue.length > 0) network.blocks.set(block, queue);
+        if (network.waiting === 0 || !isExhausted) this.#networks.delete(name);
+        if (network.waiting > 0) this.#networks.set(name, network);
+        if (!isExhausted) return { block, look: taken[0]! };
+        for (const { reject } of taken) reject(new AddressExhaustedError(decision));
+      }
+    }
+    return undefined;
+  }
+
+  #count(block: string, change: 1 | -1): void {
+    this.#total += change;
+    const count = (this.#underWay.get(block) ?? 0) + change;
+    if (count === 0) this.#underWay.delete(block);
+    else this.#underWay.set(block, count);
+  }
+
+  /** A store that cannot be asked has no answer for those that wait either. */
+  #failWaiting(error: unknown): void {
+    const waiting = [...this.#networks.values()].flatMap(({ blocks }) => [...blocks.values()].flat());
+    this.#networks.clear();
+    for (const look of waiting) look.reject(error);
   }
 }
 
@@ -59,10 +134,4 @@ export class AddressExhaustedError extends Error {
     this.name = "AddressExhaustedError";
     this.decision = decision;
   }
-}
-
-function nextOne(): PromiseWithResolvers<void> {
-  const next = Promise.withResolvers<void>();
-  next.promise.catch(() => {}); // perhaps no look-up waits for it
-  return next;
 }

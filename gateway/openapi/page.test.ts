@@ -33,7 +33,7 @@ const app = express()
     response.setHeader("X-Request-Id", "request-1");
     next();
   })
-  .use("/api", docsPage({ document, stallTimeoutMs: 1_000 }))
+  .use("/api", docsPage({ document, admit: async () => {}, stallTimeoutMs: 1_000 }))
   .use((request, response) => {
     response.status(404).end(`the app's own answer to ${request.method}`);
   });

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createRequire } from "node:module";
 import { dirname } from "node:path";
-import express, { type RequestHandler, Router } from "express";
+import express, { type RequestHandler, type Response, Router } from "express";
 import { pathOf } from "../http/request.ts";
 import { abortWhenStalled, matchesEtag } from "../http/respond.ts";
 import { indexHtml, initializerJs, pageCss } from "./page-files.ts";
@@ -11,6 +11,8 @@ import { indexHtml, initializerJs, pageCss } from "./page-files.ts";
 export interface DocsPageOptions {
   /** The OpenAPI document. It is rendered once. */
   readonly document: { readonly servers?: readonly { readonly url: string }[] };
+  /** Admits a request, or rejects with the error that answers it. */
+  readonly admit: (response: Response) => Promise<void>;
   /** Time in ms after which a reader that takes nothing is cut off. */
   readonly stallTimeoutMs: number;
 }
@@ -18,13 +20,13 @@ export interface DocsPageOptions {
 const swaggerFolder = dirname(createRequire(import.meta.url).resolve("swagger-ui-dist/package.json"));
 
 /** What the page needs of Swagger UI; the package holds much more. */
-const swaggerFiles = new Set(["/swagger-ui.css", "/swagger-ui-bundle.js", "/favicon-32x32.png"]);
+const swaggerFiles = ["/swagger-ui.css", "/swagger-ui-bundle.js", "/favicon-32x32.png"];
 
 /**
  * `/openapi.json`, and the page `/docs/` that shows it. Answers GET and HEAD of these and of the page's own files, and
  * leaves everything else to what comes after it. The page loads nothing from elsewhere.
  */
-export function docsPage({ document, stallTimeoutMs }: DocsPageOptions): Router {
+export function docsPage({ document, admit, stallTimeoutMs }: DocsPageOptions): Router {
   const headers = commonHeaders(document.servers ?? []);
   const setHeaders: SetHeaders = (response) => {
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
@@ -45,19 +47,22 @@ export function docsPage({ document, stallTimeoutMs }: DocsPageOptions): Router 
     ["/docs/initializer.js", fixed("text/javascript; charset=utf-8", initializerJs, setHeaders)],
   ]);
 
+  const paths = new Set([...own.keys(), ...swaggerFiles.map((file) => `/docs${file}`)]);
+
   // No routes: a router with routes answers OPTIONS by itself.
   return Router({ caseSensitive: true })
     .use((request, response, next) => {
-      const answer = request.method === "GET" || request.method === "HEAD" ? own.get(pathOf(request)) : undefined;
-      if (!answer) return next();
+      const isRead = request.method === "GET" || request.method === "HEAD";
+      if (!isRead || !paths.has(pathOf(request))) return next("router");
       abortWhenStalled(response, stallTimeoutMs);
-      answer(request, response, next);
+      admit(response).then(() => next(), next);
     })
-    .use("/docs", (request, response, next) => {
-      if (!swaggerFiles.has(pathOf(request))) return next();
-      abortWhenStalled(response, stallTimeoutMs);
-      swagger(withoutPreconditions(request), response, next);
-    });
+    .use((request, response, next) => {
+      const answer = own.get(pathOf(request));
+      if (answer) answer(request, response, next);
+      else next();
+    })
+    .use("/docs", (request, response, next) => swagger(withoutPreconditions(request), response, next));
 }
 
 type SetHeaders = (response: ServerResponse) => void;

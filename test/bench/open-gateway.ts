@@ -43,7 +43,6 @@ const router = createRouter({
       context.principal = everyone;
     },
     setAddressLimits: () => {},
-    headersFor: () => [],
   },
   docs: (_request, _response, next) => next(),
   clientAddress: (request) => request.socket.remoteAddress ?? "",

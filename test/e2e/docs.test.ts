@@ -112,7 +112,7 @@ test("the page fits the screen of a phone and follows a dark colour scheme", asy
 /** Serves the documentation, and an API that echoes its requests. */
 function petstore(): Router {
   return Router()
-    .use(docsPage({ document, stallTimeoutMs: 30_000 }))
+    .use(docsPage({ document, admit: async () => {}, stallTimeoutMs: 30_000 }))
     .patch("/v1/inventory/:petId", express.json(), (request, response) => {
       const { authorization, "if-match": ifMatch = null } = request.headers;
       const rest = JSON.stringify({ ...request.body, authorization, ifMatch });

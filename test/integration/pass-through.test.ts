@@ -583,6 +583,7 @@ async function startGateway(options: Partial<PassThroughOptions>) {
         limits: [],
         deprecation: [],
         principal,
+        isHeld: false,
         meanwhile: undefined,
       });
       res.setHeader("X-Request-Id", "request-1").setHeader("X-RateLimit-Limit", "60").setHeader("RateLimit", "ours");

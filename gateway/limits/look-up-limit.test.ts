@@ -1,0 +1,106 @@
+import { UnusablePlanError } from "../auth/rows.ts";
+import { LookUpLimit } from "./look-up-limit.ts";
+import type { Decision } from "./windows.ts";
+
+const limit = 60;
+
+/** Every address block has all of its limit left. */
+const untouched = (): Decision => ({
+  admitted: true,
+  windows: [{ name: "minute", seconds: 60, limit, remaining: limit, resetAtMs: 60_000 }],
+  nowMs: 0,
+});
+
+const block = (network: number, site: number) => `2001:db8:${network.toString(16)}:${site.toString(16)}::/64`;
+
+/** A store that answers when it is told to, in the order of the questions. */
+function openStore() {
+  const asked: { readonly name: string; readonly answer: PromiseWithResolvers<string> }[] = [];
+  let answered = 0;
+  return {
+    asked,
+    get underWay() {
+      return asked.length - answered;
+    },
+    lookUp: (name: string) => () => {
+      const answer = Promise.withResolvers<string>();
+      asked.push({ name, answer });
+      return answer.promise;
+    },
+    /** Answers the oldest question that is open. */
+    answer: async (error?: Error) => {
+      const { answer, name } = asked[answered++]!;
+      if (error) answer.reject(error);
+      else answer.resolve(name);
+      for (let turn = 0; turn < 2; turn++) await new Promise(setImmediate); // the next look-up begins a turn later
+    },
+  };
+}
+
+/** 1,000 look-ups that wait, of as many address blocks of one network, and their outcomes. */
+function flood(limitOf: LookUpLimit, store: ReturnType<typeof openStore>, network = 1, count = 1_000) {
+  return Array.from({ length: count }, (_, site) =>
+    limitOf.run(block(network, site), store.lookUp(`flood ${network} ${site}`)).catch((error: Error) => error),
+  );
+}
+
+describe("look-ups of unknown keys", () => {
+  test("are at most eight at once, from however many addresses they come", async () => {
+    const [lookUps, store] = [new LookUpLimit(untouched), openStore()];
+    const outcomes = flood(lookUps, store);
+    for (let i = 0; i < 1_000; i++) {
+      expect(store.underWay).toBe(Math.min(8, 1_000 - i));
+      await store.answer();
+    }
+    expect(await Promise.all(outcomes)).toEqual(store.asked.map(({ name }) => name));
+  });
+
+  test("from elsewhere wait for one turn of a network that floods", async () => {
+    const [lookUps, store] = [new LookUpLimit(untouched), openStore()];
+    flood(lookUps, store, 1);
+    flood(lookUps, store, 2);
+    void lookUps.run("192.0.2.1", store.lookUp("stranger"));
+    for (let i = 0; i < 3; i++) await store.answer();
+    expect(store.asked.map(({ name }) => name).slice(8)).toContain("stranger");
+  });
+
+  test("from another address of the network wait for one turn of each address before them", async () => {
+    const [lookUps, store] = [new LookUpLimit(untouched), openStore()];
+    const greedy = Array.from({ length: 50 }, (_, i) => lookUps.run(block(1, 0), store.lookUp(`greedy ${i}`)));
+    void lookUps.run(block(1, 1), store.lookUp("neighbour"));
+    await store.answer();
+    await store.answer();
+    expect(store.asked.map(({ name }) => name).slice(8)).toContain("neighbour");
+    while (store.underWay > 0) await store.answer();
+    expect(await Promise.all(greedy)).toHaveLength(50);
+  });
+
+  test("are refused when 10,000 wait from one network, and not from another one", async () => {
+    const [lookUps, store] = [new LookUpLimit(untouched), openStore()];
+    const outcomes = flood(lookUps, store, 1, 10_009);
+    expect(await outcomes.at(-1)).toMatchObject({ message: "too many unknown keys wait to be looked up" });
+    const stranger = lookUps.run(block(2, 0), store.lookUp("stranger"));
+    await store.answer();
+    await store.answer();
+    expect(store.asked.slice(8).map(({ name }) => name)).toContain("stranger");
+    while (store.underWay > 0) await store.answer();
+    expect(await stranger).toBe("stranger");
+  });
+
+  test("fail together when the store cannot be asked", async () => {
+    const [lookUps, store] = [new LookUpLimit(untouched), openStore()];
+    const outcomes = flood(lookUps, store, 1, 100);
+    const away = new Error("the store is away");
+    await store.answer(away);
+    expect((await Promise.all(outcomes.slice(8))).every((outcome) => outcome === away)).toBe(true);
+    expect(store.asked).toHaveLength(8);
+  });
+
+  test("go on when the account of one key cannot be used", async () => {
+    const [lookUps, store] = [new LookUpLimit(untouched), openStore()];
+    const outcomes = flood(lookUps, store, 1, 100);
+    await store.answer(new UnusablePlanError("no such plan"));
+    while (store.underWay > 0) await store.answer();
+    expect((await Promise.all(outcomes)).filter((outcome) => outcome instanceof Error)).toHaveLength(1);
+  });
+});
