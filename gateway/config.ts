@@ -88,7 +88,7 @@ export const gatewaySettings = {
     "maximum requests that wait for an answer during an overload; further ones get 503",
   ),
   SLOW_READERS_MIB: integer(256, 1, 1_000_000).describe(
-    "memory for older versions of the list that are still being sent; the readers of the oldest are cut off",
+    "memory for older versions of the list that are still being sent; beyond it slow readers are cut off",
   ),
   PETS_UPSTREAM_URL: upstream("the service that owns the pets"),
   ORDERS_UPSTREAM_URL: upstream("the service that owns the orders"),

@@ -16,7 +16,7 @@ export interface ListInventoryOptions {
   readonly list: Pick<StockList, "current">;
   /** Bounds the memory of versions that slow readers still read. */
   readonly held: HeldVersions;
-  /** A reader that takes nothing in this time is cut off. */
+  /** A reader that takes nothing in this time is cut off, and so is one that takes too little for long. */
   readonly stallTimeoutMs: number;
 }
 
@@ -39,14 +39,14 @@ export function listInventory({ list, held, stallTimeoutMs }: ListInventoryOptio
     if (body.text === undefined && request.method !== "HEAD") {
       response.once(
         "close",
-        held.hold(body, () => response.destroy()),
+        held.hold(body, context.principal!.accountId, () => response.destroy()),
       );
     }
     if (isGzip) headers.push("Content-Encoding", "gzip");
     response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...headers]);
     if (request.method === "HEAD") response.end();
     else if (body.text !== undefined) response.end(body.text, "latin1");
-    else await streamBody(response, body.pieces, stallTimeoutMs);
+    else await streamBody(response, body, { stallTimeoutMs });
   };
 }
 

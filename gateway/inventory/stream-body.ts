@@ -1,6 +1,7 @@
 /** Sends a long body as fast as its reader takes it. */
 import type { ServerResponse } from "node:http";
 import { abortWhenStalled } from "../http/respond.ts";
+import type { Body } from "./list/snapshot.ts";
 
 /** What the kernel usually takes at once: a body up to this size waits for no reader. */
 const socketBufferBytes = 64 * 1024;
@@ -8,17 +9,24 @@ const socketBufferBytes = 64 * 1024;
 /** Size of one write to the kernel. It copies what the socket has room for; the rest waits as references. */
 const batchBytes = 512 * 1024;
 
+/** A reader that takes less in a second, over the whole of its response, is cut off. */
+const leastBytesPerSecond = 16 * 1024;
+
+export interface StreamBodyOptions {
+  /** A reader that takes nothing in this time is cut off. */
+  readonly stallTimeoutMs: number;
+  readonly leastBytesPerSecond?: number;
+}
+
 /**
  * Sends a body piece by piece, as fast as the reader takes it. What waits is references to the pieces, never copies.
- *
- * @param stallTimeoutMs a reader that takes nothing in this time is cut off
  */
 export async function streamBody(
   response: ServerResponse,
-  pieces: readonly Buffer[],
-  stallTimeoutMs: number,
+  { pieces, length }: Pick<Body, "pieces" | "length">,
+  options: StreamBodyOptions,
 ): Promise<void> {
-  if (pieces.length > 1 || pieces[0]!.length > socketBufferBytes) abortWhenStalled(response, stallTimeoutMs);
+  if (length > socketBufferBytes) abortWhenSlow(response, length, options);
   const closed = new Promise((resolve) => response.once("close", resolve));
   for (let i = 0; i < pieces.length; ) {
     if (response.destroyed) return;
@@ -33,4 +41,11 @@ export async function streamBody(
     response.uncork();
   }
   response.end();
+}
+
+function abortWhenSlow(response: ServerResponse, length: number, options: StreamBodyOptions): void {
+  const { stallTimeoutMs, leastBytesPerSecond: least = leastBytesPerSecond } = options;
+  abortWhenStalled(response, stallTimeoutMs);
+  const timer = setTimeout(() => response.destroy(), stallTimeoutMs + (length / least) * 1_000);
+  response.once("close", () => clearTimeout(timer));
 }

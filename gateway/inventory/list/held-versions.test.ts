@@ -12,7 +12,10 @@ const change = ({ pieces }: Body, count: number) => version(pieces.map((same, i)
 function bound(pieces: number) {
   const held = new HeldVersions(pieces * pieceBytes);
   const cut: string[] = [];
-  return { hold: (name: string, body: Body) => held.hold(body, () => cut.push(name)), cut };
+  return {
+    hold: (name: string, body: Body, account = "acme") => held.hold(body, account, () => cut.push(name)),
+    cut,
+  };
 }
 
 test("any number of readers share one version", () => {
@@ -34,7 +37,7 @@ test("versions share the pieces that did not change between them", () => {
   expect(cut).toEqual(["0"]);
 });
 
-test("all readers of the oldest version are cut off for a new reader, and no others", () => {
+test("all readers that an account has on its oldest version are cut off for a new reader, and no others", () => {
   const { hold, cut } = bound(5);
   hold("a", newVersion(10));
   const second = newVersion(10);
@@ -73,4 +76,14 @@ test("a list that is larger than the bound is still sent", () => {
   hold("a", newVersion(10));
   hold("b", newVersion(10)); // and so is the next version
   expect(cut).toEqual([]);
+});
+
+test("a reader is not cut off for what another account holds, however old its version is", () => {
+  const { hold, cut } = bound(50);
+  const oldest = newVersion(10);
+  hold("honest", oldest, "honest");
+  hold("greedy 0", oldest, "greedy");
+  for (let i = 1; i < 20; i++) hold(`greedy ${i}`, newVersion(10), "greedy");
+  hold("honest, too", newVersion(10), "honest");
+  expect(cut).toEqual(Array.from({ length: 16 }, (_, i) => `greedy ${i}`));
 });
