@@ -37,7 +37,7 @@ await runProcess(inventoryHelp, async () => {
   });
   const stopWatching = risks.watch(db);
   if (tracing.isOn) traceQueries(db);
-  const store = new StockStore(db, Date.now);
+  const store = new StockStore(db);
   const commits = new GroupCommit({
     takeTurn: (mayGrow) => store.takeTurn(mayGrow),
     maxBatch: config.INVENTORY_MAX_BATCH,
@@ -86,7 +86,6 @@ await runProcess(inventoryHelp, async () => {
   server.ready();
   const stopCleanup = startAdjustmentCleanup({
     store,
-    now: Date.now,
     onError: (err) => log.warn({ err }, "old adjustments could not be deleted; the next attempt is in a minute"),
   });
 

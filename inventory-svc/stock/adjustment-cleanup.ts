@@ -4,7 +4,7 @@ import type { StockStore } from "./store.ts";
 
 const hourMs = 60 * 60_000;
 
-/** How long adjustments are recorded. Callers are promised 24 hours; the rest is for replicas whose clocks differ. */
+/** How long adjustments are recorded. Callers are promised 24 hours; the rest is for a clock that is set. */
 export const retentionMs = 25 * hourMs;
 
 /** Records deleted by one statement, and the pause after it: writers have to get in between, above all on SQLite. */
@@ -15,8 +15,6 @@ const intervalMs = 60_000;
 
 export interface CleanupOptions {
   readonly store: Pick<StockStore, "deleteAdjustments">;
-  /** Unix milliseconds. */
-  readonly now: () => number;
   /** Gets every failure. The next attempt is a minute later. */
   readonly onError: (error: unknown) => void;
 }
@@ -27,11 +25,11 @@ export interface CleanupOptions {
  *
  * @returns ends it, and resolves when its last statement has ended
  */
-export function startAdjustmentCleanup({ store, now, onError }: CleanupOptions): () => Promise<void> {
+export function startAdjustmentCleanup({ store, onError }: CleanupOptions): () => Promise<void> {
   const stopped = new AbortController();
   const run = async () => {
     while (!stopped.signal.aborted) {
-      await deleteOldAdjustments(store, now(), stopped.signal).catch(onError);
+      await deleteOldAdjustments(store, stopped.signal).catch(onError);
       await pause(intervalMs, stopped.signal);
     }
   };
@@ -42,15 +40,11 @@ export function startAdjustmentCleanup({ store, now, onError }: CleanupOptions):
   };
 }
 
-/** Deletes all records that are old at a time, in small steps. @throws StockUnavailableError */
-export async function deleteOldAdjustments(
-  store: CleanupOptions["store"],
-  nowMs: number,
-  stopped: AbortSignal,
-): Promise<void> {
+/** Deletes all records that are old, in small steps. @throws StockUnavailableError */
+export async function deleteOldAdjustments(store: CleanupOptions["store"], stopped: AbortSignal): Promise<void> {
   let after: bigint | undefined = 0n;
   while (!stopped.aborted) {
-    after = await store.deleteAdjustments(nowMs - retentionMs, batchSize, after);
+    after = await store.deleteAdjustments(retentionMs, batchSize, after);
     if (after === undefined) return;
     await pause(pauseMs, stopped);
   }

@@ -63,8 +63,8 @@ export function toAdjustment({ revision, request_id, pet_id, delta, quantity, st
   };
 }
 
-/** The row that records an adjustment. */
-export function toAdjustmentRow({ requestId, delta, item }: Adjustment, madeAtMs: number) {
+/** The row that records an adjustment, without the time. */
+export function toAdjustmentRow({ requestId, delta, item }: Adjustment) {
   return {
     revision: item.revision,
     request_id: requestId,
@@ -72,6 +72,5 @@ export function toAdjustmentRow({ requestId, delta, item }: Adjustment, madeAtMs
     delta,
     quantity: item.quantity,
     status: item.status,
-    made_at: madeAtMs,
   };
 }

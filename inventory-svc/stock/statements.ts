@@ -1,6 +1,6 @@
 /** The statements of a write, with their texts made once. */
 import type { Knex } from "knex";
-import { RowsStatement, type Statement, statementOf } from "../../runtime/database/statements.ts";
+import { clockMs, RowsStatement, type Statement, statementOf } from "../../runtime/database/statements.ts";
 import type { Adjustment, StockRow } from "./changes.ts";
 import { adjustmentColumns, adjustmentsTable, columns, toAdjustmentRow, toRow } from "./rows.ts";
 
@@ -15,7 +15,7 @@ export class WriteStatements {
   readonly #entries: RowsStatement<"pet_id">;
   readonly #setEntries: RowsStatement<(typeof columns)[number]>;
   readonly #adjustments: RowsStatement<"request_id">;
-  readonly #addAdjustments: RowsStatement<(typeof adjustmentColumns)[number] | "made_at">;
+  readonly #addAdjustments: RowsStatement<(typeof adjustmentColumns)[number]>;
 
   constructor(db: Knex) {
     const counter = () => db("stock_head").where("id", db.raw("1"));
@@ -25,8 +25,9 @@ export class WriteStatements {
     this.#entries = selectBy(db, "pet_id", "stock", columns);
     this.#setEntries = new RowsStatement(columns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());
     this.#adjustments = selectBy(db, "request_id", adjustmentsTable, adjustmentColumns);
-    this.#addAdjustments = new RowsStatement([...adjustmentColumns, "made_at"], (rows) => {
-      return db(adjustmentsTable).insert(rows);
+    const made_at = db.raw(clockMs(db));
+    this.#addAdjustments = new RowsStatement(adjustmentColumns, (rows) => {
+      return db(adjustmentsTable).insert(rows.map((row) => ({ ...row, made_at })));
     });
   }
 
@@ -53,10 +54,8 @@ export class WriteStatements {
     return rows.length === 0 ? [] : [this.#adjustments.for(rows)];
   }
 
-  addAdjustments(made: readonly Adjustment[], madeAtMs: number): Statement[] {
-    return chunks(made, maxRowsPerInsert).map((some) => {
-      return this.#addAdjustments.for(some.map((each) => toAdjustmentRow(each, madeAtMs)));
-    });
+  addAdjustments(made: readonly Adjustment[]): Statement[] {
+    return chunks(made, maxRowsPerInsert).map((some) => this.#addAdjustments.for(some.map(toAdjustmentRow)));
   }
 }
 

@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import { type Item, maxPetId, minPetId, type Position } from "../../proto/pet.ts";
 import { readCurrent, readOnlyColumns, type ServerRow } from "../../runtime/database/old-primary.ts";
-import { type Statement, statementOf } from "../../runtime/database/statements.ts";
+import { clockMs, type Statement, statementOf } from "../../runtime/database/statements.ts";
 import { runStatement } from "../../runtime/database/transactions.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
 import type { Change, Outcome, StockRow } from "./changes.ts";
@@ -35,20 +35,17 @@ interface Look {
 /** Reads the stock, and gives turns to write it. The same on MySQL, MariaDB and SQLite. */
 export class StockStore {
   readonly #db: Knex;
-  readonly #now: () => number;
   readonly #readPosition: Statement;
   readonly #looks = new SharedRead(() => this.#look());
   readonly #rowCache = new RowCache();
   readonly #turnOptions: WriteTurnOptions;
   #lastRead = 0n;
 
-  /** @param now Unix milliseconds */
-  constructor(db: Knex, now: () => number = Date.now) {
+  constructor(db: Knex) {
     this.#db = db;
-    this.#now = now;
     const head = db("stock_head").where({ id: 1 });
     this.#readPosition = statementOf(head.select("epoch", "revision", readOnlyColumns(db)));
-    this.#turnOptions = { db, statements: new WriteStatements(db), rowCache: this.#rowCache, now };
+    this.#turnOptions = { db, statements: new WriteStatements(db), rowCache: this.#rowCache };
   }
 
   /** Resolves when the database answers and has the schema. @throws StockUnavailableError */
@@ -173,21 +170,22 @@ export class StockStore {
   }
 
   /**
-   * Deletes the records of adjustments that were made before a time, the oldest first. It touches no row that a write
+   * Deletes the records of adjustments that are older than this, the oldest first. It touches no row that a write
    * touches, and several services may do it at once.
    *
-   * @param beforeMs Unix milliseconds
+   * @param ageMs by the clock of the database
    * @param limit maximum records
    * @param after the revision after which to begin
    * @returns the revision up to which they are deleted; undefined when no more of them are that old
    * @throws StockUnavailableError
    */
-  async deleteAdjustments(beforeMs: number, limit: number, after: bigint): Promise<bigint | undefined> {
+  async deleteAdjustments(ageMs: number, limit: number, after: bigint): Promise<bigint | undefined> {
     const recorded = () => this.#db("stock_adjustments").where("revision", ">", after as never);
-    const oldest: { revision: bigint; made_at: bigint }[] = await available(
-      recorded().orderBy("revision").limit(limit).select("revision", "made_at"),
+    const age = this.#db.raw(`${clockMs(this.#db)} - made_at as age`) as never;
+    const oldest: { revision: bigint; age: bigint | number }[] = await available(
+      recorded().orderBy("revision").limit(limit).select("revision", age),
     );
-    const kept = oldest.findIndex(({ made_at }) => made_at >= BigInt(beforeMs));
+    const kept = oldest.findIndex(({ age }) => age <= ageMs);
     const last = (kept === -1 ? oldest : oldest.slice(0, kept)).at(-1)?.revision;
     if (last === undefined) return undefined;
     await available(
@@ -202,15 +200,15 @@ export class StockStore {
    * Begins a new epoch after the database was restored from a backup. Positions of the old epoch may not hold for the
    * restored stock, so every caller that has one must list the stock again.
    *
-   * The counter jumps to the time in microseconds, which no counter has reached if clocks are right. So no revision is
+   * The counter jumps to the time in microseconds by the database's clock, which no counter has reached. So no revision is
    * used twice: a caller that knows an entry's revision from before the restore cannot mistake another state for it.
    *
    * @returns the position after it
    * @throws StockUnavailableError
    */
   async beginEpoch(): Promise<Position> {
-    const jump = BigInt(this.#now()) * 1_000n;
-    const revision = this.#db.raw("case when revision < ? then ? else revision end", [jump, jump] as never[]);
+    const jump = `${clockMs(this.#db)} * 1000`;
+    const revision = this.#db.raw(`case when revision < ${jump} then ${jump} else revision end`);
     await available(this.#db("stock_head").where({ id: 1 }).update({ epoch: randomUUID(), revision }));
     return await this.position();
   }

@@ -15,8 +15,6 @@ export interface WriteTurnOptions {
   readonly db: Knex;
   readonly statements: WriteStatements;
   readonly rowCache: RowCache;
-  /** Unix milliseconds. */
-  readonly now: () => number;
 }
 
 /** The counter row as it was read under its lock. */
@@ -119,12 +117,12 @@ export class WriteTurn implements AsyncDisposable {
     { revision, written, adjusted }: BatchResult,
     isPredicted: boolean,
   ): Promise<void> {
-    const { statements, now } = this.#options;
+    const { statements } = this.#options;
     try {
       const [advanced] = await transaction.commit(
         statements.advanceCounter(state, revision),
         ...statements.setEntries(written),
-        ...statements.addAdjustments(adjusted, now()),
+        ...statements.addAdjustments(adjusted),
       );
       if (matchedRows(advanced) !== 1) throw noCounter();
     } catch (error) {

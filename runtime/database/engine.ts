@@ -36,16 +36,19 @@ export const sqliteEngine: Engine = {
   risks: [],
 };
 
-/** A table that InnoDB does not keep, so that it has no transactions. */
-export interface ForeignTable {
+/** A table that is not as the migrations make it: another engine keeps it, or its texts compare in another way. */
+export interface AlteredTable {
   readonly name: string;
-  readonly engine: string;
+  readonly engine: string | null;
+  readonly collation: string | null;
 }
 
-const readForeignTables =
-  "SELECT table_name AS name, engine AS engine FROM information_schema.tables WHERE table_schema = DATABASE() AND engine <> 'InnoDB'";
+const readAlteredTables = `SELECT table_name AS name, engine AS engine, NULL AS collation FROM information_schema.tables \
+WHERE table_schema = DATABASE() AND engine <> 'InnoDB' UNION ALL \
+SELECT table_name, NULL, collation_name FROM information_schema.columns WHERE table_schema = DATABASE() \
+AND table_name = 'stock_adjustments' AND column_name = 'request_id' AND collation_name NOT LIKE '%bin'`;
 
-/** The statements that ask for what `engineOf` reads: the variables, and the tables without transactions. */
+/** The statements that ask for what `engineOf` reads: the variables, and the altered tables. */
 export const askServer = `SHOW VARIABLES WHERE Variable_name IN (${[
   "version",
   "version_comment",
@@ -75,10 +78,10 @@ export const askServer = `SHOW VARIABLES WHERE Variable_name IN (${[
   "tidb_rc_read_check_ts",
 ]
   .map((name) => `'${name}'`)
-  .join(",")});${readForeignTables}`;
+  .join(",")});${readAlteredTables}`;
 
 /** Recognizes an engine by what its server answers to `askServer`. */
-export function engineOf(rows: readonly VariableRow[], foreignTables: readonly ForeignTable[]): Engine {
+export function engineOf(rows: readonly VariableRow[], altered: readonly AlteredTable[]): Engine {
   const variables: Variables = new Map(rows.map((row) => [row.Variable_name, row.Value]));
   const { form, ...specific } = formOf(variables);
   const version = variables.get("version") ?? "";
@@ -88,7 +91,7 @@ export function engineOf(rows: readonly VariableRow[], foreignTables: readonly F
     endsPacketAtError: form !== "Galera",
     isReadOnly: isOn(variables.get("read_only")) || isOn(variables.get("innodb_read_only")),
     sessionSettings: specific.sessionSettings,
-    risks: [...specific.risks, ...durabilityRisks(variables), ...foreignTables.map(tableRisk)],
+    risks: [...specific.risks, ...durabilityRisks(variables), ...altered.map(tableRisk)],
   };
 }
 
@@ -191,7 +194,10 @@ function tidb(variables: Variables): Omit<Form, "form"> {
   };
 }
 
-function tableRisk({ name, engine }: ForeignTable): string {
+function tableRisk({ name, engine, collation }: AlteredTable): string {
+  if (engine === null) {
+    return `the table ${name} takes texts for equal that are not (${collation}), so an adjustment can be taken for another one: ALTER TABLE ${name} CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`;
+  }
   return `the table ${name} has no transactions (${engine}), so updates can be lost or done by half: ALTER TABLE ${name} ENGINE = InnoDB`;
 }
 

@@ -3,7 +3,7 @@ import { mkdirSync } from "node:fs";
 import type { Socket } from "node:net";
 import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
-import { askServer, type Engine, engineOf, type ForeignTable, sqliteEngine, type VariableRow } from "./engine.ts";
+import { type AlteredTable, askServer, type Engine, engineOf, sqliteEngine, type VariableRow } from "./engine.ts";
 import { isLostServer, ReadOnlyServerError } from "./errors.ts";
 import { discardAllConnections, type PooledConnection } from "./knex-internals.ts";
 
@@ -69,7 +69,13 @@ type AfterCreate<Connection> = (connection: Connection, done: (error: Error | nu
 
 function openSqlite(filename: string): Knex {
   if (filename !== ":memory:") mkdirSync(dirname(filename), { recursive: true });
-  const afterCreate: AfterCreate<{ pragma(text: string): void }> = (connection, done) => {
+  const afterCreate: AfterCreate<{ pragma(text: string, options?: object): unknown }> = (connection, done) => {
+    // Otherwise damage in the middle of the file is found by the first caller that needs a damaged page.
+    const [found] = connection.pragma("quick_check(1)", { simple: false }) as [{ quick_check: string }];
+    if (found.quick_check !== "ok") {
+      const message = `the SQLite file ${filename} is damaged (${found.quick_check}): restore a backup`;
+      return done(new Error(message), connection);
+    }
     connection.pragma("journal_mode = WAL");
     connection.pragma("synchronous = FULL"); // an acknowledged write survives a power cut, as on a durable MySQL
     connection.pragma("busy_timeout = 2000");
@@ -156,8 +162,8 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
  */
 async function prepareSession(connection: MysqlConnection, silenceTimeoutMs: number): Promise<Engine> {
   const [results] = await connection.promise().query(`${sessionSettings(silenceTimeoutMs)};${askServer}`);
-  const [variables, foreignTables] = results.slice(-2) as [VariableRow[], ForeignTable[]];
-  const engine = engineOf(variables, foreignTables);
+  const [variables, altered] = results.slice(-2) as [VariableRow[], AlteredTable[]];
+  const engine = engineOf(variables, altered);
   if (engine.isReadOnly) throw new ReadOnlyServerError();
   if (engine.sessionSettings.length > 0) await connection.promise().query(engine.sessionSettings.join(";"));
   return engine;

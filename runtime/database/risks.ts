@@ -35,7 +35,7 @@ export class DatabaseRisks {
     if (isSqlite(db)) return () => {};
     const timer = setInterval(() => {
       db.raw(askServer).then(
-        ([[variables, foreignTables]]) => this.see(engineOf(variables, foreignTables)),
+        ([[variables, altered]]) => this.see(engineOf(variables, altered)),
         () => {}, // callers see for themselves that it is away
       );
     }, readAgainMs);

@@ -3,6 +3,7 @@
  * it.
  */
 import type { Knex } from "knex";
+import { isSqlite } from "./open.ts";
 
 /** A statement as the database gets it. */
 export interface Statement {
@@ -14,6 +15,11 @@ export interface Statement {
 export function statementOf(query: Knex.QueryBuilder | Knex.Raw): Statement {
   const { sql, bindings } = query.toSQL().toNative();
   return { sql, bindings };
+}
+
+/** The clock of the database in Unix milliseconds, as SQL: those of the processes that use it may differ. */
+export function clockMs(db: Knex): string {
+  return isSqlite(db) ? "cast(unixepoch('subsec') * 1000 as integer)" : "cast(unix_timestamp(now(3)) * 1000 as signed)";
 }
 
 /** Texts are kept for statements of at most this many rows. */

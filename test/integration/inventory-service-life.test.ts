@@ -1,4 +1,5 @@
 // Start and stop of an inventory service process, and what its callers see while its database is away.
+import { open } from "node:fs/promises";
 import { ChannelCredentials, Client, type ClientReadableStream, status } from "@grpc/grpc-js";
 import { protoPath } from "grpc-health-check";
 import type { Change } from "../../inventory-svc/stock/changes.ts";
@@ -255,6 +256,27 @@ describe("a stopping inventory service", () => {
     await waiting.kill("SIGTERM");
     expect(await waiting.exited).toBe(0);
   });
+});
+
+test("a SQLite file that is damaged in the middle keeps the service unready, and the log names the file", async () => {
+  const url = await newDatabase(createSqliteDatabase());
+  await migrateStock(url);
+  const { db, store, close } = openStock(url);
+  await store.write(Array.from({ length: 5_000 }, (_, i) => create(BigInt(i))));
+  await db.raw("pragma wal_checkpoint(truncate)");
+  await close();
+  const path = url.slice("sqlite:".length);
+  await using file = await open(path, "r+");
+  const { size } = await file.stat();
+  await file.write(Buffer.alloc(4_096, 0xff), 0, 4_096, Math.floor(size / 8_192) * 4_096);
+
+  const service = await startScript({ name: "service", script, env: settings(url) });
+  const line = await service.waitForLine((text) => (text.includes("not ready yet") ? text : undefined), 20_000);
+  expect(line).toContain(`the SQLite file ${path} is damaged`);
+  expect(line).toContain("restore a backup");
+  await service.kill("SIGTERM");
+  expect(await service.exited).toBe(0);
+  expect(service.output()).not.toContain('"ready"');
 });
 
 describe("a schema that is still being migrated", () => {

@@ -686,55 +686,65 @@ describeEachDatabase("the stock's store", (url) => {
     });
 
     describe("are deleted", () => {
-      const nowMs = 1_900_000_000_000;
-      /** Makes an adjustment of one pet at each of these times. */
-      async function makeAt(...timesMs: number[]): Promise<void> {
-        let clock = 0;
-        const timed = openStock(url(), undefined, () => clock);
-        await timed.store.write([create(1n, 0)]);
-        for (const [i, timeMs] of timesMs.entries()) {
-          clock = timeMs;
-          await timed.store.write([adjust(`${i}`, 1n, 1)]);
-        }
-        await timed.close();
-      }
       const never = new AbortController().signal;
 
+      /** Makes an adjustment of one pet of each of these ages. */
+      async function makeAged(...agesMs: number[]): Promise<void> {
+        await store.write([create(1n, 0)]);
+        for (const [i, ageMs] of agesMs.entries()) {
+          await store.write([adjust(`${i}`, 1n, 1)]);
+          await age(ageMs, [`${i}`]);
+        }
+      }
+      const age = (byMs: number, requestIds: readonly string[]) =>
+        stock.db("stock_adjustments").whereIn("request_id", requestIds).decrement("made_at", byMs);
+
       test("after 25 hours and not before, and can then be made again", async () => {
-        await makeAt(nowMs - retentionMs - 1, nowMs - retentionMs, nowMs);
-        await deleteOldAdjustments(store, nowMs, never);
+        await makeAged(retentionMs + 60_000, retentionMs - 60_000, 0);
+        await deleteOldAdjustments(store, never);
         expect(await recorded()).toEqual(["1", "2"]);
         expect(kinds(await store.write([adjust("0", 1n, 1), adjust("1", 1n, 1)]))).toEqual(["done", "replayed"]);
         expect(retentionMs).toBe(25 * 60 * 60_000);
       });
 
+      test("by the clock of the database, whatever the clock of the service says", async () => {
+        const nowMs = Date.now();
+        await store.write([create(1n, 0)]);
+        const clock = import.meta.jest.spyOn(Date, "now");
+        for (const [i, offsetMs] of [-2 * retentionMs, 2 * retentionMs].entries()) {
+          clock.mockReturnValue(nowMs + offsetMs);
+          await store.write([adjust(`${i}`, 1n, 1)]);
+          await deleteOldAdjustments(store, never);
+        }
+        clock.mockRestore();
+        expect(await recorded()).toEqual(["0", "1"]);
+      });
+
       test("in steps of a bounded size, and those of a slow clock together with the adjustments after them", async () => {
-        await makeAt(1, 2, 3, 4, 5, nowMs, 6);
-        expect(await store.deleteAdjustments(nowMs, 2, 0n)).toBe(3n);
+        await makeAged(6_000, 6_000, 6_000, 6_000, 6_000, -60_000, 6_000);
+        expect(await store.deleteAdjustments(5_000, 2, 0n)).toBe(3n);
         expect(await recorded()).toEqual(["2", "3", "4", "5", "6"]);
-        expect(await store.deleteAdjustments(nowMs, 2, 3n)).toBe(5n);
-        expect(await store.deleteAdjustments(nowMs, 2, 5n)).toBeUndefined();
+        expect(await store.deleteAdjustments(5_000, 2, 3n)).toBe(5n);
+        expect(await store.deleteAdjustments(5_000, 2, 5n)).toBeUndefined();
         expect(await recorded()).toEqual(["5", "6"]);
-        expect(await store.deleteAdjustments(nowMs + 1, 10, 0n)).toBeUndefined();
+        expect(await store.deleteAdjustments(-61_000, 10, 0n)).toBeUndefined();
         expect(await recorded()).toEqual([]);
       });
 
       test("by several services while writers go on, without an error, and young adjustments stay", async () => {
         const old = Array.from({ length: 3_000 }, (_, i) => adjust(`old${i}`, 1n, 1));
-        const aged = openStock(url(), undefined, () => nowMs - 2 * retentionMs);
-        const young = openStock(url(), undefined, () => nowMs);
+        const young = openStock(url());
         // On SQLite all share a connection, as in a process: two of one process would block each other.
         const others = url().startsWith("sqlite:") ? [young, young] : [openStock(url()), openStock(url())];
-        for (const each of new Set([aged, young, ...others])) stack.defer(() => each.close());
-        await aged.store.write([create(1n, 0)]);
-        await aged.store.write(old);
+        for (const each of new Set([young, ...others])) stack.defer(() => each.close());
+        await young.store.write([create(1n, 0)]);
+        await young.store.write(old);
+        await young.db("stock_adjustments").decrement("made_at", 2 * retentionMs);
         const failures = [young, ...others].map(({ db }) => failuresOf(db));
         let over = false;
-        const deleting = Promise.all(others.map((each) => deleteOldAdjustments(each.store, nowMs, never))).finally(
-          () => {
-            over = true;
-          },
-        );
+        const deleting = Promise.all(others.map((each) => deleteOldAdjustments(each.store, never))).finally(() => {
+          over = true;
+        });
         let written = 0;
         while (!over || written < 20) {
           // Some of these are being deleted at this moment: they are replayed or made again, but never an error.

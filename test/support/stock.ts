@@ -16,12 +16,12 @@ export interface OpenStock {
   close(): Promise<void>;
 }
 
-/** Opens a stock on its database. @param now Unix milliseconds; default: the clock */
-export function openStock(url: string, options?: DatabaseOptions, now?: () => number): OpenStock {
+/** Opens a stock on its database. */
+export function openStock(url: string, options?: DatabaseOptions): OpenStock {
   const db = openDatabase(url, options);
   return {
     db,
-    store: new StockStore(db, now),
+    store: new StockStore(db),
     empty: async () => {
       for (const table of ["stock", "stock_adjustments"]) await db(table).delete();
       await db("stock_head").update({ revision: 0, epoch: randomUUID() });
