@@ -114,6 +114,20 @@ describe("a known key", () => {
     expect(goodForMs).toBeLessThanOrEqual(8_000);
   });
 
+  test("is as old as the question that found it, not as its answer", async () => {
+    const { use, newKey, pass, state, asked } = setUp();
+    const { token, principal } = newKey();
+    state.slow = true;
+    const first = use(token);
+    pass(5_000);
+    asked[0]!.answer(principal);
+    expect(await first).toBe(principal);
+    pass(3_000);
+    state.slow = false;
+    await use(token); // the answer is 3 s old, and the question 8 s
+    expect(asked).toHaveLength(2);
+  });
+
   test("ends at the moment of its expiry, even between two look-ups", async () => {
     const { use, newKey, clock, pass, asked } = setUp();
     const { token } = newKey({ expiresAtMs: clock.unixMs + 2_000 });

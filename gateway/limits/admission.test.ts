@@ -8,6 +8,7 @@ import type { RequestContext } from "../http/request-context.ts";
 import { createAdmission, type OperationAccess } from "./admission.ts";
 import { MemoryWindows } from "./memory-windows.ts";
 import { windowsFor } from "./plan-windows.ts";
+import type { Refusal } from "./refusals.ts";
 
 const pepper = "a-pepper-that-only-the-tests-know";
 const guardPerMinute = 60;
@@ -44,15 +45,17 @@ function setUp({ lookUpTurns = 3, perMinute = 1_000_000 }: SetUp = {}) {
     if (store.away) throw new Error("the store is away");
     return principals.get(keyHash.toString("hex"));
   };
+  const used: string[] = [];
+  const refused: (Refusal & { readonly keyId: string })[] = [];
   const limiter = new MemoryWindows({ maxCallers: 1_000, replicas: 1, now });
   const { admit } = createAdmission({
     authenticator: new Authenticator({ store: { findByHash }, pepper, now }),
-    onUse: () => {},
+    onUse: ({ keyId }) => used.push(keyId),
     limiter,
     currentLimits: (id, windows) => limiter.currentLimits(id, windows),
     windowsFor: windowsFor({ ...contractPlans, free: { perMinute, perDay: 1_000_000 } }),
     guardPerMinute,
-    refusals: { refused: () => {} },
+    refusals: { refused: (keyId, refusal) => refused.push({ keyId, ...refusal }) },
     onRefused: () => {},
     now,
   });
@@ -71,6 +74,8 @@ function setUp({ lookUpTurns = 3, perMinute = 1_000_000 }: SetUp = {}) {
   return {
     clock,
     store,
+    used,
+    refused,
     newKey: (scopes: readonly Scope[] = [], more: Partial<Principal> = {}) => {
       const key = createKey("test");
       principals.set(hashKey(key, pepper).toString("hex"), {
@@ -187,6 +192,26 @@ describe("valid keys that this process has not seen, as after a restart,", () =>
     store.away = false;
     expect(await use(newKey())).toBe("passed");
   });
+});
+
+test("a refusal is counted with the arrival of its request, and with the wait that its answer announces", async () => {
+  const { send, contextFrom, newKey, clock, refused } = setUp({ perMinute: 1 });
+  const key = newKey();
+  expect(await send(key, contextFrom(flooder))).toBe("passed");
+  const context = contextFrom(flooder);
+  clock.nowMs += 20 * second; // between its arrival and its limits
+  expect(await send(key, context)).toBe("rate_limit_exceeded");
+  expect(refused).toEqual([{ keyId: "key_0", arrivedAtMs: context.arrivedAtMs, waitMs: 40 * second }]);
+});
+
+test("the use of every valid key is recorded, of a banned one and of one beyond its limits too", async () => {
+  const { use, newKey, clock, used } = setUp({ perMinute: 1 });
+  const [key, banned] = [newKey(), newKey([], { bannedUntilMs: clock.nowMs + 1 })];
+  expect(await use(key)).toBe("passed");
+  expect(await use(key)).toBe("rate_limit_exceeded");
+  expect(await use(banned)).toBe("api_key_banned");
+  expect(await use(createKey("test"))).toBe("invalid_api_key");
+  expect(used).toEqual(["key_0", "key_0", "key_1"]);
 });
 
 describe("what an operation begins while the limits are decided", () => {

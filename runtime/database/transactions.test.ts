@@ -1,3 +1,7 @@
+import { mkdtempDisposable } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import Sqlite from "better-sqlite3";
 import { openDatabase } from "./open.ts";
 import { retried, Transaction } from "./transactions.ts";
 
@@ -63,8 +67,35 @@ describe("a transaction", () => {
     expect(await numbers()).toEqual([]);
   });
 
+  test("whose ROLLBACK fails gives no connection back, because it may still be open", async () => {
+    await using folder = await mkdtempDisposable(join(tmpdir(), "petstore-rollback-"));
+    const own = openDatabase(`sqlite:${join(folder.path, "numbers.sqlite")}`);
+    await own.schema.createTable("numbers", (table) => void table.integer("n").primary());
+    const prepare = Sqlite.prototype.prepare;
+    const spy = import.meta.jest.spyOn(Sqlite.prototype, "prepare").mockImplementation(function (
+      this: Sqlite.Database,
+      sql,
+    ) {
+      if (sql === "ROLLBACK") throw new Error("no rollback");
+      return prepare.call(this, sql);
+    });
+    const failed = await Transaction.open(own);
+    await failed.run(insert(1));
+    await failed.end();
+    spy.mockRestore();
+    const next = await Transaction.open(own);
+    await next.commit(insert(2));
+    await next.end();
+    expect((await own("numbers").pluck("n")).map(Number)).toEqual([2]);
+    await own.destroy();
+  });
+
   test("that is not used gives its connection back", async () => {
     await (await Transaction.open(db)).end();
     expect(await numbers()).toEqual([]);
   });
+});
+
+test("SQLite waits for the disk at each commit, so that an acknowledged write survives a power cut", async () => {
+  expect(await db.raw("pragma synchronous")).toEqual([{ synchronous: 2n }]); // FULL
 });

@@ -13,7 +13,7 @@ import { until } from "../support/until.ts";
 const stack = suiteStack();
 let system: System;
 beforeAll(async () => {
-  system = await startSystem({ gatewayEnv: { MAX_CONNECTIONS: "2", KEEP_ALIVE_TIMEOUT_MS: "1000" } });
+  system = await startSystem({ gatewayEnv: { MAX_CONNECTIONS: "2", KEEP_ALIVE_TIMEOUT_MS: "2500" } });
   stack.defer(() => system.close());
 });
 
@@ -40,10 +40,12 @@ test("connections beyond MAX_CONNECTIONS are closed, and accepted again when oth
   );
 });
 
-test("a connection without a further request is closed after KEEP_ALIVE_TIMEOUT_MS", async () => {
+test("a connection without a further request is closed after KEEP_ALIVE_TIMEOUT_MS, and not before", async () => {
   const { socket, closed } = open(system.address);
   socket.write("GET /docs/ HTTP/1.1\r\nHost: g\r\n\r\n");
+  const sentMs = performance.now();
   await closed;
+  expect(performance.now() - sentMs).toBeGreaterThan(2_400);
 });
 
 test("a list that does not arrive within LIST_TIMEOUT_MS is 504", async () => {

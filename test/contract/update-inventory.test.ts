@@ -220,6 +220,12 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expect(await system.stored(1n)).toMatchObject({ quantity: 25 });
     });
 
+    test("of the entry's own ETag as a weak one is 412, because a weak tag matches no entry", async () => {
+      const etag = header(await set("1", 24), "ETag");
+      expectError(await set("1", 25, { "if-match": `W/${etag}` }), 412, "precondition_failed");
+      expect(await system.stored(1n)).toMatchObject({ quantity: 24 });
+    });
+
     test("of the ETag with a leading zero is 412, as tags are compared character by character", async () => {
       const etag = header(await set("1", 24), "ETag");
       expectError(await set("1", 25, { "if-match": etag.replace("r", "r0") }), 412, "precondition_failed");

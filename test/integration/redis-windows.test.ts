@@ -140,6 +140,25 @@ describe("windows on Redis", () => {
     expect((await ask(1, caller, quotaWindows({ perMinute: 60, perDay: 1_000 }))).admitted).toBe(false);
   });
 
+  test("a caller beyond a lower limit loses nothing of what it has used", async () => {
+    const caller = newCaller();
+    const lower = quotaWindows({ perMinute: 3, perDay: 10_000 });
+    for (let i = 0; i < 10; i++) await ask(0, caller);
+    for (let i = 0; i < 5; i++) expect(await ask(1, caller, lower)).toMatchObject({ admitted: false });
+    expect(left(await ask(2, caller))).toEqual([289, 9_989]);
+  });
+
+  test("a Redis that has lost the latest counts of a window gets them back from a replica that knows them", async () => {
+    const caller = newCaller();
+    const { redis } = replicas[0]!;
+    await ask(0, caller);
+    const older = (await redis.get(`petstore:limits:${caller}`))!;
+    for (let i = 0; i < 9; i++) await ask(0, caller);
+    await redis.set(`petstore:limits:${caller}`, older, "KEEPTTL");
+    expect(left(await ask(0, caller))).toEqual([289, 9_989]);
+    expect(left(await ask(1, caller))).toEqual([288, 9_988]);
+  });
+
   test("any sequence of requests, clock steps and replicas agrees with a plain model", async () => {
     const step = fc.record({
       replica: fc.nat(2),

@@ -1,0 +1,68 @@
+import { MemoryWindows } from "./memory-windows.ts";
+import type { Window } from "./windows.ts";
+
+const minute: Window = { name: "minute", seconds: 60, limit: 10 };
+
+/** Windows of one caller, and a clock of the test's own. */
+function setUp() {
+  const clock = { nowMs: 1_000_000 };
+  const memory = new MemoryWindows({ maxCallers: 2, replicas: 1, now: () => clock.nowMs });
+  const use = async (times: number, id = "caller") => {
+    let last: number | undefined;
+    for (let i = 0; i < times; i++) last = (await memory.decide(id, [minute])).windows[0]!.remaining;
+    return last;
+  };
+  const left = (id = "caller") => memory.currentLimits(id, [minute]).windows[0]!.remaining;
+  return { clock, memory, use, left };
+}
+
+describe("what a replica admits while its counts are on their way to Redis", () => {
+  test("is kept when Redis does not receive them", async () => {
+    const { memory, use, left } = setUp();
+    await use(3);
+    const taken = memory.takeUnsent("caller")!;
+    await use(2);
+    memory.restoreUnsent("caller", taken);
+    expect(left()).toBe(5);
+    expect(memory.takeUnsent("caller")).toMatchObject([{ unsent: 5 }]);
+  });
+
+  test("is kept when Redis answers", async () => {
+    const { memory, use, left } = setUp();
+    await use(3);
+    const { resetAtMs } = memory.takeUnsent("caller")![0]!;
+    await use(2);
+    memory.update("caller", [{ used: 4, resetAtMs }]); // one of another replica
+    expect(left()).toBe(4);
+    expect(memory.takeUnsent("caller")).toMatchObject([{ used: 4, unsent: 2 }]);
+  });
+
+  test("belongs to its own window, not to the one that Redis has begun since", async () => {
+    const { memory, use, left, clock } = setUp();
+    await use(3);
+    const taken = memory.takeUnsent("caller")!;
+    await use(2);
+    clock.nowMs += 30_000;
+    memory.update("caller", [{ used: 1, resetAtMs: clock.nowMs + 60_000 }]);
+    expect(left()).toBe(9);
+    memory.restoreUnsent("caller", taken);
+    expect(left()).toBe(9);
+  });
+});
+
+test("counts that are sent once are not sent again", async () => {
+  const { memory, use } = setUp();
+  await use(3);
+  expect(memory.takeUnsent("caller")).toMatchObject([{ unsent: 3 }]);
+  expect(memory.takeUnsent("caller")).toMatchObject([{ unsent: 0 }]);
+});
+
+test("the caller that was quiet the longest is forgotten first", async () => {
+  const { memory, use, left } = setUp();
+  await use(3, "first");
+  await use(3, "second");
+  await use(1, "first");
+  await use(3, "third");
+  expect([left("first"), left("second"), left("third")]).toEqual([6, 10, 7]);
+  expect(memory.decided).toBe(10);
+});
