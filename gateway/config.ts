@@ -73,7 +73,9 @@ export const gatewaySettings = {
     description: "name in the inventory service's certificate",
     shownDefault: "none: the host of INVENTORY_ADDRESS",
   }),
-  INVENTORY_TIMEOUT_MS: integer(5_000, 50, 60_000).describe("deadline of a call to the inventory service"),
+  INVENTORY_TIMEOUT_MS: integer(5_000, 50, 60_000).describe(
+    "longest wait of a request for the inventory service, from its arrival",
+  ),
   LIST_TIMEOUT_MS: integer(15_000, 50, 600_000).describe(
     "deadline of loading the whole list, at the start and after a restore",
   ),

@@ -241,5 +241,5 @@ function openStock({ config, log, observer }: Base) {
     loadTimeoutMs: config.LIST_TIMEOUT_MS,
     onCheck: checkTimer(observer.metrics),
   });
-  return { stock, list: new StockList(stock) };
+  return { stock, list: new StockList(stock, config.INVENTORY_TIMEOUT_MS) };
 }

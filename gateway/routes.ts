@@ -20,8 +20,10 @@ export interface Operation {
   readonly deprecation?: Deprecation;
   /**
    * Begins what the handler will need while the limits are being decided; the handler finds it in `context.meanwhile`.
+   *
+   * @param arrivedMs the arrival of the request, by `performance.now()`
    */
-  readonly meanwhile?: () => Promise<unknown>;
+  readonly meanwhile?: (arrivedMs: number) => Promise<unknown>;
   /** Answers, or hands an error to `next`. Admission has let the request in. */
   readonly handler: RequestHandler;
 }
@@ -42,7 +44,7 @@ export function routeTable(parts: RouteParts): RouteTable {
     "GET /v1/inventory": {
       name: "listInventory",
       scope: "inventory:read",
-      meanwhile: () => list.current(),
+      meanwhile: (arrivedMs) => list.current(arrivedMs),
       handler: listInventory(parts),
     },
     "PATCH /v1/inventory/:petId": {

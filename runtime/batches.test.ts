@@ -18,7 +18,7 @@ test("items that arrive together share the first batch", async () => {
   work.add("b");
   await setImmediate();
   expect(batches.map(({ items }) => items)).toEqual([["a", "b"]]);
-  expect(work.waiting).toBe(0);
+  expect(work.waiting).toEqual([]);
 });
 
 test("an item that arrives while a batch is under way waits for the next one", async () => {
@@ -29,7 +29,7 @@ test("an item that arrives while a batch is under way waits for the next one", a
   work.add("c");
   await setImmediate();
   expect(batches).toHaveLength(1);
-  expect(work.waiting).toBe(2);
+  expect(work.waiting).toHaveLength(2);
   batches[0]!.end();
   await setImmediate();
   expect(batches[1]!.items).toEqual(["b", "c"]);

@@ -24,9 +24,9 @@ export class Batches<Item> {
     this.#gather = gather;
   }
 
-  /** Items that wait for their batch. */
-  get waiting(): number {
-    return this.#waiting.length;
+  /** The items that wait for their batch, the oldest first. */
+  get waiting(): readonly Item[] {
+    return this.#waiting;
   }
 
   add(item: Item): void {

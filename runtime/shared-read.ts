@@ -2,40 +2,105 @@
 import { type Context, context, trace } from "@opentelemetry/api";
 import { Batches } from "./batches.ts";
 
+/** How long the questions of a shared read wait. */
+export interface Patience {
+  /** The longest wait of a question, from its arrival or, when that is later, from the latest progress of a read. */
+  readonly timeoutMs: number;
+  /** Makes the error of a question that has waited for too long. */
+  readonly late: () => unknown;
+}
+
+/** The shortest time between two searches for late questions. */
+const tickMs = 50;
+
 /**
  * Answers many questions with one read, by one rule: a question only uses a read that began after the question arrived.
  * A read that is under way may have missed what was written just before the question. So at most one read is under way,
  * and questions that arrive during it share the next one.
+ *
+ * A question that has waited for too long ends alone. The read goes on for the others, which arrived later.
  */
 export class SharedRead<T> {
   readonly #read: () => Promise<T>;
+  readonly #patience: Patience | undefined;
+  /** The questions of the read that is under way. */
+  #reading: readonly Question<T>[] = [];
+  #progressMs = Number.NEGATIVE_INFINITY;
+  #setback: unknown;
+  /** One timer for all questions, and when it ends. */
+  #timer: NodeJS.Timeout | undefined;
+  #timerEndMs = Number.POSITIVE_INFINITY;
   readonly #questions = new Batches<Question<T>>(async (take) => {
     const questions = take(); // before the read begins: a question that comes later must not use it
+    this.#reading = questions;
+    this.#setback = undefined;
     try {
       const result = await context.with(traceOf(questions), this.#read);
       for (const { resolve } of questions) resolve(result);
     } catch (error) {
       for (const { reject } of questions) reject(error);
     }
+    this.#reading = [];
   });
 
-  constructor(read: () => Promise<T>) {
+  /** @param patience undefined where questions wait for as long as the reads take */
+  constructor(read: () => Promise<T>, patience?: Patience) {
     this.#read = read;
+    this.#patience = patience;
   }
 
   /**
    * Resolves to the result of the next read, which begins at once when none is under way.
    *
-   * @throws what the read throws
+   * @param arrivedMs the arrival of the question, by `performance.now()`
+   * @throws what the read throws, the error of a setback, or the error of a late question
    */
-  next(): Promise<T> {
+  next(arrivedMs: number = performance.now()): Promise<T> {
     const { promise, resolve, reject } = Promise.withResolvers<T>();
-    this.#questions.add({ resolve, reject, trace: context.active() });
+    this.#questions.add({ arrivedMs, resolve, reject, trace: context.active() });
+    const endMs = arrivedMs + (this.#patience?.timeoutMs ?? Number.POSITIVE_INFINITY);
+    if (endMs < this.#timerEndMs) this.#setTimer(endMs);
     return promise;
+  }
+
+  /** Says that the read under way gets on: all questions wait for a whole time-out again. */
+  progress(): void {
+    this.#progressMs = performance.now();
+  }
+
+  /** Says that the read under way is tried again after an error: a question that ends before that gets this error. */
+  setback(error: unknown): void {
+    this.#setback = error;
+  }
+
+  #setTimer(endMs: number): void {
+    clearTimeout(this.#timer);
+    this.#timerEndMs = endMs;
+    if (endMs === Number.POSITIVE_INFINITY) return;
+    // An answer that has arrived while this thread was busy is taken before the immediate.
+    const onEnd = () => setImmediate(() => this.#endLate());
+    this.#timer = setTimeout(onEnd, endMs - performance.now()).unref();
+  }
+
+  #endLate(): void {
+    const { timeoutMs, late } = this.#patience!;
+    const nowMs = performance.now();
+    const tooLate: Question<T>[] = [];
+    let nextMs = Number.POSITIVE_INFINITY;
+    for (const question of [...this.#reading, ...this.#questions.waiting]) {
+      const endMs = Math.max(question.arrivedMs, this.#progressMs) + timeoutMs;
+      if (endMs <= nowMs) tooLate.push(question);
+      else nextMs = Math.min(nextMs, endMs);
+    }
+    this.#setTimer(Math.max(nextMs, nowMs + tickMs));
+    const error = this.#setback ?? late();
+    // This ends them once: what becomes of their read has no effect on them after it.
+    for (const { reject } of tooLate) reject(error);
   }
 }
 
 interface Question<T> {
+  readonly arrivedMs: number;
   readonly resolve: (result: T) => void;
   readonly reject: (error: unknown) => void;
   readonly trace: Context;

@@ -21,6 +21,20 @@ class FakeStream extends EventEmitter {
   }
 }
 
+test("each part of an answer but the last is reported to the list, whose readers wait for it", () => {
+  const stream = new FakeStream();
+  const session = new CheckSession(() => stream as never, 1_000);
+  let parts = 0;
+  void session.changesAfter({ epoch: "e", revision: 1n }, undefined, () => {
+    parts += 1;
+  });
+  stream.say({ more: true });
+  stream.say({ more: true });
+  stream.say({});
+  expect(parts).toBe(2);
+  session.close();
+});
+
 test.each([[false], [true]])(
   "an entry with an unknown status fails its check and no other (more messages follow: %s)",
   async (more) => {

@@ -16,6 +16,7 @@ type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryRespo
 interface Question {
   readonly position: Position;
   readonly traceparent: Traceparent;
+  readonly onPart: (() => void) | undefined;
   /** What earlier messages of the same answer contained. */
   gathered: { readonly changed: Map<bigint, WireItem>; readonly removed: Set<bigint> } | undefined;
   readonly resolve: (changes: ListChanges) => void;
@@ -46,9 +47,10 @@ export class CheckSession {
   /**
    * Asks what has changed. Call it again only after the answer has arrived.
    *
+   * @param onPart called for each part of an answer but the last
    * @throws ServiceError of the stream; DEADLINE_EXCEEDED when no answer came in time, CANCELLED once it is closed
    */
-  changesAfter(position: Position, traceparent?: Traceparent): Promise<ListChanges> {
+  changesAfter(position: Position, traceparent?: Traceparent, onPart?: () => void): Promise<ListChanges> {
     if (this.#isClosed) return Promise.reject(serviceError(status.CANCELLED, "the gateway was closed"));
     if (this.#question) return Promise.reject(new Error("a check is under way"));
     this.#timer ??= setTimeout(
@@ -57,7 +59,7 @@ export class CheckSession {
     );
     this.#timer.refresh();
     return new Promise((resolve, reject) => {
-      this.#ask({ position, traceparent, gathered: undefined, resolve, reject, retried: false });
+      this.#ask({ position, traceparent, onPart, gathered: undefined, resolve, reject, retried: false });
     });
   }
 
@@ -90,6 +92,7 @@ export class CheckSession {
     if (answer.more || question.gathered) gather(question, answer);
     if (answer.more) {
       this.#timer?.refresh(); // a service that sends many changes does not hang
+      question.onPart?.();
       return;
     }
     this.#question = undefined;

@@ -24,7 +24,7 @@ export interface ListInventoryOptions {
 export function listInventory({ list, held, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
     const context = contextOf(response);
-    const snapshot = await ((context.meanwhile as Promise<Snapshot> | undefined) ?? list.current());
+    const snapshot = await ((context.meanwhile as Promise<Snapshot> | undefined) ?? list.current(context.startedMs));
     context.meanwhile = undefined; // a long response must not keep the list alive: what it sends is counted by `held`
     const isGzip = acceptsGzip(request);
     const etag = isGzip ? snapshot.gzipEtag : snapshot.etag;
@@ -62,8 +62,11 @@ export function updateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions
     const petId = readPetId(request.params.petId);
     checkMediaType(request.headers["content-type"], request.headers["content-encoding"]);
     const expectedRevision = readPrecondition(request.headers);
+    const { startedMs } = contextOf(response);
+    const isWhole = request.complete;
     const quantity = parseStockUpdate(await readBody(request, bodyTimeoutMs));
-    const item = await stock.update({ petId, quantity, expectedRevision }, () => !response.destroyed);
+    const arrivedMs = isWhole ? startedMs : performance.now(); // the time for a slow body is its client's
+    const item = await stock.update({ petId, quantity, expectedRevision }, arrivedMs, () => !response.destroyed);
     writeJson(request, response, 200, renderItem(item), ["ETag", entryEtag(item.revision)]);
   };
 }

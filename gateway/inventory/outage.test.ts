@@ -29,7 +29,9 @@ test("work that may have happened is never tried again", async () => {
 });
 
 test("an outage holds callers until it is as old as its patience, and then none, until something succeeds", async () => {
-  const outage = new Outage(150);
+  const outage = new Outage(1_000);
+  await expect(outage.rideOut(awayFor(60_000).work, isUndone)).rejects.toBe(undone);
+  // The outage is younger than its first caller by a moment, for which the second one is held.
   await expect(outage.rideOut(awayFor(60_000).work, isUndone)).rejects.toBe(undone);
   const late = awayFor(60_000);
   await expect(outage.rideOut(late.work, isUndone)).rejects.toBe(undone);
@@ -56,4 +58,18 @@ test("a caller is held for at most the patience, while others succeed", async ()
   const others = setInterval(() => void outage.rideOut(async () => "done", isUndone), 20);
   await expect(outage.rideOut(awayFor(60_000).work, isUndone)).rejects.toBe(undone);
   clearInterval(others);
+});
+
+test("a caller that has already waited for as long as the patience is not held", async () => {
+  const { work, attempts } = awayFor(60_000);
+  const arrivedMs = performance.now() - 10_000;
+  await expect(new Outage(10_000).rideOut(work, isUndone, () => true, arrivedMs)).rejects.toBe(undone);
+  expect(attempts()).toBe(1);
+});
+
+test("work is asked about before each further attempt, with the error of the one before", async () => {
+  const errors: unknown[] = [];
+  const { work, attempts } = awayFor(60);
+  await new Outage(2_000).rideOut(work, isUndone, (error) => errors.push(error) > 0);
+  expect(errors).toEqual(new Array(attempts() - 1).fill(undone));
 });

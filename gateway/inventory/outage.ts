@@ -6,8 +6,8 @@ const waitsMs = [25, 50, 100, 200];
 
 /**
  * Tries work again that has certainly not happened. So callers see a short outage, such as a failover, as a delay. It
- * does so until the outage is as old as its patience. From then on work fails after one attempt: a long outage must not
- * gather callers that wait in vain.
+ * does so until the outage is as old as its patience, or the caller has waited for as long as that. From then on work
+ * fails after one attempt: a long outage must not gather callers that wait in vain.
  */
 export class Outage {
   readonly #patienceMs: number;
@@ -21,34 +21,37 @@ export class Outage {
   /**
    * @param work may be called any number of times
    * @param isUndone says of an error of `work` that nothing has happened and that the outage may be short
-   * @param isWanted false once the caller has left: what it sends next must not be followed by this
+   * @param mayRetry asked before each further attempt, with the error of the one before: false once the caller has left,
+   *   because what it sends next must not be followed by this
+   * @param arrivedMs since when the caller waits, by `performance.now()`
    * @throws the error of the last attempt
    */
   async rideOut<T>(
     work: () => Promise<T>,
     isUndone: (error: unknown) => boolean,
-    isWanted: () => boolean = () => true,
+    mayRetry: (error: unknown) => boolean = () => true,
+    arrivedMs: number = performance.now(),
   ): Promise<T> {
-    const startedMs = performance.now();
     for (let attempt = 0; ; attempt++) {
       try {
         const result = await work();
         this.#lastFailureMs = Number.NEGATIVE_INFINITY;
         return result;
       } catch (error) {
-        if (!isUndone(error) || !this.#isShort(startedMs)) throw error;
-        await delay(waitsMs[Math.min(attempt, waitsMs.length - 1)]);
-        if (!isWanted()) throw error;
+        const leftMs = isUndone(error) ? this.#patienceLeftMs(arrivedMs) : 0;
+        if (leftMs <= 0) throw error;
+        await delay(Math.min(waitsMs[Math.min(attempt, waitsMs.length - 1)]!, leftMs));
+        if (performance.now() - arrivedMs >= this.#patienceMs || !mayRetry(error)) throw error;
       }
     }
   }
 
-  #isShort(startedMs: number): boolean {
+  #patienceLeftMs(arrivedMs: number): number {
     const nowMs = performance.now();
     const isAnother = nowMs - this.#lastFailureMs > this.#patienceMs + waitsMs.at(-1)!;
     if (isAnother) this.#beganMs = nowMs;
     this.#lastFailureMs = nowMs;
     // Another caller's success ends the outage, but not the patience with this caller.
-    return nowMs - Math.min(this.#beganMs, startedMs) < this.#patienceMs;
+    return this.#patienceMs - (nowMs - Math.min(this.#beganMs, arrivedMs));
   }
 }

@@ -13,7 +13,7 @@ import { fromServiceError, NotDoneError } from "./status.ts";
 import { type Update, UpdatePipeline } from "./update-pipeline.ts";
 
 export interface StockClientOptions extends InventoryChannelOptions {
-  /** Deadline of an update and of a check. */
+  /** Deadline of an update, from the arrival of its request, and of each part of the answer to a check. */
   readonly callTimeoutMs: number;
   /** Deadline of reading the whole list. */
   readonly loadTimeoutMs: number;
@@ -25,11 +25,13 @@ export interface StockClient extends StockSource {
   /**
    * Resolves once the update is durable. An update that has certainly not happened is tried again in a short outage.
    *
+   * @param arrivedMs the arrival of its request, by `performance.now()`: its deadline counts from there, whatever the
+   *   update waits for before it is sent
    * @param isWanted false once the caller has left
    * @throws ApiError not_found, precondition_failed; service_unavailable, timeout or internal_error, after which it may
    *   have happened
    */
-  update(update: Update, isWanted: () => boolean): Promise<Item>;
+  update(update: Update, arrivedMs: number, isWanted: () => boolean): Promise<Item>;
   /** Updates whose result is still to come. */
   readonly updatesInFlight: number;
   /** Updates so far of which it is not known whether they happened. */
@@ -55,13 +57,14 @@ export function openStockClient(options: StockClientOptions): StockClient {
       return updates.unknown;
     },
 
-    update: async (update, isWanted) => {
+    update: async (update, arrivedMs, isWanted) => {
       try {
         return await inSpan("ApplyUpdates", clientCall, context.active(), () =>
           updateOutage.rideOut(
-            () => updates.submit({ ...update, traceparent: activeTraceparent() }),
+            () => updates.submit({ ...update, traceparent: activeTraceparent() }, arrivedMs),
             (error) => error instanceof NotDoneError,
             isWanted,
+            arrivedMs,
           ),
         );
       } catch (error) {
@@ -85,14 +88,19 @@ export function openStockClient(options: StockClientOptions): StockClient {
       }
     },
 
-    changesAfter: async (position) => {
+    changesAfter: async (position, report) => {
       const startedMs = performance.now();
       let isAnswered = false;
       try {
         const changes = await inSpan("CheckInventory", clientCall, context.active(), () =>
           checkOutage.rideOut(
-            () => checks.changesAfter(position, activeTraceparent()), // it changes nothing, so it may be repeated
+            // It changes nothing, so it may be repeated.
+            () => checks.changesAfter(position, activeTraceparent(), () => report.progress()),
             (error) => (error as ServiceError).code === status.UNAVAILABLE,
+            (error) => {
+              report.setback(fromServiceError(error));
+              return true;
+            },
           ),
         );
         isAnswered = true;

@@ -3,6 +3,8 @@ import type { ApplyUpdatesRequest, ApplyUpdatesResponse } from "../../proto/gen/
 import { NotDoneError } from "./status.ts";
 import { UpdatePipeline } from "./update-pipeline.ts";
 
+const { jest } = import.meta;
+
 /** Stands for a stream to the service, so that the moment of each message can be chosen. */
 class FakeStream extends EventEmitter {
   readonly petIds: bigint[] = [];
@@ -92,6 +94,49 @@ test("an update that has timed out is not sent later", async () => {
   await turn();
   expect(streams[0]!.petIds).toEqual([]);
   pipeline.close();
+});
+
+describe("the deadline of an update", () => {
+  beforeEach(() => void jest.useFakeTimers({ doNotFake: ["setImmediate"] }));
+  afterEach(() => void jest.useRealTimers());
+
+  test("counts from the arrival of its caller, also when updates with more time were sent before it", async () => {
+    const { pipeline, streams } = open(1_000);
+    const ended: string[] = [];
+    const submit = (name: string, waitedMs: number) =>
+      pipeline
+        .submit({ petId: 1n, quantity: 1 }, performance.now() - waitedMs)
+        .catch(({ code }) => void ended.push(`${name} ${code}`));
+    void submit("new", 0);
+    streams[0]!.take();
+    void submit("held", 900);
+    await turn();
+    await jest.advanceTimersByTimeAsync(150);
+    expect(ended).toEqual(["held 4"]);
+    await jest.advanceTimersByTimeAsync(900);
+    expect(ended).toEqual(["held 4", "new 4"]);
+    pipeline.close();
+  });
+
+  test("is told to the service as the time that is left, and an update without any is not sent", async () => {
+    const { pipeline, streams } = open(1_000);
+    const sent: ApplyUpdatesRequest[] = [];
+    void pipeline.submit({ petId: 1n, quantity: 1 }, performance.now() - 400).catch(() => {});
+    streams[0]!.write = (request) => void sent.push(request);
+    streams[0]!.take();
+    await turn();
+    void pipeline.submit({ petId: 2n, quantity: 1 }, performance.now() - 999).catch(() => {});
+    const late = pipeline.submit({ petId: 3n, quantity: 1 }, performance.now() - 1_000);
+    await expect(late).rejects.toMatchObject({ code: 4 });
+    await turn();
+    const updates = sent.flatMap((request) => request.updates);
+    expect(updates).toMatchObject([
+      { petId: 1n, timeoutMs: 600 },
+      { petId: 2n, timeoutMs: 1 },
+    ]);
+    expect(pipeline.unknown).toBe(0);
+    pipeline.close();
+  });
 });
 
 test("an update is never sent over a stream that is not accepted, even by a turn that began on the previous stream", async () => {

@@ -67,7 +67,7 @@ export class UpdatePipeline {
   #lane: Lane | undefined;
   #isClosed = false;
 
-  /** @param timeoutMs how long a caller waits for a result */
+  /** @param timeoutMs how long a caller waits for a result, from its arrival */
   constructor(open: () => UpdateStream, timeoutMs: number) {
     this.#open = open;
     this.#timeoutMs = timeoutMs;
@@ -78,20 +78,24 @@ export class UpdatePipeline {
   /**
    * Resolves once the update is durable.
    *
+   * @param arrivedMs the arrival of its caller, by `performance.now()`
    * @throws NotDoneError when it has certainly not happened; ServiceError of the refusal; UNAVAILABLE, DEADLINE_EXCEEDED,
    *   CANCELLED or INTERNAL when it may not be known whether it happened
    */
-  submit({ petId, quantity, expectedRevision, traceparent }: Update): Promise<Item> {
+  submit({ petId, quantity, expectedRevision, traceparent }: Update, arrivedMs?: number): Promise<Item> {
     return new Promise((resolve, reject) => {
+      const nowMs = performance.now();
+      const deadlineMs = (arrivedMs ?? nowMs) + this.#timeoutMs;
+      if (deadlineMs <= nowMs) return reject(tooLate());
       const lane = this.#currentLane();
       // The service does not answer: further updates would only wait too.
       if (this.inFlight >= maxSlots) {
         reject(serviceError(status.RESOURCE_EXHAUSTED, "too many updates wait for the inventory service"));
         return;
       }
-      const id = lane.pending.add({ resolve, reject, deadlineMs: performance.now() + this.#timeoutMs });
+      const id = lane.pending.add({ resolve, reject, deadlineMs });
       if (lane.isAccepted && lane.unsent.length === 0) setImmediate(() => this.#flush(lane));
-      lane.unsent.push({ id, petId, quantity, expectedRevision, timeoutMs: this.#timeoutMs, traceparent });
+      lane.unsent.push({ id, petId, quantity, expectedRevision, timeoutMs: timeLeft(deadlineMs, nowMs), traceparent });
     });
   }
 
@@ -133,7 +137,7 @@ export class UpdatePipeline {
       lane.isAccepted = true;
       const nowMs = performance.now();
       for (const update of lane.unsent) {
-        update.timeoutMs = Math.max(1, Math.ceil(lane.pending.get(update.id)!.deadlineMs - nowMs));
+        update.timeoutMs = timeLeft(lane.pending.get(update.id)!.deadlineMs, nowMs);
       }
       this.#flush(lane);
     });
@@ -178,14 +182,9 @@ export class UpdatePipeline {
   #expire(): void {
     const nowMs = performance.now();
     for (const lane of this.#lanes) {
-      const late: number[] = [];
-      // Updates wait for the same time, so the first one with time left ends the search.
-      for (const id of lane.pending.ids()) {
-        if (lane.pending.get(id)!.deadlineMs > nowMs) break;
-        late.push(id);
-      }
-      if (late.length === 0) continue;
-      this.#giveUp(lane, late, serviceError(status.DEADLINE_EXCEEDED, "the inventory service did not answer in time"));
+      // An update that is tried again has less time left than the updates before it.
+      const late = [...lane.pending.ids()].filter((id) => lane.pending.get(id)!.deadlineMs <= nowMs);
+      if (late.length > 0) this.#giveUp(lane, late, tooLate());
     }
   }
 
@@ -213,4 +212,13 @@ export class UpdatePipeline {
       reject(serviceError(status.INTERNAL, (error as Error).message)); // an entry that this gateway cannot read
     }
   }
+}
+
+/** The time until a deadline, in whole milliseconds, at least 1: the service takes no update without time. */
+function timeLeft(deadlineMs: number, nowMs: number): number {
+  return Math.max(1, Math.ceil(deadlineMs - nowMs));
+}
+
+function tooLate(): ServiceError {
+  return serviceError(status.DEADLINE_EXCEEDED, "the inventory service did not answer in time");
 }

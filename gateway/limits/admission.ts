@@ -36,7 +36,7 @@ export interface AdmissionOptions {
 export interface OperationAccess {
   readonly scope: Scope;
   /** Begins what the answer needs while the limits are being decided, for callers with the scope. */
-  readonly meanwhile?: (() => Promise<unknown>) | undefined;
+  readonly meanwhile?: ((arrivedMs: number) => Promise<unknown>) | undefined;
 }
 
 export interface Admission {
@@ -94,7 +94,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     const windows = windowsFor(principal);
     if (principal.bannedUntilMs > now()) throw refuseBanned(context, principal, windows);
     if (operation?.meanwhile && principal.scopes.has(operation.scope)) {
-      context.meanwhile = operation.meanwhile();
+      context.meanwhile = operation.meanwhile(context.startedMs);
       context.meanwhile.catch(() => {}); // a refused request does not wait for it
     }
     const decision = await limiter.decide(principal.accountId, windows);

@@ -78,7 +78,7 @@ export class GroupCommit {
    * @throws QueueFullError, ExpiredError, or what a turn throws
    */
   submit(change: Change, isWanted: () => boolean = () => true): Promise<Outcome> {
-    if (this.#batches.waiting >= this.#options.maxQueued) return Promise.reject(new QueueFullError());
+    if (this.#batches.waiting.length >= this.#options.maxQueued) return Promise.reject(new QueueFullError());
     return new Promise((resolve, reject) => {
       const span = trace.getActiveSpan();
       const waiting = { change, isWanted, span, sinceMs: this.#options.now(), resolve, reject };
@@ -88,7 +88,7 @@ export class GroupCommit {
 
   /** Changes that wait for their batch. */
   get queued(): number {
-    return this.#batches.waiting;
+    return this.#batches.waiting.length;
   }
 
   /** Resolves when nothing waits or is being written. */
@@ -100,7 +100,7 @@ export class GroupCommit {
   async #commit(take: Take<Waiting>): Promise<void> {
     const startedMs = this.#options.now();
     const limit = Math.floor(this.#batchLimit);
-    const waiting = Math.min(this.#batches.waiting, limit);
+    const waiting = Math.min(this.#batches.waiting.length, limit);
     let turn: Turn;
     try {
       // A single change is hardly joined by others, and a full batch has no room for them.

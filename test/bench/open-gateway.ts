@@ -28,7 +28,7 @@ const stock = openStockClient({
   onCheck: () => {},
 });
 const observer = createObserver(createLogger("gateway", config.LOG_LEVEL));
-const list = new StockList(stock);
+const list = new StockList(stock, config.INVENTORY_TIMEOUT_MS);
 const held = new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024);
 const router = createRouter({
   routes: {

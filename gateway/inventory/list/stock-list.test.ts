@@ -5,7 +5,11 @@ import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-ho
 import fc from "fast-check";
 import type { Item, Position } from "../../../proto/pet.ts";
 import type { Body, Snapshot } from "./snapshot.ts";
-import { type ListChanges, nextSnapshot, StockList, type StockSource } from "./stock-list.ts";
+import { type CheckReport, type ListChanges, nextSnapshot, StockList, type StockSource } from "./stock-list.ts";
+
+const { jest } = import.meta;
+
+const timeoutMs = 60_000;
 
 /** A stock as a plain map with a counter, and a source that reads it. */
 class Stock implements StockSource {
@@ -49,7 +53,7 @@ class Stock implements StockSource {
     yield { position, items: this.sorted() };
   }
 
-  async changesAfter({ epoch, revision }: Position): Promise<ListChanges> {
+  async changesAfter({ epoch, revision }: Position, _report?: CheckReport): Promise<ListChanges> {
     this.checks += 1;
     await this.before();
     if (epoch !== this.epoch || revision > this.revision) return { kind: "reset" };
@@ -79,7 +83,7 @@ const unzipped = async (snapshot: Snapshot): Promise<string> => {
 
 describe("StockList", () => {
   test("an empty stock is an empty array, plain and gzip", async () => {
-    const snapshot = await new StockList(new Stock()).current();
+    const snapshot = await new StockList(new Stock(), timeoutMs).current();
     expect(text(snapshot.plain())).toBe("[]");
     expect(await unzipped(snapshot)).toBe("[]");
   });
@@ -102,7 +106,7 @@ describe("StockList", () => {
         async (seeded, allSteps) => {
           const stock = new Stock();
           for (let i = 0; i < seeded; i++) stock.set(BigInt(i), i);
-          const list = new StockList(stock);
+          const list = new StockList(stock, timeoutMs);
           for (const step of [[], ...allSteps]) {
             for (const [kind, id, quantity] of step) kind === "set" ? stock.set(id, quantity) : stock.remove(id);
             const snapshot = await list.current();
@@ -119,7 +123,7 @@ describe("StockList", () => {
   test("a list that is emptied and filled again is still that of the stock", async () => {
     const stock = new Stock();
     for (let i = 0n; i < 1_000n; i++) stock.set(i, 1);
-    const list = new StockList(stock);
+    const list = new StockList(stock, timeoutMs);
     await list.current();
     for (let i = 0n; i < 1_000n; i++) stock.remove(i);
     expect(text((await list.current()).plain())).toBe("[]");
@@ -130,7 +134,7 @@ describe("StockList", () => {
   test("a change renders only its chunk again, and a snapshot that a reader holds stays the same", async () => {
     const stock = new Stock();
     for (let i = 0n; i < 10_000n; i++) stock.set(i, 1);
-    const list = new StockList(stock);
+    const list = new StockList(stock, timeoutMs);
     const before = await list.current();
     const json = stock.json();
     stock.set(5_000n, 2);
@@ -143,7 +147,7 @@ describe("StockList", () => {
   test("a body is a few pieces, and a change replaces only one of them", async () => {
     const stock = new Stock();
     for (let i = 0n; i < 20_000n; i++) stock.set(i, 1);
-    const list = new StockList(stock);
+    const list = new StockList(stock, timeoutMs);
     const before = await list.current();
     stock.set(9_000n, 2);
     const after = await list.current();
@@ -161,7 +165,7 @@ describe("StockList", () => {
   test("a list of many megabytes is sent from the chunks themselves, without a second copy", async () => {
     const stock = new Stock();
     for (let i = 0n; i < 180_000n; i++) stock.set(i, 1);
-    const snapshot = await new StockList(stock).current();
+    const snapshot = await new StockList(stock, timeoutMs).current();
     const { pieces } = snapshot.plain();
     expect(snapshot.chunks.slice(1).every(({ json }, i) => pieces[i + 1] === json)).toBe(true);
     expect(text(snapshot.plain())).toBe(stock.json());
@@ -170,7 +174,7 @@ describe("StockList", () => {
   test("a stock without a change gives the same snapshot with the same ETag", async () => {
     const stock = new Stock();
     stock.set(1n, 1);
-    const list = new StockList(stock);
+    const list = new StockList(stock, timeoutMs);
     expect(await list.current()).toBe(await list.current());
   });
 
@@ -178,7 +182,7 @@ describe("StockList", () => {
     const stock = new Stock();
     stock.set(1n, 1);
     stock.set(2n, 1);
-    const list = new StockList(stock);
+    const list = new StockList(stock, timeoutMs);
     const { etag } = await list.current();
     stock.epoch = "restored1-of-the-test";
     const restored = await list.current();
@@ -191,7 +195,7 @@ describe("StockList", () => {
 
   test("a failed check fails the reads that waited for it, and the next one works", async () => {
     const stock = new Stock();
-    const list = new StockList(stock);
+    const list = new StockList(stock, timeoutMs);
     stock.before = async () => {
       throw new Error("away");
     };
@@ -203,7 +207,7 @@ describe("StockList", () => {
 
   test("reads that arrive together share a check", async () => {
     const stock = new Stock();
-    const list = new StockList(stock);
+    const list = new StockList(stock, timeoutMs);
     await Promise.all(Array.from({ length: 50 }, () => list.current()));
     expect(stock.checks).toBe(1);
   });
@@ -218,7 +222,7 @@ describe("StockList", () => {
       traces.push(context.active().getValue(key));
       if (traces.length === 1) await hold;
     };
-    const list = new StockList(stock);
+    const list = new StockList(stock, timeoutMs);
     const read = (trace: string) => context.with(ROOT_CONTEXT.setValue(key, trace), () => list.current());
     const first = read("first");
     await setImmediate();
@@ -231,7 +235,7 @@ describe("StockList", () => {
 
   test("reads that arrive during a check share the next one", async () => {
     const stock = new Stock();
-    const list = new StockList(stock);
+    const list = new StockList(stock, timeoutMs);
     await list.current();
     stock.checks = 0;
     const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
@@ -243,6 +247,68 @@ describe("StockList", () => {
     await begun;
     await Promise.all([first, ...Array.from({ length: 50 }, () => list.current())]);
     expect(stock.checks).toBe(2);
+  });
+});
+
+describe("a read", () => {
+  beforeEach(() => void jest.useFakeTimers());
+  afterEach(() => void jest.useRealTimers());
+  const pass = (ms: number) => jest.advanceTimersByTimeAsync(ms);
+  const shortMs = 1_000;
+  const never = () => new Promise<never>(() => {});
+
+  test("of a stock that does not answer ends a time-out after its arrival, also one that waits for the next check", async () => {
+    const stock = new Stock();
+    const list = new StockList(stock, shortMs);
+    await list.current();
+    stock.before = never;
+    const ends: string[] = [];
+    for (const name of ["first", "second"]) {
+      list.current().catch(({ status, code }) => ends.push(`${name} ${status} ${code}`));
+      await pass(900);
+    }
+    expect(ends).toEqual(["first 504 timeout"]);
+    await pass(150);
+    expect(ends).toEqual(["first 504 timeout", "second 504 timeout"]);
+  });
+
+  test("waits for a load for as long as its parts keep coming, and no longer", async () => {
+    const stock = new Stock();
+    let partMs = 900;
+    stock.load = async function* () {
+      for (let petId = 1n; petId <= 5n; petId++) {
+        await new Promise((resolve) => setTimeout(resolve, partMs));
+        stock.set(petId, 1);
+        yield { position: { epoch: stock.epoch, revision: 0n }, items: [stock.items.get(petId)!] };
+      }
+    };
+    const read = new StockList(stock, shortMs).current();
+    await pass(5 * partMs);
+    expect(text((await read).plain())).toBe(stock.json());
+    partMs = 1_200;
+    const late = expect(new StockList(stock, shortMs).current()).rejects.toMatchObject({ code: "timeout" });
+    await pass(partMs);
+    await late;
+  });
+
+  test("waits for a check for as long as its parts keep coming", async () => {
+    const stock = new Stock();
+    const list = new StockList(stock, shortMs);
+    await list.current();
+    let report: CheckReport | undefined;
+    const changes = Promise.withResolvers<ListChanges>();
+    stock.changesAfter = (_position, given) => {
+      report = given;
+      return changes.promise;
+    };
+    const read = list.current();
+    for (let part = 0; part < 5; part++) {
+      await pass(900);
+      report!.progress();
+    }
+    changes.resolve({ kind: "reset" });
+    stock.changesAfter = Stock.prototype.changesAfter;
+    expect(text((await read).plain())).toBe("[]");
   });
 });
 
@@ -268,12 +334,12 @@ describe("the linearizability of reads:", () => {
 
   test("no read is older than what was acknowledged before it began", async () => {
     const stock = new Stock();
-    expect(await violations(new StockList(stock), stock)).toBe(0);
+    expect(await violations(new StockList(stock, timeoutMs), stock)).toBe(0);
   });
 
   test("the test above fails for a list whose reads join the check that is under way", async () => {
     const stock = new Stock();
-    const list = new StockList(stock);
+    const list = new StockList(stock, timeoutMs);
     let running: Promise<Snapshot> | undefined;
     const broken = {
       current: () => {
@@ -291,7 +357,7 @@ describe("nextSnapshot", () => {
   test("splits chunks for a large batch, so that none grows without bound", async () => {
     const stock = new Stock();
     stock.set(0n, 0);
-    const snapshot = await new StockList(stock).current();
+    const snapshot = await new StockList(stock, timeoutMs).current();
     const changed = Array.from(
       { length: 5_000 },
       (_, i): Item => ({ petId: BigInt(i), quantity: 1, status: "sold", revision: 9n }),

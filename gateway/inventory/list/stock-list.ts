@@ -1,6 +1,7 @@
 /** The list of all stock, ready to be sent. */
 import type { Item, Position } from "../../../proto/pet.ts";
 import { SharedRead } from "../../../runtime/shared-read.ts";
+import { ApiError } from "../../http/errors.ts";
 import { type Chunk, type Edit, editChunk, entryJson, makeChunk, sliceChunk } from "./chunk.ts";
 import { Snapshot } from "./snapshot.ts";
 
@@ -19,7 +20,15 @@ export interface StockSource {
   /** Every entry in the order of petId, read at or after the position that comes with each batch. */
   load(): AsyncIterable<{ readonly position: Position; readonly items: readonly Item[] }>;
   /** Everything that was committed before the call and after the position. */
-  changesAfter(position: Position): Promise<ListChanges>;
+  changesAfter(position: Position, report: CheckReport): Promise<ListChanges>;
+}
+
+/** How a check reports to the reads that wait. */
+export interface CheckReport {
+  /** A part of the answer has come, and more will. */
+  progress(): void;
+  /** The check is tried again after this error. */
+  setback(error: unknown): void;
 }
 
 /** Entries in a chunk. One changed entry costs the copy of its chunk; each chunk costs a write for each response. */
@@ -32,16 +41,24 @@ const maxChunkSize = 2 * chunkSize;
  *
  * Reads are linearizable by one rule: a read only uses a check for changes that began after the read did. Reads that
  * arrive while a check is under way share the next one.
+ *
+ * A read waits for at most one time-out, for both checks together. A load, or a check with many changes, may take longer
+ * while its parts keep coming.
  */
 export class StockList {
   readonly #source: StockSource;
-  readonly #checks = new SharedRead(() => this.#check());
+  readonly #checks: SharedRead<Snapshot>;
   #snapshot: Snapshot | undefined;
   /** The end of the latest check, Unix milliseconds. */
   #checkedAtMs = 0;
 
-  constructor(source: StockSource) {
+  /** @param timeoutMs the longest wait of a read, from its arrival or from the latest part of a long answer */
+  constructor(source: StockSource, timeoutMs: number) {
     this.#source = source;
+    this.#checks = new SharedRead(() => this.#check(), {
+      timeoutMs,
+      late: () => new ApiError("timeout", { cause: late() }),
+    });
   }
 
   /** The list as the latest check left it, and when that was; undefined before the first one. For metrics. */
@@ -52,10 +69,11 @@ export class StockList {
   /**
    * Reads the list, at least as new as this call.
    *
-   * @throws what the source throws
+   * @param arrivedMs the arrival of the request that needs it, by `performance.now()`
+   * @throws what the source throws; ApiError timeout for a read that has waited for too long
    */
-  current(): Promise<Snapshot> {
-    return this.#checks.next();
+  current(arrivedMs?: number): Promise<Snapshot> {
+    return this.#checks.next(arrivedMs);
   }
 
   async #check(): Promise<Snapshot> {
@@ -63,7 +81,7 @@ export class StockList {
     for (;;) {
       // Only the position goes to the source, which keeps it for a while. A snapshot would keep the whole list alive.
       const { epoch, revision } = snapshot;
-      const changes = await this.#source.changesAfter({ epoch, revision });
+      const changes = await this.#source.changesAfter({ epoch, revision }, this.#checks);
       if (changes.kind === "changes") {
         this.#snapshot = nextSnapshot(snapshot, changes);
         this.#checkedAtMs = Date.now();
@@ -81,6 +99,7 @@ export class StockList {
     let edits: Edit[] = [];
     for await (const batch of this.#source.load()) {
       position ??= batch.position;
+      this.#checks.progress();
       for (const item of batch.items) {
         edits.push({ petId: item.petId, json: entryJson(item) });
         if (edits.length === chunkSize) {
@@ -93,6 +112,10 @@ export class StockList {
     if (edits.length > 0) chunks.push(makeChunk(edits));
     return new Snapshot(position.epoch, position.revision, chunks);
   }
+}
+
+function late(): Error {
+  return new Error("the inventory service did not answer the check of a read in time");
 }
 
 /** The list after some changes. Chunks without a change stay the same objects. */
