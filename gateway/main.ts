@@ -49,14 +49,15 @@ await runProcess(gatewayHelp, async () => {
     }),
   );
   const listen = await blamingSetting("GATEWAY_LISTEN", listenOn(publicServer.server, config.GATEWAY_LISTEN));
-  await gateway.ready();
-  reasonNotReady = undefined;
-
   return {
     log,
     drainDelaySeconds: config.DRAIN_DELAY_SECONDS,
     drainSeconds: config.DRAIN_SECONDS,
     addresses: { listen, admin: admin.address },
+    canServe: () => gateway.ready(),
+    join: () => {
+      reasonNotReady = undefined;
+    },
     leave: () => {
       reasonNotReady = "draining";
       publicServer.endConnections();

@@ -69,7 +69,6 @@ await runProcess(inventoryHelp, async () => {
     maxConnectionAgeMs: config.INVENTORY_MAX_CONNECTION_AGE_MS,
     connectionGraceMs,
   });
-  const listen = await blamingSetting("INVENTORY_LISTEN", server.listen(config.INVENTORY_LISTEN));
   const admin = await blamingSetting(
     "INVENTORY_ADMIN_LISTEN",
     startAdmin({
@@ -82,18 +81,22 @@ await runProcess(inventoryHelp, async () => {
       },
     }),
   );
-  await untilReady(() => store.ping(), log);
-  server.ready();
-  const stopCleanup = startAdjustmentCleanup({
-    store,
-    onError: (err) => log.warn({ err }, "old adjustments could not be deleted; the next attempt is in a minute"),
-  });
+  const listen = await blamingSetting("INVENTORY_LISTEN", server.listen(config.INVENTORY_LISTEN));
+  let stopCleanup: (() => Promise<void>) | undefined;
 
   return {
     log,
     drainDelaySeconds: config.DRAIN_DELAY_SECONDS,
     drainSeconds: config.DRAIN_SECONDS,
     addresses: { listen, admin: admin.address },
+    canServe: () => untilReady(() => store.ping(), log, draining.signal),
+    join: () => {
+      server.ready();
+      stopCleanup = startAdjustmentCleanup({
+        store,
+        onError: (err) => log.warn({ err }, "old adjustments could not be deleted; the next attempt is in a minute"),
+      });
+    },
     leave: () => {
       isLeaving = true;
       server.notReady();
@@ -102,7 +105,7 @@ await runProcess(inventoryHelp, async () => {
       draining.abort();
       await server.close((config.DRAIN_SECONDS - config.DRAIN_DELAY_SECONDS) * 1_000 * 0.8);
       await commits.drain();
-      await stopCleanup();
+      await stopCleanup?.();
       stopWatching();
       await admin.close();
       await db.destroy();

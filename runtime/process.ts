@@ -10,14 +10,19 @@ import { SettingsError } from "./settings.ts";
 /** sysexits.h EX_CONFIG: the configuration is wrong, so a restart will not help. */
 const exitConfiguration = 78;
 
+/** A process that listens, and may still have to wait for something before it can serve. */
 export interface RunningProcess {
   readonly log: Logger;
-  /** How long it serves after `leave`. */
+  /** How long it serves after `leave`, if it has joined. */
   readonly drainDelaySeconds: number;
   /** The longest that a stop may take, the delay included, before the process ends by force. */
   readonly drainSeconds: number;
   /** Addresses as bound, `host:port`; logged when the process is ready. */
   readonly addresses: { readonly listen: string; readonly admin: string };
+  /** Resolves when it can serve. */
+  canServe(): Promise<void>;
+  /** Reports that it is ready. */
+  join(): void;
   /** Reports that it is no longer ready. It still serves, because load balancers may not have noticed yet. */
   leave(): void;
   /**
@@ -28,11 +33,13 @@ export interface RunningProcess {
 }
 
 /**
- * Runs a process from its settings to its end. SIGTERM and SIGINT drain it (`leave`, the delay, `stop`). A second
- * signal or the end of `drainSeconds` ends it by force. It prints one line when it is ready to serve.
+ * Runs a process from its settings to its end. SIGTERM and SIGINT drain it (`leave`, the delay, `stop`), also while it
+ * is not ready yet: requests may be under way from its first moment on. A second signal or the end of `drainSeconds` ends
+ * it by force. It prints one line when it is ready to serve.
  *
  * @param help text for `--help`
- * @param start reads the settings, constructs and listens; throws SettingsError for a wrong configuration
+ * @param start reads the settings, constructs, and at last listens to callers; throws SettingsError for a wrong
+ *   configuration
  */
 export async function runProcess(help: string, start: () => Promise<RunningProcess>): Promise<void> {
   if (process.argv.includes("--help") || process.argv.includes("-h")) {
@@ -45,7 +52,7 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
   setFlagsFromString("--no-allocation-site-pretenuring");
   loadEnvFile();
   let running: RunningProcess;
-  // There is nothing to drain yet. The first process of a container gets no signal that it does not listen to.
+  // Until it listens there is nothing to drain. The first process of a container gets no signal that it does not listen to.
   // `disconnect`: the process that started this one over a channel has ended.
   const giveUp = () => process.exit(0);
   process.on("SIGTERM", giveUp).on("SIGINT", giveUp).on("disconnect", giveUp);
@@ -56,6 +63,7 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
   }
   const { log } = running;
   let stopping = false;
+  let hasJoined = false;
   const stop = (signal: NodeJS.Signals) => {
     if (stopping) process.exit(1);
     stopping = true;
@@ -66,7 +74,7 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
         process.exit(1);
       }, running.drainSeconds * 1_000)
       .unref();
-    drain(running).then(
+    drain(running, hasJoined ? running.drainDelaySeconds : 0).then(
       () => {
         log.info("stopped");
         log.flush(() => process.exit(0));
@@ -81,13 +89,22 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
   process.on("SIGTERM", stop).on("SIGINT", stop);
   process.on("disconnect", () => stopping || stop("SIGTERM")); // after a signal it must not count as a second one
   process.off("SIGTERM", giveUp).off("SIGINT", giveUp).off("disconnect", giveUp);
+  try {
+    await running.canServe();
+  } catch (error) {
+    if (!stopping) exitWith(error);
+  }
+  if (stopping) return;
+  running.join();
+  hasJoined = true;
   log.child({}, { level: "info" }).info(running.addresses, "ready"); // at any LOG_LEVEL, because others wait for this line
   if (process.connected) process.send!(running.addresses);
 }
 
-async function drain(running: RunningProcess): Promise<void> {
+/** @param delaySeconds 0 for a process that no load balancer has met yet */
+async function drain(running: RunningProcess, delaySeconds: number): Promise<void> {
   running.leave();
-  await setTimeout(running.drainDelaySeconds * 1_000);
+  await setTimeout(delaySeconds * 1_000);
   await running.stop();
 }
 

@@ -11,7 +11,7 @@ import { createLogger } from "../../runtime/log.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
 import { freePort } from "../support/ports.ts";
-import type { RunningProcess } from "../support/processes.ts";
+import { type RunningProcess, startScript } from "../support/processes.ts";
 import { type RawResponse, readResponse } from "../support/raw-http.ts";
 import { type Env, type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
@@ -34,15 +34,29 @@ describe("a gateway", () => {
     `PATCH /v1/inventory/1 HTTP/1.1\r\n${credentials}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n`;
   const readiness = async ({ admin }: RunningProcess) => (await request(admin, { path: "/readyz" })).status;
   const isDraining = (gateway: RunningProcess) => until(async () => (await readiness(gateway)) === 503);
-  const isClosed = ({ listen }: RunningProcess) =>
-    until(async () => {
-      const socket = connect({ host: "127.0.0.1", port: portOf(listen) });
-      const refused = await new Promise((resolve) => {
-        socket.once("connect", () => resolve(false)).once("error", () => resolve(true));
-      });
-      socket.destroy();
-      return refused === true;
+  const isClosed = ({ listen }: Pick<RunningProcess, "listen">) => until(async () => !(await isOpen(listen)));
+
+  /** Starts a gateway whose service is not there, so that it listens and does not become ready. */
+  async function startWithoutService(env: Env = {}) {
+    const [listen, admin, inventory] = await Promise.all(
+      Array.from({ length: 3 }, async () => `127.0.0.1:${await freePort()}`),
+    );
+    const addresses = { listen: listen!, admin: admin! };
+    const gateway = await startScript({
+      name: "gateway",
+      script: "gateway/main.ts",
+      env: {
+        ...system.gatewayEnv,
+        GATEWAY_LISTEN: addresses.listen,
+        GATEWAY_ADMIN_LISTEN: addresses.admin,
+        INVENTORY_ADDRESS: inventory!,
+        INVENTORY_TIMEOUT_MS: "500",
+        ...env,
+      },
     });
+    stack.defer(() => gateway.kill("SIGKILL"));
+    return { gateway, addresses };
+  }
 
   test("that stops first reports that it is not ready, and serves for DRAIN_DELAY_SECONDS with responses that end their connections", async () => {
     const gateway = await start({ DRAIN_DELAY_SECONDS: "3" });
@@ -123,6 +137,39 @@ describe("a gateway", () => {
     expect(await exited).toEqual([0, null]);
   });
 
+  test.each([
+    ["its operators' port answers", "admin"],
+    ["it listens to callers, and waits for its service", "listen"],
+  ] as const)("that gets SIGTERM when %s ends with exit code 0", async (_moment, port) => {
+    const { gateway, addresses } = await startWithoutService();
+    await until(() => isOpen(addresses[port]));
+    await gateway.kill("SIGTERM");
+    expect(await gateway.exited).toBe(0);
+  });
+
+  test("that gets SIGTERM while it waits for its service answers what is under way, and accepts nothing more", async () => {
+    const { gateway, addresses } = await startWithoutService({ DRAIN_DELAY_SECONDS: "10" });
+    await until(() => isOpen(addresses.listen));
+    const busy = openConnection(addresses);
+    busy.socket.write(patchHead());
+    const begun = busy.answer();
+    const stranger = await openConnection(addresses).ask("GET /v1/inventory HTTP/1.1\r\nHost: g\r\n\r\n");
+    expect(stranger).toMatchObject({ status: 401 }); // so the head above has arrived
+    await gateway.kill("SIGTERM");
+    await isClosed(addresses); // without the delay: no load balancer has met it
+    busy.socket.write(body);
+    expect(await begun).toMatchObject({ status: 503, headers: { connection: ["close"] } });
+    expect(await gateway.exited).toBe(0);
+    expect(gateway.output()).not.toMatch(/"ready"|by force|the stop failed/);
+  });
+
+  test("that gets SIGTERM as it becomes ready drains like any other", async () => {
+    const gateway = await start();
+    await gateway.kill("SIGTERM");
+    expect(await gateway.exited).toBe(0);
+    expect(gateway.output()).toContain('"stopped"');
+  });
+
   test("that is embedded stops waiting to be ready when it is closed, for a service and for the end of a list", async () => {
     const silent = new Server();
     const asked = Promise.withResolvers<void>();
@@ -169,8 +216,18 @@ describe("a gateway", () => {
 
 const portOf = (address: string) => Number(new URL(`http://${address}`).port);
 
+/** Whether something listens at an address. */
+async function isOpen(address: string): Promise<boolean> {
+  const socket = connect({ host: "127.0.0.1", port: portOf(address) });
+  const opened = await new Promise<boolean>((resolve) => {
+    socket.once("connect", () => resolve(true)).once("error", () => resolve(false));
+  });
+  socket.destroy();
+  return opened;
+}
+
 /** Opens a connection for several requests. */
-function openConnection({ listen }: RunningProcess) {
+function openConnection({ listen }: Pick<RunningProcess, "listen">) {
   const socket: Socket = connect({ host: "127.0.0.1", port: portOf(listen) }).on("error", () => {});
   let received: Buffer = Buffer.alloc(0);
   let ended = false;

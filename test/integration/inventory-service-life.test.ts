@@ -246,6 +246,21 @@ describe("a stopping inventory service", () => {
     await lock.release();
   });
 
+  test("ends the calls under way while it still waits for its database, and then itself, with exit code 0", async () => {
+    const listen = `127.0.0.1:${await freePort()}`;
+    const url = await newDatabase(createSqliteDatabase());
+    const env = settings(url, { INVENTORY_LISTEN: listen, DRAIN_DELAY_SECONDS: "10" });
+    const waiting = await startScript({ name: "waiting", script, env });
+    await waiting.waitForLine((line) => line.includes("not ready yet") || undefined, 20_000);
+    const health = watchHealth(listen);
+    expect(await health.next()).toBe("NOT_SERVING");
+    await waiting.kill("SIGTERM");
+    expect(await health.next()).toBe("NOT_SERVING"); // the stop says it again
+    expect(await health.next()).toBeUndefined(); // its end, not a broken connection
+    expect(await waiting.exited).toBe(0);
+    expect(waiting.output()).not.toMatch(/"ready"|by force|the stop failed/);
+  });
+
   test("ends at once while it still waits for its database", async () => {
     const waiting = await startScript({
       name: "waiting",
