@@ -8,6 +8,8 @@ export const lingerMs = 1_000;
 
 export class Connections {
   readonly #latest = new Map<Socket, ServerResponse | undefined>();
+  /** Those on which something invalid has arrived: no request may follow it. */
+  readonly #invalid = new WeakSet<Socket>();
 
   add(socket: Socket): void {
     this.#latest.set(socket, undefined);
@@ -21,8 +23,16 @@ export class Connections {
    * @returns false for a request that must not be processed: the connection ends before its answer (RFC 9112 section 9.6)
    */
   take({ socket }: IncomingMessage, response: ServerResponse): boolean {
-    if (socket.writableEnded || this.#latest.get(socket)?.shouldKeepAlive === false) return false;
+    if (socket.writableEnded || this.#invalid.has(socket)) return false;
+    if (this.#latest.get(socket)?.shouldKeepAlive === false) return false;
     if (this.#latest.has(socket)) this.#latest.set(socket, response);
+    return true;
+  }
+
+  /** Takes no more requests of a connection on which something invalid has arrived. @returns false the second time */
+  endReading(socket: Socket): boolean {
+    if (this.#invalid.has(socket)) return false;
+    this.#invalid.add(socket);
     return true;
   }
 

@@ -18,15 +18,17 @@ export function answerRaw(socket: Socket, error: ApiError, headers: HeaderList):
 }
 
 /**
- * Whether an invalid request may be answered: no response is under way that its answer would be taken for, and it has
- * no answer yet.
+ * When an invalid request may be answered: each request on a connection gets one answer, in the order of arrival.
  *
  * @param latest the latest response on its connection
+ * @returns `now`; `close` or `socket` for the event of the latest response after which to ask again; `never` where that
+ *   response has begun and what is invalid belongs to the body of its request
  */
-export function needsAnswer(latest: ServerResponse | undefined): boolean {
-  if (latest === undefined) return true;
-  if (latest.req.complete) return latest.closed; // what is invalid comes after that request
-  return latest.socket !== null && !latest.headersSent; // what is invalid is in the body of that request
+export function turnOfInvalid(latest: ServerResponse | undefined): "now" | "close" | "socket" | "never" {
+  if (latest === undefined) return "now";
+  if (latest.req.complete) return latest.closed ? "now" : "close"; // what is invalid comes after that request
+  if (latest.headersSent) return "never";
+  return latest.socket === null ? "socket" : "now"; // it gets its socket when the responses before it are out
 }
 
 /** The public error for what Node's parser found wrong. */

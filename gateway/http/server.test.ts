@@ -8,6 +8,7 @@ import { until } from "../../test/support/until.ts";
 import { createPublicServer } from "./server.ts";
 
 const stack = suiteStack();
+const patch = (path: string) => `PATCH ${path} HTTP/1.1\r\nHost: g\r\nContent-Length: 2\r\n\r\n{}`;
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: g\r\n\r\n`;
 const tunnel = "CONNECT g:1 HTTP/1.1\r\nHost: g\r\n\r\n";
 const invalid = [
@@ -16,7 +17,7 @@ const invalid = [
 ] as const;
 
 /** Starts a server whose requests the test answers, and a client of it that keeps its side open. */
-async function open() {
+async function open({ requestTimeoutMs = 60_000 } = {}) {
   const requests: { readonly request: IncomingMessage; readonly response: ServerResponse }[] = [];
   const closed: string[] = [];
   const malformed: string[] = [];
@@ -26,7 +27,7 @@ async function open() {
       response.on("close", () => closed.push(request.url));
     }),
     keepAliveTimeoutMs: 60_000,
-    requestTimeoutMs: 60_000,
+    requestTimeoutMs,
     maxConnections: 100,
     overload: { enter: () => true },
     headersFor: () => [],
@@ -79,7 +80,7 @@ test.each([
   expect(closed.toSorted()).toEqual(["/1", "/2", "/3"]);
 });
 
-test.each(invalid)("every request before %s gets its whole answer, then the connection ends", async (_what, bytes) => {
+test.each(invalid)("every request before %s gets its whole answer, then that gets its own", async (_what, bytes) => {
   const { send, socket, requests, received, statuses, ended, malformed } = await open();
   await send(get("/1") + get("/2"), 2);
   const [first, second] = requests.map(({ response }) => response);
@@ -94,8 +95,8 @@ test.each(invalid)("every request before %s gets its whole answer, then the conn
   await until(async () => received().endsWith("#\n"));
   second!.end("second");
   await ended;
-  expect(received()).toMatch(/second$/);
-  expect(statuses()).toEqual([200, 200]);
+  expect(received()).toMatch(/#\nHTTP[^#]+second\r?\n?HTTP/);
+  expect(statuses()).toEqual([200, 200, bytes === tunnel ? 405 : 400]);
 });
 
 test.each(invalid)("%s after the last answer gets an answer of its own", async (_what, bytes) => {
@@ -106,6 +107,56 @@ test.each(invalid)("%s after the last answer gets an answer of its own", async (
   socket.write(bytes);
   await ended;
   expect(statuses()).toEqual([200, bytes === tunnel ? 405 : 400]);
+});
+
+test.each(invalid)(
+  "changes in a row before %s are answered in their order, then that is, then the connection ends",
+  async (_what, bytes) => {
+    const { socket, requests, statuses, received, ended, malformed } = await open();
+    socket.write(patch("/1") + patch("/2") + patch("/3") + bytes);
+    for (const count of [1, 2, 3]) {
+      await until(() => requests.length === count);
+      requests[count - 1]!.response.end(`${count}`);
+    }
+    await ended;
+    expect(statuses()).toEqual([200, 200, 200, bytes === tunnel ? 405 : 400]);
+    expect(
+      received()
+        .match(/Connection: \S+/gi)!
+        .at(-1),
+    ).toMatch(/close/);
+    expect(malformed).toHaveLength(1);
+  },
+);
+
+test("an invalid body is answered after the requests before it, and its request is not processed", async () => {
+  const { send, requests, statuses, ended } = await open();
+  await send(`${patch("/1")}PATCH /2 HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n`, 1);
+  requests[0]!.response.end("1");
+  await ended;
+  expect(statuses()).toEqual([200, 400]);
+  expect(requests).toHaveLength(1);
+});
+
+test("a body that does not arrive in time gets no second answer when its request has one", async () => {
+  const { send, requests, statuses, ended, malformed } = await open({ requestTimeoutMs: 100 });
+  await send("PATCH / HTTP/1.1\r\nHost: g\r\nContent-Length: 10\r\n\r\nx", 1);
+  requests[0]!.response.writeHead(401, { "Content-Length": 0 }).end();
+  await ended;
+  expect(statuses()).toEqual([401]);
+  expect(malformed).toEqual(["timeout"]);
+});
+
+test("a head that does not arrive in time is answered after the response before it, and is not processed when it ends", async () => {
+  const { send, socket, requests, statuses, ended, malformed } = await open({ requestTimeoutMs: 100 });
+  await send(`${get("/1")}GET /2 HTTP/1.1\r\n`, 1);
+  await until(() => malformed.length === 1);
+  socket.write("Host: g\r\n\r\n");
+  await setImmediate();
+  requests[0]!.response.end("1");
+  await ended;
+  expect(statuses()).toEqual([200, 408]);
+  expect(requests).toHaveLength(1);
 });
 
 test("an invalid body gets no second answer when its request has one", async () => {

@@ -8,7 +8,7 @@ import type { Request, Response, Router } from "express";
 import { peerAddress } from "./client-address.ts";
 import { Connections, lingerMs } from "./connections.ts";
 import { ApiError } from "./errors.ts";
-import { answerRaw, needsAnswer, onTunnel, parserError } from "./invalid-requests.ts";
+import { answerRaw, onTunnel, parserError, turnOfInvalid } from "./invalid-requests.ts";
 import type { Overload } from "./overload.ts";
 import { requestId } from "./request.ts";
 import type { HeaderList } from "./request-context.ts";
@@ -75,7 +75,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     waiting.add(response);
     before.once("close", () => {
       waiting.delete(response);
-      if (!response.destroyed) answer(request, response);
+      if (!response.destroyed && request.socket.writable) answer(request, response);
     });
   };
   const answer = (request: IncomingMessage, response: ServerResponse) => {
@@ -142,27 +142,26 @@ function refuseRequest(
 }
 
 /**
- * Refuses what is no valid request, and ends its connection. While responses are under way there, it gets no answer,
- * which would be taken for one of theirs: the connection ends after them.
+ * Refuses what is no valid request, in its turn, and ends its connection. In the body of a request that has its answer
+ * it gets none: the connection ends after that one.
  */
-function refuseInvalid(
-  socket: Socket,
-  connections: Connections,
-  error: ApiError,
-  { headersFor, onMalformed, keepAliveTimeoutMs }: PublicServerOptions,
-): void {
-  if (!socket.writable) return; // the client has its answer and is still sending, or it has left
-  const latest = connections.latest(socket);
-  const last = needsAnswer(latest) ? undefined : latest;
-  if (last?.shouldKeepAlive === false) return; // the connection ends after it anyway
+function refuseInvalid(socket: Socket, connections: Connections, error: ApiError, options: PublicServerOptions): void {
+  const { headersFor, onMalformed, keepAliveTimeoutMs } = options;
+  // The client has its answer and is still sending, or it has left, or the connection ends after an answer anyway.
+  if (!socket.writable || connections.latest(socket)?.shouldKeepAlive === false) return;
+  if (!connections.endReading(socket)) return; // the parser repeats its error with whatever arrives next
   const id = requestId(undefined);
   onMalformed(error, id);
-  if (last === undefined) {
-    answerRaw(socket, error, refusalHeaders(error, id, headersFor(peerAddress(socket))));
-  } else {
-    connections.endAfter(socket, last);
-    if (last.headersSent) socket.setTimeout(keepAliveTimeoutMs); // for a response that never goes on
-  }
+  const refuse = () => {
+    if (!socket.writable) return;
+    const latest = connections.latest(socket);
+    const turn = turnOfInvalid(latest);
+    if (turn === "now") return answerRaw(socket, error, refusalHeaders(error, id, headersFor(peerAddress(socket))));
+    if (turn === "never") connections.endAfter(socket, latest!);
+    else latest!.once(turn, refuse);
+    if (latest!.headersSent) socket.setTimeout(keepAliveTimeoutMs); // for a response that never goes on
+  };
+  refuse();
 }
 
 function refusalHeaders(error: ApiError, id: string, limits: HeaderList): HeaderList {

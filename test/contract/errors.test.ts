@@ -26,7 +26,7 @@ describe("every error has the shape of the contract:", () => {
   let authorization: string;
   beforeAll(async () => {
     system = await startSystem({
-      seed: [{ petId: 1n, quantity: 100, status: "available" }],
+      seed: [1n, 2n].map((petId) => ({ petId, quantity: 100, status: "available" })),
       gatewayEnv: { ADDRESS_GUARD_PER_MINUTE: "1000000", BODY_TIMEOUT_MS: "1000" },
     });
     stack.defer(() => system.close());
@@ -151,6 +151,18 @@ describe("every error has the shape of the contract:", () => {
     expect(answer.raw.toString("latin1", 0, 24)).toBe("HTTP/1.1 400 Bad Request");
     expect(Date.parse(header(answer, "Date"))).toBeGreaterThan(Date.now() - 5_000); // RFC 9110 section 6.6.1
     expect(await system.stored(1n)).toMatchObject({ quantity: 100 });
+  });
+
+  test("updates in a row before something invalid are all answered, in their order and before that", async () => {
+    const update = (quantity: number) => {
+      const body = `{"quantity":${quantity}}`;
+      const of = [`Content-Type: application/json`, `Content-Length: ${body.length}`];
+      return head("PATCH /v1/inventory/2 HTTP/1.1", ...of) + body;
+    };
+    const { raw } = await sendToApi(system.address, `${update(8)}${update(9)}nonsense\r\n\r\n`, { untilEnd: true });
+    const answers = raw.toString().matchAll(/HTTP\/1\.1 (\d+)|"quantity":(\d+)/g);
+    expect([...answers].map(([, status, quantity]) => Number(status ?? quantity))).toEqual([200, 8, 200, 9, 400]);
+    expect(await system.stored(2n)).toMatchObject({ quantity: 9 });
   });
 
   test("a head that is too large is 431", async () => {
