@@ -3,6 +3,12 @@ import { parseJson } from "./json.ts";
 
 const parse = (text: string) => parseJson(Buffer.from(text));
 
+/** Whether a number has no fraction, by exact arithmetic. */
+function isExactInteger([, whole, fraction, exponent]: readonly [string, string, string, string]): boolean {
+  const places = BigInt(fraction.slice(1).length) - BigInt(exponent.slice(1) || 0);
+  return places <= 0n || BigInt(whole + fraction.slice(1)) % 10n ** places === 0n;
+}
+
 describe("parseJson", () => {
   test.each([
     ["an object", '{"quantity": 5}', { quantity: 5 }],
@@ -51,6 +57,33 @@ describe("parseJson", () => {
       fc.property(fc.jsonValue(), fc.constantFrom(undefined, 1, "\t"), (value, space) => {
         const text = JSON.stringify(value, null, space);
         expect(parse(text)).toEqual(JSON.parse(text));
+      }),
+    );
+  });
+
+  test("reads a number at any depth, in arrays and objects, as JSON.parse does, or as NaN where only rounding makes it an integer", () => {
+    const digits = fc.stringMatching(/^(0|[1-9]\d{0,20})$/, { size: "max" });
+    const number = fc.tuple(
+      fc.constantFrom("", "-"),
+      digits,
+      fc.stringMatching(/^(\.\d{1,25})?$/, { size: "max" }),
+      fc.stringMatching(/^([eE][+-]?\d{1,3})?$/),
+    );
+    const nesting = fc.array(fc.constantFrom(["[", "]"], ['{"a":', "}"], ["[1.5,", "]"]), {
+      maxLength: 1_000,
+      size: "max",
+    });
+    fc.assert(
+      fc.property(number, nesting, (parts, levels) => {
+        const source = parts.join("");
+        const [before, after] = [levels, levels.toReversed()];
+        const text = before.map(([open]) => open).join("") + source + after.map(([, close]) => close).join("");
+        let [value, expected] = [parse(text), JSON.parse(text)];
+        for (const [open] of levels) {
+          const key = open === "[" ? 0 : open === '{"a":' ? "a" : 1;
+          [value, expected] = [(value as Record<string, unknown>)[key], expected[key]];
+        }
+        expect(value).toBe(Number.isInteger(expected) && !isExactInteger(parts) ? Number.NaN : expected);
       }),
     );
   });
