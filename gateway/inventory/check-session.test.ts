@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { EventEmitter } from "node:events";
 import type { CheckInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { CheckSession } from "./check-session.ts";
@@ -20,6 +21,16 @@ class FakeStream extends EventEmitter {
     });
   }
 }
+
+test("an answer that arrives while the thread is busy is taken, however late that is", async () => {
+  const stream = new FakeStream();
+  const session = new CheckSession(() => stream as never, 20);
+  const answer = session.changesAfter({ epoch: "e", revision: 1n });
+  randomBytes(1, () => stream.say({}));
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
+  expect(await answer).toMatchObject({ kind: "changes" });
+  session.close();
+});
 
 test("each part of an answer but the last is reported to the list, whose readers wait for it", () => {
   const stream = new FakeStream();
@@ -53,7 +64,7 @@ test.each([[false], [true]])(
 );
 
 describe("the deadline of a check", () => {
-  beforeEach(() => void jest.useFakeTimers());
+  beforeEach(() => void jest.useFakeTimers({ doNotFake: ["setImmediate"] }));
   afterEach(() => void jest.useRealTimers());
 
   const timeoutMs = 1_000;

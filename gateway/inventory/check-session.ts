@@ -36,6 +36,7 @@ export class CheckSession {
   #question: Question | undefined;
   /** Restarted with each question and each part of an answer. It does nothing while no question is open. */
   #timer: NodeJS.Timeout | undefined;
+  #timerStartMs = 0;
   #isClosed = false;
 
   /** @param timeoutMs longest wait for the first part of an answer, and for each further part */
@@ -53,11 +54,7 @@ export class CheckSession {
   changesAfter(position: Position, traceparent?: Traceparent, onPart?: () => void): Promise<ListChanges> {
     if (this.#isClosed) return Promise.reject(serviceError(status.CANCELLED, "the gateway was closed"));
     if (this.#question) return Promise.reject(new Error("a check is under way"));
-    this.#timer ??= setTimeout(
-      () => this.#question && this.#stream && this.#lose(this.#stream, noAnswer()),
-      this.#timeoutMs,
-    );
-    this.#timer.refresh();
+    this.#restartTimer();
     return new Promise((resolve, reject) => {
       this.#ask({ position, traceparent, onPart, gathered: undefined, resolve, reject, retried: false });
     });
@@ -76,6 +73,18 @@ export class CheckSession {
     this.#stream.write({ epoch: position.epoch, revision: position.revision, traceparent });
   }
 
+  #restartTimer(): void {
+    this.#timerStartMs = performance.now();
+    // An answer that has arrived while this thread was busy is taken before the immediate.
+    this.#timer ??= setTimeout(() => setImmediate(() => this.#giveUpLate()), this.#timeoutMs);
+    this.#timer.refresh();
+  }
+
+  #giveUpLate(): void {
+    const isLate = this.#question && performance.now() - this.#timerStartMs >= this.#timeoutMs;
+    if (isLate && this.#stream) this.#lose(this.#stream, noAnswer());
+  }
+
   #connect(): CheckStream {
     const stream = this.#open();
     // Messages of a stream that was given up are ignored.
@@ -91,7 +100,7 @@ export class CheckSession {
     if (!question) return;
     if (answer.more || question.gathered) gather(question, answer);
     if (answer.more) {
-      this.#timer?.refresh(); // a service that sends many changes does not hang
+      this.#restartTimer(); // a service that sends many changes does not hang
       question.onPart?.();
       return;
     }

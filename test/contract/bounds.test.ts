@@ -1,13 +1,14 @@
 // Bounds that no other file checks; docs/operations/outages.md lists all of them.
 import { connect } from "node:net";
-import { Server, ServerCredentials } from "@grpc/grpc-js";
+import { setTimeout as delay } from "node:timers/promises";
+import { Server, ServerCredentials, type ServerDuplexStream, type ServerWritableStream } from "@grpc/grpc-js";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { expectError } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { connectInventory, statusOf } from "../support/grpc.ts";
-import { startLocalGateway } from "../support/local-gateway.ts";
-import { type System, startSystem } from "../support/system.ts";
+import { type LocalGateway, startLocalGateway } from "../support/local-gateway.ts";
+import { type Env, type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 
 const stack = suiteStack();
@@ -24,6 +25,19 @@ function open(address: string) {
   socket.resume();
   stack.defer(() => void socket.destroy());
   return { socket, closed };
+}
+
+/** Starts a gateway in this process whose inventory service is a server of the test. */
+async function startGatewayOf(service: Server, env: Env): Promise<LocalGateway> {
+  const port = await new Promise<number>((resolve, reject) => {
+    service.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) =>
+      error ? reject(error) : resolve(bound),
+    );
+  });
+  stack.defer(() => service.forceShutdown());
+  const gateway = await startLocalGateway({ ...system.gatewayEnv, INVENTORY_ADDRESS: `127.0.0.1:${port}`, ...env });
+  stack.defer(() => gateway.close());
+  return gateway;
 }
 
 test("connections beyond MAX_CONNECTIONS are closed, and accepted again when others have ended", async () => {
@@ -48,18 +62,46 @@ test("a connection without a further request is closed after KEEP_ALIVE_TIMEOUT_
   expect(performance.now() - sentMs).toBeGreaterThan(2_400);
 });
 
+test("a gateway catches up with more changes than fit in its deadline, as long as their parts keep coming", async () => {
+  const [timeoutMs, parts] = [1_000, 5];
+  const service = new Server();
+  const part = (petId: number) => ({
+    epoch: "e",
+    revision: 2n,
+    changed: [{ petId: BigInt(petId), quantity: 1, status: 1, revision: 2n }],
+    removedPetIds: [],
+    more: petId < parts,
+    reset: false,
+  });
+  service.addService(InventoryServiceService, {
+    listInventory: (call: ServerWritableStream<unknown, unknown>) => {
+      call.write({ items: [], epoch: "e", revision: 1n });
+      call.end();
+    },
+    checkInventory: (call: ServerDuplexStream<unknown, unknown>) => {
+      call.on("data", async () => {
+        for (let petId = 1; petId <= parts; petId++) {
+          await delay(timeoutMs * 0.4);
+          call.write(part(petId));
+        }
+      });
+    },
+  } as never);
+  const gateway = await startGatewayOf(service, { INVENTORY_TIMEOUT_MS: String(timeoutMs) });
+  const headers = { authorization: `Bearer ${system.keys.pro}` };
+  const answers = [callApi(gateway.address, { path: "/v1/inventory", headers })];
+  await delay(timeoutMs * 0.2);
+  answers.push(callApi(gateway.address, { path: "/v1/inventory", headers })); // waits for the next check, of as many parts
+  for (const answer of await Promise.all(answers)) {
+    expect(answer.status).toBe(200);
+    expect(answer.text.match(/"petId"/g)).toHaveLength(parts);
+  }
+});
+
 test("a list that does not arrive within LIST_TIMEOUT_MS is 504", async () => {
   const service = new Server();
   service.addService(InventoryServiceService, { listInventory: () => {} } as never);
-  const port = await new Promise<number>((resolve, reject) => {
-    service.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) =>
-      error ? reject(error) : resolve(bound),
-    );
-  });
-  stack.defer(() => service.forceShutdown());
-  const env = { ...system.gatewayEnv, INVENTORY_ADDRESS: `127.0.0.1:${port}`, LIST_TIMEOUT_MS: "200" };
-  const gateway = await startLocalGateway(env);
-  stack.defer(() => gateway.close());
+  const gateway = await startGatewayOf(service, { LIST_TIMEOUT_MS: "200" });
   const headers = { authorization: `Bearer ${system.keys.pro}` };
   expectError(await callApi(gateway.address, { path: "/v1/inventory", headers }), 504, "timeout");
 });
