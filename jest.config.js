@@ -1,6 +1,6 @@
 /** Jest runs the sources as Node does: types are stripped, nothing is compiled. */
 const shared = {
-  testEnvironment: "node",
+  testEnvironment: process.env.STOP_AT_FAILURE ? "<rootDir>/test/mutants/stop-at-failure.js" : "node",
   extensionsToTreatAsEsm: [".ts"],
   transform: { "\\.ts$": "<rootDir>/test/support/strip-types.js" },
   modulePathIgnorePatterns: ["<rootDir>/dist/"],

@@ -113,7 +113,7 @@ async function plantAll(queue: Mutant[]): Promise<void> {
   await using stack = new AsyncDisposableStack();
   const server = await startDatabaseServer();
   stack.defer(() => server.stop());
-  const env = { ...process.env, TEST_MYSQL_URL: server.url("") };
+  const env = { ...process.env, TEST_MYSQL_URL: server.url(""), STOP_AT_FAILURE: "1" };
   let done = 0;
   const work = async () => {
     const folder = await temporaryFolder("mutants");
