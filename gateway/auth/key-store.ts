@@ -1,6 +1,6 @@
 /** Keys and bans in the database, as a running gateway needs them. */
 import type { Knex } from "knex";
-import { readCurrent, readOnlyColumns, type ServerRow } from "../../runtime/database/old-primary.ts";
+import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { retried } from "../../runtime/database/transactions.ts";
 import type { Principal } from "./principal.ts";
 import { type DbInteger, type PlanRow, toNumber, toPlan, toScopes } from "./rows.ts";
@@ -37,9 +37,9 @@ export interface Ban {
  * @param now Unix milliseconds
  */
 export function createKeyStore(db: Knex, now: () => number): KeyStore {
-  return {
+  const store: KeyStore = {
     async ping() {
-      await db("api_keys").first("id");
+      await store.findByHash(Buffer.alloc(0));
     },
 
     async findByHash(keyHash) {
@@ -49,7 +49,7 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
         .leftJoin("api_keys as k", (on) => void on.on("k.key_hash", "=", db.raw("?", [keyHash])))
         .leftJoin("accounts as a", "a.id", "k.account_id")
         .select("k.id", "k.account_id", "k.scopes", "k.expires_at", "k.revoked_at", "k.banned_until")
-        .select("a.plan", "a.per_minute", "a.per_day", readOnlyColumns(db));
+        .select("a.plan", "a.per_minute", "a.per_day", serverColumns(db));
       const [row] = await readCurrent<PrincipalRow & ServerRow>(db, () => query.clone());
       if (!row?.id || row.revoked_at !== null) return undefined;
       const expiresAtMs = toNumber(row.expires_at);
@@ -81,6 +81,7 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
       );
     },
   };
+  return store;
 }
 
 interface PrincipalRow extends PlanRow {

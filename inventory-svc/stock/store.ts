@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import { type Item, maxPetId, minPetId, type Position } from "../../proto/pet.ts";
-import { readCurrent, readOnlyColumns, type ServerRow } from "../../runtime/database/old-primary.ts";
+import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { clockMs, type Statement, statementOf } from "../../runtime/database/statements.ts";
 import { runStatement } from "../../runtime/database/transactions.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
@@ -44,7 +44,7 @@ export class StockStore {
   constructor(db: Knex) {
     this.#db = db;
     const head = db("stock_head").where({ id: 1 });
-    this.#readPosition = statementOf(head.select("epoch", "revision", readOnlyColumns(db)));
+    this.#readPosition = statementOf(head.select("epoch", "revision", serverColumns(db)));
     this.#turnOptions = { db, statements: new WriteStatements(db), rowCache: this.#rowCache };
   }
 
@@ -108,7 +108,7 @@ export class StockStore {
       .leftJoin(page, this.#db.raw("1 = 1") as never)
       .orderBy("page.revision")
       .select("stock_head.epoch", "stock_head.revision as head", ...columns.map((name) => `page.${name}`))
-      .select(readOnlyColumns(this.#db));
+      .select(serverColumns(this.#db));
     const rows: readonly (Row & ServerRow & { epoch: string; head: bigint })[] = await this.#readCurrent(() =>
       query.clone(),
     );
@@ -222,7 +222,7 @@ export class StockStore {
   async #readEntries(choose: (entries: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<readonly StockRow[]> {
     const entries = choose(this.#select().where("removed", 0)).orderBy("pet_id");
     const read = (query: Knex.QueryBuilder): Promise<readonly (Row & ServerRow)[]> =>
-      this.#readCurrent(() => query.clone().select(readOnlyColumns(this.#db)));
+      this.#readCurrent(() => query.clone().select(serverColumns(this.#db)));
     const rows = await read(entries);
     if (rows.length > 0) return rows.map(toStockRow);
     // No row says where the answer comes from, so it is asked for again with a row that is always there.

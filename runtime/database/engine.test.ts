@@ -25,6 +25,10 @@ test("a durable server by itself has no risks, and its sessions need nothing", (
   });
 });
 
+test("a session keeps the id of the server that it was prepared on", () => {
+  expect(engine({ ...mysql, server_id: "4294967295" }).sessionSettings).toEqual(["SET @petstore_server = 4294967295"]);
+});
+
 test("a server that takes no writes is recognized, in all degrees of MariaDB 12 and as a reader of Aurora, too", () => {
   for (const value of ["ON", "1", "NO_LOCK", "NO_LOCK_NO_ADMIN"]) {
     expect(engine({ ...mariadb, read_only: value }).isReadOnly).toBe(true);

@@ -52,6 +52,7 @@ AND table_name = 'stock_adjustments' AND column_name = 'request_id' AND collatio
 export const askServer = `SHOW VARIABLES WHERE Variable_name IN (${[
   "version",
   "version_comment",
+  "server_id",
   "read_only",
   "innodb_read_only",
   "log_bin",
@@ -90,9 +91,18 @@ export function engineOf(rows: readonly VariableRow[], altered: readonly Altered
     name: `${product} ${version.replace(/-.*/, "")}${form === undefined ? "" : `, ${form}`}`,
     endsPacketAtError: form !== "Galera",
     isReadOnly: isOn(variables.get("read_only")) || isOn(variables.get("innodb_read_only")),
-    sessionSettings: specific.sessionSettings,
+    sessionSettings: [...rememberServer(variables), ...specific.sessionSettings],
     risks: [...specific.risks, ...durabilityRisks(variables), ...altered.map(tableRisk)],
   };
+}
+
+/** The user variable of a session that holds the `server_id` of the server that the session was prepared on. */
+export const preparedServer = "@petstore_server";
+
+/** Members of a replication have different ids, so a read can tell whether another server answers it. */
+function rememberServer(variables: Variables): string[] {
+  const id = Number(variables.get("server_id"));
+  return Number.isInteger(id) ? [`SET ${preparedServer} = ${id}`] : [];
 }
 
 /** True for a variable that is on. MariaDB 12 has several degrees of read-only, each of which is on. */

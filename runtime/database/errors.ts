@@ -49,14 +49,14 @@ export function isReadOnly(error: unknown): boolean {
 }
 
 /**
- * True for an error after which another attempt may succeed: the transaction lost against another one, or the server
- * takes no writes any more. Before COMMIT was sent, nothing of the transaction is left after a ROLLBACK.
+ * True for an error after which another attempt may succeed: the transaction lost against another one, or another
+ * server has to be asked. Before COMMIT was sent, nothing of the transaction is left after a ROLLBACK.
  */
 export function isRetryable(error: unknown): boolean {
   const { sqlState = "", sqlMessage = "" } = error as { sqlState?: string; sqlMessage?: string };
   const code = codeOf(error);
   if (code === "ER_ERROR_DURING_COMMIT") return deadlockDuringCommit.test(sqlMessage);
-  return lostRaceCodes.has(code) || rolledBack.test(sqlState) || isReadOnly(error);
+  return lostRaceCodes.has(code) || rolledBack.test(sqlState) || isReadOnly(error) || error instanceof SplitReadError;
 }
 
 /**
@@ -98,5 +98,15 @@ export class ReadOnlyServerError extends Error {
   constructor() {
     super("the database server is read-only, so its answers may be old: the URL has to lead to the primary");
     this.name = "ReadOnlyServerError";
+  }
+}
+
+/** Another server has answered a read than the one that its connection was prepared on. */
+export class SplitReadError extends Error {
+  constructor() {
+    super(
+      "a proxy has sent a read to another database server than the one that it connected to, so the answer may be old: the URL has to lead to the primary without splitting reads",
+    );
+    this.name = "SplitReadError";
   }
 }
