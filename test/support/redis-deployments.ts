@@ -17,14 +17,16 @@ export interface RedisCluster {
   /** Of all nodes, as the setting takes it. */
   readonly url: string;
   readonly nodes: readonly RedisServer[];
+  /** Makes the replica of the first master the master, by plan. */
+  failOver(): Promise<void>;
 }
 
-/** Starts a cluster of three masters without replicas, each with a third of the slots. */
-export async function startRedisCluster(stack: Stack): Promise<RedisCluster> {
+/** Starts a cluster of three masters, each with a third of the slots. */
+export async function startRedisCluster(stack: Stack, { withReplicas = false } = {}): Promise<RedisCluster> {
   // A node that does not answer for a second counts as down. It joins again by the file that it keeps.
-  const args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+  const args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"];
   const nodes: RedisServer[] = [];
-  for (let i = 0; i < 3; i++) {
+  for (let i = 0; i < (withReplicas ? 6 : 3); i++) {
     const node = await startRedisServer({ port: await freeClusterPort(), args });
     stack.defer(() => node.stop());
     nodes.push(node);
@@ -33,18 +35,33 @@ export async function startRedisCluster(stack: Stack): Promise<RedisCluster> {
   stack.defer(() => {
     for (const client of clients) client.disconnect();
   });
+  const masters = clients.slice(0, 3);
   for (const [i, client] of clients.entries()) {
     await client.call("CLUSTER", "SET-CONFIG-EPOCH", i + 1);
-    const from = Math.ceil((i * slots) / clients.length);
-    const to = Math.ceil(((i + 1) * slots) / clients.length);
-    await client.call("CLUSTER", "ADDSLOTS", ...Array.from({ length: to - from }, (_, slot) => from + slot));
     if (i > 0) await client.call("CLUSTER", "MEET", "127.0.0.1", nodes[0]!.port);
   }
+  for (const [i, client] of masters.entries()) {
+    const from = Math.ceil((i * slots) / masters.length);
+    const to = Math.ceil(((i + 1) * slots) / masters.length);
+    await client.call("CLUSTER", "ADDSLOTS", ...Array.from({ length: to - from }, (_, slot) => from + slot));
+  }
+  const known = new RegExp(`cluster_state:ok[^]*cluster_known_nodes:${nodes.length}\\b`);
   await eventually(async () => {
     const infos = await Promise.all(clients.map((client) => client.call("CLUSTER", "INFO")));
-    return infos.every((info) => /cluster_state:ok/.test(`${info}`) && /cluster_known_nodes:3/.test(`${info}`));
+    return infos.every((info) => known.test(`${info}`));
   });
-  return { url: nodes.map(({ url }) => url).join(","), nodes };
+  for (const [i, client] of clients.slice(3).entries()) {
+    await client.call("CLUSTER", "REPLICATE", `${await masters[i]!.call("CLUSTER", "MYID")}`);
+    await eventually(async () => /master_link_status:up/.test(await client.info("replication")));
+  }
+  return {
+    url: nodes.map(({ url }) => url).join(","),
+    nodes,
+    failOver: async () => {
+      await clients[3]!.call("CLUSTER", "FAILOVER");
+      await becomesMaster(clients[3]!);
+    },
+  };
 }
 
 export interface RedisSentinel {
@@ -52,6 +69,8 @@ export interface RedisSentinel {
   readonly url: string;
   /** The one that is master at first, and its replica. */
   readonly servers: readonly [RedisServer, RedisServer];
+  /** Makes the replica the master, by plan. */
+  failOver(): Promise<void>;
 }
 
 /** Starts a master, a replica, and a sentinel that promotes the replica half a second after the master has gone. */
@@ -62,8 +81,8 @@ export async function startRedisSentinel(stack: Stack, password: string): Promis
   const replica = await startRedisServer({ args: [...args, "--replicaof", "127.0.0.1", `${master.port}`] });
   stack.defer(() => replica.stop());
   const watcher = new Redis(replica.url, { password });
+  stack.defer(() => watcher.disconnect());
   await eventually(async () => /master_link_status:up/.test(await watcher.info("replication")));
-  watcher.disconnect();
 
   const sentinel = await startRedisServer({
     readyText: "+monitor master",
@@ -88,9 +107,19 @@ export async function startRedisSentinel(stack: Stack, password: string): Promis
   await eventually(async () =>
     JSON.stringify(await client.call("SENTINEL", "replicas", "shop")).includes(`${replica.port}`),
   );
-  client.disconnect();
-  return { url: `sentinel://:${password}@127.0.0.1:${sentinel.port}/shop`, servers: [master, replica] };
+  stack.defer(() => client.disconnect());
+  return {
+    url: `sentinel://:${password}@127.0.0.1:${sentinel.port}/shop`,
+    servers: [master, replica],
+    failOver: async () => {
+      await client.call("SENTINEL", "FAILOVER", "shop");
+      await becomesMaster(watcher);
+    },
+  };
 }
+
+const becomesMaster = (client: Redis) =>
+  eventually(async () => (await client.info("replication")).includes("role:master"));
 
 export interface TlsRedis {
   /** With the host name, as the certificate is not for the address. */
