@@ -18,7 +18,7 @@ import { type RunningProcess, runScript, type ScriptResult, startProcess } from 
 export type Env = Readonly<Record<string, string>>;
 
 export interface SystemOptions {
-  /** Default: SQLite files, one for each tier. */
+  /** Default: SQLite files, one for each tier; with `TEST_SYSTEMS=mysql` the server that all suites share. */
   readonly database?: "sqlite" | "mysql";
   /** Entries that the stock has at first. */
   readonly seed?: readonly Entry[];
@@ -79,6 +79,7 @@ export interface System {
 
 const pepper = "a-pepper-that-only-the-tests-know";
 const keyEnv = "test";
+const usualDatabase = process.env.TEST_SYSTEMS === "mysql" ? "mysql" : "sqlite";
 const practicallyNoLimits: AccountLimits = { perMinute: 1_000_000_000, perDay: 2_000_000_000 };
 const anyPort = "127.0.0.1:0";
 
@@ -87,7 +88,12 @@ const anyPort = "127.0.0.1:0";
  * A suite closes it with `stack.defer(() => system.close())`. A failed start leaves no process and no database.
  */
 export async function startSystem(options: SystemOptions = {}): Promise<System> {
-  const { database = "sqlite", seed = [], gateways: count = 1, inventoryScript = "inventory-svc/main.ts" } = options;
+  const {
+    database = usualDatabase,
+    seed = [],
+    gateways: count = 1,
+    inventoryScript = "inventory-svc/main.ts",
+  } = options;
   await using starting = new AsyncDisposableStack();
 
   const databaseUrls = {
