@@ -34,6 +34,26 @@ describe("both tiers on a Galera cluster", () => {
     expect(verdict).toMatchObject({ astray: 0, falselyDenied: 0, differences: [0n, 0n, 0n] });
   }, 900_000);
 
+  test("would send adjustments astray, and this check finds it, if the services sent statements in packets", async () => {
+    await using tiersStack = new AsyncDisposableStack();
+    const [first, second] = galera.nodes;
+    const serviceScript = "test/cluster/careless-service.ts";
+    const tiers = await startTiers(tiersStack, [first!.url(""), second!.url("")], {
+      gateways: 0,
+      pets: 1,
+      serviceScript,
+    });
+    const verdict = await checkAdjustments(tiers, {
+      petIds,
+      callers: 12,
+      adjustments: 100,
+      disturbances: [() => delay(10_000)],
+      settle: galera.settle,
+    });
+    console.info(verdict);
+    expect(verdict.astray).toBeGreaterThan(0);
+  }, 120_000);
+
   test("lose no acknowledged update and show nothing older while the writer of the cluster is switched and killed", async () => {
     await using tiersStack = new AsyncDisposableStack();
     const writerSwitch = await startWriterSwitch(tiersStack, galera);
