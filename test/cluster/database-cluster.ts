@@ -6,6 +6,7 @@ import { serverProcess } from "../support/database-server.ts";
 import { connectMysql, withDatabase } from "../support/mysql-client.ts";
 import type { PreparedServer } from "../support/mysqld.ts";
 import { freePort } from "../support/ports.ts";
+import type { Host } from "./network.ts";
 
 /** Servers that keep the same databases. */
 export interface DatabaseCluster {
@@ -51,6 +52,8 @@ export interface ServerOptions {
   /** Arguments of each, besides those of every private server. */
   readonly args: readonly (readonly string[])[];
   readonly env?: NodeJS.ProcessEnv;
+  /** Where each of them runs; by default all on this machine. */
+  readonly hosts?: readonly Host[];
 }
 
 /** A wait for other nodes, on a slow machine. */
@@ -59,7 +62,7 @@ export const patientMs = 90_000;
 /** Makes servers for a cluster, one for each list of arguments. None of them runs yet. */
 export async function makeServers(
   stack: AsyncDisposableStack,
-  { original, folder, args, env = process.env }: ServerOptions,
+  { original, folder, args, env = process.env, hosts = [] }: ServerOptions,
 ): Promise<ClusterServer[]> {
   const servers: ClusterServer[] = [];
   for (const [i, own] of args.entries()) {
@@ -67,7 +70,7 @@ export async function makeServers(
     const place = join(folder, `node-${i + 1}`);
     const port = await freePort();
     const prepared = await original.copyTo(place, port);
-    const server: PreparedServer = { ...prepared, args: [...prepared.args, ...own] };
+    const server = runOn(hosts[i], { ...prepared, args: [...prepared.args, ...own] });
     const process = serverProcess(server, { name, cwd: place, env });
     stack.defer(() => process.kill("SIGKILL"));
     servers.push({
@@ -78,8 +81,8 @@ export async function makeServers(
       get isRunning() {
         return process.pid !== undefined;
       },
-      url: (databaseName) => withDatabase(prepared.url, databaseName),
-      query: (sql, withinMs) => query(prepared.url, sql, withinMs),
+      url: (databaseName) => withDatabase(server.url, databaseName),
+      query: (sql, withinMs) => query(server.url, sql, withinMs),
       start: process.start,
       resetData: async () => {
         await rm(place, { recursive: true });
@@ -91,6 +94,16 @@ export async function makeServers(
     });
   }
   return servers;
+}
+
+/** A server on a host of a network in place of this machine. */
+export function runOn(host: Host | undefined, server: PreparedServer): PreparedServer {
+  if (host === undefined) return server;
+  const [program, ...prefix] = host.prefix as [string, ...string[]];
+  const url = new URL(server.url);
+  url.hostname = host.address;
+  const args = [...prefix, server.program, ...server.args, `--bind-address=${host.address}`];
+  return { ...server, program, args, url: url.href };
 }
 
 /** Asks a node for a single value. */

@@ -15,7 +15,9 @@ import {
   type DatabaseCluster,
   makeServers,
   patientMs,
+  runOn,
 } from "./database-cluster.ts";
+import type { Host } from "./network.ts";
 
 export interface GaleraCluster extends DatabaseCluster {
   /** Waits until every node has what was committed on any node. */
@@ -27,17 +29,22 @@ const states = `(SELECT GROUP_CONCAT(VARIABLE_VALUE ORDER BY VARIABLE_NAME) FROM
   WHERE VARIABLE_NAME IN ('WSREP_CLUSTER_STATUS', 'WSREP_LOCAL_STATE_COMMENT'))`;
 
 /** Starts three nodes. The writer is node 1 until it fails or the test names another; it does not change back. */
-export async function startGalera(stack: AsyncDisposableStack): Promise<GaleraCluster> {
+export async function startGalera(
+  stack: AsyncDisposableStack,
+  { hosts }: { hosts?: readonly Host[] } = {},
+): Promise<GaleraCluster> {
   const folder = await temporaryFolder("galera");
   stack.defer(() => folder.remove());
   const provider = await serverProgram("galera");
   const env = { ...process.env, PATH: `${folder.path}${delimiter}${process.env.PATH}` };
   await writeFile(join(folder.path, `wsrep_sst_${transferMethod}`), transferScript, { mode: 0o755 });
 
-  const places: { group: number; history: number }[] = [];
-  for (let i = 0; i < 3; i++) places.push({ group: await freePort(), history: await freePort() });
-  const addresses = places.map(({ group }) => `127.0.0.1:${group}`);
-  const args = places.map(({ group, history }, i) => [
+  const places: { address: string; group: number; history: number }[] = [];
+  for (let i = 0; i < 3; i++) {
+    places.push({ address: hosts?.[i]?.address ?? "127.0.0.1", group: await freePort(), history: await freePort() });
+  }
+  const addresses = places.map(({ address, group }) => `${address}:${group}`);
+  const args = places.map(({ address, group, history }, i) => [
     `--server-id=${i + 1}`,
     "--binlog-format=ROW",
     "--innodb-autoinc-lock-mode=2",
@@ -45,12 +52,12 @@ export async function startGalera(stack: AsyncDisposableStack): Promise<GaleraCl
     `--wsrep-provider=${provider}`,
     "--wsrep-cluster-name=tests",
     `--wsrep-cluster-address=gcomm://${addresses.join(",")}`,
-    `--wsrep-node-address=127.0.0.1:${group}`,
+    `--wsrep-node-address=${address}:${group}`,
     `--wsrep-sst-method=${transferMethod}`,
-    `--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:${group};ist.recv_addr=127.0.0.1:${history};gcache.size=64M`,
+    `--wsrep-provider-options=gmcast.listen_addr=tcp://${address}:${group};ist.recv_addr=${address}:${history};gcache.size=64M`,
   ]);
-  const original = await foundCluster(join(folder.path, "original"), args[0]!);
-  const servers = await makeServers(stack, { original, folder: folder.path, args, env });
+  const original = await foundCluster(join(folder.path, "original"), args[0]!, hosts?.[0]);
+  const servers = await makeServers(stack, { original, folder: folder.path, args, env, hosts });
   const isSynced = async (node: ClusterNode) => (await askNode(node, states)) === "Primary,Synced";
   const synced = (node: ClusterNode) =>
     until(() => isSynced(node).catch(() => false), { withinMs: patientMs, everyMs: 100 });
@@ -86,11 +93,11 @@ export async function startGalera(stack: AsyncDisposableStack): Promise<GaleraCl
 }
 
 /** Makes data that know their cluster. Nodes that have them need no copy of another's data to join. */
-async function foundCluster(folder: string, args: readonly string[]): Promise<PreparedServer> {
+async function foundCluster(folder: string, args: readonly string[], host?: Host): Promise<PreparedServer> {
   await mkdir(folder);
   const original = await prepareMysqld(folder, await freePort(), serverProgram("database"));
   const options = { name: "the first node", cwd: folder, env: process.env };
-  const first = serverProcess({ ...original, args: [...original.args, ...args] }, options);
+  const first = serverProcess(runOn(host, { ...original, args: [...original.args, ...args] }), options);
   await first.start("--wsrep-new-cluster");
   await first.stop();
   return original;

@@ -8,6 +8,7 @@ import { prepareMysqld } from "../support/mysqld.ts";
 import { freePort } from "../support/ports.ts";
 import { until } from "../support/until.ts";
 import { askNode, type ClusterServer, type DatabaseCluster, makeServers, patientMs } from "./database-cluster.ts";
+import type { Host } from "./network.ts";
 
 const members = "performance_schema.replication_group_members";
 const countOnline = `(SELECT COUNT(*) FROM ${members} WHERE MEMBER_STATE = 'ONLINE')`;
@@ -17,17 +18,19 @@ const hasMajority = `(SELECT SUM(MEMBER_STATE IN ('ONLINE', 'RECOVERING')) * 2 >
 /** Starts a group, by default with a single primary. A dead primary is replaced after about seven seconds. */
 export async function startGroupReplication(
   stack: AsyncDisposableStack,
-  { multiPrimary = false } = {},
+  { multiPrimary = false, hosts }: { multiPrimary?: boolean; hosts?: readonly Host[] } = {},
 ): Promise<DatabaseCluster> {
   const folder = await temporaryFolder("group");
   stack.defer(() => folder.remove());
   await mkdir(join(folder.path, "original"));
   const original = await prepareMysqld(join(folder.path, "original"), await freePort(), mysqlProgram());
   const groupName = randomUUID();
-  const addresses = [await freePort(), await freePort(), await freePort()].map((port) => `127.0.0.1:${port}`);
+  const places = [0, 1, 2].map((i) => hosts?.[i]?.address ?? "127.0.0.1");
+  const addresses: string[] = [];
+  for (const place of places) addresses.push(`${place}:${await freePort()}`);
   const args = addresses.map((address, i) => [
     `--server-id=${i + 1}`,
-    "--report-host=127.0.0.1",
+    `--report-host=${places[i]}`,
     "--gtid-mode=ON",
     "--enforce-gtid-consistency=ON",
     "--plugin-load-add=group_replication.so",
@@ -43,7 +46,7 @@ export async function startGroupReplication(
     `--loose-group-replication-single-primary-mode=${multiPrimary ? "OFF" : "ON"}`,
     `--loose-group-replication-enforce-update-everywhere-checks=${multiPrimary ? "ON" : "OFF"}`,
   ]);
-  const servers = await makeServers(stack, { original, folder: folder.path, args });
+  const servers = await makeServers(stack, { original, folder: folder.path, args, hosts });
   await Promise.all(servers.map((server) => server.start()));
   const [first, ...others] = servers as [ClusterServer, ...ClusterServer[]];
   await first.query("SET GLOBAL group_replication_bootstrap_group = ON");

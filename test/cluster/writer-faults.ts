@@ -2,7 +2,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Tiers } from "../faults/cluster.ts";
 import { checkHistory, type Effect, type Verdict } from "../faults/history.ts";
-import type { DatabaseCluster } from "./database-cluster.ts";
+import { until } from "../support/until.ts";
+import { type DatabaseCluster, patientMs } from "./database-cluster.ts";
+import type { Host, Network } from "./network.ts";
 import type { WriterSwitch } from "./writer-switch.ts";
 
 export interface WriterFault {
@@ -52,6 +54,25 @@ export function writerFaults(
       },
     },
   } satisfies Record<string, WriterFault>;
+}
+
+/** Cuts in the network of the node that takes the writes. The nodes are on the hosts of the network, in their order. */
+export function writerCuts({ nodes, rejoin }: DatabaseCluster, { writer }: WriterSwitch, network: Network) {
+  const cut = (name: string, drop: (host: Host) => Promise<void>): WriterFault => ({
+    name,
+    run: async () => {
+      const old = await writer();
+      const host = network.hosts[nodes.indexOf(old)]!;
+      await drop(host);
+      await until(async () => (await writer()) !== old, { withinMs: patientMs, everyMs: 100 });
+      await network.heal(host);
+      await rejoin(old);
+    },
+  });
+  return {
+    fromOthers: cut("writer cut off from the other nodes", network.cutFromOthers),
+    fromAll: cut("writer cut off from the other nodes and the services", network.cutFromAll),
+  };
 }
 
 /** Repeats each fault so many times, in turns. */

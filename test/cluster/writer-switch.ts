@@ -28,9 +28,10 @@ export async function startWriterSwitch(
       if (await isWriter(node)) return 200;
       return (await askNode(node, "@@read_only")) === "1" ? 404 : 503;
     });
-    servers.push(`  server ${nameOf(node)} ${new URL(node.url("")).host} check port ${healthPort}`);
+    servers.push(`  server ${nameOf(node)} ${new URL(node.url("")).host} check addr 127.0.0.1 port ${healthPort}`);
   }
   const url = new URL(nodes[0]!.url(""));
+  url.hostname = "127.0.0.1";
   url.port = `${await freePort()}`;
   const haproxy = await startHaproxy(`
 defaults

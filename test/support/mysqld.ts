@@ -90,9 +90,12 @@ function servingArgs(folder: string, port: number, isMariadb: boolean): string[]
   ];
 }
 
-/** An account that TCP can use: with --skip-name-resolve, MySQL's root@localhost is for the socket only. */
+/**
+ * An account that TCP can use: with --skip-name-resolve, MySQL's root@localhost is for the socket only. The server
+ * listens where only this machine reaches it.
+ */
 function accountStatements(user: string, password: string): string {
-  const account = `'${user}'@'127.0.0.1'`;
+  const account = `'${user}'@'%'`;
   return [
     "FLUSH PRIVILEGES;", // while a data folder is made, only this makes accounts known
     `CREATE USER IF NOT EXISTS ${account} IDENTIFIED BY '${password}';`,
