@@ -50,6 +50,7 @@ export async function startSemiSynchronousPair(stack: AsyncDisposableStack): Pro
     switchTo: async (node) => {
       const old = other(node);
       if (old.isRunning) {
+        await caughtUp(node, old); // what is left to apply later adds to the time without writes
         await old.query("SET GLOBAL super_read_only = ON", patientMs);
         await applied(node, `'${await askNode(old, "@@gtid_executed")}'`);
       } else await applied(node, received);
@@ -65,10 +66,13 @@ export async function startSemiSynchronousPair(stack: AsyncDisposableStack): Pro
         // It needs another identity for that, as a replica ignores what it has written itself.
         await server.resetData();
         await server.start(`--server-id=${nextId++}`);
+        // Otherwise the whole binary log takes about as long as it took to be written.
+        await server.query("SET GLOBAL sync_binlog = 0, GLOBAL innodb_flush_log_at_trx_commit = 0");
         await follow(server, source);
         await source.query("SET GLOBAL rpl_semi_sync_source_enabled = ON");
       }
       await applied(server, `'${await askNode(source, "@@gtid_executed")}'`);
+      await server.query("SET GLOBAL sync_binlog = 1, GLOBAL innodb_flush_log_at_trx_commit = 1");
     },
   };
 }
@@ -80,6 +84,15 @@ const received = `(SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.repli
 /** Waits until a node has executed a set of transactions. */
 async function applied(node: ClusterNode, transactions: string): Promise<void> {
   await askNode(node, `WAIT_FOR_EXECUTED_GTID_SET(${transactions}, ${patientMs / 1_000})`, patientMs);
+}
+
+/** Waits until a replica has executed almost at once what its source has, while the source takes writes. */
+async function caughtUp(replica: ClusterNode, source: ClusterNode): Promise<void> {
+  const isNear = async () => {
+    const transactions = await askNode(source, "@@gtid_executed");
+    return (await askNode(replica, `GTID_SUBSET('${transactions}', @@gtid_executed)`)) === "1";
+  };
+  await until(isNear, { withinMs: patientMs, everyMs: 50 });
 }
 
 /** Makes a node a replica. */
