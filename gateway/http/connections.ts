@@ -6,8 +6,16 @@ import { isHeld } from "./request-context.ts";
 /** How long a closing connection stays open for a client that is still sending, or for the rest of a head at a stop. */
 export const lingerMs = 1_000;
 
+/**
+ * Requests on a connection that are open at once. A client that pipelines more costs memory before any limit sees it,
+ * and Node takes quadratic time to forget them when it leaves.
+ */
+const maxOpen = 100;
+
 export class Connections {
   readonly #latest = new Map<Socket, ServerResponse | undefined>();
+  /** The open responses of connections on which requests were pipelined, but the latest ones. */
+  readonly #earlier = new Map<Socket, Set<ServerResponse>>();
   /** Those on which something invalid has arrived: no request may follow it. */
   readonly #invalid = new WeakSet<Socket>();
 
@@ -24,8 +32,27 @@ export class Connections {
    */
   take({ socket }: IncomingMessage, response: ServerResponse): boolean {
     if (socket.writableEnded || this.#invalid.has(socket)) return false;
-    if (this.#latest.get(socket)?.shouldKeepAlive === false) return false;
+    const before = this.#latest.get(socket);
+    if (before?.shouldKeepAlive === false) return false;
+    if (before?.closed === false && !this.#keepEarlier(socket, before)) return false;
     if (this.#latest.has(socket)) this.#latest.set(socket, response);
+    return true;
+  }
+
+  /** Keeps a response that another one follows. @returns false when too many are open: the connection ends after it */
+  #keepEarlier(socket: Socket, response: ServerResponse): boolean {
+    const earlier = this.#earlier.get(socket) ?? new Set();
+    if (earlier.size + 1 >= maxOpen) {
+      this.#invalid.add(socket);
+      stopParsing(socket);
+      this.endAfter(socket, response);
+      return false;
+    }
+    this.#earlier.set(socket, earlier.add(response));
+    response.once("close", () => {
+      earlier.delete(response);
+      if (earlier.size === 0) this.#earlier.delete(socket);
+    });
     return true;
   }
 
@@ -44,9 +71,11 @@ export class Connections {
   /** Counts the responses that wait for others: for a client that reads slowly, or because they are held. */
   countWaitingForOthers(): number {
     let count = 0;
-    for (const response of this.#latest.values()) {
+    const countOf = (response: ServerResponse | undefined) => {
       if (response && !response.closed && (response.headersSent || isHeld(response))) count += 1;
-    }
+    };
+    for (const response of this.#latest.values()) countOf(response);
+    for (const responses of this.#earlier.values()) for (const response of responses) countOf(response);
     return count;
   }
 
@@ -79,7 +108,17 @@ export class Connections {
 export function closeGracefully(socket: Socket): void {
   if (socket.writableEnded) return;
   socket.end();
-  socket.resume();
+  stopParsing(socket);
   const timer = setTimeout(() => socket.destroy(), lingerMs);
   socket.once("close", () => clearTimeout(timer));
+}
+
+/**
+ * Drops what a client sends from now on. Node's parser would make a request and a response of it, and keep them until
+ * the connection closes.
+ */
+function stopParsing(socket: Socket): void {
+  socket.on("data", () => {}); // otherwise the parser reads from the kernel, and not from the stream
+  socket.removeAllListeners("data");
+  socket.resume();
 }

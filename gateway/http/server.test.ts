@@ -180,3 +180,42 @@ test("a request after the last response of its connection is not processed", asy
   expect(statuses()).toEqual([200]);
   expect(requests).toHaveLength(1);
 });
+
+test("at most 100 requests of a connection are open, and it ends after the last answer that was begun", async () => {
+  const { send, socket, requests, statuses, received, ended } = await open();
+  await send(Array.from({ length: 1_000 }, (_, i) => get(`/${i}`)).join(""), 100);
+  socket.write(get("/late").repeat(1_000));
+  requests.forEach(({ response }, i) => void response.end(`answer ${i}`));
+  await ended;
+  expect(requests).toHaveLength(100);
+  expect(statuses()).toEqual(Array(100).fill(200));
+  expect(received()).toMatch(/Connection: close\r\n(?:[^\r]+\r\n)*\r\nanswer 99$/);
+});
+
+test("a connection that always has some requests open may go on for ever", async () => {
+  const { send, requests, statuses } = await open();
+  await send(get("/") + get("/"), 2);
+  for (let i = 2; i < 300; i++) {
+    await send(get("/"), i + 1);
+    requests[i - 2]!.response.end();
+  }
+  await until(async () => statuses().length === 298);
+});
+
+test("requests that wait for an earlier one on their connection are bounded, however many their client sends", async () => {
+  const { server, socket, requests } = await open();
+  let parsed = 0;
+  server.on("request", () => void parsed++);
+  socket.write(patch("/0"));
+  await until(async () => requests.length === 1);
+  for (let i = 0; i < 100; i++) {
+    socket.write(patch("/more").repeat(1_000));
+    await setImmediate();
+  }
+  const { request, response } = requests[0]!;
+  await until(async () => request.socket.bytesRead > 5_000_000);
+  expect(parsed).toBeLessThan(3_000); // those of the packet in which it was too many
+  socket.resetAndDestroy(); // with all of them open Node would need minutes to forget them
+  await once(response, "close");
+  expect(requests).toHaveLength(1);
+});

@@ -60,6 +60,21 @@ describe("an overload", () => {
     expect(system.gateways[0]!.output()).toMatch(/overload: the event loop is late.*the overload has ended/s);
   });
 
+  test("counts no answers that wait for their reader, nor the answers behind them on the same connection", async () => {
+    const { hostname, port } = new URL(`http://${system.address}`);
+    const reader = connect(Number(port), hostname).pause();
+    const pages = [
+      "/docs/swagger-ui-bundle.js",
+      ...Array(5).fill("/docs/swagger-ui-bundle.js"),
+      ...Array(40).fill("/docs/"),
+    ];
+    reader.write(pages.map((path) => `GET ${path} HTTP/1.1\r\nHost: g\r\n\r\n`).join(""));
+    for (let i = 0; i < 20; i++) expect(await get()).toMatchObject({ status: 200 }); // meanwhile all are answered
+    await begin();
+    for (let i = 0; i < 20; i++) expect(await get()).toMatchObject({ status: 200 });
+    reader.destroy();
+  });
+
   test("refuses no request while fewer than OVERLOAD_REQUESTS wait", async () => {
     const waiting = openUpdate(system);
     expect(await get()).toMatchObject({ status: 200 });
