@@ -1,5 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { EventEmitter } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
+import { status } from "@grpc/grpc-js";
 import type { CheckInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { CheckSession } from "./check-session.ts";
 
@@ -30,6 +32,15 @@ test("an answer that arrives while the thread is busy is taken, however late tha
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
   expect(await answer).toMatchObject({ kind: "changes" });
   session.close();
+});
+
+test("a check whose stream stays silent always ends, whichever of two clocks is ahead", async () => {
+  for (let i = 0; i < 100; i++) {
+    const session = new CheckSession(() => new FakeStream() as never, 20);
+    const ended = session.changesAfter({ epoch: "e", revision: 1n }).catch(({ code }) => code);
+    expect(await Promise.race([ended, delay(500, "it has not ended")])).toBe(status.DEADLINE_EXCEEDED);
+    session.close();
+  }
 });
 
 test("each part of an answer but the last is reported to the list, whose readers wait for it", () => {

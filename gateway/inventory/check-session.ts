@@ -81,8 +81,11 @@ export class CheckSession {
   }
 
   #giveUpLate(): void {
-    const isLate = this.#question && performance.now() - this.#timerStartMs >= this.#timeoutMs;
-    if (isLate && this.#stream) this.#lose(this.#stream, noAnswer());
+    if (!this.#question || !this.#stream) return;
+    const leftMs = this.#timerStartMs + this.#timeoutMs - performance.now();
+    if (leftMs <= 0) this.#lose(this.#stream, noAnswer());
+    // A part has come, or the clock of timers, which counts whole milliseconds, is ahead of the other one.
+    else setTimeout(() => this.#giveUpLate(), Math.ceil(leftMs)).unref();
   }
 
   #connect(): CheckStream {

@@ -61,7 +61,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
       try {
         return await inSpan("ApplyUpdates", clientCall, context.active(), () =>
           updateOutage.rideOut(
-            () => updates.submit({ ...update, traceparent: activeTraceparent() }, arrivedMs),
+            () => updates.submit({ ...update, traceparent: activeTraceparent() }, arrivedMs, isWanted),
             (error) => error instanceof NotDoneError,
             isWanted,
             arrivedMs,

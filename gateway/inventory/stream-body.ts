@@ -46,6 +46,11 @@ export async function streamBody(
 function abortWhenSlow(response: ServerResponse, length: number, options: StreamBodyOptions): void {
   const { stallTimeoutMs, leastBytesPerSecond: least = leastBytesPerSecond } = options;
   abortWhenStalled(response, stallTimeoutMs);
-  const timer = setTimeout(() => response.destroy(), stallTimeoutMs + (length / least) * 1_000);
+  let timer: NodeJS.Timeout | undefined;
+  const begin = () => {
+    timer = setTimeout(() => response.destroy(), stallTimeoutMs + (length / least) * 1_000);
+  };
+  if (response.socket) begin();
+  else response.once("socket", begin); // its turn among the responses of its connection
   response.once("close", () => clearTimeout(timer));
 }

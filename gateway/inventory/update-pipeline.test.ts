@@ -227,3 +227,17 @@ describe("an update counts as unknown", () => {
     pipeline.close();
   });
 });
+
+test("an update that waited for its stream is not sent when its caller has left meanwhile", async () => {
+  const { pipeline, streams } = open();
+  let isWanted = true;
+  const left = pipeline.submit({ petId: 1n, quantity: 1 }, undefined, () => isWanted).catch((error) => error);
+  void pipeline.submit({ petId: 2n, quantity: 1 }).catch(() => {});
+  await turn();
+  isWanted = false;
+  streams[0]!.take();
+  await turn();
+  expect(streams[0]!.petIds).toEqual([2n]);
+  expect(await left).toBeInstanceOf(NotDoneError);
+  pipeline.close();
+});

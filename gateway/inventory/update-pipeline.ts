@@ -27,6 +27,7 @@ type UpdateStream = ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse
 interface Pending {
   readonly resolve: (item: Item) => void;
   readonly reject: (error: Error) => void;
+  readonly isWanted: () => boolean;
   readonly deadlineMs: number;
 }
 
@@ -79,10 +80,16 @@ export class UpdatePipeline {
    * Resolves once the update is durable.
    *
    * @param arrivedMs the arrival of its caller, by `performance.now()`
+   * @param isWanted asked before an update is sent that had to wait for its stream: false once the caller has left,
+   *   because what it sends next must not be followed by this
    * @throws NotDoneError when it has certainly not happened; ServiceError of the refusal; UNAVAILABLE, DEADLINE_EXCEEDED,
    *   CANCELLED or INTERNAL when it may not be known whether it happened
    */
-  submit({ petId, quantity, expectedRevision, traceparent }: Update, arrivedMs?: number): Promise<Item> {
+  submit(
+    { petId, quantity, expectedRevision, traceparent }: Update,
+    arrivedMs?: number,
+    isWanted = () => true,
+  ): Promise<Item> {
     return new Promise((resolve, reject) => {
       const nowMs = performance.now();
       const deadlineMs = (arrivedMs ?? nowMs) + this.#timeoutMs;
@@ -93,7 +100,7 @@ export class UpdatePipeline {
         reject(serviceError(status.RESOURCE_EXHAUSTED, "too many updates wait for the inventory service"));
         return;
       }
-      const id = lane.pending.add({ resolve, reject, deadlineMs });
+      const id = lane.pending.add({ resolve, reject, isWanted, deadlineMs });
       if (lane.isAccepted && lane.unsent.length === 0) setImmediate(() => this.#flush(lane));
       lane.unsent.push({ id, petId, quantity, expectedRevision, timeoutMs: timeLeft(deadlineMs, nowMs), traceparent });
     });
@@ -136,9 +143,14 @@ export class UpdatePipeline {
     stream.on("metadata", () => {
       lane.isAccepted = true;
       const nowMs = performance.now();
-      for (const update of lane.unsent) {
-        update.timeoutMs = timeLeft(lane.pending.get(update.id)!.deadlineMs, nowMs);
-      }
+      lane.unsent = lane.unsent.filter((update) => {
+        const { deadlineMs, isWanted, reject } = lane.pending.get(update.id)!;
+        update.timeoutMs = timeLeft(deadlineMs, nowMs);
+        if (isWanted()) return true;
+        lane.pending.take(update.id);
+        reject(new NotDoneError("the caller has left"));
+        return false;
+      });
       this.#flush(lane);
     });
     stream.on("data", ({ results, draining }: ApplyUpdatesResponse) => {

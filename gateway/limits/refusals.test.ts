@@ -66,6 +66,15 @@ describe("counting refusals", () => {
     expect(found).toEqual(["k"]);
   });
 
+  test("forgets refusals that a clock which was set back puts in the future", () => {
+    const { found, refuse } = counterOf(30);
+    refuse("k", 0);
+    for (let i = 0; i < 28; i++) refuse("k", 50_000 + i);
+    refuse("k", 1_000); // 49 s back
+    refuse("k", 57_000); // 105 s after the 28 by a clock that stays
+    expect(found).toEqual([]);
+  });
+
   test("counts each key by itself", () => {
     const { found, refuse } = counterOf(2);
     refuse("a", 1);

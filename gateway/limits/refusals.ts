@@ -113,6 +113,7 @@ export class RefusalCounter {
 function addRefusal(entry: Entry, nowMs: number): void {
   const { slots } = entry;
   while (slots[0] && nowMs - slots[0].atMs >= refusalWindowMs) entry.total -= slots.shift()!.count;
+  while (slots.length > 0 && slots.at(-1)!.atMs > nowMs) entry.total -= slots.pop()!.count; // the clock was set back
   const atMs = nowMs - (nowMs % refusalSlotMs);
   const latest = slots.at(-1);
   if (latest?.atMs === atMs) latest.count += 1;

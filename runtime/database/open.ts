@@ -69,10 +69,14 @@ type AfterCreate<Connection> = (connection: Connection, done: (error: Error | nu
 
 function openSqlite(filename: string): Knex {
   if (filename !== ":memory:") mkdirSync(dirname(filename), { recursive: true });
-  const afterCreate: AfterCreate<{ pragma(text: string, options?: object): unknown }> = (connection, done) => {
+  const afterCreate: AfterCreate<{ pragma(text: string, options?: object): unknown; close(): void }> = (
+    connection,
+    done,
+  ) => {
     // Otherwise damage in the middle of the file is found by the first caller that needs a damaged page.
     const [found] = connection.pragma("quick_check(1)", { simple: false }) as [{ quick_check: string }];
     if (found.quick_check !== "ok") {
+      connection.close();
       const message = `the SQLite file ${filename} is damaged (${found.quick_check}): restore a backup`;
       return done(new Error(message), connection);
     }

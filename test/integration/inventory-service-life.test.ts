@@ -1,5 +1,6 @@
 // Start and stop of an inventory service process, and what its callers see while its database is away.
-import { open } from "node:fs/promises";
+import { open, readdir } from "node:fs/promises";
+import { setTimeout as delay } from "node:timers/promises";
 import { ChannelCredentials, Client, type ClientReadableStream, status } from "@grpc/grpc-js";
 import { protoPath } from "grpc-health-check";
 import type { Change } from "../../inventory-svc/stock/changes.ts";
@@ -289,6 +290,10 @@ test("a SQLite file that is damaged in the middle keeps the service unready, and
   const line = await service.waitForLine((text) => (text.includes("not ready yet") ? text : undefined), 20_000);
   expect(line).toContain(`the SQLite file ${path} is damaged`);
   expect(line).toContain("restore a backup");
+  const openFiles = () => readdir(`/proc/${service.pid}/fd`).then(({ length }) => length);
+  const before = await openFiles();
+  await delay(2_000); // it tries again four times a second
+  expect(await openFiles()).toBeLessThan(before + 4);
   await service.kill("SIGTERM");
   expect(await service.exited).toBe(0);
   expect(service.output()).not.toContain('"ready"');
