@@ -36,6 +36,7 @@ export class LookUpLimit {
   /** How many look-ups of each address block are under way. */
   readonly #underWay = new Map<string, number>();
   #total = 0;
+  #waiting = 0;
 
   /** @param currentLimits the one window of an address block, without a charge */
   constructor(currentLimits: (block: string) => Decision) {
@@ -61,16 +62,20 @@ export class LookUpLimit {
   #wait(block: string, look: Waiting): void {
     const name = addressNetwork(block);
     const network = this.#networks.get(name) ?? { blocks: new Map<string, Waiting[]>(), waiting: 0 };
-    // An equal share for each: a network that floods cannot keep another from waiting.
-    if (network.waiting >= maxWaiting / Math.max(1, this.#networks.size)) {
-      look.reject(new Error("too many unknown keys wait to be looked up"));
-      return;
-    }
     this.#networks.set(name, network);
+    const queue = network.blocks.get(block) ?? [];
+    network.blocks.set(block, queue);
+    queue.push(look);
     network.waiting += 1;
-    const queue = network.blocks.get(block);
-    if (queue) queue.push(look);
-    else network.blocks.set(block, [look]);
+    this.#waiting += 1;
+    if (this.#waiting > maxWaiting) this.#refuseOne();
+  }
+
+  /** Refuses the latest look-up of the block that has the most, in the network that has the most: who floods is hit. */
+  #refuseOne(): void {
+    const [name, network] = largest(this.#networks, ({ waiting }) => waiting);
+    const [block, queue] = largest(network.blocks, ({ length }) => length);
+    this.#forget(name, network, block, queue.splice(-1), new Error("too many unknown keys wait to be looked up"));
   }
 
   #beginNext(): void {
@@ -94,19 +99,27 @@ export class LookUpLimit {
     for (const [name, network] of this.#networks) {
       for (const [block, queue] of network.blocks) {
         const decision = this.#currentLimits(block);
-        const isExhausted = !decision.admitted;
-        if (!isExhausted && (this.#underWay.get(block) ?? 0) >= decision.windows[0]!.remaining) continue;
-        const taken = queue.splice(0, isExhausted ? queue.length : 1);
-        network.waiting -= taken.length;
-        network.blocks.delete(block);
-        if (queue.length > 0) network.blocks.set(block, queue);
-        if (network.waiting === 0 || !isExhausted) this.#networks.delete(name);
-        if (network.waiting > 0) this.#networks.set(name, network);
-        if (!isExhausted) return { block, look: taken[0]! };
-        for (const { reject } of taken) reject(new AddressExhaustedError(decision));
+        if (!decision.admitted) {
+          this.#forget(name, network, block, queue.splice(0), new AddressExhaustedError(decision));
+        } else if ((this.#underWay.get(block) ?? 0) < decision.windows[0]!.remaining) {
+          const [look] = queue.splice(0, 1) as [Waiting];
+          this.#forget(name, network, block, [look]);
+          if (queue.length > 0) setLast(network.blocks, block, queue);
+          if (network.waiting > 0) setLast(this.#networks, name, network);
+          return { block, look };
+        }
       }
     }
     return undefined;
+  }
+
+  /** Notes that these look-ups, which were taken out of their queue, wait no longer. @param error refuses them */
+  #forget(name: string, network: Network, block: string, looks: readonly Waiting[], error?: Error): void {
+    this.#waiting -= looks.length;
+    network.waiting -= looks.length;
+    if (network.blocks.get(block)?.length === 0) network.blocks.delete(block);
+    if (network.waiting === 0) this.#networks.delete(name);
+    if (error) for (const { reject } of looks) reject(error);
   }
 
   #count(block: string, change: 1 | -1): void {
@@ -120,8 +133,20 @@ export class LookUpLimit {
   #failWaiting(error: unknown): void {
     const waiting = [...this.#networks.values()].flatMap(({ blocks }) => [...blocks.values()].flat());
     this.#networks.clear();
+    this.#waiting = 0;
     for (const look of waiting) look.reject(error);
   }
+}
+
+/** Sets an entry after all others of a map. */
+function setLast<T>(map: Map<string, T>, key: string, value: T): void {
+  map.delete(key);
+  map.set(key, value);
+}
+
+/** The entry with the largest value; of equals the last one. */
+function largest<T>(entries: Iterable<[string, T]>, size: (value: T) => number): [string, T] {
+  return [...entries].reduce((most, next) => (size(next[1]) >= size(most[1]) ? next : most));
 }
 
 /** The address of a request has nothing left of its limit: the key was not looked up. */

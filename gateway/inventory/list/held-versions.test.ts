@@ -87,3 +87,17 @@ test("a reader is not cut off for what another account holds, however old its ve
   hold("honest, too", newVersion(10), "honest");
   expect(cut).toEqual(Array.from({ length: 16 }, (_, i) => `greedy ${i}`));
 });
+
+test("a fast account that reads many versions at once, which share nearly everything, is not cut off for a slow one", () => {
+  const { hold, cut } = bound(400);
+  const releases: (() => void)[] = [];
+  let body = newVersion(100);
+  for (let i = 0; i < 200; i++) {
+    releases.push(hold(`fast ${i}`, body, "fast"));
+    if (i >= 40) releases.shift()!();
+    body = change(body, 1);
+    if (i % 30 === 29) hold(`slow ${i}`, newVersion(100), "slow");
+  }
+  expect(cut.length).toBeGreaterThan(0);
+  expect(cut.filter((name) => name.startsWith("fast"))).toEqual([]);
+});

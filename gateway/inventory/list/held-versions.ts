@@ -1,21 +1,26 @@
 /** Bounds the memory of old versions of the list that slow readers still read. */
 import type { Body } from "./snapshot.ts";
 
-/** What cuts the readers of one version off, by their account. */
-type Readers = Map<string, Set<() => void>>;
+/** A version that is being sent. */
+interface Version {
+  /** What cuts its readers off, by their account. */
+  readonly readers: Map<string, Set<() => void>>;
+  /** What it takes beyond the versions before it. */
+  bytes: number;
+}
 
 /**
  * Counts the memory of the versions that are being sent. A reader keeps the pieces of its version alive. Versions share
  * every piece that did not change between them, and a shared piece counts once.
  *
- * When they take too much, the account that reads the most versions at once loses its readers of the oldest one: these
- * began first and are still not done, so they are its slowest. So no account is cut off for what others hold, and a new
- * reader is never refused.
+ * When they take too much, the account whose versions take the most loses its readers of the oldest one: these began
+ * first and are still not done, so they are its slowest. So no account is cut off for what others hold, and a new reader
+ * is never refused.
  */
 export class HeldVersions {
   readonly #maxBytes: number;
   /** The oldest version first. */
-  readonly #versions = new Map<Body, Readers>();
+  readonly #versions = new Map<Body, Version>();
   readonly #uses = new Map<Buffer, number>();
   #bytes = 0;
 
@@ -32,7 +37,7 @@ export class HeldVersions {
    * @returns releases the body; to be called when the response is over
    */
   hold(body: Body, accountId: string, cutOff: () => void): () => void {
-    const readers = this.#versions.get(body) ?? this.#add(body);
+    const { readers } = this.#versions.get(body) ?? this.#add(body);
     const ofAccount = readers.get(accountId) ?? new Set();
     readers.set(accountId, ofAccount);
     const reader = () => cutOff(); // a function of its own for each reader
@@ -42,23 +47,24 @@ export class HeldVersions {
     };
   }
 
-  #add(body: Body): Readers {
+  #add(body: Body): Version {
     while (this.#versions.size > 0 && this.#bytes - body.length >= this.#maxBytes) this.#cutOne();
-    const readers: Readers = new Map();
-    this.#versions.set(body, readers);
+    const before = this.#bytes;
     for (const piece of body.pieces) this.#use(piece, 1);
-    return readers;
+    const version: Version = { readers: new Map(), bytes: this.#bytes - before };
+    this.#versions.set(body, version);
+    return version;
   }
 
   /** Cuts one account's readers of one version off. */
   #cutOne(): void {
-    const counts = new Map<string, number>();
-    for (const readers of this.#versions.values()) {
-      for (const accountId of readers.keys()) counts.set(accountId, (counts.get(accountId) ?? 0) + 1);
+    const held = new Map<string, number>();
+    for (const { readers, bytes } of this.#versions.values()) {
+      for (const accountId of readers.keys()) held.set(accountId, (held.get(accountId) ?? 0) + bytes);
     }
     // Of equals the one that began first.
-    const [greediest] = [...counts].reduce((most, next) => (next[1] > most[1] ? next : most));
-    const [body, readers] = [...this.#versions].find(([, ofVersion]) => ofVersion.has(greediest))!;
+    const [greediest] = [...held].reduce((most, next) => (next[1] > most[1] ? next : most));
+    const [body, { readers }] = [...this.#versions].find(([, version]) => version.readers.has(greediest))!;
     const slowest = [...readers.get(greediest)!];
     readers.get(greediest)!.clear();
     this.#leave(body, greediest);
@@ -67,11 +73,18 @@ export class HeldVersions {
 
   /** An account reads a version no longer. */
   #leave(body: Body, accountId: string): void {
-    const readers = this.#versions.get(body)!;
+    const { readers, bytes } = this.#versions.get(body)!;
     readers.delete(accountId);
     if (readers.size > 0) return;
     this.#versions.delete(body);
+    const before = this.#bytes;
     for (const piece of body.pieces) this.#use(piece, -1);
+    const left = bytes - (before - this.#bytes);
+    const shared = left > 0 && body.pieces.find((piece) => this.#uses.has(piece));
+    if (!shared) return;
+    // The next version that has them keeps these pieces alive from now on.
+    const heir = [...this.#versions].find(([{ pieces }]) => pieces.includes(shared))!;
+    heir[1].bytes += left;
   }
 
   #use(piece: Buffer, more: 1 | -1): void {
