@@ -10,6 +10,12 @@ import { SettingsError } from "./settings.ts";
 /** sysexits.h EX_CONFIG: the configuration is wrong, so a restart will not help. */
 const exitConfiguration = 78;
 
+/**
+ * Signals that come sooner after the first one are the same one: a terminal and systemd signal every process of the
+ * group, and npm passes its signal on.
+ */
+const forceAfterMs = 1_000;
+
 /** A process that listens, and may still have to wait for something before it can serve. */
 export interface RunningProcess {
   readonly log: Logger;
@@ -34,8 +40,8 @@ export interface RunningProcess {
 
 /**
  * Runs a process from its settings to its end. SIGTERM and SIGINT drain it (`leave`, the delay, `stop`), also while it
- * is not ready yet: requests may be under way from its first moment on. A second signal or the end of `drainSeconds` ends
- * it by force. It prints one line when it is ready to serve.
+ * is not ready yet: requests may be under way from its first moment on. A signal `forceAfterMs` after the first one, or
+ * the end of `drainSeconds`, ends it by force. It prints one line when it is ready to serve.
  *
  * @param help text for `--help`
  * @param start reads the settings, constructs, and at last listens to callers; throws SettingsError for a wrong
@@ -62,11 +68,15 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
     exitWith(error);
   }
   const { log } = running;
-  let stopping = false;
+  let stoppingSinceMs: number | undefined;
   let hasJoined = false;
   const stop = (signal: NodeJS.Signals) => {
-    if (stopping) process.exit(1);
-    stopping = true;
+    const nowMs = performance.now();
+    if (stoppingSinceMs !== undefined) {
+      if (nowMs - stoppingSinceMs >= forceAfterMs) process.exit(1);
+      return;
+    }
+    stoppingSinceMs = nowMs;
     log.info({ signal }, "draining");
     globalThis
       .setTimeout(() => {
@@ -87,14 +97,14 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
   };
   // Added before the others are removed: a signal without a listener would end the process without a drain.
   process.on("SIGTERM", stop).on("SIGINT", stop);
-  process.on("disconnect", () => stopping || stop("SIGTERM")); // after a signal it must not count as a second one
+  process.on("disconnect", () => stoppingSinceMs ?? stop("SIGTERM")); // after a signal it must not count as a second one
   process.off("SIGTERM", giveUp).off("SIGINT", giveUp).off("disconnect", giveUp);
   try {
     await running.canServe();
   } catch (error) {
-    if (!stopping) exitWith(error);
+    if (stoppingSinceMs === undefined) exitWith(error);
   }
-  if (stopping) return;
+  if (stoppingSinceMs !== undefined) return;
   running.join();
   hasJoined = true;
   log.child({}, { level: "info" }).info(running.addresses, "ready"); // at any LOG_LEVEL, because others wait for this line

@@ -1,8 +1,9 @@
 // The stop of a gateway, as its clients and load balancers see it.
-import { fork } from "node:child_process";
+import { fork, spawn } from "node:child_process";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { readGatewayConfig } from "../../gateway/config.ts";
 import { createGateway } from "../../gateway/gateway.ts";
@@ -199,12 +200,54 @@ describe("a gateway", () => {
     }
   });
 
-  test("stops at once at a second signal", async () => {
+  test("stops by force at a second signal that comes a second after the first one, and not at an earlier one", async () => {
     const gateway = await start({ DRAIN_SECONDS: "1000", DRAIN_DELAY_SECONDS: "999" });
     await gateway.kill("SIGTERM");
+    await gateway.kill("SIGINT");
     await isDraining(gateway);
+    expect(await openConnection(gateway).ask(get())).toMatchObject({ status: 200 });
+    await setTimeout(1_000); // since the gateway took the first signal
     await gateway.kill("SIGINT");
     expect(await gateway.exited).toBe(1);
+  });
+
+  test.each([
+    ["Ctrl-C on a terminal, which signals npm and the gateway, and npm passes it on", true],
+    ["SIGTERM to the whole group, as systemd sends it by default", false],
+  ])("of npm run gateway drains at %s", async (_how, onTerminal) => {
+    const [listen, admin] = [`127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`];
+    const command = onTerminal ? ["script", "-qec", "npm run gateway", "/dev/null"] : ["npm", "run", "gateway"];
+    const { PATH, HOME } = process.env;
+    const npm = spawn(command[0]!, command.slice(1), {
+      cwd: join(import.meta.dirname, "../.."),
+      env: {
+        ...{ PATH, HOME, ...system.gatewayEnv },
+        ...{ GATEWAY_LISTEN: listen, GATEWAY_ADMIN_LISTEN: admin, DRAIN_DELAY_SECONDS: "0" },
+      },
+      stdio: ["pipe", "pipe", "inherit"],
+      detached: true,
+    });
+    stack.defer(() => void npm.kill("SIGKILL"));
+    const exited = once(npm, "exit");
+    let output = "";
+    npm.stdout.on("data", (chunk) => {
+      output += chunk;
+    });
+    const isReady = () => request(admin, { path: "/readyz" }).then(({ status }) => status === 200);
+    await until(() => isReady().catch(() => false), { withinMs: 30_000 });
+    const busy = openConnection({ listen });
+    busy.socket.write(patchHead());
+    const begun = busy.answer();
+    expect(await openConnection({ listen }).ask(get())).toMatchObject({ status: 200 }); // so the head above has arrived
+
+    if (onTerminal) npm.stdin.write("\x03");
+    else process.kill(-npm.pid!, "SIGTERM");
+    await isClosed({ listen });
+    busy.socket.write(body);
+    expect(await begun).toMatchObject({ status: 200, headers: { connection: ["close"] } });
+    await exited;
+    expect(output).toContain("stopped");
+    expect(output).not.toMatch(/by force|the stop failed/);
   });
 
   test("refuses to start when DRAIN_DELAY_SECONDS is not less than DRAIN_SECONDS", async () => {
