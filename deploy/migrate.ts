@@ -1,46 +1,70 @@
 #!/usr/bin/env node
-// Brings the schemas of both tiers up to date (npm run migrate), or undoes the last step of each (--down).
-import { Command, Option } from "commander";
+/** Brings the schemas of both tiers up to date (npm run migrate), or takes the last step of one back (--down). */
+import { Option } from "commander";
 import { keyMigrations } from "../gateway/accounts/migrations.ts";
 import { keySettings } from "../gateway/config.ts";
 import { inventorySettings } from "../inventory-svc/config.ts";
 import { stockMigrations } from "../inventory-svc/stock/migrations.ts";
-import { type Migration, migrate } from "../runtime/database/migrations.ts";
+import { counted, createCommand, exitUsage, runCommand } from "../runtime/commands.ts";
+import { blamingDatabase } from "../runtime/database/faults.ts";
+import { type DroppedRows, migrate } from "../runtime/database/migrations.ts";
 import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
-import { exitWith, loadEnvFile } from "../runtime/process.ts";
-import { describeSettings, readSettings } from "../runtime/settings.ts";
+import { OperatorError } from "../runtime/operator-error.ts";
+import { readSettings } from "../runtime/settings.ts";
 
 const settings = {
   GATEWAY_DATABASE_URL: keySettings.GATEWAY_DATABASE_URL,
   INVENTORY_DATABASE_URL: inventorySettings.INVENTORY_DATABASE_URL,
 };
 
-async function run(tier: string, url: string, migrations: readonly Migration[], direction: "up" | "down") {
-  // A statement that changes a large table can run long without an answer.
-  const db = openDatabase(url, { ...databaseDefaults, silenceTimeoutMs: 60 * 60_000 });
-  try {
-    const steps = await migrate(db, tier, migrations, direction);
-    console.log(`${tier}: ${steps.length === 0 ? "nothing to do" : `${direction} ${steps.join(", ")}`}`);
-  } finally {
-    await db.destroy();
-  }
+const schemas = {
+  gateway: { setting: "GATEWAY_DATABASE_URL", migrations: keyMigrations, service: "gateway" },
+  inventory: { setting: "INVENTORY_DATABASE_URL", migrations: stockMigrations, service: "inventory-svc" },
+} as const;
+
+type Tier = keyof typeof schemas;
+
+interface Options {
+  readonly down?: true;
+  readonly only?: Tier;
+  readonly dropData?: true;
 }
 
-const program = new Command("npm run migrate --")
-  .description("Brings the schemas of both tiers up to date. Safe to run from several machines at once.")
-  .option("--down", "undoes the last step of each instead")
-  .addOption(new Option("--only <tier>", "migrates only this tier").choices(["gateway", "inventory"]))
-  .addHelpText("after", `\nSettings, from the environment or a .env file:\n${describeSettings(settings)}`)
-  .action(async ({ down, only }: { down?: true; only?: "gateway" | "inventory" }) => {
+const description = "Brings the schemas of both tiers up to date. Safe to run from several machines at once.";
+const command = createCommand("migrate", description, settings)
+  .addOption(new Option("--only <tier>", "migrates only this tier").choices(Object.keys(schemas)))
+  .option("--down", "takes the last step of the tier of --only back instead")
+  .option("--drop-data", "lets --down drop rows, too")
+  .action(async ({ down, only, dropData }: Options) => {
+    if (down && !only) return command.error("error: --down needs --only gateway or --only inventory", usage);
+    if (dropData && !down) return command.error("error: --drop-data is for --down", usage);
     const urls = readSettings(settings, process.env);
-    const direction = down ? "down" : "up";
-    if (only !== "inventory") await run("gateway", urls.GATEWAY_DATABASE_URL, keyMigrations, direction);
-    if (only !== "gateway") await run("inventory", urls.INVENTORY_DATABASE_URL, stockMigrations, direction);
+    for (const tier of only ? [only] : (["gateway", "inventory"] as const)) {
+      await run(tier, urls[schemas[tier].setting], down ? "down" : "up", dropData === true);
+    }
   });
+const usage = { exitCode: exitUsage };
+await runCommand(command);
 
-try {
-  loadEnvFile();
-  await program.parseAsync();
-} catch (error) {
-  exitWith(error);
+async function run(tier: Tier, url: string, direction: "up" | "down", mayDrop: boolean): Promise<void> {
+  const { setting, migrations, service } = schemas[tier];
+  const steps = await blamingDatabase(`${setting} (${service})`, async () => {
+    // A statement that changes a large table can run long without an answer.
+    const db = openDatabase(url, { ...databaseDefaults, silenceTimeoutMs: 60 * 60_000 });
+    try {
+      return await migrate(db, tier, migrations, direction, (dropped) => confirmDrop(tier, dropped, mayDrop));
+    } finally {
+      await db.destroy();
+    }
+  });
+  console.log(`${tier}: ${steps.length === 0 ? "nothing to do" : `${direction} ${steps.join(", ")}`}`);
+}
+
+/** Says which rows a step back drops. @throws OperatorError unless that is allowed */
+function confirmDrop(tier: Tier, { step, rows }: DroppedRows, mayDrop: boolean): void {
+  const what = [...rows].map(([table, count]) => `${counted(count, "row")} of ${table}`).join(", ");
+  console.error(`${tier}: taking ${step} back drops ${what}`);
+  if (mayDrop) return;
+  const { service } = schemas[tier];
+  throw new OperatorError(`Nothing was changed. Stop every ${service}, make a backup, then add --drop-data.`);
 }

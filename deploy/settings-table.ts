@@ -33,7 +33,7 @@ restart will not help. It never repeats a value, because a value may be a secret
 
 | Command | Reads |
 |---|---|
-| \`npm start\` | all of them; with \`LOG_LEVEL=warn\` and \`DRAIN_DELAY_SECONDS=0\` unless they are set |
+| \`npm start\` | all but those of databases, Redis and keys, for which it has its own; \`LOG_LEVEL=warn\` and \`DRAIN_DELAY_SECONDS=0\` unless they are set |
 | \`npm run keys\` | ${codes(Object.keys(keySettings))} |
 | \`npm run stock\` | \`INVENTORY_DATABASE_URL\` |
 | \`npm run migrate\` | \`GATEWAY_DATABASE_URL\` and \`INVENTORY_DATABASE_URL\` |

@@ -1,11 +1,12 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
-import { gatewayHelp, gatewaySettings } from "../gateway/config.ts";
-import { inventoryHelp, inventorySettings } from "../inventory-svc/config.ts";
+import { gatewaySettings } from "../gateway/config.ts";
+import { inventorySettings } from "../inventory-svc/config.ts";
 import { type SettingsShape, settingRows } from "../runtime/settings.ts";
 import { suiteStack } from "../test/support/cleanup.ts";
 import { openHelm } from "../test/support/helm.ts";
+import { runScript } from "../test/support/processes.ts";
 import { settingsFiles } from "./settings-table.ts";
 
 const tiers: Readonly<Record<Tier, SettingsShape>> = { gateway: gatewaySettings, "inventory-svc": inventorySettings };
@@ -16,9 +17,9 @@ type Listed = ReadonlyMap<string, string | undefined>;
 
 /** Each place that lists the settings, and how to read it. A new place is a line here. */
 const places: Readonly<Record<string, (tier: Tier) => Listed | Promise<Listed>>> = {
-  "--help": (tier) => {
-    const help = { gateway: gatewayHelp, "inventory-svc": inventoryHelp }[tier];
-    return entries(help, /^ {2}([A-Z_]+) .*\(default: (.*)\)$/gm);
+  "--help": async (tier) => {
+    const { stdout } = await runScript({ script: `${tier}/main.ts`, args: ["--help"] });
+    return entries(stdout, /^ {2}([A-Z_]+) .*\(default: (.*)\)$/gm);
   },
   ".env.example": (tier) => {
     const sections = read(".env.example").split(/^# ---- (.*) ----$/m);

@@ -3,7 +3,6 @@ import ipaddr from "ipaddr.js";
 import { z } from "zod";
 import {
   databaseUrl,
-  describeSettings,
   drainFaults,
   flag,
   integer,
@@ -161,11 +160,6 @@ export function readGatewayConfig(env: GatewayEnv): GatewayConfig {
       : []),
   ]);
 }
-
-export const gatewayHelp = `gateway: the public REST API of the petstore inventory
-
-Settings, from the environment or a .env file:
-${describeSettings(gatewaySettings)}`;
 
 /** Comma-separated entries; none when not set. */
 function list(isEntry: (entry: string) => boolean, rule: string) {

@@ -2,15 +2,23 @@
 /** The gateway as a process: the public port, the operators' port, and a stop that drains. */
 import { Counter } from "prom-client";
 import { blamingSetting, listenOn, startAdmin } from "../runtime/admin.ts";
+import { createCommand, runCommand } from "../runtime/commands.ts";
 import { createLogger } from "../runtime/log.ts";
-import { runProcess } from "../runtime/process.ts";
+import { type RunningProcess, runProcess } from "../runtime/process.ts";
 import { startTracing } from "../runtime/tracing.ts";
-import { gatewayHelp, readGatewayConfig } from "./config.ts";
+import { gatewaySettings, readGatewayConfig } from "./config.ts";
 import { createGateway } from "./gateway.ts";
 import { Overload } from "./http/overload.ts";
 import { createPublicServer } from "./http/server.ts";
 
-await runProcess(gatewayHelp, async () => {
+const command = createCommand(
+  "gateway",
+  "The gateway: the public REST API of the petstore inventory.",
+  gatewaySettings,
+);
+await runCommand(command.action(() => runProcess(start)));
+
+async function start(): Promise<RunningProcess> {
   const config = readGatewayConfig(process.env);
   const log = createLogger("gateway", config.LOG_LEVEL);
   const tracing = await startTracing("gateway", process.env, (reason) => log.warn({ reason }, "spans cannot be sent"));
@@ -70,4 +78,4 @@ await runProcess(gatewayHelp, async () => {
       await tracing.close();
     },
   };
-});
+}

@@ -2,7 +2,6 @@
 import { z } from "zod";
 import {
   databaseUrl,
-  describeSettings,
   drainFaults,
   flag,
   integer,
@@ -75,8 +74,3 @@ export function readInventoryConfig(env: NodeJS.ProcessEnv) {
     return faults;
   });
 }
-
-export const inventoryHelp = `inventory-svc: the stock of the petstore over gRPC
-
-Settings, from the environment or a .env file:
-${describeSettings(inventorySettings)}`;

@@ -3,15 +3,16 @@
 import { ServerCredentials } from "@grpc/grpc-js";
 import { connectionGraceMs } from "../proto/streams.ts";
 import { blamingSetting, startAdmin } from "../runtime/admin.ts";
+import { createCommand, runCommand } from "../runtime/commands.ts";
 import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
 import { traceQueries } from "../runtime/database/query-spans.ts";
 import { DatabaseRisks } from "../runtime/database/risks.ts";
 import { createLogger } from "../runtime/log.ts";
-import { runProcess, untilReady } from "../runtime/process.ts";
+import { type RunningProcess, runProcess, untilReady } from "../runtime/process.ts";
 import { startTracing } from "../runtime/tracing.ts";
 import { mutualTls } from "./access/credentials.ts";
 import type { OnRefused } from "./access/role-interceptor.ts";
-import { inventoryHelp, readInventoryConfig, serviceTls } from "./config.ts";
+import { inventorySettings, readInventoryConfig, serviceTls } from "./config.ts";
 import { createServiceMetrics } from "./metrics.ts";
 import { inventoryHandlers } from "./rpc/handlers.ts";
 import { entriesPerMessage } from "./rpc/wire.ts";
@@ -21,7 +22,14 @@ import { ChangeFeed } from "./stock/change-feed.ts";
 import { GroupCommit } from "./stock/group-commit.ts";
 import { StockStore } from "./stock/store.ts";
 
-await runProcess(inventoryHelp, async () => {
+const command = createCommand(
+  "inventory-svc",
+  "inventory-svc: the stock of the petstore over gRPC.",
+  inventorySettings,
+);
+await runCommand(command.action(() => runProcess(start)));
+
+async function start(): Promise<RunningProcess> {
   const config = readInventoryConfig(process.env);
   const log = createLogger("inventory-svc", config.LOG_LEVEL);
   const onTracingProblem = (reason: string) => log.warn({ reason }, "spans cannot be sent");
@@ -113,4 +121,4 @@ await runProcess(inventoryHelp, async () => {
       await tracing.close();
     },
   };
-});
+}

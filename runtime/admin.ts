@@ -2,6 +2,7 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Registry } from "prom-client";
+import { OperatorError } from "./operator-error.ts";
 import type { ListenAddress } from "./settings.ts";
 
 export interface AdminOptions {
@@ -51,20 +52,12 @@ export interface AdminServer {
   close(): Promise<void>;
 }
 
-/** A process cannot listen at the address that a setting gives. */
-export class ListenError extends Error {
-  constructor(setting: string, cause: Error) {
-    super(`${setting}: ${cause.message}`, { cause });
-    this.name = "ListenError";
-  }
-}
-
-/** Names the setting at fault when listening fails. @throws ListenError */
+/** Names the setting at fault when listening fails. @throws OperatorError */
 export async function blamingSetting<T>(setting: string, listening: Promise<T>): Promise<T> {
   try {
     return await listening;
   } catch (error) {
-    throw new ListenError(setting, error as Error);
+    throw new OperatorError(`${setting}: ${(error as Error).message}`, { cause: error });
   }
 }
 

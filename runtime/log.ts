@@ -23,7 +23,8 @@ function describeError(error: unknown): unknown {
 }
 
 /**
- * Logs to standard output: JSON lines, or a readable form when that is a terminal. Credentials are removed from every
+ * Logs to standard output: JSON lines, or a readable form when that is a terminal (without colors if it has none, or
+ * `NO_COLOR` is set). Credentials are removed from every
  * line. A line within a trace carries the trace's ids.
  */
 export function createLogger(name: string, level: LogLevel) {
@@ -38,6 +39,8 @@ export function createLogger(name: string, level: LogLevel) {
       formatters: { level: (label) => ({ level: label }) },
       redact: ["req.headers.authorization", "headers.authorization", "authorization", "password", "key", "pepper"],
     },
-    process.stdout.isTTY ? pretty({ colorize: true, ignore: "name", sync: true }) : pino.destination({ sync: false }),
+    process.stdout.isTTY
+      ? pretty({ colorize: process.stdout.hasColors(), sync: true })
+      : pino.destination({ sync: false }),
   );
 }

@@ -1,14 +1,9 @@
 /** The life of a process: settings, start, one line when it is ready, and a stop that drains. */
-import { existsSync } from "node:fs";
 import { setTimeout } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
-import { ListenError } from "./admin.ts";
 import { kindOf } from "./error-log.ts";
 import type { Logger } from "./log.ts";
-import { SettingsError } from "./settings.ts";
-
-/** sysexits.h EX_CONFIG: the configuration is wrong, so a restart will not help. */
-const exitConfiguration = 78;
+import { reasonFields } from "./operator-error.ts";
 
 /**
  * Signals that come sooner after the first one are the same one: a terminal and systemd signal every process of the
@@ -43,30 +38,20 @@ export interface RunningProcess {
  * is not ready yet: requests may be under way from its first moment on. A signal `forceAfterMs` after the first one, or
  * the end of `drainSeconds`, ends it by force. It prints one line when it is ready to serve.
  *
- * @param help text for `--help`
  * @param start reads the settings, constructs, and at last listens to callers; throws SettingsError for a wrong
  *   configuration
+ * @throws what `start` or `canServe` throws
  */
-export async function runProcess(help: string, start: () => Promise<RunningProcess>): Promise<void> {
-  if (process.argv.includes("--help") || process.argv.includes("-h")) {
-    process.stdout.write(`${help}\n`);
-    return;
-  }
+export async function runProcess(start: () => Promise<RunningProcess>): Promise<void> {
   // Under the first load V8's young generation is still small, and nearly all objects of requests survive a collection.
   // V8 would then allocate such objects in the old generation, where they keep everything they refer to alive until the
   // next full collection. With many requests at once that costs a third of the throughput.
   setFlagsFromString("--no-allocation-site-pretenuring");
-  loadEnvFile();
-  let running: RunningProcess;
   // Until it listens there is nothing to drain. The first process of a container gets no signal that it does not listen to.
   // `disconnect`: the process that started this one over a channel has ended.
   const giveUp = () => process.exit(0);
   process.on("SIGTERM", giveUp).on("SIGINT", giveUp).on("disconnect", giveUp);
-  try {
-    running = await start();
-  } catch (error) {
-    exitWith(error);
-  }
+  const running = await start();
   const { log } = running;
   let stoppingSinceMs: number | undefined;
   let hasJoined = false;
@@ -102,7 +87,7 @@ export async function runProcess(help: string, start: () => Promise<RunningProce
   try {
     await running.canServe();
   } catch (error) {
-    if (stoppingSinceMs === undefined) exitWith(error);
+    if (stoppingSinceMs === undefined) throw error;
   }
   if (stoppingSinceMs !== undefined) return;
   running.join();
@@ -130,9 +115,8 @@ export async function untilReady(check: () => Promise<void>, log: Logger, signal
     try {
       return await check();
     } catch (error) {
-      const { message, cause } = error as Error;
       const kind = kindOf(error);
-      if (kind !== lastKind && !signal?.aborted) log.warn({ reason: message, err: cause }, "not ready yet");
+      if (kind !== lastKind && !signal?.aborted) log.warn(reasonFields(error, log), "not ready yet");
       lastKind = kind;
       await setTimeout(readyRetryMs);
     }
@@ -140,19 +124,3 @@ export async function untilReady(check: () => Promise<void>, log: Logger, signal
 }
 
 const readyRetryMs = 250;
-
-/** Reads settings from a `.env` file in the working directory. Variables of the environment win. */
-export function loadEnvFile(): void {
-  if (existsSync(".env")) process.loadEnvFile(".env");
-}
-
-/** Ends the process after a fault at the start, without a stack trace when an operator can mend it. */
-export function exitWith(error: unknown): never {
-  if (error instanceof SettingsError) {
-    process.stderr.write(`${error.message}\n`);
-    process.exit(exitConfiguration);
-  }
-  const { message, stack }: Partial<Error> = Object(error);
-  process.stderr.write(`${(error instanceof ListenError ? message : stack) ?? error}\n`);
-  process.exit(1);
-}

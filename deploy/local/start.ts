@@ -1,26 +1,29 @@
-// Runs the whole system on one machine with nothing else installed (npm start).
-//
-// Each tier is a process with a SQLite file in .data/. Limits are in memory, a stand-in replaces the pets and orders
-// services, the stock is seeded, and each plan has a key. Settings in the environment or in a .env file take
-// precedence.
+/**
+ * Runs the whole system on one machine with nothing else installed (npm start).
+ *
+ * Each tier is a process with a SQLite file in .data/. Limits are in memory, a stand-in replaces the pets and orders
+ * services, the stock is seeded, and each plan has a key. The environment and a .env file have the other settings.
+ */
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createKeyAdmin } from "../../gateway/accounts/key-admin.ts";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
-import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
+import { createKey, hashKey, isWellFormed } from "../../gateway/auth/key-format.ts";
 import { createKeyStore } from "../../gateway/auth/key-store.ts";
-import { ensurePepper } from "../../gateway/auth/pepper.ts";
+import { defaultKeyDatabaseUrl, ensurePepper } from "../../gateway/auth/pepper.ts";
 import { hasOwnLimits, type PlanName, planNames } from "../../gateway/auth/plans.ts";
-import { readGatewayConfig } from "../../gateway/config.ts";
+import { gatewaySettings, keySettings, readGatewayConfig } from "../../gateway/config.ts";
 import { readLines } from "../../inventory-svc/cli/entries.ts";
-import { readInventoryConfig } from "../../inventory-svc/config.ts";
+import { inventorySettings, readInventoryConfig } from "../../inventory-svc/config.ts";
 import type { Change } from "../../inventory-svc/stock/changes.ts";
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
+import { createCommand, runCommand } from "../../runtime/commands.ts";
+import { blamingDatabase } from "../../runtime/database/faults.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import { exitWith, loadEnvFile } from "../../runtime/process.ts";
+import { OperatorError } from "../../runtime/operator-error.ts";
 import { SettingsError } from "../../runtime/settings.ts";
 import { startStandIn } from "./stand-in.ts";
 
@@ -35,13 +38,33 @@ const tierScripts = [["inventory-svc/main.ts"], ["gateway/main.ts", "--max-semi-
 
 type DemoKeys = Record<PlanName, string>;
 
+/** The settings that are its own: those of the environment and of `.env` may lead to the data of real services. */
+const ownSettings = ["INVENTORY_DATABASE_URL", ...Object.keys(keySettings)];
+
+const obeyed = Object.entries({ ...inventorySettings, ...gatewaySettings }).filter(([name]) => !isOwn(name));
+const description = `Runs the whole system on this machine: SQLite in ${dataDir}/, limits in memory, a key for each plan.`;
+await runCommand(createCommand("start", description, Object.fromEntries(obeyed)).action(main));
+
+function isOwn(name: string): boolean {
+  return ownSettings.includes(name);
+}
+
 async function main(): Promise<void> {
-  loadEnvFile();
   mkdirSync(dataDir, { recursive: true });
   // An empty value counts as not set, here as in the tiers.
-  const given = Object.fromEntries(Object.entries(process.env).filter(([, value]) => value !== ""));
-  const env: NodeJS.ProcessEnv = { LOG_LEVEL: "warn", DRAIN_DELAY_SECONDS: "0", ...given };
-  env.KEY_PEPPER ??= ensurePepper(dataDir);
+  const given = Object.entries(process.env).filter(([, value]) => value !== "");
+  const ignored = given.map(([name]) => name).filter(isOwn);
+  const pepper = ensurePepper(dataDir);
+  const env: NodeJS.ProcessEnv = {
+    LOG_LEVEL: "warn",
+    DRAIN_DELAY_SECONDS: "0",
+    ...Object.fromEntries(given),
+    // Set even where they are the defaults, because the tiers read .env too, and an empty value keeps it out.
+    ...Object.fromEntries(ownSettings.map((name) => [name, ""])),
+    INVENTORY_DATABASE_URL: `sqlite:${dataDir}/inventory.sqlite`,
+    GATEWAY_DATABASE_URL: defaultKeyDatabaseUrl,
+    KEY_PEPPER: pepper,
+  };
   const { inventory, gateway } = readBothConfigs(env);
   const standIn = env.PETS_UPSTREAM_URL && env.ORDERS_UPSTREAM_URL ? undefined : await startStandIn(anyPort);
   if (standIn) {
@@ -49,8 +72,10 @@ async function main(): Promise<void> {
     env.ORDERS_UPSTREAM_URL ??= `http://${standIn.address}`;
   }
 
-  await prepareStock(inventory.INVENTORY_DATABASE_URL);
-  const keys = await prepareKeys(gateway.GATEWAY_DATABASE_URL, env.KEY_PEPPER, gateway.GATEWAY_KEY_ENV);
+  await blamingDatabase("the stock (inventory-svc)", () => prepareStock(inventory.INVENTORY_DATABASE_URL));
+  const keys = await blamingDatabase("the keys (gateway)", () =>
+    prepareKeys(gateway.GATEWAY_DATABASE_URL, pepper, gateway.GATEWAY_KEY_ENV),
+  );
 
   const tiers: Tier[] = [];
   let stopping = false;
@@ -78,7 +103,7 @@ async function main(): Promise<void> {
     console.error((error as Error).message);
     return await stop(1);
   }
-  if (!stopping) announce(tiers.at(-1)!.listen, keys);
+  if (!stopping) announce(tiers.at(-1)!.listen, keys, ignored);
 }
 
 /** Reads the settings of both tiers. @throws SettingsError that names all their faults at once */
@@ -138,12 +163,21 @@ async function prepareKeys(url: string, pepper: string, env: string): Promise<De
   }
 }
 
+/** @throws OperatorError when the file is there but does not hold a key for each plan */
 function readKeys(): DemoKeys | undefined {
+  if (!existsSync(keysFile)) return undefined;
+  const text = readFileSync(keysFile, "utf8");
+  const keys = parseKeys(text);
+  if (keys) return keys;
+  throw new OperatorError(`${keysFile}: does not hold a key for each plan; remove it, and npm start makes new ones`);
+}
+
+function parseKeys(text: string): DemoKeys | undefined {
   try {
-    return JSON.parse(readFileSync(keysFile, "utf8")) as DemoKeys;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
+    const keys = JSON.parse(text) as DemoKeys;
+    return planNames.every((plan) => isWellFormed(keys[plan])) ? keys : undefined;
+  } catch {
+    return undefined;
   }
 }
 
@@ -173,14 +207,16 @@ async function stopTier({ child, exited }: Tier): Promise<void> {
   await exited;
 }
 
-function announce(address: string, keys: DemoKeys): void {
+function announce(address: string, keys: DemoKeys, ignored: readonly string[]): void {
   const base = `http://${address}/v1`;
   const rows = planNames.map((plan) => `  ${plan.padEnd(11)} ${keys[plan]}`).join("\n");
+  const notUsed = ignored.length > 0 ? `\n  Not used       ${ignored.join(", ")}: npm start has its own` : "";
   console.log(`
 The petstore inventory API is ready.
 
   Base address   ${base}
   Documentation  http://${address}/docs
+  Data           SQLite in ${dataDir}/, limits in memory${notUsed}
 
 API keys, one per plan (kept in ${keysFile}):
 ${rows}
@@ -192,5 +228,3 @@ curl -s -X PATCH -H "Authorization: Bearer ${keys.pro}" -H "Content-Type: applic
 
 Ctrl-C stops everything.`);
 }
-
-await main().catch(exitWith);

@@ -1,10 +1,11 @@
 #!/usr/bin/env node
 /** The operators' command line, `npm run keys --`. Exit codes: 0 done, 1 refused, 64 wrong usage, 78 configuration. */
-import { Command, CommanderError, Option } from "commander";
+import { type Command, Option } from "commander";
+import { createCommand, exitUsage, runCommand } from "../../runtime/commands.ts";
+import { blamingDatabase } from "../../runtime/database/faults.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import { exitWith, loadEnvFile } from "../../runtime/process.ts";
-import { describeSettings, readSettings } from "../../runtime/settings.ts";
+import { readSettings } from "../../runtime/settings.ts";
 import { createKey, hashKey } from "../auth/key-format.ts";
 import { readPepper } from "../auth/pepper.ts";
 import { type AccountLimits, hasOwnLimits, type PlanName, planNames } from "../auth/plans.ts";
@@ -17,14 +18,7 @@ import { keyMigrations } from "./migrations.ts";
 import { notifyGateways } from "./notice.ts";
 import { banCells, banJson, isoTime, keyCells, keyJson, shownTime, table, usageCells, usageJson } from "./output.ts";
 
-const exitRefused = 1;
-/** sysexits.h EX_USAGE. */
-const exitUsage = 64;
-
-const program = new Command("npm run keys --")
-  .description("Accounts and API keys of the petstore inventory API.")
-  .exitOverride()
-  .addHelpText("after", `\nSettings, from the environment or a .env file:\n${describeSettings(keySettings)}`);
+const program = createCommand("keys", "Accounts and API keys of the petstore inventory API.", keySettings);
 
 interface Output {
   json?: boolean;
@@ -128,12 +122,7 @@ command("usage", "shows keys, last use and use of deprecated operations by accou
   print(options, accounts.map(usageJson), table(accounts.map(usageCells), "There are no accounts."));
 });
 
-loadEnvFile();
-try {
-  await program.parseAsync();
-} catch (error) {
-  process.exitCode = fail(error);
-}
+await runCommand(program);
 
 function command(name: string, description: string): Command {
   return program.command(name).description(description).option("--json", "prints JSON");
@@ -170,13 +159,16 @@ function makeKey() {
 
 /** Opens the database, brings its schema up to date, and closes it after the work. */
 async function withAdmin<T>(work: (admin: KeyAdmin) => Promise<T>): Promise<T> {
-  const db = openDatabase(settings().GATEWAY_DATABASE_URL);
-  try {
-    await migrate(db, "gateway", keyMigrations, "up");
-    return await work(createKeyAdmin(db, Date.now));
-  } finally {
-    await db.destroy();
-  }
+  const { GATEWAY_DATABASE_URL } = settings();
+  return await blamingDatabase("GATEWAY_DATABASE_URL (gateway)", async () => {
+    const db = openDatabase(GATEWAY_DATABASE_URL);
+    try {
+      await migrate(db, "gateway", keyMigrations, "up");
+      return await work(createKeyAdmin(db, Date.now));
+    } finally {
+      await db.destroy();
+    }
+  });
 }
 
 function showOnce(keyId: string, key: string): string {
@@ -185,15 +177,4 @@ function showOnce(keyId: string, key: string): string {
 
 function print({ json }: Output, value: unknown, text: string): void {
   process.stdout.write(`${json ? JSON.stringify(value) : text}\n`);
-}
-
-/** Prints what went wrong, unless commander has done so. @returns the exit code */
-function fail(error: unknown): number {
-  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : exitUsage;
-  // An AccountError and the errors of databases and files have a code, and a message that says enough. Any other error
-  // is a bug and ends the process with its stack.
-  const { code, message } = error as NodeJS.ErrnoException;
-  if (typeof code !== "string") exitWith(error);
-  process.stderr.write(`${message || code}\n`);
-  return exitRefused;
 }

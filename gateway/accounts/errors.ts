@@ -1,5 +1,7 @@
+import { OperatorError } from "../../runtime/operator-error.ts";
+
 /** The refusal of something that an operator asked for; the message is for people. */
-export class AccountError extends Error {
+export class AccountError extends OperatorError {
   readonly code: AccountErrorCode;
 
   constructor(code: AccountErrorCode, message: string) {

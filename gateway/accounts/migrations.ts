@@ -12,6 +12,7 @@ import { isSqlite } from "../../runtime/database/open.ts";
 export const keyMigrations: readonly Migration[] = [
   {
     name: "0001_keys",
+    drops: ["accounts", "api_keys", "deprecated_use"],
     async up(db) {
       await createTable(db, "accounts", (table) => {
         exactTexts(db, table);
@@ -48,6 +49,7 @@ export const keyMigrations: readonly Migration[] = [
   },
   {
     name: "0002_account_minutes",
+    drops: ["account_minutes"],
     async up(db) {
       await createTable(db, "account_minutes", (table) => {
         exactTexts(db, table);

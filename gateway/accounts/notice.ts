@@ -18,7 +18,7 @@ export async function notifyGateways(redisUrl: string | undefined, id: string): 
     await once(redis, "ready", { signal: AbortSignal.timeout(2_000) });
     await new KeyChanges(redis).notify(id);
   } catch {
-    process.stderr.write("Redis cannot be reached: the gateways take up to 10 s to notice.\n");
+    process.stderr.write("REDIS_URL: Redis cannot be reached, so the gateways take up to 10 s to notice.\n");
   } finally {
     redis.disconnect();
   }

@@ -1,8 +1,10 @@
 /** Reads and writes entries of the stock as lines of CSV or NDJSON. */
 import { createReadStream } from "node:fs";
+import { open } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { parse } from "csv-parse/sync";
 import { type Item, maxQuantity, type PetStatus, parsePetId, petStatuses } from "../../proto/pet.ts";
+import { OperatorError } from "../../runtime/operator-error.ts";
 
 export const formats = ["csv", "ndjson"] as const;
 export type Format = (typeof formats)[number];
@@ -27,8 +29,11 @@ export function formatOf(file: string): Format | undefined {
  * Reads a file line by line. A line that is no entry comes as a fault, in its place.
  *
  * No value of an entry has a line break, so a stray quote spoils only its own line.
+ *
+ * @throws OperatorError for a file of which no line can be read: no UTF-8, or no header
  */
 export async function* readLines(file: string, format: Format): AsyncGenerator<Line> {
+  await refuseUtf16(file);
   let number = 0;
   let places: readonly number[] | undefined;
   for await (const raw of createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY })) {
@@ -41,14 +46,27 @@ export async function* readLines(file: string, format: Format): AsyncGenerator<L
       yield fromCsv(number, text, places);
     } else {
       places = columns.map((column) => (fieldsOf(text) ?? []).indexOf(column));
-      if (places.includes(-1)) return yield noHeader(number);
+      if (places.includes(-1)) throw noHeader(file, number, text);
     }
   }
-  if (format === "csv" && !places) yield noHeader(1);
+  if (format === "csv" && !places) throw noHeader(file, 1, "");
 }
 
-function noHeader(number: number): Line {
-  return { number, fault: `the first line must be the header ${columns.join(",")}` };
+/** Entries are ASCII, so a zero byte among the first two is half of a character of UTF-16, as a byte order mark is. */
+async function refuseUtf16(file: string): Promise<void> {
+  await using handle = await open(file);
+  const { buffer, bytesRead } = await handle.read(Buffer.alloc(2), 0, 2);
+  const [first, second] = buffer;
+  const hasMark = (first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff);
+  if (bytesRead === 2 && (hasMark || first === 0 || second === 0)) {
+    throw new OperatorError(`${file}: is UTF-16; save it as UTF-8`);
+  }
+}
+
+function noHeader(file: string, number: number, text: string): OperatorError {
+  const separator = [";", "\t"].find((other) => columns.every((column) => text.split(other).includes(column)));
+  const found = separator && `, and the fields are separated by ${separator === ";" ? "semicolons" : "tabs"}`;
+  return new OperatorError(`${file}:${number}: the first line must be the header ${columns.join(",")}${found ?? ""}`);
 }
 
 function fromCsv(number: number, text: string, places: readonly number[]): Line {

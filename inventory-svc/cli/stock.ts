@@ -1,51 +1,55 @@
 #!/usr/bin/env node
-// npm run stock: imports and exports the entries of the stock as files.
+/** The operators' command line of the stock, `npm run stock --`: imports and exports its entries as files. */
 import { createWriteStream } from "node:fs";
 import { rename, rm, stat } from "node:fs/promises";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { Command, InvalidArgumentError, Option } from "commander";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import { counted, createCommand, exitUsage, runCommand } from "../../runtime/commands.ts";
+import { blamingDatabase } from "../../runtime/database/faults.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
-import { exitWith, loadEnvFile } from "../../runtime/process.ts";
-import { describeSettings, readSettings } from "../../runtime/settings.ts";
+import { OperatorError } from "../../runtime/operator-error.ts";
+import { readSettings } from "../../runtime/settings.ts";
 import { inventorySettings } from "../config.ts";
 import { stockMigrations } from "../stock/migrations.ts";
 import { StockStore } from "../stock/store.ts";
 import { type Entry, type Format, fileHead, formatOf, formats, generated, readLines, toText } from "./entries.ts";
+import { createProgress } from "./progress.ts";
 
 const settings = { INVENTORY_DATABASE_URL: inventorySettings.INVENTORY_DATABASE_URL };
 
 const batchSize = 1_000;
 
-/** A fault that the operator can correct. The command says it in one line and exits with 1. */
-class OperatorError extends Error {}
+/** The bad lines of a file that are printed. All further ones are only counted. */
+const maxPrinted = 20;
 
 async function withStore(work: (store: StockStore) => Promise<void>): Promise<void> {
   const { INVENTORY_DATABASE_URL } = readSettings(settings, process.env);
-  const db = openDatabase(INVENTORY_DATABASE_URL, databaseDefaults);
-  try {
-    await migrate(db, "inventory", stockMigrations, "up");
-    await work(new StockStore(db));
-  } finally {
-    await db.destroy();
-  }
+  await blamingDatabase("INVENTORY_DATABASE_URL (inventory-svc)", async () => {
+    const db = openDatabase(INVENTORY_DATABASE_URL, databaseDefaults);
+    try {
+      await migrate(db, "inventory", stockMigrations, "up");
+      await work(new StockStore(db));
+    } finally {
+      await db.destroy();
+    }
+  });
 }
 
-/** Shows the progress on a terminal. */
-function progress(done: number, what: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`\r${done.toLocaleString("en")} ${what}`);
-}
-
-/** Prints every line that cannot be imported. @returns how many there are */
+/** Prints the lines that cannot be imported. @returns how many there are */
 async function printBadLines(file: string, format: Format): Promise<number> {
+  const progress = createProgress("lines checked");
   const firstLine = new Map<bigint, number>();
   let bad = 0;
   const print = (number: number, fault: string) => {
     bad += 1;
+    if (bad > maxPrinted) return;
+    progress.clear();
     console.error(`${file}:${number}: ${fault}`);
   };
   for await (const line of readLines(file, format)) {
+    progress.show(line.number);
     if ("fault" in line) {
       print(line.number, line.fault);
       continue;
@@ -53,8 +57,9 @@ async function printBadLines(file: string, format: Format): Promise<number> {
     const first = firstLine.get(line.entry.petId);
     if (first === undefined) firstLine.set(line.entry.petId, line.number);
     else print(line.number, `petId ${line.entry.petId} is in line ${first} already`);
-    if (firstLine.size % batchSize === 0) progress(firstLine.size, "entries checked");
   }
+  progress.clear();
+  if (bad > maxPrinted) console.error(`and ${counted(bad - maxPrinted, "more bad line")}`);
   return bad;
 }
 
@@ -69,34 +74,39 @@ async function* entriesOf(file: string, format: Format): AsyncGenerator<Entry> {
 }
 
 async function importEntries(entries: AsyncIterable<Entry>, store: StockStore): Promise<number> {
+  const progress = createProgress("entries imported");
   let batch: Entry[] = [];
   let done = 0;
   const write = async () => {
     await store.write(batch.map((entry) => ({ kind: "put", ...entry })));
     done += batch.length;
     batch = [];
-    progress(done, "entries imported");
+    progress.show(done);
   };
   for await (const entry of entries) {
     batch.push(entry);
     if (batch.length === batchSize) await write();
   }
   if (batch.length > 0) await write();
-  if (process.stderr.isTTY) process.stderr.write("\n");
+  progress.clear();
   return done;
 }
 
 /** Writes every entry, and closes `out` unless it is standard output. @returns how many there are */
 async function exportEntries(store: StockStore, out: Writable, format: Format): Promise<number> {
+  const isOnTerminal = out === process.stdout && process.stdout.isTTY;
+  const progress = createProgress("entries exported", process.stderr.isTTY && !isOnTerminal);
   let done = 0;
   const text = async function* () {
     yield fileHead(format);
     for await (const page of store.pages(batchSize)) {
       yield page.map((item) => toText(item, format)).join("");
       done += page.length;
+      progress.show(done);
     }
   };
   await pipeline(text, out, { end: out !== process.stdout });
+  progress.clear();
   return done;
 }
 
@@ -106,15 +116,19 @@ function parseCount(text: string): number {
   return Number(text);
 }
 
-function chosenFormat(file: string | undefined, given: Format | undefined): Format {
+function chosenFormat(file: string | undefined, given: Format | undefined, self: Command): Format {
   const format = given ?? (file === undefined ? "csv" : formatOf(file));
-  if (!format) throw new OperatorError(`${file}: the name does not tell the format: use .csv or .ndjson, or --format`);
-  return format;
+  return format ?? refuse(self, `${file}: the name does not tell the format: use .csv or .ndjson, or --format`);
 }
 
-const program = new Command("npm run stock --")
-  .description("Imports and exports the entries of the stock as files: CSV or NDJSON with petId, quantity and status.")
-  .addHelpText("after", `\nSettings, from the environment or a .env file:\n${describeSettings(settings)}`);
+/** Ends the command because of its arguments. */
+function refuse(self: Command, fault: string): never {
+  return self.error(`error: ${fault}`, { exitCode: exitUsage });
+}
+
+const description =
+  "Imports and exports the entries of the stock as files: CSV or NDJSON with petId, quantity and status.";
+const program = createCommand("stock", description, settings);
 
 const formatOption = () =>
   new Option("--format <format>", "csv or ndjson; default: from the name of the file").choices(formats);
@@ -125,36 +139,44 @@ program
   .addOption(formatOption())
   .option("--skip-bad", "imports the good lines of a file that also has bad ones")
   .option("--generate <n>", "imports made-up entries for trials, petId 1 to n, instead of a file", parseCount)
-  .action(async (file: string | undefined, options: { format?: Format; skipBad?: true; generate?: number }) => {
-    if ((file === undefined) === (options.generate === undefined)) {
-      throw new OperatorError("import takes a file, or --generate N");
-    }
-    let entries = generated(options.generate ?? 0);
-    if (file !== undefined) {
-      const format = chosenFormat(file, options.format);
-      // A pipe would be empty when it is read again, and the import would succeed without an entry.
-      if (!(await stat(file)).isFile()) {
-        throw new OperatorError(
-          `${file}: is not a regular file; an import reads its file twice, so save it as one first`,
-        );
+  .action(
+    async (
+      file: string | undefined,
+      options: { format?: Format; skipBad?: true; generate?: number },
+      self: Command,
+    ) => {
+      if ((file === undefined) === (options.generate === undefined)) {
+        refuse(self, "import takes a file, or --generate N");
       }
-      const bad = await printBadLines(file, format);
-      if (bad > 0 && !options.skipBad) {
-        throw new OperatorError(`${bad} bad lines: nothing was imported. --skip-bad imports the good ones.`);
+      let entries = generated(options.generate ?? 0);
+      if (file !== undefined) {
+        const format = chosenFormat(file, options.format, self);
+        // A pipe would be empty when it is read again, and the import would succeed without an entry.
+        if (!(await stat(file)).isFile()) {
+          throw new OperatorError(
+            `${file}: is not a regular file; an import reads its file twice, so save it as one first`,
+          );
+        }
+        const bad = await printBadLines(file, format);
+        if (bad > 0 && !options.skipBad) {
+          throw new OperatorError(
+            `${counted(bad, "bad line")}: nothing was imported. --skip-bad imports the good ones.`,
+          );
+        }
+        entries = entriesOf(file, format);
       }
-      entries = entriesOf(file, format);
-    }
-    await withStore(async (store) => {
-      console.error(`${await importEntries(entries, store)} entries imported`);
-    });
-  });
+      await withStore(async (store) => {
+        console.error(`${counted(await importEntries(entries, store), "entry", "entries")} imported`);
+      });
+    },
+  );
 
 program
   .command("export [file]")
   .description("writes every entry, in the order of petId, to the file or to standard output")
   .addOption(formatOption())
-  .action(async (file: string | undefined, options: { format?: Format }) => {
-    const format = chosenFormat(file, options.format);
+  .action(async (file: string | undefined, options: { format?: Format }, self: Command) => {
+    const format = chosenFormat(file, options.format, self);
     await withStore(async (store) => {
       if (file === undefined) {
         await exportEntries(store, process.stdout, format);
@@ -165,7 +187,7 @@ program
       try {
         const done = await exportEntries(store, createWriteStream(draft), format);
         await rename(draft, file);
-        console.error(`${done} entries exported`);
+        console.error(`${counted(done, "entry", "entries")} exported`);
       } finally {
         await rm(draft, { force: true });
       }
@@ -182,13 +204,4 @@ program
     });
   });
 
-try {
-  loadEnvFile();
-  await program.parseAsync();
-} catch (error) {
-  // An error of the operating system, such as a missing file or server, is clear in one line.
-  const { syscall } = error as NodeJS.ErrnoException;
-  if (!(error instanceof OperatorError) && syscall === undefined) exitWith(error);
-  console.error((error as Error).message);
-  process.exitCode = 1;
-}
+await runCommand(program);

@@ -6,6 +6,7 @@ import { isSqlite } from "../../runtime/database/open.ts";
 export const stockMigrations: readonly Migration[] = [
   {
     name: "0001_stock",
+    drops: ["stock"],
     async up(db) {
       await createTable(db, "stock_head", (table) => {
         table.comment("One row: the counter that orders all changes of the stock");
@@ -32,6 +33,7 @@ export const stockMigrations: readonly Migration[] = [
   },
   {
     name: "0002_stock_adjustments",
+    drops: ["stock_adjustments"],
     async up(db) {
       await createTable(db, "stock_adjustments", (table) => {
         table.comment("Adjustments that were made, with their results, for callers that repeat them");

@@ -1,4 +1,4 @@
-/** Says what the errors of the drivers mean. No other file knows their codes or SQLSTATE. */
+/** Says what the errors of the drivers mean. Only `faults.ts` knows their codes or SQLSTATE too. */
 
 /**
  * Errors of a server that takes no writes. After a failover another server does, but the connection leads to this one.
@@ -89,12 +89,15 @@ export function provesUndone(error: unknown): boolean {
 }
 
 /** The name that a driver gives an error, such as `ER_DUP_ENTRY`; empty for an error of anything else. */
-function codeOf(error: unknown): string {
+export function codeOf(error: unknown): string {
   return (error as { code?: string }).code ?? "";
 }
 
+/** A state of the database that its operator has to mend. The message says it in full. */
+export class DatabaseStateError extends Error {}
+
 /** The server takes no writes: it is a replica or was the primary before, so its answers may be old. */
-export class ReadOnlyServerError extends Error {
+export class ReadOnlyServerError extends DatabaseStateError {
   constructor() {
     super("the database server is read-only, so its answers may be old: the URL has to lead to the primary");
     this.name = "ReadOnlyServerError";

@@ -2,14 +2,24 @@
 import type { Socket } from "node:net";
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
+import { DatabaseStateError } from "./errors.ts";
 import { acquireConnection, releaseConnection } from "./knex-internals.ts";
 import { isSqlite } from "./open.ts";
 
 /** A step of a schema. The names sort in the order of the steps, as in `0001_stock`. */
 export interface Migration {
   readonly name: string;
+  /** The tables whose rows are lost when `down` takes the step back. */
+  readonly drops?: readonly string[];
   up(db: Knex): Promise<void>;
   down(db: Knex): Promise<void>;
+}
+
+/** What taking a step back loses. */
+export interface DroppedRows {
+  readonly step: string;
+  /** Numbers of rows by table, of tables with rows only; at least one. */
+  readonly rows: ReadonlyMap<string, number>;
 }
 
 /** How long a process waits for another one that migrates the same database. */
@@ -21,6 +31,7 @@ const lockWaitSeconds = 60;
  * Several processes may do this at once: they queue for a lock, which is released when the process that holds it dies.
  *
  * @param schema names the schema, so that several can share one database
+ * @param confirmDrop is told which rows are lost before a step back; what it throws prevents that step
  * @returns the names of the steps taken, in order
  */
 export async function migrate(
@@ -28,6 +39,7 @@ export async function migrate(
   schema: string,
   migrations: readonly Migration[],
   direction: "up" | "down",
+  confirmDrop: (dropped: DroppedRows) => void = () => {},
 ): Promise<string[]> {
   const options: Knex.MigratorConfig = {
     tableName: `${schema}_migrations`,
@@ -41,9 +53,30 @@ export async function migrate(
     // Knex marks a running migration in a table, and a process that dies leaves its mark there. While this process
     // holds our lock, no other one migrates, so the mark can go.
     await db.migrate.forceFreeMigrationsLock(options);
-    const [, names] = direction === "up" ? await db.migrate.latest(options) : await db.migrate.down(options);
-    return names as string[];
+    if (direction === "up") return (await db.migrate.latest(options))[1];
+    const dropped = await rowsDroppedBy(db, await lastStep(db, migrations, options));
+    if (dropped) confirmDrop(dropped);
+    return (await db.migrate.down(options))[1];
   });
+}
+
+async function lastStep(
+  db: Knex,
+  migrations: readonly Migration[],
+  options: Knex.MigratorConfig,
+): Promise<Migration | undefined> {
+  const [taken] = await db.migrate.list(options);
+  return migrations.find(({ name }) => name === taken.at(-1)?.name);
+}
+
+async function rowsDroppedBy(db: Knex, step: Migration | undefined): Promise<DroppedRows | undefined> {
+  const rows = new Map<string, number>();
+  for (const table of step?.drops ?? []) {
+    if (!(await db.schema.hasTable(table))) continue; // an earlier attempt has dropped it
+    const [counted] = await db(table).count({ count: "*" });
+    if (Number(counted?.count) > 0) rows.set(table, Number(counted?.count));
+  }
+  return step && rows.size > 0 ? { step: step.name, rows } : undefined;
 }
 
 /**
@@ -87,7 +120,8 @@ async function withMysqlLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
     // the lock.
     holder.stream.setTimeout(lockWaitSeconds * 1_000 + silenceTimeoutMs);
     const [rows] = await holder.promise().query(`SELECT GET_LOCK(${lockName}, ?) AS held`, [lockWaitSeconds]);
-    if (Number(rows[0]?.held) !== 1) throw new Error("another process has been migrating this database for too long");
+    if (Number(rows[0]?.held) !== 1)
+      throw new DatabaseStateError("another process has been migrating this database for too long");
     holder.stream.setTimeout(0);
     return await work();
   } finally {

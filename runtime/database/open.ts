@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
 import { type AlteredTable, askServer, type Engine, engineOf, sqliteEngine, type VariableRow } from "./engine.ts";
-import { isLostServer, ReadOnlyServerError } from "./errors.ts";
+import { DatabaseStateError, isLostServer, ReadOnlyServerError } from "./errors.ts";
 import { discardAllConnections, type PooledConnection } from "./knex-internals.ts";
 
 export interface DatabaseOptions {
@@ -78,7 +78,7 @@ function openSqlite(filename: string): Knex {
     if (found.quick_check !== "ok") {
       connection.close();
       const message = `the SQLite file ${filename} is damaged (${found.quick_check}): restore a backup`;
-      return done(new Error(message), connection);
+      return done(new DatabaseStateError(message), connection);
     }
     connection.pragma("journal_mode = WAL");
     connection.pragma("synchronous = FULL"); // an acknowledged write survives a power cut, as on a durable MySQL

@@ -1,14 +1,20 @@
 import { execFile } from "node:child_process";
-import { cp, readFile, symlink } from "node:fs/promises";
+import { cp, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Child } from "../support/children.ts";
 import { suiteStack, type TemporaryFolder, temporaryFolder } from "../support/cleanup.ts";
 import { freePort } from "../support/ports.ts";
-import { startScript } from "../support/processes.ts";
+import { runScript, startScript } from "../support/processes.ts";
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, "../..");
+
+const realServices = `GATEWAY_DATABASE_URL=mysql://petstore_gateway:gateway-password@127.0.0.1:1/petstore_keys
+INVENTORY_DATABASE_URL=mysql://petstore_inventory:inventory-password@127.0.0.1:1/petstore_stock
+REDIS_URL=redis://127.0.0.1:1
+KEY_PEPPER=${"0123456789abcdef".repeat(4)}
+`;
 
 describe("npm start", () => {
   const stack = suiteStack();
@@ -42,11 +48,22 @@ describe("npm start", () => {
       INVENTORY_LISTEN: "127.0.0.1:0",
       INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
       // An empty value counts as not set, as in a copy of .env.example.
-      KEY_PEPPER: "",
       PETS_UPSTREAM_URL: "",
       ORDERS_UPSTREAM_URL: "",
     };
+    // What docs/operations/run.md writes for real services.
+    await writeFile(join(folder.path, ".env"), realServices);
     await start();
+  });
+
+  test("obeys no database, Redis or key setting of .env or the environment, and says so", async () => {
+    expect(child.output()).toContain("  Data           SQLite in .data/, limits in memory\n");
+    const ignored = /^ {2}Not used {7}(.*): npm start has its own$/m.exec(child.output())?.[1]?.split(", ").sort();
+    expect(ignored).toEqual(["GATEWAY_DATABASE_URL", "INVENTORY_DATABASE_URL", "KEY_PEPPER", "REDIS_URL"]);
+    expect(child.output()).not.toMatch(/"level":"(warn|error)"/);
+    for (const name of ["gateway.sqlite", "inventory.sqlite"]) {
+      expect((await stat(join(folder.path, ".data", name))).size).toBeGreaterThan(0);
+    }
   });
 
   test("serves a seeded store, and the curl lines that it prints work unchanged", async () => {
@@ -107,6 +124,20 @@ describe("npm start", () => {
       /3 faults:\n.*INVENTORY_MAX_BATCH: .*\n.*GATEWAY_REPLICAS: .*\n.*INVENTORY_TIMEOUT_MS: /,
     );
     expect(other.output()).not.toContain("at ");
+  });
+
+  test.each([
+    ["is cut off", '{"free": "ps_live_'],
+    ["lacks a plan", '{"free": "ps_live_x"}'],
+  ])("names its file of keys when that %s, in one line", async (_how, text) => {
+    const other = await temporaryFolder("start-keys");
+    stack.defer(() => other.remove());
+    await mkdir(join(other.path, ".data"));
+    await writeFile(join(other.path, ".data/keys.json"), text);
+    const script = "deploy/local/start.ts";
+    const { code, stdout, stderr } = await runScript({ script, cwd: other.path, env });
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr).toMatch(/^\.data\/keys\.json: does not hold a key for each plan; remove it[^\n]*\n$/);
   });
 
   test("ends its processes when it is killed", async () => {

@@ -1,0 +1,57 @@
+/** Says in one line why a database cannot be used: the fault of a setting, of the server, or of its operator. */
+import { OperatorError } from "../operator-error.ts";
+import { codeOf, DatabaseStateError, isReadOnly } from "./errors.ts";
+
+/**
+ * Runs work on a database, and names the setting of the database when that is at fault.
+ *
+ * @param setting and its tier, as in `INVENTORY_DATABASE_URL (inventory-svc)`
+ * @throws OperatorError with one line in place of a driver's error; whatever else the work throws
+ */
+export async function blamingDatabase<T>(setting: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    const fault = databaseFault(error);
+    throw fault === undefined ? error : new OperatorError(`${setting}: ${fault}`, { cause: error });
+  }
+}
+
+/** What codes of the drivers and of the network mean for an operator, the first that matches. */
+const meanings: readonly (readonly [RegExp, string])[] = [
+  [/^ER_ACCESS_DENIED_ERROR$/, "the server refuses the user or the password"],
+  [/^ER_BAD_DB_ERROR$/, "there is no such database on the server"],
+  [/^ER_(DB|TABLE|COLUMN)ACCESS_DENIED_ERROR$/, "the account lacks a right, see docs/operations/databases.md"],
+  [/^ER_NO_SUCH_TABLE$/, "the schema is missing, run npm run migrate"],
+  [/^ER_BAD_FIELD_ERROR$/, "the schema is of another version, run npm run migrate"],
+  [/^ER_SECURE_TRANSPORT_REQUIRED$/, "the server takes TLS only, add ?ssl=true"],
+  [/^HANDSHAKE_NO_SSL_SUPPORT$/, "the server has no TLS, which ?ssl=true asks for"],
+  [/CERT|^ERR_TLS|^ERR_SSL|^UNABLE_TO_/, "the certificate of the server cannot be verified"],
+  [/^(ECONN|EHOST|ENET|ETIMEDOUT|ENOTFOUND|EAI_|PROTOCOL_CONNECTION_LOST)/, "no server answers"],
+  [/^SQLITE_(CANTOPEN|READONLY|PERM)/, "the file cannot be opened or written"],
+  [/^SQLITE_(CORRUPT|NOTADB)/, "the file is no SQLite database, or is damaged"],
+  [/^(ER_|SQLITE_)/, "the database refuses this"],
+];
+
+/** Explains an error that a database or the way to it is the cause of; undefined for any other error. */
+function databaseFault(error: unknown): string | undefined {
+  if (!(error instanceof Error)) return undefined;
+  if (error instanceof DatabaseStateError) return error.message;
+  const code = codeOf(error);
+  const { sqlMessage, syscall } = error as { sqlMessage?: string; syscall?: string };
+  const said = sqlMessage ?? (afterStatement(error.message) || code);
+  if (isReadOnly(error)) return `the server is read-only, the URL has to lead to the primary (${said})`;
+  if (syscall === "mkdir") return `the folder of the file cannot be made (${said})`;
+  if (error.name === "KnexTimeoutError") return "no server answers (time-out)";
+  if (/^no such table/.test(said)) return `the schema is missing, run npm run migrate (${said})`;
+  if (/^(no such column|table \S+ has no column)/.test(said)) {
+    return `the schema is of another version, run npm run migrate (${said})`;
+  }
+  const [, meaning] = meanings.find(([pattern]) => pattern.test(code)) ?? [];
+  return meaning === undefined ? databaseFault(error.cause) : `${meaning} (${said})`;
+}
+
+/** The message of a driver without the statement that Knex puts before it. */
+function afterStatement(message: string): string {
+  return message.slice(message.lastIndexOf(" - ") + 1).replace(/^- /, "");
+}
