@@ -2,8 +2,8 @@
 /** Brings the schemas of both tiers up to date (npm run migrate), or takes the last step of one back (--down). */
 import { Option } from "commander";
 import { keyMigrations } from "../gateway/accounts/migrations.ts";
-import { keySettings } from "../gateway/config.ts";
-import { inventorySettings } from "../inventory-svc/config.ts";
+import { keyDatabaseSetting, keySettings } from "../gateway/config.ts";
+import { databaseSetting, inventorySettings } from "../inventory-svc/config.ts";
 import { stockMigrations } from "../inventory-svc/stock/migrations.ts";
 import { counted, createCommand, exitUsage, runCommand } from "../runtime/commands.ts";
 import { blamingDatabase } from "../runtime/database/faults.ts";
@@ -18,8 +18,18 @@ const settings = {
 };
 
 const schemas = {
-  gateway: { setting: "GATEWAY_DATABASE_URL", migrations: keyMigrations, service: "gateway" },
-  inventory: { setting: "INVENTORY_DATABASE_URL", migrations: stockMigrations, service: "inventory-svc" },
+  gateway: {
+    url: "GATEWAY_DATABASE_URL",
+    setting: keyDatabaseSetting,
+    migrations: keyMigrations,
+    service: "gateway",
+  },
+  inventory: {
+    url: "INVENTORY_DATABASE_URL",
+    setting: databaseSetting,
+    migrations: stockMigrations,
+    service: "inventory-svc",
+  },
 } as const;
 
 type Tier = keyof typeof schemas;
@@ -40,15 +50,15 @@ const command = createCommand("migrate", description, settings)
     if (dropData && !down) return command.error("error: --drop-data is for --down", usage);
     const urls = readSettings(settings, process.env);
     for (const tier of only ? [only] : (["gateway", "inventory"] as const)) {
-      await run(tier, urls[schemas[tier].setting], down ? "down" : "up", dropData === true);
+      await run(tier, urls[schemas[tier].url], down ? "down" : "up", dropData === true);
     }
   });
 const usage = { exitCode: exitUsage };
 await runCommand(command);
 
 async function run(tier: Tier, url: string, direction: "up" | "down", mayDrop: boolean): Promise<void> {
-  const { setting, migrations, service } = schemas[tier];
-  const steps = await blamingDatabase(`${setting} (${service})`, async () => {
+  const { setting, migrations } = schemas[tier];
+  const steps = await blamingDatabase(setting, async () => {
     // A statement that changes a large table can run long without an answer.
     const db = openDatabase(url, { ...databaseDefaults, silenceTimeoutMs: 60 * 60_000 });
     try {

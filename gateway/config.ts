@@ -50,6 +50,9 @@ export const keySettings = {
     .describe("names this deployment in the keys that it issues: ps_<env>_…"),
 };
 
+/** What messages call the setting of the database of keys, with its tier. */
+export const keyDatabaseSetting = "GATEWAY_DATABASE_URL (gateway)";
+
 export const gatewaySettings = {
   GATEWAY_LISTEN: listenAddress("127.0.0.1:8080").describe("public address"),
   GATEWAY_ADMIN_LISTEN: listenAddress("127.0.0.1:8081").describe("operators' address: /livez, /readyz, /metrics"),

@@ -1,6 +1,7 @@
 /** Constructs the gateway from its configuration: the keys, the limits, the stock, then the routes over them. */
 import { Router } from "express";
 import type { Registry } from "prom-client";
+import { blamingDatabase } from "../runtime/database/faults.ts";
 import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
 import { traceQueries } from "../runtime/database/query-spans.ts";
 import { DatabaseRisks } from "../runtime/database/risks.ts";
@@ -9,11 +10,12 @@ import { untilReady } from "../runtime/process.ts";
 import { Authenticator } from "./auth/authenticator.ts";
 import { createKeyStore } from "./auth/key-store.ts";
 import { readPepper } from "./auth/pepper.ts";
-import { type GatewayConfig, inventoryTls } from "./config.ts";
+import { type GatewayConfig, inventoryTls, keyDatabaseSetting } from "./config.ts";
 import { clientAddressOf } from "./http/client-address.ts";
 import { contextOf, type HeaderList } from "./http/request-context.ts";
 import { HeldVersions } from "./inventory/list/held-versions.ts";
 import { StockList } from "./inventory/list/stock-list.ts";
+import { blamingService } from "./inventory/service-fault.ts";
 import { openStockClient } from "./inventory/stock-client.ts";
 import { createAdmission } from "./limits/admission.ts";
 import { type BanRules, createBanHandler, publishedBanRules } from "./limits/bans.ts";
@@ -125,8 +127,8 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     ready: () =>
       untilReady(
         async () => {
-          await keys.store.ping();
-          await list.current();
+          await blamingDatabase(keyDatabaseSetting, () => keys.store.ping());
+          await blamingService(() => list.current());
         },
         log,
         closing.signal,

@@ -3,10 +3,11 @@
 import { Counter } from "prom-client";
 import { blamingSetting, listenOn, startAdmin } from "../runtime/admin.ts";
 import { createCommand, runCommand } from "../runtime/commands.ts";
+import { blamingDatabase } from "../runtime/database/faults.ts";
 import { createLogger } from "../runtime/log.ts";
 import { type RunningProcess, runProcess } from "../runtime/process.ts";
 import { startTracing } from "../runtime/tracing.ts";
-import { gatewaySettings, readGatewayConfig } from "./config.ts";
+import { gatewaySettings, keyDatabaseSetting, readGatewayConfig } from "./config.ts";
 import { createGateway } from "./gateway.ts";
 import { Overload } from "./http/overload.ts";
 import { createPublicServer } from "./http/server.ts";
@@ -22,7 +23,9 @@ async function start(): Promise<RunningProcess> {
   const config = readGatewayConfig(process.env);
   const log = createLogger("gateway", config.LOG_LEVEL);
   const tracing = await startTracing("gateway", process.env, (reason) => log.warn({ reason }, "spans cannot be sent"));
-  const gateway = createGateway(config, { log, isTraced: tracing.isOn });
+  const gateway = await blamingDatabase(keyDatabaseSetting, async () =>
+    createGateway(config, { log, isTraced: tracing.isOn }),
+  );
 
   const refusals = new Counter({
     name: "gateway_overload_refusals_total",

@@ -51,6 +51,9 @@ export const inventorySettings = {
   ...processSettings,
 } satisfies Record<string, z.ZodType>;
 
+/** What messages call the setting of the database, with its tier. */
+export const databaseSetting = "INVENTORY_DATABASE_URL (inventory-svc)";
+
 export type InventoryConfig = ReturnType<typeof readInventoryConfig>;
 
 const tlsNames = { cert: "INVENTORY_TLS_CERT", key: "INVENTORY_TLS_KEY", ca: "INVENTORY_TLS_CLIENT_CA" } as const;

@@ -4,6 +4,7 @@ import { ServerCredentials } from "@grpc/grpc-js";
 import { connectionGraceMs } from "../proto/streams.ts";
 import { blamingSetting, startAdmin } from "../runtime/admin.ts";
 import { createCommand, runCommand } from "../runtime/commands.ts";
+import { blamingDatabase } from "../runtime/database/faults.ts";
 import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
 import { traceQueries } from "../runtime/database/query-spans.ts";
 import { DatabaseRisks } from "../runtime/database/risks.ts";
@@ -12,7 +13,7 @@ import { type RunningProcess, runProcess, untilReady } from "../runtime/process.
 import { startTracing } from "../runtime/tracing.ts";
 import { mutualTls } from "./access/credentials.ts";
 import type { OnRefused } from "./access/role-interceptor.ts";
-import { inventorySettings, readInventoryConfig, serviceTls } from "./config.ts";
+import { databaseSetting, inventorySettings, readInventoryConfig, serviceTls } from "./config.ts";
 import { createServiceMetrics } from "./metrics.ts";
 import { inventoryHandlers } from "./rpc/handlers.ts";
 import { entriesPerMessage } from "./rpc/wire.ts";
@@ -37,12 +38,14 @@ async function start(): Promise<RunningProcess> {
 
   const metrics = createServiceMetrics(log);
   const risks = new DatabaseRisks(log);
-  const db = openDatabase(config.INVENTORY_DATABASE_URL, {
-    ...databaseDefaults,
-    onConnected: risks.see,
-    poolMax: config.INVENTORY_DATABASE_POOL,
-    silenceTimeoutMs: config.INVENTORY_DATABASE_TIMEOUT_MS,
-  });
+  const db = await blamingDatabase(databaseSetting, async () =>
+    openDatabase(config.INVENTORY_DATABASE_URL, {
+      ...databaseDefaults,
+      onConnected: risks.see,
+      poolMax: config.INVENTORY_DATABASE_POOL,
+      silenceTimeoutMs: config.INVENTORY_DATABASE_TIMEOUT_MS,
+    }),
+  );
   const stopWatching = risks.watch(db);
   if (tracing.isOn) traceQueries(db);
   const store = new StockStore(db);
@@ -97,7 +100,7 @@ async function start(): Promise<RunningProcess> {
     drainDelaySeconds: config.DRAIN_DELAY_SECONDS,
     drainSeconds: config.DRAIN_SECONDS,
     addresses: { listen, admin: admin.address },
-    canServe: () => untilReady(() => store.ping(), log, draining.signal),
+    canServe: () => untilReady(() => blamingDatabase(databaseSetting, () => store.ping()), log, draining.signal),
     join: () => {
       server.ready();
       stopCleanup = startAdjustmentCleanup({

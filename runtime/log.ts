@@ -10,16 +10,23 @@ export type { Logger } from "pino";
 const maxMessageLength = 500;
 
 /** Keeps of an error its type, code, message, stack and the chain of causes. */
-function describeError(error: unknown): unknown {
+function describeError(error: unknown, withStack: boolean): unknown {
   if (!(error instanceof Error)) return error;
-  const { name, message, code, stack, cause } = error as Error & { code?: unknown };
+  const { name, message, code, stack, cause, sqlMessage } = error as Error & { code?: unknown; sqlMessage?: string };
   return {
     type: name,
     code,
-    message: message.slice(0, maxMessageLength),
-    stack: stack?.replace(message, "").slice(0, 4 * maxMessageLength),
-    cause: cause === undefined ? undefined : describeError(cause),
+    message: (withStack ? message : (sqlMessage ?? message)).slice(0, maxMessageLength),
+    stack: withStack ? stack?.replace(message, "").slice(0, 4 * maxMessageLength) : undefined,
+    cause: cause === undefined ? undefined : describeError(cause, withStack),
   };
+}
+
+/** True for an error that another process or the network is the cause of: drivers, grpc-js and Node give it a code. */
+function comesFromOutside(error: unknown): boolean {
+  const { cause, code, name } = Object(error) as Partial<NodeJS.ErrnoException>;
+  if (cause !== undefined) return comesFromOutside(cause);
+  return name === "KnexTimeoutError" || (code !== undefined && !String(code).startsWith("ERR_"));
 }
 
 /**
@@ -28,6 +35,7 @@ function describeError(error: unknown): unknown {
  * line. A line within a trace carries the trace's ids.
  */
 export function createLogger(name: string, level: LogLevel) {
+  const isVerbose = level === "debug" || level === "trace";
   return pino(
     {
       name,
@@ -35,7 +43,8 @@ export function createLogger(name: string, level: LogLevel) {
       base: { name },
       mixin: traceFields,
       timestamp: pino.stdTimeFunctions.isoTime,
-      serializers: { err: describeError },
+      // Stacks show where a bug is. For an outage they only hide the line that says what is away.
+      serializers: { err: (error) => describeError(error, isVerbose || !comesFromOutside(error)) },
       formatters: { level: (label) => ({ level: label }) },
       redact: ["req.headers.authorization", "headers.authorization", "authorization", "password", "key", "pepper"],
     },

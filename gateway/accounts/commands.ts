@@ -10,7 +10,7 @@ import { createKey, hashKey } from "../auth/key-format.ts";
 import { readPepper } from "../auth/pepper.ts";
 import { type AccountLimits, hasOwnLimits, type PlanName, planNames } from "../auth/plans.ts";
 import { type Scope, scopes } from "../auth/principal.ts";
-import { keySettings } from "../config.ts";
+import { keyDatabaseSetting, keySettings } from "../config.ts";
 import { describePlan } from "./account-store.ts";
 import { parseDuration, parseFutureTime, parseLimit, parseScopes } from "./arguments.ts";
 import { createKeyAdmin, type KeyAdmin } from "./key-admin.ts";
@@ -160,7 +160,7 @@ function makeKey() {
 /** Opens the database, brings its schema up to date, and closes it after the work. */
 async function withAdmin<T>(work: (admin: KeyAdmin) => Promise<T>): Promise<T> {
   const { GATEWAY_DATABASE_URL } = settings();
-  return await blamingDatabase("GATEWAY_DATABASE_URL (gateway)", async () => {
+  return await blamingDatabase(keyDatabaseSetting, async () => {
     const db = openDatabase(GATEWAY_DATABASE_URL);
     try {
       await migrate(db, "gateway", keyMigrations, "up");

@@ -1,4 +1,5 @@
 /** Connects to Redis or Valkey: one server, a cluster, or servers behind Sentinel. */
+import { once } from "node:events";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
 
 /** Longest wait for an answer. Only the first requests wait for it: then the breaker is open. */
@@ -99,6 +100,12 @@ export function isRedisUrl(text: string): boolean {
  */
 export async function probe(redis: Redis | Cluster, key: string): Promise<void> {
   await redis.set(`petstore:probe:{${key}}`, "", "PX", 1_000); // the braces put it on the same node
+}
+
+/** Resolves when a new connection takes a write; rejects with the first reason why it cannot be made. */
+export async function firstAnswer(redis: Redis | Cluster): Promise<void> {
+  await once(redis, "ready"); // which rejects at "error"
+  await probe(redis, "start");
 }
 
 /** What may follow the hosts, for each kind. */

@@ -2,11 +2,12 @@
 import type { Registry } from "prom-client";
 import type { Logger } from "../../runtime/log.ts";
 import { counter, gauge } from "../../runtime/metrics.ts";
+import { reasonFields } from "../../runtime/operator-error.ts";
 import type { MemoryWindows } from "../limits/memory-windows.ts";
 import type { ShareRefusals } from "../limits/refusals.ts";
 import type { Limiter } from "../limits/windows.ts";
 import { Breaker } from "./breaker.ts";
-import { connectRedis, probe } from "./connection.ts";
+import { connectRedis, firstAnswer, probe } from "./connection.ts";
 import { KeyChanges } from "./key-changes.ts";
 import { RedisWindows } from "./redis-windows.ts";
 import { shareRefusals } from "./shared-refusals.ts";
@@ -43,9 +44,11 @@ export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasO
   const breaker = new Breaker({
     probe: (key) => probe(redis, key),
     probeIntervalMs,
-    onChange: (isOpen, err) => {
-      if (isOpen) log.error({ err }, "Redis is away: this replica admits its share of the limits");
-      else {
+    onChange: (isOpen, cause) => {
+      if (isOpen) {
+        const fields = { setting: "REDIS_URL", ...reasonFields(cause, log) };
+        log.error(fields, "Redis is away: this replica admits its share of the limits");
+      } else {
         log.info("Redis is back: the limits are exact again");
         void limiter.reportAlone();
       }
@@ -56,6 +59,8 @@ export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasO
     breaker.isOpen ? 0 : 1,
   );
   redis.on("error", () => {}); // each failed command reports it to the breaker
+  // A wrong URL is told at the start, not to the first caller.
+  breaker.run("start", () => firstAnswer(redis)).catch(() => {});
   const changes = new KeyChanges(redis);
   return {
     limiter,

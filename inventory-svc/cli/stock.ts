@@ -11,7 +11,7 @@ import { migrate } from "../../runtime/database/migrations.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 import { readSettings } from "../../runtime/settings.ts";
-import { inventorySettings } from "../config.ts";
+import { databaseSetting, inventorySettings } from "../config.ts";
 import { stockMigrations } from "../stock/migrations.ts";
 import { StockStore } from "../stock/store.ts";
 import { type Entry, type Format, fileHead, formatOf, formats, generated, readLines, toText } from "./entries.ts";
@@ -26,7 +26,7 @@ const maxPrinted = 20;
 
 async function withStore(work: (store: StockStore) => Promise<void>): Promise<void> {
   const { INVENTORY_DATABASE_URL } = readSettings(settings, process.env);
-  await blamingDatabase("INVENTORY_DATABASE_URL (inventory-svc)", async () => {
+  await blamingDatabase(databaseSetting, async () => {
     const db = openDatabase(INVENTORY_DATABASE_URL, databaseDefaults);
     try {
       await migrate(db, "inventory", stockMigrations, "up");

@@ -1,0 +1,26 @@
+/** Says in one line why a gateway cannot use the inventory service yet. */
+import type { ServiceError } from "@grpc/grpc-js";
+import { OperatorError } from "../../runtime/operator-error.ts";
+
+/**
+ * Runs work on the inventory service, and names the settings that are at fault.
+ *
+ * @throws OperatorError in place of whatever the work throws
+ */
+export async function blamingService<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw new OperatorError(`INVENTORY_ADDRESS (inventory-svc): ${serviceFault(error)}`, { cause: error });
+  }
+}
+
+function serviceFault(error: unknown): string {
+  const { details, message } = ((error as Error).cause ?? error) as Partial<ServiceError>;
+  const said = details || message || String(error);
+  // grpc-js puts the errors of its layers around the one of the connection.
+  const last = /^.*No connection established.*Last error: (.*?)\.? Resolution note:/.exec(said)?.[1];
+  if (last === undefined) return said;
+  if (/connect E[A-Z]|getaddrinfo|timed? out/i.test(last)) return `no service answers (${last})`;
+  return `what answers there is no gRPC of this kind (${last}): TLS has to be on at both sides (GATEWAY_INVENTORY_TLS_CA, GATEWAY_INVENTORY_TLS_CERT, GATEWAY_INVENTORY_TLS_KEY) or at none`;
+}

@@ -1,0 +1,230 @@
+// What an operator sees when a database, Redis or the inventory service cannot be used: one line that names the setting.
+import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import type { Connection } from "mysql2/promise";
+import { createAuthority } from "../support/certificates.ts";
+import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
+import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
+import { createSqliteDatabase, dropDatabase } from "../support/databases.ts";
+import { connectMysql } from "../support/mysql-client.ts";
+import { freePort } from "../support/ports.ts";
+import { cleanup, runScript, startProcess, startScript } from "../support/processes.ts";
+import { startRedisServer } from "../support/redis-server.ts";
+import { migrateStock } from "../support/stock.ts";
+
+const anyPort = "127.0.0.1:0";
+const secret = "s3cret";
+const addresses = {
+  GATEWAY_LISTEN: anyPort,
+  GATEWAY_ADMIN_LISTEN: anyPort,
+  INVENTORY_LISTEN: anyPort,
+  INVENTORY_ADMIN_LISTEN: anyPort,
+};
+const stack = suiteStack();
+stack.defer(cleanup);
+let keysUrl: string;
+let folder: string;
+
+beforeAll(async () => {
+  const temporary = await temporaryFolder("faults");
+  stack.defer(() => temporary.remove());
+  folder = temporary.path;
+  await writeFile(join(folder, "text.sqlite"), "This is no database, but a text. ".repeat(100));
+  keysUrl = await createSqliteDatabase();
+  stack.defer(() => dropDatabase(keysUrl));
+  await runScript({ script: "deploy/migrate.ts", args: ["--only", "gateway"], env: { GATEWAY_DATABASE_URL: keysUrl } });
+});
+
+/** Starts a tier that cannot serve. @returns its line of the log that has this message, as JSON */
+async function faultOf(script: string, env: Record<string, string>, message = "not ready yet") {
+  const child = await startScript({ name: script, script, env: { ...addresses, ...env } });
+  stack.defer(() => child.kill("SIGKILL"));
+  const line = await child.waitForLine((text) => (text.includes(`"msg":"${message}`) ? text : undefined), 30_000);
+  await child.kill("SIGKILL");
+  expect(child.output()).not.toContain(secret);
+  return JSON.parse(line);
+}
+const gatewayFault = (env: Record<string, string>, message?: string) =>
+  faultOf("gateway/main.ts", { GATEWAY_DATABASE_URL: keysUrl, KEY_PEPPER: "x".repeat(32), ...env }, message);
+
+describe("a database that cannot be used is named in one line", () => {
+  let server: DatabaseServer;
+  let root: Connection;
+  let ready: string;
+
+  beforeAll(async () => {
+    server = await startPrivateDatabaseServer();
+    stack.defer(() => server.stop());
+    ready = await server.createDatabase();
+    await migrateStock(ready);
+    root = await connectMysql(ready);
+    stack.defer(() => root.end());
+    await root.query(`CREATE USER 'stranger'@'%' IDENTIFIED BY '${secret}'`);
+  });
+  /** The URL of a database with other credentials. */
+  const as = (url: string, username: string, password: string) =>
+    Object.assign(new URL(url), { username, password }).href;
+
+  const cases: readonly (readonly [string, () => Promise<string> | string, RegExp])[] = [
+    [
+      "a wrong password",
+      () => as(ready, new URL(ready).username, secret),
+      /refuses the user or the password \(Access denied/,
+    ],
+    [
+      "no server",
+      async () => `mysql://a:${secret}@127.0.0.1:${await freePort()}/stock`,
+      /no server answers \(.*ECONNREFUSED/,
+    ],
+    [
+      "a name that does not resolve",
+      () => `mysql://a:${secret}@nowhere.invalid/stock`,
+      /no server answers \(.*nowhere\.invalid/,
+    ],
+    ["no such database", () => server.url("missing"), /no such database on the server \(Unknown database 'missing'/],
+    [
+      "an account without rights",
+      () => as(ready, "stranger", secret),
+      /lacks a right, see .*databases\.md \(Access denied for user 'stranger'/,
+    ],
+    ["TLS that the server does not have", () => `${ready}?ssl=true`, /TLS|certificate/],
+    [
+      "a file of another kind",
+      () => `sqlite:${join(folder, "text.sqlite")}`,
+      /no SQLite database, or is damaged \(file is not a database\)/,
+    ],
+  ];
+
+  test.each(cases)("%s: stock, keys and both services", async (_what, urlOf, said) => {
+    const url = await urlOf();
+    const env = { GATEWAY_DATABASE_URL: url, INVENTORY_DATABASE_URL: url };
+    const results = await Promise.all([
+      runScript({ script: "inventory-svc/cli/stock.ts", args: ["export"], env }),
+      runScript({ script: "gateway/accounts/commands.ts", args: ["list"], env }),
+    ]);
+    for (const [i, { code, stdout, stderr }] of results.entries()) {
+      expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+      expect(stderr).toMatch(/^[^\n]+\n$/);
+      expect(stderr).toMatch(
+        [/^INVENTORY_DATABASE_URL \(inventory-svc\): /, /^GATEWAY_DATABASE_URL \(gateway\): /][i]!,
+      );
+      expect(stderr).toMatch(said);
+      expect(stderr).not.toContain(secret);
+    }
+    for (const [line, setting] of [
+      [await faultOf("inventory-svc/main.ts", env), "INVENTORY_DATABASE_URL (inventory-svc): "],
+      [await gatewayFault(env), "GATEWAY_DATABASE_URL (gateway): "],
+    ]) {
+      expect(line.reason).toMatch(said);
+      expect(line.reason.startsWith(setting)).toBe(true);
+      expect(line).not.toHaveProperty("err");
+    }
+  });
+
+  test("a folder that cannot be made ends every command and both services", async () => {
+    const url = `sqlite:${import.meta.filename}/folder/new.sqlite`;
+    const env = { ...addresses, KEY_PEPPER: "x".repeat(32), GATEWAY_DATABASE_URL: url, INVENTORY_DATABASE_URL: url };
+    const said = /^\w+ \([a-z-]+\): the folder of the file cannot be made \(ENOTDIR[^\n]*\)\n$/;
+    for (const script of ["inventory-svc/main.ts", "gateway/main.ts", "deploy/migrate.ts"]) {
+      expect(await runScript({ script, env })).toEqual({ code: 1, stdout: "", stderr: expect.stringMatching(said) });
+    }
+  });
+
+  test("a missing schema: both services say to run npm run migrate, and the stack is there at debug", async () => {
+    for (const url of [await server.createDatabase(), "sqlite:new.sqlite"]) {
+      const env = { GATEWAY_DATABASE_URL: url, INVENTORY_DATABASE_URL: url };
+      const missing = /^\w+ \([a-z-]+\): the schema is missing, run npm run migrate \((no such table|Table ').*\)$/;
+      expect((await faultOf("inventory-svc/main.ts", env)).reason).toMatch(missing);
+      expect((await gatewayFault(env)).reason).toMatch(missing);
+      const { err } = await faultOf("inventory-svc/main.ts", { ...env, LOG_LEVEL: "debug" });
+      expect(err.stack).toContain("at ");
+    }
+  });
+
+  test("a read-only server: the commands and the services say that the URL has to lead to the primary", async () => {
+    await root.query("SET GLOBAL read_only = 1");
+    const env = { INVENTORY_DATABASE_URL: ready };
+    const readOnly =
+      /^INVENTORY_DATABASE_URL \(inventory-svc\): [^\n]*read-only[^\n]*the URL has to lead to the primary\n?$/;
+    try {
+      const { stderr } = await runScript({ script: "inventory-svc/cli/stock.ts", args: ["export"], env });
+      expect(stderr).toMatch(readOnly);
+      expect((await faultOf("inventory-svc/main.ts", env)).reason).toMatch(readOnly);
+    } finally {
+      await root.query("SET GLOBAL read_only = 0");
+    }
+  });
+});
+
+describe("a gateway names the inventory service that it cannot use", () => {
+  test("one that has TLS, which the gateway has not", async () => {
+    const url = await createSqliteDatabase();
+    stack.defer(() => dropDatabase(url));
+    await migrateStock(url);
+    const files = await (await createAuthority(stack)).issue({ names: ["DNS:inventory.internal"] });
+    const service = await startProcess({
+      name: "service",
+      script: "inventory-svc/main.ts",
+      env: {
+        ...addresses,
+        INVENTORY_DATABASE_URL: url,
+        INVENTORY_TLS_CERT: files.cert,
+        INVENTORY_TLS_KEY: files.key,
+        INVENTORY_TLS_CLIENT_CA: files.ca,
+        INVENTORY_TLS_ROLES: "dns:inventory.internal=writer",
+      },
+    });
+    const line = await gatewayFault({ INVENTORY_ADDRESS: service.listen, INVENTORY_TIMEOUT_MS: "1000" });
+    expect(line.reason).toMatch(
+      /^INVENTORY_ADDRESS \(inventory-svc\): .*TLS has to be on at both sides \(GATEWAY_INVENTORY_TLS_CA/,
+    );
+    expect(line).not.toHaveProperty("err");
+    await service.stop();
+  });
+
+  test("none at its address", async () => {
+    const line = await gatewayFault({
+      INVENTORY_ADDRESS: `127.0.0.1:${await freePort()}`,
+      INVENTORY_TIMEOUT_MS: "500",
+    });
+    expect(line.reason).toMatch(/^INVENTORY_ADDRESS \(inventory-svc\): no service answers \(.*ECONNREFUSED/);
+  });
+});
+
+describe("a gateway says at its start, before any request, that Redis cannot be used", () => {
+  const away = "Redis is away";
+  // The list is not loaded, so that no request is possible yet.
+  const inventory = async () => ({ INVENTORY_ADDRESS: `127.0.0.1:${await freePort()}` });
+
+  test("because none is there", async () => {
+    const REDIS_URL = `redis://:${secret}@127.0.0.1:${await freePort()}`;
+    const line = await gatewayFault({ REDIS_URL, ...(await inventory()) }, away);
+    expect(line).toMatchObject({
+      level: "error",
+      setting: "REDIS_URL",
+      reason: expect.stringContaining("ECONNREFUSED"),
+    });
+    expect(line).not.toHaveProperty("err");
+  });
+
+  test("because the password is wrong", async () => {
+    const redis = await startRedisServer({ args: ["--requirepass", "another"] });
+    stack.defer(() => redis.stop());
+    const line = await gatewayFault(
+      { REDIS_URL: redis.url.replace("//", `//:${secret}@`), ...(await inventory()) },
+      away,
+    );
+    expect(line).toMatchObject({ setting: "REDIS_URL", reason: expect.stringMatching(/WRONGPASS|NOAUTH/) });
+  });
+
+  test("because what listens there never answers", async () => {
+    const silent = createServer().listen(0, "127.0.0.1");
+    stack.defer(() => void silent.close());
+    await once(silent, "listening");
+    const { port } = silent.address() as { port: number };
+    const line = await gatewayFault({ REDIS_URL: `redis://127.0.0.1:${port}`, ...(await inventory()) }, away);
+    expect(line).toMatchObject({ setting: "REDIS_URL" });
+  });
+});
