@@ -49,10 +49,15 @@ export interface InventoryClient {
   /** At most 1,000 entries, all as they were at one moment. */
   getMany(petIds: readonly bigint[], options?: CallOptions): Promise<Found>;
   /**
-   * Sets a quantity. NOT_FOUND without an entry, ABORTED when it is not at `expectedRevision`. Durable once resolved.
+   * Sets a quantity. NOT_FOUND without an entry, ABORTED when it is not at `expectedRevision`, or at none of several (at
+   * most 20). Durable once resolved.
    */
   update(
-    change: { readonly petId: bigint; readonly quantity: number; readonly expectedRevision?: bigint | undefined },
+    change: {
+      readonly petId: bigint;
+      readonly quantity: number;
+      readonly expectedRevision?: bigint | readonly bigint[] | undefined;
+    },
     options?: CallOptions,
   ): Promise<Item>;
   /**
@@ -123,8 +128,12 @@ export function createInventoryClient({
       return { items: items.map(toItem), missing: missingPetIds };
     },
 
-    update: async ({ petId, quantity, expectedRevision }, options) =>
-      toItem((await call(stub.updateInventory, { petId, quantity, expectedRevision }, options)).item),
+    update: async ({ petId, quantity, expectedRevision: expected }, options) => {
+      const [expectedRevision, ...furtherExpectedRevisions] =
+        typeof expected === "bigint" ? [expected] : (expected ?? []);
+      const request = { petId, quantity, expectedRevision, furtherExpectedRevisions };
+      return toItem((await call(stub.updateInventory, request, options)).item);
+    },
 
     adjust: async ({ petId, delta, requestId }, options) => {
       // In JavaScript it may be missing, and would be sent as the text "undefined": one id for all adjustments.

@@ -12,7 +12,7 @@ export const errorTable = {
     status: 415,
     message: "The body must be application/json or application/merge-patch+json in UTF-8, without a content coding.",
   },
-  precondition_failed: { status: 412, message: "The entry has changed since the ETag in If-Match." },
+  precondition_failed: { status: 412, message: "A precondition of the request does not hold; nothing was changed." },
   rate_limit_exceeded: { status: 429, message: "The rate limit is exceeded: wait for Retry-After, then back off." },
   api_key_banned: {
     status: 429,

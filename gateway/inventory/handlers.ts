@@ -1,6 +1,7 @@
 /** The handlers of the two inventory operations. */
 import type { Request, RequestHandler } from "express";
 import Negotiator from "negotiator";
+import { ApiError } from "../http/errors.ts";
 import { readBody } from "../http/request.ts";
 import { contextOf } from "../http/request-context.ts";
 import { jsonType, matchesEtag, writeJson } from "../http/respond.ts";
@@ -61,12 +62,18 @@ export function updateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions
   return async (request, response) => {
     const petId = readPetId(request.params.petId);
     checkMediaType(request.headers["content-type"], request.headers["content-encoding"]);
-    const expectedRevision = readPrecondition(request.headers);
+    const precondition = readPrecondition(request.headers);
     const { startedMs } = contextOf(response);
     const isWhole = request.complete;
     const quantity = parseStockUpdate(await readBody(request, bodyTimeoutMs));
     const arrivedMs = isWhole ? startedMs : performance.now(); // the time for a slow body is its client's
-    const item = await stock.update({ petId, quantity, expectedRevision }, arrivedMs, () => !response.destroyed);
+    const update = { petId, quantity, expectedRevisions: precondition?.revisions };
+    const item = await stock
+      .update(update, arrivedMs, () => !response.destroyed)
+      .catch((error) => {
+        if (!precondition || (error as ApiError).code !== "precondition_failed") throw error;
+        throw new ApiError("precondition_failed", { message: precondition.unmet, cause: error });
+      });
     writeJson(request, response, 200, renderItem(item), ["ETag", entryEtag(item.revision)]);
   };
 }

@@ -1,6 +1,6 @@
 /** Reads what a request for the inventory brings: petId, preconditions and body. */
 import type { IncomingHttpHeaders } from "node:http";
-import { maxQuantity, parsePetId } from "../../proto/pet.ts";
+import { maxExpectedRevisions, maxQuantity, parsePetId } from "../../proto/pet.ts";
 import { ApiError } from "../http/errors.ts";
 import { parseJson } from "../http/json.ts";
 
@@ -53,23 +53,68 @@ export function readPetId(text: unknown): bigint {
   throw new ApiError("invalid_request", { message: "petId must be an int64 in decimal, as in /inventory/42." });
 }
 
+/** What an update expects of its entry. */
+export interface Precondition {
+  /** The revisions that will do: 1 to 20. */
+  readonly revisions: readonly bigint[];
+  /** Says why the update did not happen. */
+  readonly unmet: string;
+}
+
 /** A revision that no entry is ever at. */
 const noRevision = -1n;
 
+/** An entity tag with the comma before the next one, or the end (RFC 9110 sections 5.6.1 and 8.8.3). */
+const listedTag = /[\t ]*(?:(W\/)?"([\x21\x23-\x7e\x80-\xff]*)"[\t ]*)?(?:,|$)/y;
+
+const entryTag = /^r(0|[1-9]\d{0,18})$/;
+
 /**
- * Reads the revision at which an update expects its entry: `If-Match` names it. A caller that sends `If-None-Match: *`
- * wants no entry to be there, so its update changes none (RFC 9110 sections 13.1.1 and 13.1.2).
+ * Reads what `If-Match` expects: the entry is at a revision that one of its tags names. A caller that sends
+ * `If-None-Match: *` wants no entry to be there, so its update changes none (RFC 9110 sections 13.1.1 and 13.1.2).
  *
- * A tag of another form matches no entry. It is no fault of its own, because 400 and 404 come first (section 13.2.1).
+ * A tag that names no revision, such as a weak one, matches no entry. It is no fault of its own, because 404 comes first
+ * (section 13.2.1).
  *
  * @returns undefined when any revision will do
+ * @throws ApiError invalid_request for what is no list of tags, or for too many of them
  */
 export function readPrecondition({
-  "if-match": header,
+  "if-match": header = "*",
   "if-none-match": unwanted,
-}: IncomingHttpHeaders): bigint | undefined {
-  if (unwanted?.trim() === "*") return noRevision;
-  if (header === undefined || header.trim() === "*") return undefined;
-  const match = /^\s*"r(0|[1-9]\d{0,18})"\s*$/.exec(header);
-  return match && BigInt(match[1]!) < 2n ** 63n ? BigInt(match[1]!) : noRevision;
+}: IncomingHttpHeaders): Precondition | undefined {
+  const tags = header.trim() === "*" ? undefined : readTags(header);
+  if (unwanted?.trim() === "*") {
+    return { revisions: [noRevision], unmet: "There is an entry, which If-None-Match: * rules out." };
+  }
+  if (!tags) return undefined;
+  const revisions = tags.flatMap(({ isWeak, text }) => {
+    const revision = isWeak ? undefined : entryTag.exec(text)?.[1];
+    return revision !== undefined && BigInt(revision) < 2n ** 63n ? BigInt(revision) : [];
+  });
+  if (revisions.length > 0)
+    return { revisions, unmet: "The entry is not at a revision that an ETag in If-Match names." };
+  const unmet = tags.some(({ isWeak }) => isWeak)
+    ? "A weak tag (W/) never matches: send the ETag of an update's response in If-Match, without W/."
+    : 'What If-Match holds is not an ETag of an entry: send that of an update\'s response, such as "r317".';
+  return { revisions: [noRevision], unmet };
 }
+
+/** @throws ApiError invalid_request for what is no list of at most 20 tags */
+function readTags(header: string): { readonly isWeak: boolean; readonly text: string }[] {
+  const tags = [];
+  listedTag.lastIndex = 0;
+  while (listedTag.lastIndex < header.length) {
+    const match = listedTag.exec(header);
+    if (!match) throw new ApiError("invalid_request", { message: ifMatchRule });
+    const [, weak, text] = match;
+    if (text !== undefined) tags.push({ isWeak: weak !== undefined, text });
+  }
+  if (tags.length === 0) throw new ApiError("invalid_request", { message: ifMatchRule });
+  if (tags.length > maxExpectedRevisions) {
+    throw new ApiError("invalid_request", { message: `If-Match may name at most ${maxExpectedRevisions} ETags.` });
+  }
+  return tags;
+}
+
+const ifMatchRule = 'If-Match must be * or a list of ETags in double quotes, such as "r317".';

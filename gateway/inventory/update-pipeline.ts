@@ -17,8 +17,8 @@ export interface Update {
   readonly petId: bigint;
   /** 0 to 2147483647. */
   readonly quantity: number;
-  /** The update happens only if the entry is still at this revision. */
-  readonly expectedRevision?: bigint | undefined;
+  /** The update happens only if the entry is still at one of these revisions: 1 to 20. */
+  readonly expectedRevisions?: readonly bigint[] | undefined;
   readonly traceparent?: Traceparent;
 }
 
@@ -86,7 +86,7 @@ export class UpdatePipeline {
    *   CANCELLED or INTERNAL when it may not be known whether it happened
    */
   submit(
-    { petId, quantity, expectedRevision, traceparent }: Update,
+    { petId, quantity, expectedRevisions = [], traceparent }: Update,
     arrivedMs?: number,
     isWanted = () => true,
   ): Promise<Item> {
@@ -102,7 +102,9 @@ export class UpdatePipeline {
       }
       const id = lane.pending.add({ resolve, reject, isWanted, deadlineMs });
       if (lane.isAccepted && lane.unsent.length === 0) setImmediate(() => this.#flush(lane));
-      lane.unsent.push({ id, petId, quantity, expectedRevision, timeoutMs: timeLeft(deadlineMs, nowMs), traceparent });
+      const [expectedRevision, ...furtherExpectedRevisions] = expectedRevisions;
+      const expected = { expectedRevision, furtherExpectedRevisions };
+      lane.unsent.push({ id, petId, quantity, ...expected, timeoutMs: timeLeft(deadlineMs, nowMs), traceparent });
     });
   }
 

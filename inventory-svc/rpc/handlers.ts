@@ -17,6 +17,7 @@ import {
   readQuantity,
   readRequestId,
   readStatus,
+  readUpdate,
   toWireItem,
 } from "./wire.ts";
 
@@ -80,8 +81,8 @@ export function inventoryHandlers({ store, commits, feed, draining, onCall }: Ha
       };
     }, onCall),
 
-    updateInventory: unary(async ({ petId, quantity, expectedRevision }, call) => {
-      const change = { kind: "update", petId, quantity: readQuantity(quantity), expectedRevision } as const;
+    updateInventory: unary(async (request, call) => {
+      const change = readUpdate(request);
       return { item: toWireItem((await commit(change, call)).item) };
     }, onCall),
 
@@ -94,7 +95,8 @@ export function inventoryHandlers({ store, commits, feed, draining, onCall }: Ha
     }, onCall),
 
     setStatus: unary(async ({ petId, status, expectedRevision }, call) => {
-      const change = { kind: "update", petId, status: readStatus(status), expectedRevision } as const;
+      const expectedRevisions = expectedRevision === undefined ? undefined : [expectedRevision];
+      const change = { kind: "update", petId, status: readStatus(status), expectedRevisions } as const;
       return { item: toWireItem((await commit(change, call)).item) };
     }, onCall),
 

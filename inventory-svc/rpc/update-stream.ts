@@ -12,7 +12,7 @@ import type { GroupCommit } from "../stock/group-commit.ts";
 import type { OnCall } from "./calls.ts";
 import { type RpcError, toRpcError } from "./errors.ts";
 import { settled } from "./outcomes.ts";
-import { readQuantity, readTimeoutMs, toWireItem } from "./wire.ts";
+import { readTimeoutMs, readUpdate, toWireItem } from "./wire.ts";
 
 export interface UpdateStreamDeps {
   readonly commits: Pick<GroupCommit, "submit">;
@@ -78,10 +78,9 @@ export function updateStream({
 }
 
 async function applyUpdate(update: Update, call: UpdateCall, commits: UpdateStreamDeps["commits"]) {
-  const { petId, quantity, expectedRevision, timeoutMs } = update;
-  const expiresAtMs = performance.now() + readTimeoutMs(timeoutMs);
+  const expiresAtMs = performance.now() + readTimeoutMs(update.timeoutMs);
   const isWanted = () => !call.cancelled && performance.now() < expiresAtMs;
-  const change = { kind: "update", petId, quantity: readQuantity(quantity), expectedRevision } as const;
+  const change = readUpdate(update);
   return toWireItem(settled(change, await commits.submit(change, isWanted)).item);
 }
 

@@ -1,6 +1,17 @@
 /** Between messages of the contract and values of the stock. */
-import { type InventoryItem, PetStatus as WireStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { fromWireStatus, type Item, maxQuantity, type PetStatus, toWireStatus } from "../../proto/pet.ts";
+import {
+  type InventoryItem,
+  type Update,
+  PetStatus as WireStatus,
+} from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import {
+  fromWireStatus,
+  type Item,
+  maxExpectedRevisions,
+  maxQuantity,
+  type PetStatus,
+  toWireStatus,
+} from "../../proto/pet.ts";
 import { RpcError } from "./errors.ts";
 
 /** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
@@ -32,6 +43,23 @@ export function readDelta(delta: number | undefined): number {
   if (delta === undefined) throw invalid("delta", "is required");
   if (delta === 0) throw invalid("delta", "must not be 0");
   return delta;
+}
+
+/** An update of a quantity, as a call or a stream brings it. */
+type WireUpdate = Pick<Update, "petId" | "quantity" | "expectedRevision" | "furtherExpectedRevisions">;
+
+/**
+ * Reads an update of a quantity. It happens if the entry is at one of the expected revisions, or if none is named.
+ *
+ * @throws RpcError INVALID_FIELD for its quantity, or for too many revisions
+ */
+export function readUpdate({ petId, quantity, expectedRevision, furtherExpectedRevisions: further }: WireUpdate) {
+  const named = expectedRevision === undefined ? further : [expectedRevision, ...further];
+  if (named.length > maxExpectedRevisions) {
+    throw invalid("further_expected_revisions", `must be at most ${maxExpectedRevisions} with expected_revision`);
+  }
+  const expectedRevisions = named.length === 0 ? undefined : named;
+  return { kind: "update", petId, quantity: readQuantity(quantity), expectedRevisions } as const;
 }
 
 /** @throws RpcError INVALID_FIELD when it is missing or malformed */

@@ -74,14 +74,19 @@ describe("deciding a change:", () => {
   ])(
     "an update of %s that expects another revision is refused with the current entry, even without a change",
     (_what, fields) => {
-      const change = { kind: "update", petId: 7n, ...fields, expectedRevision: 3n } as Change;
+      const change = { kind: "update", petId: 7n, ...fields, expectedRevisions: [3n, 5n] } as Change;
       const refused = { ...unchanged, outcomes: [{ kind: "revision_mismatch", item: present }] };
       expect(decide([present], [change])).toEqual(refused);
     },
   );
 
+  test("an update that expects one of several revisions is made while the entry is at one of them", () => {
+    const change: Change = { kind: "update", petId: 7n, quantity: 8, expectedRevisions: [3n, 4n] };
+    expect(decide([present], [change]).written).toEqual([{ ...present, quantity: 8, revision: 11n }]);
+  });
+
   test("one of two updates in a batch that expect the same revision is refused", () => {
-    const change = (quantity: number): Change => ({ kind: "update", petId: 7n, quantity, expectedRevision: 4n });
+    const change = (quantity: number): Change => ({ kind: "update", petId: 7n, quantity, expectedRevisions: [4n] });
     const { outcomes, written } = decide([present], [change(8), change(9)]);
     expect(outcomes.map(({ kind }) => kind)).toEqual(["done", "revision_mismatch"]);
     expect(written).toEqual([{ ...present, quantity: 8, revision: 11n }]);

@@ -8,13 +8,13 @@ export interface StockRow extends Item {
 
 /** A change that a caller asks for, to one entry. */
 export type Change =
-  /** Sets the quantity, the status or both. With `expectedRevision`, only while the entry is at that revision. */
+  /** Sets the quantity, the status or both. With `expectedRevisions`, only while the entry is at one of them. */
   | {
       readonly kind: "update";
       readonly petId: bigint;
       readonly quantity?: number;
       readonly status?: PetStatus;
-      readonly expectedRevision?: bigint;
+      readonly expectedRevisions?: readonly bigint[] | undefined;
     }
   /** Adds `delta`, which is not zero, to the quantity, once for each `requestId`. */
   | { readonly kind: "adjust"; readonly petId: bigint; readonly delta: number; readonly requestId: string }
@@ -111,8 +111,8 @@ class Batch {
   }
 
   #update(item: StockRow, change: Extract<Change, { kind: "update" }>): Outcome {
-    const { quantity = item.quantity, status = item.status, expectedRevision = item.revision } = change;
-    if (expectedRevision !== item.revision) return { kind: "revision_mismatch", item };
+    const { quantity = item.quantity, status = item.status, expectedRevisions } = change;
+    if (expectedRevisions?.includes(item.revision) === false) return { kind: "revision_mismatch", item };
     if (quantity === item.quantity && status === item.status) return { kind: "done", item };
     return this.#write({ ...item, quantity, status });
   }

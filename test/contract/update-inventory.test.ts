@@ -201,27 +201,65 @@ describe("PATCH /v1/inventory/{petId}", () => {
     });
 
     test("an update that wants no entry to be there changes none", async () => {
-      expectError(await set("1", 24, { "if-none-match": "*" }), 412, "precondition_failed");
+      const response = await set("1", 24, { "if-none-match": "*" });
+      expectError(response, 412, "precondition_failed", /^There is an entry, which If-None-Match: \* rules out\.$/);
       expectError(await set("4040", 24, { "if-none-match": "*" }), 404, "not_found");
     });
 
-    test.each<[string, (etag: string) => string]>([
-      ["an older ETag of the entry", (etag) => etag],
-      ["a weak ETag", (etag) => `W/${etag}`],
-      ["a value that is no ETag", () => "r1"],
-      ["an unknown ETag", () => '"other"'],
-      ["an ETag with a revision beyond int64", () => '"r9999999999999999999"'],
-    ])("of %s is 412 and changes nothing", async (_what, condition) => {
+    test.each<[string, (etag: string) => string, RegExp]>([
+      ["an older ETag of the entry", (etag) => etag, /not at a revision that an ETag in If-Match names/],
+      ["older ETags of the entry", (etag) => `"r1", ${etag}`, /not at a revision that an ETag in If-Match names/],
+      ["an unknown ETag", () => '"other"', /not an ETag of an entry/],
+      ["an ETag with a comma in it", () => '"other,2"', /not an ETag of an entry/],
+      ["an ETag with a revision beyond int64", () => '"r9999999999999999999"', /not an ETag of an entry/],
+    ])("of %s is 412, says why, and changes nothing", async (_what, condition, message) => {
       const etag = header(await set("1", 24), "ETag");
       await set("1", 25);
       const response = await set("1", 26, { "if-match": condition(etag) });
-      expectError(response, 412, "precondition_failed");
+      expectError(response, 412, "precondition_failed", message);
       expect(await system.stored(1n)).toMatchObject({ quantity: 25 });
     });
 
-    test("of the entry's own ETag as a weak one is 412, because a weak tag matches no entry", async () => {
+    test.each<[string, (etag: string) => string]>([
+      ["last", (etag) => `"r1" , W/"r2",, "other,2","r0",${etag}`],
+      ["first", (etag) => `${etag}, "r1"`],
+      ["in the middle", (etag) => `\t"r1",${etag}\t,"list-7",`],
+    ])("that lists the entry's ETag %s is applied", async (_where, condition) => {
       const etag = header(await set("1", 24), "ETag");
-      expectError(await set("1", 25, { "if-match": `W/${etag}` }), 412, "precondition_failed");
+      expect(await set("1", 25, { "if-match": condition(etag) })).toMatchObject({ status: 200 });
+      expectError(await set("1", 26, { "if-match": condition(etag) }), 412, "precondition_failed");
+      expect(await system.stored(1n)).toMatchObject({ quantity: 25 });
+    });
+
+    test("takes 20 ETags and no more", async () => {
+      const etag = header(await set("1", 24), "ETag");
+      const others = Array.from({ length: 19 }, (_, i) => `"r${i}"`);
+      expect(await set("1", 25, { "if-match": [...others, etag].join(", ") })).toMatchObject({ status: 200 });
+      const tooMany = [...others, '"x"', '"y"'].join(", ");
+      expectError(await set("1", 26, { "if-match": tooMany }), 400, "invalid_request", /If-Match.*at most 20 ETags/);
+    });
+
+    test.each([
+      ["an ETag without its quotes", "r1"],
+      ["one quote", '"r1'],
+      ["ETags without a comma", '"r1" "r2"'],
+      ["a weak mark in lower case", 'w/"r1"'],
+      ["a space in an ETag", '"r 1"'],
+      ["* in a list", '"r1", *'],
+      ["nothing", ""],
+      ["commas alone", " , ,"],
+    ])("of %s is 400 with the form of an ETag, before the entry is looked for", async (_what, value) => {
+      const message = /^If-Match must be \* or a list of ETags in double quotes, such as "r317"\.$/;
+      expectError(await set("1", 26, { "if-match": value }), 400, "invalid_request", message);
+      expectError(await set("4040", 26, { "if-match": value }), 400, "invalid_request", message);
+    });
+
+    test("of the entry's own ETag as a weak one is 412 with the reason that a weak tag never matches", async () => {
+      const etag = header(await set("1", 24), "ETag");
+      for (const value of [`W/${etag}`, `W/"r1", W/${etag}`]) {
+        const response = await set("1", 25, { "if-match": value });
+        expectError(response, 412, "precondition_failed", /weak tag \(W\/\) never matches/);
+      }
       expect(await system.stored(1n)).toMatchObject({ quantity: 24 });
     });
 
@@ -236,9 +274,10 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expectError(await set("4040", 23, { "if-match": tag }), 404, "not_found");
     });
 
-    test("of the list's ETag is 412", async () => {
+    test("of the list's ETag is 412 with the reason that it is not the entry's", async () => {
       const list = await callApi(system.address, { path: "/v1/inventory", headers: { authorization } });
-      expectError(await set("1", 26, { "if-match": header(list, "ETag") }), 412, "precondition_failed");
+      const response = await set("1", 26, { "if-match": header(list, "ETag") });
+      expectError(response, 412, "precondition_failed", /not an ETag of an entry/);
     });
 
     test("lets exactly one of several concurrent updates succeed", async () => {

@@ -166,7 +166,10 @@ describe("replacing the TLS files", () => {
     const files = await mountFiles(stack, await authority.issue({ names: ["URI:spiffe://petstore/reports"] }));
     const client = openInventoryChannel({ address, tls: { ...files, serverName: "inventory.internal" } });
     stack.defer(() => client.close());
-    const update = () => new Promise((resolve) => client.updateInventory({ petId: 7n, quantity: 3 }, resolve));
+    const update = () =>
+      new Promise((resolve) =>
+        client.updateInventory({ petId: 7n, quantity: 3, furtherExpectedRevisions: [] }, resolve),
+      );
     expect(await update()).toMatchObject({ details: expect.stringContaining("spiffe://petstore/reports") });
     await files.swap(await authority.issue({ names: ["URI:spiffe://petstore/gateway"] }));
     await until(async () => (await update()) === null);

@@ -92,6 +92,7 @@ describe("the client for internal callers", () => {
     });
     expect(await failureOf(inventory.update({ petId: 1n, quantity: -1 }))).toBe("INVALID_ARGUMENT");
     expect(await failureOf(inventory.update({ petId: 1n, quantity: 1, expectedRevision: 0n }))).toBe("ABORTED");
+    expect(await failureOf(inventory.update({ petId: 1n, quantity: 1, expectedRevision: [0n, 9n] }))).toBe("ABORTED");
     expect(await failureOf(inventory.create({ petId: 1n, quantity: 1 }))).toBe("ALREADY_EXISTS");
   });
 

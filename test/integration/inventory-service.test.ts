@@ -168,6 +168,24 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         "the entry is at revision 1, not at expected_revision",
       ],
       [
+        "update at none of several revisions",
+        () => inventory.update({ petId: 1n, quantity: 5, expectedRevision: 7n, furtherExpectedRevisions: [0n, 2n] }),
+        "ABORTED",
+        "the entry is at revision 1, not at expected_revision",
+      ],
+      [
+        "update at 21 revisions",
+        () =>
+          inventory.update({
+            petId: 1n,
+            quantity: 5,
+            expectedRevision: 1n,
+            furtherExpectedRevisions: Array.from({ length: 20 }, (_, i) => BigInt(i)),
+          }),
+        "INVALID_ARGUMENT",
+        "further_expected_revisions must be at most 20 with expected_revision",
+      ],
+      [
         "update at revision 0",
         () => inventory.update({ petId: 1n, quantity: 5, expectedRevision: 0n }),
         "ABORTED",
@@ -583,9 +601,18 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
           { id: 5, petId: 2n, quantity: -1, timeoutMs: 10_000 },
           { id: 6, petId: 2n, quantity: 16, expectedRevision: 2n, timeoutMs: 10_000 },
           { id: 7, petId: 3n, quantity: 17, timeoutMs: 0 },
+          {
+            id: 8,
+            petId: 2n,
+            quantity: 18,
+            expectedRevision: 7n,
+            furtherExpectedRevisions: [1n, 2n],
+            timeoutMs: 10_000,
+          },
+          { id: 9, petId: 3n, quantity: 2, furtherExpectedRevisions: [1n, 3n], timeoutMs: 10_000 },
         ],
       });
-      const results = await resultsOf(stream, 7);
+      const results = await resultsOf(stream, 9);
       expect(results.map(({ id, code, reason, item }) => [id, status[code], reason, item?.quantity])).toEqual([
         [1, "OK", "", 11],
         [2, "NOT_FOUND", "ENTRY_NOT_FOUND", undefined],
@@ -594,6 +621,8 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         [5, "INVALID_ARGUMENT", "INVALID_FIELD", undefined],
         [6, "OK", "", 16],
         [7, "INVALID_ARGUMENT", "INVALID_FIELD", undefined], // without a timeout
+        [8, "ABORTED", "REVISION_MISMATCH", undefined], // the sixth was made before
+        [9, "OK", "", 2],
       ]);
       expect(await inventory.get({ petId: 1n })).toEqual({ item: results[0]!.item });
       expect(await inventory.get({ petId: 3n })).toMatchObject({ item: { quantity: 2, revision: 3n } });
@@ -821,7 +850,11 @@ describe("a caller of the inventory service (MySQL/MariaDB)", () => {
 
   test("gets CANCELLED when it cancels, and its update is not written later", async () => {
     const { first, release } = await blocked();
-    const second = inventory.begin(inventory.client.updateInventory, { petId: 2n, quantity: 100 });
+    const second = inventory.begin(inventory.client.updateInventory, {
+      petId: 2n,
+      quantity: 100,
+      furtherExpectedRevisions: [],
+    });
     const third = inventory.update({ petId: 3n, quantity: 100 });
     await inventory.get({ petId: 2n }); // on the same connection, so both have arrived
     second.cancel();

@@ -448,7 +448,7 @@ describeEachDatabase("the stock's store", (url) => {
         { kind: "done", item: { quantity: 8, revision: 6n } },
       ]);
       await other.store.write([remove(1n)]);
-      const late = { kind: "update", petId: 1n, quantity: 1, expectedRevision: 5n } as const;
+      const late = { kind: "update", petId: 1n, quantity: 1, expectedRevisions: [5n] } as const;
       expect(kinds(await store.write([late]))).toEqual(["not_found"]);
     });
 

@@ -14,7 +14,12 @@ import {
 import { loadSync } from "@grpc/proto-loader";
 import { BadRequest, ErrorInfo, ResourceInfo, RetryInfo } from "../../proto/gen/google/rpc/error_details.ts";
 import { Status } from "../../proto/gen/google/rpc/status.ts";
-import { InventoryServiceClient, type ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import {
+  ApplyUpdatesRequest,
+  InventoryServiceClient,
+  type ListInventoryResponse,
+  UpdateInventoryRequest,
+} from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 
 /** The longest wait of any call in a test. */
 const timeoutMs = 20_000;
@@ -48,7 +53,8 @@ export function connectInventory(address: string, credentials = ChannelCredentia
     client,
     begin,
     get: unary(client.getInventoryItem),
-    update: unary(client.updateInventory),
+    update: (request: Parameters<typeof UpdateInventoryRequest.fromPartial>[0], options?: Partial<CallOptions>) =>
+      begin(client.updateInventory, UpdateInventoryRequest.fromPartial(request), options).response,
     create: unary(client.createInventoryItem),
     remove: unary(client.removeInventoryItem),
     adjust: unary(client.adjustInventory),
@@ -59,7 +65,12 @@ export function connectInventory(address: string, credentials = ChannelCredentia
       return await Array.fromAsync(call as AsyncIterable<ListInventoryResponse>);
     },
     check: () => conversation(client.checkInventory()),
-    applyUpdates: () => conversation(client.applyUpdates()),
+    applyUpdates: () => {
+      const { send, ...rest } = conversation(client.applyUpdates());
+      const complete = (request: Parameters<typeof ApplyUpdatesRequest.fromPartial>[0]) =>
+        ApplyUpdatesRequest.fromPartial(request);
+      return { ...rest, send: (...requests: Parameters<typeof complete>[0][]) => send(...requests.map(complete)) };
+    },
     close: () => client.close(),
   };
 }

@@ -16,7 +16,7 @@ export const outcomeKinds: readonly Outcome["kind"][] = [
 ];
 
 /** A change whose expected revision is filled in when its turn comes. */
-export type Plan = Omit<Change, "expectedRevision"> & { readonly expects: "anything" | "current" | "other" };
+export type Plan = Omit<Change, "expectedRevisions"> & { readonly expects: "anything" | "current" | "other" };
 
 export interface Model {
   readonly rows: Map<bigint, StockRow>;
@@ -38,7 +38,7 @@ export function perform(model: Model, change: Change): Outcome {
   if (change.kind === "create" ? exists : !exists && change.kind !== "put") {
     return { kind: exists ? "already_exists" : "not_found" };
   }
-  if (change.kind === "update" && (change.expectedRevision ?? before!.revision) !== before!.revision) {
+  if (change.kind === "update" && change.expectedRevisions?.includes(before!.revision) === false) {
     return { kind: "revision_mismatch", item: before! };
   }
   const quantity = change.kind === "adjust" ? before!.quantity + change.delta : undefined;
@@ -89,5 +89,5 @@ export const plan = fc.oneof(
 export function settle({ expects, ...change }: Plan, { rows }: Model): Change {
   const current = rows.get(change.petId)?.revision ?? 1n;
   if (change.kind !== "update" || expects === "anything") return change as Change;
-  return { ...change, expectedRevision: expects === "current" ? current : current - 1n } as Change;
+  return { ...change, expectedRevisions: [expects === "current" ? current : current - 1n, -1n] } as Change;
 }

@@ -27,7 +27,7 @@ async function increment(): Promise<object> {
   while (done < count!) {
     const { petId, quantity, revision } = (await store.get(BigInt(first!)))!;
     const [outcome] = await store.write([
-      { kind: "update", petId, quantity: quantity + 1, expectedRevision: revision },
+      { kind: "update", petId, quantity: quantity + 1, expectedRevisions: [revision] },
     ]);
     if (outcome!.kind === "done") done += 1;
     else refused += 1;

@@ -199,7 +199,11 @@ export interface UpdateInventoryRequest {
     | number
     | undefined;
   /** When set, the update happens only if the entry is still at this revision. */
-  expectedRevision?: bigint | undefined;
+  expectedRevision?:
+    | bigint
+    | undefined;
+  /** Further revisions that will do, as in Update. */
+  furtherExpectedRevisions: bigint[];
 }
 
 export interface UpdateInventoryResponse {
@@ -225,7 +229,14 @@ export interface Update {
   /** How long the caller waits. An update that is still queued then is not written. Required, and more than 0. */
   timeoutMs: number;
   /** The W3C trace context of this update, because its stream and its message are shared. */
-  traceparent?: string | undefined;
+  traceparent?:
+    | string
+    | undefined;
+  /**
+   * Further revisions that will do beside `expected_revision`. At most 20 may be expected in all. A caller that expects
+   * several names one of them there: a server that does not know this field then refuses too much, and never too little.
+   */
+  furtherExpectedRevisions: bigint[];
 }
 
 export interface ApplyUpdatesResponse {
@@ -1448,7 +1459,7 @@ export const BatchGetInventoryItemsResponse: MessageFns<BatchGetInventoryItemsRe
 };
 
 function createBaseUpdateInventoryRequest(): UpdateInventoryRequest {
-  return { petId: 0n, quantity: undefined, expectedRevision: undefined };
+  return { petId: 0n, quantity: undefined, expectedRevision: undefined, furtherExpectedRevisions: [] };
 }
 
 export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
@@ -1467,6 +1478,18 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
         throw new globalThis.Error("value provided for field message.expectedRevision of type int64 too large");
       }
       writer.uint32(24).int64(message.expectedRevision);
+    }
+    if (message.furtherExpectedRevisions.length !== 0) {
+      writer.uint32(34).fork();
+      for (const v of message.furtherExpectedRevisions) {
+        if (BigInt.asIntN(64, v) !== v) {
+          throw new globalThis.Error(
+            "a value provided in array field furtherExpectedRevisions of type int64 is too large",
+          );
+        }
+        writer.int64(v);
+      }
+      writer.join();
     }
     return writer;
   },
@@ -1508,6 +1531,24 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
             message.expectedRevision = reader.int64() as bigint;
             continue;
           }
+          case 4: {
+            if (tag === 32) {
+              message.furtherExpectedRevisions.push(reader.int64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 34) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.furtherExpectedRevisions.push(reader.int64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1529,6 +1570,11 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
         : isSet(object.expected_revision)
         ? BigInt(object.expected_revision)
         : undefined,
+      furtherExpectedRevisions: globalThis.Array.isArray(object?.furtherExpectedRevisions)
+        ? object.furtherExpectedRevisions.map((e: any) => BigInt(e))
+        : globalThis.Array.isArray(object?.further_expected_revisions)
+        ? object.further_expected_revisions.map((e: any) => BigInt(e))
+        : [],
     };
   },
 
@@ -1543,6 +1589,9 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
     if (message.expectedRevision !== undefined) {
       obj.expectedRevision = message.expectedRevision.toString();
     }
+    if (message.furtherExpectedRevisions?.length) {
+      obj.furtherExpectedRevisions = message.furtherExpectedRevisions.map((e) => e.toString());
+    }
     return obj;
   },
 
@@ -1556,6 +1605,7 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
     message.expectedRevision = (object.expectedRevision !== undefined && object.expectedRevision !== null)
       ? BigInt(object.expectedRevision)
       : undefined;
+    message.furtherExpectedRevisions = object.furtherExpectedRevisions?.map((e) => BigInt(e)) || [];
     return message;
   },
 };
@@ -1699,7 +1749,15 @@ export const ApplyUpdatesRequest: MessageFns<ApplyUpdatesRequest> = {
 };
 
 function createBaseUpdate(): Update {
-  return { id: 0, petId: 0n, quantity: undefined, expectedRevision: undefined, timeoutMs: 0, traceparent: undefined };
+  return {
+    id: 0,
+    petId: 0n,
+    quantity: undefined,
+    expectedRevision: undefined,
+    timeoutMs: 0,
+    traceparent: undefined,
+    furtherExpectedRevisions: [],
+  };
 }
 
 export const Update: MessageFns<Update> = {
@@ -1727,6 +1785,18 @@ export const Update: MessageFns<Update> = {
     }
     if (message.traceparent !== undefined) {
       writer.uint32(50).string(message.traceparent);
+    }
+    if (message.furtherExpectedRevisions.length !== 0) {
+      writer.uint32(58).fork();
+      for (const v of message.furtherExpectedRevisions) {
+        if (BigInt.asIntN(64, v) !== v) {
+          throw new globalThis.Error(
+            "a value provided in array field furtherExpectedRevisions of type int64 is too large",
+          );
+        }
+        writer.int64(v);
+      }
+      writer.join();
     }
     return writer;
   },
@@ -1792,6 +1862,24 @@ export const Update: MessageFns<Update> = {
             message.traceparent = reader.string();
             continue;
           }
+          case 7: {
+            if (tag === 56) {
+              message.furtherExpectedRevisions.push(reader.int64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 58) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.furtherExpectedRevisions.push(reader.int64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1820,6 +1908,11 @@ export const Update: MessageFns<Update> = {
         ? globalThis.Number(object.timeout_ms)
         : 0,
       traceparent: isSet(object.traceparent) ? globalThis.String(object.traceparent) : undefined,
+      furtherExpectedRevisions: globalThis.Array.isArray(object?.furtherExpectedRevisions)
+        ? object.furtherExpectedRevisions.map((e: any) => BigInt(e))
+        : globalThis.Array.isArray(object?.further_expected_revisions)
+        ? object.further_expected_revisions.map((e: any) => BigInt(e))
+        : [],
     };
   },
 
@@ -1843,6 +1936,9 @@ export const Update: MessageFns<Update> = {
     if (message.traceparent !== undefined) {
       obj.traceparent = message.traceparent;
     }
+    if (message.furtherExpectedRevisions?.length) {
+      obj.furtherExpectedRevisions = message.furtherExpectedRevisions.map((e) => e.toString());
+    }
     return obj;
   },
 
@@ -1859,6 +1955,7 @@ export const Update: MessageFns<Update> = {
       : undefined;
     message.timeoutMs = object.timeoutMs ?? 0;
     message.traceparent = object.traceparent ?? undefined;
+    message.furtherExpectedRevisions = object.furtherExpectedRevisions?.map((e) => BigInt(e)) || [];
     return message;
   },
 };
