@@ -6,6 +6,7 @@
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { isIP } from "node:net";
 import { join } from "node:path";
 import { createKeyAdmin } from "../../gateway/accounts/key-admin.ts";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
@@ -31,6 +32,7 @@ const dataDir = ".data";
 const keysFile = `${dataDir}/keys.json`;
 const seedFile = join(import.meta.dirname, "seed.csv");
 const root = join(import.meta.dirname, "../..");
+const wildcards = new Set(["0.0.0.0", "::"]);
 const anyPort = { host: "127.0.0.1", port: 0 };
 
 /** The tiers in the order of their start, each with the Node flags of its npm script. */
@@ -71,6 +73,11 @@ async function main(): Promise<void> {
     env.PETS_UPSTREAM_URL ??= `http://${standIn.address}`;
     env.ORDERS_UPSTREAM_URL ??= `http://${standIn.address}`;
   }
+
+  // Readers of the OpenAPI document may have a copy of it, where a relative address leads nowhere. With port 0 or a
+  // wildcard the address is not known here.
+  const { host, port } = gateway.GATEWAY_LISTEN;
+  if (port !== 0 && isIP(host) && !wildcards.has(host)) env.GATEWAY_SERVERS ??= `http://${gateway.GATEWAY_LISTEN}/v1`;
 
   await blamingDatabase("the stock (inventory-svc)", () => prepareStock(inventory.INVENTORY_DATABASE_URL));
   const keys = await blamingDatabase("the keys (gateway)", () =>

@@ -1,6 +1,9 @@
 /** Every error code of the public API, with its status and its text. Clients switch on `code`, so the set is closed. */
 export const errorTable = {
-  missing_api_key: { status: 401, message: "An API key is required: send it as 'Authorization: Bearer <API_KEY>'." },
+  missing_api_key: {
+    status: 401,
+    message: "An API key is required: send it as 'Authorization: Bearer <API_KEY>'. The documentation is at /docs.",
+  },
   invalid_api_key: { status: 401, message: "The API key is not valid." },
   insufficient_scope: { status: 403, message: "The API key does not have the scope that this operation needs." },
   invalid_request: { status: 400, message: "The request is not valid." },
@@ -53,6 +56,11 @@ export class ApiError extends Error {
     this.code = code;
     this.status = status ?? errorTable[code].status;
     this.headers = headers ?? {};
+  }
+
+  /** Its headers in the answer: no cache may keep an error, which may be over soon and may name its caller's limits. */
+  get headerList(): readonly string[] {
+    return ["Cache-Control", "no-store", ...Object.entries(this.headers).flat()];
   }
 
   /** The Error body of the contract: exactly `code`, `message` and `status`. */

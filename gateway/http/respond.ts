@@ -35,7 +35,7 @@ export function writeError(request: IncomingMessage, response: ServerResponse, t
     return error;
   }
   for (const name of bodyHeaders) response.removeHeader(name);
-  writeJson(request, response, error.status, error.body, Object.entries(error.headers).flat());
+  writeJson(request, response, error.status, error.body, error.headerList);
   return error;
 }
 

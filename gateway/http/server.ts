@@ -165,7 +165,7 @@ function refuseInvalid(socket: Socket, connections: Connections, error: ApiError
 }
 
 function refusalHeaders(error: ApiError, id: string, limits: HeaderList): HeaderList {
-  return ["X-Request-Id", id, ...limits, ...Object.entries(error.headers).flat()];
+  return ["X-Request-Id", id, ...limits, ...error.headerList];
 }
 
 async function close(server: Server, connections: Connections): Promise<void> {

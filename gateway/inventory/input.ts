@@ -18,7 +18,8 @@ export function checkMediaType(contentType: string | undefined, contentEncoding:
     return name !== "charset" || value?.replaceAll('"', "") === "utf-8";
   });
   const isPlain = contentEncoding === undefined || contentEncoding.toLowerCase() === "identity";
-  if (!mediaTypes.has(type.trim()) || !isUtf8 || !isPlain) throw new ApiError("unsupported_media_type");
+  if (mediaTypes.has(type.trim()) && isUtf8 && isPlain) return;
+  throw new ApiError("unsupported_media_type", { headers: { "Accept-Patch": [...mediaTypes].join(", ") } });
 }
 
 const quantityRule = `quantity must be an integer from 0 to ${maxQuantity}`;

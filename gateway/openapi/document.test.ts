@@ -126,6 +126,13 @@ test("the list and its 304 are documented with ETag and Vary, and an updated ent
   expect(having("Vary")).toEqual(["get /inventory 200", "get /inventory 304"]);
 });
 
+test("every documented error may not be stored, and 415 names the media types of an update", () => {
+  for (const { name, status, response } of errors) {
+    expect([name, status, isSure(response, "Cache-Control")]).toEqual([name, status, true]);
+    expect([name, status, isSure(response, "Accept-Patch")]).toEqual([name, status, status === 415]);
+  }
+});
+
 test("every documented error has the Error body, with examples from the error table", () => {
   for (const { name, status, response } of errors) {
     const { schema, examples } = response.content!["application/json"]!;

@@ -64,6 +64,33 @@ test("/docs redirects to the documentation page by a relative address", async ()
   expect([status, headers.location, text]).toEqual([302, "docs/", ""]);
 });
 
+test.each([
+  ["/api/", "docs/"],
+  ["/api/?x=1", "docs/"],
+  ["/api", "api/docs/"],
+  ["/api?x=/", "api/docs/"],
+])("%s redirects a browser to the documentation page by a relative address", async (path, location) => {
+  const accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+  const { status, headers, text } = await request(address, { path, headers: { accept } });
+  expect([status, headers.location, headers.vary, text]).toEqual([302, location, "Accept", ""]);
+});
+
+test.each([undefined, "*/*", "application/json"])("/ is left to the app for Accept: %s", async (accept) => {
+  const { status, headers } = await ask("/", { headers: accept ? { accept } : {} });
+  expect([status, headers.location]).toEqual([404, undefined]);
+});
+
+test("/openapi.json alone may be read by pages of other origins", async () => {
+  const known = { "If-None-Match": String((await ask("/openapi.json")).headers.etag) };
+  for (const headers of [{}, known]) {
+    const answer = await ask("/openapi.json", { headers: { Origin: "https://editor.example", ...headers } });
+    expect(answer.headers["access-control-allow-origin"]).toBe("*");
+  }
+  for (const path of ["/docs", "/docs/", "/"]) {
+    expect((await ask(path)).headers).not.toHaveProperty("access-control-allow-origin");
+  }
+});
+
 test.each(files)("%s answers HEAD as GET without the body", async (path) => {
   const got = await ask(path);
   const head = await ask(path, { method: "HEAD" });

@@ -31,6 +31,12 @@ export function docsPage({ document, admit, stallTimeoutMs }: DocsPageOptions): 
   const setHeaders: SetHeaders = (response) => {
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
   };
+  // Tools in a browser read the description from their own origin. The API itself is closed to them: a page that has a
+  // key would show it to everybody.
+  const setReadableHeaders: SetHeaders = (response) => {
+    setHeaders(response);
+    response.setHeader("Access-Control-Allow-Origin", "*");
+  };
   const swagger = express.static(swaggerFolder, {
     index: false,
     redirect: false,
@@ -40,7 +46,8 @@ export function docsPage({ document, admit, stallTimeoutMs }: DocsPageOptions): 
   });
 
   const own = new Map<string, RequestHandler>([
-    ["/openapi.json", fixed("application/json", JSON.stringify(document), setHeaders)],
+    ["/", toPage(setHeaders)],
+    ["/openapi.json", fixed("application/json", JSON.stringify(document), setReadableHeaders)],
     ["/docs", redirect("docs/", setHeaders)],
     ["/docs/", fixed("text/html; charset=utf-8", indexHtml, setHeaders)],
     ["/docs/page.css", fixed("text/css; charset=utf-8", pageCss, setHeaders)],
@@ -53,7 +60,8 @@ export function docsPage({ document, admit, stallTimeoutMs }: DocsPageOptions): 
   return Router({ caseSensitive: true })
     .use((request, response, next) => {
       const isRead = request.method === "GET" || request.method === "HEAD";
-      if (!isRead || !paths.has(pathOf(request))) return next("router");
+      const isOurs = pathOf(request) === "/" ? isBrowser(request) : paths.has(pathOf(request));
+      if (!isRead || !isOurs) return next("router");
       abortWhenStalled(response, stallTimeoutMs);
       admit(response).then(() => next(), next);
     })
@@ -63,6 +71,20 @@ export function docsPage({ document, admit, stallTimeoutMs }: DocsPageOptions): 
       else next();
     })
     .use("/docs", (request, response, next) => swagger(withoutPreconditions(request), response, next));
+}
+
+/** Whether a person looks at the answer: only browsers name HTML. */
+function isBrowser({ headers }: IncomingMessage): boolean {
+  return headers.accept?.includes("text/html") ?? false;
+}
+
+/** Leads from the root to the page. Below the path of an app, the root may have been asked for without its slash. */
+function toPage(setHeaders: SetHeaders): RequestHandler {
+  return (request, response, next) => {
+    const [path = "/"] = request.originalUrl.split("?");
+    response.setHeader("Vary", "Accept");
+    redirect(`${path.slice(path.lastIndexOf("/") + 1)}/docs/`.replace(/^\//, ""), setHeaders)(request, response, next);
+  };
 }
 
 type SetHeaders = (response: ServerResponse) => void;

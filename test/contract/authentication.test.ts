@@ -49,6 +49,10 @@ describe("the API key", () => {
     expect(header(response, "WWW-Authenticate")).toBe(plainChallenge);
   });
 
+  test("that is missing gets an answer that names the documentation, at / too", async () => {
+    for (const path of ["/", "/v1/inventory"]) expectError(await get({}, path), 401, "missing_api_key", /\/docs/);
+  });
+
   test("counts as missing when it is only in the query", async () => {
     const response = await get({}, `/v1/inventory?access_token=${key}&api_key=${key}`);
     expectError(response, 401, "missing_api_key");

@@ -475,6 +475,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
         body: '{"quantity":5}',
       });
       expectError(response, 415, "unsupported_media_type");
+      expect(header(response, "Accept-Patch")).toBe("application/json, application/merge-patch+json");
     });
 
     test.each(["gzip", "br", "gzip, identity"])("and answers 415 to the content coding %s", async (coding) => {

@@ -90,6 +90,11 @@ describe("npm start", () => {
     }
   });
 
+  test("serves an OpenAPI document with its own address, for tools that read a copy of it", async () => {
+    const document = JSON.parse(await bash(`curl -s http://${env.GATEWAY_LISTEN}/openapi.json`));
+    expect(document.servers).toEqual([{ url: `http://${env.GATEWAY_LISTEN}/v1` }]);
+  });
+
   test("ends everything at Ctrl-C, and keeps the data and the keys for the next start", async () => {
     const before = curls();
     expect(await stop("SIGINT")).toBe(0);

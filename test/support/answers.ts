@@ -18,6 +18,7 @@ export function expectError(answer: Answer, status: number, code: string, messag
   const text = bodyText(answer);
   expect({ status: answer.status, text }).toMatchObject({ status, text: expect.stringMatching(/^\{/) });
   expect(header(answer, "Content-Type")).toBe("application/json");
+  expect(header(answer, "Cache-Control")).toBe("no-store");
   expect(Number(header(answer, "Content-Length"))).toBe(Buffer.byteLength(text));
   const error = JSON.parse(text);
   expect(error).toEqual({ code, message: expect.stringMatching(message ?? /./), status });
