@@ -1,10 +1,7 @@
 /** The inventory service with promises, for internal callers. */
-import {
-  type ListInventoryResponse,
-  type WatchInventoryResponse,
-  PetStatus as WireStatus,
-} from "../proto/gen/petstore/inventory/v1/inventory.ts";
-import { type Item, type PetStatus, type Position, toWireStatus } from "../proto/pet.ts";
+import type { ListInventoryResponse, WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import { type Item, maxQuantity, type PetStatus, type Position } from "../proto/pet.ts";
+import { checkAddress, checkInt64, checkInt64s, checkInteger, checkStatus, checkText } from "./arguments.ts";
 import { type CallOptions, callUnary, deadlineIn, readStream, type UnaryMethod } from "./calls.ts";
 import { type InventoryChannelOptions, openInventoryChannel } from "./channel.ts";
 import { InventoryError } from "./errors.ts";
@@ -98,11 +95,12 @@ export interface InventoryClient {
 const defaultTimeoutMs = 5_000;
 const defaultListTimeoutMs = 60_000;
 
-/** @throws Error that says what is wrong with the TLS files */
+/** @throws InventoryError INVALID_ARGUMENT for an address that is none; Error that says what is wrong with the TLS files */
 export function createInventoryClient({
   timeoutMs = defaultTimeoutMs,
   ...channel
 }: InventoryClientOptions): InventoryClient {
+  checkAddress(channel.address);
   const stub = openInventoryChannel(channel, [
     "getInventoryItem",
     "batchGetInventoryItems",
@@ -121,36 +119,47 @@ export function createInventoryClient({
   };
 
   return {
-    get: async (petId, options) => toItem((await call(stub.getInventoryItem, { petId }, options)).item),
+    get: async (petId, options) =>
+      toItem((await call(stub.getInventoryItem, { petId: checkInt64("petId", petId) }, options)).item),
 
     getMany: async (petIds, options) => {
-      const { items, missingPetIds } = await call(stub.batchGetInventoryItems, { petIds: [...petIds] }, options);
+      const request = { petIds: checkInt64s("petIds", petIds) };
+      const { items, missingPetIds } = await call(stub.batchGetInventoryItems, request, options);
       return { items: items.map(toItem), missing: missingPetIds };
     },
 
     update: async ({ petId, quantity, expectedRevision: expected }, options) => {
-      const [expectedRevision, ...furtherExpectedRevisions] =
-        typeof expected === "bigint" ? [expected] : (expected ?? []);
-      const request = { petId, quantity, expectedRevision, furtherExpectedRevisions };
+      const [expectedRevision, ...furtherExpectedRevisions] = expectedRevisions(expected);
+      const request = { ...checked({ petId, quantity }), expectedRevision, furtherExpectedRevisions };
       return toItem((await call(stub.updateInventory, request, options)).item);
     },
 
     adjust: async ({ petId, delta, requestId }, options) => {
-      // In JavaScript it may be missing, and would be sent as the text "undefined": one id for all adjustments.
-      if (typeof requestId !== "string") throw new InventoryError("INVALID_ARGUMENT", "requestId must be a string");
-      const { item, replayed } = await call(stub.adjustInventory, { petId, delta, requestId }, options);
+      const request = {
+        petId: checkInt64("petId", petId),
+        delta: checkInteger("delta", delta, -maxQuantity - 1, maxQuantity),
+        requestId: checkText("requestId", requestId), // "undefined" would be one id for all adjustments
+      };
+      const { item, replayed } = await call(stub.adjustInventory, request, options);
       return { item: toItem(item), replayed };
     },
 
-    setStatus: async ({ petId, status, expectedRevision }, options) =>
-      toItem((await call(stub.setStatus, { petId, status: toWireStatus(status), expectedRevision }, options)).item),
-
-    create: async ({ petId, quantity, status }, options) => {
-      const wireStatus = status === undefined ? WireStatus.PET_STATUS_UNSPECIFIED : toWireStatus(status);
-      return toItem((await call(stub.createInventoryItem, { petId, quantity, status: wireStatus }, options)).item);
+    setStatus: async ({ petId, status, expectedRevision }, options) => {
+      const request = {
+        petId: checkInt64("petId", petId),
+        status: checkStatus(status),
+        expectedRevision: expectedRevision === undefined ? undefined : checkInt64("expectedRevision", expectedRevision),
+      };
+      return toItem((await call(stub.setStatus, request, options)).item);
     },
 
-    remove: async (petId, options) => (await call(stub.removeInventoryItem, { petId }, options)).revision,
+    create: async ({ petId, quantity, status }, options) => {
+      const request = { ...checked({ petId, quantity }), status: checkStatus(status ?? "available") };
+      return toItem((await call(stub.createInventoryItem, request, options)).item);
+    },
+
+    remove: async (petId, options) =>
+      (await call(stub.removeInventoryItem, { petId: checkInt64("petId", petId) }, options)).revision,
 
     async *list({ timeoutMs = defaultListTimeoutMs, signal } = {}) {
       throwIfClosed();
@@ -164,7 +173,7 @@ export function createInventoryClient({
     watch: (from, { signal, onBreak } = {}) => {
       const ended = signal ? AbortSignal.any([signal, closed.signal]) : closed.signal;
       const open = (position: Position) =>
-        readStream<WatchInventoryResponse>(() => stub.watchInventory(position), ended);
+        readStream<WatchInventoryResponse>(() => stub.watchInventory(checkedPosition(position)), ended);
       return follow(open, from, { signal: ended, onBreak });
     },
 
@@ -173,4 +182,21 @@ export function createInventoryClient({
       stub.close();
     },
   };
+}
+
+function checked({ petId, quantity }: { readonly petId: bigint; readonly quantity: number }) {
+  return { petId: checkInt64("petId", petId), quantity: checkInteger("quantity", quantity, 0, maxQuantity) };
+}
+
+function checkedPosition(position: Position | undefined): Position {
+  return { epoch: checkText("epoch", position?.epoch), revision: checkInt64("revision", position?.revision) };
+}
+
+/** The revisions that an update expects; none where any will do. */
+function expectedRevisions(expected: bigint | readonly bigint[] | undefined): bigint[] {
+  if (expected === undefined) return [];
+  if (!Array.isArray(expected)) return [checkInt64("expectedRevision", expected)];
+  // It would be sent as no condition at all.
+  if (expected.length === 0) throw new InventoryError("INVALID_ARGUMENT", "expectedRevision must name a revision");
+  return checkInt64s("expectedRevision", expected);
 }

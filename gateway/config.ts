@@ -67,7 +67,11 @@ export const gatewaySettings = {
   GATEWAY_REPLICAS: integer(1, 1, 10_000).describe(
     "gateways that share the limits; each admits its share while Redis is away",
   ),
-  INVENTORY_ADDRESS: z.string().default("127.0.0.1:50051").describe("gRPC target, dns:///host:port for many"),
+  INVENTORY_ADDRESS: z
+    .string()
+    .refine((address) => !/^https?:/i.test(address), "must be a gRPC target, as in 127.0.0.1:50051, and no URL")
+    .default("127.0.0.1:50051")
+    .describe("gRPC target, dns:///host:port for many"),
   GATEWAY_INVENTORY_TLS_CA: tlsFile("PEM file: authorities that may sign the inventory service's certificate"),
   GATEWAY_INVENTORY_TLS_CERT: tlsFile("PEM file: the gateway's certificate for the inventory service"),
   GATEWAY_INVENTORY_TLS_KEY: tlsFile("PEM file: its private key"),

@@ -45,27 +45,49 @@ export function contextOf(response: ServerResponse): RequestContext {
   return (response as WithContext)[key]!;
 }
 
+type WriteHead = (
+  this: ServerResponse,
+  status: number,
+  reasonOrHeaders?: string | OutgoingHttpHeaders | OutgoingHttpHeader[],
+  headers?: OutgoingHttpHeaders | OutgoingHttpHeader[],
+) => ServerResponse;
+
 /**
  * Adds `X-Request-Id`, the limit headers and those of a deprecation to the head of this response, whatever code writes
  * it: nothing can answer without them, and they win over others of the same name.
  */
 export function addCommonHeaders(response: ServerResponse): void {
-  response.writeHead = writeHead as ServerResponse["writeHead"];
-  // `compression` in the app around this one holds `drain` back until its own `writeHead` is called, which no longer
-  // happens. Nothing is left for it to compress.
-  if (Object.hasOwn(response, "on")) response.on = ServerResponse.prototype.on as ServerResponse["on"];
+  const own = Object.hasOwn(response, "writeHead") ? (response.writeHead as WriteHead) : undefined;
+  response.writeHead = (own ? writeHeadBefore(own) : writeHead) as ServerResponse["writeHead"];
 }
 
-function writeHead(
-  this: ServerResponse,
-  status: number,
-  reasonOrHeaders?: string | OutgoingHttpHeaders | OutgoingHttpHeader[],
-  headers?: OutgoingHttpHeaders | OutgoingHttpHeader[],
-): ServerResponse {
+const writeHead: WriteHead = function (status, reasonOrHeaders, headers) {
+  return ServerResponse.prototype.writeHead.call(this, status, headOf(this, reasonOrHeaders, headers) as string[]);
+};
+
+/**
+ * Middleware of the app around this one, such as `morgan`, `response-time` and sessions, has a `writeHead` of its own
+ * (`on-headers`), which takes times and sets cookies. It reads headers from the response only.
+ */
+function writeHeadBefore(theirs: WriteHead): WriteHead {
+  return function (status, reasonOrHeaders, headers) {
+    const head = headOf(this, reasonOrHeaders, headers);
+    for (let i = 0; i < head.length; i += 2) this.removeHeader(String(head[i]));
+    for (let i = 0; i < head.length; i += 2) this.appendHeader(String(head[i]), String(head[i + 1]));
+    // `compression` is such middleware: the ETags here are of the bytes as they are.
+    this.setHeader("Cache-Control", [this.getHeader("Cache-Control") ?? [], "no-transform"].flat().join(", "));
+    return theirs.call(this, status);
+  };
+}
+
+function headOf(
+  response: ServerResponse,
+  reasonOrHeaders: string | OutgoingHttpHeaders | OutgoingHttpHeader[] | undefined,
+  headers: OutgoingHttpHeaders | OutgoingHttpHeader[] | undefined,
+): OutgoingHttpHeader[] {
   const own = typeof reasonOrHeaders === "object" ? reasonOrHeaders : headers;
-  const { requestId, limits, deprecation } = contextOf(this);
-  const head = ["X-Request-Id", requestId, ...limits, ...deprecation, ...(Array.isArray(own) ? own : toList(own))];
-  return ServerResponse.prototype.writeHead.call(this, status, head as string[]);
+  const { requestId, limits, deprecation } = contextOf(response);
+  return ["X-Request-Id", requestId, ...limits, ...deprecation, ...(Array.isArray(own) ? own : toList(own))];
 }
 
 function toList(headers: OutgoingHttpHeaders = {}): OutgoingHttpHeader[] {

@@ -3,6 +3,7 @@ import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { load } from "@grpc/proto-loader";
 import { startChild } from "../support/children.ts";
 import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
@@ -41,13 +42,31 @@ test("the package holds JavaScript, declarations and texts, and installs nothing
   const files = (await readdir(own, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
   const names = files.map((file) => join(file.parentPath, file.name).slice(own.length + 1)).sort();
   const inDist = /^dist\/(gateway|inventory-svc|runtime|proto|client|deploy)\/[\w/-]+(\.d\.ts|\.js|\.binpb|\.yaml)$/;
-  expect(names.filter((name) => !inDist.test(name))).toEqual(["CHANGELOG.md", "LICENSE", "README.md", "package.json"]);
+  expect(names.filter((name) => !inDist.test(name))).toEqual([
+    "CHANGELOG.md",
+    "LICENSE",
+    "README.md",
+    "package.json",
+    "proto/google/rpc/error_details.proto",
+    "proto/google/rpc/status.proto",
+    "proto/petstore/inventory/v1/inventory.proto",
+  ]);
   expect(names.filter((name) => /\.test\.|start\.js|stand-in/.test(name))).toEqual([]);
 
   const installed = await readdir(join(app, "node_modules"));
   for (const name of ["typescript", "jest", "node-24", `node-linux-${process.arch}`]) {
     expect(installed).not.toContain(name);
   }
+});
+
+test("the package has the gRPC contract, which callers in other languages compile", async () => {
+  const includeDirs = [join(app, "node_modules/petstore-inventory/proto")];
+  const contract = await load("petstore/inventory/v1/inventory.proto", { includeDirs });
+  expect(contract).toHaveProperty(["petstore.inventory.v1.InventoryService"]);
+});
+
+test("the script that npm runs in the folder of a package works in the packed one", async () => {
+  await npm(join(app, "node_modules/petstore-inventory"), "run", "prepare");
 });
 
 test("the types of the package pass a strict consumer that checks libraries too, and know the names of the settings", async () => {
@@ -106,22 +125,34 @@ describe("an app with the package", () => {
     expect(await command("petstore-migrate")).toContain("inventory: up 0001");
     await command("petstore-stock", "import", "--generate", "3");
     const issued = JSON.parse(await command("petstore-keys", "issue", "--account", "shop", "--json"));
-    const service = startChild(process.execPath, [binary("petstore-inventory-svc")], { name: "the service", cwd, env });
-    stack.defer(async () => void (await service.stop(20_000)));
-    const address = await service.waitForLine((line) => /"listen":"([^"]+)".*"msg":"ready"/.exec(line)?.[1], 30_000);
-
+    const address = `127.0.0.1:${await freePort()}`;
     const port = await freePort();
-    const lines = /```js\n(import express[^`]*from "petstore-inventory"[^`]*)```/.exec(
+    const shopLines = /```js\n(import express[^`]*from "petstore-inventory"[^`]*)```/.exec(
       await readFile(join(root, "docs/embedding.md"), "utf8"),
     )?.[1];
     const file = join(app, "shop.js");
-    await writeFile(file, lines!);
+    await writeFile(file, shopLines!);
     const shop = startChild(process.execPath, [file], {
       name: "the shop",
       cwd,
       env: { ...env, INVENTORY_ADDRESS: address, PORT: String(port) },
     });
     stack.defer(() => shop.kill("SIGKILL"));
+    // It waits for the service, and says so in a line without a stack.
+    const waiting = await shop.waitForLine((line) => (line.includes("not ready yet") ? line : undefined), 30_000);
+    expect(JSON.parse(waiting)).toEqual({
+      level: "warn",
+      time: expect.any(String),
+      name: "gateway",
+      reason: `no answer from the inventory service at ${address}: connect ECONNREFUSED ${address}`,
+      msg: "not ready yet",
+    });
+    const service = startChild(process.execPath, [binary("petstore-inventory-svc")], {
+      name: "the service",
+      cwd,
+      env: { ...env, INVENTORY_LISTEN: address },
+    });
+    stack.defer(async () => void (await service.stop(20_000)));
     let ended = false;
     void shop.exited.then(() => {
       ended = true;
@@ -155,19 +186,60 @@ describe("an app with the package", () => {
     expect(links).toContain("/api/openapi.json");
     for (const link of links) expect(await get(link)).toMatchObject({ status: 200 });
 
+    const readme = await readFile(join(app, "node_modules/petstore-inventory/README.md"), "utf8");
+    const lines = /```js\n([^`]*"petstore-inventory\/client"[^`]*)```/.exec(readme)![1]!;
     const caller = join(app, "caller.js");
-    await writeFile(
-      caller,
-      `import { createInventoryClient } from "petstore-inventory/client";
-const inventory = createInventoryClient({ address: process.argv[2] });
-console.log((await inventory.get(2n)).quantity);
-inventory.close();
-`,
-    );
-    expect((await run(process.execPath, [caller, address], { cwd })).stdout).toBe("77\n");
+    await writeFile(caller, lines.replace("127.0.0.1:50051", address).replace("1001n", "2n"));
+    await run(process.execPath, [caller], { cwd });
+    expect((await get("/api/v1/inventory", { authorization })).text).toContain('{"petId":2,"quantity":78,');
 
     expect(await shop.stop(20_000)).toBe(0);
     expect(await service.stop(20_000)).toBe(0);
+  }, 120_000);
+
+  test("gets the times and cookies of the middleware before it on every response", async () => {
+    const middleware = ["morgan@1", "response-time@2", "cookie-session@2"];
+    await npm(app, "install", ...middleware);
+    const port = await freePort();
+    const file = join(app, "timed.js");
+    await writeFile(
+      file,
+      `import cookieSession from "cookie-session";
+import express from "express";
+import morgan from "morgan";
+import { createGateway, readGatewayConfig } from "petstore-inventory";
+import responseTime from "response-time";
+express()
+  .use(morgan("took :response-time ms for :url"), responseTime())
+  .use(cookieSession({ name: "basket", keys: ["secret"] }), (request, response, next) => {
+    response.setHeader("X-RateLimit-Limit", "the app's");
+    request.session.items = 3;
+    next();
+  })
+  .use("/api", createGateway(readGatewayConfig(process.env)).router)
+  .listen(${port}, "127.0.0.1");
+`,
+    );
+    const timed = startChild(process.execPath, [file], { name: "the timed app", cwd, env });
+    stack.defer(() => timed.kill("SIGKILL"));
+    const at = `127.0.0.1:${port}`;
+    await until(() => succeeds(request(at, { path: "/" })));
+    for (const [path, status] of [
+      ["/api/v1/inventory", 401],
+      ["/api/openapi.json", 200],
+      ["/api/docs", 302],
+    ] as const) {
+      const { headers, ...rest } = await request(at, { path });
+      expect(rest).toMatchObject({ status });
+      expect(headers["x-response-time"]).toMatch(/^[\d.]+ms$/);
+      expect(String(headers["set-cookie"])).toMatch(/basket=.*basket\.sig=/);
+      expect(headers["x-request-id"]).toMatch(/^[\w.:-]{8,64}$/);
+      expect(headers["x-ratelimit-limit"]).toMatch(/^\d+$/); // the gateway's own headers win
+      await timed.waitForLine(
+        (line) => (/^took [\d.]+ ms for /.test(line) && line.endsWith(path)) || undefined,
+        20_000,
+      );
+    }
   }, 120_000);
 
   test("may compress, use response.locals.principal for itself, and lose a client in the middle of its requests", async () => {
@@ -203,6 +275,8 @@ express()
       const { status, text } = await request(at, { path, headers: { "accept-encoding": coding } });
       expect([status, text.length > 1_000_000]).toEqual([200, true]);
     }
+    const plain = await request(at, { path: "/api/openapi.json", headers: { "accept-encoding": "gzip" } });
+    expect([plain.headers["content-encoding"], plain.json()]).toMatchObject([undefined, { openapi: "3.1.0" }]);
 
     const socket = connect(port, "127.0.0.1").on("error", () => {});
     socket.pause();

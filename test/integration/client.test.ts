@@ -146,6 +146,63 @@ describe("the client for internal callers", () => {
     expect(await here()).toEqual(position);
   });
 
+  test("names the argument that is wrong, and what it must be", async () => {
+    const wrong = (value: unknown) => value as never;
+    const faults: [Promise<unknown>, string][] = [
+      [inventory.get(wrong("1001")), "petId must be a bigint, such as 1001n"],
+      [inventory.remove(wrong(undefined)), "petId must be a bigint, such as 1001n"],
+      [inventory.get(2n ** 63n), "petId must be from -2^63 to 2^63 - 1"],
+      [inventory.getMany(wrong("12")), "petIds must be an array of bigints"],
+      [inventory.getMany(wrong([1n, 2])), "petIds[1] must be a bigint, such as 1001n"],
+      [inventory.update(wrong({ petId: 1n })), "quantity must be an integer from 0 to 2147483647"],
+      [inventory.update(wrong({ petId: 1n, quantity: "5" })), "quantity must be an integer from 0 to 2147483647"],
+      [inventory.update(wrong({ petId: "1", quantity: 5 })), "petId must be a bigint, such as 1001n"],
+      [
+        inventory.update(wrong({ petId: 1n, quantity: 5, expectedRevision: "3" })),
+        "expectedRevision must be a bigint, such as 1001n",
+      ],
+      [
+        inventory.update(wrong({ petId: 1n, quantity: 5, expectedRevision: [3n, 4] })),
+        "expectedRevision[1] must be a bigint, such as 1001n",
+      ],
+      [inventory.update({ petId: 1n, quantity: 5, expectedRevision: [] }), "expectedRevision must name a revision"],
+      [inventory.create(wrong({ petId: 1n, quantity: 5n })), "quantity must be an integer from 0 to 2147483647"],
+      [
+        inventory.create(wrong({ petId: 1n, quantity: 5, status: "gone" })),
+        "status must be one of available, pending, sold",
+      ],
+      [inventory.setStatus(wrong({ petId: 1n, status: "gone" })), "status must be one of available, pending, sold"],
+      [
+        inventory.setStatus(wrong({ petId: 1n, status: "sold", expectedRevision: 3 })),
+        "expectedRevision must be a bigint, such as 1001n",
+      ],
+      [
+        inventory.adjust(wrong({ petId: 1n, delta: "x", requestId: "a" })),
+        "delta must be an integer from -2147483648 to 2147483647",
+      ],
+      [inventory.adjust(wrong({ petId: 1n, delta: 1 })), "requestId must be a string"],
+      [Array.fromAsync(inventory.watch(wrong(undefined))), "epoch must be a string"],
+      [
+        Array.fromAsync(inventory.watch(wrong({ epoch: "e", revision: 1 }))),
+        "revision must be a bigint, such as 1001n",
+      ],
+    ];
+    const found = faults.map(([call]) => call.catch(({ name, message }: Error) => `${name} ${message}`));
+    const expected = faults.map(([, message]) => `InventoryError INVALID_ARGUMENT: ${message}`);
+    expect(await Promise.all(found)).toEqual(expected);
+  });
+
+  test("refuses an address that is none when it is made", () => {
+    for (const address of [undefined, "", 50_051, "http://127.0.0.1:50051", "https://h:1", "grpc://h:1"]) {
+      expect(() => createInventoryClient({ address: address as never })).toThrow(
+        /address must be a gRPC target, such as/,
+      );
+    }
+    for (const address of ["h:1", "dns:///h:1", "unix:///tmp/x", "unix:x", "ipv4:10.0.0.1:1"]) {
+      createInventoryClient({ address }).close();
+    }
+  });
+
   test("watches changes across a restart of the service without a gap", async () => {
     const breaks: string[] = [];
     const next = watchFrom(await here(), { onBreak: ({ code }) => void breaks.push(code) });
