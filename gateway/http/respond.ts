@@ -1,5 +1,6 @@
 /** Writes responses: JSON and errors, and the checks that several kinds of responses share. */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import Negotiator from "negotiator";
 import { type ApiError, toApiError } from "./errors.ts";
 import type { HeaderList } from "./request-context.ts";
 
@@ -48,6 +49,12 @@ export function matchesEtag(ifNoneMatch: string | undefined, ...etags: readonly 
   if (ifNoneMatch === undefined) return false;
   if (ifNoneMatch.trim() === "*") return true;
   return (ifNoneMatch.match(/"[^"]*"/g) ?? []).some((tag) => etags.includes(tag));
+}
+
+/** Whether a caller prefers gzip to the bytes as they are. */
+export function acceptsGzip(request: IncomingMessage): boolean {
+  if (request.headers["accept-encoding"] === undefined) return false;
+  return new Negotiator(request).encoding(["gzip", "identity"]) === "gzip";
 }
 
 /**

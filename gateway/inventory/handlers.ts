@@ -1,10 +1,9 @@
 /** The handlers of the two inventory operations. */
-import type { Request, RequestHandler } from "express";
-import Negotiator from "negotiator";
+import type { RequestHandler } from "express";
 import { ApiError } from "../http/errors.ts";
 import { readBody } from "../http/request.ts";
 import { contextOf } from "../http/request-context.ts";
-import { jsonType, matchesEtag, writeJson } from "../http/respond.ts";
+import { acceptsGzip, jsonType, matchesEtag, writeJson } from "../http/respond.ts";
 import { checkMediaType, parseStockUpdate, readPetId, readPrecondition } from "./input.ts";
 import { renderItem } from "./list/chunk.ts";
 import type { HeldVersions } from "./list/held-versions.ts";
@@ -81,9 +80,4 @@ export function updateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions
 /** Strong tag of an entry at a revision, for `If-Match`. */
 function entryEtag(revision: bigint): string {
   return `"r${revision}"`;
-}
-
-function acceptsGzip(request: Request): boolean {
-  if (request.headers["accept-encoding"] === undefined) return false;
-  return new Negotiator(request).encoding(["gzip", "identity"]) === "gzip";
 }

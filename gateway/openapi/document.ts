@@ -4,6 +4,7 @@ import { parse } from "yaml";
 import { type AccountLimits, type PlanTable, planNames } from "../auth/plans.ts";
 import { errorTable } from "../http/errors.ts";
 import type { BanRules } from "../limits/bans.ts";
+import { type CodeSample, codeSamples } from "./code-samples.ts";
 
 export interface OpenApiOptions {
   /** Base addresses, each ending in /v1. With none, the address is relative to the document. */
@@ -24,6 +25,7 @@ export interface AnnouncedDates {
 
 /** An OpenAPI 3.1 document; only what this code touches is typed. */
 export interface OpenApiDocument {
+  readonly info: { readonly title: string; readonly version: string; readonly description: string };
   readonly servers: readonly { readonly url: string; readonly description?: string }[];
   readonly paths: Readonly<Record<string, Readonly<Record<string, ApiOperation>>>>;
   readonly components: {
@@ -34,8 +36,15 @@ export interface OpenApiDocument {
 
 interface ApiOperation {
   readonly operationId: string;
+  readonly summary: string;
+  readonly description: string;
   readonly deprecated?: boolean;
+  readonly requestBody?: {
+    readonly description: string;
+    readonly content: Readonly<Record<string, { readonly example?: unknown }>>;
+  };
   readonly responses: Record<string, ApiResponse>;
+  "x-codeSamples"?: readonly CodeSample[];
 }
 
 type ApiResponse = { readonly $ref?: string; readonly headers?: Readonly<Record<string, object>> };
@@ -51,6 +60,7 @@ export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
   const deprecated = operationsOf(parsed).filter((operation) => operation.deprecated);
   const document = fill(parsed, valuesOf(options, deprecated)) as OpenApiDocument;
   announceDates(document, options.deprecations);
+  addSamples(document);
   return document;
 }
 
@@ -114,9 +124,10 @@ function fillText(text: string, values: Values): unknown {
   return whole ? lookUp(whole[1]!) : unwrap(text).replace(/\{\{(.*?)\}\}/g, (_, name) => String(lookUp(name)));
 }
 
-/** Makes each paragraph one line, because Swagger UI shows line breaks. Table rows stay lines of their own. */
+/** Makes each paragraph one line, because some readers show line breaks. Rows of tables and code stay lines. */
 function unwrap(markdown: string): string {
-  return markdown.replace(/([^\n|])\n(?=[^\n|])/g, "$1 ");
+  const parts = markdown.split(/(```[\s\S]*?```)/);
+  return parts.map((part, i) => (i % 2 === 0 ? part.replace(/([^\n|])\n(?=[^\n|])/g, "$1 ") : part)).join("");
 }
 
 /** What `openapi.yaml` says of the dates of an operation. */
@@ -149,6 +160,23 @@ function announceDates(document: OpenApiDocument, deprecations: OpenApiOptions["
     }
   }
   for (const name of ["Deprecation", "Sunset", "Link"]) if (!used.has(name)) delete components.headers[name];
+}
+
+/** Where `npm start` serves the API: samples need a whole address. */
+const localServer = "http://127.0.0.1:8080/v1";
+
+function addSamples({ servers, paths }: OpenApiDocument): void {
+  const server = servers.find(({ url }) => URL.canParse(url))?.url ?? localServer;
+  for (const [path, methods] of Object.entries(paths)) {
+    for (const [method, operation] of Object.entries(methods)) {
+      const { example } = operation.requestBody?.content["application/json"] ?? {};
+      operation["x-codeSamples"] = codeSamples({
+        method: method.toUpperCase(),
+        url: `${server}${path.replace("{petId}", "1001")}`,
+        body: example === undefined ? undefined : JSON.stringify(example),
+      });
+    }
+  }
 }
 
 function operationsOf({ paths }: OpenApiDocument): ApiOperation[] {

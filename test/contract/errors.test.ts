@@ -197,7 +197,7 @@ describe("every error has the shape of the contract:", () => {
   test("an absolute address, HTTP/1.0 and the offer of an upgrade are accepted", async () => {
     const get = "GET http://elsewhere/v1/inventory HTTP/1.1";
     expect(await sendToApi(system.address, head(get))).toMatchObject({ status: 200 });
-    for (const path of ["/openapi.json", "/docs/", "/docs/swagger-ui.css"]) {
+    for (const path of ["/openapi.json", "/docs/", "/docs/page.css"]) {
       const free = `GET http://elsewhere${path} HTTP/1.1\r\nHost: elsewhere\r\nConnection: close\r\n\r\n`;
       expect(await sendToApi(system.address, free)).toMatchObject({ status: 200 });
     }
@@ -212,7 +212,7 @@ describe("every error has the shape of the contract:", () => {
     ["if-match", '"x"'],
     ["if-unmodified-since", "Mon, 01 Jan 1990 00:00:00 GMT"],
   ])("the documentation ignores conditions and ranges that it does not support: %s", async (name, value) => {
-    for (const path of ["/openapi.json", "/docs/", "/docs/swagger-ui.css"]) {
+    for (const path of ["/openapi.json", "/docs/", "/docs/page.css"]) {
       expect(await callApi(system.address, { path, headers: { [name]: value } })).toMatchObject({ status: 200 });
     }
   });

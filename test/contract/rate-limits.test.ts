@@ -130,7 +130,7 @@ describe("the limit headers are on every response", () => {
       [400, "no host for the document", "GET /openapi.json HTTP/1.1\r\n\r\n"],
       [200, "the document", get("/openapi.json")],
       [200, "the page", get("/docs/")],
-      [200, "a file of the page", get("/docs/swagger-ui.css")],
+      [200, "a file of the page", get("/docs/page.css")],
       [302, "the redirect to the page", get("/docs")],
       [400, "a malformed request line", "nonsense\r\n\r\n"],
       [400, "an unknown method", "BREW /v1/inventory HTTP/1.1\r\nHost: g\r\n\r\n"],
@@ -361,7 +361,7 @@ describe("the limit of an address", () => {
   test("has 300 requests a minute for the documentation, counted by themselves", async () => {
     const { use, clock, address } = await open(stack, system, { ADDRESS_GUARD_PER_MINUTE: "3" });
     onTestClock(clock);
-    const paths = ["/docs", "/docs/", "/docs/swagger-ui-bundle.js", "/openapi.json"];
+    const paths = ["/docs", "/docs/", "/docs/page.js", "/openapi.json"];
     for (let left = 299; left >= 0; left--) {
       const answer = await callApi(address, { path: paths[left % 4]!, method: left % 3 === 0 ? "HEAD" : "GET" });
       expect(answer.status).toBe(left % 4 === 0 ? 302 : 200);

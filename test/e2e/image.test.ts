@@ -113,7 +113,7 @@ test("the Dockerfile passes a linter, and its base image has the Node that runs 
     }
     const read = { path: "/v1/inventory", headers: { authorization: `Bearer ${key}` } };
     expect((await request(env.GATEWAY_LISTEN!, read)).json()).toMatchObject([{ petId: 1 }, { petId: 2 }]);
-    expect(await request(env.GATEWAY_LISTEN!, { path: "/docs/swagger-ui.css" })).toMatchObject({ status: 200 });
+    expect(await request(env.GATEWAY_LISTEN!, { path: "/docs/page.css" })).toMatchObject({ status: 200 });
 
     for (const child of children.reverse()) expect(await child.stop(20_000)).toBe(0);
     const write =

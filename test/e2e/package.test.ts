@@ -54,7 +54,8 @@ test("the package holds JavaScript, declarations and texts, and installs nothing
   expect(names.filter((name) => /\.test\.|start\.js|stand-in/.test(name))).toEqual([]);
 
   const installed = await readdir(join(app, "node_modules"));
-  for (const name of ["typescript", "jest", "node-24", `node-linux-${process.arch}`]) {
+  // @scarf/scarf, which Swagger UI brings, calls its vendor at the installation.
+  for (const name of ["typescript", "jest", "node-24", "swagger-ui-dist", "@scarf", `node-linux-${process.arch}`]) {
     expect(installed).not.toContain(name);
   }
 });
@@ -182,7 +183,7 @@ describe("an app with the package", () => {
     const page = url(String(redirect.headers.location), "/api/docs");
     const { text: html } = await get(page);
     const links = [...html.matchAll(/(?:href|src)="([^"]+)"/g)].map(([, link]) => url(link!, page));
-    expect(links).toContain("/api/docs/swagger-ui-bundle.js");
+    expect(links).toContain("/api/docs/page.js");
     expect(links).toContain("/api/openapi.json");
     for (const link of links) expect(await get(link)).toMatchObject({ status: 200 });
 
@@ -270,17 +271,16 @@ express()
     const openCount = async () => Number((await request(at, { path: "/open" })).text);
     await until(() => succeeds(openCount()));
 
-    const path = "/api/docs/swagger-ui-bundle.js";
+    const path = "/api/openapi.json";
     for (const coding of ["identity", "gzip"]) {
-      const { status, text } = await request(at, { path, headers: { "accept-encoding": coding } });
-      expect([status, text.length > 1_000_000]).toEqual([200, true]);
+      const answer = await fetch(`http://${at}${path}`, { headers: { "accept-encoding": coding } });
+      expect(answer.headers.get("content-encoding") ?? "identity").toBe(coding);
+      expect(await answer.json()).toMatchObject({ openapi: "3.1.0" });
     }
-    const plain = await request(at, { path: "/api/openapi.json", headers: { "accept-encoding": "gzip" } });
-    expect([plain.headers["content-encoding"], plain.json()]).toMatchObject([undefined, { openapi: "3.1.0" }]);
 
     const socket = connect(port, "127.0.0.1").on("error", () => {});
     socket.pause();
-    socket.write(`GET ${path} HTTP/1.1\r\nHost: g\r\n\r\n`.repeat(20));
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: g\r\n\r\n`.repeat(20_000));
     await until(async () => (await openCount()) > 1);
     socket.destroy();
     await until(async () => (await openCount()) === 0);

@@ -1,0 +1,87 @@
+/** Writes each operation as a program in curl, JavaScript, Python and Go that runs as it stands, with `KEY` set. */
+
+export interface CodeSample {
+  readonly lang: string;
+  readonly source: string;
+}
+
+export interface SampledRequest {
+  readonly method: string;
+  readonly url: string;
+  /** JSON; undefined for a request without a body. */
+  readonly body: string | undefined;
+}
+
+/** @returns `x-codeSamples` of an operation */
+export function codeSamples(request: SampledRequest): CodeSample[] {
+  return [
+    { lang: "curl", source: curl(request) },
+    { lang: "JavaScript", source: javaScript(request) },
+    { lang: "Python", source: python(request) },
+    { lang: "Go", source: go(request) },
+  ];
+}
+
+function curl({ method, url, body }: SampledRequest): string {
+  const lines = ['curl -H "Authorization: Bearer $KEY"'];
+  if (body !== undefined) lines.push(`-X ${method} -H "Content-Type: application/json" -d '${body}'`);
+  return [...lines, url].join(" \\\n  ");
+}
+
+/** Integers beyond 2^53 become bigints, which keep all digits. */
+function javaScript({ method, url, body }: SampledRequest): string {
+  const request = body === undefined ? "" : `\n  method: "${method}",\n  body: '${body}',`;
+  const type = body === undefined ? "" : ', "Content-Type": "application/json"';
+  return `const response = await fetch("${url}", {${request}
+  headers: { Authorization: \`Bearer \${process.env.KEY}\`${type} },
+});
+if (!response.ok) throw new Error(await response.text());
+const isRounded = (value) => Number.isInteger(value) && !Number.isSafeInteger(value);
+const exact = (_name, value, context) => (isRounded(value) ? BigInt(context.source) : value);
+console.log(JSON.parse(await response.text(), exact));`;
+}
+
+function python({ method, url, body }: SampledRequest): string {
+  const request = body === undefined ? "" : `\n    method="${method}",\n    data=b'${body}',`;
+  const type = body === undefined ? "" : ', "Content-Type": "application/json"';
+  return `import json
+import os
+import urllib.request
+
+request = urllib.request.Request(
+    "${url}",${request}
+    headers={"Authorization": f"Bearer {os.environ['KEY']}"${type}},
+)
+with urllib.request.urlopen(request) as response:
+    print(json.load(response))`;
+}
+
+function go({ method, url, body }: SampledRequest): string {
+  const reader = body === undefined ? "nil" : `strings.NewReader(\`${body}\`)`;
+  const strings = body === undefined ? "" : '\n\t"strings"';
+  const type = body === undefined ? "" : '\n\trequest.Header.Set("Content-Type", "application/json")';
+  return `package main
+
+import (
+\t"io"
+\t"log"
+\t"net/http"
+\t"os"${strings}
+)
+
+func main() {
+\trequest, err := http.NewRequest("${method}", "${url}", ${reader})
+\tif err != nil {
+\t\tlog.Fatal(err)
+\t}
+\trequest.Header.Set("Authorization", "Bearer "+os.Getenv("KEY"))${type}
+\tresponse, err := http.DefaultClient.Do(request)
+\tif err != nil {
+\t\tlog.Fatal(err)
+\t}
+\tdefer response.Body.Close()
+\tif _, err := io.Copy(os.Stdout, response.Body); err != nil {
+\t\tlog.Fatal(err)
+\t}
+}`;
+}

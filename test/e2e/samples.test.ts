@@ -1,0 +1,67 @@
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { contractPlans } from "../../gateway/auth/plans.ts";
+import { publishedBanRules } from "../../gateway/limits/bans.ts";
+import { type OpenApiDocument, openApiDocument } from "../../gateway/openapi/document.ts";
+import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
+import { findProgram } from "../support/server-programs.ts";
+
+const run = promisify(execFile);
+const stack = suiteStack();
+const env = { PATH: process.env.PATH, HOME: process.env.HOME, KEY: "ps_test_key" };
+let paths: OpenApiDocument["paths"];
+let folder: string;
+
+beforeAll(async () => {
+  // Answers with the request, and with an id that a double cannot hold.
+  const server = createServer(async (request, response) => {
+    const body = (await request.toArray()).join("");
+    const { authorization, "content-type": type = null } = request.headers;
+    const seen = JSON.stringify({ method: request.method, path: request.url, authorization, type, body });
+    response.setHeader("Content-Type", "application/json");
+    response.end(`{"petId":9223372036854775807,${seen.slice(1)}`);
+  }).listen(0, "127.0.0.1");
+  stack.defer(() => void server.close());
+  await once(server, "listening");
+  const options = { plans: contractPlans, banRules: publishedBanRules, guardPerMinute: 60, deprecations: {} };
+  const { port } = server.address() as AddressInfo;
+  ({ paths } = openApiDocument({ ...options, servers: [`http://127.0.0.1:${port}/v1`] }));
+  const temporary = await temporaryFolder("samples");
+  stack.defer(() => temporary.remove());
+  folder = temporary.path;
+});
+
+/** How a sample is run; the program is undefined where it is missing. */
+const languages: Readonly<Record<string, readonly [program: string | undefined, file: string, ...args: string[]]>> = {
+  curl: [findProgram(["bash"]), "sample.sh"],
+  JavaScript: [process.execPath, "sample.mjs"],
+  Python: [findProgram(["python3"]), "sample.py"],
+  Go: [findProgram(["go"]), "sample.go", "run"],
+};
+
+const operations = [
+  ["get", "/inventory", "GET", "/v1/inventory"],
+  ["patch", "/inventory/{petId}", "PATCH", "/v1/inventory/1001"],
+  ["get", "/pets/{petId}", "GET", "/v1/pets/1001"],
+  ["get", "/store/orders", "GET", "/v1/store/orders"],
+] as const;
+
+describe.each(Object.entries(languages))("a sample in %s", (lang, [program, file, ...args]) => {
+  (program === undefined ? test.skip : test).each(operations)(
+    "runs as it stands, with the key: %s %s",
+    async (verb, path, method, url) => {
+      const { source } = paths[path]![verb]!["x-codeSamples"]!.find((sample) => sample.lang === lang)!;
+      await writeFile(join(folder, file), source);
+      const { stdout } = await run(program!, [...args, join(folder, file)], { env, cwd: folder });
+      expect(stdout).toContain("9223372036854775807");
+      for (const part of [method, url, "Bearer ps_test_key"]) expect(stdout).toContain(part);
+      if (method === "PATCH") for (const part of ["application/json", "quantity", "12"]) expect(stdout).toContain(part);
+    },
+    60_000,
+  );
+});
