@@ -109,7 +109,7 @@ async function drain(running: RunningProcess, delaySeconds: number): Promise<voi
  * restart.
  */
 export async function untilReady(check: () => Promise<void>, log: Logger, signal?: AbortSignal): Promise<void> {
-  let lastReason = "";
+  let lastKind = "";
   for (;;) {
     signal?.throwIfAborted();
     try {
