@@ -39,7 +39,8 @@ export function listInventory({ list, held, stallTimeoutMs }: ListInventoryOptio
     if (body.text === undefined && request.method !== "HEAD") {
       response.once(
         "close",
-        held.hold(body, context.principal!.accountId, () => response.destroy()),
+        // The connection, because a response that waits for its turn there cannot be ended alone.
+        held.hold(body, context.principal!.accountId, () => request.socket.destroy()),
       );
     }
     if (isGzip) headers.push("Content-Encoding", "gzip");

@@ -143,6 +143,7 @@ export class UpdatePipeline {
     const lane: Lane = { stream, pending, unsent, openedMs, isSecond: first !== undefined, isAccepted: false };
     this.#lanes.add(lane);
     stream.on("metadata", () => {
+      if (!this.#lanes.has(lane)) return; // it broke, and another lane has its updates
       lane.isAccepted = true;
       const nowMs = performance.now();
       lane.unsent = lane.unsent.filter((update) => {

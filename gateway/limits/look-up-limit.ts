@@ -68,14 +68,20 @@ export class LookUpLimit {
     queue.push(look);
     network.waiting += 1;
     this.#waiting += 1;
-    if (this.#waiting > maxWaiting) this.#refuseOne();
+    if (this.#waiting > maxWaiting) this.#refuseOne(name, network, block);
   }
 
-  /** Refuses the latest look-up of the block that has the most, in the network that has the most: who floods is hit. */
-  #refuseOne(): void {
-    const [name, network] = largest(this.#networks, ({ waiting }) => waiting);
-    const [block, queue] = largest(network.blocks, ({ length }) => length);
-    this.#forget(name, network, block, queue.splice(-1), new Error("too many unknown keys wait to be looked up"));
+  /**
+   * Refuses the latest look-up of a block that has many, in a network that has many: whoever floods is hit. Only for a
+   * newcomer with less than the average is the largest one searched for, which takes time.
+   */
+  #refuseOne(name: string, network: Network, block: string): void {
+    const isSmall = network.waiting < this.#waiting / this.#networks.size;
+    const [hitName, hit] = isSmall ? largest(this.#networks, ({ waiting }) => waiting) : [name, network];
+    const own = hit.blocks.get(block);
+    const isOwn = own !== undefined && own.length >= hit.waiting / hit.blocks.size;
+    const [hitBlock, queue] = isOwn ? [block, own] : largest(hit.blocks, ({ length }) => length);
+    this.#forget(hitName, hit, hitBlock, queue.splice(-1), new Error("too many unknown keys wait to be looked up"));
   }
 
   #beginNext(): void {

@@ -102,7 +102,10 @@ export class RefusalCounter {
     this.#unshared = new Map();
     this.#timer = undefined;
     try {
-      for (const keyId of await share(added, tooMany)) onTooMany(keyId);
+      for (const keyId of await share(added, tooMany)) {
+        this.#entries.delete(keyId); // the count starts again here too
+        onTooMany(keyId);
+      }
     } catch {
       // Redis is away: each replica goes by its own count, and the breaker logs the fault.
     }
