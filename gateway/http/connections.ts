@@ -7,15 +7,17 @@ import { isHeld } from "./request-context.ts";
 export const lingerMs = 1_000;
 
 /**
- * Requests on a connection that are open at once. A client that pipelines more costs memory before any limit sees it,
- * and Node takes quadratic time to forget them when it leaves.
+ * Requests on a connection that are open at once, and those of all connections that others follow. Pipelined requests
+ * cost memory before any limit sees them, and Node takes quadratic time to forget them when their client leaves.
  */
-const maxOpen = 100;
+const maxOpen = 1_000;
+const maxEarlier = 20_000;
 
 export class Connections {
   readonly #latest = new Map<Socket, ServerResponse | undefined>();
   /** The open responses of connections on which requests were pipelined, but the latest ones. */
   readonly #earlier = new Map<Socket, Set<ServerResponse>>();
+  #earlierCount = 0;
   /** Those on which something invalid has arrived: no request may follow it. */
   readonly #invalid = new WeakSet<Socket>();
 
@@ -42,14 +44,16 @@ export class Connections {
   /** Keeps a response that another one follows. @returns false when too many are open: the connection ends after it */
   #keepEarlier(socket: Socket, response: ServerResponse): boolean {
     const earlier = this.#earlier.get(socket) ?? new Set();
-    if (earlier.size + 1 >= maxOpen) {
+    if (earlier.size + 1 >= maxOpen || this.#earlierCount >= maxEarlier) {
       this.#invalid.add(socket);
       stopParsing(socket);
       this.endAfter(socket, response);
       return false;
     }
     this.#earlier.set(socket, earlier.add(response));
+    this.#earlierCount += 1;
     response.once("close", () => {
+      this.#earlierCount -= 1;
       earlier.delete(response);
       if (earlier.size === 0) this.#earlier.delete(socket);
     });

@@ -8,6 +8,7 @@ import { createSqliteDatabase, describeEachDatabase, dropDatabase } from "../sup
 import { freePort } from "../support/ports.ts";
 import { cleanup, runScript, startScript } from "../support/processes.ts";
 import { openStock } from "../support/stock.ts";
+import { until } from "../support/until.ts";
 
 const script = "inventory-svc/cli/stock.ts";
 const header = "petId,quantity,status\n";
@@ -80,6 +81,7 @@ describeEachDatabase("npm run stock", (url) => {
       if (name === "watched.csv") lengths.add((await folder.read(name).catch(() => "")).length);
     });
     await folder.run("export", "watched.csv");
+    await until(async () => lengths.size > 0); // the watcher may notice, and read, later than the command ends
     watcher.close();
     expect([...lengths]).toEqual([whole.length]);
   });
