@@ -72,8 +72,8 @@ export class LookUpLimit {
   }
 
   /**
-   * Refuses the latest look-up of a block that has many, in a network that has many: whoever floods is hit. Only for a
-   * newcomer with less than the average is the largest one searched for, which takes time.
+   * Refuses the latest look-up of a block that has many, in a network that has many: the one that floods is hit. The
+   * largest one is searched for, which takes time, only when the newcomer has less than the average.
    */
   #refuseOne(name: string, network: Network, block: string): void {
     const isSmall = network.waiting < this.#waiting / this.#networks.size;
