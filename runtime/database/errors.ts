@@ -105,7 +105,7 @@ export class ReadOnlyServerError extends DatabaseStateError {
 }
 
 /** Another server has answered a read than the one that its connection was prepared on. */
-export class SplitReadError extends Error {
+export class SplitReadError extends DatabaseStateError {
   constructor() {
     super(
       "a proxy has sent a read to another database server than the one that it connected to, so the answer may be old: the URL has to lead to the primary without splitting reads",
