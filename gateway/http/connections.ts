@@ -18,8 +18,8 @@ export class Connections {
   /** The open responses of connections on which requests were pipelined, but the latest ones. */
   readonly #earlier = new Map<Socket, Set<ServerResponse>>();
   #earlierCount = 0;
-  /** Those on which something invalid has arrived: no request may follow it. */
-  readonly #invalid = new WeakSet<Socket>();
+  /** Those of which no more requests are taken: something invalid has arrived there, or too many requests are open. */
+  readonly #unread = new WeakSet<Socket>();
 
   add(socket: Socket): void {
     this.#latest.set(socket, undefined);
@@ -33,7 +33,7 @@ export class Connections {
    * @returns false for a request that must not be processed: the connection ends before its answer (RFC 9112 section 9.6)
    */
   take({ socket }: IncomingMessage, response: ServerResponse): boolean {
-    if (socket.writableEnded || this.#invalid.has(socket)) return false;
+    if (socket.writableEnded || this.#unread.has(socket)) return false;
     const before = this.#latest.get(socket);
     if (before?.shouldKeepAlive === false) return false;
     if (before?.closed === false && !this.#keepEarlier(socket, before)) return false;
@@ -45,7 +45,7 @@ export class Connections {
   #keepEarlier(socket: Socket, response: ServerResponse): boolean {
     const earlier = this.#earlier.get(socket) ?? new Set();
     if (earlier.size + 1 >= maxOpen || this.#earlierCount >= maxEarlier) {
-      this.#invalid.add(socket);
+      this.endReading(socket);
       stopParsing(socket);
       this.endAfter(socket, response);
       return false;
@@ -60,10 +60,10 @@ export class Connections {
     return true;
   }
 
-  /** Takes no more requests of a connection on which something invalid has arrived. @returns false the second time */
+  /** Takes no more requests of a connection. @returns false the second time */
   endReading(socket: Socket): boolean {
-    if (this.#invalid.has(socket)) return false;
-    this.#invalid.add(socket);
+    if (this.#unread.has(socket)) return false;
+    this.#unread.add(socket);
     return true;
   }
 

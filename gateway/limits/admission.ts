@@ -64,7 +64,7 @@ export interface Admission {
   readonly headersFor: (address: string) => HeaderList;
 }
 
-/** Requests for the documentation that an address has in a minute: the page takes eight. */
+/** Requests for the documentation that an address has in a minute: reading the page takes a few. */
 const docsPerMinute = 300;
 
 /** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */

@@ -60,7 +60,7 @@ describe("an overload", () => {
     expect(system.gateways[0]!.output()).toMatch(/overload: the event loop is late.*the overload has ended/s);
   });
 
-  test("does not count answers that wait for their reader, and those that are behind them on the same connection", async () => {
+  test("leaves out answers that wait for a slow reader, and answers behind them on its connection", async () => {
     const { hostname, port } = new URL(`http://${system.address}`);
     const reader = connect(Number(port), hostname).pause();
     const pages = [
