@@ -101,3 +101,15 @@ test("a fast account that reads many versions at once, which share nearly everyt
   expect(cut.length).toBeGreaterThan(0);
   expect(cut.filter((name) => name.startsWith("fast"))).toEqual([]);
 });
+
+test("the only reader of the oldest version is not cut off for an account that reads many later ones", () => {
+  const { hold, cut } = bound(20);
+  let body = newVersion(100);
+  hold("patient", body, "patient");
+  for (let i = 0; i < 40; i++) {
+    body = change(body, 1 + (i % 3));
+    hold(`greedy ${i}`, body, "greedy");
+  }
+  expect(cut.length).toBeGreaterThan(0);
+  expect(cut.filter((name) => !name.startsWith("greedy"))).toEqual([]);
+});

@@ -1,28 +1,25 @@
 /** Bounds the memory of old versions of the list that slow readers still read. */
 import type { Body } from "./snapshot.ts";
 
-/** A version that is being sent. */
-interface Version {
-  /** What cuts its readers off, by their account. */
-  readonly readers: Map<string, Set<() => void>>;
-  /** What it takes beyond the versions before it. */
-  bytes: number;
+/** What an account reads. */
+interface Account {
+  /** What cuts its readers off, by their version; the version that it began first comes first. */
+  readonly readers: Map<Body, Set<() => void>>;
+  readonly pieces: Pieces;
 }
 
 /**
  * Counts the memory of the versions that are being sent. A reader keeps the pieces of its version alive. Versions share
  * every piece that did not change between them, and a shared piece counts once.
  *
- * When they take too much, the account whose versions take the most loses its readers of the oldest one: these began
- * first and are still not done, so they are its slowest. So no account is cut off for what others hold, and a new reader
- * is never refused.
+ * When they take too much, the account that holds the most loses its readers of the version that it began first: they
+ * are still not done, so they are its slowest. An account that reads one version holds no more than any account that
+ * reads several, so it is not cut off for what others hold. A new reader is never refused.
  */
 export class HeldVersions {
   readonly #maxBytes: number;
-  /** The oldest version first. */
-  readonly #versions = new Map<Body, Version>();
-  readonly #uses = new Map<Buffer, number>();
-  #bytes = 0;
+  readonly #accounts = new Map<string, Account>();
+  readonly #pieces = new Pieces();
 
   /** @param maxBytes what may be held in addition to about one version */
   constructor(maxBytes: number) {
@@ -37,61 +34,68 @@ export class HeldVersions {
    * @returns releases the body; to be called when the response is over
    */
   hold(body: Body, accountId: string, cutOff: () => void): () => void {
-    const { readers } = this.#versions.get(body) ?? this.#add(body);
-    const ofAccount = readers.get(accountId) ?? new Set();
-    readers.set(accountId, ofAccount);
+    const isNew = ![...this.#accounts.values()].some(({ readers }) => readers.has(body));
+    while (isNew && this.#accounts.size > 0 && this.#pieces.bytes - body.length >= this.#maxBytes) this.#cutOne();
+    const account = this.#accounts.get(accountId) ?? { readers: new Map(), pieces: new Pieces() };
+    this.#accounts.set(accountId, account);
+    const readers = account.readers.get(body) ?? this.#begin(account, body);
     const reader = () => cutOff(); // a function of its own for each reader
-    ofAccount.add(reader);
+    readers.add(reader);
     return () => {
-      if (ofAccount.delete(reader) && ofAccount.size === 0) this.#leave(body, accountId);
+      if (readers.delete(reader) && readers.size === 0) this.#end(accountId, account, body);
     };
   }
 
-  #add(body: Body): Version {
-    while (this.#versions.size > 0 && this.#bytes - body.length >= this.#maxBytes) this.#cutOne();
-    const before = this.#bytes;
-    for (const piece of body.pieces) this.#use(piece, 1);
-    const version: Version = { readers: new Map(), bytes: this.#bytes - before };
-    this.#versions.set(body, version);
-    return version;
+  #begin({ readers, pieces }: Account, body: Body): Set<() => void> {
+    const ofVersion = new Set<() => void>();
+    readers.set(body, ofVersion);
+    pieces.add(body);
+    this.#pieces.add(body);
+    return ofVersion;
   }
 
-  /** Cuts one account's readers of one version off. */
+  #end(accountId: string, { readers, pieces }: Account, body: Body): void {
+    readers.delete(body);
+    pieces.remove(body);
+    this.#pieces.remove(body);
+    if (readers.size === 0) this.#accounts.delete(accountId);
+  }
+
+  /** Cuts the readers off that the account with the most has on one version. */
   #cutOne(): void {
-    const held = new Map<string, number>();
-    for (const { readers, bytes } of this.#versions.values()) {
-      for (const accountId of readers.keys()) held.set(accountId, (held.get(accountId) ?? 0) + bytes);
-    }
     // Of equals the one that began first.
-    const [greediest] = [...held].reduce((most, next) => (next[1] > most[1] ? next : most));
-    const [body, { readers }] = [...this.#versions].find(([, version]) => version.readers.has(greediest))!;
-    const slowest = [...readers.get(greediest)!];
-    readers.get(greediest)!.clear();
-    this.#leave(body, greediest);
+    const [accountId, account] = [...this.#accounts].reduce((most, next) =>
+      next[1].pieces.bytes > most[1].pieces.bytes ? next : most,
+    );
+    const [body, readers] = account.readers.entries().next().value!;
+    const slowest = [...readers];
+    readers.clear();
+    this.#end(accountId, account, body);
     for (const cutOff of slowest) cutOff();
   }
+}
 
-  /** An account reads a version no longer. */
-  #leave(body: Body, accountId: string): void {
-    const { readers, bytes } = this.#versions.get(body)!;
-    readers.delete(accountId);
-    if (readers.size > 0) return;
-    this.#versions.delete(body);
-    const before = this.#bytes;
-    for (const piece of body.pieces) this.#use(piece, -1);
-    const left = bytes - (before - this.#bytes);
-    const shared = left > 0 && body.pieces.find((piece) => this.#uses.has(piece));
-    if (!shared) return;
-    // The next version that has them keeps these pieces alive from now on.
-    const heir = [...this.#versions].find(([{ pieces }]) => pieces.includes(shared))!;
-    heir[1].bytes += left;
+/** Pieces that are held, each counted once however many versions have it. */
+class Pieces {
+  bytes = 0;
+  readonly #uses = new Map<Buffer, number>();
+
+  add({ pieces }: Body): void {
+    for (const piece of pieces) {
+      const uses = this.#uses.get(piece) ?? 0;
+      if (uses === 0) this.bytes += piece.length;
+      this.#uses.set(piece, uses + 1);
+    }
   }
 
-  #use(piece: Buffer, more: 1 | -1): void {
-    const before = this.#uses.get(piece) ?? 0;
-    if (before + more === 0) this.#uses.delete(piece);
-    else this.#uses.set(piece, before + more);
-    if (before === 0) this.#bytes += piece.length;
-    else if (before + more === 0) this.#bytes -= piece.length;
+  remove({ pieces }: Body): void {
+    for (const piece of pieces) {
+      const uses = this.#uses.get(piece)! - 1;
+      if (uses > 0) this.#uses.set(piece, uses);
+      else {
+        this.#uses.delete(piece);
+        this.bytes -= piece.length;
+      }
+    }
   }
 }
