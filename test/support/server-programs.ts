@@ -25,6 +25,8 @@ const servers = {
   balancer: { programs: ["haproxy"], packages: ["haproxy"], choices: [] },
   /** Comes with promtool. */
   prometheus: { programs: ["prometheus"], packages: ["prometheus"], choices: [] },
+  /** Run the commands of the documents, as readers paste them. */
+  shells: { programs: ["zsh"], packages: ["zsh", "dash"], choices: [] },
   /** Checks the units. */
   systemd: { programs: ["systemd-analyze"], packages: ["systemd"], choices: [] },
   /** Sends HTTP requests as fast as they are answered; for the benchmarks. */
