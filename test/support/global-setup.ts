@@ -12,7 +12,7 @@ export default async function setUp(): Promise<void> {
   process.once("SIGINT", () => process.exit(130));
   process.once("SIGTERM", () => process.exit(143));
   // Before the suites run in parallel, as two package installations at once would collide.
-  const others = ["redis", "openssl", "balancer", "prometheus", "systemd"] as const;
+  const others = ["redis", "openssl", "balancer", "prometheus", "systemd", "shells"] as const;
   await installMissing(process.env.TEST_MYSQL_URL || isOnMysql ? others : ["database", ...others]);
   try {
     // Everything that suites leave in temporary folders, even when they are killed, goes with the folder of the run.
