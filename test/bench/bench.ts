@@ -1,6 +1,7 @@
 // npm run bench: measures what a request costs here, beside a plain gateway and a constant Buffer, in one run.
 import { writeFile } from "node:fs/promises";
-import { Command, InvalidArgumentError, Option } from "commander";
+import { Option } from "commander";
+import { count, createTool } from "../support/tools.ts";
 import { benchChecks } from "./checks.ts";
 import { benchGrpc } from "./grpc.ts";
 import { benchLimits } from "./limits.ts";
@@ -21,13 +22,10 @@ interface Options {
   plot?: string;
 }
 
-function count(text: string): number {
-  if (!/^[1-9]\d{0,7}$/.test(text)) throw new InvalidArgumentError("must be a whole number from 1 to 99999999.");
-  return Number(text);
-}
-
-const options = new Command("npm run bench --")
-  .description("Measures what a request costs here, beside a plain gateway and a constant Buffer, in one run.")
+const options = createTool(
+  "bench",
+  "Measures what a request costs here, beside a plain gateway and a constant Buffer, in one run.",
+)
   .addOption(new Option("--only <part>", "measure only this part").choices(parts))
   .option(
     "--sizes <list>",

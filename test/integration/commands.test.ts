@@ -54,6 +54,14 @@ describe.each([...commands, ["start", "deploy/local/start.ts", undefined] as con
   },
 );
 
+test.each(["bench/bench.ts", "mutants/mutants.ts"])(
+  "test/%s refuses unknown arguments with exit code 64",
+  async (script) => {
+    const { code, stderr } = await runScript({ script: `test/${script}`, args: ["--surplus"], cwd: root });
+    expect({ code, stderr }).toEqual({ code: 64, stderr: "error: unknown option '--surplus'\n" });
+  },
+);
+
 describe("a command whose reader leaves", () => {
   const stack = suiteStack();
   let cwd: string;

@@ -9,9 +9,9 @@ import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { appendFile, cp, mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { parseArgs } from "node:util";
 import { temporaryFolder } from "../support/cleanup.ts";
 import { startDatabaseServer } from "../support/database-server.ts";
+import { count, createTool } from "../support/tools.ts";
 import { type Mutation, mutationsOf, planted } from "./mutations.ts";
 
 /** The folders whose faults are planted, with the suites beyond the unit tests that should notice them. */
@@ -23,14 +23,6 @@ const areas: Readonly<Record<string, readonly string[]>> = {
   "inventory-svc/stock/": ["integration/stock-store", "integration/adjustments", "integration/watch"],
   "inventory-svc/rpc/": ["integration/inventory-service.test", "integration/adjustments", "integration/watch"],
 };
-
-const usage = `npm run mutants [-- FILE…] [-- --sample N] [-- --seed N] [-- --since COMMIT]
-
-Plants faults in these files, or in all of ${Object.keys(areas).join(", ")}.
-  --sample N      only N of them, taken at random
-  --seed N        which ones; default 1
-  --since COMMIT  only in lines that have changed since then
-`;
 
 const resultsPath = ".data/mutants.jsonl";
 const unitTimeoutMs = 120_000;
@@ -46,22 +38,16 @@ interface Mutant extends Mutation {
   readonly key: string;
 }
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    sample: { type: "string" },
-    seed: { type: "string", default: "1" },
-    since: { type: "string" },
-    help: { type: "boolean" },
-  },
-});
-if (values.help) {
-  process.stdout.write(usage);
-  process.exit(0);
-}
+const tool = createTool("mutants", "Plants small faults in the sources, and reports those that no test notices.")
+  .argument("[files...]", `files and folders; default: ${Object.keys(areas).join(", ")}`)
+  .option("--sample <n>", "only so many faults, taken at random", count)
+  .option("--seed <n>", "which ones are taken", count, 1)
+  .option("--since <commit>", "only in lines that have changed since then")
+  .parse();
+const { sample, seed, since } = tool.opts<{ sample?: number; seed: number; since?: string }>();
 
 const known = await readResults();
-const mutants = sampleOf(await findMutants(), Number(values.sample ?? Number.POSITIVE_INFINITY), Number(values.seed));
+const mutants = sampleOf(await findMutants(), sample, seed);
 const waiting = mutants.filter(({ key }) => !known.has(key));
 console.log(`${mutants.length} faults, ${waiting.length} of them to be planted`);
 if (waiting.length > 0) await plantAll(waiting);
@@ -70,14 +56,12 @@ report();
 async function findMutants(): Promise<Mutant[]> {
   const tracked = (await output("git", ["ls-files", ...Object.keys(areas)])).split("\n");
   const sources = tracked.filter((file) => /(?<!\.test)\.ts$/.test(file));
-  const chosen = sources.filter(
-    (file) => positionals.length === 0 || positionals.some((path) => file.startsWith(path)),
-  );
+  const chosen = sources.filter((file) => tool.args.length === 0 || tool.args.some((path) => file.startsWith(path)));
   const found: Mutant[] = [];
   for (const file of chosen) {
     const source = await readFile(file, "utf8");
     const version = createHash("sha256").update(source).digest("hex").slice(0, 12);
-    const changed = values.since === undefined ? undefined : await changedLines(values.since, file);
+    const changed = since === undefined ? undefined : await changedLines(since, file);
     for (const mutation of mutationsOf(source)) {
       if (changed && !changed.has(mutation.line)) continue;
       const { start, end, replacement } = mutation;
@@ -98,7 +82,7 @@ async function changedLines(since: string, file: string): Promise<Set<number>> {
 }
 
 /** The same ones for the same seed, in a random order. */
-function sampleOf(all: readonly Mutant[], size: number, seed: number): Mutant[] {
+function sampleOf(all: readonly Mutant[], size: number | undefined, seed: number): Mutant[] {
   const rank = ({ key }: Mutant) => createHash("sha256").update(`${seed} ${key}`).digest("hex");
   return all
     .map((mutant) => [rank(mutant), mutant] as const)
