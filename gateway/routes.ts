@@ -1,13 +1,14 @@
 /** The route table: every operation of the public API, each with what it asks of its callers. */
 import type { RequestHandler } from "express";
 import type { Scope } from "./auth/principal.ts";
-import {
-  type ListInventoryOptions,
-  listInventory,
-  type UpdateInventoryOptions,
-  updateInventory,
-} from "./inventory/handlers.ts";
+import { type UpdateInventoryOptions, updateInventory } from "./inventory/handlers.ts";
 import { readPetId } from "./inventory/input.ts";
+import {
+  getInventoryItem,
+  listInventory,
+  listInventoryChanges,
+  type ReadInventoryOptions,
+} from "./inventory/read-handlers.ts";
 import type { Deprecation } from "./passthrough/deprecation.ts";
 import type { PassThrough } from "./passthrough/handler.ts";
 
@@ -31,7 +32,7 @@ export interface Operation {
 /** Operations by method and path. GET answers HEAD too, and every other method is 405. */
 export type RouteTable = Readonly<Record<`${"GET" | "PATCH"} /v1/${string}`, Operation>>;
 
-export interface RouteParts extends ListInventoryOptions, UpdateInventoryOptions {
+export interface RouteParts extends ReadInventoryOptions, UpdateInventoryOptions {
   readonly pets: PassThrough;
   readonly orders: PassThrough;
   /** By operationId. */
@@ -40,12 +41,26 @@ export interface RouteParts extends ListInventoryOptions, UpdateInventoryOptions
 
 export function routeTable(parts: RouteParts): RouteTable {
   const { list, pets, orders, deprecations } = parts;
+  const meanwhile = (arrivedMs: number) => list.current(arrivedMs);
   return {
     "GET /v1/inventory": {
       name: "listInventory",
       scope: "inventory:read",
-      meanwhile: (arrivedMs) => list.current(arrivedMs),
+      meanwhile,
       handler: listInventory(parts),
+    },
+    // Before the paths with a petId, which would match it too.
+    "GET /v1/inventory/changes": {
+      name: "listInventoryChanges",
+      scope: "inventory:read",
+      meanwhile,
+      handler: listInventoryChanges(parts),
+    },
+    "GET /v1/inventory/:petId": {
+      name: "getInventoryItem",
+      scope: "inventory:read",
+      meanwhile,
+      handler: getInventoryItem(parts),
     },
     "PATCH /v1/inventory/:petId": {
       name: "updateInventory",

@@ -9,6 +9,10 @@ export const errorTable = {
   invalid_request: { status: 400, message: "The request is not valid." },
   invalid_json: { status: 400, message: "The body is not valid JSON." },
   not_found: { status: 404, message: "The requested resource could not be found." },
+  changes_unavailable: {
+    status: 410,
+    message: "The changes since this ETag are not available, or too many: read the list.",
+  },
   method_not_allowed: { status: 405, message: "The resource does not support this method; see the Allow header." },
   payload_too_large: { status: 413, message: "The request is larger than 16 KiB." },
   unsupported_media_type: {

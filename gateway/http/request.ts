@@ -25,6 +25,11 @@ export function pathOf(request: IncomingMessage): string {
   return parseurl(request)?.pathname ?? "";
 }
 
+/** The query of a request, without its question mark; null for a target without one. */
+export function queryOf(request: IncomingMessage): string | null {
+  return parseurl(request)?.query as string | null;
+}
+
 const maxBodyBytes = 16 * 1024;
 
 /**

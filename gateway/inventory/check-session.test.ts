@@ -17,6 +17,7 @@ class FakeStream extends EventEmitter {
       revision: 2n,
       changed: [],
       removedPetIds: [],
+      removedRevisions: [],
       more: false,
       reset: false,
       ...message,

@@ -8,6 +8,7 @@ import type {
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Position } from "../../proto/pet.ts";
 import type { Traceparent } from "../../runtime/spans.ts";
+import type { Removal } from "./list/removals.ts";
 import type { ListChanges } from "./list/stock-list.ts";
 import { serviceError } from "./status.ts";
 
@@ -18,7 +19,7 @@ interface Question {
   readonly traceparent: Traceparent;
   readonly onPart: (() => void) | undefined;
   /** What earlier messages of the same answer contained. */
-  gathered: { readonly changed: Map<bigint, WireItem>; readonly removed: Set<bigint> } | undefined;
+  gathered: { readonly changed: Map<bigint, WireItem>; readonly removed: Map<bigint, Removal> } | undefined;
   readonly resolve: (changes: ListChanges) => void;
   readonly reject: (error: unknown) => void;
   /** Whether the question was sent again after its stream broke. A check changes nothing, so it may be. */
@@ -128,27 +129,31 @@ export class CheckSession {
 }
 
 /** Keeps a part of an answer. Of two states of an entry the later one counts. */
-function gather(question: Question, { changed, removedPetIds }: CheckInventoryResponse): void {
-  question.gathered ??= { changed: new Map(), removed: new Set() };
-  for (const item of changed) {
+function gather(question: Question, answer: CheckInventoryResponse): void {
+  question.gathered ??= { changed: new Map(), removed: new Map() };
+  for (const item of answer.changed) {
     question.gathered.removed.delete(item.petId);
     question.gathered.changed.set(item.petId, item);
   }
-  for (const petId of removedPetIds) {
-    question.gathered.changed.delete(petId);
-    question.gathered.removed.add(petId);
+  for (const removal of removalsOf(answer)) {
+    question.gathered.changed.delete(removal.petId);
+    question.gathered.removed.set(removal.petId, removal);
   }
 }
 
-function toChanges(
-  { gathered }: Question,
-  { epoch, revision, changed, removedPetIds }: CheckInventoryResponse,
-): ListChanges {
+/** The removals of an answer. Those of a service that is still to be updated have the revision of the answer. */
+export function removalsOf(answer: CheckInventoryResponse): Removal[] {
+  const { removedPetIds, removedRevisions, revision } = answer;
+  return removedPetIds.map((petId, i) => ({ petId, revision: removedRevisions[i] ?? revision }));
+}
+
+function toChanges({ gathered }: Question, answer: CheckInventoryResponse): ListChanges {
+  const { epoch, revision, changed } = answer;
   return {
     kind: "changes",
     position: { epoch, revision },
     changed: (gathered ? [...gathered.changed.values()] : changed).map(toItem),
-    removed: gathered ? [...gathered.removed] : removedPetIds,
+    removed: gathered ? [...gathered.removed.values()] : removalsOf(answer),
   };
 }
 

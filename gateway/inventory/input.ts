@@ -3,6 +3,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import { maxExpectedRevisions, maxQuantity, parsePetId } from "../../proto/pet.ts";
 import { ApiError } from "../http/errors.ts";
 import { parseJson } from "../http/json.ts";
+import type { ListTag } from "./list/stock-list.ts";
 
 const mediaTypes = new Set(["application/json", "application/merge-patch+json"]);
 
@@ -52,6 +53,24 @@ export function readPetId(text: unknown): bigint {
   const petId = parsePetId(String(text));
   if (petId !== undefined) return petId;
   throw new ApiError("invalid_request", { message: "petId must be an int64 in decimal, as in /inventory/42." });
+}
+
+/** What is between the quotes of the list's ETag, in either coding. */
+const listTag = /^(?<epoch>[\x21\x23-\x7e]{8})-(?<revision>0|[1-9]\d{0,18})(?:-gzip)?$/;
+
+/**
+ * Reads `since` of a query: an ETag of the list, also one that a proxy has made weak, with or without its quotes.
+ *
+ * @throws ApiError invalid_request for none, several, and what is no ETag of the list
+ */
+export function readSince(query: string | null): ListTag {
+  const [since = "", ...others] = new URLSearchParams(query ?? "").getAll("since");
+  const text = /^(?:W\/)?"(.*)"$/.exec(since)?.[1] ?? since;
+  const tag = others.length === 0 ? listTag.exec(text)?.groups : undefined;
+  if (tag) return { epoch: tag.epoch!, revision: BigInt(tag.revision!) };
+  throw new ApiError("invalid_request", {
+    message: "since must be one ETag of the list, percent-encoded, as in /inventory/changes?since=4f2c9a01-318.",
+  });
 }
 
 /** What an update expects of its entry. */

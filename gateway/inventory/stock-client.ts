@@ -8,6 +8,7 @@ import type { Item } from "../../proto/pet.ts";
 import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
 import { CheckSession } from "./check-session.ts";
 import type { StockSource } from "./list/stock-list.ts";
+import { readRemovals } from "./older-removals.ts";
 import { Outage } from "./outage.ts";
 import { fromServiceError, NotDoneError } from "./status.ts";
 import { type Update, UpdatePipeline } from "./update-pipeline.ts";
@@ -47,7 +48,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
   const checks = new CheckSession(() => client.checkInventory(), callTimeoutMs);
   // One for each: while a server is read-only, checks and updates do not end their outages together.
   const [updateOutage, checkOutage] = [new Outage(callTimeoutMs), new Outage(callTimeoutMs)];
-  const loads = new Set<ClientReadableStream<ListInventoryResponse>>();
+  const longReads = new Set<{ cancel(): void }>();
 
   return {
     get updatesInFlight() {
@@ -75,7 +76,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
     async *load() {
       const deadline = Date.now() + loadTimeoutMs;
       const stream: ClientReadableStream<ListInventoryResponse> = client.listInventory({}, { deadline });
-      loads.add(stream);
+      longReads.add(stream);
       try {
         for await (const { items, epoch, revision } of stream as AsyncIterable<ListInventoryResponse>) {
           yield { position: { epoch, revision }, items: items.map(toItem) };
@@ -83,7 +84,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
       } catch (error) {
         throw fromServiceError(error);
       } finally {
-        loads.delete(stream);
+        longReads.delete(stream);
         stream.cancel();
       }
     },
@@ -112,10 +113,24 @@ export function openStockClient(options: StockClientOptions): StockClient {
       }
     },
 
+    removedAfter: async (position, max, report) => {
+      const stream = client.checkInventory({ deadline: Date.now() + loadTimeoutMs });
+      longReads.add(stream);
+      try {
+        return await inSpan("CheckInventory", clientCall, context.active(), () =>
+          readRemovals(stream, position, max, () => report.progress()),
+        );
+      } catch (error) {
+        throw fromServiceError(error);
+      } finally {
+        longReads.delete(stream);
+      }
+    },
+
     close: () => {
       updates.close();
       checks.close();
-      for (const stream of loads) stream.cancel(); // closing the channel would let them finish
+      for (const stream of longReads) stream.cancel(); // closing the channel would let them finish
       client.close();
     },
   };

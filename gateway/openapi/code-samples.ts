@@ -25,7 +25,7 @@ export function codeSamples(request: SampledRequest): CodeSample[] {
 function curl({ method, url, body }: SampledRequest): string {
   const lines = ['curl -H "Authorization: Bearer $KEY"'];
   if (body !== undefined) lines.push(`-X ${method} -H "Content-Type: application/json" -d '${body}'`);
-  return [...lines, url].join(" \\\n  ");
+  return [...lines, url.includes("?") ? `"${url}"` : url].join(" \\\n  ");
 }
 
 /** Integers beyond 2^53 become bigints, which keep all digits. */

@@ -82,6 +82,8 @@ test("the documented operations are those of the contract, and each names the sc
   });
   expect(scopes).toEqual([
     ["get /inventory", "listInventory", "inventory:read"],
+    ["get /inventory/changes", "listInventoryChanges", "inventory:read"],
+    ["get /inventory/{petId}", "getInventoryItem", "inventory:read"],
     ["patch /inventory/{petId}", "updateInventory", "inventory:write"],
     ["get /pets/{petId}", "getPet", "store:read"],
     ["get /store/orders", "getOrders", "store:read"],
@@ -90,6 +92,8 @@ test("the documented operations are those of the contract, and each names the sc
 
 test.each([
   ["get /inventory", [200, 304, 400, 401, 403, 429, 500, 503, 504]],
+  ["get /inventory/changes", [200, 400, 401, 403, 410, 429, 500, 503, 504]],
+  ["get /inventory/{petId}", [200, 304, 400, 401, 403, 404, 429, 500, 503, 504]],
   ["patch /inventory/{petId}", [200, 400, 401, 403, 404, 408, 412, 413, 415, 429, 500, 503, 504]],
   ["get /pets/{petId}", [200, 304, 400, 401, 403, 404, 410, 412, 429, 500, 502, 503, 504]],
   ["get /store/orders", [200, 304, 400, 401, 403, 404, 412, 429, 500, 502, 503, 504]],
@@ -119,10 +123,16 @@ test.each([
   expect(having).toEqual(errors.map(({ status }) => status).filter((status) => statuses.includes(status)));
 });
 
-test("the list and its 304 are documented with ETag and Vary, and an updated entry with ETag", () => {
+test("the list and its 304 are documented with ETag and Vary, and an entry that is read or updated with ETag", () => {
   const having = (header: string) =>
     responses.filter(({ response }) => isSure(response, header)).map(({ name, status }) => `${name} ${status}`);
-  expect(having("ETag")).toEqual(["get /inventory 200", "get /inventory 304", "patch /inventory/{petId} 200"]);
+  expect(having("ETag")).toEqual([
+    "get /inventory 200",
+    "get /inventory 304",
+    "get /inventory/{petId} 200",
+    "get /inventory/{petId} 304",
+    "patch /inventory/{petId} 200",
+  ]);
   expect(having("Vary")).toEqual(["get /inventory 200", "get /inventory 304"]);
 });
 

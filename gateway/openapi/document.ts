@@ -39,6 +39,7 @@ interface ApiOperation {
   readonly summary: string;
   readonly description: string;
   readonly deprecated?: boolean;
+  readonly parameters?: readonly { readonly name?: string; readonly in?: string; readonly example?: unknown }[];
   readonly requestBody?: {
     readonly description: string;
     readonly content: Readonly<Record<string, { readonly example?: unknown }>>;
@@ -56,7 +57,8 @@ const template = readFileSync(new URL("./openapi.yaml", import.meta.url), "utf8"
  * the table of errors that the gateway answers from.
  */
 export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
-  const parsed = parse(template, { merge: true }) as OpenApiDocument;
+  // The default bound on aliases is against hostile files; this one is our own.
+  const parsed = parse(template, { merge: true, maxAliasCount: -1 }) as OpenApiDocument;
   const deprecated = operationsOf(parsed).filter((operation) => operation.deprecated);
   const document = fill(parsed, valuesOf(options, deprecated)) as OpenApiDocument;
   announceDates(document, options.deprecations);
@@ -172,11 +174,17 @@ function addSamples({ servers, paths }: OpenApiDocument): void {
       const { example } = operation.requestBody?.content["application/json"] ?? {};
       operation["x-codeSamples"] = codeSamples({
         method: method.toUpperCase(),
-        url: `${server}${path.replace("{petId}", "1001")}`,
+        url: `${server}${path.replace("{petId}", "1001")}${exampleQuery(operation)}`,
         body: example === undefined ? undefined : JSON.stringify(example),
       });
     }
   }
+}
+
+/** The query of an operation that needs one. */
+function exampleQuery({ parameters = [] }: ApiOperation): string {
+  const inQuery = parameters.filter((parameter) => parameter.in === "query" && parameter.example !== undefined);
+  return inQuery.map(({ name, example }, i) => `${i === 0 ? "?" : "&"}${name}=${example}`).join("");
 }
 
 function operationsOf({ paths }: OpenApiDocument): ApiOperation[] {

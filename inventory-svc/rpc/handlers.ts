@@ -113,7 +113,7 @@ export function inventoryHandlers({ store, commits, feed, draining, onCall }: Ha
   };
 }
 
-const resetAnswer = { changed: [], removedPetIds: [], more: false, reset: true };
+const resetAnswer = { changed: [], removedPetIds: [], removedRevisions: [], more: false, reset: true };
 
 type Changes = Extract<ChangesPage, { kind: "changes" }>;
 
@@ -130,10 +130,12 @@ function cachedAnswerOf(page: Changes) {
 }
 
 function makeAnswer({ position, rows, more }: Changes) {
+  const removed = rows.filter((row) => row.removed);
   return {
     ...position,
     changed: rows.filter((row) => !row.removed).map(toWireItem),
-    removedPetIds: rows.filter((row) => row.removed).map((row) => row.petId),
+    removedPetIds: removed.map(({ petId }) => petId),
+    removedRevisions: removed.map(({ revision }) => revision),
     more,
     reset: false,
   };

@@ -124,6 +124,8 @@ describe("the API key", () => {
     const operations: [string, string, Scope, number][] = [
       ["GET", "/v1/inventory", "inventory:read", 200],
       ["HEAD", "/v1/inventory", "inventory:read", 200],
+      ["GET", "/v1/inventory/1", "inventory:read", 200],
+      ["GET", "/v1/inventory/changes", "inventory:read", 400],
       ["PATCH", "/v1/inventory/1", "inventory:write", 200],
       ["GET", "/v1/pets/1001", "store:read", 200],
       ["HEAD", "/v1/pets/1001", "store:read", 200],
@@ -184,6 +186,8 @@ describe("the API key", () => {
       ["GET", "/readyz", 404, "not_found"],
       ["GET", "/metrics", 404, "not_found"],
       ["DELETE", "/v1/inventory", 405, "method_not_allowed"],
+      ["GET", "/v1/inventory/abc", 400, "invalid_request"],
+      ["GET", "/v1/inventory/changes", 400, "invalid_request"],
       ["PATCH", "/v1/inventory/abc", 400, "invalid_request"],
       ["PATCH", "/v1/inventory/%zz", 400, "invalid_request"],
       ["PATCH", "/v1/inventory/1", 415, "unsupported_media_type"],
@@ -199,11 +203,11 @@ describe("the API key", () => {
       const { key: limited } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 4, perDay: 1_000 } });
       const paths: [string, number][] = [
         ["/v1/nothing", 404],
-        ["/v1/inventory/1", 405],
+        ["/v1/inventory/abc", 400],
         ["/v1/pets/abc", 400],
         ["/v1/inventory", 200],
         ["/v1/nothing", 429],
-        ["/v1/inventory/1", 429],
+        ["/v1/inventory/abc", 429],
         ["/v1/pets/abc", 429],
         ["/v1/inventory", 429],
       ];

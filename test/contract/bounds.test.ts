@@ -70,6 +70,7 @@ test("a gateway catches up with more changes than fit in its deadline, as long a
     revision: 2n,
     changed: [{ petId: BigInt(petId), quantity: 1, status: 1, revision: 2n }],
     removedPetIds: [],
+    removedRevisions: [],
     more: petId < parts,
     reset: false,
   });

@@ -74,10 +74,10 @@ describe("every error has the shape of the contract:", () => {
     ["OPTIONS", "/v1/inventory", "GET, HEAD"],
     ["TRACE", "/v1/inventory", "GET, HEAD"],
     ["PROPFIND", "/v1/inventory", "GET, HEAD"],
-    ["GET", "/v1/inventory/1", "PATCH"],
-    ["PUT", "/v1/inventory/1", "PATCH"],
-    ["POST", "/v1/inventory/1", "PATCH"],
-    ["DELETE", "/v1/inventory/1", "PATCH"],
+    ["PATCH", "/v1/inventory/changes", "GET, HEAD"],
+    ["PUT", "/v1/inventory/1", "GET, HEAD, PATCH"],
+    ["POST", "/v1/inventory/1", "GET, HEAD, PATCH"],
+    ["DELETE", "/v1/inventory/1", "GET, HEAD, PATCH"],
     ["PATCH", "/v1/pets/1", "GET, HEAD"],
     ["DELETE", "/v1/pets/1", "GET, HEAD"],
     ["POST", "/v1/store/orders", "GET, HEAD"],
@@ -91,7 +91,7 @@ describe("every error has the shape of the contract:", () => {
 
   test("an error for HEAD has the headers of the body and no body", async () => {
     for (const [path, expected] of [
-      ["/v1/inventory/1", 405],
+      ["/v1/inventory/changes", 400],
       ["/v1/nothing", 404],
       ["/v1/pets/abc", 400],
     ] as const) {

@@ -47,6 +47,8 @@ test.each(["/docs", "/docs/", "/api/docs", "/api/docs/"])(
     const { page, faults, requested } = await open(path);
     expect(await page.locator("article h3").allTextContents()).toEqual([
       "GET /inventory",
+      "GET /inventory/changes",
+      "GET /inventory/{petId}",
       "PATCH /inventory/{petId}",
       "GET /pets/{petId}",
       "GET /store/orders",

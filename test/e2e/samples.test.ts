@@ -46,6 +46,8 @@ const languages: Readonly<Record<string, readonly [program: string | undefined, 
 
 const operations = [
   ["get", "/inventory", "GET", "/v1/inventory"],
+  ["get", "/inventory/changes", "GET", "/v1/inventory/changes?since=4f2c9a01-318"],
+  ["get", "/inventory/{petId}", "GET", "/v1/inventory/1001"],
   ["patch", "/inventory/{petId}", "PATCH", "/v1/inventory/1001"],
   ["get", "/pets/{petId}", "GET", "/v1/pets/1001"],
   ["get", "/store/orders", "GET", "/v1/store/orders"],

@@ -130,7 +130,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       await inventory.update({ petId, quantity: 2, expectedRevision: 1n });
       await inventory.remove({ petId });
       stream.send({ ...start, revision: 1n });
-      expect(await stream.next()).toMatchObject({ changed: [], removedPetIds: [petId], revision: 3n });
+      expect(await stream.next()).toMatchObject({ changed: [], removedPetIds: [petId], removedRevisions: [3n] });
     },
   );
 
@@ -518,6 +518,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
           { petId: 1n, quantity: 51, status: PET_STATUS_AVAILABLE, revision: 7n },
         ],
         removedPetIds: [2n],
+        removedRevisions: [5n],
         more: false,
         reset: false,
       });

@@ -69,7 +69,9 @@ function faultsOf(method: string, path: string, answer: Answer): string[] {
   const { status } = answer;
   const isHead = method === "HEAD";
   const operations = answer.headers.sunset === undefined ? unannounced : announced;
-  const operation = operations.find((each) => each.method === (isHead ? "GET" : method) && each.path.test(path));
+  // The document lists a path such as /inventory/changes before /inventory/{petId}, which matches it too.
+  const source = operations.find((each) => each.path.test(path))?.path.source;
+  const operation = operations.find((each) => each.method === (isHead ? "GET" : method) && each.path.source === source);
   if (operation === undefined || beforeAnyOperation.has(status)) {
     // An error is like those of every operation. Anything else is no part of the API, such as the documentation page.
     const { responses } = unannounced[0]!;

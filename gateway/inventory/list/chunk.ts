@@ -1,10 +1,10 @@
 /** A part of the list: a few hundred entries as JSON that is ready to be sent. */
 import type { Item } from "../../../proto/pet.ts";
 
-/** A change of one entry: its new JSON, or null to drop it. */
+/** A change of one entry: its new state, or undefined to drop it. */
 export interface Edit {
   readonly petId: bigint;
-  readonly json: string | null;
+  readonly item: Item | undefined;
 }
 
 /**
@@ -13,28 +13,31 @@ export interface Edit {
  */
 export interface Chunk {
   readonly petIds: BigInt64Array<ArrayBuffer>;
+  /** The revision that last changed each entry. */
+  readonly revisions: BigInt64Array<ArrayBuffer>;
+  /** No entry has a later revision, so readers of changes pass over whole chunks. */
+  readonly newest: bigint;
   /** Where each entry's JSON begins, and at the end where the last one ends. */
   readonly offsets: Uint32Array<ArrayBuffer>;
   /** Each entry with a comma before it. */
   readonly json: Buffer;
 }
 
-/** The JSON of an entry in a chunk. */
-export function entryJson(item: Omit<Item, "revision">): string {
-  return `,${renderItem(item)}`;
-}
-
-/** Makes a chunk of new entries. @param edits in the order of petId, none of them null */
-export function makeChunk(edits: readonly Edit[]): Chunk {
-  const petIds = new BigInt64Array(edits.length);
-  const offsets = new Uint32Array(edits.length + 1);
+/** Makes a chunk of entries in the order of petId. */
+export function makeChunk(items: readonly Item[]): Chunk {
+  const petIds = new BigInt64Array(items.length);
+  const revisions = new BigInt64Array(items.length);
+  const offsets = new Uint32Array(items.length + 1);
+  let newest = 0n;
   let text = "";
-  edits.forEach(({ petId, json }, i) => {
-    petIds[i] = petId;
-    text += json;
+  items.forEach((item, i) => {
+    petIds[i] = item.petId;
+    revisions[i] = item.revision;
+    if (item.revision > newest) newest = item.revision;
+    text += `,${renderItem(item)}`;
     offsets[i + 1] = text.length; // the JSON is ASCII: characters are bytes
   });
-  return { petIds, offsets, json: joinBytes([Buffer.from(text, "latin1")]) };
+  return { petIds, revisions, newest, offsets, json: joinBytes([Buffer.from(text, "latin1")]) };
 }
 
 /**
@@ -45,17 +48,24 @@ export function makeChunk(edits: readonly Edit[]): Chunk {
 export function editChunk(chunk: Chunk, edits: readonly Edit[]): Chunk {
   const parts: Buffer[] = [];
   const places: Place[] = [];
+  let { newest } = chunk;
   let next = 0;
-  for (const { petId, json } of edits) {
+  for (const { petId, item } of edits) {
     const at = lowerBound(chunk.petIds, petId, next);
     if (at > next) parts.push(chunk.json.subarray(chunk.offsets[next], chunk.offsets[at]));
     const isThere = chunk.petIds[at] === petId;
-    if (json !== null) parts.push(Buffer.from(json, "latin1"));
-    if (isThere || json !== null) places.push({ petId, at, isThere, length: json?.length });
+    if (item) {
+      const json = Buffer.from(`,${renderItem(item)}`, "latin1");
+      parts.push(json);
+      places.push({ petId, at, isThere, length: json.length, revision: item.revision });
+      if (item.revision > newest) newest = item.revision;
+    } else if (isThere) {
+      places.push({ petId, at, isThere, length: undefined, revision: 0n });
+    }
     next = isThere ? at + 1 : at;
   }
   parts.push(chunk.json.subarray(chunk.offsets[next]));
-  return { ...moved(chunk, places), json: joinBytes(parts) };
+  return { ...moved(chunk, places), newest, json: joinBytes(parts) };
 }
 
 /** Where an edit goes. */
@@ -67,36 +77,44 @@ interface Place {
   readonly isThere: boolean;
   /** Bytes of the new JSON; undefined where the entry is dropped. */
   readonly length: number | undefined;
+  readonly revision: bigint;
 }
 
-/** The petIds and offsets of an edited chunk. An array without a change, which is the usual case, is used again. */
-function moved({ petIds, offsets }: Chunk, places: readonly Place[]): Pick<Chunk, "petIds" | "offsets"> {
+/** The arrays of an edited chunk. One without a change, which is the usual case for two of them, is used again. */
+function moved(chunk: Chunk, places: readonly Place[]): Pick<Chunk, "petIds" | "revisions" | "offsets"> {
+  const { petIds, offsets } = chunk;
   const isInPlace = places.every(({ isThere, length }) => isThere && length !== undefined);
-  if (isInPlace && places.every(({ at, length }) => offsets[at + 1]! - offsets[at]! === length))
-    return { petIds, offsets };
+  if (isInPlace && places.every(({ at, length }) => offsets[at + 1]! - offsets[at]! === length)) {
+    const revisions = chunk.revisions.slice();
+    for (const { at, revision } of places) revisions[at] = revision;
+    return { petIds, revisions, offsets };
+  }
 
   const count = places.reduce(
     (sum, { isThere, length }) => sum + (length === undefined ? -1 : isThere ? 0 : 1),
     petIds.length,
   );
   const newPetIds = isInPlace ? petIds : new BigInt64Array(count);
+  const revisions = new BigInt64Array(count);
   const newOffsets = new Uint32Array(count + 1);
   let from = 0;
   let to = 0;
   const keep = (end: number) => {
     if (!isInPlace) newPetIds.set(petIds.subarray(from, end), to);
+    revisions.set(chunk.revisions.subarray(from, end), to);
     for (; from < end; from++, to++) newOffsets[to + 1] = newOffsets[to]! + offsets[from + 1]! - offsets[from]!;
   };
-  for (const { petId, at, isThere, length } of places) {
+  for (const { petId, at, isThere, length, revision } of places) {
     keep(at);
     if (isThere) from++;
     if (length === undefined) continue;
     newPetIds[to] = petId;
+    revisions[to] = revision;
     newOffsets[to + 1] = newOffsets[to]! + length;
     to++;
   }
   keep(petIds.length);
-  return { petIds: newPetIds, offsets: newOffsets };
+  return { petIds: newPetIds, revisions, offsets: newOffsets };
 }
 
 /** Copies the entries from `from` to before `to` into a chunk of their own. */
@@ -104,13 +122,15 @@ export function sliceChunk(chunk: Chunk, from: number, to: number): Chunk {
   const start = chunk.offsets[from]!;
   return {
     petIds: chunk.petIds.slice(from, to),
+    revisions: chunk.revisions.slice(from, to),
+    newest: chunk.newest, // at most too late
     offsets: chunk.offsets.slice(from, to + 1).map((offset) => offset - start),
     json: joinBytes([chunk.json.subarray(start, chunk.offsets[to])]),
   };
 }
 
 /** The index of the first petId that is not smaller, at or after `from`. */
-function lowerBound(petIds: BigInt64Array, petId: bigint, from = 0): number {
+export function lowerBound(petIds: BigInt64Array, petId: bigint, from = 0): number {
   let low = from;
   let high = petIds.length;
   while (low < high) {
@@ -119,6 +139,16 @@ function lowerBound(petIds: BigInt64Array, petId: bigint, from = 0): number {
     else high = middle;
   }
   return low;
+}
+
+/** The JSON of the entry at an index, without a comma. */
+export function jsonAt({ json, offsets }: Chunk, index: number): string {
+  return json.toString("latin1", offsets[index]! + 1, offsets[index + 1]);
+}
+
+/** Strong tag of an entry at a revision, for `If-Match` and `If-None-Match`. */
+export function entryEtag(revision: bigint): string {
+  return `"r${revision}"`;
 }
 
 /** The JSON of InventoryItem. petId is written as an integer in full: JSON.stringify rounds 64-bit ones. */

@@ -49,21 +49,21 @@ export class Snapshot {
     this.revision = revision;
     this.chunks = chunks;
     this.#segments = segmentsOf(opened(chunks), previous ? previous.#segments : []);
-    const tag = `${epoch.slice(0, 8)}-${revision}`;
+    const tag = `${epochTag(epoch)}-${revision}`;
     this.etag = `"${tag}"`;
     this.gzipEtag = `"${tag}-gzip"`;
   }
 
   /** The JSON array. */
   plain(): Body {
-    this.#plain ??= body([...this.#pieces(), end]);
+    this.#plain ??= bodyOf([...this.#pieces(), end]);
     return this.#plain;
   }
 
   /** The JSON array as gzip. */
   gzip(): Promise<Body> {
     this.#gzip ??= Promise.all(this.#segments.map((segment) => segment.deflated())).then((blocks) =>
-      body(joinGzip([...(blocks.length === 0 ? [emptyBlock] : blocks), endBlock])),
+      bodyOf(joinGzip([...(blocks.length === 0 ? [emptyBlock] : blocks), endBlock])),
     );
     return this.#gzip;
   }
@@ -74,6 +74,11 @@ export class Snapshot {
     if (length < segmentsBelow) return this.#segments.map((segment) => segment.plain());
     return this.#segments.flatMap(({ chunks }) => chunks.map(({ json }) => json));
   }
+}
+
+/** What stands for an epoch in the ETag: enough of it to tell it from another one. */
+export function epochTag(epoch: string): string {
+  return epoch.slice(0, 8);
 }
 
 const withBracket = new WeakMap<Chunk, Chunk>();
@@ -92,7 +97,7 @@ function opened(chunks: readonly Chunk[]): readonly Chunk[] {
   return [chunk, ...rest];
 }
 
-function body(pieces: readonly Buffer[]): Body {
+export function bodyOf(pieces: readonly Buffer[]): Body {
   const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
   if (length >= coalesceBelow) return { pieces, length, text: undefined };
   const whole = joinBytes(pieces);

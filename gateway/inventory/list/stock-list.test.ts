@@ -3,70 +3,14 @@ import { gunzipSync } from "node:zlib";
 import { context, createContextKey, ROOT_CONTEXT } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import fc from "fast-check";
-import type { Item, Position } from "../../../proto/pet.ts";
+import type { Item } from "../../../proto/pet.ts";
+import { PlainStock as Stock } from "../../../test/support/plain-stock.ts";
 import type { Body, Snapshot } from "./snapshot.ts";
-import { type CheckReport, type ListChanges, nextSnapshot, StockList, type StockSource } from "./stock-list.ts";
+import { type CheckReport, type ListChanges, nextSnapshot, StockList } from "./stock-list.ts";
 
 const { jest } = import.meta;
 
 const timeoutMs = 60_000;
-
-/** A stock as a plain map with a counter, and a source that reads it. */
-class Stock implements StockSource {
-  epoch = "epoch-of-the-test";
-  revision = 0n;
-  readonly items = new Map<bigint, Item>();
-  readonly removedAt = new Map<bigint, bigint>();
-  loads = 0;
-  checks = 0;
-  /** Hooks that run before and after a check reads the stock. */
-  before = async (): Promise<void> => {};
-  after = async (): Promise<void> => {};
-
-  set(petId: bigint, quantity: number): void {
-    this.revision += 1n;
-    this.removedAt.delete(petId);
-    this.items.set(petId, { petId, quantity, status: "available", revision: this.revision });
-  }
-
-  remove(petId: bigint): void {
-    if (!this.items.delete(petId)) return;
-    this.revision += 1n;
-    this.removedAt.set(petId, this.revision);
-  }
-
-  sorted(): Item[] {
-    return [...this.items.values()].sort((a, b) => (a.petId < b.petId ? -1 : 1));
-  }
-
-  json(): string {
-    const entries = this.sorted().map(
-      ({ petId, quantity, status }) => `{"petId":${petId},"quantity":${quantity},"status":"${status}"}`,
-    );
-    return `[${entries.join(",")}]`;
-  }
-
-  async *load() {
-    this.loads += 1;
-    const position = { epoch: this.epoch, revision: this.revision };
-    yield { position, items: [] };
-    yield { position, items: this.sorted() };
-  }
-
-  async changesAfter({ epoch, revision }: Position, _report?: CheckReport): Promise<ListChanges> {
-    this.checks += 1;
-    await this.before();
-    if (epoch !== this.epoch || revision > this.revision) return { kind: "reset" };
-    const changes: ListChanges = {
-      kind: "changes",
-      position: { epoch: this.epoch, revision: this.revision },
-      changed: [...this.items.values()].filter((item) => item.revision > revision),
-      removed: [...this.removedAt].filter(([, at]) => at > revision).map(([petId]) => petId),
-    };
-    await this.after();
-    return changes;
-  }
-}
 
 const text = ({ pieces, length }: Body): string => {
   const bytes = Buffer.concat(pieces);

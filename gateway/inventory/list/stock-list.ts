@@ -2,8 +2,11 @@
 import type { Item, Position } from "../../../proto/pet.ts";
 import { SharedRead } from "../../../runtime/shared-read.ts";
 import { ApiError } from "../../http/errors.ts";
-import { type Chunk, type Edit, editChunk, entryJson, makeChunk, sliceChunk } from "./chunk.ts";
-import { Snapshot } from "./snapshot.ts";
+import { type Chunk, type Edit, makeChunk } from "./chunk.ts";
+import { chunkSize, countEntries, editChunks } from "./chunks.ts";
+import { renderDifference } from "./difference.ts";
+import { type Removal, Removals } from "./removals.ts";
+import { type Body, epochTag, Snapshot } from "./snapshot.ts";
 
 /** What changed after a position; `reset` when the stock no longer has that position. */
 export type ListChanges =
@@ -12,8 +15,15 @@ export type ListChanges =
       readonly kind: "changes";
       readonly position: Position;
       readonly changed: readonly Item[];
-      readonly removed: readonly bigint[];
+      readonly removed: readonly Removal[];
     };
+
+/** A position as the `ETag` of the list has it. */
+export interface ListTag {
+  /** `epochTag` of its epoch. */
+  readonly epoch: string;
+  readonly revision: bigint;
+}
 
 /** Where the list comes from. */
 export interface StockSource {
@@ -21,6 +31,13 @@ export interface StockSource {
   load(): AsyncIterable<{ readonly position: Position; readonly items: readonly Item[] }>;
   /** Everything that was committed before the call and after the position. */
   changesAfter(position: Position, report: CheckReport): Promise<ListChanges>;
+  /**
+   * Everything that was removed after an older position and before the call.
+   *
+   * @param max changes that may be read for it
+   * @returns undefined when there were more changes, and when the stock no longer has that position
+   */
+  removedAfter(position: Position, max: number, report: CheckReport): Promise<readonly Removal[] | undefined>;
 }
 
 /** How a check reports to the reads that wait. */
@@ -30,10 +47,6 @@ export interface CheckReport {
   /** The check is tried again after this error. */
   setback(error: unknown): void;
 }
-
-/** Entries in a chunk. One changed entry costs the copy of its chunk; each chunk costs a write for each response. */
-const chunkSize = 256;
-const maxChunkSize = 2 * chunkSize;
 
 /**
  * Keeps the list as JSON that is ready to be sent, and brings it up to date at every read for the price of what
@@ -48,17 +61,22 @@ const maxChunkSize = 2 * chunkSize;
 export class StockList {
   readonly #source: StockSource;
   readonly #checks: SharedRead<Snapshot>;
+  readonly #backfills: SharedRead<void>;
   #snapshot: Snapshot | undefined;
+  #removals = new Removals(0n);
+  /** The oldest revision that readers of changes wait for. */
+  #asked: bigint | undefined;
+  /** There are too many changes after this revision, and so after any older one. */
+  #tooOld = -1n;
   /** The end of the latest check, Unix milliseconds. */
   #checkedAtMs = 0;
 
   /** @param timeoutMs the longest wait of a read, from its arrival or from the latest part of a long answer */
   constructor(source: StockSource, timeoutMs: number) {
     this.#source = source;
-    this.#checks = new SharedRead(() => this.#check(), {
-      timeoutMs,
-      late: () => new ApiError("timeout", { cause: late() }),
-    });
+    const patience = { timeoutMs, late: () => new ApiError("timeout", { cause: late() }) };
+    this.#checks = new SharedRead(() => this.#check(), patience);
+    this.#backfills = new SharedRead(() => this.#backfill(), patience);
   }
 
   /** The list as the latest check left it, and when that was; undefined before the first one. For metrics. */
@@ -76,6 +94,50 @@ export class StockList {
     return this.#checks.next(arrivedMs);
   }
 
+  /**
+   * Makes the difference between the list at a revision and now. It is answered from memory, except that the service is
+   * asked for removals that are older than this list or were too many to remember. To be called after `current`.
+   *
+   * @param since an `ETag` of the list
+   * @param arrivedMs the arrival of the request that needs it, by `performance.now()`
+   * @returns what `renderDifference` makes
+   * @throws ApiError changes_unavailable for a position of another epoch or of the future, and for too many changes;
+   *   what the source throws; ApiError timeout
+   */
+  async changesSince(since: ListTag, arrivedMs: number): Promise<Body> {
+    for (;;) {
+      const snapshot = this.#snapshot;
+      const { revision } = since;
+      if (!snapshot) {
+        await this.current();
+        continue;
+      }
+      if (since.epoch !== epochTag(snapshot.epoch) || revision > snapshot.revision || revision <= this.#tooOld) break;
+      if (revision >= this.#removals.from) {
+        const body = renderDifference(snapshot, revision, this.#removals.after(revision), maxChanges(snapshot));
+        if (body) return await body;
+        break;
+      }
+      if (this.#asked === undefined || revision < this.#asked) this.#asked = revision;
+      await this.#backfills.next(arrivedMs);
+      await this.current(); // a position that the stock no longer has is found out by it
+    }
+    throw new ApiError("changes_unavailable");
+  }
+
+  /** Makes the list know the removals after the oldest revision that is asked for. */
+  async #backfill(): Promise<void> {
+    const [revision, removals, snapshot] = [this.#asked, this.#removals, this.#snapshot];
+    this.#asked = undefined;
+    if (revision === undefined || !snapshot) return;
+    const { from } = removals;
+    const max = maxChanges(snapshot);
+    const removed = await this.#source.removedAfter({ epoch: snapshot.epoch, revision }, max, this.#backfills);
+    if (this.#removals !== removals || removals.from !== from) return; // forgotten meanwhile: it is asked again
+    if (removed) removals.addOlder(revision, removed);
+    else this.#tooOld = revision;
+  }
+
   async #check(): Promise<Snapshot> {
     let snapshot = this.#snapshot ?? (await this.#load());
     for (;;) {
@@ -84,6 +146,7 @@ export class StockList {
       const changes = await this.#source.changesAfter({ epoch, revision }, this.#checks);
       if (changes.kind === "changes") {
         this.#snapshot = nextSnapshot(snapshot, changes);
+        this.#removals.add(changes.removed, changes.position.revision, () => maxChanges(snapshot));
         this.#checkedAtMs = Date.now();
         return this.#snapshot;
       }
@@ -96,20 +159,22 @@ export class StockList {
   async #load(): Promise<Snapshot> {
     const chunks: Chunk[] = [];
     let position: Position | undefined;
-    let edits: Edit[] = [];
+    let items: Item[] = [];
     for await (const batch of this.#source.load()) {
       position ??= batch.position;
       this.#checks.progress();
       for (const item of batch.items) {
-        edits.push({ petId: item.petId, json: entryJson(item) });
-        if (edits.length === chunkSize) {
-          chunks.push(makeChunk(edits));
-          edits = [];
+        items.push(item);
+        if (items.length === chunkSize) {
+          chunks.push(makeChunk(items));
+          items = [];
         }
       }
     }
     if (!position) throw new Error("the stock source gave no position");
-    if (edits.length > 0) chunks.push(makeChunk(edits));
+    if (items.length > 0) chunks.push(makeChunk(items));
+    this.#removals = new Removals(position.revision);
+    this.#tooOld = -1n;
     return new Snapshot(position.epoch, position.revision, chunks);
   }
 }
@@ -125,47 +190,13 @@ export function nextSnapshot(
 ): Snapshot {
   if (position.revision === snapshot.revision) return snapshot;
   const edits: Edit[] = [
-    ...changed.map((item) => ({ petId: item.petId, json: entryJson(item) })),
-    ...removed.map((petId) => ({ petId, json: null })),
+    ...changed.map((item) => ({ petId: item.petId, item })),
+    ...removed.map(({ petId }) => ({ petId, item: undefined })),
   ].sort((a, b) => (a.petId < b.petId ? -1 : 1));
   return new Snapshot(position.epoch, position.revision, editChunks(snapshot.chunks, edits), snapshot);
 }
 
-/** @param edits in the order of petId, at most one for each petId */
-function editChunks(chunks: readonly Chunk[], edits: readonly Edit[]): Chunk[] {
-  if (chunks.length === 0) return split(makeChunk(edits.filter(({ json }) => json !== null)));
-  const edited = [...chunks];
-  // From the last to the first, so that a change in the number of chunks moves none that is still to be edited.
-  for (let end = edits.length; end > 0; ) {
-    const place = chunkOf(chunks, edits[end - 1]!.petId);
-    let begin = end - 1;
-    while (begin > 0 && (place === 0 || edits[begin - 1]!.petId >= chunks[place]!.petIds[0]!)) begin--;
-    edited.splice(place, 1, ...split(editChunk(chunks[place]!, edits.slice(begin, end))));
-    end = begin;
-  }
-  return edited;
-}
-
-/** The index of the chunk that an entry belongs to: the last one that does not begin after it, else the first. */
-function chunkOf(chunks: readonly Chunk[], petId: bigint): number {
-  let low = 0;
-  let high = chunks.length - 1;
-  while (low < high) {
-    const middle = (low + high + 1) >>> 1;
-    if (chunks[middle]!.petIds[0]! <= petId) low = middle;
-    else high = middle - 1;
-  }
-  return low;
-}
-
-/** Gives no chunk for an empty one, and several for one that has grown too large. */
-function split(chunk: Chunk): Chunk[] {
-  const count = chunk.petIds.length;
-  if (count === 0) return [];
-  if (count <= maxChunkSize) return [chunk];
-  const parts: Chunk[] = [];
-  for (let from = 0; from < count; from += chunkSize) {
-    parts.push(sliceChunk(chunk, from, Math.min(from + chunkSize, count)));
-  }
-  return parts;
+/** The most changes that are answered: beyond them the list itself is cheaper. */
+function maxChanges({ chunks }: Snapshot): number {
+  return Math.max(1_000, countEntries(chunks));
 }

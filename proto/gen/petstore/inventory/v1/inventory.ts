@@ -146,6 +146,8 @@ export interface CheckInventoryResponse {
    * answer counts, and the caller must list again.
    */
   reset: boolean;
+  /** The revisions that removed the entries of removed_pet_ids, in the same order. */
+  removedRevisions: bigint[];
 }
 
 export interface WatchInventoryRequest {
@@ -702,7 +704,7 @@ export const CheckInventoryRequest: MessageFns<CheckInventoryRequest> = {
 };
 
 function createBaseCheckInventoryResponse(): CheckInventoryResponse {
-  return { epoch: "", revision: 0n, changed: [], removedPetIds: [], more: false, reset: false };
+  return { epoch: "", revision: 0n, changed: [], removedPetIds: [], more: false, reset: false, removedRevisions: [] };
 }
 
 export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
@@ -734,6 +736,16 @@ export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
     }
     if (message.reset !== false) {
       writer.uint32(48).bool(message.reset);
+    }
+    if (message.removedRevisions.length !== 0) {
+      writer.uint32(58).fork();
+      for (const v of message.removedRevisions) {
+        if (BigInt.asIntN(64, v) !== v) {
+          throw new globalThis.Error("a value provided in array field removedRevisions of type int64 is too large");
+        }
+        writer.int64(v);
+      }
+      writer.join();
     }
     return writer;
   },
@@ -809,6 +821,24 @@ export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
             message.reset = reader.bool();
             continue;
           }
+          case 7: {
+            if (tag === 56) {
+              message.removedRevisions.push(reader.int64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 58) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.removedRevisions.push(reader.int64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -835,6 +865,11 @@ export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
         : [],
       more: isSet(object.more) ? globalThis.Boolean(object.more) : false,
       reset: isSet(object.reset) ? globalThis.Boolean(object.reset) : false,
+      removedRevisions: globalThis.Array.isArray(object?.removedRevisions)
+        ? object.removedRevisions.map((e: any) => BigInt(e))
+        : globalThis.Array.isArray(object?.removed_revisions)
+        ? object.removed_revisions.map((e: any) => BigInt(e))
+        : [],
     };
   },
 
@@ -858,6 +893,9 @@ export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
     if (message.reset !== false) {
       obj.reset = message.reset;
     }
+    if (message.removedRevisions?.length) {
+      obj.removedRevisions = message.removedRevisions.map((e) => e.toString());
+    }
     return obj;
   },
 
@@ -872,6 +910,7 @@ export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
     message.removedPetIds = object.removedPetIds?.map((e) => BigInt(e)) || [];
     message.more = object.more ?? false;
     message.reset = object.reset ?? false;
+    message.removedRevisions = object.removedRevisions?.map((e) => BigInt(e)) || [];
     return message;
   },
 };

@@ -4,9 +4,9 @@ import { type AddressInfo, connect } from "node:net";
 import type { Request, Response } from "express";
 import { suiteStack } from "../../test/support/cleanup.ts";
 import { type RequestContext, setContext } from "../http/request-context.ts";
-import { listInventory } from "./handlers.ts";
 import { HeldVersions } from "./list/held-versions.ts";
 import { type Body, Snapshot } from "./list/snapshot.ts";
+import { listInventory } from "./read-handlers.ts";
 
 const stack = suiteStack();
 

@@ -1,0 +1,202 @@
+import fc from "fast-check";
+import { PlainStock } from "../../../test/support/plain-stock.ts";
+import { findEntry } from "./chunks.ts";
+import { StockList } from "./stock-list.ts";
+
+const timeoutMs = 60_000;
+
+interface Difference {
+  readonly etag: string;
+  readonly changed: readonly string[];
+  readonly removed: readonly bigint[];
+}
+
+/** Reads the difference as text, because a double cannot hold every petId. */
+async function changesSince(list: StockList, etag: string): Promise<Difference> {
+  const [epoch, revision] = [etag.slice(1, 9), BigInt(etag.slice(10, -1))];
+  await list.current();
+  const { pieces, length } = await list.changesSince({ epoch, revision }, performance.now());
+  const body = Buffer.concat(pieces);
+  expect(body.length).toBe(length);
+  const [, tag, changed, removed] = /^(.*),"changed":\[(.*)\],"removed":\[(.*)\]\}$/.exec(body.toString())!;
+  return {
+    etag: JSON.parse(`${tag}}`).etag,
+    changed: changed!.match(/\{.*?\}/g) ?? [],
+    removed: (removed!.match(/-?\d+/g) ?? []).map(BigInt),
+  };
+}
+
+/** Applies a difference to the text of a list, as a client does. */
+function apply(list: string, { changed, removed }: Difference): string {
+  const entries = new Map((list.match(/\{.*?\}/g) ?? []).map((json) => [petIdOf(json), json]));
+  for (const json of changed) entries.set(petIdOf(json), json.replace(/,"etag":".*?"\}$/, "}"));
+  for (const petId of removed) entries.delete(petId);
+  const inOrder = [...entries].sort(([a], [b]) => (a < b ? -1 : 1));
+  return `[${inOrder.map(([, json]) => json).join(",")}]`;
+}
+
+const petIdOf = (json: string) => BigInt(/"petId":(-?\d+)/.exec(json)![1]!);
+const textOf = ({ pieces }: { readonly pieces: readonly Buffer[] }) => Buffer.concat(pieces).toString();
+
+/** A stock of entries from 0 on, and its list. */
+function stockOf(count: number) {
+  const stock = new PlainStock();
+  for (let i = 0; i < count; i++) stock.set(BigInt(i), i);
+  return { stock, list: new StockList(stock, timeoutMs) };
+}
+
+test("the list of any ETag and the difference since then give the list of the answer's ETag, through any gateway", async () => {
+  const petId = fc.oneof(
+    fc.bigInt({ min: -5n, max: 30n }),
+    fc.constantFrom(2n ** 63n - 1n, -(2n ** 63n), 2n ** 53n + 1n),
+  );
+  const change = fc.record({ kind: fc.constantFrom("set", "set", "remove"), petId, quantity: fc.nat(2_147_483_647) });
+  const step = fc.record({ changes: fc.array(change, { maxLength: 12 }), reader: fc.nat(2), asked: fc.nat() });
+  await fc.assert(
+    fc.asyncProperty(fc.constantFrom(0, 20, 700), fc.array(step, { maxLength: 20 }), async (seeded, steps) => {
+      const { stock } = stockOf(seeded);
+      // Each begins with its first read, so that some are younger than the ETags that they get.
+      const gateways = Array.from({ length: 3 }, () => new StockList(stock, timeoutMs));
+      const lists = new Map<string, string>();
+      for (const { changes, reader, asked } of steps) {
+        for (const { kind, petId: id, quantity } of changes)
+          kind === "set" ? stock.set(id, quantity) : stock.remove(id);
+        const snapshot = await gateways[reader]!.current();
+        lists.set(snapshot.etag, textOf(snapshot.plain()));
+        const [since, before] = [...lists][asked % lists.size]!;
+        const difference = await changesSince(gateways[(reader + asked) % 3]!, since);
+        expect(difference.etag).toBe(snapshot.etag);
+        expect(apply(before, difference)).toBe(stock.json());
+        const expected = stock.differences(BigInt(since.slice(10, -1)));
+        expect(difference.removed).toEqual(expected.removed.map((removal) => removal.petId).sort(ascending));
+        expect(difference.changed).toEqual(
+          expected.changed
+            .sort((a, b) => ascending(a.petId, b.petId))
+            .map(
+              ({ petId: id, quantity, revision }) =>
+                `{"petId":${id},"quantity":${quantity},"status":"available","etag":"\\"r${revision}\\""}`,
+            ),
+        );
+      }
+    }),
+    { numRuns: 200 },
+  );
+});
+
+const ascending = (a: bigint, b: bigint) => (a < b ? -1 : a > b ? 1 : 0);
+
+test("a list finds each of its entries with the revision that changed it last, and no other", async () => {
+  const { stock, list } = stockOf(2_000);
+  stock.set(700n, 5);
+  await list.current();
+  for (let i = 0n; i < 2_000n; i += 3n) stock.remove(i);
+  stock.set(1n, 2_000_000_000);
+  stock.set(9_000n, 1);
+  const { chunks } = await list.current();
+  for (let petId = -1n; petId < 2_001n; petId++) {
+    const item = stock.items.get(petId);
+    const json = item && `{"petId":${petId},"quantity":${item.quantity},"status":"available"}`;
+    expect(findEntry(chunks, petId)).toEqual(item && { json, revision: item.revision });
+  }
+  expect(findEntry([], 1n)).toBeUndefined();
+});
+
+test("a difference is answered from memory, and the service is asked only once for what was removed before the list began", async () => {
+  const { stock, list } = stockOf(10);
+  const old = new StockList(stock, timeoutMs);
+  const tags = [(await old.current()).etag];
+  stock.remove(3n);
+  tags.push((await old.current()).etag);
+  stock.remove(4n);
+  const { etag } = await list.current();
+  stock.remove(5n);
+  expect(await changesSince(list, etag)).toMatchObject({ removed: [5n] });
+  expect(stock.backfills).toBe(0);
+  expect(await changesSince(list, tags[1]!)).toMatchObject({ removed: [4n, 5n] });
+  expect(await changesSince(list, tags[0]!)).toMatchObject({ removed: [3n, 4n, 5n] });
+  expect(stock.backfills).toBe(2);
+  for (const tag of [...tags, etag]) await changesSince(list, tag);
+  expect(stock.backfills).toBe(2);
+});
+
+test("readers of several old ETags share one question about removals", async () => {
+  const { stock } = stockOf(10);
+  const old = new StockList(stock, timeoutMs);
+  const tags: string[] = [];
+  for (let i = 0n; i < 10n; i++) {
+    tags.push((await old.current()).etag);
+    stock.remove(i);
+  }
+  const list = new StockList(stock, timeoutMs);
+  const differences = await Promise.all(tags.map((tag) => changesSince(list, tag)));
+  expect(differences.map(({ removed }) => removed.length)).toEqual([10, 9, 8, 7, 6, 5, 4, 3, 2, 1]);
+  expect(stock.backfills).toBeLessThanOrEqual(2);
+});
+
+test("removals beyond those that a list remembers are asked for again", async () => {
+  const { stock, list } = stockOf(1);
+  const { etag } = await list.current();
+  for (let turn = 0; turn < 3; turn++) {
+    for (let i = 1n; i <= 600n; i++) {
+      stock.set(i, 1);
+      stock.remove(i);
+    }
+    const { removed } = await changesSince(list, etag);
+    expect(removed).toEqual(Array.from({ length: 600 }, (_, i) => BigInt(i + 1)));
+  }
+  expect(stock.backfills).toBe(2);
+});
+
+describe("changes_unavailable is the answer to", () => {
+  const gone = { code: "changes_unavailable", status: 410 };
+
+  test("an ETag of another epoch, and one of the future", async () => {
+    const { list } = stockOf(10);
+    await expect(changesSince(list, '"another1-1"')).rejects.toMatchObject(gone);
+    await expect(changesSince(list, '"epoch-of-11"')).rejects.toMatchObject(gone);
+    expect(await changesSince(list, '"epoch-of-10"')).toMatchObject({ changed: [], removed: [] });
+  });
+
+  test("an ETag from before a restore of the stock", async () => {
+    const { stock, list } = stockOf(10);
+    const { etag } = await list.current();
+    stock.epoch = "restored-stock";
+    await expect(changesSince(list, etag)).rejects.toMatchObject(gone);
+  });
+
+  test.each([
+    [1, 1_000],
+    [3_000, 3_000],
+  ])("more than max(1,000, entries) differences: a stock of %i entries with %i", async (entries, max) => {
+    const { stock, list } = stockOf(entries);
+    const { etag } = await list.current();
+    const young = new StockList(stock, timeoutMs);
+    for (let i = 0; i < max; i++) {
+      stock.set(BigInt(entries + i), 1);
+      stock.remove(BigInt(entries + i));
+    }
+    for (const each of [list, young]) expect((await changesSince(each, etag)).removed).toHaveLength(max);
+    const backfills = stock.backfills;
+    stock.set(0n, 5);
+    for (const each of [list, young]) await expect(changesSince(each, etag)).rejects.toMatchObject(gone);
+    const youngest = new StockList(stock, timeoutMs);
+    for (let i = 0; i < 3; i++) await expect(changesSince(youngest, etag)).rejects.toMatchObject(gone);
+    expect(stock.backfills).toBe(backfills + 1);
+  });
+});
+
+test("a difference with an entry in every chunk leaves turns to others while it is rendered", async () => {
+  const { stock, list } = stockOf(20_000);
+  const { etag } = await list.current();
+  for (let i = 0n; i < 20_000n; i++) stock.set(i, 7);
+  let turns = 0;
+  const count = () => {
+    turns += 1;
+    timer = setImmediate(count);
+  };
+  let timer = setImmediate(count);
+  const { changed } = await changesSince(list, etag);
+  clearImmediate(timer);
+  expect(changed).toHaveLength(20_000);
+  expect(turns).toBeGreaterThan(5);
+});

@@ -1,0 +1,69 @@
+/** The list as chunks in the order of petId. */
+import { type Chunk, type Edit, editChunk, jsonAt, lowerBound, makeChunk, sliceChunk } from "./chunk.ts";
+
+/** Entries in a chunk. One changed entry costs the copy of its chunk; each chunk costs a write for each response. */
+export const chunkSize = 256;
+const maxChunkSize = 2 * chunkSize;
+
+/** An entry as it is answered alone. */
+export interface ListEntry {
+  /** Its JSON. */
+  readonly json: string;
+  /** The revision that last changed it. */
+  readonly revision: bigint;
+}
+
+/** Finds an entry; its cost hardly grows with the list. @returns undefined when there is none */
+export function findEntry(chunks: readonly Chunk[], petId: bigint): ListEntry | undefined {
+  const chunk = chunks[chunkOf(chunks, petId)];
+  if (chunk === undefined) return undefined;
+  const at = lowerBound(chunk.petIds, petId);
+  return chunk.petIds[at] === petId ? { json: jsonAt(chunk, at), revision: chunk.revisions[at]! } : undefined;
+}
+
+/**
+ * Merges edits into the chunks. Those without an edit stay the same objects.
+ *
+ * @param edits in the order of petId, at most one for each petId
+ */
+export function editChunks(chunks: readonly Chunk[], edits: readonly Edit[]): Chunk[] {
+  if (chunks.length === 0) return split(makeChunk(edits.flatMap(({ item }) => item ?? [])));
+  const edited = [...chunks];
+  // From the last to the first, so that a change in the number of chunks moves none that is still to be edited.
+  for (let end = edits.length; end > 0; ) {
+    const place = chunkOf(chunks, edits[end - 1]!.petId);
+    let begin = end - 1;
+    while (begin > 0 && (place === 0 || edits[begin - 1]!.petId >= chunks[place]!.petIds[0]!)) begin--;
+    edited.splice(place, 1, ...split(editChunk(chunks[place]!, edits.slice(begin, end))));
+    end = begin;
+  }
+  return edited;
+}
+
+/** The index of the chunk that an entry belongs to: the last one that does not begin after it, else the first. */
+function chunkOf(chunks: readonly Chunk[], petId: bigint): number {
+  let low = 0;
+  let high = chunks.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >>> 1;
+    if (chunks[middle]!.petIds[0]! <= petId) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+/** Gives no chunk for an empty one, and several for one that has grown too large. */
+function split(chunk: Chunk): Chunk[] {
+  const count = chunk.petIds.length;
+  if (count === 0) return [];
+  if (count <= maxChunkSize) return [chunk];
+  const parts: Chunk[] = [];
+  for (let from = 0; from < count; from += chunkSize) {
+    parts.push(sliceChunk(chunk, from, Math.min(from + chunkSize, count)));
+  }
+  return parts;
+}
+
+export function countEntries(chunks: readonly Chunk[]): number {
+  return chunks.reduce((count, { petIds }) => count + petIds.length, 0);
+}

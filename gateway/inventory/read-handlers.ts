@@ -1,0 +1,96 @@
+/** The handlers of the operations that read the inventory. */
+import type { Request, RequestHandler, Response } from "express";
+import { ApiError } from "../http/errors.ts";
+import { queryOf } from "../http/request.ts";
+import { contextOf } from "../http/request-context.ts";
+import { acceptsGzip, jsonType, matchesEtag, writeJson } from "../http/respond.ts";
+import { readPetId, readSince } from "./input.ts";
+import { entryEtag } from "./list/chunk.ts";
+import { findEntry } from "./list/chunks.ts";
+import type { HeldVersions } from "./list/held-versions.ts";
+import type { Body, Snapshot } from "./list/snapshot.ts";
+import type { StockList } from "./list/stock-list.ts";
+import { streamBody } from "./stream-body.ts";
+
+export interface ListInventoryOptions {
+  readonly list: Pick<StockList, "current">;
+  /** Bounds the memory of versions that slow readers still read. */
+  readonly held: HeldVersions;
+  /** A reader that takes nothing in this time is cut off, and so is one that takes too little for long. */
+  readonly stallTimeoutMs: number;
+}
+
+export interface ReadInventoryOptions extends ListInventoryOptions {
+  readonly list: Pick<StockList, "current" | "changesSince">;
+}
+
+/** GET /inventory: every entry, at least as new as the request. */
+export function listInventory({ list, held, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
+  return async (request, response) => {
+    const snapshot = await currentList(response, list);
+    const isGzip = acceptsGzip(request);
+    const etag = isGzip ? snapshot.gzipEtag : snapshot.etag;
+    const headers = ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];
+    // The tag of either coding names the same revision.
+    if (matchesEtag(request.headers["if-none-match"], snapshot.etag, snapshot.gzipEtag)) {
+      response.writeHead(304, headers).end();
+      return;
+    }
+    const body = isGzip ? await snapshot.gzip() : snapshot.plain();
+    if (isGzip) headers.push("Content-Encoding", "gzip");
+    await sendBody(request, response, body, headers, { held, stallTimeoutMs });
+  };
+}
+
+/** GET /inventory/{petId}: one entry, at least as new as the request. */
+export function getInventoryItem({ list }: Pick<ListInventoryOptions, "list">): RequestHandler {
+  return async (request, response) => {
+    const petId = readPetId(request.params.petId);
+    const entry = findEntry((await currentList(response, list)).chunks, petId);
+    if (!entry) throw new ApiError("not_found");
+    const headers = ["ETag", entryEtag(entry.revision), "Cache-Control", "private, no-cache"];
+    if (matchesEtag(request.headers["if-none-match"], entryEtag(entry.revision))) {
+      response.writeHead(304, headers).end();
+    } else writeJson(request, response, 200, entry.json, headers);
+  };
+}
+
+/** GET /inventory/changes: the difference between the list of an ETag and the present one. */
+export function listInventoryChanges({ list, held, stallTimeoutMs }: ReadInventoryOptions): RequestHandler {
+  return async (request, response) => {
+    const since = readSince(queryOf(request));
+    await currentList(response, list);
+    const body = await list.changesSince(since, contextOf(response).startedMs);
+    await sendBody(request, response, body, ["Cache-Control", "private, no-cache"], { held, stallTimeoutMs });
+  };
+}
+
+/** The list at least as new as a request; admission may have begun the check for it. */
+async function currentList(response: Response, list: Pick<StockList, "current">): Promise<Snapshot> {
+  const context = contextOf(response);
+  const begun = context.meanwhile as Promise<Snapshot> | undefined;
+  context.meanwhile = undefined; // a long response must not keep the list alive: what it sends is counted by `held`
+  return await (begun ?? list.current(context.startedMs));
+}
+
+/** Answers 200 with a body that may be long. */
+async function sendBody(
+  request: Request,
+  response: Response,
+  body: Body,
+  headers: readonly string[],
+  { held, stallTimeoutMs }: Omit<ListInventoryOptions, "list">,
+): Promise<void> {
+  if (response.destroyed) return; // the client has left, and no event would release what is held for it
+  if (body.text === undefined && request.method !== "HEAD") {
+    response.once(
+      "close",
+      // The connection, because a response that waits for its turn there cannot be ended alone.
+      held.hold(body, contextOf(response).principal!.accountId, () => request.socket.destroy()),
+    );
+  }
+  response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...headers]);
+  if (request.method === "HEAD") response.end();
+  else if (body.text !== undefined) response.end(body.text, "latin1");
+  else await streamBody(response, body, { stallTimeoutMs });
+}
