@@ -99,6 +99,8 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       pets: passThrough({ name: "pets", upstream: config.PETS_UPSTREAM_URL, ...upstream }),
       orders: passThrough({ name: "orders", upstream: config.ORDERS_UPSTREAM_URL, ...upstream }),
       deprecations,
+      usage: keys.usage,
+      now,
     }),
     admission: limits.admission,
     docs: docsPage({
@@ -214,9 +216,10 @@ function openLimits({ config, log, now, observer }: Base, keys: ReturnType<typeo
   });
   const admission = createAdmission({
     authenticator: keys.authenticator,
-    onUse: (principal) => keys.usage.used(principal),
+    onUse: (principal, use) => keys.usage.used(principal, use),
     limiter: replicas.limiter,
     currentLimits: (id, windows) => memory.currentLimits(id, windows),
+    accountGuard: replicas.accountGuard,
     guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
     windowsFor: windowsFor(config.PLAN_LIMITS),
     refusals,

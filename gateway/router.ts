@@ -118,6 +118,7 @@ function openContext(
     startedMs: performance.now(),
     route: "unknown",
     limits: [],
+    windows: [],
     deprecation: operation?.deprecation?.headers ?? [],
     principal: undefined,
     isHeld: false,

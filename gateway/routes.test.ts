@@ -10,7 +10,7 @@ test("the route table and the OpenAPI document have the same operations, scopes 
     const { name, scope } = operation;
     const [method = "", path = ""] = route.split(" ");
     const documented = path.replace(/^\/v1/, "").replace(/:(\w+)/g, "{$1}");
-    return { operation: `${method} ${documented}`, name, scope, isDeprecated: "deprecation" in operation };
+    return { operation: `${method} ${documented}`, name, scope: scope ?? "", isDeprecated: "deprecation" in operation };
   });
 
   const { paths } = openApiDocument({

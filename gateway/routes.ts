@@ -1,6 +1,5 @@
 /** The route table: every operation of the public API, each with what it asks of its callers. */
 import type { RequestHandler } from "express";
-import type { Scope } from "./auth/principal.ts";
 import { type UpdateInventoryOptions, updateInventory } from "./inventory/handlers.ts";
 import { readPetId } from "./inventory/input.ts";
 import {
@@ -9,22 +8,17 @@ import {
   listInventoryChanges,
   type ReadInventoryOptions,
 } from "./inventory/read-handlers.ts";
+import type { OperationAccess } from "./limits/admission.ts";
+import { getRateLimit } from "./own-account/rate-limit.ts";
+import { getUsage, type UsageOptions } from "./own-account/usage.ts";
 import type { Deprecation } from "./passthrough/deprecation.ts";
 import type { PassThrough } from "./passthrough/handler.ts";
 
-export interface Operation {
+export interface Operation extends OperationAccess {
   /** Its operationId in `openapi.yaml`, which also names it in metrics, logs and spans. */
   readonly name: string;
-  /** What a key must be allowed to do. */
-  readonly scope: Scope;
   /** Set for an operation that is going to end. */
   readonly deprecation?: Deprecation;
-  /**
-   * Begins what the handler will need while the limits are being decided; the handler finds it in `context.meanwhile`.
-   *
-   * @param arrivedMs the arrival of the request, by `performance.now()`
-   */
-  readonly meanwhile?: (arrivedMs: number) => Promise<unknown>;
   /** Answers, or hands an error to `next`. Admission has let the request in. */
   readonly handler: RequestHandler;
 }
@@ -32,7 +26,7 @@ export interface Operation {
 /** Operations by method and path. GET answers HEAD too, and every other method is 405. */
 export type RouteTable = Readonly<Record<`${"GET" | "PATCH"} /v1/${string}`, Operation>>;
 
-export interface RouteParts extends ReadInventoryOptions, UpdateInventoryOptions {
+export interface RouteParts extends ReadInventoryOptions, UpdateInventoryOptions, UsageOptions {
   readonly pets: PassThrough;
   readonly orders: PassThrough;
   /** By operationId. */
@@ -77,6 +71,18 @@ export function routeTable(parts: RouteParts): RouteTable {
       name: "getOrders",
       scope: "store:read",
       handler: orders(() => "/store/orders"),
+    },
+    "GET /v1/rate_limit": {
+      name: "getRateLimit",
+      scope: null,
+      isUncharged: true,
+      handler: getRateLimit(parts.now),
+    },
+    "GET /v1/usage": {
+      name: "getUsage",
+      scope: null,
+      isUncharged: true,
+      handler: getUsage(parts),
     },
   };
 }

@@ -16,6 +16,7 @@ const folders = [
   "gateway/inventory/list",
   "gateway/inventory",
   "gateway/passthrough",
+  "gateway/own-account",
   "gateway/openapi",
   "gateway/observability",
   "gateway",

@@ -76,7 +76,33 @@ export const keyMigrations: readonly Migration[] = [
       );
     },
   },
+  {
+    name: "0004_refused_requests",
+    async up(db) {
+      // A gateway of the version before writes none, and its refused requests count as served.
+      await addColumn(db, "account_minutes", "refused", (table) =>
+        table.bigInteger("refused").notNullable().defaultTo(0),
+      );
+    },
+    async down(db) {
+      await dropColumn(db, "account_minutes", "refused");
+    },
+  },
 ];
+
+async function addColumn(
+  db: Knex,
+  table: string,
+  name: string,
+  add: (table: Knex.AlterTableBuilder) => void,
+): Promise<void> {
+  if (!(await db.schema.hasColumn(table, name))) await db.schema.alterTable(table, add);
+}
+
+/** Knex would build the whole table again on SQLite. */
+async function dropColumn(db: Knex, table: string, name: string): Promise<void> {
+  if (await db.schema.hasColumn(table, name)) await db.raw("alter table ?? drop column ??", [table, name]);
+}
 
 function deprecatedUseByDay(db: Knex, table: Knex.CreateTableBuilder): void {
   exactTexts(db, table);

@@ -5,6 +5,15 @@ import type { Principal } from "../auth/principal.ts";
 /** Headers as name, value, name, value: the form that costs Node least. */
 export type HeaderList = readonly string[];
 
+/** A window of the caller's account, as the limit headers show it. */
+export interface ShownWindow {
+  readonly name: string;
+  readonly limit: number;
+  readonly remaining: number;
+  /** Unix milliseconds at which it ends. */
+  readonly resetAtMs: number;
+}
+
 export interface RequestContext {
   readonly requestId: string;
   clientAddress: string;
@@ -16,6 +25,8 @@ export interface RequestContext {
   route: string;
   /** The limit headers: empty at first, then the account's, or those of the client's address without a valid key. */
   limits: HeaderList;
+  /** The windows that those headers show, for an operation that is not charged to them; else empty. */
+  windows: readonly ShownWindow[];
   /** The headers that announce the end of the operation; empty for one that stays. */
   deprecation: HeaderList;
   /** The caller; undefined until admission has found it. */

@@ -25,9 +25,9 @@ export function pathOf(request: IncomingMessage): string {
   return parseurl(request)?.pathname ?? "";
 }
 
-/** The query of a request, without its question mark; null for a target without one. */
-export function queryOf(request: IncomingMessage): string | null {
-  return parseurl(request)?.query as string | null;
+/** The query parameters of a request. */
+export function queryOf(request: IncomingMessage): URLSearchParams {
+  return new URLSearchParams((parseurl(request)?.query as string | null) ?? "");
 }
 
 const maxBodyBytes = 16 * 1024;

@@ -63,8 +63,8 @@ const listTag = /^(?<epoch>[\x21\x23-\x7e]{8})-(?<revision>0|[1-9]\d{0,18})(?:-g
  *
  * @throws ApiError invalid_request for none, several, and what is no ETag of the list
  */
-export function readSince(query: string | null): ListTag {
-  const [since = "", ...others] = new URLSearchParams(query ?? "").getAll("since");
+export function readSince(query: URLSearchParams): ListTag {
+  const [since = "", ...others] = query.getAll("since");
   const text = /^(?:W\/)?"(.*)"$/.exec(since)?.[1] ?? since;
   const tag = others.length === 0 ? listTag.exec(text)?.groups : undefined;
   if (tag) return { epoch: tag.epoch!, revision: BigInt(tag.revision!) };

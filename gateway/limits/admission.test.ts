@@ -1,10 +1,12 @@
 import type { IncomingMessage } from "node:http";
+import { RateLimiterMemory } from "rate-limiter-flexible";
 import { Authenticator } from "../auth/authenticator.ts";
 import { createKey, hashKey } from "../auth/key-format.ts";
 import { contractPlans } from "../auth/plans.ts";
 import type { Principal, Scope } from "../auth/principal.ts";
 import { ApiError } from "../http/errors.ts";
 import type { RequestContext } from "../http/request-context.ts";
+import { AccountGuard, accountGuardOptions } from "./account-guard.ts";
 import { createAdmission, type OperationAccess } from "./admission.ts";
 import { MemoryWindows } from "./memory-windows.ts";
 import { windowsFor } from "./plan-windows.ts";
@@ -46,17 +48,19 @@ function setUp({ lookUpTurns = 3, perMinute = 1_000_000 }: SetUp = {}) {
     return principals.get(keyHash.toString("hex"));
   };
   const used: string[] = [];
+  const reasons: string[] = [];
   const refused: (Refusal & { readonly keyId: string })[] = [];
   const limiter = new MemoryWindows({ maxCallers: 1_000, replicas: 1, now });
   const { admit } = createAdmission({
     authenticator: new Authenticator({ store: { findByHash }, pepper, now }),
-    onUse: ({ keyId }) => used.push(keyId),
+    onUse: ({ keyId }, use) => used.push(`${keyId} ${use}`),
     limiter,
     currentLimits: (id, windows) => limiter.currentLimits(id, windows),
     windowsFor: windowsFor({ ...contractPlans, free: { perMinute, perDay: 1_000_000 } }),
+    accountGuard: new AccountGuard(new RateLimiterMemory(accountGuardOptions)),
     guardPerMinute,
     refusals: { refused: (keyId, refusal) => refused.push({ keyId, ...refusal }) },
-    onRefused: () => {},
+    onRefused: (_plan, reason) => reasons.push(reason),
     now,
   });
   const contextFrom = (address: string) => ({ clientAddress: address, arrivedAtMs: clock.nowMs }) as RequestContext;
@@ -76,6 +80,7 @@ function setUp({ lookUpTurns = 3, perMinute = 1_000_000 }: SetUp = {}) {
     store,
     used,
     refused,
+    reasons,
     newKey: (scopes: readonly Scope[] = [], more: Partial<Principal> = {}) => {
       const key = createKey("test");
       principals.set(hashKey(key, pepper).toString("hex"), {
@@ -211,7 +216,42 @@ test("the use of every valid key is recorded, of a banned one and of one beyond 
   expect(await use(key)).toBe("rate_limit_exceeded");
   expect(await use(banned)).toBe("api_key_banned");
   expect(await use(createKey("test"))).toBe("invalid_api_key");
-  expect(used).toEqual(["key_0", "key_0", "key_1"]);
+  expect(used).toEqual(["key_0 served", "key_0 refused", "key_1 refused"]);
+});
+
+describe("an operation that is not charged", () => {
+  const uncharged: OperationAccess = { scope: null, isUncharged: true };
+
+  test("answers an exhausted, a banned and a scopeless key with the account's windows as they are", async () => {
+    const { send, use, contextFrom, newKey, clock, used } = setUp({ perMinute: 1 });
+    const [key, banned] = [newKey(), newKey([], { bannedUntilMs: clock.nowMs + 1 })];
+    await use(key);
+    for (let i = 0; i < 3; i++) {
+      const context = contextFrom(flooder);
+      expect(await send(key, context, uncharged)).toBe("passed");
+      expect(context.windows).toMatchObject([{ name: "minute", remaining: 0 }, { remaining: 999_999 }]);
+      expect(context.limits.join()).toContain("X-RateLimit-Limit,1,X-RateLimit-Remaining,0");
+    }
+    const context = contextFrom(flooder);
+    expect(await send(banned, context, uncharged)).toBe("passed");
+    expect(context.windows).toMatchObject([{ name: "minute", remaining: 1 }, { remaining: 1_000_000 }]);
+    expect(used.slice(1)).toEqual([...Array(3).fill("key_0 uncharged"), "key_1 uncharged"]);
+  });
+
+  test("has 60 requests a minute for each account, and its refusals lead to no ban", async () => {
+    const { send, use, contextFrom, newKey, refused, reasons } = setUp({ perMinute: 1 });
+    const key = newKey();
+    for (let i = 0; i < 60; i++) expect(await send(key, contextFrom(flooder), uncharged)).toBe("passed");
+    for (let i = 0; i < 40; i++) {
+      const context = contextFrom(flooder);
+      expect(await send(key, context, uncharged)).toBe("rate_limit_exceeded");
+      expect(context.limits.slice(0, 4)).toEqual(["X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "0"]);
+    }
+    expect(refused).toEqual([]);
+    expect(reasons).toEqual(Array(40).fill("account"));
+    expect(await use(key)).toBe("passed");
+    expect(await send(newKey(), contextFrom(flooder), uncharged)).toBe("passed");
+  });
 });
 
 describe("what an operation begins while the limits are decided", () => {

@@ -7,6 +7,7 @@ import { bearerToken } from "../http/bearer.ts";
 import { addressBlock } from "../http/client-address.ts";
 import { ApiError } from "../http/errors.ts";
 import type { HeaderList, RequestContext } from "../http/request-context.ts";
+import type { AccountGuard } from "./account-guard.ts";
 import { AddressGuard } from "./address-guard.ts";
 import { limitHeaders, retryAfter, untilBanEnds } from "./limit-headers.ts";
 import { AddressExhaustedError, LookUpLimit } from "./look-up-limit.ts";
@@ -15,34 +16,47 @@ import { bindingWindow, type Decision, type Limiter, type Window } from "./windo
 
 export interface AdmissionOptions {
   readonly authenticator: Pick<Authenticator, "remembered" | "authenticate">;
-  /** Gets the caller of every request with a valid key. */
-  readonly onUse: (principal: Principal) => void;
+  /** Gets the caller of every request with a valid key, and what became of it. */
+  readonly onUse: (principal: Principal, use: Use) => void;
   /** Counts the requests of accounts. */
   readonly limiter: Limiter;
   /** The windows of an account as this replica last heard of them, without a charge. */
   readonly currentLimits: (accountId: string, windows: readonly Window[]) => Decision;
   readonly windowsFor: (principal: Principal) => readonly Window[];
+  /** Limits the operations that are not charged to the account. */
+  readonly accountGuard: AccountGuard;
   /** Requests without a valid key that an address has in a minute. */
   readonly guardPerMinute: number;
   /** Counts the refusals of keys; too many bring a ban. */
   readonly refusals: Pick<RefusalCounter, "refused">;
   /** Gets the plan and the reason of every refusal, that is, of every 429. */
-  readonly onRefused: (plan: PlanName | "none", reason: Window["name"] | "ban" | "address") => void;
+  readonly onRefused: (plan: PlanName | "none", reason: Window["name"] | "ban" | "account" | "address") => void;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
 
+/** What became of a request with a valid key: its account was charged, or it got 429, or it is not charged at all. */
+export type Use = "served" | "refused" | "uncharged";
+
 /** What an operation asks of its callers. */
 export interface OperationAccess {
-  readonly scope: Scope;
-  /** Begins what the answer needs while the limits are being decided, for callers with the scope. */
-  readonly meanwhile?: ((arrivedMs: number) => Promise<unknown>) | undefined;
+  /** Null where any valid key will do. */
+  readonly scope: Scope | null;
+  /** Set for what is never charged to the account and answers banned keys, too; it has a guard of its own. */
+  readonly isUncharged?: boolean;
+  /**
+   * Begins what the handler will need while the limits are being decided, for callers with the scope; the handler finds
+   * it in `context.meanwhile`.
+   *
+   * @param arrivedMs the arrival of the request, by `performance.now()`
+   */
+  readonly meanwhile?: (arrivedMs: number) => Promise<unknown>;
 }
 
 export interface Admission {
   /**
    * Admits a request that has a valid key, no ban, something left of its limits, and the scope of its operation. Sets
-   * `principal`, `limits` and `meanwhile` of its context.
+   * `principal`, `limits`, `windows` and `meanwhile` of its context.
    *
    * @param operation undefined where there is none by the path and method: such a request needs no scope
    * @throws ApiError of the contract for every other request
@@ -69,7 +83,7 @@ const docsPerMinute = 300;
 
 /** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */
 export function createAdmission(options: AdmissionOptions): Admission {
-  const { authenticator, onUse, limiter, currentLimits, windowsFor, refusals, onRefused, now } = options;
+  const { authenticator, onUse, limiter, currentLimits, windowsFor, accountGuard, refusals, onRefused, now } = options;
   const guard = new AddressGuard(options.guardPerMinute);
   const docsGuard = new AddressGuard(docsPerMinute);
   const lookUpLimit = new LookUpLimit((block) => guard.currentLimits(block));
@@ -90,22 +104,42 @@ export function createAdmission(options: AdmissionOptions): Admission {
       throw await refuseUnidentified(context, cause);
     }
     context.principal = principal;
-    onUse(principal);
+    if (operation?.isUncharged) await admitUncharged(context, principal);
+    else await admitCharged(context, principal, operation);
+    if (operation) checkScope(principal, operation.scope);
+  }
+
+  /** Charges the account. @throws ApiError rate_limit_exceeded, api_key_banned */
+  async function admitCharged(context: RequestContext, principal: Principal, operation: OperationAccess | undefined) {
     const windows = windowsFor(principal);
     if (principal.bannedUntilMs > now()) throw refuseBanned(context, principal, windows);
-    if (operation?.meanwhile && principal.scopes.has(operation.scope)) {
+    if (operation?.meanwhile && mayUse(principal, operation.scope)) {
       context.meanwhile = operation.meanwhile(context.startedMs);
       context.meanwhile.catch(() => {}); // a refused request does not wait for it
     }
     const decision = await limiter.decide(principal.accountId, windows);
     context.limits = limitHeaders(windows, decision);
-    if (!decision.admitted) {
-      const { name, resetAtMs } = bindingWindow(decision.windows);
-      refusals.refused(principal.keyId, { arrivedAtMs: context.arrivedAtMs, waitMs: resetAtMs - decision.nowMs });
-      onRefused(principal.plan, name);
-      throw overLimit(decision);
+    onUse(principal, decision.admitted ? "served" : "refused");
+    if (decision.admitted) return;
+    const { name, resetAtMs } = bindingWindow(decision.windows);
+    refusals.refused(principal.keyId, { arrivedAtMs: context.arrivedAtMs, waitMs: resetAtMs - decision.nowMs });
+    onRefused(principal.plan, name);
+    throw overLimit(decision);
+  }
+
+  /** Charges the guard of the account alone; its refusals lead to no ban. @throws ApiError rate_limit_exceeded */
+  async function admitUncharged(context: RequestContext, principal: Principal) {
+    onUse(principal, "uncharged");
+    const guarded = await accountGuard.charge(principal.accountId);
+    if (!guarded.admitted) {
+      context.limits = limitHeaders(accountGuard.windows, guarded);
+      onRefused(principal.plan, "account");
+      throw overLimit(guarded);
     }
-    if (operation) checkScope(principal, operation.scope);
+    const windows = windowsFor(principal);
+    const current = await limiter.look(principal.accountId, windows);
+    context.limits = limitHeaders(windows, current);
+    context.windows = current.windows;
   }
 
   async function admitDocs(context: RequestContext) {
@@ -151,6 +185,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   function refuseBanned(context: RequestContext, principal: Principal, windows: readonly Window[]): ApiError {
     const decision = untilBanEnds(currentLimits(principal.accountId, windows), principal.bannedUntilMs);
     context.limits = limitHeaders(windows, decision);
+    onUse(principal, "refused");
     onRefused(principal.plan, "ban");
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
@@ -173,13 +208,17 @@ function invalidKey(): ApiError {
   });
 }
 
+function mayUse({ scopes }: Principal, scope: Scope | null): boolean {
+  return scope === null || scopes.has(scope);
+}
+
 /**
  * Lets only keys with this scope pass (RFC 6750 section 3.1).
  *
  * @throws ApiError insufficient_scope
  */
-function checkScope({ scopes }: Principal, scope: Scope): void {
-  if (scopes.has(scope)) return;
+function checkScope(principal: Principal, scope: Scope | null): void {
+  if (mayUse(principal, scope)) return;
   throw new ApiError("insufficient_scope", {
     message: `The API key does not have the scope ${scope}.`,
     headers: { "WWW-Authenticate": `Bearer realm="petstore", error="insufficient_scope", scope="${scope}"` },

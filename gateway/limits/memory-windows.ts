@@ -34,7 +34,11 @@ export class MemoryWindows implements Limiter {
     return decision;
   }
 
-  /** The windows of a caller as they are, without a charge. */
+  async look(id: string, windows: readonly Window[]): Promise<Decision> {
+    return this.currentLimits(id, windows);
+  }
+
+  /** The windows of a caller as this replica knows them, without a charge. */
   currentLimits(id: string, windows: readonly Window[]): Decision {
     const { now, replicas } = this.#options;
     return charge(this.#counts.get(id), windows, 0, now(), replicas).decision;

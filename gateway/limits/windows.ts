@@ -26,6 +26,8 @@ export interface Decision {
 export interface Limiter {
   /** Charges a request of the caller with this id to all of its windows or to none. A denial is a value. */
   decide(id: string, windows: readonly Window[]): Promise<Decision>;
+  /** The windows of the caller as they are, without a charge. */
+  look(id: string, windows: readonly Window[]): Promise<Decision>;
 }
 
 /** What a replica keeps for one window of a caller. */

@@ -10,7 +10,7 @@ import type { ApiError } from "../http/errors.ts";
 import { contextOf, type RequestContext } from "../http/request-context.ts";
 
 /** The limit that refused a request. */
-const refusalReasons = ["minute", "day", "ban", "address"] as const;
+const refusalReasons = ["minute", "day", "ban", "account", "address"] as const;
 export type RefusalReason = (typeof refusalReasons)[number];
 
 export interface Observer {
@@ -106,7 +106,8 @@ function malformed(registry: Registry, log: Logger): Observer["onMalformed"] {
 function refusals(registry: Registry): Pick<Observer, "onRefused" | "onBan"> {
   const refused = tableOf(plans, () => tableOf(refusalReasons, () => 0));
   const labelNames = ["plan", "reason"];
-  const help = "Requests that got 429, by the window, ban or limit of the address that refused them";
+  const help =
+    "Requests that got 429, by the window, ban, guard of the account or limit of the address that refused them";
   counter({ name: "gateway_limit_refusals_total", help, registry, labelNames }, () =>
     plans.flatMap((plan) => refusalReasons.map((reason) => [{ plan, reason }, refused[plan][reason]] as const)),
   );

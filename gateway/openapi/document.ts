@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { type AccountLimits, type PlanTable, planNames } from "../auth/plans.ts";
 import { errorTable } from "../http/errors.ts";
+import { accountGuardOptions } from "../limits/account-guard.ts";
 import type { BanRules } from "../limits/bans.ts";
 import { type CodeSample, codeSamples } from "./code-samples.ts";
 
@@ -76,7 +77,9 @@ function valuesOf(options: OpenApiOptions, deprecated: readonly ApiOperation[]):
   return {
     servers: serverList(servers),
     plans: planNames.map((plan) => planRow(plan, plans[plan])).join("\n"),
+    planNames,
     guardPerMinute: number(guardPerMinute),
+    accountPerMinute: number(accountGuardOptions.points),
     banRefusals: number(banRules.refusals),
     firstBan,
     furtherBans: furtherBans.length === 0 ? "" : ` Further bans last ${furtherBans.join(", then ")}.`,

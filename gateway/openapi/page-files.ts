@@ -86,14 +86,18 @@ for (const form of document.querySelectorAll(".try")) {
 function send(form) {
   let { method, path } = form.dataset;
   const headers = {};
+  const query = new URLSearchParams();
   if (key.value.trim() !== "") headers.Authorization = "Bearer " + key.value.trim().replace(/^bearer +/i, "");
   for (const { value, dataset } of form.querySelectorAll("input")) {
     if (dataset.in === "path") path = path.replace("{" + dataset.name + "}", encodeURIComponent(value));
+    else if (value !== "" && dataset.in === "query") query.set(dataset.name, value);
     else if (value !== "") headers[dataset.name] = value;
   }
   const body = form.querySelector("textarea");
   if (body) headers["Content-Type"] = body.dataset.type;
-  return fetch(new URL("../v1" + path, document.baseURI), { method, headers, body: body?.value, cache: "no-store" });
+  const url = new URL("../v1" + path, document.baseURI);
+  url.search = query;
+  return fetch(url, { method, headers, body: body?.value, cache: "no-store" });
 }
 
 function paragraph(text) {

@@ -26,6 +26,7 @@ export interface RedisWindowsOptions {
 interface Waiting {
   readonly id: string;
   readonly windows: readonly Window[];
+  readonly cost: 0 | 1;
   readonly resolve: (decision: Decision) => void;
   readonly reject: (error: unknown) => void;
 }
@@ -73,13 +74,20 @@ export class RedisWindows implements Limiter {
   }
 
   async decide(id: string, windows: readonly Window[]): Promise<Decision> {
-    const refusal = this.#runningRefusal(id, windows);
-    if (refusal) return refusal;
     try {
-      return await new Promise((resolve, reject) => this.#batches.add({ id, windows, resolve, reject }));
+      return await this.#ask(id, windows, 1);
     } catch {
       this.#alone.set(id, windows);
       return await this.#options.memory.decide(id, windows);
+    }
+  }
+
+  /** Redis knows the counts of all replicas, so it is asked even where nothing is charged. */
+  async look(id: string, windows: readonly Window[]): Promise<Decision> {
+    try {
+      return await this.#ask(id, windows, 0);
+    } catch {
+      return await this.#options.memory.look(id, windows);
     }
   }
 
@@ -91,6 +99,13 @@ export class RedisWindows implements Limiter {
     const questions = Array.from(this.#alone, ([id, windows]): Question => ({ id, windows, requests: [] }));
     this.#alone.clear();
     await this.#askAll(questions);
+  }
+
+  /** @param cost 1, or 0 to look without a charge @throws what is wrong with Redis */
+  #ask(id: string, windows: readonly Window[], cost: 0 | 1): Promise<Decision> {
+    const refusal = this.#runningRefusal(id, windows);
+    if (refusal) return Promise.resolve(refusal);
+    return new Promise((resolve, reject) => this.#batches.add({ id, windows, cost, resolve, reject }));
   }
 
   /** The refusal that still holds for a caller, with the times of now. */
@@ -118,7 +133,7 @@ export class RedisWindows implements Limiter {
   async #askAll(questions: Question[]): Promise<void> {
     for (let i = 0; i < questions.length; i += maxCallers) {
       const calls = this.#splitBySlot(questions.slice(i, i + maxCallers));
-      await Promise.all(calls.map((ofCall) => this.#ask(ofCall)));
+      await Promise.all(calls.map((ofCall) => this.#call(ofCall)));
     }
   }
 
@@ -129,7 +144,7 @@ export class RedisWindows implements Limiter {
   }
 
   /** Settles all requests of the questions with one call of the script. */
-  async #ask(questions: readonly Question[]): Promise<void> {
+  async #call(questions: readonly Question[]): Promise<void> {
     const { memory, breaker, clockOffsetMs } = this.#options;
     const taken = questions.map(({ id }) => memory.takeUnsent(id));
     const keysAndArguments: (string | number)[] = questions.map(({ id }) => keyPrefix + id);
@@ -161,11 +176,15 @@ export class RedisWindows implements Limiter {
     const nowMs = answer[0]!;
     const admittedCount = answer[at]!;
     const totals = windows.map((_window, i) => ({ used: answer[at + 1 + 2 * i]!, resetAtMs: answer[at + 2 + 2 * i]! }));
-    this.#options.memory.update(id, totals);
-    requests.forEach(({ resolve }, turn) => {
-      const following = Math.max(0, admittedCount - turn - 1);
+    // A window without a request has not begun, and a look must not begin it.
+    const begun = totals.map(({ used, resetAtMs }) => ({ used, resetAtMs: used === 0 ? 0 : resetAtMs }));
+    this.#options.memory.update(id, begun);
+    let charged = 0;
+    for (const { cost, resolve } of requests) {
+      charged += cost;
+      const following = Math.max(0, admittedCount - charged);
       const decision: Decision = {
-        admitted: turn < admittedCount,
+        admitted: cost === 0 || charged <= admittedCount,
         windows: windows.map(({ name, seconds, limit }, i) => {
           const { used, resetAtMs } = totals[i]!;
           return { name, seconds, limit, remaining: Math.max(0, limit - used + following), resetAtMs };
@@ -174,7 +193,7 @@ export class RedisWindows implements Limiter {
       };
       if (!decision.admitted) this.#refusals.set(id, { decision, receivedAtMs: this.#elapsedMs() });
       resolve(decision);
-    });
+    }
   }
 }
 
@@ -211,7 +230,7 @@ function pushArguments(
   { windows, requests }: Question,
   counts: readonly Count[] | undefined,
 ): void {
-  target.push(requests.length);
+  target.push(requests.reduce((charges, { cost }) => charges + cost, 0));
   windows.forEach(({ limit, seconds }, i) => {
     const count = counts?.[i];
     target.push(limit, seconds * 1_000, count?.used ?? 0, count?.resetAtMs ?? 0, count?.unsent ?? 0);

@@ -1,8 +1,10 @@
 /** Connects the replicas of the gateway with each other. */
 import type { Registry } from "prom-client";
+import { RateLimiterMemory, RateLimiterRedis } from "rate-limiter-flexible";
 import type { Logger } from "../../runtime/log.ts";
 import { counter, gauge } from "../../runtime/metrics.ts";
 import { reasonFields } from "../../runtime/operator-error.ts";
+import { AccountGuard, accountGuardOptions } from "../limits/account-guard.ts";
 import type { MemoryWindows } from "../limits/memory-windows.ts";
 import type { ShareRefusals } from "../limits/refusals.ts";
 import type { Limiter } from "../limits/windows.ts";
@@ -18,6 +20,8 @@ const probeIntervalMs = 250;
 export interface Replicas {
   /** Counts the requests of accounts. */
   readonly limiter: Limiter;
+  /** Limits what accounts ask about themselves. */
+  readonly accountGuard: AccountGuard;
   /** Undefined where no counts are shared. */
   readonly shareRefusals: ShareRefusals | undefined;
   /** Notifies the other replicas that a key or an account has changed. */
@@ -62,8 +66,12 @@ export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasO
   // A wrong URL is told at the start, not to the first caller.
   breaker.run("start", () => firstAnswer(redis)).catch(() => {});
   const changes = new KeyChanges(redis);
+  const insuranceLimiter = new RateLimiterMemory(accountGuardOptions);
   return {
     limiter,
+    accountGuard: new AccountGuard(
+      new RateLimiterRedis({ ...accountGuardOptions, storeClient: redis, insuranceLimiter }),
+    ),
     shareRefusals: shareRefusals(redis),
     notify: (id) => void changes.notify(id).catch(() => {}),
     onNotice: (receive) => changes.onNotice(receive),
@@ -77,5 +85,12 @@ export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasO
 
 /** One gateway without others, or one of several that share nothing: each counts in its own memory. */
 export function standaloneReplica(memory: MemoryWindows): Replicas {
-  return { limiter: memory, shareRefusals: undefined, notify: () => {}, onNotice: () => {}, close: () => {} };
+  return {
+    limiter: memory,
+    accountGuard: new AccountGuard(new RateLimiterMemory(accountGuardOptions)),
+    shareRefusals: undefined,
+    notify: () => {},
+    onNotice: () => {},
+    close: () => {},
+  };
 }

@@ -1,4 +1,5 @@
 import { pino } from "pino";
+import type { Use } from "../limits/admission.ts";
 import { UsageRecorder } from "./recorder.ts";
 import type { AccountMinute, DeprecatedUse } from "./store.ts";
 
@@ -15,7 +16,7 @@ function setUp() {
   const added: AccountMinute[][] = [];
   const forgotten: number[] = [];
   const faults = { touch: 0, deprecated: 0, minutes: 0, minutesAfter: 0 };
-  const during = { countDeprecatedUse: () => {} };
+  const during = { countDeprecatedUse: () => {}, readSteps: async () => {} };
   const logged: string[] = [];
   const writing = { now: 0, mostAtOnce: 0 };
   const fail = (what: "touch" | "deprecated" | "minutes") => {
@@ -46,10 +47,23 @@ function setUp() {
         added.push([...minutes]);
       },
       forgetMinutesBefore: async (ms) => void forgotten.push(ms),
+      readSteps: async ({ accountId, stepMs }) => {
+        await during.readSteps();
+        return added
+          .flat()
+          .filter((minute) => minute.accountId === accountId)
+          .map(({ minuteStartMs, requests, refused }) => ({
+            stepStartMs: minuteStartMs - (minuteStartMs % stepMs),
+            requests,
+            refused,
+          }));
+      },
+      readDeprecatedUse: async ({ accountId }) =>
+        deprecated.filter((use) => use.accountId === accountId).reduce((sum, { requests }) => sum + requests, 0),
     },
   });
-  const use = (accountId: string, times = 1) => {
-    for (let i = 0; i < times; i++) recorder.used({ keyId: `key of ${accountId}`, accountId });
+  const use = (accountId: string, times = 1, kind: Use = "served") => {
+    for (let i = 0; i < times; i++) recorder.used({ keyId: `key of ${accountId}`, accountId }, kind);
   };
   const useDeprecated = (accountId: string, operation = "getPet") => recorder.deprecatedRouteUsed(accountId, operation);
   return {
@@ -99,6 +113,16 @@ describe("the use of keys", () => {
     expect(added.flat()).toHaveLength(3);
   });
 
+  test("is written with the refused requests, and without those that are not charged", async () => {
+    const { recorder, use, added, touched } = setUp();
+    use("a", 3);
+    use("a", 2, "refused");
+    use("b", 4, "uncharged");
+    await recorder.close();
+    expect(added.flat()).toEqual([{ accountId: "a", minuteStartMs: minuteStart, requests: 5, refused: 2 }]);
+    expect(touched.has("key of b")).toBe(true);
+  });
+
   test("is written in small transactions", async () => {
     const { recorder, use, added } = setUp();
     for (let i = 0; i < 250; i++) use(`a${i}`);
@@ -106,10 +130,10 @@ describe("the use of keys", () => {
     expect(added.map((minutes) => minutes.length)).toEqual([100, 100, 50]);
   });
 
-  test("is deleted after 7 days", async () => {
+  test("is deleted after 8 days", async () => {
     const { recorder, forgotten } = setUp();
     await recorder.close();
-    expect(forgotten).toEqual([start - 7 * day]);
+    expect(forgotten).toEqual([start - 8 * day]);
   });
 
   test("is kept after a failed write, and no part of it is written twice", async () => {
@@ -220,5 +244,55 @@ describe("the use of deprecated operations", () => {
     expect(deprecated.map(({ atMs }) => (start - (start % day) + 10 * day - atMs) / day)).toEqual([
       7, 6, 5, 4, 3, 2, 1,
     ]);
+  });
+});
+
+describe("the use of an account that is read", () => {
+  const hour = 60 * minute;
+  const range = { accountId: "a", fromMs: minuteStart, stepMs: hour };
+
+  test("has what is stored and what is not written yet, from its start on", async () => {
+    const { recorder, clock, use, useDeprecated } = setUp();
+    use("a", 1);
+    useDeprecated("a");
+    await recorder.close();
+    use("a", 2, "refused");
+    use("b", 50);
+    useDeprecated("a");
+    useDeprecated("b");
+    clock.nowMs += minute;
+    use("a", 4);
+    clock.nowMs += hour;
+    use("a", 8);
+    clock.nowMs -= 2 * hour;
+    use("a", 100);
+    clock.nowMs -= day;
+    useDeprecated("a");
+    expect(await recorder.read(range)).toEqual({
+      steps: [
+        { stepStartMs: minuteStart, requests: 7, refused: 2 },
+        { stepStartMs: minuteStart + hour, requests: 8, refused: 0 },
+      ],
+      deprecated: 2,
+    });
+  });
+
+  test("counts each request once while it is being written, whatever the read has seen", async () => {
+    const { recorder, use, added, during } = setUp();
+    use("a", 3);
+    const writing = recorder.close();
+    await new Promise(setImmediate);
+    const total = async () => (await recorder.read(range)).steps.reduce((sum, { requests }) => sum + requests, 0);
+    expect(await total()).toBe(3); // asked during a write
+    await writing;
+    use("a", 4);
+    let reads = 0;
+    during.readSteps = async () => {
+      reads += 1;
+      if (reads === 1) await recorder.close(); // a write during the read
+    };
+    expect(await total()).toBe(7);
+    expect(reads).toBe(2);
+    expect(added.flat()).toHaveLength(2);
   });
 });

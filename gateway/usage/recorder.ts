@@ -1,8 +1,9 @@
 /** Records the use of keys and accounts beside the requests. */
 import type { Logger } from "../../runtime/log.ts";
 import type { Principal } from "../auth/principal.ts";
+import type { Use } from "../limits/admission.ts";
 import { MinuteCounter } from "./minute-counter.ts";
-import type { DeprecatedUse, UsageStore } from "./store.ts";
+import type { DeprecatedUse, UsageStore, UseRange, UseStep } from "./store.ts";
 
 export interface UsageRecorderOptions {
   readonly store: UsageStore;
@@ -15,14 +16,22 @@ export interface UsageRecorderOptions {
 
 const dayMs = 86_400_000;
 
-/** How long the counts of minutes are kept in the database. */
-const minutesKeptMs = 7 * dayMs;
+/** How long the counts of minutes are kept in the database: callers may ask for 7 days. */
+const minutesKeptMs = 8 * dayMs;
 
 /** Accounts and minutes in one transaction: on SQLite everything else waits while one is open. */
 const minutesBatch = 100;
 
 /** How long use of deprecated operations waits to be written. When the database is away for longer, it is lost. */
 const deprecatedUseWaitsMs = 7 * dayMs;
+
+/** The use of an account in a range of time. */
+export interface AccountUse {
+  /** Those with requests, in no order. */
+  readonly steps: readonly UseStep[];
+  /** Requests to deprecated operations, by whole days. */
+  readonly deprecated: number;
+}
 
 /**
  * Records when keys are used, how many requests each account makes, and the use of deprecated operations.
@@ -38,6 +47,8 @@ export class UsageRecorder {
   /** By day, account and operation. */
   #deprecatedUse = new Map<string, DeprecatedUse>();
   #writing: Promise<void> = Promise.resolve();
+  /** Writes that have begun. */
+  #writes = 0;
 
   constructor(options: UsageRecorderOptions) {
     this.#options = options;
@@ -45,16 +56,32 @@ export class UsageRecorder {
     this.#timer.unref();
   }
 
-  /** Counts a request with a valid key, even when it is refused for another reason. */
-  used({ keyId, accountId }: Pick<Principal, "keyId" | "accountId">): void {
+  /** Counts a request with a valid key. One that is not charged counts only as a use of its key. */
+  used({ keyId, accountId }: Pick<Principal, "keyId" | "accountId">, use: Use): void {
     const nowMs = this.#options.now();
     this.#lastUse.set(keyId, nowMs);
-    this.#minutes.count(accountId, nowMs);
+    if (use !== "uncharged") this.#minutes.count(accountId, nowMs, use === "refused");
   }
 
   /** Counts a request to a deprecated operation. @param operation its OpenAPI operationId */
   deprecatedRouteUsed(accountId: string, operation: string): void {
     this.#addDeprecatedUse({ accountId, operation, requests: 1, atMs: this.#options.now() });
+  }
+
+  /**
+   * The use of an account since then: what is stored, and what this gateway has not written yet.
+   *
+   * @throws the error of the database
+   */
+  async read(range: UseRange): Promise<AccountUse> {
+    const { store } = this.#options;
+    for (;;) {
+      await this.#writing;
+      const writes = this.#writes;
+      const [steps, deprecated] = await Promise.all([store.readSteps(range), store.readDeprecatedUse(range)]);
+      // Of what was being written meanwhile, nobody knows whether this read has seen it.
+      if (writes === this.#writes) return this.#withUnwritten(range, { steps, deprecated });
+    }
   }
 
   /** Writes what is left and stops. */
@@ -66,6 +93,7 @@ export class UsageRecorder {
   /** Starts only after the write before it, so a slow database does not get several at once. */
   #write(): Promise<void> {
     this.#writing = this.#writing.then(async () => {
+      this.#writes += 1;
       await this.#logFailure(this.#writeLastUse());
       await this.#logFailure(this.#writeDeprecatedUse());
       await this.#logFailure(this.#writeMinutes());
@@ -104,6 +132,17 @@ export class UsageRecorder {
     this.#deprecatedUse.set(id, { accountId, operation, requests: before + requests, atMs: dayStartMs });
   }
 
+  #withUnwritten({ accountId, fromMs, stepMs }: UseRange, stored: AccountUse): AccountUse {
+    const unwritten = this.#minutes
+      .of(accountId)
+      .filter(({ minuteStartMs }) => minuteStartMs >= fromMs)
+      .map(({ minuteStartMs, ...counts }) => ({ ...counts, stepStartMs: minuteStartMs - (minuteStartMs % stepMs) }));
+    const deprecated = [...this.#deprecatedUse.values()]
+      .filter((use) => use.accountId === accountId && use.atMs + dayMs > fromMs)
+      .reduce((sum, { requests }) => sum + requests, stored.deprecated);
+    return { steps: sumUp([...stored.steps, ...unwritten]), deprecated };
+  }
+
   async #writeMinutes(): Promise<void> {
     const { store, now } = this.#options;
     const minutes = this.#minutes.take();
@@ -118,4 +157,13 @@ export class UsageRecorder {
     }
     await store.forgetMinutesBefore(now() - minutesKeptMs);
   }
+}
+
+/** Adds up the steps that begin at the same time. */
+function sumUp(steps: readonly UseStep[]): UseStep[] {
+  return [...Map.groupBy(steps, ({ stepStartMs }) => stepStartMs)].map(([stepStartMs, same]) => ({
+    stepStartMs,
+    requests: same.reduce((sum, { requests }) => sum + requests, 0),
+    refused: same.reduce((sum, { refused }) => sum + refused, 0),
+  }));
 }

@@ -12,6 +12,27 @@ export interface UsageStore {
   addMinutes(minutes: readonly AccountMinute[]): Promise<void>;
   /** Deletes the minutes that began before then, in Unix milliseconds. */
   forgetMinutesBefore(ms: number): Promise<void>;
+  /** Sums up the minutes of an account by steps. @throws the error of the database */
+  readSteps(range: UseRange): Promise<UseStep[]>;
+  /** The requests of an account to deprecated operations, by whole days. @throws the error of the database */
+  readDeprecatedUse(range: Pick<UseRange, "accountId" | "fromMs">): Promise<number>;
+}
+
+export interface UseRange {
+  readonly accountId: string;
+  /** Unix milliseconds; a multiple of `stepMs`. */
+  readonly fromMs: number;
+  /** A multiple of a minute. */
+  readonly stepMs: number;
+}
+
+/** The requests of an account in one step of time. */
+export interface UseStep {
+  /** Unix milliseconds. */
+  readonly stepStartMs: number;
+  /** Refused ones included. */
+  readonly requests: number;
+  readonly refused: number;
 }
 
 export interface KeyUse {
@@ -30,12 +51,15 @@ export interface DeprecatedUse {
   readonly atMs: number;
 }
 
-/** The requests of an account in one minute, refused ones included. */
+/** The charged and refused requests of an account in one minute. */
 export interface AccountMinute {
   readonly accountId: string;
   /** Unix milliseconds; a multiple of 60,000. */
   readonly minuteStartMs: number;
+  /** Refused ones included. */
   readonly requests: number;
+  /** Those that got 429. */
+  readonly refused: number;
 }
 
 /** Keys in one transaction: on SQLite everything else waits while one is open. */
@@ -77,18 +101,52 @@ export function createUsageStore(db: Knex): UsageStore {
         db,
         minutes,
         ({ accountId, minuteStartMs }) => `${accountId} ${minuteStartMs}`,
-        (trx, { accountId, minuteStartMs, requests }) =>
+        (trx, { accountId, minuteStartMs, requests, refused }) =>
           trx("account_minutes")
-            .insert({ account_id: accountId, minute_start: minuteStartMs, requests })
+            .insert({ account_id: accountId, minute_start: minuteStartMs, requests, refused })
             .onConflict(["account_id", "minute_start"])
-            .merge({ requests: trx.raw("account_minutes.requests + ?", [requests]) }),
+            .merge({
+              requests: trx.raw("account_minutes.requests + ?", [requests]),
+              refused: trx.raw("account_minutes.refused + ?", [refused]),
+            }),
       );
     },
 
     async forgetMinutesBefore(ms) {
       await retried(() => db("account_minutes").where("minute_start", "<", ms).delete());
     },
+
+    async readSteps({ accountId, fromMs, stepMs }) {
+      const rows: StepRow[] = await db("account_minutes")
+        .where({ account_id: accountId })
+        .where("minute_start", ">=", fromMs)
+        .groupBy("step_start")
+        .select(db.raw("minute_start - minute_start % ? as step_start", [stepMs]))
+        .sum({ requests: "requests", refused: "refused" });
+      return rows.map(({ step_start, requests, refused }) => ({
+        stepStartMs: Number(step_start),
+        requests: Number(requests),
+        refused: Number(refused),
+      }));
+    },
+
+    async readDeprecatedUse({ accountId, fromMs }) {
+      const [row] = await db("deprecated_use")
+        .where({ account_id: accountId })
+        .where("day", ">=", utcDay(fromMs))
+        .sum({ requests: "requests" });
+      return Number(row?.requests ?? 0);
+    },
   };
+}
+
+/** MySQL returns a sum as text. */
+type Sum = number | bigint | string;
+
+interface StepRow {
+  step_start: number | bigint | string;
+  requests: Sum;
+  refused: Sum;
 }
 
 /**

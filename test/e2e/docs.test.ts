@@ -42,7 +42,7 @@ beforeAll(async () => {
 }, installTimeoutMs);
 
 test.each(["/docs", "/docs/", "/api/docs", "/api/docs/"])(
-  "%s shows the four operations and loads nothing from elsewhere",
+  "%s shows the operations and loads nothing from elsewhere",
   async (path) => {
     const { page, faults, requested } = await open(path);
     expect(await page.locator("article h3").allTextContents()).toEqual([
@@ -52,6 +52,8 @@ test.each(["/docs", "/docs/", "/api/docs", "/api/docs/"])(
       "PATCH /inventory/{petId}",
       "GET /pets/{petId}",
       "GET /store/orders",
+      "GET /rate_limit",
+      "GET /usage",
     ]);
     expect(await page.locator(".badge").allTextContents()).toEqual(["deprecated"]);
     expect(await page.locator("main").textContent()).toContain("send it as 'Authorization: Bearer <API_KEY>'.");
@@ -67,7 +69,7 @@ test.each(["/docs", "/docs/", "/api/docs", "/api/docs/"])(
 test("the page is complete without its script", async () => {
   const page = await browser.newPage({ javaScriptEnabled: false });
   await page.goto(`${origin}/docs/`);
-  expect(await page.locator("article h3").count()).toBe(4);
+  expect(await page.locator("article h3").count()).toBe(6);
   expect(await page.locator("#authorize").isVisible()).toBe(false);
 });
 
@@ -96,6 +98,22 @@ test("a request from the page carries the key, and its petId is exact in both di
     ifMatch: null,
   });
   expect(await form.getByRole("status").textContent()).toMatch(/^200 OK, \d+ ms/);
+  expect(faults).toEqual([]);
+});
+
+test("a query parameter of a request from the page goes into its address, and an empty one stays away", async () => {
+  const { page, faults } = await open("/api/docs/");
+  const form = page.locator("form.try[data-path='/usage']");
+  const addressOf = async (hours: string) => {
+    await form.getByLabel("hours").fill(hours);
+    await Promise.all([page.waitForResponse(/usage/), form.getByRole("button").click()]);
+    const body = form.getByLabel("Body of the answer");
+    await body.waitFor();
+    return JSON.parse(String(await body.textContent()));
+  };
+  expect(await addressOf("6")).toEqual({ address: "/api/v1/usage?hours=6" });
+  await page.reload();
+  expect(await addressOf("")).toEqual({ address: "/api/v1/usage" });
   expect(faults).toEqual([]);
 });
 
@@ -130,6 +148,7 @@ test.each(looks)(
 function petstore(): Router {
   return Router()
     .use(docsPage({ document, admit: async () => {}, stallTimeoutMs: 30_000 }))
+    .get("/v1/usage", (received, response) => void response.json({ address: received.originalUrl }))
     .patch("/v1/inventory/:petId", express.json(), (received, response) => {
       const { authorization, "if-match": ifMatch = null } = received.headers;
       const rest = JSON.stringify({ ...received.body, authorization, ifMatch });

@@ -51,6 +51,8 @@ const operations = [
   ["patch", "/inventory/{petId}", "PATCH", "/v1/inventory/1001"],
   ["get", "/pets/{petId}", "GET", "/v1/pets/1001"],
   ["get", "/store/orders", "GET", "/v1/store/orders"],
+  ["get", "/rate_limit", "GET", "/v1/rate_limit"],
+  ["get", "/usage", "GET", "/v1/usage"],
 ] as const;
 
 describe.each(Object.entries(languages))("a sample in %s", (lang, [program, file, ...args]) => {

@@ -104,7 +104,7 @@ describe("a running system under Prometheus", () => {
       "updateInventory",
     ]);
     expect(await values("plan")).toEqual(["business", "enterprise", "free", "none", "pro"]);
-    expect(await values("reason")).toEqual(["address", "ban", "day", "minute"]);
+    expect(await values("reason")).toEqual(["account", "address", "ban", "day", "minute"]);
   });
 });
 

@@ -588,6 +588,7 @@ async function startGateway(options: Partial<PassThroughOptions>) {
         startedMs: performance.now(),
         route: "unknown",
         limits: [],
+        windows: [],
         deprecation: [],
         principal,
         isHeld: false,

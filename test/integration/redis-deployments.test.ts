@@ -84,6 +84,17 @@ async function isBack(pair: Pair): Promise<boolean> {
   return (await isExact(pair)) && (await areNoticesSent(pair));
 }
 
+/** What the guard of accounts leaves 20 accounts that ask once at each replica. */
+async function guardLeaves(pair: Pair): Promise<string[]> {
+  const ask = async (replica: Replica, id: string) => (await replica.accountGuard.charge(id)).windows[0]!.remaining;
+  return await Promise.all(
+    Array.from({ length: 20 }, async () => {
+      const id = newName();
+      return `${await ask(pair[0], id)},${await ask(pair[1], id)}`;
+    }),
+  );
+}
+
 /** Declares the tests that hold for every kind of Redis. */
 function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): { readonly pair: Pair } {
   const stack = suiteStack();
@@ -99,6 +110,10 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
     const callers = Array.from({ length: 30 }, newName);
     expect(await admittedOf(opened.pair, callers)).toEqual(Array(30).fill(50));
     expect(await admittedOf(opened.pair, callers)).toEqual(Array(30).fill(0));
+  });
+
+  test("has one guard for what an account asks about itself at either replica", async () => {
+    expect(await guardLeaves(opened.pair)).toEqual(Array(20).fill("59,58"));
   });
 
   test("carries the notices of each replica to both", async () => {
@@ -156,12 +171,13 @@ describe("a Redis with a password and a database number", () => {
   test("works for a user that has only the rights that a gateway needs", async () => {
     const stack = new AsyncDisposableStack();
     const rules = ["on", `>${password}`, "~petstore:*", "&petstore:*", "-@all"];
-    const commands = ["hello", "info", "select", "client", "ping", "time", "get", "set"];
+    const commands = ["hello", "info", "select", "client", "ping", "time", "get", "set", "incrby", "expire", "pttl"];
     const scripts = ["eval", "evalsha", "publish", "subscribe"];
     await admin.call("ACL", "SETUSER", "gate", ...rules, ...[...commands, ...scripts].map((name) => `+${name}`));
     const url = `redis://gate:${encodeURIComponent(password)}@127.0.0.1:${server.port}/3`;
     const pair: Pair = [startReplica(stack, url), startReplica(stack, url)];
     await until(() => isBack(pair));
+    expect(await guardLeaves(pair)).toEqual(Array(20).fill("59,58"));
     await stack.disposeAsync();
   });
 

@@ -95,6 +95,27 @@ describe("windows on Redis", () => {
     expect(await calls()).toBe(exhausted);
   });
 
+  test("a look charges nothing, begins no window, and sees what every replica has charged before it", async () => {
+    const caller = newCaller();
+    const look = (replica: number) => replicas[replica]!.limiter.look(caller, windows);
+    for (const replica of [0, 1, 2]) expect(left(await look(replica))).toEqual([300, 10_000]);
+    clockOffsetMs += 30_000;
+    const first = await ask(0, caller);
+    expect(first.windows.map(({ resetAtMs }) => resetAtMs - first.nowMs)).toEqual([60_000, 86_400_000]);
+    for (let i = 0; i < 10; i++) await ask(1, caller);
+    for (const replica of [0, 1, 2]) expect(left(await look(replica))).toEqual([289, 9_989]);
+    // In one call with charges, in the order of arrival.
+    const together = await Promise.all([ask(0, caller), look(0), ask(0, caller), look(0)]);
+    expect(together.map(left)).toEqual([
+      [288, 9_988],
+      [288, 9_988],
+      [287, 9_987],
+      [287, 9_987],
+    ]);
+    for (let i = 0; i < 300; i++) await ask(2, caller);
+    for (const replica of [0, 2]) expect(left(await look(replica))).toEqual([0, 9_700]);
+  });
+
   test("a flood of 10,000 requests that the minute refuses charges nothing to the day", async () => {
     const caller = newCaller();
     const small = quotaWindows({ perMinute: 10, perDay: 1_000 });
@@ -268,6 +289,16 @@ describe("windows on Redis", () => {
     const decisions: Decision[] = [];
     for (let i = 0; i < 50; i++) decisions.push(await ask(0, caller)); // from its first answer on it knows of the others
     expect(admitted(decisions)).toHaveLength(0);
+  });
+
+  test("a look is answered from memory while Redis is away", async () => {
+    const caller = newCaller();
+    for (let i = 0; i < 30; i++) await ask(0, caller);
+    await server.kill("SIGKILL");
+    expect(left(await replicas[0]!.limiter.look(caller, windows))[0]).toBe(90); // a third of what is left
+    await server.restart();
+    await backAgain();
+    expect(left(await replicas[1]!.limiter.look(caller, windows))[0]).toBe(270);
   });
 
   test("requests admitted while Redis was away are charged to their own windows, not to later ones", async () => {

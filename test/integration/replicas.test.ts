@@ -9,8 +9,10 @@ const until = (check: () => boolean | Promise<boolean>) => untilTrue(check, { wi
 
 interface Answer {
   readonly status: number;
+  readonly limit: number;
   readonly remaining: number;
   readonly code: string | undefined;
+  readonly text: string;
   readonly tookMs: number;
 }
 
@@ -32,18 +34,20 @@ describe("three gateways over one Redis", () => {
     stack.defer(async () => void (await Promise.all(pools.map((pool) => pool.close()))));
   });
 
-  async function get(gateway: number, key: string): Promise<Answer> {
+  async function get(gateway: number, key: string, path = "/v1/inventory"): Promise<Answer> {
     const startedMs = performance.now();
     const { statusCode, headers, body } = await pools[gateway % 3]!.request({
       method: "GET",
-      path: "/v1/inventory",
+      path,
       headers: { authorization: `Bearer ${key}` },
     });
     const text = await body.text();
     return {
       status: statusCode,
+      limit: Number(headers["x-ratelimit-limit"]),
       remaining: Number(headers["x-ratelimit-remaining"]),
       code: statusCode === 200 ? undefined : (JSON.parse(text) as { code: string }).code,
+      text,
       tookMs: performance.now() - startedMs,
     };
   }
@@ -79,6 +83,21 @@ describe("three gateways over one Redis", () => {
     const counts: number[] = [];
     for (let i = 0; i < 60; i++) counts.push((await get(i, key)).remaining);
     expect(counts).toEqual(Array.from({ length: 60 }, (_, i) => 59 - i));
+  });
+
+  test("show what is left of a limit without a charge, the same at all of them, 60 times a minute together", async () => {
+    const { key } = await system.issueKey({ plan: "free" });
+    for (let i = 0; i < 20; i++) await get(i, key);
+    for (let i = 0; i < 60; i++) {
+      const { status, remaining, text } = await get(i, key, "/v1/rate_limit");
+      expect({ status, remaining }).toEqual({ status: 200, remaining: 40 });
+      expect(JSON.parse(text).windows).toMatchObject([{ used: 20 }, { used: 20, remaining: 980 }]);
+    }
+    for (let i = 0; i < 33; i++) {
+      expect(await get(i, key, "/v1/rate_limit")).toMatchObject({ status: 429, limit: 60, remaining: 0 });
+    }
+    const answers = await Promise.all(Array.from({ length: 50 }, (_, i) => get(i, key)));
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(40);
   });
 
   test("ban a key within a second for its refusals at all of them, and accept it within a second after unban", async () => {
@@ -117,6 +136,7 @@ describe("three gateways over one Redis", () => {
     async (_how, signal) => {
       const { key } = await system.issueKey({ plan: "business" });
       const answers: Answer[] = [];
+      const own: Answer[] = [];
       let isRunning = true;
       const load = Array.from({ length: 6 }, async (_, i) => {
         while (isRunning) {
@@ -129,14 +149,17 @@ describe("three gateways over one Redis", () => {
       await until(() => answers.length > 30);
       await redis.kill(signal);
       await until(() => warns("Redis is away"));
+      for (let i = 0; i < 3; i++) own.push(await get(i, key, "/v1/rate_limit"));
       if (signal === "SIGSTOP") await redis.kill("SIGCONT");
       else await redis.restart();
+      for (let i = 0; i < 3; i++) own.push(await get(i, key, "/v1/rate_limit"));
       const beforeRecovery = answers.length;
       await until(() => answers.length > beforeRecovery + 100);
       isRunning = false;
       await Promise.all(load);
+      expect(own.map(({ status }) => status)).toEqual(Array(6).fill(200));
       expect(answers.filter(({ status }) => status >= 500)).toEqual([]);
-      expect(Math.max(...answers.map(({ tookMs }) => tookMs))).toBeLessThan(1_000);
+      expect(Math.max(...[...answers, ...own].map(({ tookMs }) => tookMs))).toBeLessThan(1_000);
 
       // Exact again: what one gateway admits, the next one counts.
       await until(async () => {

@@ -115,7 +115,8 @@ function bodyFaults({ content }: ApiResponse, answer: Answer, isHead: boolean): 
   return schemaFaults("the body", schema, JSON.parse(text));
 }
 
-const ajv = new Ajv2020({ strict: false, formats: { int64: true } });
+const isoTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+const ajv = new Ajv2020({ strict: false, formats: { int64: true, "date-time": isoTime } });
 const validators = new Map<object, ValidateFunction>();
 
 function schemaFaults(what: string, schema: object, value: unknown): string[] {
