@@ -45,7 +45,7 @@ export function createRouter(parts: RouterParts): Router {
   router.use(enter(routes, parts));
   for (const { path, operations } of routes) {
     const route = router.route(path);
-    for (const [method, { handler }] of operations) route[method.toLowerCase() as "get" | "patch"](handler);
+    for (const [method, { handler }] of operations) route[method.toLowerCase() as "get" | "patch" | "post"](handler);
     route.all(refuseMethod(operations));
   }
   router.use(() => {

@@ -1,6 +1,5 @@
 /** The route table: every operation of the public API, each with what it asks of its callers. */
 import type { RequestHandler } from "express";
-import { type UpdateInventoryOptions, updateInventory } from "./inventory/handlers.ts";
 import { readPetId } from "./inventory/input.ts";
 import {
   getInventoryItem,
@@ -8,6 +7,7 @@ import {
   listInventoryChanges,
   type ReadInventoryOptions,
 } from "./inventory/read-handlers.ts";
+import { bulkUpdateInventory, type UpdateInventoryOptions, updateInventory } from "./inventory/update-handlers.ts";
 import type { OperationAccess } from "./limits/admission.ts";
 import { getRateLimit } from "./own-account/rate-limit.ts";
 import { getUsage, type UsageOptions } from "./own-account/usage.ts";
@@ -24,7 +24,7 @@ export interface Operation extends OperationAccess {
 }
 
 /** Operations by method and path. GET answers HEAD too, and every other method is 405. */
-export type RouteTable = Readonly<Record<`${"GET" | "PATCH"} /v1/${string}`, Operation>>;
+export type RouteTable = Readonly<Record<`${"GET" | "PATCH" | "POST"} /v1/${string}`, Operation>>;
 
 export interface RouteParts extends ReadInventoryOptions, UpdateInventoryOptions, UsageOptions {
   readonly pets: PassThrough;
@@ -55,6 +55,11 @@ export function routeTable(parts: RouteParts): RouteTable {
       scope: "inventory:read",
       meanwhile,
       handler: getInventoryItem(parts),
+    },
+    "POST /v1/inventory/updates": {
+      name: "bulkUpdateInventory",
+      scope: "inventory:write",
+      handler: bulkUpdateInventory(parts),
     },
     "PATCH /v1/inventory/:petId": {
       name: "updateInventory",

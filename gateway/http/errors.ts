@@ -17,7 +17,7 @@ export const errorTable = {
   payload_too_large: { status: 413, message: "The request is larger than 16 KiB." },
   unsupported_media_type: {
     status: 415,
-    message: "The body must be application/json or application/merge-patch+json in UTF-8, without a content coding.",
+    message: "The body must be JSON in UTF-8, without a content coding, in a media type that the operation takes.",
   },
   precondition_failed: { status: 412, message: "A precondition of the request does not hold; nothing was changed." },
   rate_limit_exceeded: { status: 429, message: "The rate limit is exceeded: wait for Retry-After, then back off." },

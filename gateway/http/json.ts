@@ -7,8 +7,8 @@ const utf8 = new TextDecoder("utf-8", { fatal: true });
  * Parses a JSON text (RFC 8259). The bytes must be UTF-8, and no object may name a member twice, because readers
  * disagree on which of the two counts (RFC 8259 section 4). Objects have no prototype.
  *
- * A number that only rounding makes an integer becomes NaN: 4.99999999999999999999 must not pass for 5, nor 1e-400 for
- * 0.
+ * Integers beyond 2^53 become bigints, so that they keep all digits. A number that only rounding makes an integer becomes
+ * NaN: 4.99999999999999999999 must not pass for 5, nor 1e-400 for 0.
  *
  * @throws ApiError invalid_json
  */
@@ -41,7 +41,7 @@ function build(text: string): unknown {
     } else if (Array.isArray(parent)) {
       parent.push(startValue(token, open));
     } else if (name === undefined) {
-      name = JSON.parse(token) as string;
+      name = readString(token);
       if (name in parent) throw duplicate(name);
     } else {
       parent[name] = startValue(token, open);
@@ -76,12 +76,19 @@ function startValue(token: string, open: (Members | unknown[])[]): unknown {
     open.push(value);
     return value;
   }
+  if (token[0] === '"') return readString(token);
   return token[0] === "-" || (token[0]! >= "0" && token[0]! <= "9") ? readNumber(token) : JSON.parse(token);
 }
 
-function readNumber(source: string): number {
+function readString(token: string): string {
+  return token.includes("\\") ? JSON.parse(token) : token.slice(1, -1);
+}
+
+function readNumber(source: string): number | bigint {
   const value = Number(source);
-  return Number.isInteger(value) && /[.eE]/.test(source) && !isInteger(source) ? Number.NaN : value;
+  if (!Number.isInteger(value)) return value;
+  if (/[.eE]/.test(source)) return isInteger(source) ? value : Number.NaN;
+  return Number.isSafeInteger(value) ? value : BigInt(source);
 }
 
 /** Whether a number in a JSON text has no fraction: `5`, `5.0` and `50e-1` have none. */

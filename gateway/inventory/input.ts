@@ -5,25 +5,35 @@ import { ApiError } from "../http/errors.ts";
 import { parseJson } from "../http/json.ts";
 import type { ListTag } from "./list/stock-list.ts";
 
-const mediaTypes = new Set(["application/json", "application/merge-patch+json"]);
+/** The media types that a method takes, and the header that names them to a caller who sends another one. */
+export interface BodyTypes {
+  readonly types: readonly string[];
+  readonly header: "Accept-Patch" | "Accept-Post";
+}
+
+export const patchTypes: BodyTypes = {
+  types: ["application/json", "application/merge-patch+json"],
+  header: "Accept-Patch",
+};
 
 /**
  * Checks that the headers announce JSON in UTF-8.
  *
  * @throws ApiError unsupported_media_type
  */
-export function checkMediaType(contentType: string | undefined, contentEncoding: string | undefined): void {
-  const [type = "", ...parameters] = (contentType ?? "").toLowerCase().split(";");
+export function checkMediaType(
+  { "content-type": contentType = "", "content-encoding": contentEncoding = "identity" }: IncomingHttpHeaders,
+  { types, header }: BodyTypes,
+): void {
+  const [type = "", ...parameters] = contentType.toLowerCase().split(";");
   const isUtf8 = parameters.every((parameter) => {
     const [name, value] = parameter.trim().split("=");
     return name !== "charset" || value?.replaceAll('"', "") === "utf-8";
   });
-  const isPlain = contentEncoding === undefined || contentEncoding.toLowerCase() === "identity";
-  if (mediaTypes.has(type.trim()) && isUtf8 && isPlain) return;
-  throw new ApiError("unsupported_media_type", { headers: { "Accept-Patch": [...mediaTypes].join(", ") } });
+  if (types.includes(type.trim()) && isUtf8 && contentEncoding.toLowerCase() === "identity") return;
+  const message = `The body must be ${types.join(" or ")} in UTF-8, without a content coding.`;
+  throw new ApiError("unsupported_media_type", { message, headers: { [header]: types.join(", ") } });
 }
-
-const quantityRule = `quantity must be an integer from 0 to ${maxQuantity}`;
 
 /**
  * Reads the body: a JSON object with a `quantity`. Other members are ignored.
@@ -34,12 +44,22 @@ const quantityRule = `quantity must be an integer from 0 to ${maxQuantity}`;
 export function parseStockUpdate(bytes: Uint8Array): number {
   const body = parseJson(bytes);
   if (typeof body !== "object" || body === null || Array.isArray(body)) {
-    throw new ApiError("invalid_request", { message: `The body must be a JSON object, and its ${quantityRule}.` });
+    const message = `The body must be a JSON object, and its quantity must be an integer from 0 to ${maxQuantity}.`;
+    throw new ApiError("invalid_request", { message });
   }
-  const { quantity } = body as { readonly quantity?: unknown };
-  if (quantity === undefined) throw new ApiError("invalid_request", { message: "quantity is required." });
+  return readJsonQuantity(body as Readonly<Record<string, unknown>>, "quantity");
+}
+
+/**
+ * Reads the quantity of an update.
+ *
+ * @param name what messages call it
+ * @throws ApiError invalid_request
+ */
+export function readJsonQuantity({ quantity }: Readonly<Record<string, unknown>>, name: string): number {
+  if (quantity === undefined) throw new ApiError("invalid_request", { message: `${name} is required.` });
   if (!Number.isInteger(quantity) || (quantity as number) < 0 || (quantity as number) > maxQuantity) {
-    throw new ApiError("invalid_request", { message: `${quantityRule}.` });
+    throw new ApiError("invalid_request", { message: `${name} must be an integer from 0 to ${maxQuantity}.` });
   }
   return (quantity as number) + 0; // -0 is an integer too, and becomes 0
 }
@@ -81,6 +101,14 @@ export interface Precondition {
   readonly unmet: string;
 }
 
+/** An update as its caller asks for it. */
+export interface AskedUpdate {
+  readonly petId: bigint;
+  readonly quantity: number;
+  /** Undefined when any revision will do. */
+  readonly precondition: Precondition | undefined;
+}
+
 /** A revision that no entry is ever at. */
 const noRevision = -1n;
 
@@ -90,51 +118,60 @@ const listedTag = /[\t ]*(?:(W\/)?"([\x21\x23-\x7e\x80-\xff]*)"[\t ]*)?(?:,|$)/y
 const entryTag = /^r(0|[1-9]\d{0,18})$/;
 
 /**
- * Reads what `If-Match` expects: the entry is at a revision that one of its tags names. A caller that sends
- * `If-None-Match: *` wants no entry to be there, so its update changes none (RFC 9110 sections 13.1.1 and 13.1.2).
- *
- * A tag that names no revision, such as a weak one, matches no entry. It is no fault of its own, because 404 comes first
- * (section 13.2.1).
+ * Reads the preconditions of a request. A caller that sends `If-None-Match: *` wants no entry to be there, so its update
+ * changes none (RFC 9110 sections 13.1.1 and 13.1.2).
  *
  * @returns undefined when any revision will do
- * @throws ApiError invalid_request for what is no list of tags, or for too many of them
+ * @throws ApiError invalid_request for an `If-Match` that is no list of tags, or has too many of them
  */
 export function readPrecondition({
-  "if-match": header = "*",
+  "if-match": wanted = "*",
   "if-none-match": unwanted,
 }: IncomingHttpHeaders): Precondition | undefined {
-  const tags = header.trim() === "*" ? undefined : readTags(header);
-  if (unwanted?.trim() === "*") {
-    return { revisions: [noRevision], unmet: "There is an entry, which If-None-Match: * rules out." };
-  }
-  if (!tags) return undefined;
+  const precondition = readIfMatch(wanted, "If-Match");
+  if (unwanted?.trim() !== "*") return precondition;
+  return { revisions: [noRevision], unmet: "There is an entry, which If-None-Match: * rules out." };
+}
+
+/**
+ * Reads what an update expects: the entry is at a revision that one of these tags names.
+ *
+ * A tag that names no revision, such as a weak one, matches no entry. It is no fault of its own, because 404 comes first
+ * (RFC 9110 section 13.2.1).
+ *
+ * @param name what messages call the text
+ * @returns undefined for `*`: any revision will do
+ * @throws ApiError invalid_request for what is no list of tags, or for too many of them
+ */
+export function readIfMatch(text: string, name: string): Precondition | undefined {
+  if (text.trim() === "*") return undefined;
+  const tags = readTags(text, name);
   const revisions = tags.flatMap(({ isWeak, text }) => {
     const revision = isWeak ? undefined : entryTag.exec(text)?.[1];
     return revision !== undefined && BigInt(revision) < 2n ** 63n ? BigInt(revision) : [];
   });
   if (revisions.length > 0)
-    return { revisions, unmet: "The entry is not at a revision that an ETag in If-Match names." };
+    return { revisions, unmet: `The entry is not at a revision that an ETag in ${name} names.` };
   const unmet = tags.some(({ isWeak }) => isWeak)
-    ? "A weak tag (W/) never matches: send the ETag of an update's response in If-Match, without W/."
-    : 'What If-Match holds is not an ETag of an entry: send that of an update\'s response, such as "r317".';
+    ? `A weak tag (W/) never matches: send the ETag of an update's response in ${name}, without W/.`
+    : `What ${name} holds is not an ETag of an entry: send that of an update's response, such as "r317".`;
   return { revisions: [noRevision], unmet };
 }
 
 /** @throws ApiError invalid_request for what is no list of at most 20 tags */
-function readTags(header: string): { readonly isWeak: boolean; readonly text: string }[] {
+function readTags(list: string, name: string): { readonly isWeak: boolean; readonly text: string }[] {
+  const refuse = (fault: string) => new ApiError("invalid_request", { message: `${name} ${fault}` });
   const tags = [];
   listedTag.lastIndex = 0;
-  while (listedTag.lastIndex < header.length) {
-    const match = listedTag.exec(header);
-    if (!match) throw new ApiError("invalid_request", { message: ifMatchRule });
+  while (listedTag.lastIndex < list.length) {
+    const match = listedTag.exec(list);
+    if (!match) throw refuse(tagsRule);
     const [, weak, text] = match;
     if (text !== undefined) tags.push({ isWeak: weak !== undefined, text });
   }
-  if (tags.length === 0) throw new ApiError("invalid_request", { message: ifMatchRule });
-  if (tags.length > maxExpectedRevisions) {
-    throw new ApiError("invalid_request", { message: `If-Match may name at most ${maxExpectedRevisions} ETags.` });
-  }
+  if (tags.length === 0) throw refuse(tagsRule);
+  if (tags.length > maxExpectedRevisions) throw refuse(`may name at most ${maxExpectedRevisions} ETags.`);
   return tags;
 }
 
-const ifMatchRule = 'If-Match must be * or a list of ETags in double quotes, such as "r317".';
+const tagsRule = 'must be * or a list of ETags in double quotes, such as "r317".';

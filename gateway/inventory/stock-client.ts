@@ -6,12 +6,14 @@ import { toItem } from "../../client/item.ts";
 import type { ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Item } from "../../proto/pet.ts";
 import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
+import type { ApiError } from "../http/errors.ts";
 import { CheckSession } from "./check-session.ts";
 import type { StockSource } from "./list/stock-list.ts";
 import { readRemovals } from "./older-removals.ts";
 import { Outage } from "./outage.ts";
 import { fromServiceError, NotDoneError } from "./status.ts";
-import { type Update, UpdatePipeline } from "./update-pipeline.ts";
+import { UpdatePipeline } from "./update-pipeline.ts";
+import type { UpdateOutcome, UpdateRequest } from "./updates.ts";
 
 export interface StockClientOptions extends InventoryChannelOptions {
   /** Deadline of an update, from the arrival of its request, and of each part of the answer to a check. */
@@ -24,15 +26,13 @@ export interface StockClientOptions extends InventoryChannelOptions {
 
 export interface StockClient extends StockSource {
   /**
-   * Resolves once the update is durable. An update that has certainly not happened is tried again in a short outage.
+   * Resolves once each update is durable, or has failed. An update that has certainly not happened is tried again in a
+   * short outage.
    *
-   * @param arrivedMs the arrival of its request, by `performance.now()`: its deadline counts from there, whatever the
-   *   update waits for before it is sent
-   * @param isWanted false once the caller has left
-   * @throws ApiError not_found, precondition_failed; service_unavailable, timeout or internal_error, after which it may
-   *   have happened
+   * @returns for each update, in order, its entry or an error: not_found, precondition_failed; service_unavailable,
+   *   timeout or internal_error, after which it may have happened
    */
-  update(update: Update, arrivedMs: number, isWanted: () => boolean): Promise<Item>;
+  update(request: UpdateRequest, caller: UpdateCaller): Promise<readonly (Item | ApiError)[]>;
   /** Updates whose result is still to come. */
   readonly updatesInFlight: number;
   /** Updates so far of which it is not known whether they happened. */
@@ -40,11 +40,19 @@ export interface StockClient extends StockSource {
   close(): void;
 }
 
+/** The request that updates are for. */
+export interface UpdateCaller {
+  /** Its arrival, by `performance.now()`: the deadline counts from there, whatever the updates wait for. */
+  readonly arrivedMs: number;
+  /** False once the caller has left. */
+  readonly isWanted: () => boolean;
+}
+
 /** @throws Error that says what is wrong with the TLS files */
 export function openStockClient(options: StockClientOptions): StockClient {
   const { callTimeoutMs, loadTimeoutMs, onCheck, ...channel } = options;
   const client = openInventoryChannel(channel);
-  const updates = new UpdatePipeline(() => client.applyUpdates(), callTimeoutMs);
+  const pipeline = new UpdatePipeline(() => client.applyUpdates());
   const checks = new CheckSession(() => client.checkInventory(), callTimeoutMs);
   // One for each: while a server is read-only, checks and updates do not end their outages together.
   const [updateOutage, checkOutage] = [new Outage(callTimeoutMs), new Outage(callTimeoutMs)];
@@ -52,25 +60,27 @@ export function openStockClient(options: StockClientOptions): StockClient {
 
   return {
     get updatesInFlight() {
-      return updates.inFlight;
+      return pipeline.inFlight;
     },
     get updatesUnknown() {
-      return updates.unknown;
+      return pipeline.unknown;
     },
 
-    update: async (update, arrivedMs, isWanted) => {
-      try {
-        return await inSpan("ApplyUpdates", clientCall, context.active(), () =>
-          updateOutage.rideOut(
-            () => updates.submit({ ...update, traceparent: activeTraceparent() }, arrivedMs, isWanted),
-            (error) => error instanceof NotDoneError,
-            isWanted,
-            arrivedMs,
-          ),
-        );
-      } catch (error) {
-        throw fromServiceError(error);
-      }
+    update: async ({ updates: asked }, { arrivedMs, isWanted }) => {
+      const outcomes = new Array<UpdateOutcome | undefined>(asked.length).fill(undefined);
+      const isOpen = (outcome: UpdateOutcome | undefined) => outcome === undefined || outcome instanceof NotDoneError;
+      const attempt = async () => {
+        const places = [...outcomes.keys()].filter((i) => isOpen(outcomes[i]));
+        const request = { updates: places.map((i) => asked[i]!), traceparent: activeTraceparent() };
+        const found = await pipeline.submit(request, arrivedMs + callTimeoutMs, isWanted);
+        for (const [i, outcome] of found.entries()) outcomes[places[i]!] = outcome;
+        const error = found.find(isOpen) ?? found.find((outcome) => outcome instanceof Error);
+        if (error) throw error;
+      };
+      await inSpan("ApplyUpdates", clientCall, context.active(), () =>
+        updateOutage.rideOut(attempt, (error) => error instanceof NotDoneError, isWanted, arrivedMs),
+      ).catch(() => {}); // it is an outcome, too
+      return outcomes.map((outcome) => (outcome instanceof Error ? fromServiceError(outcome) : outcome!));
     },
 
     async *load() {
@@ -128,7 +138,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
     },
 
     close: () => {
-      updates.close();
+      pipeline.close();
       checks.close();
       for (const stream of longReads) stream.cancel(); // closing the channel would let them finish
       client.close();

@@ -1,7 +1,9 @@
 import { EventEmitter } from "node:events";
 import type { ApplyUpdatesRequest, ApplyUpdatesResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { maxSlots } from "./slots.ts";
 import { NotDoneError } from "./status.ts";
 import { UpdatePipeline } from "./update-pipeline.ts";
+import type { Update } from "./updates.ts";
 
 const { jest } = import.meta;
 
@@ -32,30 +34,37 @@ class FakeStream extends EventEmitter {
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
+/** @param timeoutMs how long a caller waits, from its arrival */
 function open(timeoutMs = 1_000) {
   const streams: FakeStream[] = [];
   const pipeline = new UpdatePipeline(() => {
     const stream = new FakeStream();
     streams.push(stream);
     return stream as never;
-  }, timeoutMs);
-  return { pipeline, streams };
+  });
+  /** Submits one update. Rejects with the error that is its outcome. */
+  const submit = async (update: Update, arrivedMs = performance.now(), isWanted?: () => boolean) => {
+    const [outcome] = await pipeline.submit({ updates: [update] }, arrivedMs + timeoutMs, isWanted);
+    if (outcome instanceof Error) throw outcome;
+    return outcome!;
+  };
+  return { pipeline, streams, submit };
 }
 
 test("every update goes over a stream that is still open, whenever the service says that it drains", async () => {
-  const { pipeline, streams } = open();
-  const submit = (petId: bigint) => void pipeline.submit({ petId, quantity: 1 }).catch(() => {});
+  const { pipeline, streams, submit } = open();
+  const send = (petId: bigint) => void submit({ petId, quantity: 1 }).catch(() => {});
 
-  submit(1n);
+  send(1n);
   streams[0]!.take();
   await turn();
-  submit(2n); // gathered before the service says that it drains
+  send(2n); // gathered before the service says that it drains
   streams[0]!.sayDraining();
-  submit(3n); // submitted after that
+  send(3n); // submitted after that
   streams[1]!.take();
   await turn();
   streams[1]!.sayDraining(); // while nothing is gathered
-  submit(4n);
+  send(4n);
   streams[2]!.take();
   await turn();
   expect(streams.map(({ petIds, isEnded }) => ({ petIds, isEnded }))).toEqual([
@@ -67,11 +76,11 @@ test("every update goes over a stream that is still open, whenever the service s
 });
 
 test("updates are sent again when their stream breaks before the service accepted it, and not when it breaks later", async () => {
-  const { pipeline, streams } = open();
+  const { pipeline, streams, submit } = open();
   const broken = Object.assign(new Error("gone"), { code: 14 });
-  const first = pipeline.submit({ petId: 1n, quantity: 1 });
+  const first = submit({ petId: 1n, quantity: 1 });
   streams[0]!.emit("error", broken);
-  const second = pipeline.submit({ petId: 2n, quantity: 1 });
+  const second = submit({ petId: 2n, quantity: 1 });
   streams[1]!.take();
   await turn();
   expect(streams.map(({ petIds }) => petIds)).toEqual([[], [1n, 2n]]);
@@ -79,7 +88,7 @@ test("updates are sent again when their stream breaks before the service accepte
   await expect(Promise.allSettled([first, second])).resolves.toMatchObject([{ reason: broken }, { reason: broken }]);
   expect(streams).toHaveLength(2);
 
-  const third = pipeline.submit({ petId: 3n, quantity: 1 });
+  const third = submit({ petId: 3n, quantity: 1 });
   streams[2]!.emit("error", broken);
   streams[3]!.emit("error", broken); // the second failure reaches the caller
   await expect(third).rejects.toBeInstanceOf(NotDoneError);
@@ -88,8 +97,8 @@ test("updates are sent again when their stream breaks before the service accepte
 });
 
 test("an update that has timed out is not sent later", async () => {
-  const { pipeline, streams } = open(1);
-  await expect(pipeline.submit({ petId: 1n, quantity: 1 })).rejects.toMatchObject({ code: 4 });
+  const { pipeline, streams, submit } = open(1);
+  await expect(submit({ petId: 1n, quantity: 1 })).rejects.toMatchObject({ code: 4 });
   streams[0]!.take();
   await turn();
   expect(streams[0]!.petIds).toEqual([]);
@@ -101,15 +110,15 @@ describe("the deadline of an update", () => {
   afterEach(() => void jest.useRealTimers());
 
   test("counts from the arrival of its caller, also when updates with more time were sent before it", async () => {
-    const { pipeline, streams } = open(1_000);
+    const { pipeline, streams, submit } = open(1_000);
     const ended: string[] = [];
-    const submit = (name: string, waitedMs: number) =>
-      pipeline
-        .submit({ petId: 1n, quantity: 1 }, performance.now() - waitedMs)
-        .catch(({ code }) => void ended.push(`${name} ${code}`));
-    void submit("new", 0);
+    const send = (name: string, waitedMs: number) =>
+      submit({ petId: 1n, quantity: 1 }, performance.now() - waitedMs).catch(
+        ({ code }) => void ended.push(`${name} ${code}`),
+      );
+    void send("new", 0);
     streams[0]!.take();
-    void submit("held", 900);
+    void send("held", 900);
     await turn();
     await jest.advanceTimersByTimeAsync(150);
     expect(ended).toEqual(["held 4"]);
@@ -119,14 +128,14 @@ describe("the deadline of an update", () => {
   });
 
   test("is told to the service as the time that is left, and an update without any is not sent", async () => {
-    const { pipeline, streams } = open(1_000);
+    const { pipeline, streams, submit } = open(1_000);
     const sent: ApplyUpdatesRequest[] = [];
-    void pipeline.submit({ petId: 1n, quantity: 1 }, performance.now() - 400).catch(() => {});
+    void submit({ petId: 1n, quantity: 1 }, performance.now() - 400).catch(() => {});
     streams[0]!.write = (request) => void sent.push(request);
     streams[0]!.take();
     await turn();
-    void pipeline.submit({ petId: 2n, quantity: 1 }, performance.now() - 999).catch(() => {});
-    const late = pipeline.submit({ petId: 3n, quantity: 1 }, performance.now() - 1_000);
+    void submit({ petId: 2n, quantity: 1 }, performance.now() - 999).catch(() => {});
+    const late = submit({ petId: 3n, quantity: 1 }, performance.now() - 1_000);
     await expect(late).rejects.toMatchObject({ code: 4 });
     await turn();
     const updates = sent.flatMap((request) => request.updates);
@@ -140,14 +149,14 @@ describe("the deadline of an update", () => {
 });
 
 test("an update is never sent over a stream that is not accepted, even by a turn that began on the previous stream", async () => {
-  const { pipeline, streams } = open();
+  const { pipeline, streams, submit } = open();
   const broken = Object.assign(new Error("gone"), { code: 14 });
-  const first = pipeline.submit({ petId: 1n, quantity: 1 });
+  const first = submit({ petId: 1n, quantity: 1 });
   streams[0]!.take();
-  const second = pipeline.submit({ petId: 2n, quantity: 1 }); // waits for the end of the turn
+  const second = submit({ petId: 2n, quantity: 1 }); // waits for the end of the turn
   const both = Promise.allSettled([first, second]);
   streams[0]!.emit("error", broken);
-  void pipeline.submit({ petId: 3n, quantity: 1 }).catch(() => {});
+  void submit({ petId: 3n, quantity: 1 }).catch(() => {});
   await turn();
   await expect(both).resolves.toMatchObject([{ reason: broken }, { reason: expect.any(NotDoneError) }]);
   expect(streams[1]!.petIds).toEqual([]);
@@ -158,8 +167,8 @@ test("an update is never sent over a stream that is not accepted, even by a turn
 });
 
 test("a closed pipeline opens no stream, and an unreadable entry fails its own caller alone", async () => {
-  const { pipeline, streams } = open();
-  const [odd, good] = [1n, 2n].map((petId) => pipeline.submit({ petId, quantity: 1 }));
+  const { pipeline, streams, submit } = open();
+  const [odd, good] = [1n, 2n].map((petId) => submit({ petId, quantity: 1 }));
   streams[0]!.take();
   const item = (petId: bigint, status: number) => ({ petId, quantity: 1, status, revision: 1n });
   const results = [
@@ -169,7 +178,7 @@ test("a closed pipeline opens no stream, and an unreadable entry fails its own c
   streams[0]!.emit("data", { results, draining: true });
   await expect(odd).rejects.toMatchObject({ code: 13 });
   await expect(good).resolves.toMatchObject({ petId: 2n });
-  const late = pipeline.submit({ petId: 3n, quantity: 1 });
+  const late = submit({ petId: 3n, quantity: 1 });
   pipeline.close();
   const broken = Object.assign(new Error("cancelled"), { code: 1 });
   streams[1]!.emit("error", broken);
@@ -181,15 +190,15 @@ describe("an update counts as unknown", () => {
   const result = (id: number, code: number, reason: string) => ({ id, item: undefined, code, message: "", reason });
 
   test("when its stream breaks after it was sent, and not before", async () => {
-    const { pipeline, streams } = open();
+    const { pipeline, streams, submit } = open();
     const broken = Object.assign(new Error("gone"), { code: 14 });
-    const sent = pipeline.submit({ petId: 1n, quantity: 1 });
+    const sent = submit({ petId: 1n, quantity: 1 });
     streams[0]!.take();
-    const unsent = pipeline.submit({ petId: 2n, quantity: 1 }); // waits for the end of the turn
+    const unsent = submit({ petId: 2n, quantity: 1 }); // waits for the end of the turn
     streams[0]!.emit("error", broken);
     await Promise.allSettled([sent, unsent]);
     expect(pipeline.unknown).toBe(1);
-    const never = pipeline.submit({ petId: 3n, quantity: 1 });
+    const never = submit({ petId: 3n, quantity: 1 });
     streams[1]!.emit("error", broken);
     streams[2]!.emit("error", broken);
     await Promise.allSettled([never]);
@@ -198,11 +207,11 @@ describe("an update counts as unknown", () => {
   });
 
   test("when no result came in time, unless it was never sent", async () => {
-    const { pipeline, streams } = open(1);
-    await Promise.allSettled([pipeline.submit({ petId: 1n, quantity: 1 })]);
+    const { pipeline, streams, submit } = open(1);
+    await Promise.allSettled([submit({ petId: 1n, quantity: 1 })]);
     expect(pipeline.unknown).toBe(0);
     streams[0]!.take();
-    const sent = pipeline.submit({ petId: 2n, quantity: 1 });
+    const sent = submit({ petId: 2n, quantity: 1 });
     await turn();
     await expect(sent).rejects.toMatchObject({ code: 4 });
     expect(streams[0]!.petIds).toEqual([2n]);
@@ -211,8 +220,8 @@ describe("an update counts as unknown", () => {
   });
 
   test("when the service says so, and not for its refusals", async () => {
-    const { pipeline, streams } = open();
-    const all = [1n, 2n, 3n, 4n, 5n].map((petId) => pipeline.submit({ petId, quantity: 1 }));
+    const { pipeline, streams, submit } = open();
+    const all = [1n, 2n, 3n, 4n, 5n].map((petId) => submit({ petId, quantity: 1 }));
     streams[0]!.take();
     const results = [
       result(1, 14, "OUTCOME_UNKNOWN"),
@@ -229,15 +238,44 @@ describe("an update counts as unknown", () => {
 });
 
 test("an update that waited for its stream is not sent when its caller has left meanwhile", async () => {
-  const { pipeline, streams } = open();
+  const { pipeline, streams, submit } = open();
   let isWanted = true;
-  const left = pipeline.submit({ petId: 1n, quantity: 1 }, undefined, () => isWanted).catch((error) => error);
-  void pipeline.submit({ petId: 2n, quantity: 1 }).catch(() => {});
+  const left = submit({ petId: 1n, quantity: 1 }, undefined, () => isWanted).catch((error) => error);
+  void submit({ petId: 2n, quantity: 1 }).catch(() => {});
   await turn();
   isWanted = false;
   streams[0]!.take();
   await turn();
   expect(streams[0]!.petIds).toEqual([2n]);
   expect(await left).toBeInstanceOf(NotDoneError);
+  pipeline.close();
+});
+
+test("the updates of a request go out in one message, and it resolves with an outcome for each after the last one", async () => {
+  const { pipeline, streams } = open();
+  const sent: ApplyUpdatesRequest[] = [];
+  const updates = [1n, 2n, 3n].map((petId) => ({ petId, quantity: 1 }));
+  const outcomes = pipeline.submit({ updates }, performance.now() + 1_000);
+  streams[0]!.write = (request) => void sent.push(request);
+  streams[0]!.take();
+  expect(sent.map((message) => message.updates.map(({ petId }) => petId))).toEqual([[1n, 2n, 3n]]);
+  const [first, second, third] = sent[0]!.updates.map(({ id, petId }) => {
+    return { id, item: { petId, quantity: 1, status: 1, revision: 7n }, code: 0, message: "", reason: "" };
+  });
+  streams[0]!.emit("data", { results: [third, first], draining: false });
+  const refused = { ...second!, item: undefined, code: 5, reason: "ENTRY_NOT_FOUND" };
+  streams[0]!.emit("data", { results: [refused], draining: false });
+  await expect(outcomes).resolves.toMatchObject([{ petId: 1n }, { code: 5 }, { petId: 3n }]);
+  pipeline.close();
+});
+
+test("a request with more updates than there is room for is refused as a whole", async () => {
+  const { pipeline, streams } = open();
+  const updates = Array.from({ length: maxSlots }, (_, i) => ({ petId: BigInt(i), quantity: 1 }));
+  void pipeline.submit({ updates: updates.slice(1) }, performance.now() + 1_000);
+  const two = await pipeline.submit({ updates: updates.slice(0, 2) }, performance.now() + 1_000);
+  expect(two).toMatchObject([{ code: 8 }, { code: 8 }]);
+  streams[0]!.take();
+  expect(streams[0]!.petIds).toHaveLength(maxSlots - 1);
   pipeline.close();
 });

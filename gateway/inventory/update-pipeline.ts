@@ -1,34 +1,37 @@
 /** Sends updates to the inventory service over a long-lived stream. */
 import { type ClientDuplexStream, type ServiceError, status } from "@grpc/grpc-js";
-import { toItem } from "../../client/item.ts";
 import type {
   ApplyUpdatesRequest,
   ApplyUpdatesResponse,
-  UpdateResult,
   Update as WireUpdate,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Item } from "../../proto/pet.ts";
 import { updateStreamLifeMs } from "../../proto/streams.ts";
-import type { Traceparent } from "../../runtime/spans.ts";
 import { maxSlots, Slots } from "./slots.ts";
 import { NotDoneError, serviceError } from "./status.ts";
-
-export interface Update {
-  readonly petId: bigint;
-  /** 0 to 2147483647. */
-  readonly quantity: number;
-  /** The update happens only if the entry is still at one of these revisions: 1 to 20. */
-  readonly expectedRevisions?: readonly bigint[] | undefined;
-  readonly traceparent?: Traceparent;
-}
+import { readResult, toWireUpdate, type UpdateOutcome, type UpdateRequest } from "./updates.ts";
 
 type UpdateStream = ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
 
-interface Pending {
-  readonly resolve: (item: Item) => void;
-  readonly reject: (error: Error) => void;
+/** A request whose outcomes are still to come. */
+interface Waiting {
+  readonly outcomes: UpdateOutcome[];
+  /** How many of the outcomes are still to come. */
+  left: number;
+  readonly resolve: (outcomes: readonly UpdateOutcome[]) => void;
   readonly isWanted: () => boolean;
   readonly deadlineMs: number;
+}
+
+/** An update without an outcome: its request, and its place there. */
+interface Pending {
+  readonly waiting: Waiting;
+  readonly index: number;
+}
+
+/** What of a request is not sent yet: all of its updates. */
+interface Unsent {
+  readonly waiting: Waiting;
+  readonly updates: readonly WireUpdate[];
 }
 
 /** A stream, and the updates given to it that have no result yet. */
@@ -36,18 +39,15 @@ interface Lane {
   readonly stream: UpdateStream;
   readonly pending: Slots<Pending>;
   /**
-   * The pending updates that are not sent yet: they wait for the end of this turn, or for the stream to be accepted.
+   * The requests that are not sent yet: they wait for the end of this turn, or for the stream to be accepted.
    */
-  unsent: WireUpdate[];
+  unsent: Unsent[];
   readonly openedMs: number;
   /** Whether it replaces a stream that broke before the service accepted it. */
   readonly isSecond: boolean;
   /** Whether the service has accepted the stream by sending its headers. Nothing is sent before. */
   isAccepted: boolean;
 }
-
-/** The service's reasons after which it is not known whether an update happened. After all others it has not. */
-const unknownReasons: ReadonlySet<string> = new Set(["OUTCOME_UNKNOWN", "INTERNAL"]);
 
 /** How often deadlines are checked. */
 const tickMs = 50;
@@ -61,50 +61,45 @@ const tickMs = 50;
  */
 export class UpdatePipeline {
   readonly #open: () => UpdateStream;
-  readonly #timeoutMs: number;
   readonly #ticker: NodeJS.Timeout;
   readonly #lanes = new Set<Lane>();
   #unknown = 0;
   #lane: Lane | undefined;
   #isClosed = false;
 
-  /** @param timeoutMs how long a caller waits for a result, from its arrival */
-  constructor(open: () => UpdateStream, timeoutMs: number) {
+  constructor(open: () => UpdateStream) {
     this.#open = open;
-    this.#timeoutMs = timeoutMs;
     this.#ticker = setInterval(() => this.#expire(), tickMs);
     this.#ticker.unref();
   }
 
   /**
-   * Resolves once the update is durable.
+   * Resolves once each update is durable, or has failed.
    *
-   * @param arrivedMs the arrival of its caller, by `performance.now()`
-   * @param isWanted asked before an update is sent that had to wait for its stream: false once the caller has left,
-   *   because what it sends next must not be followed by this
-   * @throws NotDoneError when it has certainly not happened; ServiceError of the refusal; UNAVAILABLE, DEADLINE_EXCEEDED,
-   *   CANCELLED or INTERNAL when it may not be known whether it happened
+   * @param deadlineMs how long the caller waits, by `performance.now()`
+   * @param isWanted asked before updates are sent that had to wait for their stream: false once the caller has left,
+   *   because what it sends next must not be followed by these
+   * @returns an outcome for each update, in order
    */
   submit(
-    { petId, quantity, expectedRevisions = [], traceparent }: Update,
-    arrivedMs?: number,
+    { updates, traceparent }: UpdateRequest,
+    deadlineMs: number,
     isWanted = () => true,
-  ): Promise<Item> {
-    return new Promise((resolve, reject) => {
+  ): Promise<readonly UpdateOutcome[]> {
+    return new Promise((resolve) => {
       const nowMs = performance.now();
-      const deadlineMs = (arrivedMs ?? nowMs) + this.#timeoutMs;
-      if (deadlineMs <= nowMs) return reject(tooLate());
+      if (deadlineMs <= nowMs) return resolve(updates.map(tooLate));
       const lane = this.#currentLane();
       // The service does not answer: further updates would only wait too.
-      if (this.inFlight >= maxSlots) {
-        reject(serviceError(status.RESOURCE_EXHAUSTED, "too many updates wait for the inventory service"));
-        return;
-      }
-      const id = lane.pending.add({ resolve, reject, isWanted, deadlineMs });
+      if (this.inFlight + updates.length > maxSlots) return resolve(updates.map(tooMany));
       if (lane.isAccepted && lane.unsent.length === 0) setImmediate(() => this.#flush(lane));
-      const [expectedRevision, ...furtherExpectedRevisions] = expectedRevisions;
-      const expected = { expectedRevision, furtherExpectedRevisions };
-      lane.unsent.push({ id, petId, quantity, ...expected, timeoutMs: timeLeft(deadlineMs, nowMs), traceparent });
+      const waiting: Waiting = { outcomes: [], left: updates.length, resolve, isWanted, deadlineMs };
+      const timeoutMs = timeLeft(deadlineMs, nowMs);
+      const sent = updates.map((update, index) => {
+        const id = lane.pending.add({ waiting, index });
+        return { id, ...toWireUpdate(update), timeoutMs, traceparent };
+      });
+      lane.unsent.push({ waiting, updates: sent });
     });
   }
 
@@ -146,12 +141,11 @@ export class UpdatePipeline {
       if (!this.#lanes.has(lane)) return; // it broke, and another lane has its updates
       lane.isAccepted = true;
       const nowMs = performance.now();
-      lane.unsent = lane.unsent.filter((update) => {
-        const { deadlineMs, isWanted, reject } = lane.pending.get(update.id)!;
-        update.timeoutMs = timeLeft(deadlineMs, nowMs);
-        if (isWanted()) return true;
-        lane.pending.take(update.id);
-        reject(new NotDoneError("the caller has left"));
+      lane.unsent = lane.unsent.filter(({ waiting, updates }) => {
+        const timeoutMs = timeLeft(waiting.deadlineMs, nowMs);
+        for (const update of updates) update.timeoutMs = timeoutMs;
+        if (waiting.isWanted()) return true;
+        for (const { id } of updates) settle(lane.pending.take(id)!, new NotDoneError("the caller has left"));
         return false;
       });
       this.#flush(lane);
@@ -159,7 +153,10 @@ export class UpdatePipeline {
     stream.on("data", ({ results, draining }: ApplyUpdatesResponse) => {
       for (const result of results) {
         const pending = lane.pending.take(result.id);
-        if (pending) this.#settle(pending, result);
+        if (!pending) continue;
+        const { outcome, isKnown } = readResult(result);
+        if (!isKnown) this.#unknown += 1;
+        settle(pending, outcome);
       }
       if (draining) this.#retire(lane);
     });
@@ -169,10 +166,10 @@ export class UpdatePipeline {
   }
 
   #flush(lane: Lane): void {
-    const updates = lane.unsent;
-    if (!lane.isAccepted || updates.length === 0) return;
+    const { unsent } = lane;
+    if (!lane.isAccepted || unsent.length === 0) return;
     lane.unsent = [];
-    lane.stream.write({ updates });
+    lane.stream.write({ updates: unsent.flatMap(({ updates }) => updates) });
   }
 
   /** Ends a lane for new updates. The results of its pending ones still arrive. */
@@ -198,35 +195,29 @@ export class UpdatePipeline {
     const nowMs = performance.now();
     for (const lane of this.#lanes) {
       // An update that is tried again has less time left than the updates before it.
-      const late = [...lane.pending.ids()].filter((id) => lane.pending.get(id)!.deadlineMs <= nowMs);
+      const late = [...lane.pending.ids()].filter((id) => lane.pending.get(id)!.waiting.deadlineMs <= nowMs);
       if (late.length > 0) this.#giveUp(lane, late, tooLate());
     }
   }
 
-  /** Rejects updates of a lane. Of those that were sent it is not known whether they happened. */
+  /** Fails updates of a lane. Of those that were sent it is not known whether they happened. */
   #giveUp(lane: Lane, ids: Iterable<number>, error: ServiceError): void {
     const ended = new Set(ids);
-    const notSent = new Set(lane.unsent.map(({ id }) => id).filter((id) => ended.has(id)));
-    lane.unsent = lane.unsent.filter(({ id }) => !ended.has(id));
+    // The updates of a request have the same deadline and the same lane, so they end together.
+    const isOver = ({ updates }: Unsent) => ended.has(updates[0]!.id);
+    const notSent = new Set(lane.unsent.filter(isOver).flatMap(({ updates }) => updates.map(({ id }) => id)));
+    lane.unsent = lane.unsent.filter((request) => !isOver(request));
     this.#unknown += ended.size - notSent.size;
     const notDone = error.code === status.UNAVAILABLE ? new NotDoneError(error.message, error) : error;
-    for (const id of ended) lane.pending.take(id)!.reject(notSent.has(id) ? notDone : error);
+    for (const id of ended) settle(lane.pending.take(id)!, notSent.has(id) ? notDone : error);
   }
+}
 
-  #settle({ resolve, reject }: Pending, { item, code, message, reason }: UpdateResult): void {
-    if (!item) {
-      const isUnknown = unknownReasons.has(reason);
-      if (isUnknown) this.#unknown += 1;
-      reject(!isUnknown && code === status.UNAVAILABLE ? new NotDoneError(message) : serviceError(code, message));
-      return;
-    }
-    try {
-      resolve(toItem(item));
-    } catch (error) {
-      this.#unknown += 1;
-      reject(serviceError(status.INTERNAL, (error as Error).message)); // an entry that this gateway cannot read
-    }
-  }
+/** Notes the outcome of an update, and resolves its request after the last one. */
+function settle({ waiting, index }: Pending, outcome: UpdateOutcome): void {
+  waiting.outcomes[index] = outcome;
+  waiting.left -= 1;
+  if (waiting.left === 0) waiting.resolve(waiting.outcomes);
 }
 
 /** The time until a deadline, in whole milliseconds, at least 1: the service takes no update without time. */
@@ -236,4 +227,8 @@ function timeLeft(deadlineMs: number, nowMs: number): number {
 
 function tooLate(): ServiceError {
   return serviceError(status.DEADLINE_EXCEEDED, "the inventory service did not answer in time");
+}
+
+function tooMany(): ServiceError {
+  return serviceError(status.RESOURCE_EXHAUSTED, "too many updates wait for the inventory service");
 }

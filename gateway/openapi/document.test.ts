@@ -2,6 +2,7 @@ import { Validator } from "@seriousme/openapi-schema-validator";
 import { maxQuantity, petStatuses } from "../../proto/pet.ts";
 import { contractPlans } from "../auth/plans.ts";
 import { type ErrorCode, errorTable } from "../http/errors.ts";
+import { maxUpdates, parseBulkUpdates } from "../inventory/bulk-input.ts";
 import { parseStockUpdate } from "../inventory/input.ts";
 import { publishedBanRules } from "../limits/bans.ts";
 import { type AnnouncedDates, type OpenApiOptions, openApiDocument } from "./document.ts";
@@ -85,6 +86,7 @@ test("the documented operations are those of the contract, and each names the sc
     ["get /inventory/changes", "listInventoryChanges", "inventory:read"],
     ["get /inventory/{petId}", "getInventoryItem", "inventory:read"],
     ["patch /inventory/{petId}", "updateInventory", "inventory:write"],
+    ["post /inventory/updates", "bulkUpdateInventory", "inventory:write"],
     ["get /pets/{petId}", "getPet", "store:read"],
     ["get /store/orders", "getOrders", "store:read"],
     ["get /rate_limit", "getRateLimit", undefined],
@@ -97,6 +99,7 @@ test.each([
   ["get /inventory/changes", [200, 400, 401, 403, 410, 429, 500, 503, 504]],
   ["get /inventory/{petId}", [200, 304, 400, 401, 403, 404, 429, 500, 503, 504]],
   ["patch /inventory/{petId}", [200, 400, 401, 403, 404, 408, 412, 413, 415, 429, 500, 503, 504]],
+  ["post /inventory/updates", [200, 400, 401, 403, 408, 413, 415, 429, 500, 503, 504]],
   ["get /pets/{petId}", [200, 304, 400, 401, 403, 404, 410, 412, 429, 500, 502, 503, 504]],
   ["get /store/orders", [200, 304, 400, 401, 403, 404, 412, 429, 500, 502, 503, 504]],
   ["get /rate_limit", [200, 400, 401, 429, 500, 503]],
@@ -143,7 +146,9 @@ test("the list and its 304 are documented with ETag and Vary, and an entry that 
 test("every documented error may not be stored, and 415 names the media types of an update", () => {
   for (const { name, status, response } of errors) {
     expect([name, status, isSure(response, "Cache-Control")]).toEqual([name, status, true]);
-    expect([name, status, isSure(response, "Accept-Patch")]).toEqual([name, status, status === 415]);
+    const accepted = ["Accept-Patch", "Accept-Post"].filter((header) => isSure(response, header));
+    const expected = name.startsWith("post") ? ["Accept-Post"] : ["Accept-Patch"];
+    expect([name, status, accepted]).toEqual([name, status, status === 415 ? expected : []]);
   }
 });
 
@@ -183,6 +188,9 @@ test("the documented schemas have the statuses and bounds of the contract, and t
   const { content } = document.paths["/inventory/{petId}"]!.patch!.requestBody!;
   expect(Object.keys(content)).toEqual(["application/json", "application/merge-patch+json"]);
   for (const { example } of Object.values(content)) parseStockUpdate(Buffer.from(JSON.stringify(example)));
+  const bulk = document.paths["/inventory/updates"]!.post!.requestBody!.content["application/json"]!;
+  expect(parseBulkUpdates(Buffer.from(JSON.stringify(bulk.example)))).toHaveLength(2);
+  expect(document.components.schemas!.BulkUpdates).toMatchObject({ minItems: 1, maxItems: maxUpdates });
 });
 
 test("a petId is documented as an int64, and the OpenAPI document has no number that a reader would round", () => {
@@ -193,10 +201,10 @@ test("a petId is documented as an int64, and the OpenAPI document has no number 
   expect(numbers.filter((number) => !Number.isSafeInteger(Number(number)))).toEqual([]);
 });
 
-test("the update is documented as experimental", () => {
-  const { patch } = document.paths["/inventory/{petId}"]!;
-  expect(patch).toMatchObject({ "x-experimental": true, summary: expect.stringContaining("experimental") });
-  expect(patch!.description).toContain("Experimental");
+test.each(["patch /inventory/{petId}", "post /inventory/updates"])("%s is documented as experimental", (name) => {
+  const { operation } = operations.find((each) => each.name === name)!;
+  expect(operation).toMatchObject({ "x-experimental": true, summary: expect.stringContaining("experimental") });
+  expect(operation.description).toContain("Experimental");
 });
 
 describe("the documented deprecation of GET /pets/{petId}", () => {

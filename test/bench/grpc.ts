@@ -81,7 +81,7 @@ function openWays(addresses: readonly string[]): Way[] {
   // One stream for each service, because a gateway uses one at a time.
   const pipelines = addresses.map((one) => {
     const channel = openInventoryChannel({ address: one });
-    return { channel, updates: new UpdatePipeline(() => channel.applyUpdates(), timeoutMs) };
+    return { channel, updates: new UpdatePipeline(() => channel.applyUpdates()) };
   });
   let turn = 0;
   return [
@@ -93,7 +93,11 @@ function openWays(addresses: readonly string[]): Way[] {
     },
     {
       name: "pipeline",
-      change: (petId, quantity) => pipelines[turn++ % pipelines.length]!.updates.submit({ petId, quantity }),
+      change: async (petId, quantity) => {
+        const { updates } = pipelines[turn++ % pipelines.length]!;
+        const [outcome] = await updates.submit({ updates: [{ petId, quantity }] }, performance.now() + timeoutMs);
+        if (outcome instanceof Error) throw outcome;
+      },
       close: () => {
         for (const { channel, updates } of pipelines) {
           updates.close();

@@ -16,7 +16,7 @@ describe("the served OpenAPI document", () => {
 
   const send = async (method: string, path: string) => {
     const headers = { authorization: `Bearer ${system.keys.enterprise}`, "content-type": "application/json" };
-    const body = method === "PATCH" ? '{"quantity":100}' : undefined;
+    const body = { PATCH: '{"quantity":100}', POST: '[{"petId":1,"quantity":100}]' }[method];
     const list = await callApi(system.address, { path: "/v1/inventory", headers });
     const query = path.endsWith("/changes") ? `?since=${encodeURIComponent(header(list, "ETag"))}` : "";
     return await callApi(system.address, { method, path: `/v1${path.replace("{petId}", "1")}${query}`, headers, body });

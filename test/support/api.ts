@@ -138,14 +138,13 @@ function describeApi(dates: { deprecatedAt: Date | null; sunsetAt: Date | null }
 function operationsOf(document: OpenApiDocument): readonly Operation[] {
   type Described = { tags: string[]; responses: Operation["responses"] };
   const paths = withoutReferences(document.paths, document) as Record<string, Record<string, Described>>;
-  return Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, { tags, responses }]) => ({
-      method: method.toUpperCase(),
-      path: new RegExp(`^/v1${path.replace(/\{\w+\}/g, "[^/]+")}$`),
-      isPassedThrough: tags.includes("Store"),
-      responses,
-    })),
-  );
+  const withoutParametersFirst = Object.entries(paths).toSorted(([a], [b]) => +a.includes("{") - +b.includes("{"));
+  return withoutParametersFirst.flatMap(([text, methods]) => {
+    const path = new RegExp(`^/v1${text.replace(/\{\w+\}/g, "[^/]+")}$`);
+    return Object.entries(methods).map(([method, { tags, responses }]) => {
+      return { method: method.toUpperCase(), path, isPassedThrough: tags.includes("Store"), responses };
+    });
+  });
 }
 
 function withoutReferences(node: unknown, document: OpenApiDocument): unknown {

@@ -1,0 +1,96 @@
+/** The handlers of the operations that set quantities. */
+import type { IncomingHttpHeaders } from "node:http";
+import type { Request, RequestHandler, Response } from "express";
+import type { Item } from "../../proto/pet.ts";
+import { ApiError } from "../http/errors.ts";
+import { readBody } from "../http/request.ts";
+import { contextOf } from "../http/request-context.ts";
+import { writeJson } from "../http/respond.ts";
+import { bulkTypes, parseBulkUpdates } from "./bulk-input.ts";
+import {
+  type AskedUpdate,
+  checkMediaType,
+  parseStockUpdate,
+  patchTypes,
+  readPetId,
+  readPrecondition,
+} from "./input.ts";
+import { entryEtag, renderItem } from "./list/chunk.ts";
+import type { StockClient, UpdateCaller } from "./stock-client.ts";
+
+export interface UpdateInventoryOptions {
+  readonly stock: Pick<StockClient, "update">;
+  /** How long the body may take to arrive. */
+  readonly bodyTimeoutMs: number;
+}
+
+/** PATCH /inventory/{petId}: sets the quantity of one entry. */
+export function updateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions): RequestHandler {
+  return async (request, response) => {
+    const petId = readPetId(request.params.petId);
+    checkMediaType(request.headers, patchTypes);
+    const precondition = readPrecondition(request.headers);
+    const { body, caller } = await receive(request, response, bodyTimeoutMs);
+    const [item] = await apply(stock, [{ petId, quantity: parseStockUpdate(body), precondition }], caller);
+    if (item instanceof ApiError) throw item;
+    writeJson(request, response, 200, renderItem(item!), ["ETag", entryEtag(item!.revision)]);
+  };
+}
+
+/** POST /inventory/updates: sets the quantities of up to 100 entries. Each update stands alone. */
+export function bulkUpdateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions): RequestHandler {
+  return async (request, response) => {
+    checkMediaType(request.headers, bulkTypes);
+    refusePreconditions(request.headers);
+    const { body, caller } = await receive(request, response, bodyTimeoutMs);
+    const updates = parseBulkUpdates(body);
+    const outcomes = await apply(stock, updates, caller);
+    // When the result of none is known, the answer is that of a single update.
+    if (outcomes.every((outcome) => outcome instanceof ApiError && outcome.status >= 500)) throw outcomes[0];
+    const results = outcomes.map((outcome, i) => renderOutcome(updates[i]!.petId, outcome));
+    writeJson(request, response, 200, `[${results.join(",")}]`, []);
+  };
+}
+
+/** Reads the body, from whose arrival on the caller waits: the time for a slow body is its client's. */
+async function receive(
+  request: Request,
+  response: Response,
+  bodyTimeoutMs: number,
+): Promise<{ readonly body: Buffer; readonly caller: UpdateCaller }> {
+  const isWhole = request.complete;
+  const body = await readBody(request, bodyTimeoutMs);
+  const arrivedMs = isWhole ? contextOf(response).startedMs : performance.now();
+  return { body, caller: { arrivedMs, isWanted: () => !response.destroyed } };
+}
+
+/** Has the updates done. @returns for each, in order, its entry or the error that answers it */
+async function apply(
+  stock: UpdateInventoryOptions["stock"],
+  asked: readonly AskedUpdate[],
+  caller: UpdateCaller,
+): Promise<readonly (Item | ApiError)[]> {
+  const updates = asked.map(({ petId, quantity, precondition }) => {
+    return { petId, quantity, expectedRevisions: precondition?.revisions };
+  });
+  const outcomes = await stock.update({ updates }, caller);
+  return outcomes.map((outcome, i) => {
+    const { precondition } = asked[i]!;
+    if (!(outcome instanceof ApiError) || !precondition || outcome.code !== "precondition_failed") return outcome;
+    return new ApiError("precondition_failed", { message: precondition.unmet, cause: outcome });
+  });
+}
+
+/** @throws ApiError invalid_request: a precondition of the request would be one of no entry */
+function refusePreconditions(headers: IncomingHttpHeaders): void {
+  for (const name of ["If-Match", "If-None-Match"]) {
+    if (headers[name.toLowerCase()] === undefined) continue;
+    const message = `${name} belongs to no entry here: give each update that needs it an ifMatch of its own.`;
+    throw new ApiError("invalid_request", { message });
+  }
+}
+
+function renderOutcome(petId: bigint, outcome: Item | ApiError): string {
+  if (outcome instanceof ApiError) return `{"petId":${petId},"error":${outcome.body}}`;
+  return `${renderItem(outcome).slice(0, -1)},"etag":${JSON.stringify(entryEtag(outcome.revision))}}`;
+}

@@ -1,0 +1,54 @@
+/** Updates as the gateway asks for them, and what becomes of them. */
+import { type ServiceError, status } from "@grpc/grpc-js";
+import { toItem } from "../../client/item.ts";
+import type { UpdateResult, Update as WireUpdate } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { Item } from "../../proto/pet.ts";
+import type { Traceparent } from "../../runtime/spans.ts";
+import { NotDoneError, serviceError } from "./status.ts";
+
+export interface Update {
+  readonly petId: bigint;
+  /** 0 to 2147483647. */
+  readonly quantity: number;
+  /** The update happens only if the entry is still at one of these revisions: 1 to 20. */
+  readonly expectedRevisions?: readonly bigint[] | undefined;
+}
+
+/** Updates that a caller sends together. Each of them stands alone. */
+export interface UpdateRequest {
+  /** At least one. */
+  readonly updates: readonly Update[];
+  readonly traceparent?: Traceparent;
+}
+
+/**
+ * What became of an update: its entry, once that is durable, or an error. After a NotDoneError or a refusal of the
+ * service the update has certainly not happened. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or INTERNAL it may not
+ * be known whether it happened.
+ */
+export type UpdateOutcome = Item | NotDoneError | ServiceError;
+
+/** An update for the service, without what the stream adds. */
+export function toWireUpdate({ petId, quantity, expectedRevisions = [] }: Update) {
+  const [expectedRevision, ...furtherExpectedRevisions] = expectedRevisions;
+  return { petId, quantity, expectedRevision, furtherExpectedRevisions } satisfies Partial<WireUpdate>;
+}
+
+/** The service's reasons after which it is not known whether an update happened. After all others it has not. */
+const unknownReasons: ReadonlySet<string> = new Set(["OUTCOME_UNKNOWN", "INTERNAL"]);
+
+/** Reads the result of an update that was sent. */
+export function readResult(result: UpdateResult): { readonly outcome: UpdateOutcome; readonly isKnown: boolean } {
+  const { item, code, message, reason } = result;
+  if (!item) {
+    const isKnown = !unknownReasons.has(reason);
+    const isUndone = isKnown && code === status.UNAVAILABLE;
+    return { outcome: isUndone ? new NotDoneError(message) : serviceError(code, message), isKnown };
+  }
+  try {
+    return { outcome: toItem(item), isKnown: true };
+  } catch (error) {
+    // An entry that this gateway cannot read.
+    return { outcome: serviceError(status.INTERNAL, (error as Error).message), isKnown: false };
+  }
+}
