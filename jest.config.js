@@ -19,7 +19,7 @@ export default {
     {
       ...shared,
       displayName: "unit",
-      testMatch: ["<rootDir>/{proto,runtime,client,gateway,inventory-svc,deploy}/**/*.test.ts"],
+      testMatch: ["<rootDir>/{proto,runtime,client,rest-client,gateway,inventory-svc,deploy}/**/*.test.ts"],
     },
     {
       ...shared,

@@ -4,6 +4,7 @@ import { dirname, join } from "node:path";
 
 /** The folders from the lowest to the highest: a file imports only from its own folder and from lower ones. */
 const folders = [
+  "rest-client",
   "proto",
   "runtime",
   "runtime/database",
@@ -89,15 +90,28 @@ test("the two tiers share no file but those below both", () => {
   expect(across).toEqual([]);
 });
 
+test("the client of the public API and the product import nothing of each other", () => {
+  const isClient = (file: string) => file.startsWith("rest-client/");
+  const across = files.flatMap((file) =>
+    importsOf(file)
+      .filter((other) => isClient(file) !== isClient(other))
+      .map((other) => `${file} → ${other}`),
+  );
+  expect(across).toEqual([]);
+  const outside = files.filter(isClient).flatMap((file) => texts.get(file)!.match(/\bfrom "[^.][^"]*"/g) ?? []);
+  expect(outside).toEqual([]);
+});
+
 test("no folder holds a single file", () => {
   const byFolder = Map.groupBy(files, (file) => dirname(file));
   expect([...byFolder].filter(([, ofFolder]) => ofFolder.length === 1).map(([folder]) => folder)).toEqual([]);
 });
 
-test("no name is exported from two files", () => {
+test("no name is exported from two files of a package", () => {
   const exported = files.flatMap((file) => {
+    const inPackage = file.startsWith("rest-client/") ? "rest-client: " : "";
     const names = texts.get(file)!.matchAll(/^export (?:async )?(?:function\*?|class|const|interface|type) (\w+)/gm);
-    return [...names].map(([, name]) => ({ name: name!, file }));
+    return [...names].map(([, name]) => ({ name: `${inPackage}${name!}`, file }));
   });
   const twice = [...Map.groupBy(exported, ({ name }) => name)].filter(([, places]) => places.length > 1);
   expect(twice.map(([name, places]) => `${name}: ${places.map(({ file }) => file).join(", ")}`)).toEqual([]);

@@ -1,0 +1,63 @@
+/** The one error of the client. */
+
+export interface ErrorDetails {
+  readonly status?: number;
+  readonly requestId?: string | undefined;
+  readonly retryAfterMs?: number | undefined;
+  readonly cause?: unknown;
+}
+
+/**
+ * A request that was refused, or that got no usable answer.
+ *
+ * An update that failed with status 0 or 5xx may have happened. Repeat it with the same `idempotencyKey`.
+ */
+export class InventoryApiError extends Error {
+  /**
+   * A code of the API, as `not_found`. Two are the client's own: `no_answer` (the connection failed or the time was up)
+   * and `unknown_answer` (an error that is not of this API, as a proxy sends it).
+   */
+  readonly code: string;
+  /** HTTP status; 0 where there was no answer. */
+  readonly status: number;
+  /** `X-Request-Id` of the answer, to quote in a report. */
+  readonly requestId: string | undefined;
+  /** Time in ms after which a repeat can succeed, where it is known. */
+  readonly retryAfterMs: number | undefined;
+
+  constructor(code: string, message: string, { status = 0, requestId, retryAfterMs, cause }: ErrorDetails = {}) {
+    super(`${code}: ${message}`, { cause });
+    this.name = "InventoryApiError";
+    this.code = code;
+    this.status = status;
+    this.requestId = requestId;
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+/** The error that an answer is. */
+export function readError({ status, headers }: Response, text: string): InventoryApiError {
+  const { code, message } = readBody(text) ?? {
+    code: "unknown_answer",
+    message: `status ${status} with a body that is not of this API`,
+  };
+  const requestId = headers.get("x-request-id") ?? undefined;
+  return new InventoryApiError(code, message, { status, requestId, retryAfterMs: readRetryAfterMs(headers) });
+}
+
+function readBody(text: string): { code: string; message: string } | undefined {
+  try {
+    const body = JSON.parse(text);
+    return typeof body?.code === "string" ? { code: body.code, message: String(body.message) } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** `Retry-After`: seconds, or the date that a proxy may send. */
+function readRetryAfterMs(headers: Headers): number | undefined {
+  const text = headers.get("retry-after");
+  if (text === null) return undefined;
+  const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - Date.now();
+  return Number.isNaN(ms) ? undefined : Math.max(0, ms);
+}

@@ -1,0 +1,74 @@
+/** Follows the stock: the whole of it first, then every difference. */
+import { InventoryApiError } from "./errors.ts";
+import { pause } from "./requests.ts";
+import type { InventoryChanges, InventoryItem } from "./types.ts";
+
+/** The whole stock, at the beginning and wherever its differences are no longer known. */
+export interface StockEvent {
+  readonly type: "stock";
+  readonly etag: string;
+  readonly items: readonly InventoryItem[];
+}
+
+/** What has changed since the event before; applied to that stock it gives the stock of `etag`. */
+export interface ChangesEvent extends InventoryChanges {
+  readonly type: "changes";
+}
+
+export type FollowEvent = StockEvent | ChangesEvent;
+
+export interface FollowedStock {
+  /** The whole stock. */
+  readonly list: () => Promise<readonly InventoryItem[] & { readonly etag: string }>;
+  /** What has changed since a tag, after a wait of at most so many seconds. */
+  readonly changes: (since: string, waitSeconds: number) => Promise<InventoryChanges>;
+}
+
+/** Less than the 100 s for which proxies wait. */
+const waitSeconds = 90;
+/** An empty answer that comes sooner was not held back. */
+const heldMs = 1_000;
+const maxPauseMs = 30_000;
+
+/**
+ * Gives every difference once and in order: each question begins where the latest answer ended, so an answer that was
+ * lost is asked for again.
+ */
+export async function* followStock(
+  { list, changes }: FollowedStock,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<FollowEvent, never, undefined> {
+  for (;;) {
+    const items = await list();
+    yield { type: "stock", etag: items.etag, items };
+    yield* differences(items.etag, changes, signal);
+  }
+}
+
+/** Ends when the differences since the latest answer are no longer known. */
+async function* differences(
+  start: string,
+  changes: FollowedStock["changes"],
+  signal: AbortSignal | undefined,
+): AsyncGenerator<ChangesEvent, void, undefined> {
+  let pauseMs = heldMs;
+  for (let since = start; ; ) {
+    const askedMs = performance.now();
+    const difference = await changes(since, waitSeconds).catch(endOfDifferences);
+    if (difference === undefined) return;
+    since = difference.etag;
+    if (difference.changed.length + difference.removed.length > 0) {
+      pauseMs = heldMs;
+      yield { type: "changes", ...difference };
+    } else if (performance.now() - askedMs < heldMs) {
+      await pause(pauseMs * (0.5 + Math.random() / 2), signal);
+      pauseMs = Math.min(2 * pauseMs, maxPauseMs);
+    }
+  }
+}
+
+/** @throws the error, unless it says that the differences are no longer known */
+function endOfDifferences(error: unknown): undefined {
+  if (error instanceof InventoryApiError && error.code === "changes_unavailable") return;
+  throw error;
+}

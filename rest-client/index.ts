@@ -1,0 +1,196 @@
+/** The client of the public API for consumers in TypeScript and JavaScript. */
+import { InventoryApiError } from "./errors.ts";
+import { type FollowEvent, followStock } from "./follow.ts";
+import { readBody, type SentEntry, toPetId, withPetId } from "./json.ts";
+import { type Answer, type ApiRequest, createSender } from "./requests.ts";
+import type { InventoryChanges, InventoryEntry, InventoryItem, RateLimit, UpdateError, Usage } from "./types.ts";
+
+export { InventoryApiError } from "./errors.ts";
+export type { ChangesEvent, FollowEvent, StockEvent } from "./follow.ts";
+export type * from "./types.ts";
+
+export interface InventoryApiOptions {
+  /** Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. */
+  readonly baseUrl: string;
+  readonly apiKey: string;
+  /** Sends the requests; default: the `fetch` of the runtime. */
+  readonly fetch?: typeof globalThis.fetch;
+}
+
+export interface CallOptions {
+  /** Ends the call, its waits for the limits and its repeats included. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface UpdateOptions extends CallOptions {
+  /** `etag` of the entry, or a list of them: the update happens only while the entry has one of these. */
+  readonly ifMatch?: string | undefined;
+  /** Names the update, so that it happens once however often it is sent; default: a new one for each call. */
+  readonly idempotencyKey?: string | undefined;
+}
+
+export interface UpdateEntry {
+  readonly petId: bigint | number;
+  readonly quantity: number;
+  readonly ifMatch?: string | undefined;
+}
+
+/** The entry after an update; `replayed` where an earlier one with the same key had made it. */
+export interface UpdatedEntry extends InventoryEntry {
+  readonly replayed?: boolean;
+}
+
+/** What became of one of many updates. */
+export type UpdateResult = UpdatedEntry | { readonly petId: bigint; readonly error: UpdateError };
+
+/** Every entry, in the order of petId. */
+export type InventoryList = readonly InventoryItem[] & {
+  /** The tag of this list, for `changes`. */
+  readonly etag: string;
+};
+
+export interface InventoryApi {
+  /** Every entry. A list that has not changed is not sent again. */
+  list(options?: CallOptions): Promise<InventoryList>;
+  /** One entry. @throws InventoryApiError `not_found` */
+  get(petId: bigint | number, options?: CallOptions): Promise<InventoryEntry>;
+  /** Sets a quantity. @throws InventoryApiError `not_found`; `precondition_failed` for an `ifMatch` that does not hold */
+  update(petId: bigint | number, quantity: number, options?: UpdateOptions): Promise<UpdatedEntry>;
+  /**
+   * Sets many quantities, each by itself, a hundred with a request. The results are in the order of the entries.
+   *
+   * @throws InventoryApiError when no result is known; a later failure is the result of each entry that it concerns
+   */
+  updateMany(entries: readonly UpdateEntry[], options?: Omit<UpdateOptions, "ifMatch">): Promise<UpdateResult[]>;
+  /**
+   * What has changed since the `etag` of a list or of earlier changes.
+   *
+   * @param options `waitSeconds`: while nothing has changed, the answer waits for so many seconds
+   * @throws InventoryApiError `changes_unavailable`: read the list again
+   */
+  changes(since: string, options?: CallOptions & { readonly waitSeconds?: number }): Promise<InventoryChanges>;
+  /** The stock, then every difference, once and in order; the stock again where differences are no longer known. */
+  follow(options?: CallOptions): AsyncGenerator<FollowEvent, never, undefined>;
+  /** What is left of the limits. No limit counts this. */
+  rateLimit(options?: CallOptions): Promise<RateLimit>;
+  /** Requests of the account in the last hours, up to 168. No limit counts this. */
+  usage(options?: CallOptions & { readonly hours?: number }): Promise<Usage>;
+}
+
+/** Entries with a tag that are remembered, the latest. */
+const maxRemembered = 1_000;
+/** Updates that one request may carry. */
+const maxUpdates = 100;
+
+/** @throws TypeError for a base address or a key that none can be */
+export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }: InventoryApiOptions): InventoryApi {
+  const send = createSender({ baseUrl, apiKey, fetch });
+  const entries = new Map<bigint, InventoryEntry>();
+  let latest: InventoryList | undefined;
+
+  const remember = <T extends InventoryEntry>(entry: T): T => {
+    entries.delete(entry.petId);
+    entries.set(entry.petId, entry);
+    if (entries.size > maxRemembered) entries.delete(entries.keys().next().value!);
+    return entry;
+  };
+
+  async function list(request: Pick<ApiRequest, "signal" | "isPatient"> = {}): Promise<InventoryList> {
+    const known = latest;
+    const answer = await send({ ...request, path: "/inventory", headers: unless(known) });
+    if (answer.status === 304) return known!;
+    const items = readBody<SentEntry[]>(answer).map(withPetId<InventoryItem>);
+    latest = Object.defineProperty(items, "etag", { value: etagOf(answer) }) as InventoryItem[] & { etag: string };
+    return latest;
+  }
+
+  async function get(petId: bigint | number, { signal }: CallOptions = {}): Promise<InventoryEntry> {
+    const known = entries.get(toPetId(petId));
+    const answer = await send({ path: `/inventory/${toPetId(petId)}`, headers: unless(known), signal });
+    return remember(answer.status === 304 ? known! : entryOf(answer));
+  }
+
+  async function update(petId: bigint | number, quantity: number, options: UpdateOptions = {}): Promise<UpdatedEntry> {
+    const { ifMatch, idempotencyKey = newKey(), signal } = options;
+    const headers = { ...jsonType, "Idempotency-Key": idempotencyKey, ...(ifMatch && { "If-Match": ifMatch }) };
+    const path = `/inventory/${toPetId(petId)}`;
+    const answer = await send({ method: "PATCH", path, headers, body: JSON.stringify({ quantity }), signal });
+    const isReplayed = answer.headers.get("idempotency-replayed") === "true";
+    return remember({ ...entryOf(answer), ...(isReplayed && { replayed: true }) });
+  }
+
+  async function updateMany(updates: readonly UpdateEntry[], options: Omit<UpdateOptions, "ifMatch"> = {}) {
+    const { idempotencyKey = newKey(), signal } = options;
+    const results: UpdateResult[] = [];
+    for (let start = 0; start < updates.length; start += maxUpdates) {
+      const part = updates.slice(start, start + maxUpdates);
+      const key = start === 0 ? idempotencyKey : `${idempotencyKey}.${start}`;
+      const headers = { ...jsonType, "Idempotency-Key": key };
+      const body = `[${part.map(updateJson)}]`;
+      try {
+        const answer = await send({ method: "POST", path: "/inventory/updates", headers, body, signal });
+        results.push(...readBody<SentEntry[]>(answer).map(withPetId<UpdateResult>));
+      } catch (error) {
+        if (start === 0 || !(error instanceof InventoryApiError)) throw error;
+        const { code, message, status } = error;
+        const failed = updates
+          .slice(start)
+          .map(({ petId }) => ({ petId: toPetId(petId), error: { code, message, status } }));
+        return [...results, ...failed];
+      }
+    }
+    for (const result of results) if ("etag" in result) remember(result);
+    return results;
+  }
+
+  type ChangesRequest = Pick<ApiRequest, "signal" | "isPatient"> & { readonly waitSeconds?: number };
+
+  async function changes(since: string, { waitSeconds, ...request }: ChangesRequest = {}): Promise<InventoryChanges> {
+    const path = `/inventory/changes?since=${encodeURIComponent(since)}`;
+    const held = waitSeconds && { headers: { Prefer: `wait=${waitSeconds}` }, heldMs: waitSeconds * 1_000 };
+    const answer = await send({ ...request, ...held, path });
+    const body = readBody<{ etag: string; changed: SentEntry[]; removed: (number | string)[] }>(answer);
+    return { ...body, changed: body.changed.map(withPetId<InventoryEntry>), removed: body.removed.map(BigInt) };
+  }
+
+  return {
+    list: ({ signal }: CallOptions = {}) => list({ signal }),
+    get,
+    update,
+    updateMany,
+    changes: (since, { waitSeconds, signal } = {}) => changes(since, { waitSeconds, signal }),
+    follow: ({ signal } = {}) => {
+      const request = { isPatient: true, signal };
+      return followStock(
+        { list: () => list(request), changes: (since, waitSeconds) => changes(since, { ...request, waitSeconds }) },
+        signal,
+      );
+    },
+    rateLimit: async ({ signal } = {}) => readBody(await send({ path: "/rate_limit", isFree: true, signal })),
+    usage: async ({ hours, signal } = {}) =>
+      readBody(await send({ path: `/usage${hours === undefined ? "" : `?hours=${hours}`}`, isFree: true, signal })),
+  };
+}
+
+const jsonType = { "Content-Type": "application/json" };
+
+function unless(known: { readonly etag: string } | undefined): Readonly<Record<string, string>> {
+  return known ? { "If-None-Match": known.etag } : {};
+}
+
+function etagOf({ headers }: Answer): string {
+  return headers.get("etag") ?? "";
+}
+
+function entryOf(answer: Answer): InventoryEntry {
+  return { ...withPetId<InventoryItem>(readBody(answer)), etag: etagOf(answer) };
+}
+
+function updateJson({ petId, quantity, ifMatch }: UpdateEntry): string {
+  return `{"petId":${toPetId(petId)},${JSON.stringify({ quantity, ifMatch }).slice(1)}`;
+}
+
+/** A key for one update: 128 random bits. */
+function newKey(): string {
+  return crypto.getRandomValues(new BigUint64Array(2)).join("-");
+}

@@ -1,0 +1,122 @@
+/** Sends requests: at the pace that the limits allow, and again where an answer is missing. */
+import { InventoryApiError, readError } from "./errors.ts";
+import { maxLimitWaitMs, Pace } from "./pace.ts";
+
+export interface SenderOptions {
+  /** Base address of the API, which ends in /v1. */
+  readonly baseUrl: string;
+  readonly apiKey: string;
+  readonly fetch: typeof globalThis.fetch;
+}
+
+/** A request that may be sent more than once: an update among them has an Idempotency-Key. */
+export interface ApiRequest {
+  readonly method?: "GET" | "PATCH" | "POST";
+  /** Below the base address, as `/inventory`. */
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  readonly body?: string;
+  /** Whether no limit counts it, so that it waits for none and a banned key may send it. */
+  readonly isFree?: boolean;
+  /** Whether it goes on until it succeeds or is refused for good. */
+  readonly isPatient?: boolean;
+  /** Time in ms for which the gateway may hold the answer back. */
+  readonly heldMs?: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+}
+
+/** Longer than a gateway itself repeats an update. */
+const answerTimeoutMs = 45_000;
+/** How long a request that fails is repeated. */
+const patienceMs = 60_000;
+const firstPauseMs = 200;
+const maxPauseMs = 10_000;
+
+/** Makes the function that sends all requests of one key. */
+export function createSender({ baseUrl, apiKey, fetch }: SenderOptions): (request: ApiRequest) => Promise<Answer> {
+  const root = baseUrl.replace(/\/+$/, "");
+  const authorization = `Bearer ${apiKey}`;
+  new Request(root, { headers: { authorization } }); // throws for an address or a key that none can be
+  const pace = new Pace();
+
+  /**
+   * Resolves with an answer of 2xx or 304.
+   *
+   * @throws InventoryApiError for every other outcome; the reason of `signal` once that is aborted
+   */
+  async function send(request: ApiRequest): Promise<Answer> {
+    const { isFree = false, isPatient = false, signal } = request;
+    let failingSinceMs: number | undefined;
+    for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, maxPauseMs)) {
+      if (!isFree) await pace.turn(isPatient, signal);
+      const outcome = await attempt(request);
+      if (!(outcome instanceof InventoryApiError)) return outcome;
+      if (!isPassing(outcome)) throw outcome;
+
+      const nowMs = performance.now();
+      if (outcome.status !== 429) failingSinceMs ??= nowMs;
+      const waitMs = (outcome.retryAfterMs ?? 0) + pauseMs * (0.5 + Math.random() / 2);
+      const isTooLong = waitMs > maxLimitWaitMs || nowMs + waitMs > (failingSinceMs ?? nowMs) + patienceMs;
+      if (isTooLong && !isPatient) throw outcome;
+      await pause(waitMs, signal);
+    }
+  }
+
+  async function attempt(request: ApiRequest): Promise<Answer | InventoryApiError> {
+    const { method = "GET", path, headers = {}, body, isFree, heldMs = 0, signal } = request;
+    const init = { method, headers: { ...headers, Authorization: authorization }, body: body ?? null };
+    new Headers(init.headers); // throws for values that no header may have, which is no fault of the connection
+    const connection = new AbortController();
+    const cut = () => connection.abort();
+    const timer = setTimeout(cut, answerTimeoutMs + heldMs);
+    signal?.addEventListener("abort", cut);
+    try {
+      const response = await fetch(root + path, { ...init, signal: connection.signal });
+      clearTimeout(timer); // the time is that of the gateway's work; a long list may take longer on its way
+      const text = await response.text();
+      const { status } = response;
+      const error = response.ok || status === 304 ? undefined : readError(response, text);
+      if (error?.code === "api_key_banned") pace.stop(error.retryAfterMs ?? 0);
+      // Other windows than the account's: those of the address (401, 5xx), or of the requests that no limit counts.
+      if (status < 500 && status !== 401 && !(isFree && status === 429)) pace.learn(response.headers);
+      else pace.learnNothing();
+      return error ?? { status, headers: response.headers, text };
+    } catch (cause) {
+      pace.learnNothing();
+      signal?.throwIfAborted();
+      return new InventoryApiError("no_answer", `${method} ${path} got no answer`, { cause });
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", cut);
+    }
+  }
+
+  return send;
+}
+
+/** Whether the same request can succeed later. */
+function isPassing({ code, status }: InventoryApiError): boolean {
+  return status === 0 || status >= 500 || (status === 429 && code !== "api_key_banned");
+}
+
+/** @throws the reason of `signal` once that is aborted */
+export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const abort = () => {
+      clearTimeout(timer);
+      reject(signal!.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", abort);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", abort, { once: true });
+  });
+}

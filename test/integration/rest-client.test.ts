@@ -1,0 +1,68 @@
+import { createInventoryApi } from "../../rest-client/index.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { type System, startSystem } from "../support/system.ts";
+
+const stack = suiteStack();
+const bigId = 9223372036854775807n;
+let system: System;
+
+beforeAll(async () => {
+  system = await startSystem({
+    seed: [
+      { petId: -5n, quantity: 3, status: "pending" },
+      { petId: 1001n, quantity: 1, status: "available" },
+      { petId: bigId, quantity: 2, status: "sold" },
+    ],
+  });
+  stack.defer(() => system.close());
+});
+
+const open = (apiKey: string, fetch?: typeof globalThis.fetch) =>
+  createInventoryApi({ baseUrl: `http://${system.address}/v1`, apiKey, ...(fetch && { fetch }) });
+
+test("the list and an update are exact, and a list that has not changed is not sent again", async () => {
+  const statuses: number[] = [];
+  const api = open(system.keys.enterprise, async (...request) => {
+    const response = await fetch(...request);
+    statuses.push(response.status);
+    return response;
+  });
+  const list = await api.list();
+  expect(list).toEqual([
+    { petId: -5n, quantity: 3, status: "pending" },
+    { petId: 1001n, quantity: 1, status: "available" },
+    { petId: bigId, quantity: 2, status: "sold" },
+  ]);
+  expect(await api.list()).toBe(list);
+  const { etag, ...updated } = await api.update(bigId, 7);
+  expect(updated).toEqual({ petId: bigId, quantity: 7, status: "sold" });
+  expect((await api.list()).at(-1)).toEqual(updated);
+  expect(statuses).toEqual([200, 304, 200, 200]);
+  await api.update(bigId, 8, { ifMatch: etag });
+  await expect(api.update(bigId, 9, { ifMatch: etag })).rejects.toMatchObject({
+    code: "precondition_failed",
+    status: 412,
+    requestId: expect.any(String),
+  });
+  await expect(api.update(77, 1)).rejects.toMatchObject({ code: "not_found", status: 404 });
+  await expect(open("ps_test_wrong").list()).rejects.toMatchObject({ code: "invalid_api_key", status: 401 });
+});
+
+test("fifty loops that want far more than the limit get all of it, hardly a 429 and no ban", async () => {
+  const { key, keyId } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 60, perDay: 100_000 } });
+  const statuses: number[] = [];
+  const enough = new AbortController();
+  const api = open(key, async (...request) => {
+    const response = await fetch(...request);
+    statuses.push(response.status);
+    if (statuses.length === 100) enough.abort(); // the limit of the first minute, and most of the second one
+    return response;
+  });
+  const loop = async () => {
+    while (!enough.signal.aborted) await api.list({ signal: enough.signal });
+  };
+  await Promise.allSettled(Array.from({ length: 50 }, loop));
+  expect(statuses.filter((status) => status >= 400).length).toBeLessThanOrEqual(1);
+  const { stdout } = await system.runKeys("bans");
+  expect(stdout).not.toContain(keyId);
+}, 180_000);
