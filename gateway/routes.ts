@@ -43,23 +43,23 @@ export function routeTable(parts: RouteParts): RouteTable {
       meanwhile,
       handler: listInventory(parts),
     },
-    // Before the paths with a petId, which would match it too.
+    // The paths with a petId come last, because they would match these too.
     "GET /v1/inventory/changes": {
       name: "listInventoryChanges",
       scope: "inventory:read",
       meanwhile,
       handler: listInventoryChanges(parts),
     },
+    "POST /v1/inventory/updates": {
+      name: "bulkUpdateInventory",
+      scope: "inventory:write",
+      handler: bulkUpdateInventory(parts),
+    },
     "GET /v1/inventory/:petId": {
       name: "getInventoryItem",
       scope: "inventory:read",
       meanwhile,
       handler: getInventoryItem(parts),
-    },
-    "POST /v1/inventory/updates": {
-      name: "bulkUpdateInventory",
-      scope: "inventory:write",
-      handler: bulkUpdateInventory(parts),
     },
     "PATCH /v1/inventory/:petId": {
       name: "updateInventory",
