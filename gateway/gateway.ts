@@ -7,6 +7,7 @@ import { traceQueries } from "../runtime/database/query-spans.ts";
 import { DatabaseRisks } from "../runtime/database/risks.ts";
 import { createLogger, type Logger } from "../runtime/log.ts";
 import { untilReady } from "../runtime/process.ts";
+import { accountPage } from "./account-page/page.ts";
 import { Authenticator } from "./auth/authenticator.ts";
 import { createKeyStore } from "./auth/key-store.ts";
 import { readPepper } from "./auth/pepper.ts";
@@ -26,7 +27,7 @@ import { checkTimer, exposeGauges } from "./observability/gauges.ts";
 import { createObserver, type Observer } from "./observability/requests.ts";
 import { traceRequest } from "./observability/spans.ts";
 import { openApiDocument } from "./openapi/document.ts";
-import { docsPage } from "./openapi/page.ts";
+import { type DocsPageOptions, docsPage } from "./openapi/page.ts";
 import { deprecation } from "./passthrough/deprecation.ts";
 import { passThrough } from "./passthrough/handler.ts";
 import { redisReplicas, standaloneReplica } from "./redis/replicas.ts";
@@ -89,6 +90,17 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     }),
   };
   const upstream = { timeoutMs: config.UPSTREAM_TIMEOUT_MS, clientTimeoutMs: config.STALL_TIMEOUT_MS };
+  const pages = {
+    document: openApiDocument({
+      servers: config.GATEWAY_SERVERS,
+      plans: config.PLAN_LIMITS,
+      banRules: limits.banRules,
+      guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
+      deprecations,
+    }),
+    admit: (response) => limits.admission.admitDocs(contextOf(response)),
+    stallTimeoutMs: config.STALL_TIMEOUT_MS,
+  } satisfies DocsPageOptions;
   const router = createRouter({
     routes: routeTable({
       stock,
@@ -103,17 +115,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       now,
     }),
     admission: limits.admission,
-    docs: docsPage({
-      document: openApiDocument({
-        servers: config.GATEWAY_SERVERS,
-        plans: config.PLAN_LIMITS,
-        banRules: limits.banRules,
-        guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
-        deprecations,
-      }),
-      admit: (response) => limits.admission.admitDocs(contextOf(response)),
-      stallTimeoutMs: config.STALL_TIMEOUT_MS,
-    }),
+    docs: Router().use(docsPage(pages), accountPage({ ...pages, isRotationOn: false })),
     clientAddress: clientAddressOf(config.TRUSTED_PROXIES),
     onDeprecatedUse: (accountId, operation) => keys.usage.deprecatedRouteUsed(accountId, operation),
     onDone: observer.onDone,

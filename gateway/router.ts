@@ -15,7 +15,7 @@ import type { Operation, RouteTable } from "./routes.ts";
 export interface RouterParts {
   readonly routes: RouteTable;
   readonly admission: Pick<Admission, "admit" | "setAddressLimits">;
-  /** Answers `/openapi.json` and `/docs`, which need no key; calls `next` for every other path. */
+  /** Answers `/openapi.json`, `/docs` and `/account`, which need no key; calls `next` for every other path. */
   readonly docs: RequestHandler;
   readonly clientAddress: (request: Request) => string;
   /** Counts a request of an account to a deprecated operation, whatever its answer. */
@@ -35,8 +35,8 @@ interface Route {
 }
 
 /**
- * The public API as an Express router: the table's paths, `/openapi.json` and `/docs`, below whatever path it is
- * mounted at. It needs no app around it, no setting of one, and no body parser before it: it uses nothing of requests
+ * The public API as an Express router: the table's paths and the pages beside them, below whatever path it is mounted
+ * at. It needs no app around it, no setting of one, and no body parser before it: it uses nothing of requests
  * and responses but what Node gives them.
  */
 export function createRouter(parts: RouterParts): Router {

@@ -19,6 +19,7 @@ const folders = [
   "gateway/passthrough",
   "gateway/own-account",
   "gateway/openapi",
+  "gateway/account-page",
   "gateway/observability",
   "gateway",
   "gateway/accounts",

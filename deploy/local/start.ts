@@ -223,6 +223,7 @@ The petstore inventory API is ready.
 
   Base address   ${base}
   Documentation  http://${address}/docs
+  Your account   http://${address}/account
   Data           SQLite in ${dataDir}/, limits in memory${notUsed}
 
 API keys, one per plan (kept in ${keysFile}):

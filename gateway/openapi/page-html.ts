@@ -19,6 +19,7 @@ interface ShownOperation {
   readonly requestBody?: { readonly description: string; readonly content: Content };
   readonly responses: Readonly<Record<string, unknown>>;
   readonly "x-experimental"?: boolean;
+  readonly "x-sunset"?: string;
   readonly "x-codeSamples"?: readonly CodeSample[];
 }
 
@@ -63,7 +64,8 @@ export function renderPage(document: ShownDocument): string {
 <header>
 <h1>${escapeHtml(info.title)} <small>${escapeHtml(info.version)}</small></h1>
 <p>${servers.map(({ url, description }) => `<code>${escapeHtml(url)}</code> ${escapeHtml(description ?? "")}`).join("<br>")}
-<br>This page as a document for tools: <a href="../openapi.json">openapi.json</a></p>
+<br>This page as a document for tools: <a href="../openapi.json">openapi.json</a>
+<br>What your key has left and has used: <a href="../account/">your account</a></p>
 </header>
 <nav aria-label="Contents"><ul>
 ${headings.join("\n")}

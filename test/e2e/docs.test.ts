@@ -1,15 +1,13 @@
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
-import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
 import express, { Router } from "express";
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import type { Browser, BrowserContextOptions } from "playwright-core";
 import { contractPlans } from "../../gateway/auth/plans.ts";
 import { publishedBanRules } from "../../gateway/limits/bans.ts";
 import { openApiDocument } from "../../gateway/openapi/document.ts";
 import { docsPage } from "../../gateway/openapi/page.ts";
-import { installTimeoutMs, startChromium } from "../support/chromium.ts";
+import { axeViolations, installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
 
@@ -135,14 +133,12 @@ test.each(looks)(
     const table = page.locator("table").filter({ hasText: "missing_api_key" }).first();
     const { x, width } = (await table.boundingBox())!;
     expect(x + width).toBeLessThanOrEqual(viewport.width);
-    await page.evaluate(readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8"));
-    const { violations } = (await page.evaluate("axe.run()")) as {
-      violations: { id: string; nodes: { html: string }[] }[];
-    };
-    expect(violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)])).toEqual([]);
+    expect(await axeViolations(page)).toEqual([]);
     expect(faults).toEqual([]);
   },
 );
+
+const open = (path: string, options: BrowserContextOptions = {}) => openPage(browser, `${origin}${path}`, options);
 
 /** Serves the documentation, and an API that echoes its requests. */
 function petstore(): Router {
@@ -154,28 +150,4 @@ function petstore(): Router {
       const rest = JSON.stringify({ ...received.body, authorization, ifMatch });
       response.type("json").end(`{"petId":${received.params.petId},${rest.slice(1)}`);
     });
-}
-
-interface OpenPage {
-  readonly page: Page;
-  /** Errors and warnings of the console, including policy violations, exceptions, and failed requests. */
-  readonly faults: readonly string[];
-  readonly requested: readonly string[];
-}
-
-async function open(path: string, options: BrowserContextOptions = {}): Promise<OpenPage> {
-  const page = await browser.newPage(options);
-  const faults: string[] = [];
-  const requested: string[] = [];
-  page.on("console", (message) => {
-    if (["error", "warning"].includes(message.type())) faults.push(`${message.type()}: ${message.text()}`);
-  });
-  page.on("pageerror", (error) => faults.push(`exception: ${error.message}`));
-  page.on("requestfailed", (failed) => faults.push(`failed: ${failed.url()}`));
-  page.on("request", (sent) => requested.push(sent.url()));
-  page.on("response", (response) => {
-    if (response.status() >= 400) faults.push(`${response.status()}: ${response.url()}`);
-  });
-  await page.goto(`${origin}${path}`, { waitUntil: "networkidle" });
-  return { page, faults, requested };
 }

@@ -1,6 +1,8 @@
 import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { promisify } from "node:util";
-import { type Browser, chromium } from "playwright-core";
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import { findProgram } from "./server-programs.ts";
 
 const programs = ["chromium", "chromium-browser", "google-chrome"];
@@ -30,6 +32,40 @@ export const installTimeoutMs = 600_000;
 export async function startChromium(): Promise<Browser> {
   const executablePath = findProgram(programs) ?? (await install());
   return chromium.launch({ executablePath, args });
+}
+
+export interface OpenPage {
+  readonly page: Page;
+  /** Errors and warnings of the console, including policy violations, exceptions, and failed requests. */
+  readonly faults: readonly string[];
+  readonly requested: readonly string[];
+}
+
+/** Opens an address in a context of its own, without storage of others, and notes what happens there. */
+export async function openPage(browser: Browser, url: string, options: BrowserContextOptions = {}): Promise<OpenPage> {
+  const page = await browser.newPage(options);
+  const faults: string[] = [];
+  const requested: string[] = [];
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) faults.push(`${message.type()}: ${message.text()}`);
+  });
+  page.on("pageerror", (error) => faults.push(`exception: ${error.message}`));
+  page.on("requestfailed", (failed) => faults.push(`failed: ${failed.url()}`));
+  page.on("request", (sent) => requested.push(sent.url()));
+  page.on("response", (response) => {
+    if (response.status() >= 400) faults.push(`${response.status()}: ${response.url()}`);
+  });
+  await page.goto(url, { waitUntil: "networkidle" });
+  return { page, faults, requested };
+}
+
+/** What axe-core finds on a page: the rule, and the elements that break it. */
+export async function axeViolations(page: Page): Promise<[rule: string, elements: string[]][]> {
+  await page.evaluate(readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8"));
+  const { violations } = (await page.evaluate("axe.run()")) as {
+    violations: { id: string; nodes: { html: string }[] }[];
+  };
+  return violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]);
 }
 
 async function install(): Promise<string> {

@@ -1,0 +1,34 @@
+/** Serves the page on which callers see their own account. */
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import type { RequestHandler, Router } from "express";
+import { fileTypes, fixedFile, type PageOptions, pageRouter, redirect } from "../http/pages.ts";
+import { pageCss } from "../openapi/page-files.ts";
+import type { ShownDocument } from "../openapi/page-html.ts";
+import { renderAccountPage } from "./page-html.ts";
+
+export interface AccountPageOptions extends PageOptions {
+  /** The OpenAPI document, for the deprecated operations. */
+  readonly document: ShownDocument;
+  /** Whether callers may rotate their keys. */
+  readonly isRotationOn: boolean;
+}
+
+const require = createRequire(import.meta.url);
+const uplot = (file: string) => readFileSync(require.resolve(`uplot/dist/${file}`), "utf8");
+const own = (file: string) => readFileSync(new URL(file, import.meta.url), "utf8");
+
+/**
+ * `/account/`, which needs no key to be loaded: its script asks the visitor for one and sends it to the API beside the
+ * page. The page loads nothing from elsewhere.
+ */
+export function accountPage({ document, isRotationOn, ...options }: AccountPageOptions): Router {
+  const files = new Map<string, RequestHandler>([
+    ["/account", redirect("account/")],
+    ["/account/", fixedFile(fileTypes.html, renderAccountPage(document, isRotationOn))],
+    ["/account/page.css", fixedFile(fileTypes.css, `${pageCss}${own("./browser.css")}${uplot("uPlot.min.css")}`)],
+    ["/account/page.js", fixedFile(fileTypes.js, own("./browser.js"))],
+    ["/account/uplot.js", fixedFile(fileTypes.js, uplot("uPlot.iife.min.js"))],
+  ]);
+  return pageRouter(files, options);
+}
