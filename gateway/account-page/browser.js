@@ -186,11 +186,12 @@ function draw() {
     {
       width: element("plot").clientWidth,
       height: 220,
+      padding: [null, 45, null, null], // room for the half of the last day's name
       legend: { show: false },
       cursor: { show: false },
       scales: { y: { range: (_plot, _min, max) => [0, Math.max(4, max * 1.1)] } },
       axes: [
-        { ...axis, incrs: [1, 2, 7].map((count) => count * 86_400), space: 90, values: days },
+        { ...axis, incrs: [1, 2, 3, 4, 7].map((count) => count * 86_400), space: 90, values: days },
         { ...axis, size: 70, values: (_plot, counts) => counts.map((count) => number.format(count)) },
       ],
       series: [
