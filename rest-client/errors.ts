@@ -1,4 +1,8 @@
 /** The one error of the client. */
+import type { ErrorBody } from "./types.ts";
+
+/** A code of the API, or one of the client's own. */
+export type ErrorCode = ErrorBody["code"] | "no_answer" | "unknown_answer";
 
 export interface ErrorDetails {
   readonly status?: number;
@@ -17,7 +21,7 @@ export class InventoryApiError extends Error {
    * A code of the API, as `not_found`. Two are the client's own: `no_answer` (the connection failed or the time was up)
    * and `unknown_answer` (an error that is not of this API, as a proxy sends it).
    */
-  readonly code: string;
+  readonly code: ErrorCode;
   /** HTTP status; 0 where there was no answer. */
   readonly status: number;
   /** `X-Request-Id` of the answer, to quote in a report. */
@@ -25,7 +29,7 @@ export class InventoryApiError extends Error {
   /** Time in ms after which a repeat can succeed, where it is known. */
   readonly retryAfterMs: number | undefined;
 
-  constructor(code: string, message: string, { status = 0, requestId, retryAfterMs, cause }: ErrorDetails = {}) {
+  constructor(code: ErrorCode, message: string, { status = 0, requestId, retryAfterMs, cause }: ErrorDetails = {}) {
     super(`${code}: ${message}`, { cause });
     this.name = "InventoryApiError";
     this.code = code;
@@ -37,15 +41,12 @@ export class InventoryApiError extends Error {
 
 /** The error that an answer is. */
 export function readError({ status, headers }: Response, text: string): InventoryApiError {
-  const { code, message } = readBody(text) ?? {
-    code: "unknown_answer",
-    message: `status ${status} with a body that is not of this API`,
-  };
+  const { code = "unknown_answer", message = `a ${status} that is not of this API` } = readBody(text) ?? {};
   const requestId = headers.get("x-request-id") ?? undefined;
   return new InventoryApiError(code, message, { status, requestId, retryAfterMs: readRetryAfterMs(headers) });
 }
 
-function readBody(text: string): { code: string; message: string } | undefined {
+function readBody(text: string): Pick<ErrorBody, "code" | "message"> | undefined {
   try {
     const body = JSON.parse(text);
     return typeof body?.code === "string" ? { code: body.code, message: String(body.message) } : undefined;

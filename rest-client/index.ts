@@ -3,7 +3,7 @@ import { InventoryApiError } from "./errors.ts";
 import { type FollowEvent, followStock } from "./follow.ts";
 import { readBody, type SentEntry, toPetId, withPetId } from "./json.ts";
 import { type Answer, type ApiRequest, createSender } from "./requests.ts";
-import type { InventoryChanges, InventoryEntry, InventoryItem, RateLimit, UpdateError, Usage } from "./types.ts";
+import type { BulkResult, InventoryChanges, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
 
 export { InventoryApiError } from "./errors.ts";
 export type { ChangesEvent, FollowEvent, StockEvent } from "./follow.ts";
@@ -35,13 +35,20 @@ export interface UpdateEntry {
   readonly ifMatch?: string | undefined;
 }
 
+export interface InventoryEntry extends InventoryItem {
+  /** For `ifMatch`. */
+  readonly etag: string;
+}
+
 /** The entry after an update; `replayed` where an earlier one with the same key had made it. */
 export interface UpdatedEntry extends InventoryEntry {
   readonly replayed?: boolean;
 }
 
 /** What became of one of many updates. */
-export type UpdateResult = UpdatedEntry | { readonly petId: bigint; readonly error: UpdateError };
+export type UpdateResult =
+  | BulkResult
+  | { readonly petId: bigint; readonly error: Pick<InventoryApiError, "code" | "message" | "status"> };
 
 /** Every entry, in the order of petId. */
 export type InventoryList = readonly InventoryItem[] & {
@@ -72,7 +79,7 @@ export interface InventoryApi {
   /** The stock, then every difference, once and in order; the stock again where differences are no longer known. */
   follow(options?: CallOptions): AsyncGenerator<FollowEvent, never, undefined>;
   /** What is left of the limits. No limit counts this. */
-  rateLimit(options?: CallOptions): Promise<RateLimit>;
+  rateLimit(options?: CallOptions): Promise<RateLimitStatus>;
   /** Requests of the account in the last hours, up to 168. No limit counts this. */
   usage(options?: CallOptions & { readonly hours?: number }): Promise<Usage>;
 }

@@ -1,5 +1,5 @@
 /** Lets requests leave at the pace that the account's windows allow, as the headers of the answers tell them. */
-import { InventoryApiError } from "./errors.ts";
+import { type ErrorCode, InventoryApiError } from "./errors.ts";
 
 interface Window {
   readonly limit: number;
@@ -183,6 +183,6 @@ export class Pace {
   }
 }
 
-function refusal(code: string, message: string, retryAfterMs: number): InventoryApiError {
+function refusal(code: ErrorCode, message: string, retryAfterMs: number): InventoryApiError {
   return new InventoryApiError(code, message, { status: 429, retryAfterMs: Math.ceil(retryAfterMs) });
 }

@@ -1,49 +1,98 @@
-/** What the API answers. Generated from the OpenAPI document by `npm run generate`; do not edit. */
+/** What the API answers. Generated from gateway/openapi/openapi.yaml by `npm run generate`; do not edit. */
 
+/** Status of a pet. This API shows it and never changes it. */
 export type PetStatus = "available" | "pending" | "sold";
 
-export interface InventoryItem {
+/** The stock of one pet. */
+export type InventoryItem = {
+  /** Identifier of the animal that this entry tracks. It is any int64 and exact in both directions. A JSON reader that turns numbers into 64-bit floats, as JavaScript's does, loses digits beyond 2^53. */
   readonly petId: bigint;
+  /** Current stock count. */
   readonly quantity: number;
   readonly status: PetStatus;
-}
+};
 
-export interface InventoryEntry {
+/** The difference between two states of the list. */
+export type InventoryChanges = {
+  /** The `ETag` of the list that the difference leads to. */
+  readonly etag: string;
+  /** The entries that were made or changed, in the order of `petId`. */
+  readonly changed: readonly (InventoryItem & {
+    /** The `ETag` of the entry. */
+    readonly etag: string;
+  })[];
+  /** The `petId`s of the entries that were removed, in ascending order. */
+  readonly removed: readonly (bigint)[];
+};
+
+/** The updated entry with its ETag, or why there is none. */
+export type BulkResult = (InventoryItem & {
+  /** Strong ETag of the entry after the update, for `ifMatch` in the next one. */
+  readonly etag: string;
+}) | ({
   readonly petId: bigint;
-  readonly quantity: number;
-  readonly status: PetStatus;
-  readonly etag: string;
-}
+  readonly error: ErrorBody;
+});
 
-export interface InventoryChanges {
-  readonly etag: string;
-  readonly changed: readonly InventoryEntry[];
-  readonly removed: readonly bigint[];
-}
-
-export interface UpdateError {
-  readonly code: string;
-  readonly message: string;
-  readonly status: number;
-}
-
-export interface RateLimit {
-  readonly plan: string;
-  readonly windows: readonly {
-    readonly name: string;
+/** What is left of an account's limits, and what the key of the request allows. */
+export type RateLimitStatus = {
+  /** The plan of the account. */
+  readonly plan: "free" | "pro" | "business" | "enterprise";
+  /** The windows of the account. A window without a request would end as shown if it began now. */
+  readonly windows: readonly ({
+    readonly name: "minute" | "day";
+    /** Requests that the window admits. */
     readonly limit: number;
+    /** Requests that were charged to it. */
     readonly used: number;
+    /** Requests that it still admits. */
     readonly remaining: number;
+    /** The end of the window. */
     readonly resetAt: string;
-  }[];
-  readonly ban: { readonly until: string } | null;
-  readonly key: { readonly id: string; readonly scopes: readonly string[]; readonly expiresAt: string | null };
-}
+  })[];
+  /** The ban of the key; null when none is running. */
+  readonly ban: {
+    /** The end of the ban. */
+    readonly until: string;
+  } | null;
+  /** The key of the request. */
+  readonly key: {
+    /** The public name of the key. */
+    readonly id: string;
+    /** What it allows. */
+    readonly scopes: readonly (string)[];
+    /** Its end; null for never. */
+    readonly expiresAt: string | null;
+  };
+};
 
-export interface Usage {
+/** The requests of an account over time. */
+export type Usage = {
+  /** The start of the first step. */
   readonly from: string;
+  /** The end of the last step, which is still running. */
   readonly to: string;
-  readonly stepSeconds: number;
-  readonly steps: readonly { readonly at: string; readonly served: number; readonly refused: number }[];
+  /** The length of a step. */
+  readonly stepSeconds: 60 | 3600;
+  /** Every step in order, those without a request too. */
+  readonly steps: readonly ({
+    /** The start of the step. */
+    readonly at: string;
+    /** Requests that were charged. */
+    readonly served: number;
+    /** Requests that got 429. */
+    readonly refused: number;
+  })[];
+  /** Requests to deprecated operations since the day of `from` began, in UTC. */
   readonly deprecated: number;
-}
+};
+
+/** The body of every error. It has exactly these members. */
+export type ErrorBody = {
+  /** Machine-readable error code, from a closed set. */
+  readonly code: "missing_api_key" | "invalid_api_key" | "insufficient_scope" | "invalid_request" | "invalid_json" | "not_found" | "changes_unavailable" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "precondition_failed" | "rate_limit_exceeded" | "api_key_banned" | "upstream_unavailable" | "upstream_timeout" | "service_unavailable" | "timeout" | "internal_error";
+  /** Human-readable description of the error. Its wording may change. */
+  readonly message: string;
+  /** The HTTP status code. */
+  readonly status: number;
+};
