@@ -1,12 +1,9 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import express, { Router } from "express";
+import express from "express";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import { accountPage } from "../../gateway/account-page/page.ts";
-import { contractPlans } from "../../gateway/auth/plans.ts";
-import { publishedBanRules } from "../../gateway/limits/bans.ts";
-import { openApiDocument } from "../../gateway/openapi/document.ts";
+import { AccountStub, accountSite } from "../support/account-site.ts";
 import { axeViolations, installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
@@ -18,23 +15,16 @@ const files = ["/account/", "/account/page.css", "/account/page.js", "/account/u
 const stack = suiteStack();
 let origin: string;
 let browser: Browser;
-
-/** What the API beside the page answers. */
-let rateLimit: ReturnType<typeof freshLimits>;
-let refusal: { status: number; code: string; message: string } | undefined;
-let authorizations: (string | undefined)[];
-let rotations: number;
+let api: AccountStub;
 
 beforeEach(() => {
-  rateLimit = freshLimits();
-  refusal = undefined;
-  authorizations = [];
-  rotations = 0;
+  api = new AccountStub();
 });
 
 beforeAll(async () => {
   // Mounted twice, as an embedding app may do it: at the root and below a path.
-  const app = express().use(petstore()).use("/api", petstore());
+  const site = accountSite(() => api);
+  const app = express().use(site).use("/api", site);
   const server = createServer(app).listen(0, "127.0.0.1");
   stack.defer(() => {
     server.close();
@@ -70,7 +60,7 @@ test.each(["/account", "/account/", "/api/account", "/api/account/"])(
     const paths = new Set(requested.map((url) => url.replace(`${origin}${root}`, "")));
     const api = ["/v1/rate_limit", "/v1/usage?hours=168"];
     expect([...paths].sort()).toEqual([...new Set([path.slice(root.length), ...files, ...api])].sort());
-    expect(new Set(authorizations)).toEqual(new Set([`Bearer ${apiKey}`]));
+    expect(new Set(api.authorizations)).toEqual(new Set([`Bearer ${apiKey}`]));
     expect(faults).toEqual([]);
   },
 );
@@ -84,7 +74,7 @@ test("a key that is pasted is used without a further click", async () => {
     document.execCommand("insertText", false, "Bearer ${apiKey} ");
   }`);
   await page.locator("#account").waitFor();
-  expect(authorizations[0]).toBe(`Bearer ${apiKey}`);
+  expect(api.authorizations[0]).toBe(`Bearer ${apiKey}`);
 });
 
 test("the key is in sessionStorage alone: not in the address, the document, localStorage or a cookie", async () => {
@@ -119,7 +109,7 @@ test("the days of the table are the sums of the plot's hours", async () => {
 });
 
 test("a ban is told with its end, and the numbers stay", async () => {
-  rateLimit.ban = { until: "2026-11-23T12:05:00.000Z" };
+  api.rateLimit.ban = { until: "2026-11-23T12:05:00.000Z" };
   const { page } = await open("/account/", { timezoneId: "UTC" });
   await give(page);
   expect(await page.getByRole("alert").textContent()).toBe("This key is banned until 23 Nov 2026, 12:05.");
@@ -127,7 +117,7 @@ test("a ban is told with its end, and the numbers stay", async () => {
 });
 
 test("a key that is not valid is forgotten, with the reason", async () => {
-  refusal = { status: 401, code: "invalid_api_key", message: "The API key is not valid." };
+  api.refusal = { status: 401, code: "invalid_api_key", message: "The API key is not valid." };
   const { page } = await open("/account/");
   await page.getByLabel("API key").fill(apiKey);
   await page.keyboard.press("Enter");
@@ -137,11 +127,11 @@ test("a key that is not valid is forgotten, with the reason", async () => {
 });
 
 test("a window that has ended is asked for again", async () => {
-  rateLimit.windows[0]!.resetAt = new Date(Date.now() + 1_000).toISOString();
+  api.rateLimit.windows[0]!.resetAt = new Date(Date.now() + 1_000).toISOString();
   const { page } = await open("/account/");
   await give(page);
-  rateLimit = freshLimits();
-  rateLimit.windows[0]!.used = 0;
+  api = new AccountStub();
+  api.rateLimit.windows[0]!.used = 0;
   await page.locator("[data-window=minute] .countdown", { hasText: "Begins with a request." }).waitFor();
 });
 
@@ -149,23 +139,23 @@ test("two clicks rotate a key, which is shown once and used when the visitor has
   const { page, faults } = await open("/account/");
   await give(page);
   await page.getByRole("button", { name: "Rotate this key" }).click();
-  expect(rotations).toBe(0);
+  expect(api.rotations).toBe(0);
   await page.getByRole("button", { name: "Make the new key now" }).click();
   await page.locator("#new-key", { hasText: "ps_test_new_key_1" }).waitFor();
   expect(await page.evaluate("Object.values(sessionStorage)")).toEqual([apiKey]);
   await page.getByRole("button", { name: "I have stored it" }).click();
-  await until(() => authorizations.at(-1) === "Bearer ps_test_new_key_1");
+  await until(() => api.authorizations.at(-1) === "Bearer ps_test_new_key_1");
   expect(await page.content()).not.toContain("ps_test_new_key_1");
   expect(await page.evaluate("Object.values(sessionStorage)")).toEqual(["ps_test_new_key_1"]);
   expect(faults).toEqual([]);
 });
 
 test("rotation is offered only for keys with the scope, and only where the gateway allows it", async () => {
-  rateLimit.key.scopes = ["inventory:read"];
+  api.rateLimit.key.scopes = ["inventory:read"];
   const { page } = await open("/account/");
   await give(page);
   expect(await page.locator("#rotation").isVisible()).toBe(false);
-  rateLimit = freshLimits();
+  api = new AccountStub();
   const { page: other } = await open("/without-rotation/account/");
   await give(other);
   expect(await other.locator("#rotation").count()).toBe(0);
@@ -187,7 +177,7 @@ test("the page can be used by keyboard alone", async () => {
   await until(async () => (await focused()) === "new-key");
   while ((await focused()) !== "stored") await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
-  await until(() => authorizations.at(-1) === "Bearer ps_test_new_key_1");
+  await until(() => api.authorizations.at(-1) === "Bearer ps_test_new_key_1");
 });
 
 test("the page and all that it loads take less than 80 KB on the way", async () => {
@@ -205,7 +195,7 @@ const looks = [360, 1280].flatMap((width) =>
 );
 
 test.each(looks)("the page has no fault that axe-core finds, and fits: $width px, $colorScheme", async (look) => {
-  rateLimit.ban = { until: "2026-11-23T12:05:00.000Z" };
+  api.rateLimit.ban = { until: "2026-11-23T12:05:00.000Z" };
   const { page, faults } = await open("/account/", look);
   expect(await axeViolations(page)).toEqual([]);
   await give(page);
@@ -226,55 +216,4 @@ async function give(page: Page): Promise<void> {
   await page.getByLabel("API key").fill(apiKey);
   await page.getByRole("button", { name: "Show the account" }).click();
   await page.locator("#days tr").first().waitFor();
-}
-
-function freshLimits() {
-  const inMs = (ms: number) => new Date(Date.now() + ms).toISOString();
-  return {
-    plan: "pro",
-    windows: [
-      { name: "minute", limit: 300, used: 12, remaining: 288, resetAt: inMs(45_000) },
-      { name: "day", limit: 10_000, used: 4_012, remaining: 5_988, resetAt: inMs(3 * 3_600_000 - 5_000) },
-    ],
-    ban: null as { until: string } | null,
-    key: { id: "key_1", scopes: ["inventory:read", "keys:rotate"], expiresAt: "2027-07-01T00:00:00.000Z" },
-  };
-}
-
-/** Serves the page, and an API that knows every key. */
-function petstore(): Router {
-  const document = openApiDocument({
-    servers: [],
-    plans: contractPlans,
-    banRules: publishedBanRules,
-    deprecations: { getPet: { deprecatedAt: null, sunsetAt: new Date("2027-07-01T00:00:00Z") } },
-    guardPerMinute: 60,
-  });
-  const page = { document, admit: async () => {}, stallTimeoutMs: 30_000 };
-  const api = Router()
-    .use((received, response, next) => {
-      authorizations.push(received.headers.authorization);
-      if (refusal) response.status(refusal.status).json(refusal);
-      else next();
-    })
-    .get("/rate_limit", (_received, response) => void response.json(rateLimit))
-    .get("/usage", (_received, response) => {
-      const fromMs = Date.parse("2026-11-16T15:00:00Z");
-      const steps = Array.from({ length: 168 }, (_, hour) => ({
-        at: new Date(fromMs + hour * 3_600_000).toISOString(),
-        served: 100,
-        refused: 1,
-      }));
-      response.json({ from: steps[0]!.at, to: "2026-11-23T15:00:00.000Z", stepSeconds: 3_600, steps, deprecated: 17 });
-    })
-    .post("/keys/rotate", (_received, response) => {
-      rotations += 1;
-      const { scopes, expiresAt } = rateLimit.key;
-      const key = `ps_test_new_key_${rotations}`;
-      response.status(201).json({ keyId: "key_2", key, scopes, expiresAt, previousKeyEndsAt: "2026-11-24T00:00:00Z" });
-    });
-  return Router()
-    .use(accountPage({ ...page, isRotationOn: true }))
-    .use("/without-rotation", accountPage({ ...page, isRotationOn: false }), Router().use("/v1", api))
-    .use("/v1", api);
 }

@@ -3,23 +3,11 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import express, { Router } from "express";
 import type { Browser, BrowserContextOptions } from "playwright-core";
-import { contractPlans } from "../../gateway/auth/plans.ts";
-import { publishedBanRules } from "../../gateway/limits/bans.ts";
-import { openApiDocument } from "../../gateway/openapi/document.ts";
 import { docsPage } from "../../gateway/openapi/page.ts";
+import { describedApi } from "../support/account-site.ts";
 import { axeViolations, installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
-
-const document = openApiDocument({
-  servers: [],
-  plans: contractPlans,
-  banRules: publishedBanRules,
-  deprecations: {
-    getPet: { deprecatedAt: new Date("2026-01-01T00:00:00Z"), sunsetAt: new Date("2027-07-01T00:00:00Z") },
-  },
-  guardPerMinute: 60,
-});
 
 const stack = suiteStack();
 let origin: string;
@@ -143,7 +131,7 @@ const open = (path: string, options: BrowserContextOptions = {}) => openPage(bro
 /** Serves the documentation, and an API that echoes its requests. */
 function petstore(): Router {
   return Router()
-    .use(docsPage({ document, admit: async () => {}, stallTimeoutMs: 30_000 }))
+    .use(docsPage({ document: describedApi, admit: async () => {}, stallTimeoutMs: 30_000 }))
     .get("/v1/usage", (received, response) => void response.json({ address: received.originalUrl }))
     .patch("/v1/inventory/:petId", express.json(), (received, response) => {
       const { authorization, "if-match": ifMatch = null } = received.headers;

@@ -90,6 +90,16 @@ describe("npm start", () => {
     }
   });
 
+  test("prints the addresses of the documentation and of the account page, which answer", async () => {
+    for (const [name, path] of [
+      ["Documentation", "docs"],
+      ["Your account", "account"],
+    ]) {
+      const address = new RegExp(`^  ${name} +(http://.*/${path})$`, "m").exec(child.output())![1];
+      expect(await bash(`curl -sL ${address}`)).toContain("<!doctype html>");
+    }
+  });
+
   test("serves an OpenAPI document with its own address, for tools that read a copy of it", async () => {
     const document = JSON.parse(await bash(`curl -s http://${env.GATEWAY_LISTEN}/openapi.json`));
     expect(document.servers).toEqual([{ url: `http://${env.GATEWAY_LISTEN}/v1` }]);

@@ -48,6 +48,38 @@ test("the list and an update are exact, and a list that has not changed is not s
   await expect(open("ps_test_wrong").list()).rejects.toMatchObject({ code: "invalid_api_key", status: 401 });
 });
 
+test("one entry, what has changed, many updates, the limits and the use are read exactly", async () => {
+  const statuses: number[] = [];
+  const api = open(system.keys.pro, async (...request) => {
+    const response = await fetch(...request);
+    statuses.push(response.status);
+    return response;
+  });
+  const { etag: since } = await api.list();
+  const entry = await api.get(bigId);
+  expect(entry).toMatchObject({ petId: bigId, status: "sold" });
+  expect(await api.get(bigId)).toBe(entry);
+  const [first, second] = await api.updateMany([
+    { petId: bigId, quantity: 21, ifMatch: entry.etag },
+    { petId: 77, quantity: 1 },
+  ]);
+  expect(first).toEqual({ petId: bigId, quantity: 21, status: "sold", etag: expect.stringMatching(/^"r\d+"$/) });
+  expect(second).toMatchObject({ petId: 77n, error: { code: "not_found", status: 404 } });
+  expect(await api.get(bigId)).toEqual(first);
+  expect(await api.changes(since)).toEqual({ etag: expect.any(String), changed: [first], removed: [] });
+  await expect(api.changes('"elsewhere-1"')).rejects.toMatchObject({ code: "changes_unavailable", status: 410 });
+  expect(statuses).toEqual([200, 200, 304, 200, 304, 200, 410]);
+
+  const { plan, windows, ban } = await api.rateLimit();
+  expect([plan, ban]).toEqual(["pro", null]);
+  expect(windows.map(({ name, used }) => [name, used])).toEqual([
+    ["minute", 7],
+    ["day", 7],
+  ]);
+  const { steps } = await api.usage({ hours: 1 });
+  expect(steps.reduce((sum, { served }) => sum + served, 0)).toBe(7);
+});
+
 test("fifty loops that want far more than the limit get all of it, hardly a 429 and no ban", async () => {
   const { key, keyId } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 60, perDay: 100_000 } });
   const statuses: number[] = [];

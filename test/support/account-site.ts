@@ -1,0 +1,71 @@
+/** Serves the account page beside an API that knows every key, for the tests of the page and for pictures of it. */
+import { Router } from "express";
+import { accountPage } from "../../gateway/account-page/page.ts";
+import { contractPlans } from "../../gateway/auth/plans.ts";
+import { publishedBanRules } from "../../gateway/limits/bans.ts";
+import { openApiDocument } from "../../gateway/openapi/document.ts";
+import { docsPage } from "../../gateway/openapi/page.ts";
+
+export const describedApi = openApiDocument({
+  servers: [],
+  plans: contractPlans,
+  banRules: publishedBanRules,
+  deprecations: {
+    getPet: { deprecatedAt: new Date("2026-01-01T00:00:00Z"), sunsetAt: new Date("2027-07-01T00:00:00Z") },
+  },
+  guardPerMinute: 60,
+});
+
+/** What the API answers, and what it was asked. */
+export class AccountStub {
+  rateLimit = {
+    plan: "pro",
+    windows: [
+      { name: "minute", limit: 300, used: 12, remaining: 288, resetAt: inMs(45_000) },
+      { name: "day", limit: 10_000, used: 4_012, remaining: 5_988, resetAt: inMs(3 * 3_600_000 - 5_000) },
+    ],
+    ban: null as { until: string } | null,
+    key: { id: "key_1", scopes: ["inventory:read", "keys:rotate"], expiresAt: "2027-07-01T00:00:00.000Z" },
+  };
+  /** Requests of each of 168 hours. */
+  requestsOf: (hour: number) => { served: number; refused: number } = () => ({ served: 100, refused: 1 });
+  /** The error that answers everything, where there is one. */
+  refusal: { readonly status: number; readonly code: string; readonly message: string } | undefined;
+  readonly authorizations: (string | undefined)[] = [];
+  rotations = 0;
+}
+
+/** The pages and the API. @param stub gives what the API answers at the moment */
+export function accountSite(stub: () => AccountStub): Router {
+  const page = { document: describedApi, admit: async () => {}, stallTimeoutMs: 30_000 };
+  const api = Router()
+    .use((request, response, next) => {
+      const { authorizations, refusal } = stub();
+      authorizations.push(request.headers.authorization);
+      if (refusal) response.status(refusal.status).json(refusal);
+      else next();
+    })
+    .get("/rate_limit", (_request, response) => void response.json(stub().rateLimit))
+    .get("/usage", (_request, response) => {
+      const fromMs = Date.parse("2026-11-16T15:00:00Z");
+      const steps = Array.from({ length: 168 }, (_, hour) => ({
+        at: new Date(fromMs + hour * 3_600_000).toISOString(),
+        ...stub().requestsOf(hour),
+      }));
+      response.json({ from: steps[0]!.at, to: "2026-11-23T15:00:00.000Z", stepSeconds: 3_600, steps, deprecated: 17 });
+    })
+    .post("/keys/rotate", (_request, response) => {
+      stub().rotations += 1;
+      const { scopes, expiresAt } = stub().rateLimit.key;
+      const key = `ps_test_new_key_${stub().rotations}`;
+      response.status(201).json({ keyId: "key_2", key, scopes, expiresAt, previousKeyEndsAt: "2026-11-24T00:00:00Z" });
+    });
+  return Router()
+    .use(docsPage(page), accountPage({ ...page, isRotationOn: true }))
+    .use("/without-rotation", accountPage({ ...page, isRotationOn: false }), Router().use("/v1", api))
+    .use("/v1", api);
+}
+
+function inMs(ms: number): string {
+  return new Date(Date.now() + ms).toISOString();
+}
