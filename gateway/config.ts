@@ -90,7 +90,10 @@ export const gatewaySettings = {
   KEEP_ALIVE_TIMEOUT_MS: integer(75_000, 1_000, 3_600_000).describe(
     "idle time after which a public connection is closed; longer than the load balancer's",
   ),
-  MAX_CONNECTIONS: integer(10_000, 1, 1_000_000).describe("maximum public connections; further ones are closed"),
+  MAX_CONNECTIONS: integer(20_000, 1, 1_000_000).describe("maximum public connections; further ones are closed"),
+  MAX_HELD_REQUESTS: integer(10_000, 0, 1_000_000).describe(
+    "maximum requests that wait for a change (Prefer: wait); further ones are answered at once",
+  ),
   OVERLOAD_DELAY_MS: integer(100, 10, 60_000).describe("lateness of the event loop at which an overload begins"),
   OVERLOAD_REQUESTS: integer(320, 1, 1_000_000).describe(
     "maximum requests that wait for an answer during an overload; further ones get 503",

@@ -1,19 +1,20 @@
 /** Constructs the gateway from its configuration: the keys, the limits, the stock, then the routes over them. */
 import { Router } from "express";
-import type { Registry } from "prom-client";
 import { blamingDatabase } from "../runtime/database/faults.ts";
 import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
 import { traceQueries } from "../runtime/database/query-spans.ts";
 import { DatabaseRisks } from "../runtime/database/risks.ts";
-import { createLogger, type Logger } from "../runtime/log.ts";
+import { createLogger } from "../runtime/log.ts";
 import { untilReady } from "../runtime/process.ts";
 import { accountPage } from "./account-page/page.ts";
 import { Authenticator } from "./auth/authenticator.ts";
 import { createKeyStore } from "./auth/key-store.ts";
 import { readPepper } from "./auth/pepper.ts";
 import { type GatewayConfig, inventoryTls, keyDatabaseSetting } from "./config.ts";
+import type { Gateway, GatewayOptions } from "./embedding.ts";
 import { clientAddressOf } from "./http/client-address.ts";
-import { contextOf, type HeaderList } from "./http/request-context.ts";
+import { contextOf } from "./http/request-context.ts";
+import { HeldRequests } from "./inventory/held-requests.ts";
 import { HeldVersions } from "./inventory/list/held-versions.ts";
 import { StockList } from "./inventory/list/stock-list.ts";
 import { blamingService } from "./inventory/service-fault.ts";
@@ -39,33 +40,7 @@ import { createUsageStore } from "./usage/store.ts";
 // What the published package is imported for: `createGateway` and what makes its configuration.
 export { SettingsError } from "../runtime/settings.ts";
 export { type GatewayConfig, type GatewayEnv, readGatewayConfig } from "./config.ts";
-
-export interface GatewayOptions {
-  /** A pino logger; by default JSON lines on standard output, from `LOG_LEVEL` on. */
-  readonly log?: Logger;
-  /** Unix milliseconds. */
-  readonly now?: () => number;
-  /** Whether requests and queries get spans: set it where OpenTelemetry's SDK is registered. */
-  readonly isTraced?: boolean;
-}
-
-export interface Gateway {
-  /** The public API; mount it below any path, before any body parser. */
-  readonly router: Router;
-  readonly metrics: Registry;
-  /** The limit headers of an address, for what is answered outside the router. */
-  readonly headersFor: (address: string) => HeaderList;
-  /** Counts and logs what is answered outside the router. */
-  readonly onMalformed: Observer["onMalformed"];
-  /**
-   * Resolves when the gateway can serve: keys can be looked up, and the list is loaded. Until then the log says what is
-   * missing. Rejects when the gateway is closed before.
-   */
-  ready(): Promise<void>;
-  /** Settings of the keys' database that put promises at risk, each with what mends it. */
-  readonly risks: readonly string[];
-  close(): Promise<void>;
-}
+export type { Gateway, GatewayOptions } from "./embedding.ts";
 
 /** @throws SettingsError when there is no pepper; Error that says what is wrong with the TLS files */
 export function createGateway(config: GatewayConfig, options: GatewayOptions = {}): Gateway {
@@ -79,7 +54,8 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const { stock, list } = openStock(base); // first, because TLS files that cannot be used are an error
   const keys = openKeys(base, pepper);
   const limits = openLimits(base, keys);
-  exposeGauges(observer.metrics, { db: keys.db, stock, list, replicas: config.GATEWAY_REPLICAS });
+  const waits = new HeldRequests({ list, max: config.MAX_HELD_REQUESTS, admission: limits.admission });
+  exposeGauges(observer.metrics, { db: keys.db, stock, list, waits, replicas: config.GATEWAY_REPLICAS });
 
   const deprecations = {
     getPet: deprecation({
@@ -106,6 +82,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       stock,
       list,
       held: new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024),
+      waits,
       stallTimeoutMs: config.STALL_TIMEOUT_MS,
       bodyTimeoutMs: config.BODY_TIMEOUT_MS,
       pets: passThrough({ name: "pets", upstream: config.PETS_UPSTREAM_URL, ...upstream }),
@@ -140,7 +117,9 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     get risks() {
       return keys.risks.current;
     },
+    endWaits: () => waits.close(),
     close: async () => {
+      waits.close();
       closing.abort(new Error("the gateway was closed"));
       stock.close();
       limits.close();

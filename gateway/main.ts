@@ -72,6 +72,7 @@ async function start(): Promise<RunningProcess> {
     leave: () => {
       reasonNotReady = "draining";
       publicServer.endConnections();
+      gateway.endWaits();
     },
     stop: async () => {
       await publicServer.close();

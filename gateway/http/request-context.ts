@@ -19,8 +19,11 @@ export interface RequestContext {
   clientAddress: string;
   /** Unix milliseconds. */
   readonly arrivedAtMs: number;
-  /** The arrival by a clock that only goes forward, to measure durations by. */
-  readonly startedMs: number;
+  /**
+   * The arrival by a clock that only goes forward, to measure durations and deadlines by. For a request that was held,
+   * when it went on.
+   */
+  startedMs: number;
   /** The name of the operation once it is admitted, or of its path's first one for a 405; `docs`; else `unknown`. */
   route: string;
   /** The limit headers: empty at first, then the account's, or those of the client's address without a valid key. */

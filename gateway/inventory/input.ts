@@ -93,6 +93,23 @@ export function readSince(query: URLSearchParams): ListTag {
   });
 }
 
+/** The longest wait that is granted, in seconds. */
+const maxWaitSeconds = 90;
+
+/**
+ * Reads how long a request prefers to wait for a change. Of several preferences for it the first one counts.
+ *
+ * @param prefer the header `Prefer`
+ * @returns whole seconds, 0 to 90; undefined without the preference, and for one that is malformed (RFC 7240)
+ */
+export function readWait(prefer: string | string[] | undefined): number | undefined {
+  const wait = String(prefer ?? "")
+    .split(",")
+    .find((preference) => /^wait\b/i.test(preference.trim()));
+  const seconds = /^wait\s*=\s*(?:(\d+)|"(\d+)")\s*(?:;|$)/i.exec(wait?.trim() ?? "");
+  return seconds ? Math.min(Number(seconds[1] ?? seconds[2]), maxWaitSeconds) : undefined;
+}
+
 /** What an update expects of its entry. */
 export interface Precondition {
   /** The revisions that will do: 1 to 20. */

@@ -4,12 +4,13 @@ import { ApiError } from "../http/errors.ts";
 import { queryOf } from "../http/request.ts";
 import { contextOf } from "../http/request-context.ts";
 import { acceptsGzip, jsonType, matchesEtag, writeJson } from "../http/respond.ts";
+import type { HeldRequests } from "./held-requests.ts";
 import { readPetId, readSince } from "./input.ts";
 import { entryEtag } from "./list/chunk.ts";
-import { findEntry } from "./list/chunks.ts";
+import { findEntry, type ListEntry } from "./list/chunks.ts";
 import type { HeldVersions } from "./list/held-versions.ts";
 import type { Body, Snapshot } from "./list/snapshot.ts";
-import type { StockList } from "./list/stock-list.ts";
+import { isAt, type StockList } from "./list/stock-list.ts";
 import { streamBody } from "./stream-body.ts";
 
 export interface ListInventoryOptions {
@@ -22,6 +23,8 @@ export interface ListInventoryOptions {
 
 export interface ReadInventoryOptions extends ListInventoryOptions {
   readonly list: Pick<StockList, "current" | "changesSince">;
+  /** Holds the requests that prefer to wait. */
+  readonly waits: Pick<HeldRequests, "forChange">;
 }
 
 /** GET /inventory: every entry, at least as new as the request. */
@@ -43,25 +46,34 @@ export function listInventory({ list, held, stallTimeoutMs }: ListInventoryOptio
 }
 
 /** GET /inventory/{petId}: one entry, at least as new as the request. */
-export function getInventoryItem({ list }: Pick<ListInventoryOptions, "list">): RequestHandler {
+export function getInventoryItem({ list, waits }: Pick<ReadInventoryOptions, "list" | "waits">): RequestHandler {
   return async (request, response) => {
     const petId = readPetId(request.params.petId);
+    const ifNoneMatch = request.headers["if-none-match"];
+    const isUnchanged = ({ chunks }: Snapshot) => isKnown(ifNoneMatch, findEntry(chunks, petId));
+    const applied = ifNoneMatch === undefined ? [] : await waits.forChange(request, response, { petId, isUnchanged });
     const entry = findEntry((await currentList(response, list)).chunks, petId);
     if (!entry) throw new ApiError("not_found");
-    const headers = ["ETag", entryEtag(entry.revision), "Cache-Control", "private, no-cache"];
-    if (matchesEtag(request.headers["if-none-match"], entryEtag(entry.revision))) {
-      response.writeHead(304, headers).end();
-    } else writeJson(request, response, 200, entry.json, headers);
+    const headers = ["ETag", entryEtag(entry.revision), "Cache-Control", "private, no-cache", ...applied];
+    if (isKnown(ifNoneMatch, entry)) response.writeHead(304, headers).end();
+    else writeJson(request, response, 200, entry.json, headers);
   };
 }
 
+function isKnown(ifNoneMatch: string | undefined, entry: ListEntry | undefined): boolean {
+  return entry !== undefined && matchesEtag(ifNoneMatch, entryEtag(entry.revision));
+}
+
 /** GET /inventory/changes: the difference between the list of an ETag and the present one. */
-export function listInventoryChanges({ list, held, stallTimeoutMs }: ReadInventoryOptions): RequestHandler {
+export function listInventoryChanges({ list, held, waits, stallTimeoutMs }: ReadInventoryOptions): RequestHandler {
   return async (request, response) => {
     const since = readSince(queryOf(request));
+    const isUnchanged = (snapshot: Snapshot) => isAt(snapshot, since);
+    const applied = await waits.forChange(request, response, { petId: undefined, isUnchanged });
     await currentList(response, list);
     const body = await list.changesSince(since, contextOf(response).startedMs);
-    await sendBody(request, response, body, ["Cache-Control", "private, no-cache"], { held, stallTimeoutMs });
+    const headers = ["Cache-Control", "private, no-cache", ...applied];
+    await sendBody(request, response, body, headers, { held, stallTimeoutMs });
   };
 }
 

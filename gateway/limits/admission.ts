@@ -9,6 +9,7 @@ import { ApiError } from "../http/errors.ts";
 import type { HeaderList, RequestContext } from "../http/request-context.ts";
 import type { AccountGuard } from "./account-guard.ts";
 import { AddressGuard } from "./address-guard.ts";
+import { checkScope, invalidKey, mayUse, missingKey, overLimit, unavailable } from "./denials.ts";
 import { limitHeaders, retryAfter, untilBanEnds } from "./limit-headers.ts";
 import { AddressExhaustedError, LookUpLimit } from "./look-up-limit.ts";
 import type { RefusalCounter } from "./refusals.ts";
@@ -67,6 +68,14 @@ export interface Admission {
     operation: OperationAccess | undefined,
   ) => Promise<void>;
   /**
+   * Looks at the key of a request again while it is held.
+   *
+   * @throws ApiError invalid_api_key, api_key_banned; service_unavailable when the key cannot be looked up
+   */
+  readonly checkAgain: (request: IncomingMessage, context: RequestContext) => Promise<void>;
+  /** Does the same when the request goes on, and renews its `limits`; nothing is charged. @throws what it throws */
+  readonly readmit: (request: IncomingMessage, context: RequestContext) => Promise<void>;
+  /**
    * Admits a request for the documentation, which needs no key and is counted by its address, beside all others.
    *
    * @throws ApiError rate_limit_exceeded
@@ -112,7 +121,10 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /** Charges the account. @throws ApiError rate_limit_exceeded, api_key_banned */
   async function admitCharged(context: RequestContext, principal: Principal, operation: OperationAccess | undefined) {
     const windows = windowsFor(principal);
-    if (principal.bannedUntilMs > now()) throw refuseBanned(context, principal, windows);
+    if (principal.bannedUntilMs > now()) {
+      onUse(principal, "refused");
+      throw refuseBanned(context, principal, windows);
+    }
     if (operation?.meanwhile && mayUse(principal, operation.scope)) {
       context.meanwhile = operation.meanwhile(context.startedMs);
       context.meanwhile.catch(() => {}); // a refused request does not wait for it
@@ -142,6 +154,24 @@ export function createAdmission(options: AdmissionOptions): Admission {
     context.windows = current.windows;
   }
 
+  async function checkAgain(request: IncomingMessage, context: RequestContext) {
+    const token = bearerToken(request)!;
+    try {
+      context.principal = authenticator.remembered(token) ?? (await lookUp(token, context));
+    } catch (cause) {
+      setAddressLimits(context);
+      throw cause instanceof ApiError ? cause : unavailable(cause);
+    }
+    const isBanned = context.principal.bannedUntilMs > now();
+    if (isBanned) throw refuseBanned(context, context.principal, windowsFor(context.principal));
+  }
+
+  async function readmit(request: IncomingMessage, context: RequestContext) {
+    await checkAgain(request, context);
+    const windows = windowsFor(context.principal!);
+    context.limits = limitHeaders(windows, await limiter.look(context.principal!.accountId, windows));
+  }
+
   async function admitDocs(context: RequestContext) {
     const decision = await docsGuard.charge(addressBlock(context.clientAddress));
     if (!decision.admitted) throw refuseAddress(context, docsGuard, decision);
@@ -168,7 +198,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (cause instanceof AddressExhaustedError) return refuseAddress(context, guard, cause.decision);
     if (!(cause instanceof ApiError)) {
       setAddressLimits(context);
-      return new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
+      return unavailable(cause);
     }
     const decision = await guard.charge(addressBlock(context.clientAddress));
     if (!decision.admitted) return refuseAddress(context, guard, decision);
@@ -185,42 +215,9 @@ export function createAdmission(options: AdmissionOptions): Admission {
   function refuseBanned(context: RequestContext, principal: Principal, windows: readonly Window[]): ApiError {
     const decision = untilBanEnds(currentLimits(principal.accountId, windows), principal.bannedUntilMs);
     context.limits = limitHeaders(windows, decision);
-    onUse(principal, "refused");
     onRefused(principal.plan, "ban");
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 
-  return { admit, admitDocs, setAddressLimits, headersFor };
-}
-
-function overLimit(decision: Decision): ApiError {
-  return new ApiError("rate_limit_exceeded", { headers: { "Retry-After": retryAfter(decision) } });
-}
-
-/** RFC 6750 section 3: the error attribute only where a token was sent. */
-function missingKey(): ApiError {
-  return new ApiError("missing_api_key", { headers: { "WWW-Authenticate": 'Bearer realm="petstore"' } });
-}
-
-function invalidKey(): ApiError {
-  return new ApiError("invalid_api_key", {
-    headers: { "WWW-Authenticate": 'Bearer realm="petstore", error="invalid_token"' },
-  });
-}
-
-function mayUse({ scopes }: Principal, scope: Scope | null): boolean {
-  return scope === null || scopes.has(scope);
-}
-
-/**
- * Lets only keys with this scope pass (RFC 6750 section 3.1).
- *
- * @throws ApiError insufficient_scope
- */
-function checkScope(principal: Principal, scope: Scope | null): void {
-  if (mayUse(principal, scope)) return;
-  throw new ApiError("insufficient_scope", {
-    message: `The API key does not have the scope ${scope}.`,
-    headers: { "WWW-Authenticate": `Bearer realm="petstore", error="insufficient_scope", scope="${scope}"` },
-  });
+  return { admit, checkAgain, readmit, admitDocs, setAddressLimits, headersFor };
 }

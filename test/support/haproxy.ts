@@ -25,7 +25,7 @@ defaults statistics
   mode http
   timeout connect 2s
   timeout client 60s
-  timeout server 60s
+  timeout server 100s
 frontend statistics
   bind 127.0.0.1:${port}
   stats enable

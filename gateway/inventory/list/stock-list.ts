@@ -70,6 +70,7 @@ export class StockList {
   #tooOld = -1n;
   /** The end of the latest check, Unix milliseconds. */
   #checkedAtMs = 0;
+  #onChange: (petIds: readonly bigint[] | undefined) => void = () => {};
 
   /** @param timeoutMs the longest wait of a read, from its arrival or from the latest part of a long answer */
   constructor(source: StockSource, timeoutMs: number) {
@@ -82,6 +83,15 @@ export class StockList {
   /** The list as the latest check left it, and when that was; undefined before the first one. For metrics. */
   get last(): { readonly snapshot: Snapshot; readonly checkedAtMs: number } | undefined {
     return this.#snapshot && { snapshot: this.#snapshot, checkedAtMs: this.#checkedAtMs };
+  }
+
+  /**
+   * Has a listener called at each change of the list, right after it.
+   *
+   * @param listener gets the petIds of what changed; undefined when all of it may have changed
+   */
+  onChange(listener: (petIds: readonly bigint[] | undefined) => void): void {
+    this.#onChange = listener;
   }
 
   /**
@@ -141,6 +151,7 @@ export class StockList {
   async #check(): Promise<Snapshot> {
     let snapshot = this.#snapshot ?? (await this.#load());
     for (;;) {
+      const isLoaded = snapshot !== this.#snapshot;
       // Only the position goes to the source, which keeps it for a while. A snapshot would keep the whole list alive.
       const { epoch, revision } = snapshot;
       const changes = await this.#source.changesAfter({ epoch, revision }, this.#checks);
@@ -148,6 +159,8 @@ export class StockList {
         this.#snapshot = nextSnapshot(snapshot, changes);
         this.#removals.add(changes.removed, changes.position.revision, () => maxChanges(snapshot));
         this.#checkedAtMs = Date.now();
+        if (isLoaded) this.#onChange(undefined);
+        else if (this.#snapshot !== snapshot) this.#onChange(petIdsOf(changes));
         return this.#snapshot;
       }
       this.#snapshot = undefined;
@@ -194,6 +207,15 @@ export function nextSnapshot(
     ...removed.map(({ petId }) => ({ petId, item: undefined })),
   ].sort((a, b) => (a.petId < b.petId ? -1 : 1));
   return new Snapshot(position.epoch, position.revision, editChunks(snapshot.chunks, edits), snapshot);
+}
+
+/** Whether nothing has changed since an `ETag` of the list. */
+export function isAt(snapshot: Snapshot, { epoch, revision }: ListTag): boolean {
+  return snapshot.revision === revision && epochTag(snapshot.epoch) === epoch;
+}
+
+function petIdsOf({ changed, removed }: Extract<ListChanges, { kind: "changes" }>): bigint[] {
+  return [...changed, ...removed].map(({ petId }) => petId);
 }
 
 /** The most changes that are answered: beyond them the list itself is cheaper. */

@@ -1,0 +1,185 @@
+/** Holds requests with `Prefer: wait` until what they asked for has changed. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { ROOT_CONTEXT, context as traces } from "@opentelemetry/api";
+import type { ApiError } from "../http/errors.ts";
+import { contextOf, type HeaderList, type RequestContext } from "../http/request-context.ts";
+import type { Admission } from "../limits/admission.ts";
+import { readWait } from "./input.ts";
+import type { Snapshot } from "./list/snapshot.ts";
+import type { StockList } from "./list/stock-list.ts";
+
+export interface HeldRequestsOptions {
+  readonly list: Pick<StockList, "current" | "last" | "onChange">;
+  /** Maximum requests that are held. */
+  readonly max: number;
+  readonly admission: Pick<Admission, "checkAgain" | "readmit">;
+}
+
+/** What a request waits for. */
+export interface Awaited {
+  /** The entry that has to change; undefined for any of them. */
+  readonly petId: bigint | undefined;
+  /** Whether the request would be told that nothing has changed. */
+  readonly isUnchanged: (snapshot: Snapshot) => boolean;
+}
+
+interface Held {
+  readonly petId: bigint | undefined;
+  readonly request: IncomingMessage;
+  readonly context: RequestContext;
+  /** Which of the rounds of checks of keys it belongs to. */
+  readonly round: number;
+  /** Lets it go on, or fail. */
+  readonly end: (error?: ApiError) => void;
+}
+
+/** How often the list is checked while requests are held. */
+const checkMs = 250;
+
+/** Each key is looked at again once in so many checks: all of them would take too long at once. */
+const rounds = 8;
+
+/** Requests that go on in one turn of the event loop; others get a turn between them. */
+const perTurn = 100;
+
+/** The refusals that end a held request at once. */
+const finalCodes: ReadonlySet<string> = new Set(["invalid_api_key", "api_key_banned"]);
+
+/**
+ * Holds requests, at almost no cost: a held one keeps no list and no bytes of an answer. All of them share the checks of
+ * the list, with each other and with other readers. A change wakes the requests for its entry and those for any entry.
+ */
+export class HeldRequests {
+  readonly #options: HeldRequestsOptions;
+  readonly #held = new Set<Held>();
+  readonly #byPetId = new Map<bigint | undefined, Set<Held>>();
+  #woken: Held[] = [];
+  #begun = 0;
+  #checks = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(options: HeldRequestsOptions) {
+    this.#options = options;
+    options.list.onChange((petIds) => this.#wake(petIds));
+  }
+
+  get count(): number {
+    return this.#held.size;
+  }
+
+  /**
+   * Holds a request that prefers to wait, while nothing has changed of what it asks for. It goes on after a change, at
+   * the end of its wait, and at `close`. Then its durations and deadlines begin, and `context.meanwhile` is a new check.
+   *
+   * @returns the header that says that the wait was granted; none for a request that asks for no wait or cannot be held
+   * @throws ApiError when its caller has lost the key or was banned; what the check before the wait throws
+   */
+  forChange(request: IncomingMessage, response: ServerResponse, awaited: Awaited): Promise<HeaderList> {
+    const seconds = readWait(request.headers.prefer);
+    if (seconds === undefined) return Promise.resolve([]);
+    const { list } = this.#options;
+    const context = contextOf(response);
+    const applied = ["Preference-Applied", `wait=${seconds}`];
+    context.meanwhile ??= list.current(context.startedMs);
+    // No async function from here on: while it waits, it would keep the snapshot that it has seen.
+    return context.meanwhile.then(() => {
+      const snapshot = list.last?.snapshot;
+      const leftMs = context.startedMs + seconds * 1_000 - performance.now();
+      if (response.destroyed || leftMs <= 0 || !snapshot || !awaited.isUnchanged(snapshot)) return applied;
+      if (this.#isClosed || this.#held.size >= this.#options.max) return [];
+      context.meanwhile = undefined;
+      return this.#hold(request, response, awaited.petId, leftMs).then(async () => {
+        await this.#options.admission.readmit(request, context);
+        context.meanwhile = list.current();
+        return applied;
+      });
+    });
+  }
+
+  /** Answers all held requests, and holds no more. */
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    this.#release(this.#held);
+  }
+
+  #hold(request: IncomingMessage, response: ServerResponse, petId: bigint | undefined, waitMs: number): Promise<void> {
+    const context = contextOf(response);
+    context.isHeld = true;
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const end = (error?: ApiError) => {
+      this.#forget(held);
+      clearTimeout(timer);
+      response.off("close", leave);
+      context.isHeld = false;
+      context.startedMs = performance.now();
+      if (error) reject(error);
+      else resolve();
+    };
+    const held: Held = { petId, request, context, round: this.#begun++ % rounds, end };
+    const timer = setTimeout(end, waitMs);
+    const leave = () => {
+      this.#forget(held); // nothing waits for its promise any more
+      clearTimeout(timer);
+    };
+    response.once("close", leave);
+    const ofPet = this.#byPetId.get(petId) ?? new Set();
+    this.#byPetId.set(petId, ofPet.add(held));
+    this.#held.add(held);
+    this.#watch();
+    return promise;
+  }
+
+  #forget(held: Held): void {
+    const ofPet = this.#byPetId.get(held.petId);
+    this.#held.delete(held);
+    ofPet?.delete(held);
+    if (ofPet?.size === 0) this.#byPetId.delete(held.petId);
+  }
+
+  /** @param petIds of the entries that changed; undefined after a change of everything */
+  #wake(petIds: readonly bigint[] | undefined): void {
+    if (this.#held.size === 0) return;
+    if (petIds === undefined) this.#release(this.#held);
+    else for (const petId of [undefined, ...petIds]) this.#release(this.#byPetId.get(petId) ?? []);
+  }
+
+  /** Lets requests go on, some of them in each turn. */
+  #release(helds: Iterable<Held>): void {
+    if (this.#woken.length === 0) setImmediate(() => this.#endSome());
+    for (const held of helds) this.#woken.push(held);
+  }
+
+  #endSome(): void {
+    for (const held of this.#woken.splice(0, perTurn)) if (this.#held.has(held)) held.end();
+    if (this.#woken.length > 0) setImmediate(() => this.#endSome());
+  }
+
+  /** Checks the list and the keys from time to time, while requests are held. */
+  #watch(): void {
+    if (this.#held.size === 0 || this.#isClosed) return;
+    this.#timer ??= setTimeout(async () => {
+      // A failure is found out by each request at its end. The trace is that of no request.
+      await traces.with(ROOT_CONTEXT, () => this.#options.list.current()).catch(() => {});
+      this.#checkKeys();
+      this.#timer = undefined;
+      this.#watch();
+    }, checkMs);
+  }
+
+  #checkKeys(): void {
+    const round = this.#checks++ % rounds;
+    for (const held of this.#held) {
+      if (held.round !== round) continue;
+      this.#options.admission
+        .checkAgain(held.request, held.context)
+        .catch((error) => {
+          if (this.#held.has(held) && finalCodes.has((error as ApiError).code)) held.end(error);
+        })
+        .finally(() => {
+          held.context.isHeld = this.#held.has(held); // the look-up of a key holds and frees it too
+        });
+    }
+  }
+}
