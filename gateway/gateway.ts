@@ -1,29 +1,20 @@
 /** Constructs the gateway from its configuration: the keys, the limits, the stock, then the routes over them. */
 import { Router } from "express";
+import type { Registry } from "prom-client";
 import { blamingDatabase } from "../runtime/database/faults.ts";
-import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
-import { traceQueries } from "../runtime/database/query-spans.ts";
-import { DatabaseRisks } from "../runtime/database/risks.ts";
-import { createLogger } from "../runtime/log.ts";
+import { createLogger, type Logger } from "../runtime/log.ts";
 import { untilReady } from "../runtime/process.ts";
 import { accountPage } from "./account-page/page.ts";
-import { Authenticator } from "./auth/authenticator.ts";
-import { createKeyStore } from "./auth/key-store.ts";
 import { readPepper } from "./auth/pepper.ts";
+import { type Base, openKeys, openLimits } from "./callers.ts";
 import { type GatewayConfig, inventoryTls, keyDatabaseSetting } from "./config.ts";
-import type { Gateway, GatewayOptions } from "./embedding.ts";
 import { clientAddressOf } from "./http/client-address.ts";
-import { contextOf } from "./http/request-context.ts";
+import { contextOf, type HeaderList } from "./http/request-context.ts";
 import { HeldRequests } from "./inventory/held-requests.ts";
 import { HeldVersions } from "./inventory/list/held-versions.ts";
 import { StockList } from "./inventory/list/stock-list.ts";
 import { blamingService } from "./inventory/service-fault.ts";
 import { openStockClient } from "./inventory/stock-client.ts";
-import { createAdmission } from "./limits/admission.ts";
-import { type BanRules, createBanHandler, publishedBanRules } from "./limits/bans.ts";
-import { MemoryWindows } from "./limits/memory-windows.ts";
-import { windowsFor } from "./limits/plan-windows.ts";
-import { RefusalCounter } from "./limits/refusals.ts";
 import { checkTimer, exposeGauges } from "./observability/gauges.ts";
 import { createObserver, type Observer } from "./observability/requests.ts";
 import { traceRequest } from "./observability/spans.ts";
@@ -31,16 +22,41 @@ import { openApiDocument } from "./openapi/document.ts";
 import { type DocsPageOptions, docsPage } from "./openapi/page.ts";
 import { deprecation } from "./passthrough/deprecation.ts";
 import { passThrough } from "./passthrough/handler.ts";
-import { redisReplicas, standaloneReplica } from "./redis/replicas.ts";
 import { createRouter } from "./router.ts";
 import { routeTable } from "./routes.ts";
-import { UsageRecorder } from "./usage/recorder.ts";
-import { createUsageStore } from "./usage/store.ts";
 
 // What the published package is imported for: `createGateway` and what makes its configuration.
 export { SettingsError } from "../runtime/settings.ts";
 export { type GatewayConfig, type GatewayEnv, readGatewayConfig } from "./config.ts";
-export type { Gateway, GatewayOptions } from "./embedding.ts";
+
+export interface GatewayOptions {
+  /** A pino logger; by default JSON lines on standard output, from `LOG_LEVEL` on. */
+  readonly log?: Logger;
+  /** Unix milliseconds. */
+  readonly now?: () => number;
+  /** Whether requests and queries get spans: set it where OpenTelemetry's SDK is registered. */
+  readonly isTraced?: boolean;
+}
+
+export interface Gateway {
+  /** The public API; mount it below any path, before any body parser. */
+  readonly router: Router;
+  readonly metrics: Registry;
+  /** The limit headers of an address, for what is answered outside the router. */
+  readonly headersFor: (address: string) => HeaderList;
+  /** Counts and logs what is answered outside the router. */
+  readonly onMalformed: Observer["onMalformed"];
+  /**
+   * Resolves when the gateway can serve: keys can be looked up, and the list is loaded. Until then the log says what is
+   * missing. Rejects when the gateway is closed before.
+   */
+  ready(): Promise<void>;
+  /** Settings of the keys' database that put promises at risk, each with what mends it. */
+  readonly risks: readonly string[];
+  /** Answers the requests that wait for a change, and lets no more of them wait: for the begin of a stop. */
+  endWaits(): void;
+  close(): Promise<void>;
+}
 
 /** @throws SettingsError when there is no pepper; Error that says what is wrong with the TLS files */
 export function createGateway(config: GatewayConfig, options: GatewayOptions = {}): Gateway {
@@ -125,94 +141,6 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       limits.close();
       await keys.close();
       observer.close();
-    },
-  };
-}
-
-/** What every part of the gateway uses. */
-interface Base extends Required<GatewayOptions> {
-  readonly config: GatewayConfig;
-  readonly observer: Observer;
-}
-
-const usageIntervalMs = 30_000;
-
-/** Accounts and keys: the database, the look-up of keys, and the record of their use. */
-function openKeys({ config, log, now, isTraced, observer }: Base, pepper: string) {
-  const risks = new DatabaseRisks(log);
-  const db = openDatabase(config.GATEWAY_DATABASE_URL, { ...databaseDefaults, onConnected: risks.see });
-  risks.expose(observer.metrics, "gateway");
-  const stopWatching = risks.watch(db);
-  if (isTraced) traceQueries(db);
-  const store = createKeyStore(db, now);
-  const usage = new UsageRecorder({ store: createUsageStore(db), log, intervalMs: usageIntervalMs, now });
-  const authenticator = new Authenticator({ store: observer.timed(store), pepper, now });
-  return {
-    db,
-    risks,
-    store,
-    usage,
-    authenticator,
-    close: async () => {
-      stopWatching();
-      await usage.close();
-      await db.destroy();
-    },
-  };
-}
-
-/** Callers whose counts are remembered. Accounts have keys, so only operators make more of them. */
-const maxAccounts = 1_000_000;
-
-/** Admission: windows, refusals and bans, shared with the other replicas over Redis where there is one. */
-function openLimits({ config, log, now, observer }: Base, keys: ReturnType<typeof openKeys>) {
-  const banRules: BanRules = {
-    ...publishedBanRules,
-    refusals: config.BAN_REFUSALS_PER_MINUTE,
-    ladderMinutes: config.BAN_LADDER_MINUTES,
-  };
-  const memory = new MemoryWindows({ maxCallers: maxAccounts, replicas: config.GATEWAY_REPLICAS, now });
-  const replicas =
-    config.REDIS_URL === undefined
-      ? standaloneReplica(memory)
-      : redisReplicas({ redisUrl: config.REDIS_URL, memory, log, metrics: observer.metrics });
-  replicas.onNotice((id) => keys.authenticator.forget(id));
-  const refusals = new RefusalCounter({
-    tooMany: banRules.refusals,
-    onTooMany: createBanHandler({
-      store: keys.store,
-      rules: banRules,
-      onBan: (keyId, ban, isNew) => {
-        keys.authenticator.forget(keyId);
-        if (!isNew) return;
-        replicas.notify(keyId);
-        observer.onBan();
-        log.warn({ keyId, ...ban }, "key banned");
-      },
-      onError: (err) => log.error({ err }, "a ban could not be stored"),
-      now,
-    }),
-    share: replicas.shareRefusals,
-    now,
-  });
-  const admission = createAdmission({
-    authenticator: keys.authenticator,
-    onUse: (principal, use) => keys.usage.used(principal, use),
-    limiter: replicas.limiter,
-    currentLimits: (id, windows) => memory.currentLimits(id, windows),
-    accountGuard: replicas.accountGuard,
-    guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
-    windowsFor: windowsFor(config.PLAN_LIMITS),
-    refusals,
-    onRefused: observer.onRefused,
-    now,
-  });
-  return {
-    banRules,
-    admission,
-    close: () => {
-      refusals.close();
-      replicas.close();
     },
   };
 }

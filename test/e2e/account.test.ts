@@ -7,6 +7,7 @@ import { AccountStub, accountSite } from "../support/account-site.ts";
 import { axeViolations, installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
+import { startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 
 const apiKey = "ps_test_account_key";
@@ -58,8 +59,8 @@ test.each(["/account", "/account/", "/api/account", "/api/account/"])(
 
     const root = path.replace(/\/account\/?$/, "");
     const paths = new Set(requested.map((url) => url.replace(`${origin}${root}`, "")));
-    const api = ["/v1/rate_limit", "/v1/usage?hours=168"];
-    expect([...paths].sort()).toEqual([...new Set([path.slice(root.length), ...files, ...api])].sort());
+    const asked = ["/v1/rate_limit", "/v1/usage?hours=168"];
+    expect([...paths].sort()).toEqual([...new Set([path.slice(root.length), ...files, ...asked])].sort());
     expect(new Set(api.authorizations)).toEqual(new Set([`Bearer ${apiKey}`]));
     expect(faults).toEqual([]);
   },
@@ -107,6 +108,25 @@ test("the days of the table are the sums of the plot's hours", async () => {
     ["Mon 23 Nov", "1,500", "15"],
   ]);
 });
+
+test("the numbers of a gateway's own page are those of its limit headers", async () => {
+  const system = await startSystem();
+  stack.defer(() => system.close());
+  const headers = { authorization: `Bearer ${system.keys.free}` };
+  await request(system.address, { path: "/v1/inventory", headers });
+  const charged = await request(system.address, { path: "/v1/inventory", headers });
+  const [minute, day] = [...String(charged.headers.ratelimit).matchAll(/r=(\d+)/g)].map(([, left]) => Number(left));
+  expect(String(charged.headers["ratelimit-policy"])).toMatch(/q=60;.*q=1000;/);
+  const { page, faults, requested } = await openPage(browser, `http://${system.address}/account`);
+  await give(page, system.keys.free);
+  const used = (limit: number, left: number) =>
+    `${limit - left} of ${limit.toLocaleString("en-US")} used, ${left.toLocaleString("en-US")} left.`;
+  expect(await page.locator("[data-window=minute] .used").textContent()).toBe(used(60, minute!));
+  expect(await page.locator("[data-window=day] .used").textContent()).toBe(used(1_000, day!));
+  expect(await page.locator("#days tr").last().locator("td").allTextContents()).toEqual(["2", "0"]);
+  expect(new Set(requested.map((url) => new URL(url).host))).toEqual(new Set([system.address]));
+  expect(faults).toEqual([]);
+}, 60_000);
 
 test("a ban is told with its end, and the numbers stay", async () => {
   api.rateLimit.ban = { until: "2026-11-23T12:05:00.000Z" };
@@ -212,8 +232,8 @@ test.each(looks)("the page has no fault that axe-core finds, and fits: $width px
 const open = (path: string, options: BrowserContextOptions = {}) => openPage(browser, `${origin}${path}`, options);
 
 /** Gives the key to the page, and waits for the account. */
-async function give(page: Page): Promise<void> {
-  await page.getByLabel("API key").fill(apiKey);
+async function give(page: Page, key = apiKey): Promise<void> {
+  await page.getByLabel("API key").fill(key);
   await page.getByRole("button", { name: "Show the account" }).click();
   await page.locator("#days tr").first().waitFor();
 }

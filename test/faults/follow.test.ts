@@ -6,7 +6,7 @@ import type { RunningProcess } from "../support/processes.ts";
 import { startSystem } from "../support/system.ts";
 
 const stack = suiteStack();
-const rounds = process.env.FAULTS === "long" ? 20 : 3;
+const rounds = process.env.FAULTS === "long" ? 20 : 2;
 const entries = 50;
 
 /** A client of the service, closed at the end of its block: one that saw the service die waits before it tries again. */
@@ -109,5 +109,5 @@ test(
     stop.abort();
     await following;
   },
-  rounds * 60_000,
+  rounds * 90_000,
 );

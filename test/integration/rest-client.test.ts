@@ -67,7 +67,10 @@ test("one entry, what has changed, many updates, the limits and the use are read
   expect(second).toMatchObject({ petId: 77n, error: { code: "not_found", status: 404 } });
   expect(await api.get(bigId)).toEqual(first);
   expect(await api.changes(since)).toEqual({ etag: expect.any(String), changed: [first], removed: [] });
-  await expect(api.changes('"elsewhere-1"')).rejects.toMatchObject({ code: "changes_unavailable", status: 410 });
+  await expect(api.changes(since.replace(/^"\w+/, '"00000000'))).rejects.toMatchObject({
+    code: "changes_unavailable",
+    status: 410,
+  });
   expect(statuses).toEqual([200, 200, 304, 200, 304, 200, 410]);
 
   const { plan, windows, ban } = await api.rateLimit();

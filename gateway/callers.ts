@@ -1,0 +1,109 @@
+/** Constructs what decides about callers: their keys, and the limits that these have. */
+import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
+import { traceQueries } from "../runtime/database/query-spans.ts";
+import { DatabaseRisks } from "../runtime/database/risks.ts";
+import type { Logger } from "../runtime/log.ts";
+import { Authenticator } from "./auth/authenticator.ts";
+import { createKeyStore } from "./auth/key-store.ts";
+import type { GatewayConfig } from "./config.ts";
+import { createAdmission } from "./limits/admission.ts";
+import { type BanRules, createBanHandler, publishedBanRules } from "./limits/bans.ts";
+import { MemoryWindows } from "./limits/memory-windows.ts";
+import { windowsFor } from "./limits/plan-windows.ts";
+import { RefusalCounter } from "./limits/refusals.ts";
+import type { Observer } from "./observability/requests.ts";
+import { redisReplicas, standaloneReplica } from "./redis/replicas.ts";
+import { UsageRecorder } from "./usage/recorder.ts";
+import { createUsageStore } from "./usage/store.ts";
+
+/** What every part of the gateway uses. */
+export interface Base {
+  readonly config: GatewayConfig;
+  readonly log: Logger;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+  readonly isTraced: boolean;
+  readonly observer: Observer;
+}
+
+const usageIntervalMs = 30_000;
+
+/** Accounts and keys: the database, the look-up of keys, and the record of their use. */
+export function openKeys({ config, log, now, isTraced, observer }: Base, pepper: string) {
+  const risks = new DatabaseRisks(log);
+  const db = openDatabase(config.GATEWAY_DATABASE_URL, { ...databaseDefaults, onConnected: risks.see });
+  risks.expose(observer.metrics, "gateway");
+  const stopWatching = risks.watch(db);
+  if (isTraced) traceQueries(db);
+  const store = createKeyStore(db, now);
+  const usage = new UsageRecorder({ store: createUsageStore(db), log, intervalMs: usageIntervalMs, now });
+  const authenticator = new Authenticator({ store: observer.timed(store), pepper, now });
+  return {
+    db,
+    risks,
+    store,
+    usage,
+    authenticator,
+    close: async () => {
+      stopWatching();
+      await usage.close();
+      await db.destroy();
+    },
+  };
+}
+
+/** Callers whose counts are remembered. Accounts have keys, so only operators make more of them. */
+const maxAccounts = 1_000_000;
+
+/** Admission: windows, refusals and bans, shared with the other replicas over Redis where there is one. */
+export function openLimits({ config, log, now, observer }: Base, keys: ReturnType<typeof openKeys>) {
+  const banRules: BanRules = {
+    ...publishedBanRules,
+    refusals: config.BAN_REFUSALS_PER_MINUTE,
+    ladderMinutes: config.BAN_LADDER_MINUTES,
+  };
+  const memory = new MemoryWindows({ maxCallers: maxAccounts, replicas: config.GATEWAY_REPLICAS, now });
+  const replicas =
+    config.REDIS_URL === undefined
+      ? standaloneReplica(memory)
+      : redisReplicas({ redisUrl: config.REDIS_URL, memory, log, metrics: observer.metrics });
+  replicas.onNotice((id) => keys.authenticator.forget(id));
+  const refusals = new RefusalCounter({
+    tooMany: banRules.refusals,
+    onTooMany: createBanHandler({
+      store: keys.store,
+      rules: banRules,
+      onBan: (keyId, ban, isNew) => {
+        keys.authenticator.forget(keyId);
+        if (!isNew) return;
+        replicas.notify(keyId);
+        observer.onBan();
+        log.warn({ keyId, ...ban }, "key banned");
+      },
+      onError: (err) => log.error({ err }, "a ban could not be stored"),
+      now,
+    }),
+    share: replicas.shareRefusals,
+    now,
+  });
+  const admission = createAdmission({
+    authenticator: keys.authenticator,
+    onUse: (principal, use) => keys.usage.used(principal, use),
+    limiter: replicas.limiter,
+    currentLimits: (id, windows) => memory.currentLimits(id, windows),
+    accountGuard: replicas.accountGuard,
+    guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
+    windowsFor: windowsFor(config.PLAN_LIMITS),
+    refusals,
+    onRefused: observer.onRefused,
+    now,
+  });
+  return {
+    banRules,
+    admission,
+    close: () => {
+      refusals.close();
+      replicas.close();
+    },
+  };
+}
