@@ -8,10 +8,11 @@ import { benchLimits } from "./limits.ts";
 import { benchList } from "./list.ts";
 import { benchOverload } from "./overload.ts";
 import { plot } from "./plot.ts";
+import { benchPublic } from "./public.ts";
 import { startServers } from "./systems.ts";
 import { benchUpdates } from "./updates.ts";
 
-const parts = ["list", "checks", "updates", "grpc", "limits", "overload"] as const;
+const parts = ["list", "checks", "updates", "grpc", "limits", "overload", "public"] as const;
 
 interface Options {
   only?: (typeof parts)[number];
@@ -55,5 +56,8 @@ const updates = wants("updates") ? await benchUpdates(servers, plan) : [];
 const grpc = wants("grpc") ? await benchGrpc(servers, plan) : [];
 const limits = wants("limits") ? await benchLimits(servers, plan) : [];
 const overload = wants("overload") ? await benchOverload(servers, plan) : [];
-if (options.json) console.log(JSON.stringify({ list, checks, updates, grpc, limits, overload }, null, 2));
+const publicReads = wants("public") ? await benchPublic(servers, plan) : [];
+if (options.json) {
+  console.log(JSON.stringify({ list, checks, updates, grpc, limits, overload, public: publicReads }, null, 2));
+}
 if (options.plot) await writeFile(options.plot, plot(list));

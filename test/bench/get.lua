@@ -1,5 +1,7 @@
--- Sends GET /v1/inventory and prints the figures as JSON.
-wrk.path = "/v1/inventory"
+-- Sends GET with the path of the script's argument, else of the list, and prints the figures as JSON.
+function init(args)
+  wrk.path = args[1] or "/v1/inventory"
+end
 
 function done(summary, latency)
   local e = summary.errors

@@ -36,6 +36,7 @@ test.each(["/docs", "/docs/", "/api/docs", "/api/docs/"])(
       "GET /inventory/changes",
       "GET /inventory/{petId}",
       "PATCH /inventory/{petId}",
+      "POST /inventory/updates",
       "GET /pets/{petId}",
       "GET /store/orders",
       "GET /rate_limit",

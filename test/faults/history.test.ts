@@ -1,7 +1,7 @@
 import { suiteStack } from "../support/cleanup.ts";
 import { checkAdjustments } from "./adjustments.ts";
-import { type Cluster, startCluster } from "./cluster.ts";
-import { checkHistory } from "./history.ts";
+import { type Cluster, type ClusterOptions, startCluster } from "./cluster.ts";
+import { checkHistory, type ReadKind } from "./history.ts";
 
 /** `npm run test:faults` runs the long version. */
 const isLong = process.env.FAULTS === "long";
@@ -68,16 +68,23 @@ function twoHundredOf<T>(targets: readonly T[]): T[] {
   return Array.from({ length: 200 }, (_, i) => targets[i % targets.length]!);
 }
 
-test.each([
-  ["gateway whose reads join the check", { gatewayScript: "test/faults/broken-gateway.ts" }],
-  ["service whose questions join the read of the counter", { serviceScript: "test/faults/broken-service.ts" }],
+const brokenGateway = { gatewayScript: "test/faults/broken-gateway.ts" };
+test.each<[string, readonly ReadKind[] | undefined, Partial<ClusterOptions>]>([
+  ["reads of the list join the check that is under way", ["list"], brokenGateway],
+  ["reads of one entry join the check that is under way", ["entry"], brokenGateway],
+  ["changes leave one revision out", ["changes"], { gatewayScript: "test/faults/forgetful-gateway.ts" }],
+  [
+    "services answer questions from the read of the counter that is under way",
+    undefined,
+    { serviceScript: "test/faults/broken-service.ts" },
+  ],
 ])(
-  "the check of histories finds a %s that is under way",
-  async (_what, broken) => {
+  "the check of histories finds it when %s",
+  async (_what, kinds, broken) => {
     await using stack = new AsyncDisposableStack();
     const cluster = await startCluster(stack, { gateways: 3, pets, ...broken });
     const key = cluster.system.keys.enterprise;
-    const { violations } = await checkHistory(cluster, { key, pets, readers: 24, reads: 20_000 }); // ends at the first violation
+    const { violations } = await checkHistory(cluster, { key, pets, readers: 24, kinds, reads: 20_000 }); // ends at the first violation
     expect(violations).not.toEqual([]);
   },
   120_000,

@@ -9,6 +9,9 @@ interface Entry {
   readonly quantity: number;
 }
 
+/** What a reader reads: the list, one entry, or the changes since its latest read of the list. */
+export type ReadKind = "list" | "entry" | "changes";
+
 interface Row {
   readonly pet_id: number;
   readonly quantity: number;
@@ -42,6 +45,8 @@ export interface HistoryOptions {
   readonly key: string;
   readonly pets: number;
   readonly readers: number;
+  /** What they read, in turns; default: everything. */
+  readonly kinds?: readonly ReadKind[];
   /** The run ends when at least this number of reads was checked and all disturbances are over. */
   readonly reads: number;
   /** Run during the load, one after the other. */
@@ -57,7 +62,7 @@ export interface HistoryOptions {
  * right at any later time.
  */
 export async function checkHistory(cluster: Tiers, options: HistoryOptions): Promise<Verdict> {
-  const { key, pets, readers, disturbances = [] } = options;
+  const { key, pets, readers, kinds = ["list", "entry", "changes"], disturbances = [] } = options;
   const sent = new Array<number>(pets + 1).fill(0);
   const acknowledged = new Array<number>(pets + 1).fill(0);
   const unknown = Array.from({ length: pets + 1 }, () => new Set<number>());
@@ -77,7 +82,8 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
       const answer = await pools[turn % pools.length]!.request({ method, path, ...more });
       const bytes = Buffer.from(await answer.body.arrayBuffer());
       if (answer.statusCode !== 200) throw new Error(`status ${answer.statusCode}`);
-      return (answer.headers["content-encoding"] === "gzip" ? gunzipSync(bytes) : bytes).toString();
+      const text = (answer.headers["content-encoding"] === "gzip" ? gunzipSync(bytes) : bytes).toString();
+      return { text, etag: String(answer.headers.etag) };
     } catch (error) {
       // The gateway, or a process that it calls, was killed during the request.
       const { code, message } = error as Error & { code?: string };
@@ -95,8 +101,8 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
     for (let turn = petId; !isDone(); turn++) {
       sent[petId]! += 1;
       const quantity = sent[petId]!;
-      const text = await send(turn, "PATCH", `/v1/inventory/${petId}`, { headers, body: `{"quantity":${quantity}}` });
-      if (text === undefined) {
+      const body = `{"quantity":${quantity}}`;
+      if (!(await send(turn, "PATCH", `/v1/inventory/${petId}`, { headers, body }))) {
         unknown[petId]!.add(quantity);
         continue;
       }
@@ -107,22 +113,27 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
     }
   };
 
+  const readOf = readsOf(
+    (turn, path, more = {}) => send(turn, "GET", path, { headers: { ...headers, ...more } }),
+    pets,
+  );
   const read = async (reader: number) => {
+    const copy: Copy = { etag: "", quantities: new Map() };
     for (let turn = reader; !isDone(); turn++) {
       const before = acknowledged.slice();
-      const zipped = turn % 4 === 0 ? { "accept-encoding": "gzip" } : {};
-      const text = await send(turn, "GET", "/v1/inventory", { headers: { ...headers, ...zipped } });
-      if (text === undefined) continue;
+      const kind = kinds[Math.floor(turn / pools.length) % kinds.length]!; // each kind through each gateway
+      const entries = await readOf[kind](turn, copy);
+      if (entries === undefined) continue;
       counts.reads += 1;
-      for (const { petId, quantity } of JSON.parse(text) as Entry[]) {
+      for (const { petId, quantity } of entries) {
         if (quantity >= before[petId]! && quantity <= sent[petId]!) continue;
         if (unknown[petId]!.has(quantity)) continue;
-        violations.push(`pet ${petId}: read ${quantity}, acknowledged ${before[petId]}, sent ${sent[petId]}`);
+        violations.push(`pet ${petId}: ${kind} ${quantity}, acknowledged ${before[petId]}, sent ${sent[petId]}`);
       }
     }
   };
 
-  const started = JSON.parse((await send(0, "GET", "/v1/inventory", { headers }))!) as Entry[];
+  const started = JSON.parse((await send(0, "GET", "/v1/inventory", { headers }))!.text) as Entry[];
   for (const { petId, quantity } of started) sent[petId] = acknowledged[petId] = quantity;
 
   await Promise.all([
@@ -143,10 +154,49 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
   ]);
   const table = await listOf(cluster.system.databaseUrls.inventory);
   for (const turn of pools.keys()) {
-    if ((await send(turn, "GET", "/v1/inventory", { headers })) !== table) violations.push(`at rest, gateway ${turn}`);
+    const answer = await send(turn, "GET", "/v1/inventory", { headers });
+    if (answer?.text !== table) violations.push(`at rest, gateway ${turn}`);
   }
   await Promise.all(pools.map((pool) => pool.destroy()));
   return { ...counts, refusals, effects, violations };
+}
+
+/** A copy of the list that a reader keeps by the changes. */
+interface Copy {
+  etag: string;
+  readonly quantities: Map<number, number>;
+}
+
+type Get = (
+  turn: number,
+  path: string,
+  more?: Readonly<Record<string, string>>,
+) => Promise<{ readonly text: string; readonly etag: string } | undefined>;
+
+/** How each kind is read. @returns functions that give the entries as they are read; undefined without an answer */
+function readsOf(get: Get, pets: number) {
+  const list = async (turn: number, copy: Copy) => {
+    const answer = await get(turn, "/v1/inventory", turn % 4 === 0 ? { "accept-encoding": "gzip" } : {});
+    if (!answer) return undefined;
+    const entries = JSON.parse(answer.text) as Entry[];
+    copy.etag = answer.etag;
+    for (const { petId, quantity } of entries) copy.quantities.set(petId, quantity);
+    return entries;
+  };
+  const entry = async (turn: number) => {
+    const answer = await get(turn, `/v1/inventory/${1 + (turn % pets)}`);
+    return answer && [JSON.parse(answer.text) as Entry];
+  };
+  const changes = async (turn: number, copy: Copy) => {
+    if (copy.etag === "") return await list(turn, copy);
+    const answer = await get(turn, `/v1/inventory/changes?since=${encodeURIComponent(copy.etag)}`);
+    if (!answer) return undefined;
+    const { etag, changed } = JSON.parse(answer.text) as { readonly etag: string; readonly changed: readonly Entry[] };
+    copy.etag = etag;
+    for (const { petId, quantity } of changed) copy.quantities.set(petId, quantity);
+    return Array.from(copy.quantities, ([petId, quantity]) => ({ petId, quantity }));
+  };
+  return { list, entry, changes } satisfies Record<ReadKind, unknown>;
 }
 
 /** Reads the list by a plain SELECT. */

@@ -1,41 +1,20 @@
 import fc from "fast-check";
+import { applyDifference, type Difference, readDifference } from "../../../test/support/difference.ts";
 import { PlainStock } from "../../../test/support/plain-stock.ts";
 import { findEntry } from "./chunks.ts";
 import { StockList } from "./stock-list.ts";
 
 const timeoutMs = 60_000;
 
-interface Difference {
-  readonly etag: string;
-  readonly changed: readonly string[];
-  readonly removed: readonly bigint[];
-}
-
-/** Reads the difference as text, because a double cannot hold every petId. */
 async function changesSince(list: StockList, etag: string): Promise<Difference> {
   const [epoch, revision] = [etag.slice(1, 9), BigInt(etag.slice(10, -1))];
   await list.current();
   const { pieces, length } = await list.changesSince({ epoch, revision }, performance.now());
   const body = Buffer.concat(pieces);
   expect(body.length).toBe(length);
-  const [, tag, changed, removed] = /^(.*),"changed":\[(.*)\],"removed":\[(.*)\]\}$/.exec(body.toString())!;
-  return {
-    etag: JSON.parse(`${tag}}`).etag,
-    changed: changed!.match(/\{.*?\}/g) ?? [],
-    removed: (removed!.match(/-?\d+/g) ?? []).map(BigInt),
-  };
+  return readDifference(body.toString());
 }
 
-/** Applies a difference to the text of a list, as a client does. */
-function apply(list: string, { changed, removed }: Difference): string {
-  const entries = new Map((list.match(/\{.*?\}/g) ?? []).map((json) => [petIdOf(json), json]));
-  for (const json of changed) entries.set(petIdOf(json), json.replace(/,"etag":".*?"\}$/, "}"));
-  for (const petId of removed) entries.delete(petId);
-  const inOrder = [...entries].sort(([a], [b]) => (a < b ? -1 : 1));
-  return `[${inOrder.map(([, json]) => json).join(",")}]`;
-}
-
-const petIdOf = (json: string) => BigInt(/"petId":(-?\d+)/.exec(json)![1]!);
 const textOf = ({ pieces }: { readonly pieces: readonly Buffer[] }) => Buffer.concat(pieces).toString();
 
 /** A stock of entries from 0 on, and its list. */
@@ -66,7 +45,7 @@ test("the list of any ETag and the difference since then give the list of the an
         const [since, before] = [...lists][asked % lists.size]!;
         const difference = await changesSince(gateways[(reader + asked) % 3]!, since);
         expect(difference.etag).toBe(snapshot.etag);
-        expect(apply(before, difference)).toBe(stock.json());
+        expect(applyDifference(before, difference)).toBe(stock.json());
         const expected = stock.differences(BigInt(since.slice(10, -1)));
         expect(difference.removed).toEqual(expected.removed.map((removal) => removal.petId).sort(ascending));
         expect(difference.changed).toEqual(

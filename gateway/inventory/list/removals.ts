@@ -10,7 +10,7 @@ export interface Removal {
 /** Knows every removal after one revision up to that of the list. */
 export class Removals {
   #from: bigint;
-  /** In the order of revisions. */
+  /** In the order of revisions, except that those of `addOlder` may have later ones, too, which are known twice then. */
   #known: Removal[] = [];
 
   /** @param from the revision after which removals will be added */
@@ -36,10 +36,9 @@ export class Removals {
     this.#known = [];
   }
 
-  /** Adds the removals between an older revision and `from`; those among them that came later change nothing. */
+  /** Adds the removals after an older revision, of which those after `from` may be known. */
   addOlder(from: bigint, removed: readonly Removal[]): void {
-    const older = removed.map(({ petId, revision }) => ({ petId, revision: min(revision, this.#from) }));
-    this.#known = [...older.toSorted(byRevision), ...this.#known];
+    this.#known = [...removed.toSorted(byRevision), ...this.#known];
     this.#from = from;
   }
 
@@ -53,8 +52,4 @@ export class Removals {
 
 function byRevision(a: Removal, b: Removal): number {
   return a.revision < b.revision ? -1 : a.revision > b.revision ? 1 : 0;
-}
-
-function min(a: bigint, b: bigint): bigint {
-  return a < b ? a : b;
 }

@@ -1,0 +1,10 @@
+// The gateway with a fault in its changes, planted on purpose: it leaves out the first revision after `since`.
+import { StockList } from "../../gateway/inventory/list/stock-list.ts";
+
+const { changesSince } = StockList.prototype;
+StockList.prototype.changesSince = function ({ epoch, revision }, arrivedMs) {
+  const isOld = revision < this.last!.snapshot.revision;
+  return changesSince.call(this, { epoch, revision: isOld ? revision + 1n : revision }, arrivedMs);
+};
+
+await import("../../gateway/main.ts");
