@@ -14,7 +14,7 @@ const screens = {
   phone: { viewport: { width: 360, height: 780 }, colorScheme: "dark" },
 } as const;
 
-/** What is done on a page before its picture is taken. */
+/** What is done on a page before its picture is taken. The account is shown in full, of the documentation the beginning. */
 const pages: Readonly<Record<string, (page: Page) => Promise<void>>> = {
   docs: async () => {},
   account: async (page) => {
@@ -41,7 +41,7 @@ for (const [name, prepare] of Object.entries(pages)) {
   for (const [screen, options] of Object.entries(screens)) {
     const { page } = await openPage(browser, `${origin}/${name}/`, { ...options, timezoneId: "UTC" });
     await prepare(page);
-    await page.screenshot({ path: join(folder, `${name}-${screen}.png`) });
+    await page.screenshot({ path: join(folder, `${name}-${screen}.png`), fullPage: name === "account" });
   }
 }
 await browser.close();
