@@ -3,6 +3,7 @@ import { writeFile } from "node:fs/promises";
 import { Option } from "commander";
 import { count, createTool } from "../support/tools.ts";
 import { benchChecks } from "./checks.ts";
+import { benchClient } from "./client.ts";
 import { benchGrpc } from "./grpc.ts";
 import { benchLimits } from "./limits.ts";
 import { benchList } from "./list.ts";
@@ -12,7 +13,7 @@ import { benchPublic } from "./public.ts";
 import { startServers } from "./systems.ts";
 import { benchUpdates } from "./updates.ts";
 
-const parts = ["list", "checks", "updates", "grpc", "limits", "overload", "public"] as const;
+const parts = ["list", "checks", "updates", "grpc", "limits", "overload", "public", "client"] as const;
 
 interface Options {
   only?: (typeof parts)[number];
@@ -50,14 +51,15 @@ const wants = (part: Options["only"]) => options.only === undefined || options.o
 
 await using stack = new AsyncDisposableStack();
 const servers = await startServers(stack);
-const list = wants("list") ? await benchList(servers, plan) : [];
-const checks = wants("checks") ? await benchChecks(servers, plan) : [];
-const updates = wants("updates") ? await benchUpdates(servers, plan) : [];
-const grpc = wants("grpc") ? await benchGrpc(servers, plan) : [];
-const limits = wants("limits") ? await benchLimits(servers, plan) : [];
-const overload = wants("overload") ? await benchOverload(servers, plan) : [];
-const publicReads = wants("public") ? await benchPublic(servers, plan) : [];
-if (options.json) {
-  console.log(JSON.stringify({ list, checks, updates, grpc, limits, overload, public: publicReads }, null, 2));
-}
-if (options.plot) await writeFile(options.plot, plot(list));
+const results = {
+  list: wants("list") ? await benchList(servers, plan) : [],
+  checks: wants("checks") ? await benchChecks(servers, plan) : [],
+  updates: wants("updates") ? await benchUpdates(servers, plan) : [],
+  grpc: wants("grpc") ? await benchGrpc(servers, plan) : [],
+  limits: wants("limits") ? await benchLimits(servers, plan) : [],
+  overload: wants("overload") ? await benchOverload(servers, plan) : [],
+  public: wants("public") ? await benchPublic(servers, plan) : [],
+  client: wants("client") ? benchClient(plan) : [],
+};
+if (options.json) console.log(JSON.stringify(results, null, 2));
+if (options.plot) await writeFile(options.plot, plot(results.list));
