@@ -31,9 +31,7 @@ COPY package.json LICENSE ./
 USER 1000:1000
 ENV NODE_ENV=production
 STOPSIGNAL SIGTERM
-ARG VERSION=""
-ARG REVISION=""
-ARG CREATED=""
+ARG VERSION="" REVISION="" CREATED=""
 LABEL org.opencontainers.image.licenses="Apache-2.0" \
   org.opencontainers.image.version="${VERSION}" \
   org.opencontainers.image.revision="${REVISION}" \
@@ -47,7 +45,7 @@ FROM app AS inventory-svc
 LABEL org.opencontainers.image.title="petstore inventory-svc"
 ENV INVENTORY_LISTEN=0.0.0.0:50051 INVENTORY_ADMIN_LISTEN=0.0.0.0:50052
 EXPOSE 50051 50052
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=1s \
+HEALTHCHECK --interval=5s --timeout=5s --start-period=60s \
   CMD ["node", "-e", "fetch(`http://${process.env.INVENTORY_ADMIN_LISTEN}/readyz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 ENTRYPOINT ["node", "/app/dist/inventory-svc/main.js"]
 
@@ -55,6 +53,6 @@ FROM app AS gateway
 LABEL org.opencontainers.image.title="petstore gateway"
 ENV GATEWAY_LISTEN=0.0.0.0:8080 GATEWAY_ADMIN_LISTEN=0.0.0.0:8081
 EXPOSE 8080 8081
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --start-interval=1s \
+HEALTHCHECK --interval=5s --timeout=5s --start-period=60s \
   CMD ["node", "-e", "fetch(`http://${process.env.GATEWAY_ADMIN_LISTEN}/readyz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 ENTRYPOINT ["node", "--max-semi-space-size=32", "/app/dist/gateway/main.js"]

@@ -6,14 +6,15 @@ const shared = {
   modulePathIgnorePatterns: ["<rootDir>/dist/"],
 };
 
-/** Those of database clusters take minutes, so they run only where their folder is named. */
-const isClusterRun = process.argv.slice(2).some((argument) => argument.includes("test/cluster"));
+/** These take minutes, so they run only where their folder is named. */
+const slowFolders = ["test/cluster", "test/containers"];
+const isNamed = (folder) => process.argv.slice(2).some((argument) => argument.includes(folder));
 
 export default {
   // Most suites start processes of their own, which with more workers only wait for each other.
   // The long faults take turns, because the first list of a million entries has a deadline. So do database clusters,
-  // of three servers each.
-  maxWorkers: process.env.FAULTS === "long" || isClusterRun ? 1 : 2,
+  // of three servers each, and containers, which share one store of images.
+  maxWorkers: process.env.FAULTS === "long" || slowFolders.some(isNamed) ? 1 : 2,
   testTimeout: 60_000,
   projects: [
     {
@@ -25,7 +26,10 @@ export default {
       ...shared,
       displayName: "system",
       testMatch: ["<rootDir>/test/**/*.test.ts"],
-      testPathIgnorePatterns: ["/node_modules/", ...(isClusterRun ? [] : ["<rootDir>/test/cluster/"])],
+      testPathIgnorePatterns: [
+        "/node_modules/",
+        ...slowFolders.filter((folder) => !isNamed(folder)).map((folder) => `<rootDir>/${folder}/`),
+      ],
       globalSetup: "<rootDir>/test/support/global-setup.ts",
       globalTeardown: "<rootDir>/test/support/global-teardown.ts",
     },

@@ -1,83 +1,19 @@
-/** Gets MySQL of Debian sid, which has Group Replication, beside whatever this system has installed. */
-import { execFile } from "node:child_process";
-import { existsSync } from "node:fs";
-import { chmod, mkdir, mkdtemp, readdir, rename, rm, writeFile } from "node:fs/promises";
-import { homedir } from "node:os";
+import { chmod, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { promisify } from "node:util";
-
-const run = promisify(execFile);
-
-/** Its server brings Group Replication and semi-synchronous replication along. */
-const packageName = "mysql-server-core";
-const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg";
+import { unpackFromSid } from "./debian-sid.ts";
 
 /**
- * Returns the path of a `mysqld` of MySQL. Packages of sid need libraries that older systems do not have, so the server
- * is unpacked with all of them and runs with its own loader. Later runs on the machine use the same folder.
+ * Returns the path of a `mysqld` of MySQL, which has Group Replication. Packages of sid need libraries that older
+ * systems do not have, so the server runs with its own loader.
  *
  * @throws Error on systems other than Debian on x64, and without a package archive in reach
  */
 export async function mysqlProgram(): Promise<string> {
-  const cache = join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "petstore-tests");
-  await mkdir(cache, { recursive: true, mode: 0o700 });
-  const known = (await readdir(cache)).find((name) => name.startsWith(`${packageName}-`));
-  return join(cache, known ?? (await unpack(cache)), "mysqld");
-}
-
-/** @returns the name of the new folder, which ends with the version */
-async function unpack(cache: string): Promise<string> {
-  if (process.arch !== "x64" || !existsSync(keyring)) {
-    throw new Error(`The tests of MySQL clusters need Debian on x64, with ${keyring}`);
-  }
-  console.warn(`The tests need ${packageName} of Debian sid: unpacking it in ${cache}, which takes half a minute.`);
-  const folder = await mkdtemp(join(cache, "unpacking-"));
-  try {
-    const packages = await download(join(folder, "apt"));
-    for (const file of packages) await run("dpkg-deb", ["--extract", file, folder]);
-    const server = packages.find((file) => file.includes(`/${packageName}_`))!;
-    const version = (await run("dpkg-deb", ["--field", server, "Version"])).stdout.trim();
-    await rm(join(folder, "apt"), { recursive: true });
-    await writeFile(join(folder, "mysqld"), launcher);
-    await chmod(join(folder, "mysqld"), 0o755);
-    const name = `${packageName}-${version}`;
-    // Only now it counts as complete, whatever ends this process earlier. Another run may have been faster.
-    await rename(folder, join(cache, name)).catch((error) => {
-      if (!existsSync(join(cache, name))) throw error;
-    });
-    return name;
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
-}
-
-/** Downloads the packages with an apt configuration of its own, as this system's must not know sid. */
-async function download(folder: string): Promise<string[]> {
-  const archives = join(folder, "var/cache/apt/archives");
-  const empty = ["etc/apt/apt.conf.d", "etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/lib/dpkg"];
-  for (const path of [...empty, "var/cache/apt/archives/partial"]) await mkdir(join(folder, path), { recursive: true });
-  await writeFile(join(folder, "var/lib/dpkg/status"), "");
-  await writeFile(join(folder, "etc/apt/sources.list"), `deb [signed-by=${keyring}] ${await mirror()} sid main\n`);
-  const settings = [
-    `Dir=${folder}`,
-    `Dir::State::status=${join(folder, "var/lib/dpkg/status")}`,
-    "APT::Sandbox::User=root", // apt's own user cannot enter this folder
-    "APT::Install-Recommends=false",
-  ].flatMap((setting) => ["-o", setting]);
-  const options = { maxBuffer: 64 * 1024 * 1024 };
-  await run("apt-get", [...settings, "update"], options);
-  await run("apt-get", [...settings, "install", "--yes", "--download-only", packageName], options);
-  return (await readdir(archives)).filter((name) => name.endsWith(".deb")).map((name) => join(archives, name));
-}
-
-/** The address of Debian's archive that this system's apt is configured with. */
-async function mirror(): Promise<string> {
-  // Without release information it also answers where no package lists have been downloaded yet.
-  const query = ["indextargets", "--no-release-info", "--format", "$(REPO_URI)", "Created-By: Packages"];
-  const { stdout } = await run("apt-get", query);
-  const found = stdout.split("\n").find((address) => /\/debian\/?$/.test(address));
-  if (found === undefined) throw new Error("apt-get of this machine knows no mirror of Debian");
-  return found;
+  const folder = await unpackFromSid("mysql-server-core", async (unpacked) => {
+    await writeFile(join(unpacked, "mysqld"), launcher);
+    await chmod(join(unpacked, "mysqld"), 0o755);
+  });
+  return join(folder, "mysqld");
 }
 
 const launcher = `#!/bin/sh

@@ -29,6 +29,16 @@ const servers = {
   shells: { programs: ["zsh"], packages: ["zsh", "dash"], choices: [] },
   /** Checks the units. */
   systemd: { programs: ["systemd-analyze"], packages: ["systemd"], choices: [] },
+  /** Builds images and runs containers where no Docker engine does. */
+  podman: { programs: ["podman"], packages: ["podman", "runc"], choices: ["a Docker engine"] },
+  /** Connects the containers of Podman. */
+  netavark: {
+    programs: ["/usr/lib/podman/netavark"],
+    packages: ["netavark", "aardvark-dns", "iptables"],
+    choices: ["a Docker engine"],
+  },
+  /** Makes the base of images. */
+  debootstrap: { programs: ["debootstrap"], packages: ["debootstrap"], choices: ["a Docker engine"] },
   /** Sends HTTP requests as fast as they are answered; for the benchmarks. */
   wrk: { programs: ["wrk"], packages: ["wrk"], choices: [] },
 } as const;
