@@ -82,6 +82,9 @@ export const gatewaySettings = {
   INVENTORY_TIMEOUT_MS: integer(5_000, 50, 60_000).describe(
     "longest wait of a request for the inventory service, from its arrival",
   ),
+  KEYED_UPDATE_TIMEOUT_MS: integer(30_000, 50, 600_000).describe(
+    "how long an update with an Idempotency-Key is repeated, from the arrival of its request",
+  ),
   LIST_TIMEOUT_MS: integer(15_000, 50, 600_000).describe(
     "deadline of loading the whole list, at the start and after a restore",
   ),

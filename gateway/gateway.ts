@@ -152,6 +152,7 @@ function openStock({ config, log, observer }: Base) {
     tls: inventoryTls(config),
     log,
     callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
+    keyedTimeoutMs: config.KEYED_UPDATE_TIMEOUT_MS,
     loadTimeoutMs: config.LIST_TIMEOUT_MS,
     onCheck: checkTimer(observer.metrics),
   });

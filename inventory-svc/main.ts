@@ -18,9 +18,9 @@ import { createServiceMetrics } from "./metrics.ts";
 import { inventoryHandlers } from "./rpc/handlers.ts";
 import { entriesPerMessage } from "./rpc/wire.ts";
 import { createRpcServer } from "./server.ts";
-import { startAdjustmentCleanup } from "./stock/adjustment-cleanup.ts";
 import { ChangeFeed } from "./stock/change-feed.ts";
 import { GroupCommit } from "./stock/group-commit.ts";
+import { startRecordCleanup } from "./stock/record-cleanup.ts";
 import { StockStore } from "./stock/store.ts";
 
 const command = createCommand(
@@ -103,9 +103,10 @@ async function start(): Promise<RunningProcess> {
     canServe: () => untilReady(() => blamingDatabase(databaseSetting, () => store.ping()), log, draining.signal),
     join: () => {
       server.ready();
-      stopCleanup = startAdjustmentCleanup({
+      stopCleanup = startRecordCleanup({
         store,
-        onError: (err) => log.warn({ err }, "old adjustments could not be deleted; the next attempt is in a minute"),
+        onError: (err) =>
+          log.warn({ err }, "old records of requests could not be deleted; the next attempt is in a minute"),
       });
     },
     leave: () => {

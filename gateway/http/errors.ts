@@ -20,6 +20,10 @@ export const errorTable = {
     message: "The body must be JSON in UTF-8, without a content coding, in a media type that the operation takes.",
   },
   precondition_failed: { status: 412, message: "A precondition of the request does not hold; nothing was changed." },
+  idempotency_key_reused: {
+    status: 422,
+    message: "The Idempotency-Key was used for another request within the last 24 hours; nothing was changed.",
+  },
   rate_limit_exceeded: { status: 429, message: "The rate limit is exceeded: wait for Retry-After, then back off." },
   api_key_banned: {
     status: 429,

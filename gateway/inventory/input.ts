@@ -1,4 +1,5 @@
 /** Reads what a request for the inventory brings: petId, preconditions and body. */
+import { hash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import { maxExpectedRevisions, maxQuantity, parsePetId } from "../../proto/pet.ts";
 import { ApiError } from "../http/errors.ts";
@@ -192,3 +193,28 @@ function readTags(list: string, name: string): { readonly isWeak: boolean; reado
 }
 
 const tagsRule = 'must be * or a list of ETags in double quotes, such as "r317".';
+
+/** A key as it is, or as a quoted string (draft-ietf-httpapi-idempotency-key-header). */
+const idempotencyKey = /^(?:"([\w.:-]{1,64})"|([\w.:-]{1,64}))$/;
+
+/**
+ * Reads the key that makes the updates of a request happen once.
+ *
+ * @returns undefined for a request without one
+ * @throws ApiError invalid_request
+ */
+export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHeaders): string | undefined {
+  if (header === undefined) return undefined;
+  const [, quoted, bare] = idempotencyKey.exec(String(header).trim()) ?? [];
+  const key = quoted ?? bare;
+  if (key !== undefined) return key;
+  throw new ApiError("invalid_request", { message: "Idempotency-Key must be 1 to 64 of A-Z a-z 0-9 _ . : -" });
+}
+
+/** Tells a request from all others with the same key. @param operation tells it from those of other operations */
+export function fingerprintOf(operation: string, updates: readonly AskedUpdate[]): string {
+  const parts = updates.map(({ petId, quantity, precondition }) => {
+    return `${petId} ${quantity} ${precondition?.revisions.join() ?? "*"}`;
+  });
+  return hash("sha256", [operation, ...parts].join("\n"), "base64url");
+}

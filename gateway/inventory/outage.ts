@@ -40,7 +40,8 @@ export class Outage {
       } catch (error) {
         const leftMs = isUndone(error) ? this.#patienceLeftMs(arrivedMs) : 0;
         if (leftMs <= 0) throw error;
-        await delay(Math.min(waitsMs[Math.min(attempt, waitsMs.length - 1)]!, leftMs));
+        const waitMs = waitsMs[Math.min(attempt, waitsMs.length - 1)]! * (0.75 + Math.random() / 2); // not all at once
+        await delay(Math.min(waitMs, leftMs));
         if (performance.now() - arrivedMs >= this.#patienceMs || !mayRetry(error)) throw error;
       }
     }

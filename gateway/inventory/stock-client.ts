@@ -4,20 +4,20 @@ import { context } from "@opentelemetry/api";
 import { type InventoryChannelOptions, openInventoryChannel } from "../../client/channel.ts";
 import { toItem } from "../../client/item.ts";
 import type { ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Item } from "../../proto/pet.ts";
 import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
-import type { ApiError } from "../http/errors.ts";
 import { CheckSession } from "./check-session.ts";
 import type { StockSource } from "./list/stock-list.ts";
 import { readRemovals } from "./older-removals.ts";
 import { Outage } from "./outage.ts";
-import { fromServiceError, NotDoneError } from "./status.ts";
+import { fromServiceError } from "./status.ts";
 import { UpdatePipeline } from "./update-pipeline.ts";
-import type { UpdateOutcome, UpdateRequest } from "./updates.ts";
+import { createUpdateSender, type SendUpdates } from "./update-sender.ts";
 
 export interface StockClientOptions extends InventoryChannelOptions {
   /** Deadline of an update, from the arrival of its request, and of each part of the answer to a check. */
   readonly callTimeoutMs: number;
+  /** How long updates with an idempotency key are repeated, from the arrival of their request. */
+  readonly keyedTimeoutMs: number;
   /** Deadline of reading the whole list. */
   readonly loadTimeoutMs: number;
   /** Gets every check at its end. */
@@ -25,14 +25,7 @@ export interface StockClientOptions extends InventoryChannelOptions {
 }
 
 export interface StockClient extends StockSource {
-  /**
-   * Resolves once each update is durable, or has failed. An update that has certainly not happened is tried again in a
-   * short outage.
-   *
-   * @returns for each update, in order, its entry or an error: not_found, precondition_failed; service_unavailable,
-   *   timeout or internal_error, after which it may have happened
-   */
-  update(request: UpdateRequest, caller: UpdateCaller): Promise<readonly (Item | ApiError)[]>;
+  readonly update: SendUpdates;
   /** Updates whose result is still to come. */
   readonly updatesInFlight: number;
   /** Updates so far of which it is not known whether they happened. */
@@ -40,22 +33,13 @@ export interface StockClient extends StockSource {
   close(): void;
 }
 
-/** The request that updates are for. */
-export interface UpdateCaller {
-  /** Its arrival, by `performance.now()`: the deadline counts from there, whatever the updates wait for. */
-  readonly arrivedMs: number;
-  /** False once the caller has left. */
-  readonly isWanted: () => boolean;
-}
-
 /** @throws Error that says what is wrong with the TLS files */
 export function openStockClient(options: StockClientOptions): StockClient {
-  const { callTimeoutMs, loadTimeoutMs, onCheck, ...channel } = options;
+  const { callTimeoutMs, keyedTimeoutMs, loadTimeoutMs, onCheck, ...channel } = options;
   const client = openInventoryChannel(channel);
   const pipeline = new UpdatePipeline(() => client.applyUpdates());
   const checks = new CheckSession(() => client.checkInventory(), callTimeoutMs);
-  // One for each: while a server is read-only, checks and updates do not end their outages together.
-  const [updateOutage, checkOutage] = [new Outage(callTimeoutMs), new Outage(callTimeoutMs)];
+  const checkOutage = new Outage(callTimeoutMs);
   const longReads = new Set<{ cancel(): void }>();
 
   return {
@@ -66,22 +50,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
       return pipeline.unknown;
     },
 
-    update: async ({ updates: asked }, { arrivedMs, isWanted }) => {
-      const outcomes = new Array<UpdateOutcome | undefined>(asked.length).fill(undefined);
-      const isOpen = (outcome: UpdateOutcome | undefined) => outcome === undefined || outcome instanceof NotDoneError;
-      const attempt = async () => {
-        const places = [...outcomes.keys()].filter((i) => isOpen(outcomes[i]));
-        const request = { updates: places.map((i) => asked[i]!), traceparent: activeTraceparent() };
-        const found = await pipeline.submit(request, arrivedMs + callTimeoutMs, isWanted);
-        for (const [i, outcome] of found.entries()) outcomes[places[i]!] = outcome;
-        const error = found.find(isOpen) ?? found.find((outcome) => outcome instanceof Error);
-        if (error) throw error;
-      };
-      await inSpan("ApplyUpdates", clientCall, context.active(), () =>
-        updateOutage.rideOut(attempt, (error) => error instanceof NotDoneError, isWanted, arrivedMs),
-      ).catch(() => {}); // it is an outcome, too
-      return outcomes.map((outcome) => (outcome instanceof Error ? fromServiceError(outcome) : outcome!));
-    },
+    update: createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs }),
 
     async *load() {
       const deadline = Date.now() + loadTimeoutMs;

@@ -1,7 +1,6 @@
 /** The handlers of the operations that set quantities. */
 import type { IncomingHttpHeaders } from "node:http";
 import type { Request, RequestHandler, Response } from "express";
-import type { Item } from "../../proto/pet.ts";
 import { ApiError } from "../http/errors.ts";
 import { readBody } from "../http/request.ts";
 import { contextOf } from "../http/request-context.ts";
@@ -10,13 +9,17 @@ import { bulkTypes, parseBulkUpdates } from "./bulk-input.ts";
 import {
   type AskedUpdate,
   checkMediaType,
+  fingerprintOf,
   parseStockUpdate,
   patchTypes,
+  readIdempotencyKey,
   readPetId,
   readPrecondition,
 } from "./input.ts";
 import { entryEtag, renderItem } from "./list/chunk.ts";
-import type { StockClient, UpdateCaller } from "./stock-client.ts";
+import type { StockClient } from "./stock-client.ts";
+import type { UpdateCaller } from "./update-sender.ts";
+import type { IdempotencyKey, Updated } from "./updates.ts";
 
 export interface UpdateInventoryOptions {
   readonly stock: Pick<StockClient, "update">;
@@ -30,10 +33,13 @@ export function updateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions
     const petId = readPetId(request.params.petId);
     checkMediaType(request.headers, patchTypes);
     const precondition = readPrecondition(request.headers);
+    const key = readIdempotencyKey(request.headers);
     const { body, caller } = await receive(request, response, bodyTimeoutMs);
-    const [item] = await apply(stock, [{ petId, quantity: parseStockUpdate(body), precondition }], caller);
+    const updates = [{ petId, quantity: parseStockUpdate(body), precondition }];
+    const [item] = await apply(stock, updates, onceFor(response, key, updates), caller);
     if (item instanceof ApiError) throw item;
-    writeJson(request, response, 200, renderItem(item!), ["ETag", entryEtag(item!.revision)]);
+    const replayed = item!.isReplayed ? ["Idempotency-Replayed", "true"] : [];
+    writeJson(request, response, 200, renderItem(item!), ["ETag", entryEtag(item!.revision), ...replayed]);
   };
 }
 
@@ -42,9 +48,12 @@ export function bulkUpdateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOpt
   return async (request, response) => {
     checkMediaType(request.headers, bulkTypes);
     refusePreconditions(request.headers);
+    const key = readIdempotencyKey(request.headers);
     const { body, caller } = await receive(request, response, bodyTimeoutMs);
     const updates = parseBulkUpdates(body);
-    const outcomes = await apply(stock, updates, caller);
+    const outcomes = await apply(stock, updates, onceFor(response, key, updates), caller);
+    const reused = outcomes.find((outcome) => outcome instanceof ApiError && outcome.code === "idempotency_key_reused");
+    if (reused) throw reused;
     // When the result of none is known, the answer is that of a single update.
     if (outcomes.every((outcome) => outcome instanceof ApiError && outcome.status >= 500)) throw outcomes[0];
     const results = outcomes.map((outcome, i) => renderOutcome(updates[i]!.petId, outcome));
@@ -60,20 +69,36 @@ async function receive(
 ): Promise<{ readonly body: Buffer; readonly caller: UpdateCaller }> {
   const isWhole = request.complete;
   const body = await readBody(request, bodyTimeoutMs);
-  const arrivedMs = isWhole ? contextOf(response).startedMs : performance.now();
-  return { body, caller: { arrivedMs, isWanted: () => !response.destroyed } };
+  const context = contextOf(response);
+  const arrivedMs = isWhole ? context.startedMs : performance.now();
+  const onRepeat = () => {
+    context.isHeld = true; // from here on it waits for the end of an outage, and for no work of this thread
+  };
+  return { body, caller: { arrivedMs, isWanted: () => !response.destroyed, onRepeat } };
+}
+
+/** What makes the updates of a request happen once. @returns undefined for a request without a key */
+function onceFor(
+  response: Response,
+  key: string | undefined,
+  updates: readonly AskedUpdate[],
+): IdempotencyKey | undefined {
+  if (key === undefined) return undefined;
+  const { principal, route } = contextOf(response);
+  return { account: principal!.accountId, key, fingerprint: fingerprintOf(route, updates) };
 }
 
 /** Has the updates done. @returns for each, in order, its entry or the error that answers it */
 async function apply(
   stock: UpdateInventoryOptions["stock"],
   asked: readonly AskedUpdate[],
+  once: IdempotencyKey | undefined,
   caller: UpdateCaller,
-): Promise<readonly (Item | ApiError)[]> {
+): Promise<readonly (Updated | ApiError)[]> {
   const updates = asked.map(({ petId, quantity, precondition }) => {
     return { petId, quantity, expectedRevisions: precondition?.revisions };
   });
-  const outcomes = await stock.update({ updates }, caller);
+  const outcomes = await stock.update({ updates, once }, caller);
   return outcomes.map((outcome, i) => {
     const { precondition } = asked[i]!;
     if (!(outcome instanceof ApiError) || !precondition || outcome.code !== "precondition_failed") return outcome;
@@ -90,7 +115,8 @@ function refusePreconditions(headers: IncomingHttpHeaders): void {
   }
 }
 
-function renderOutcome(petId: bigint, outcome: Item | ApiError): string {
+function renderOutcome(petId: bigint, outcome: Updated | ApiError): string {
   if (outcome instanceof ApiError) return `{"petId":${petId},"error":${outcome.body}}`;
-  return `${renderItem(outcome).slice(0, -1)},"etag":${JSON.stringify(entryEtag(outcome.revision))}}`;
+  const replayed = outcome.isReplayed ? ',"replayed":true' : "";
+  return `${renderItem(outcome).slice(0, -1)},"etag":${JSON.stringify(entryEtag(outcome.revision))}${replayed}}`;
 }

@@ -8,12 +8,13 @@ import type {
 import { updateStreamLifeMs } from "../../proto/streams.ts";
 import { maxSlots, Slots } from "./slots.ts";
 import { NotDoneError, serviceError } from "./status.ts";
-import { readResult, toWireUpdate, type UpdateOutcome, type UpdateRequest } from "./updates.ts";
+import { type IdempotencyKey, readResult, toWireUpdate, type UpdateOutcome, type UpdateRequest } from "./updates.ts";
 
 type UpdateStream = ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
 
 /** A request whose outcomes are still to come. */
 interface Waiting {
+  readonly once: IdempotencyKey | undefined;
   readonly outcomes: UpdateOutcome[];
   /** How many of the outcomes are still to come. */
   left: number;
@@ -28,10 +29,10 @@ interface Pending {
   readonly index: number;
 }
 
-/** What of a request is not sent yet: all of its updates. */
+/** A request that is not sent yet. */
 interface Unsent {
   readonly waiting: Waiting;
-  readonly updates: readonly WireUpdate[];
+  readonly updates: WireUpdate[];
 }
 
 /** A stream, and the updates given to it that have no result yet. */
@@ -55,8 +56,8 @@ const tickMs = 50;
 /**
  * Sends the updates of one turn of the event loop in one message, without waiting for the results of earlier ones.
  *
- * An update is sent once. When its stream breaks, it is not known whether the update has happened. A repeat could undo
- * a newer update that was acknowledged in between, so the caller gets an error and decides. A stream that was opened
+ * A request is sent once. When its stream breaks, it is not known whether its updates have happened. A repeat without a
+ * key could undo a newer update that was acknowledged in between, so the caller gets an error and decides. A stream that was opened
  * just as its connection ended would lose updates too, so they wait until the service has accepted the stream.
  */
 export class UpdatePipeline {
@@ -82,7 +83,7 @@ export class UpdatePipeline {
    * @returns an outcome for each update, in order
    */
   submit(
-    { updates, traceparent }: UpdateRequest,
+    { updates, once, traceparent }: UpdateRequest,
     deadlineMs: number,
     isWanted = () => true,
   ): Promise<readonly UpdateOutcome[]> {
@@ -93,7 +94,7 @@ export class UpdatePipeline {
       // The service does not answer: further updates would only wait too.
       if (this.inFlight + updates.length > maxSlots) return resolve(updates.map(tooMany));
       if (lane.isAccepted && lane.unsent.length === 0) setImmediate(() => this.#flush(lane));
-      const waiting: Waiting = { outcomes: [], left: updates.length, resolve, isWanted, deadlineMs };
+      const waiting: Waiting = { once, outcomes: [], left: updates.length, resolve, isWanted, deadlineMs };
       const timeoutMs = timeLeft(deadlineMs, nowMs);
       const sent = updates.map((update, index) => {
         const id = lane.pending.add({ waiting, index });
@@ -110,7 +111,10 @@ export class UpdatePipeline {
     return count;
   }
 
-  /** Updates so far that were sent and have neither a result nor a refusal: it is not known whether they happened. */
+  /**
+   * Updates so far that were sent and have neither a result nor a refusal: it is not known whether they happened. Those
+   * with a key do not count, because a repeat finds out.
+   */
   get unknown(): number {
     return this.#unknown;
   }
@@ -155,7 +159,7 @@ export class UpdatePipeline {
         const pending = lane.pending.take(result.id);
         if (!pending) continue;
         const { outcome, isKnown } = readResult(result);
-        if (!isKnown) this.#unknown += 1;
+        if (!isKnown && !pending.waiting.once) this.#unknown += 1;
         settle(pending, outcome);
       }
       if (draining) this.#retire(lane);
@@ -169,7 +173,10 @@ export class UpdatePipeline {
     const { unsent } = lane;
     if (!lane.isAccepted || unsent.length === 0) return;
     lane.unsent = [];
-    lane.stream.write({ updates: unsent.flatMap(({ updates }) => updates) });
+    lane.stream.write({
+      updates: unsent.flatMap(({ waiting: { once }, updates }) => (once ? [] : updates)),
+      keyed: unsent.flatMap(({ waiting: { once }, updates }) => (once ? { ...once, updates } : [])),
+    });
   }
 
   /** Ends a lane for new updates. The results of its pending ones still arrive. */
@@ -207,9 +214,12 @@ export class UpdatePipeline {
     const isOver = ({ updates }: Unsent) => ended.has(updates[0]!.id);
     const notSent = new Set(lane.unsent.filter(isOver).flatMap(({ updates }) => updates.map(({ id }) => id)));
     lane.unsent = lane.unsent.filter((request) => !isOver(request));
-    this.#unknown += ended.size - notSent.size;
     const notDone = error.code === status.UNAVAILABLE ? new NotDoneError(error.message, error) : error;
-    for (const id of ended) settle(lane.pending.take(id)!, notSent.has(id) ? notDone : error);
+    for (const id of ended) {
+      const pending = lane.pending.take(id)!;
+      if (!notSent.has(id) && !pending.waiting.once) this.#unknown += 1;
+      settle(pending, notSent.has(id) ? notDone : error);
+    }
   }
 }
 

@@ -4,6 +4,7 @@ import { toItem } from "../../client/item.ts";
 import type { UpdateResult, Update as WireUpdate } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Item } from "../../proto/pet.ts";
 import type { Traceparent } from "../../runtime/spans.ts";
+import { ApiError } from "../http/errors.ts";
 import { NotDoneError, serviceError } from "./status.ts";
 
 export interface Update {
@@ -14,11 +15,27 @@ export interface Update {
   readonly expectedRevisions?: readonly bigint[] | undefined;
 }
 
+/** Makes the updates of a request happen once: a repeat with the same key gets the first result. */
+export interface IdempotencyKey {
+  /** The account whose key it is. */
+  readonly account: string;
+  readonly key: string;
+  /** The same for the same request, and for no other one with this key. */
+  readonly fingerprint: string;
+}
+
 /** Updates that a caller sends together. Each of them stands alone. */
 export interface UpdateRequest {
   /** At least one. */
   readonly updates: readonly Update[];
+  readonly once?: IdempotencyKey | undefined;
   readonly traceparent?: Traceparent;
+}
+
+/** An entry as an update left it. */
+export interface Updated extends Item {
+  /** An earlier request with the same key made the update. */
+  readonly isReplayed: boolean;
 }
 
 /**
@@ -26,7 +43,7 @@ export interface UpdateRequest {
  * service the update has certainly not happened. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or INTERNAL it may not
  * be known whether it happened.
  */
-export type UpdateOutcome = Item | NotDoneError | ServiceError;
+export type UpdateOutcome = Updated | NotDoneError | ServiceError | ApiError;
 
 /** An update for the service, without what the stream adds. */
 export function toWireUpdate({ petId, quantity, expectedRevisions = [] }: Update) {
@@ -39,14 +56,15 @@ const unknownReasons: ReadonlySet<string> = new Set(["OUTCOME_UNKNOWN", "INTERNA
 
 /** Reads the result of an update that was sent. */
 export function readResult(result: UpdateResult): { readonly outcome: UpdateOutcome; readonly isKnown: boolean } {
-  const { item, code, message, reason } = result;
+  const { item, code, message, reason, replayed } = result;
+  if (reason === "KEY_REUSED") return { outcome: new ApiError("idempotency_key_reused"), isKnown: true };
   if (!item) {
     const isKnown = !unknownReasons.has(reason);
     const isUndone = isKnown && code === status.UNAVAILABLE;
     return { outcome: isUndone ? new NotDoneError(message) : serviceError(code, message), isKnown };
   }
   try {
-    return { outcome: toItem(item), isKnown: true };
+    return { outcome: { ...toItem(item), isReplayed: replayed }, isKnown: true };
   } catch (error) {
     // An entry that this gateway cannot read.
     return { outcome: serviceError(status.INTERNAL, (error as Error).message), isKnown: false };

@@ -12,6 +12,7 @@ import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
 export const reasons = {
   INVALID_FIELD: status.INVALID_ARGUMENT,
   REQUEST_ID_REUSED: status.INVALID_ARGUMENT,
+  KEY_REUSED: status.INVALID_ARGUMENT,
   ENTRY_NOT_FOUND: status.NOT_FOUND,
   ENTRY_EXISTS: status.ALREADY_EXISTS,
   REVISION_MISMATCH: status.ABORTED,

@@ -17,7 +17,7 @@ import {
   readQuantity,
   readRequestId,
   readStatus,
-  readUpdate,
+  readUpdateOnce,
   toWireItem,
 } from "./wire.ts";
 
@@ -31,8 +31,10 @@ export interface HandlerDeps {
 }
 
 export function inventoryHandlers({ store, commits, feed, draining, onCall }: HandlerDeps): InventoryServiceServer {
-  const commit = async (change: Change, call: AnyCall) =>
-    settled(change, await commits.submit(change, () => isWanted(call)));
+  const commit = async (change: Change, call: AnyCall) => {
+    const [outcome] = await commits.submit([change], () => isWanted(call));
+    return settled(change, outcome!);
+  };
 
   return {
     listInventory: serverStream(async function* () {
@@ -82,8 +84,9 @@ export function inventoryHandlers({ store, commits, feed, draining, onCall }: Ha
     }, onCall),
 
     updateInventory: unary(async (request, call) => {
-      const change = readUpdate(request);
-      return { item: toWireItem((await commit(change, call)).item) };
+      const change = readUpdateOnce(request);
+      const { kind, item } = await (change.once ? repeatable(commit(change, call)) : commit(change, call));
+      return { item: toWireItem(item), replayed: kind === "replayed" };
     }, onCall),
 
     applyUpdates: updateStream({ commits, draining, onCall }),

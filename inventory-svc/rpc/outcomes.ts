@@ -3,7 +3,8 @@ import { type Item, maxQuantity } from "../../proto/pet.ts";
 import type { Change, Outcome } from "../stock/changes.ts";
 import { RpcError } from "./errors.ts";
 
-type Settled = Extract<Outcome, { kind: "done" | "replayed" }>;
+/** What a change that happened came to. */
+export type Settled = Extract<Outcome, { kind: "done" | "replayed" }>;
 
 /**
  * The outcome of a change that happened, with the entry as it left it. @throws RpcError with the reason of a refusal
@@ -35,9 +36,15 @@ export function settled(change: Change, outcome: Outcome): Settled {
         `there are ${outcome.item.quantity} already, and no more than ${maxQuantity} may be`,
         { metadata: describe(outcome.item) },
       );
-    case "request_id_reused":
+    case "id_reused":
+      if (change.kind !== "adjust") {
+        throw new RpcError("KEY_REUSED", "the idempotency key was used for another request", {
+          metadata: { pet_id: String(change.petId) },
+          field: "idempotency_key",
+        });
+      }
       throw new RpcError("REQUEST_ID_REUSED", "request_id was used for another pet_id or delta", {
-        metadata: change.kind === "adjust" ? { request_id: change.requestId } : {},
+        metadata: { request_id: change.requestId },
         field: "request_id",
       });
   }

@@ -1,5 +1,6 @@
 /** Takes updates from a stream, and returns a result for each. */
 import { type handleBidiStreamingCall, Metadata, type ServerDuplexStream, status } from "@grpc/grpc-js";
+import type { Span } from "@opentelemetry/api";
 import type {
   ApplyUpdatesRequest,
   ApplyUpdatesResponse,
@@ -7,12 +8,13 @@ import type {
   UpdateResult,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { drainingUpdatesMs } from "../../proto/streams.ts";
-import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
+import { contextOfCaller, failSpan, inSpan, serverCall } from "../../runtime/spans.ts";
+import type { Change, ChangeGroup, Outcome } from "../stock/changes.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import type { OnCall } from "./calls.ts";
-import { type RpcError, toRpcError } from "./errors.ts";
-import { settled } from "./outcomes.ts";
-import { readTimeoutMs, readUpdate, toWireItem } from "./wire.ts";
+import { RpcError, toRpcError } from "./errors.ts";
+import { type Settled, settled } from "./outcomes.ts";
+import { readKeyedUpdates, readTimeoutMs, readUpdate, toWireItem } from "./wire.ts";
 
 export interface UpdateStreamDeps {
   readonly commits: Pick<GroupCommit, "submit">;
@@ -45,28 +47,24 @@ export function updateStream({
     if (draining.aborted) drain();
     draining.addEventListener("abort", drain);
 
-    call.on("data", ({ updates }: ApplyUpdatesRequest) => {
+    const take = (updates: readonly Update[], read: () => ChangeGroup) => {
+      const startedMs = performance.now();
+      const apply = async (span: Span) => {
+        const settled = await applyTogether(updates, read, call, commits);
+        const error = settled.find((each) => each instanceof RpcError);
+        if (error) failSpan(span, error);
+        return settled.map((each, i) => {
+          const refusal = each instanceof RpcError ? each : undefined;
+          onCall(call.getPath(), performance.now() - startedMs, refusal?.code ?? status.OK, refusal);
+          return toResult(updates[i]!.id, each);
+        });
+      };
+      results.expect(inSpan("ApplyUpdates", serverCall, contextOfCaller(updates[0]?.traceparent), apply));
+    };
+    call.on("data", ({ updates, keyed }: ApplyUpdatesRequest) => {
       if (isOver) return;
-      for (const update of updates) {
-        const startedMs = performance.now();
-        const apply = async () => {
-          try {
-            const item = await applyUpdate(update, call, commits);
-            onCall(call.getPath(), performance.now() - startedMs, status.OK, undefined);
-            return item;
-          } catch (thrown) {
-            const error = toRpcError(thrown);
-            onCall(call.getPath(), performance.now() - startedMs, error.code, error);
-            throw error;
-          }
-        };
-        results.expect(
-          inSpan("ApplyUpdates", serverCall, contextOfCaller(update.traceparent), apply).then(
-            (item) => ({ id: update.id, item, code: 0, message: "", reason: "" }),
-            ({ code, message, reason }: RpcError) => ({ id: update.id, item: undefined, code, message, reason }),
-          ),
-        );
-      }
+      for (const update of updates) take([update], () => [readUpdate(update)]);
+      for (const request of keyed) take(request.updates, () => readKeyedUpdates(request));
     });
     call.on("end", () => results.end());
     call.on("close", () => {
@@ -77,29 +75,62 @@ export function updateStream({
   };
 }
 
-async function applyUpdate(update: Update, call: UpdateCall, commits: UpdateStreamDeps["commits"]) {
-  const expiresAtMs = performance.now() + readTimeoutMs(update.timeoutMs);
-  const isWanted = () => !call.cancelled && performance.now() < expiresAtMs;
-  const change = readUpdate(update);
-  return toWireItem(settled(change, await commits.submit(change, isWanted)).item);
+/** @returns for each update what became of it */
+async function applyTogether(
+  updates: readonly Update[],
+  read: () => ChangeGroup,
+  call: UpdateCall,
+  commits: UpdateStreamDeps["commits"],
+): Promise<(Settled | RpcError)[]> {
+  try {
+    const expiresAtMs = performance.now() + Math.min(...updates.map(({ timeoutMs }) => readTimeoutMs(timeoutMs)));
+    const isWanted = () => !call.cancelled && performance.now() < expiresAtMs;
+    const group = read();
+    const outcomes = await commits.submit(group, isWanted);
+    return outcomes.map((outcome, i) => settledOrRefused(group[i]!, outcome));
+  } catch (thrown) {
+    const error = toRpcError(thrown);
+    return updates.map(() => error);
+  }
+}
+
+function settledOrRefused(change: Change, outcome: Outcome): Settled | RpcError {
+  try {
+    return settled(change, outcome);
+  } catch (refusal) {
+    return toRpcError(refusal);
+  }
+}
+
+function toResult(id: number, settled: Settled | RpcError): UpdateResult {
+  if (settled instanceof RpcError) {
+    const { code, message, reason } = settled;
+    return { id, item: undefined, code, message, reason, replayed: false };
+  }
+  const { kind, item } = settled;
+  return { id, item: toWireItem(item), code: 0, message: "", reason: "", replayed: kind === "replayed" };
 }
 
 /** Gathers results until the end of a turn of the event loop, and ends the stream after the last one. */
 class ResultWriter {
   readonly #call: UpdateCall;
   #gathered: UpdateResult[] = [];
+  /** Requests whose results are not sent yet. */
   #expected = 0;
+  /** Requests whose results are gathered. */
+  #answered = 0;
   #isEnding = false;
 
   constructor(call: UpdateCall) {
     this.#call = call;
   }
 
-  expect(result: Promise<UpdateResult>): void {
+  expect(results: Promise<readonly UpdateResult[]>): void {
     this.#expected += 1;
-    void result.then((value) => {
-      if (this.#gathered.length === 0) setImmediate(() => this.#flush());
-      this.#gathered.push(value);
+    void results.then((values) => {
+      if (this.#answered === 0) setImmediate(() => this.#flush());
+      this.#answered += 1;
+      this.#gathered.push(...values);
     });
   }
 
@@ -116,7 +147,8 @@ class ResultWriter {
   #flush(): void {
     const results = this.#gathered;
     this.#gathered = [];
-    this.#expected -= results.length;
+    this.#expected -= this.#answered;
+    this.#answered = 0;
     if (this.#call.destroyed || this.#call.cancelled) return;
     this.#call.write({ results, draining: false });
     if (this.#isEnding && this.#expected === 0) this.#call.end();

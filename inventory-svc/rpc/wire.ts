@@ -1,7 +1,10 @@
 /** Between messages of the contract and values of the stock. */
+import { hash } from "node:crypto";
 import {
   type InventoryItem,
+  type KeyedUpdates,
   type Update,
+  type UpdateInventoryRequest,
   PetStatus as WireStatus,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import {
@@ -12,6 +15,7 @@ import {
   type PetStatus,
   toWireStatus,
 } from "../../proto/pet.ts";
+import type { Change, ChangeGroup } from "../stock/changes.ts";
 import { RpcError } from "./errors.ts";
 
 /** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
@@ -45,6 +49,8 @@ export function readDelta(delta: number | undefined): number {
   return delta;
 }
 
+type UpdateChange = Extract<Change, { kind: "update" }>;
+
 /** An update of a quantity, as a call or a stream brings it. */
 type WireUpdate = Pick<Update, "petId" | "quantity" | "expectedRevision" | "furtherExpectedRevisions">;
 
@@ -53,21 +59,65 @@ type WireUpdate = Pick<Update, "petId" | "quantity" | "expectedRevision" | "furt
  *
  * @throws RpcError INVALID_FIELD for its quantity, or for too many revisions
  */
-export function readUpdate({ petId, quantity, expectedRevision, furtherExpectedRevisions: further }: WireUpdate) {
+export function readUpdate({
+  petId,
+  quantity,
+  expectedRevision,
+  furtherExpectedRevisions: further,
+}: WireUpdate): UpdateChange {
   const named = expectedRevision === undefined ? further : [expectedRevision, ...further];
   if (named.length > maxExpectedRevisions) {
     throw invalid("further_expected_revisions", `must be at most ${maxExpectedRevisions} with expected_revision`);
   }
   const expectedRevisions = named.length === 0 ? undefined : named;
-  return { kind: "update", petId, quantity: readQuantity(quantity), expectedRevisions } as const;
+  return { kind: "update", petId, quantity: readQuantity(quantity), expectedRevisions };
+}
+
+/**
+ * Reads an update of a quantity that happens once if it has a key.
+ *
+ * @throws RpcError INVALID_FIELD
+ */
+export function readUpdateOnce({ idempotencyKey: key, ...update }: UpdateInventoryRequest): UpdateChange {
+  const change = readUpdate(update);
+  if (key === undefined) return change;
+  const { petId, quantity, expectedRevisions = ["any"] } = change;
+  const fingerprint = hash("sha256", `${quantity} ${expectedRevisions.join(" ")}`, "base64url");
+  return { ...change, once: onceFor("", readId("idempotency_key", key), petId, fingerprint) };
+}
+
+/** Maximum updates of one key in a message. */
+const maxKeyedUpdates = 100;
+
+/**
+ * Reads updates of one request that happen once.
+ *
+ * @throws RpcError INVALID_FIELD
+ */
+export function readKeyedUpdates({ account, key, fingerprint, updates }: KeyedUpdates): ChangeGroup {
+  if (account !== "") readId("account", account);
+  readId("key", key);
+  readId("fingerprint", fingerprint);
+  if (updates.length > maxKeyedUpdates) throw invalid("updates", `must be at most ${maxKeyedUpdates}`);
+  return updates.map((update) => {
+    return { ...readUpdate(update), once: onceFor(account, key, update.petId, fingerprint) };
+  });
+}
+
+/** No id of an adjustment has a space. */
+function onceFor(account: string, key: string, petId: bigint, fingerprint: string) {
+  return { id: `${account} ${key} ${petId}`, fingerprint };
 }
 
 /** @throws RpcError INVALID_FIELD when it is missing or malformed */
 export function readRequestId(requestId: string): string {
-  if (!/^[A-Za-z0-9_.:-]{1,64}$/.test(requestId)) {
-    throw invalid("request_id", "must be 1 to 64 of A-Z a-z 0-9 _ . : -");
-  }
-  return requestId;
+  return readId("request_id", requestId);
+}
+
+/** @throws RpcError INVALID_FIELD that names the field, when it is missing or malformed */
+function readId(field: string, id: string): string {
+  if (!/^[A-Za-z0-9_.:-]{1,64}$/.test(id)) throw invalid(field, "must be 1 to 64 of A-Z a-z 0-9 _ . : -");
+  return id;
 }
 
 /** @throws RpcError INVALID_FIELD when it is missing */

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { maxQuantity, petStatuses } from "../../proto/pet.ts";
-import { emptyModel, outcomeKinds, perform, plan, settle } from "../../test/support/stock-model.ts";
+import { emptyModel, groupOf, outcomeKinds, perform, plan, settle } from "../../test/support/stock-model.ts";
 import type { StockRow } from "./changes.ts";
-import { type Adjustment, type Change, decideChanges, type Outcome } from "./changes.ts";
+import { type Change, decideChanges, type OnceRecord, type Outcome } from "./changes.ts";
 
 const present: StockRow = { petId: 7n, quantity: 3, status: "pending", revision: 4n, removed: false };
 const tombstone: StockRow = { ...present, removed: true };
@@ -16,10 +16,13 @@ const changes: Record<Change["kind"], Change> = {
   put: { kind: "put", petId: 7n, quantity: 5, status: "sold" },
 };
 
-/** Decides changes to a stock at revision 10. */
-const decide = (rows: StockRow[], changes: readonly Change[], adjustments: readonly Adjustment[] = []) =>
-  decideChanges({ rows, adjustments, revision: 10n }, changes);
-const unchanged = { written: [], adjusted: [], revision: 10n };
+/** Decides changes to a stock at revision 10, each in a group of its own. */
+const decide = (rows: StockRow[], changes: readonly Change[], records: readonly OnceRecord[] = []) => {
+  const groups = changes.map((change) => [change]);
+  const { outcomes, ...rest } = decideChanges({ rows, records, revision: 10n }, groups);
+  return { outcomes: outcomes.flat(), ...rest };
+};
+const unchanged = { written: [], recorded: [], revision: 10n };
 
 describe("deciding a change:", () => {
   test.each<[Change["kind"], string, StockRow]>([
@@ -35,7 +38,7 @@ describe("deciding a change:", () => {
     expect(decide(states[state]!, [changes[kind]])).toEqual({
       outcomes: [{ kind: "done", item: row }],
       written: [row],
-      adjusted: kind === "adjust" ? [{ requestId: "a", delta: 2, item: row }] : [],
+      recorded: kind === "adjust" ? [{ id: "a", fingerprint: "2", item: row }] : [],
       revision: 11n,
     });
   });
@@ -104,7 +107,7 @@ describe("an adjustment", () => {
     delta,
     requestId,
   });
-  const first: Adjustment = { requestId: "a", delta: 2, item: { ...present, quantity: 90, revision: 8n } };
+  const first: OnceRecord = { id: "a", fingerprint: "2", item: { ...present, quantity: 90, revision: 8n } };
 
   test.each<[number, number, Outcome["kind"]]>([
     [3, -3, "done"],
@@ -117,11 +120,11 @@ describe("an adjustment", () => {
     [maxQuantity, 1, "quantity_overflow"],
   ])("of the quantity %i by %i has the outcome %s", (quantity, delta, kind) => {
     const row = { ...present, quantity };
-    const { outcomes, written, adjusted } = decide([row], [adjust("a", delta)]);
+    const { outcomes, written, recorded } = decide([row], [adjust("a", delta)]);
     const item = kind === "done" ? { ...row, quantity: quantity + delta, revision: 11n } : row;
     expect(outcomes).toEqual([{ kind, item }]);
     expect(written).toEqual(kind === "done" ? [item] : []);
-    expect(adjusted).toHaveLength(written.length); // a refusal is not recorded
+    expect(recorded).toHaveLength(written.length); // a refusal is not recorded
   });
 
   test.each(Object.keys(states))("that is repeated has its first result while the entry is %s", (state) => {
@@ -134,23 +137,23 @@ describe("an adjustment", () => {
     ["petId", adjust("a", 2, 8n)],
   ])("is refused when its request id belongs to an adjustment with another %s", (_what, change) => {
     const rows = [present, { ...present, petId: 8n }];
-    const refused = { ...unchanged, outcomes: [{ kind: "request_id_reused" }] };
+    const refused = { ...unchanged, outcomes: [{ kind: "id_reused" }] };
     expect(decide(rows, [change], [first])).toEqual(refused);
   });
 
   test("that is repeated in one batch happens once, and the others in the batch happen too", () => {
     const batch = [adjust("b", 2), adjust("b", 2), adjust("c", 2), adjust("b", 5), adjust("B", 2)];
-    const { outcomes, written, adjusted, revision } = decide([present], batch);
+    const { outcomes, written, recorded, revision } = decide([present], batch);
     const at = (quantity: number, revision: bigint) => ({ ...present, quantity, revision });
     expect(outcomes).toEqual([
       { kind: "done", item: at(5, 11n) },
       { kind: "replayed", item: at(5, 11n) },
       { kind: "done", item: at(7, 12n) },
-      { kind: "request_id_reused" },
+      { kind: "id_reused" },
       { kind: "done", item: at(9, 13n) },
     ]);
     expect(written).toEqual([at(9, 13n)]);
-    expect(adjusted.map(({ requestId, item }) => [requestId, item.quantity])).toEqual([
+    expect(recorded.map(({ id, item }) => [id, item.quantity])).toEqual([
       ["b", 5],
       ["c", 7],
       ["B", 9],
@@ -164,34 +167,83 @@ describe("an adjustment", () => {
   });
 });
 
+describe("an update that happens once", () => {
+  const once = { id: "acme k 7", fingerprint: "x" };
+  const keyed = (quantity: number, more: Partial<Extract<Change, { kind: "update" }>> = {}): Change => {
+    return { kind: "update", petId: 7n, quantity, once, ...more };
+  };
+  const first: OnceRecord = { ...once, item: { ...present, quantity: 90, revision: 8n } };
+
+  test("is recorded with the entry as it leaves it, also when it changes nothing", () => {
+    const changed = { ...present, quantity: 5, revision: 11n };
+    expect(decide([present], [keyed(5)])).toMatchObject({ recorded: [{ ...once, item: changed }], written: [changed] });
+    const same = decide([present], [keyed(3)]);
+    expect(same).toEqual({
+      outcomes: [{ kind: "done", item: present }],
+      written: [],
+      recorded: [{ ...once, item: present }],
+      revision: 10n,
+    });
+  });
+
+  test.each(Object.keys(states))("has its first result again while the entry is %s, whatever it expects", (state) => {
+    const replayed = { ...unchanged, outcomes: [{ kind: "replayed", item: first.item }] };
+    expect(decide(states[state]!, [keyed(90, { expectedRevisions: [1n] })], [first])).toEqual(replayed);
+  });
+
+  test("is decided again when it was refused", () => {
+    const batch = [keyed(5, { expectedRevisions: [1n] }), keyed(5, { expectedRevisions: [4n] }), keyed(5)];
+    const { outcomes, recorded } = decide([present], batch);
+    expect(outcomes.map(({ kind }) => kind)).toEqual(["revision_mismatch", "done", "replayed"]);
+    expect(recorded).toHaveLength(1);
+  });
+
+  test("is refused with all others of its group when the id of one is another request's, and the next group is not", () => {
+    const other = (petId: bigint): Change => {
+      return { kind: "update", petId, quantity: 1, once: { id: `acme k ${petId}`, fingerprint: "y" } };
+    };
+    const rows = [present, { ...present, petId: 8n }, { ...present, petId: 9n }];
+    const groups = [[other(8n), other(7n), other(9n)], [{ kind: "update", petId: 9n, quantity: 2 } as const]];
+    const { outcomes, written, recorded } = decideChanges({ rows, records: [first], revision: 10n }, groups);
+    expect(outcomes.map((group) => group.map(({ kind }) => kind))).toEqual([Array(3).fill("id_reused"), ["done"]]);
+    expect(written).toEqual([{ ...present, petId: 9n, quantity: 2, revision: 11n }]);
+    expect(recorded).toEqual([]);
+  });
+
+  test("is refused when another request with its id came before it in the batch, and changed nothing", () => {
+    const { outcomes } = decide([present], [keyed(3), keyed(3, { once: { ...once, fingerprint: "y" } })]);
+    expect(outcomes.map(({ kind }) => kind)).toEqual(["done", "id_reused"]);
+  });
+});
+
 describe("batches of any changes", () => {
   test("have the same result as one change at a time on a plain map", () => {
     const kinds = new Map<string, number>();
     fc.assert(
       fc.property(
-        fc.array(fc.array(plan, { maxLength: 12 }), { maxLength: 6 }),
+        fc.array(fc.array(groupOf(plan), { maxLength: 12 }), { maxLength: 6 }),
         fc.bigInt(0n, 99n),
         (batches, start) => {
           const model = emptyModel(start);
           const table = new Map<bigint, StockRow>();
-          const recorded = new Map<string, Adjustment>();
+          const records = new Map<string, OnceRecord>();
           for (const plans of batches) {
             const before = model.revision;
             const expected = plans.map((each) => {
-              const change = settle(each, model);
-              return { change, outcome: perform(model, change), revision: model.revision };
+              const group = each.map((one) => settle(one, model));
+              return { group, outcomes: perform(model, group) };
             });
-            const batch = expected.map(({ change }) => change);
-            const named = new Set(batch.map((change) => change.petId));
+            const groups = expected.map(({ group }) => group);
+            const named = new Set(groups.flat().map((change) => change.petId));
             const rows = [...table.values()].filter((row) => named.has(row.petId));
-            const { outcomes, written, adjusted, revision } = decideChanges(
-              { rows, adjustments: recorded.values(), revision: before },
-              batch,
+            const { outcomes, written, recorded, revision } = decideChanges(
+              { rows, records: records.values(), revision: before },
+              groups,
             );
-            for (const { kind } of outcomes) kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
+            for (const { kind } of outcomes.flat()) kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
 
             // Each caller gets the same outcome as without a batch, and each effective change has its own revision.
-            expect(outcomes).toEqual(expected.map(({ outcome }) => outcome));
+            expect(outcomes).toEqual(expected.map((each) => each.outcomes));
             expect(revision).toBe(model.revision);
             // The batch writes one row for each changed entry, with its latest state.
             const changed = [...model.rows.values()].filter((row) => row.revision > before);
@@ -201,13 +253,11 @@ describe("batches of any changes", () => {
             expect(written).toHaveLength(changed.length);
             for (const row of written) table.set(row.petId, row);
             expect(table).toEqual(model.rows);
-            for (const { requestId, delta, item } of adjusted) {
-              expect(recorded.has(requestId)).toBe(false);
-              recorded.set(requestId, { requestId, delta, item });
+            for (const record of recorded) {
+              expect(records.has(record.id)).toBe(false);
+              records.set(record.id, record);
             }
-            expect([...recorded.values()]).toMatchObject(
-              [...model.adjustments.values()].map(({ requestId, delta, item }) => ({ requestId, delta, item })),
-            );
+            expect(records).toEqual(model.records);
           }
         },
       ),
@@ -222,16 +272,16 @@ describe("batches of any changes", () => {
       fc.property(fc.array(plan, { maxLength: 40 }), (plans) => {
         const model = emptyModel(0n);
         for (const each of plans) {
-          const { rows, adjustments, revision } = model;
-          const input = { rows: rows.values(), adjustments: adjustments.values(), revision };
-          const result = decideChanges(input, [settle(each, model)]);
+          const { rows, records, revision } = model;
+          const input = { rows: rows.values(), records: records.values(), revision };
+          const result = decideChanges(input, [[settle(each, model)]]);
           expect(result.revision - revision).toBe(BigInt(result.written.length));
           for (const row of result.written) {
             expect(row.revision).toBe(revision + 1n);
             expect({ ...row, revision: 0n }).not.toEqual({ ...rows.get(row.petId), revision: 0n });
             rows.set(row.petId, row);
           }
-          for (const adjustment of result.adjusted) adjustments.set(adjustment.requestId, adjustment);
+          for (const record of result.recorded) records.set(record.id, record);
           model.revision = result.revision;
         }
       }),

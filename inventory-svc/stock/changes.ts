@@ -6,6 +6,14 @@ export interface StockRow extends Item {
   readonly removed: boolean;
 }
 
+/** Makes a change happen once: its result is recorded, and a repeat gets it again. */
+export interface Once {
+  /** Names the change among those of all callers. */
+  readonly id: string;
+  /** Tells a repeat from another request that uses the same id. */
+  readonly fingerprint: string;
+}
+
 /** A change that a caller asks for, to one entry. */
 export type Change =
   /** Sets the quantity, the status or both. With `expectedRevisions`, only while the entry is at one of them. */
@@ -15,6 +23,7 @@ export type Change =
       readonly quantity?: number;
       readonly status?: PetStatus;
       readonly expectedRevisions?: readonly bigint[] | undefined;
+      readonly once?: Once | undefined;
     }
   /** Adds `delta`, which is not zero, to the quantity, once for each `requestId`. */
   | { readonly kind: "adjust"; readonly petId: bigint; readonly delta: number; readonly requestId: string }
@@ -26,7 +35,7 @@ export type Change =
 /** The result of a change. A refusal is a value that says why nothing was changed. */
 export type Outcome =
   | { readonly kind: "done"; readonly item: Item }
-  /** The adjustment was made before; the item is the entry as it left it then. */
+  /** The change was made before; the item is the entry as it left it then. */
   | { readonly kind: "replayed"; readonly item: Item }
   | { readonly kind: "not_found" }
   | { readonly kind: "already_exists" }
@@ -35,25 +44,32 @@ export type Outcome =
   | { readonly kind: "insufficient_stock"; readonly item: Item }
   /** The adjustment would add more than a quantity can hold. */
   | { readonly kind: "quantity_overflow"; readonly item: Item }
-  /** The request id belongs to another adjustment. */
-  | { readonly kind: "request_id_reused" };
+  /** The id of this change, or of another one in its group, belongs to another request. */
+  | { readonly kind: "id_reused" };
 
-/** An adjustment that was made, as it is recorded to answer its repeats. */
-export interface Adjustment {
-  readonly requestId: string;
-  readonly delta: number;
-  /** The entry as the adjustment left it. */
+/** A change that was made, as it is recorded to answer its repeats. */
+export interface OnceRecord extends Once {
+  /** The entry as the change left it. */
   readonly item: Item;
 }
 
+/** What makes a change happen once; undefined for a change that happens each time. */
+export function onceOf(change: Change): Once | undefined {
+  if (change.kind === "adjust") return { id: change.requestId, fingerprint: String(change.delta) };
+  return change.kind === "update" ? change.once : undefined;
+}
+
+/** Changes of one caller. Each stands alone, except that one id which is another request's refuses all of them. */
+export type ChangeGroup = readonly Change[];
+
 /** What a batch comes to. */
 export interface BatchResult {
-  /** One for each change, in order. */
-  readonly outcomes: readonly Outcome[];
+  /** For each group, one for each change, in order. */
+  readonly outcomes: readonly (readonly Outcome[])[];
   /** The rows to write: the latest state of every entry that changed. */
   readonly written: readonly StockRow[];
-  /** The adjustments to record. */
-  readonly adjusted: readonly Adjustment[];
+  /** What to record of the changes that happen once. */
+  readonly recorded: readonly OnceRecord[];
   /** The revision of the stock after the last change. */
   readonly revision: bigint;
 }
@@ -62,8 +78,8 @@ export interface BatchResult {
 export interface BatchInput {
   /** The entries that the changes name, tombstones included. */
   readonly rows: Iterable<StockRow>;
-  /** The recorded adjustments of the request ids that the changes name. */
-  readonly adjustments?: Iterable<Adjustment>;
+  /** The records of the ids that the changes name. */
+  readonly records?: Iterable<OnceRecord>;
   /** The revision of the stock before the first change. */
   readonly revision: bigint;
 }
@@ -72,33 +88,59 @@ export interface BatchInput {
  * Decides changes one after the other, as if each were alone. A change that changes something takes the next revision,
  * so that two states of an entry never share one. A change to what already holds takes none.
  */
-export function decideChanges(input: BatchInput, changes: readonly Change[]): BatchResult {
+export function decideChanges(input: BatchInput, groups: readonly ChangeGroup[]): BatchResult {
   const batch = new Batch(input);
-  const outcomes = changes.map((change) => batch.apply(change));
-  return { outcomes, written: [...batch.written.values()], adjusted: batch.adjusted, revision: batch.revision };
+  const outcomes = groups.map((group) => batch.apply(group));
+  return { outcomes, written: [...batch.written.values()], recorded: batch.recorded, revision: batch.revision };
 }
 
 class Batch {
   readonly written = new Map<bigint, StockRow>();
-  readonly adjusted: Adjustment[] = [];
+  readonly recorded: OnceRecord[] = [];
   revision: bigint;
   readonly #rows = new Map<bigint, StockRow>();
-  readonly #adjustments = new Map<string, Adjustment>();
+  readonly #records = new Map<string, OnceRecord>();
 
-  constructor({ rows, adjustments = [], revision }: BatchInput) {
+  constructor({ rows, records = [], revision }: BatchInput) {
     this.revision = revision;
     for (const row of rows) this.#rows.set(row.petId, row);
-    for (const adjustment of adjustments) this.#adjustments.set(adjustment.requestId, adjustment);
+    for (const record of records) this.#records.set(record.id, record);
   }
 
-  apply(change: Change): Outcome {
+  apply(group: ChangeGroup): Outcome[] {
+    if (group.some((change) => this.#isReused(change))) return group.map(() => ({ kind: "id_reused" }));
+    return group.map((change) => {
+      const once = onceOf(change);
+      return once ? this.#decideOnce(change, once) : this.#decide(change);
+    });
+  }
+
+  #isReused(change: Change): boolean {
+    const once = onceOf(change);
+    const first = once && this.#records.get(once.id);
+    return first !== undefined && (first.fingerprint !== once?.fingerprint || first.item.petId !== change.petId);
+  }
+
+  /** A repeat gets the answer of the first time, whatever has become of the entry since. Refusals are not recorded. */
+  #decideOnce(change: Change, once: Once): Outcome {
+    const first = this.#records.get(once.id);
+    if (first) return { kind: "replayed", item: first.item };
+    const outcome = this.#decide(change);
+    if (outcome.kind !== "done") return outcome;
+    const record = { ...once, item: outcome.item };
+    this.#records.set(once.id, record);
+    this.recorded.push(record);
+    return outcome;
+  }
+
+  #decide(change: Change): Outcome {
     const row = this.#rows.get(change.petId);
     const item = row?.removed ? undefined : row;
     switch (change.kind) {
       case "update":
         return item ? this.#update(item, change) : { kind: "not_found" };
       case "adjust":
-        return this.#adjust(item, change);
+        return item ? this.#adjust(item, change) : { kind: "not_found" };
       case "create":
         if (item) return { kind: "already_exists" };
         return this.#write({ petId: change.petId, quantity: change.quantity, status: change.status, removed: false });
@@ -117,23 +159,11 @@ class Batch {
     return this.#write({ ...item, quantity, status });
   }
 
-  #adjust(item: StockRow | undefined, change: Extract<Change, { kind: "adjust" }>): Outcome {
-    const { petId, delta, requestId } = change;
-    // The first thing to check: a repeat gets the answer of the first time, whatever has become of the entry since.
-    const first = this.#adjustments.get(requestId);
-    if (first) {
-      const isRepeat = first.item.petId === petId && first.delta === delta;
-      return isRepeat ? { kind: "replayed", item: first.item } : { kind: "request_id_reused" };
-    }
-    if (!item) return { kind: "not_found" };
+  #adjust(item: StockRow, { delta }: Extract<Change, { kind: "adjust" }>): Outcome {
     const quantity = item.quantity + delta;
     if (quantity < 0) return { kind: "insufficient_stock", item };
     if (quantity > maxQuantity) return { kind: "quantity_overflow", item };
-    const outcome = this.#write({ ...item, quantity });
-    const adjustment = { requestId, delta, item: outcome.item };
-    this.#adjustments.set(requestId, adjustment);
-    this.adjusted.push(adjustment);
-    return outcome;
+    return this.#write({ ...item, quantity });
   }
 
   #write(row: Omit<StockRow, "revision">): Extract<Outcome, { kind: "done" }> {

@@ -2,7 +2,7 @@ import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import type { Change, Outcome } from "./changes.ts";
+import type { Change, ChangeGroup, Outcome } from "./changes.ts";
 import { ExpiredError, GroupCommit, QueueFullError } from "./group-commit.ts";
 import { stockMigrations } from "./migrations.ts";
 import { StockStore } from "./store.ts";
@@ -49,15 +49,15 @@ class Database {
     return { write: this.#write, [Symbol.asyncDispose]: release };
   };
 
-  readonly #write = async (changes: readonly Change[]): Promise<readonly Outcome[]> => {
+  readonly #write = async (groups: readonly ChangeGroup[]): Promise<readonly (readonly Outcome[])[]> => {
     const { promise, resolve: succeed, reject: fail } = Promise.withResolvers<void>();
-    this.writes.push({ batch: changes.map(({ petId }) => Number(petId)), succeed, fail });
+    this.writes.push({ batch: groups.flat().map(({ petId }) => Number(petId)), succeed, fail });
     this.running += 1;
     this.mostAtOnce = Math.max(this.mostAtOnce, this.running);
     await promise.finally(() => {
       this.running -= 1;
     });
-    return changes.map(outcome);
+    return groups.map((group) => group.map(outcome));
   };
 
   batches(): number[][] {
@@ -81,9 +81,9 @@ function open({ maxBatch = 100, maxQueued = 100 } = {}) {
   /** The result of each change so far, in the order in which callers got it. */
   const settled: string[] = [];
   const submit = (n: number, isWanted?: () => boolean) =>
-    commits.submit(change(n), isWanted).then(
-      (result) => {
-        settled.push(`${n} ${result.kind === "done" ? `is ${result.item.petId}` : result.kind}`);
+    commits.submit([change(n)], isWanted).then(
+      ([result]) => {
+        settled.push(`${n} ${result!.kind === "done" ? `is ${result!.item.petId}` : result!.kind}`);
       },
       (error: Error) => {
         settled.push(`${n} ${error.name}`);
@@ -96,6 +96,25 @@ function open({ maxBatch = 100, maxQueued = 100 } = {}) {
 const settle = () => setImmediate();
 
 describe("group commit", () => {
+  test("a group is written in one batch, and counts as all of its changes", async () => {
+    const { commits, database } = open({ maxBatch: 48, maxQueued: 120 });
+    const group = (from: number, count: number) => Array.from({ length: count }, (_, i) => change(from + i));
+    const submitted = [group(0, 1), group(1, 30), group(31, 18), group(49, 60), group(109, 11)].map((each) => {
+      return commits.submit(each);
+    });
+    expect(commits.queued).toBe(120);
+    await expect(commits.submit(group(200, 1))).rejects.toBeInstanceOf(QueueFullError);
+    for (const size of [31, 18, 60, 11]) {
+      await setImmediate();
+      expect(database.batches().at(-1)).toHaveLength(size);
+      database.writes.at(-1)!.succeed();
+    }
+    const outcomes = await Promise.all(submitted);
+    expect(outcomes.map(({ length }) => length)).toEqual([1, 30, 18, 60, 11]);
+    expect(outcomes[3]![59]).toMatchObject({ kind: "done", item: { petId: 108n } });
+    expect(commits.queued).toBe(0);
+  });
+
   test("changes that arrive together share one write, in the order of arrival", async () => {
     const { database, submit } = open();
     for (const n of [3, 1, 2]) void submit(n);
@@ -250,7 +269,7 @@ describe("group commit", () => {
       now: () => 0,
     });
     const send = async (n: number) => {
-      await commits.submit(change(n));
+      await commits.submit([change(n)]);
       await setImmediate(); // as a server that sends outcomes does
       events.push(`sent ${n}`);
     };
@@ -373,8 +392,8 @@ describe("group commit", () => {
 
   test("callers can tell a full queue from an expired change", async () => {
     const { commits } = open({ maxQueued: 1 });
-    const expired = commits.submit(change(1), () => false);
-    await expect(commits.submit(change(2))).rejects.toBeInstanceOf(QueueFullError);
+    const expired = commits.submit([change(1)], () => false);
+    await expect(commits.submit([change(2)])).rejects.toBeInstanceOf(QueueFullError);
     await expect(expired).rejects.toBeInstanceOf(ExpiredError);
   });
 
@@ -424,7 +443,7 @@ describe("group commit", () => {
       const ignore = () => {};
       const options = { takeTurn, maxBatch: 1, maxQueued: 9, onDequeued: ignore, onWritten: ignore, now: () => 0 };
       const commits = new GroupCommit(options);
-      const results = await Promise.allSettled([commits.submit(change(1)), commits.submit(change(2))]);
+      const results = await Promise.allSettled([commits.submit([change(1)]), commits.submit([change(2)])]);
       expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
     }
   });

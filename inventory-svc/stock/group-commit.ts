@@ -2,7 +2,7 @@
 import { type Context, ROOT_CONTEXT, type Span, trace } from "@opentelemetry/api";
 import { Batches, type Take } from "../../runtime/batches.ts";
 import { inSpan } from "../../runtime/spans.ts";
-import type { Change, Outcome } from "./changes.ts";
+import type { ChangeGroup, Outcome } from "./changes.ts";
 import type { WriteTurn } from "./write-turn.ts";
 
 export interface GroupCommitOptions {
@@ -12,7 +12,7 @@ export interface GroupCommitOptions {
    * @param mayGrow whether more changes can join the batch during a wait for the turn
    */
   readonly takeTurn: (mayGrow: boolean) => Promise<Turn>;
-  /** Maximum changes in one transaction. */
+  /** Maximum changes in one transaction. A group that is larger has one of its own. */
   readonly maxBatch: number;
   /** Maximum changes that wait. */
   readonly maxQueued: number;
@@ -36,12 +36,12 @@ const targetBusyRatio = 4;
 const growthTimeMs = 100;
 
 interface Waiting {
-  readonly change: Change;
+  readonly group: ChangeGroup;
   readonly isWanted: () => boolean;
   /** The span of the caller, when it is traced. */
   readonly span: Span | undefined;
   readonly sinceMs: number;
-  readonly resolve: (outcome: Outcome) => void;
+  readonly resolve: (outcomes: readonly Outcome[]) => void;
   readonly reject: (error: unknown) => void;
 }
 
@@ -59,6 +59,7 @@ export class GroupCommit {
   /** A fraction: the next batch takes at most its whole part. */
   #batchLimit: number;
   #adjustedAtMs: number;
+  #queued = 0;
 
   constructor(options: GroupCommitOptions) {
     this.#options = options;
@@ -72,23 +73,25 @@ export class GroupCommit {
   }
 
   /**
-   * Queues a change, and resolves with its outcome once it is durable. Changes are written in the order of arrival.
+   * Queues changes, and resolves with their outcomes once they are durable. Groups are written in the order of arrival,
+   * and the changes of a group in one transaction.
    *
-   * @param isWanted called when the change leaves the queue; false keeps it from being written
+   * @param isWanted called when the changes leave the queue; false keeps them from being written
+   * @returns an outcome for each change, in order
    * @throws QueueFullError, ExpiredError, or what a turn throws
    */
-  submit(change: Change, isWanted: () => boolean = () => true): Promise<Outcome> {
-    if (this.#batches.waiting.length >= this.#options.maxQueued) return Promise.reject(new QueueFullError());
+  submit(group: ChangeGroup, isWanted: () => boolean = () => true): Promise<readonly Outcome[]> {
+    if (this.#queued >= this.#options.maxQueued) return Promise.reject(new QueueFullError());
     return new Promise((resolve, reject) => {
       const span = trace.getActiveSpan();
-      const waiting = { change, isWanted, span, sinceMs: this.#options.now(), resolve, reject };
-      this.#batches.add(waiting);
+      this.#queued += group.length;
+      this.#batches.add({ group, isWanted, span, sinceMs: this.#options.now(), resolve, reject });
     });
   }
 
   /** Changes that wait for their batch. */
   get queued(): number {
-    return this.#batches.waiting.length;
+    return this.#queued;
   }
 
   /** Resolves when nothing waits or is being written. */
@@ -100,37 +103,50 @@ export class GroupCommit {
   async #commit(take: Take<Waiting>): Promise<void> {
     const startedMs = this.#options.now();
     const limit = Math.floor(this.#batchLimit);
-    const waiting = Math.min(this.#batches.waiting.length, limit);
+    const waiting = this.#countWithin(limit);
+    const changes = countChanges(this.#batches.waiting.slice(0, waiting));
     let turn: Turn;
     try {
       // A single change is hardly joined by others, and a full batch has no room for them.
-      turn = await this.#options.takeTurn(waiting > 1 && waiting < limit);
+      turn = await this.#options.takeTurn(changes > 1 && changes < limit);
     } catch (error) {
       // There is no turn for the changes that were there at the beginning. Later ones wait for the next turn.
       return this.#fail(this.#dequeue(take(waiting)), error, startedMs);
     }
     await using current = turn; // released in the end, used or not
-    const batch = this.#dequeue(take(limit));
+    const batch = this.#dequeue(take(this.#countWithin(limit)));
     if (batch.length === 0) return;
-    let outcomes: readonly Outcome[];
+    let outcomes: readonly (readonly Outcome[])[];
     try {
       const spans = batch.map(({ span }) => span);
-      outcomes = await inCommitSpan(spans, () => current.write(batch.map(({ change }) => change)));
+      outcomes = await inCommitSpan(spans, () => current.write(batch.map(({ group }) => group)));
     } catch (error) {
       return this.#fail(batch, error, startedMs);
     }
     for (const [i, { resolve }] of batch.entries()) resolve(outcomes[i]!);
-    this.#options.onWritten(batch.length, this.#options.now() - startedMs, true);
+    this.#options.onWritten(countChanges(batch), this.#options.now() - startedMs, true);
   }
 
   #fail(batch: readonly Waiting[], error: unknown, startedMs: number): void {
     for (const { reject } of batch) reject(error);
-    if (batch.length > 0) this.#options.onWritten(batch.length, this.#options.now() - startedMs, false);
+    if (batch.length > 0) this.#options.onWritten(countChanges(batch), this.#options.now() - startedMs, false);
+  }
+
+  /** How many of the groups that wait make a batch with this limit of changes: at least one. */
+  #countWithin(limit: number): number {
+    const { waiting } = this.#batches;
+    let count = 0;
+    for (let changes = 0; count < waiting.length; count++) {
+      changes += waiting[count]!.group.length;
+      if (changes > limit && count > 0) break;
+    }
+    return count;
   }
 
   /** Refuses the changes that are not wanted any more. @returns the others */
   #dequeue(taken: readonly Waiting[]): readonly Waiting[] {
     const nowMs = this.#options.now();
+    this.#queued -= countChanges(taken);
     return taken.filter(({ isWanted, sinceMs, reject }) => {
       this.#options.onDequeued(nowMs - sinceMs);
       if (isWanted()) return true;
@@ -146,6 +162,10 @@ export class GroupCommit {
     this.#batchLimit = Math.min(Math.max(limit, minBatchLimit), this.#options.maxBatch);
     this.#adjustedAtMs = nowMs;
   }
+}
+
+function countChanges(batch: readonly Waiting[]): number {
+  return batch.reduce((sum, { group }) => sum + group.length, 0);
 }
 
 /** Too many changes wait already. Nothing of this change has happened, and the caller may retry later. */

@@ -1,6 +1,6 @@
 /** Remembers entries, so that a service that was the last to write need not read them. */
 import { LRUCache } from "lru-cache";
-import type { BatchInput, Change, StockRow } from "./changes.ts";
+import { type BatchInput, type Change, onceOf, type StockRow } from "./changes.ts";
 
 /** The stock as a transaction meets it under the lock of the counter row. */
 export interface LockedState extends BatchInput {
@@ -39,9 +39,9 @@ export class RowCache {
   predict(changes: readonly Change[]): LockedState | undefined {
     if (this.#turnsAlone < minTurnsAlone) return undefined;
     const rows: StockRow[] = [];
-    for (const { kind, petId } of changes) {
-      const row = this.#rows.get(petId);
-      if (row === undefined || kind === "adjust") return undefined; // only the database has all adjustments
+    for (const change of changes) {
+      const row = this.#rows.get(change.petId);
+      if (row === undefined || onceOf(change)) return undefined; // only the database has all records
       rows.push(row);
     }
     return { epoch: this.#epoch, revision: this.#revision, rows };

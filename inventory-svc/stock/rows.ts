@@ -1,6 +1,6 @@
 /** Rows of the stock's tables, and the values that they stand for. */
 import type { PetStatus } from "../../proto/pet.ts";
-import type { Adjustment, Change, StockRow } from "./changes.ts";
+import type { OnceRecord, StockRow } from "./changes.ts";
 
 /** An entry as the drivers give it. */
 export interface Row {
@@ -34,43 +34,37 @@ export function toRow(row: StockRow) {
   };
 }
 
-export const adjustmentsTable = "stock_adjustments";
+/** Keeps the results of changes that happen once. */
+export const recordsTable = "stock_requests";
 
-export const adjustmentColumns = ["revision", "request_id", "pet_id", "delta", "quantity", "status"] as const;
+export const recordColumns = ["request_id", "fingerprint", "pet_id", "quantity", "status", "revision"] as const;
 
-/** A recorded adjustment as the drivers give it. */
-export interface AdjustmentRow {
-  revision: bigint;
+/** A record as the drivers give it. */
+export interface RecordRow {
   request_id: string;
+  fingerprint: string;
   pet_id: bigint;
-  delta: number | bigint;
   quantity: number | bigint;
   status: string;
+  revision: bigint;
 }
 
-/** @returns the request ids of the adjustments among the changes, each once */
-export function requestIdsOf(changes: readonly Change[]): Set<string> {
-  const ids = new Set<string>();
-  for (const change of changes) if (change.kind === "adjust") ids.add(change.requestId);
-  return ids;
-}
-
-export function toAdjustment({ revision, request_id, pet_id, delta, quantity, status }: AdjustmentRow): Adjustment {
+export function toRecord({ request_id, fingerprint, pet_id, quantity, status, revision }: RecordRow): OnceRecord {
   return {
-    requestId: request_id,
-    delta: Number(delta),
+    id: request_id,
+    fingerprint,
     item: { petId: pet_id, quantity: Number(quantity), status: status as PetStatus, revision },
   };
 }
 
-/** The row that records an adjustment, without the time. */
-export function toAdjustmentRow({ requestId, delta, item }: Adjustment) {
+/** A record as a row to insert, without the time. */
+export function toRecordRow({ id, fingerprint, item }: OnceRecord) {
   return {
-    revision: item.revision,
-    request_id: requestId,
+    request_id: id,
+    fingerprint,
     pet_id: item.petId,
-    delta,
     quantity: item.quantity,
     status: item.status,
+    revision: item.revision,
   };
 }

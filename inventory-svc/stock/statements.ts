@@ -1,8 +1,8 @@
 /** The statements of a write, with their texts made once. */
 import type { Knex } from "knex";
 import { clockMs, RowsStatement, type Statement, statementOf } from "../../runtime/database/statements.ts";
-import type { Adjustment, StockRow } from "./changes.ts";
-import { adjustmentColumns, adjustmentsTable, columns, toAdjustmentRow, toRow } from "./rows.ts";
+import type { OnceRecord, StockRow } from "./changes.ts";
+import { columns, recordColumns, recordsTable, toRecordRow, toRow } from "./rows.ts";
 
 /** Knex writes an insert of many rows for SQLite as a compound SELECT, which may have 500 terms. */
 const maxRowsPerInsert = 500;
@@ -14,8 +14,8 @@ export class WriteStatements {
   readonly #advanceCounter: Statement;
   readonly #entries: RowsStatement<"pet_id">;
   readonly #setEntries: RowsStatement<(typeof columns)[number]>;
-  readonly #adjustments: RowsStatement<"request_id">;
-  readonly #addAdjustments: RowsStatement<(typeof adjustmentColumns)[number]>;
+  readonly #records: RowsStatement<"request_id">;
+  readonly #addRecords: RowsStatement<(typeof recordColumns)[number]>;
 
   constructor(db: Knex) {
     const counter = () => db("stock_head").where("id", db.raw("1"));
@@ -24,10 +24,10 @@ export class WriteStatements {
     this.#advanceCounter = statementOf(counter().update({ revision: advanced }));
     this.#entries = selectBy(db, "pet_id", "stock", columns);
     this.#setEntries = new RowsStatement(columns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());
-    this.#adjustments = selectBy(db, "request_id", adjustmentsTable, adjustmentColumns);
+    this.#records = selectBy(db, "request_id", recordsTable, recordColumns);
     const made_at = db.raw(clockMs(db));
-    this.#addAdjustments = new RowsStatement(adjustmentColumns, (rows) => {
-      return db(adjustmentsTable).insert(rows.map((row) => ({ ...row, made_at })));
+    this.#addRecords = new RowsStatement(recordColumns, (rows) => {
+      return db(recordsTable).insert(rows.map((row) => ({ ...row, made_at })));
     });
   }
 
@@ -48,14 +48,14 @@ export class WriteStatements {
     return chunks(rows, maxRowsPerInsert).map((some) => this.#setEntries.for(some.map(toRow)));
   }
 
-  /** Reads the recorded adjustments of these requests. @returns no statement for no request */
-  adjustments(requestIds: Iterable<string>): Statement[] {
-    const rows = Array.from(requestIds, (request_id) => ({ request_id }));
-    return rows.length === 0 ? [] : [this.#adjustments.for(rows)];
+  /** Reads the records of changes that happen once. @returns no statement for no id */
+  records(ids: ReadonlySet<string>): Statement[] {
+    const rows = Array.from(ids, (request_id) => ({ request_id }));
+    return rows.length === 0 ? [] : [this.#records.for(rows)];
   }
 
-  addAdjustments(made: readonly Adjustment[]): Statement[] {
-    return chunks(made, maxRowsPerInsert).map((some) => this.#addAdjustments.for(some.map(toAdjustmentRow)));
+  addRecords(records: readonly OnceRecord[]): Statement[] {
+    return chunks(records, maxRowsPerInsert).map((some) => this.#addRecords.for(some.map(toRecordRow)));
   }
 }
 

@@ -9,7 +9,7 @@ import { SharedRead } from "../../runtime/shared-read.ts";
 import type { Change, Outcome, StockRow } from "./changes.ts";
 import { StockUnavailableError } from "./errors.ts";
 import { RowCache } from "./row-cache.ts";
-import { columns, type Row, toStockRow } from "./rows.ts";
+import { columns, type Row, recordsTable, toStockRow } from "./rows.ts";
 import { WriteStatements } from "./statements.ts";
 import { WriteTurn, type WriteTurnOptions } from "./write-turn.ts";
 
@@ -51,7 +51,7 @@ export class StockStore {
   /** Resolves when the database answers and has the schema. @throws StockUnavailableError */
   async ping(): Promise<void> {
     await this.position();
-    await available(this.#db("stock_adjustments").where({ revision: 0 }).first("revision"));
+    await available(this.#db(recordsTable).where({ id: 0 }).first("id"));
   }
 
   /** The latest revision that was read or written here. */
@@ -166,31 +166,31 @@ export class StockStore {
   /** Writes changes in a turn of their own; see `WriteTurn.write`. For callers without a queue. */
   async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
     await using turn = await this.takeTurn();
-    return await turn.write(changes);
+    return (await turn.write(changes.map((change) => [change]))).flat();
   }
 
   /**
-   * Deletes the records of adjustments that are older than this, the oldest first. It touches no row that a write
-   * touches, and several services may do it at once.
+   * Deletes the records of changes that are older than this, the oldest first. It touches no row that a write touches,
+   * and several services may do it at once.
    *
    * @param ageMs by the clock of the database
    * @param limit maximum records
-   * @param after the revision after which to begin
-   * @returns the revision up to which they are deleted; undefined when no more of them are that old
+   * @param after the id of the record after which to begin
+   * @returns the id up to which they are deleted; undefined when no more of them are that old
    * @throws StockUnavailableError
    */
-  async deleteAdjustments(ageMs: number, limit: number, after: bigint): Promise<bigint | undefined> {
-    const recorded = () => this.#db("stock_adjustments").where("revision", ">", after as never);
+  async deleteRecords(ageMs: number, limit: number, after: bigint): Promise<bigint | undefined> {
+    const recorded = () => this.#db(recordsTable).where("id", ">", after as never);
     const age = this.#db.raw(`${clockMs(this.#db)} - made_at as age`) as never;
-    const oldest: { revision: bigint; age: bigint | number }[] = await available(
-      recorded().orderBy("revision").limit(limit).select("revision", age),
+    const oldest: { id: bigint; age: bigint | number }[] = await available(
+      recorded().orderBy("id").limit(limit).select("id", age),
     );
     const kept = oldest.findIndex(({ age }) => age <= ageMs);
-    const last = (kept === -1 ? oldest : oldest.slice(0, kept)).at(-1)?.revision;
+    const last = (kept === -1 ? oldest : oldest.slice(0, kept)).at(-1)?.id;
     if (last === undefined) return undefined;
     await available(
       recorded()
-        .where("revision", "<=", last as never)
+        .where("id", "<=", last as never)
         .delete(),
     );
     return kept === -1 && oldest.length === limit ? last : undefined;

@@ -4,10 +4,10 @@ import { isNotNullViolation, isRetryable } from "../../runtime/database/errors.t
 import { lostItsServer } from "../../runtime/database/open.ts";
 import { matchedRows } from "../../runtime/database/statements.ts";
 import { maxAttempts, Transaction } from "../../runtime/database/transactions.ts";
-import { type BatchResult, type Change, decideChanges, type Outcome } from "./changes.ts";
+import { type BatchResult, type Change, type ChangeGroup, decideChanges, type Outcome, onceOf } from "./changes.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "./errors.ts";
 import type { LockedState, RowCache } from "./row-cache.ts";
-import { type AdjustmentRow, type Row, requestIdsOf, toAdjustment, toStockRow } from "./rows.ts";
+import { type RecordRow, type Row, toRecord, toStockRow } from "./rows.ts";
 import type { WriteStatements } from "./statements.ts";
 
 /** What the turns of one store share. */
@@ -56,16 +56,17 @@ export class WriteTurn implements AsyncDisposable {
   /**
    * Writes changes in order, once for each turn. When this resolves they are durable.
    *
-   * @returns an outcome for each change, in order
+   * @returns for each group an outcome for each change, in order
    * @throws StockUnavailableError, OutcomeUnknownError
    */
-  async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
-    if (changes.length === 0) return [];
+  async write(groups: readonly ChangeGroup[]): Promise<readonly (readonly Outcome[])[]> {
+    const changes = groups.flat();
+    if (changes.length === 0) return groups.map(() => []);
     const { state, left, result } = await this.#retried(async (transaction) => {
       const mayPredict = this.#failures === 0 && this.#counter === undefined;
       const predicted = mayPredict ? this.#options.rowCache.predict(changes) : undefined;
       const state = predicted ?? (await this.#read(transaction, changes));
-      const result = decideChanges(state, changes);
+      const result = decideChanges(state, groups);
       await this.#commit(transaction, state, result, predicted !== undefined);
       const left = predicted ? result.written : [...state.rows, ...result.written];
       return { state, left, result };
@@ -103,18 +104,18 @@ export class WriteTurn implements AsyncDisposable {
     const results = await transaction.run(
       ...(this.#counter ? [] : [statements.lockCounter]),
       statements.entries(new Set(changes.map((change) => change.petId))),
-      ...statements.adjustments(requestIdsOf(changes)),
+      ...statements.records(new Set(changes.flatMap((change) => onceOf(change)?.id ?? []))),
     );
     this.#counter ??= counterOf(results.shift());
-    const [rows, adjustments = []] = results as [Row[], AdjustmentRow[]?];
-    return { ...this.#counter, rows: rows.map(toStockRow), adjustments: adjustments.map(toAdjustment) };
+    const [rows, records = []] = results as [Row[], RecordRow[]?];
+    return { ...this.#counter, rows: rows.map(toStockRow), records: records.map(toRecord) };
   }
 
   /** @throws CounterMovedError, OutcomeUnknownError; any other error proves that nothing has happened */
   async #commit(
     transaction: Transaction,
     state: LockedState,
-    { revision, written, adjusted }: BatchResult,
+    { revision, written, recorded }: BatchResult,
     isPredicted: boolean,
   ): Promise<void> {
     const { statements } = this.#options;
@@ -122,7 +123,7 @@ export class WriteTurn implements AsyncDisposable {
       const [advanced] = await transaction.commit(
         statements.advanceCounter(state, revision),
         ...statements.setEntries(written),
-        ...statements.addAdjustments(adjusted),
+        ...statements.addRecords(recorded),
       );
       if (matchedRows(advanced) !== 1) throw noCounter();
     } catch (error) {

@@ -46,7 +46,7 @@ export interface AlteredTable {
 const readAlteredTables = `SELECT table_name AS name, engine AS engine, NULL AS collation FROM information_schema.tables \
 WHERE table_schema = DATABASE() AND engine <> 'InnoDB' UNION ALL \
 SELECT table_name, NULL, collation_name FROM information_schema.columns WHERE table_schema = DATABASE() \
-AND table_name = 'stock_adjustments' AND column_name = 'request_id' AND collation_name NOT LIKE '%bin'`;
+AND table_name = 'stock_requests' AND column_name = 'request_id' AND collation_name NOT LIKE '%bin'`;
 
 /** The statements that ask for what `engineOf` reads: the variables, and the altered tables. */
 export const askServer = `SHOW VARIABLES WHERE Variable_name IN (${[
@@ -206,7 +206,7 @@ function tidb(variables: Variables): Omit<Form, "form"> {
 
 function tableRisk({ name, engine, collation }: AlteredTable): string {
   if (engine === null) {
-    return `the table ${name} takes texts for equal that are not (${collation}), so an adjustment can be taken for another one: ALTER TABLE ${name} CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`;
+    return `the table ${name} takes texts for equal that are not (${collation}), so a request can be taken for another one: ALTER TABLE ${name} CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`;
   }
   return `the table ${name} has no transactions (${engine}), so updates can be lost or done by half: ALTER TABLE ${name} ENGINE = InnoDB`;
 }

@@ -11,6 +11,8 @@ export interface Migration {
   readonly name: string;
   /** The tables whose rows are lost when `down` takes the step back. */
   readonly drops?: readonly string[];
+  /** Chooses the rows that are lost, where `down` keeps others; by default all are. */
+  readonly dropped?: (rows: Knex.QueryBuilder) => Knex.QueryBuilder;
   up(db: Knex): Promise<void>;
   down(db: Knex): Promise<void>;
 }
@@ -73,7 +75,7 @@ async function rowsDroppedBy(db: Knex, step: Migration | undefined): Promise<Dro
   const rows = new Map<string, number>();
   for (const table of step?.drops ?? []) {
     if (!(await db.schema.hasTable(table))) continue; // an earlier attempt has dropped it
-    const [counted] = await db(table).count({ count: "*" });
+    const [counted] = await (step?.dropped ?? ((all) => all))(db(table)).count({ count: "*" });
     if (Number(counted?.count) > 0) rows.set(table, Number(counted?.count));
   }
   return step && rows.size > 0 ? { step: step.name, rows } : undefined;

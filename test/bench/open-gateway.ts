@@ -24,6 +24,7 @@ const everyone: Principal = {
 const stock = openStockClient({
   address: config.INVENTORY_ADDRESS,
   callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
+  keyedTimeoutMs: config.KEYED_UPDATE_TIMEOUT_MS,
   loadTimeoutMs: config.LIST_TIMEOUT_MS,
   onCheck: () => {},
 });

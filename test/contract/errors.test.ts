@@ -289,7 +289,8 @@ describe("an error of the inventory service", () => {
       applyUpdates: (call: ServerDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>) => {
         call.sendMetadata(new Metadata());
         call.on("data", ({ updates }: ApplyUpdatesRequest) => {
-          const results = updates.map(({ id }) => ({ id, item: undefined, code, message: secret, reason: "" }));
+          const refusal = { item: undefined, code, message: secret, reason: "", replayed: false };
+          const results = updates.map(({ id }) => ({ id, ...refusal }));
           call.write({ results, draining: false });
         });
       },

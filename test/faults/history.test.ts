@@ -1,7 +1,7 @@
 import { suiteStack } from "../support/cleanup.ts";
 import { checkAdjustments } from "./adjustments.ts";
 import { type Cluster, type ClusterOptions, startCluster } from "./cluster.ts";
-import { checkHistory, type ReadKind } from "./history.ts";
+import { checkHistory, type ReadKind, type UpdateWay } from "./history.ts";
 
 /** `npm run test:faults` runs the long version. */
 const isLong = process.env.FAULTS === "long";
@@ -39,6 +39,38 @@ describe("three gateways and two inventory services on one database", () => {
     expect(verdict.slowestMs).toBeLessThan(4_000);
   }, 3_600_000);
 
+  test.each([
+    ["updates sent many at once", { isBulk: true }],
+    ["updates with a key", { isKeyed: true }],
+    ["updates with a key sent many at once", { isBulk: true, isKeyed: true }],
+  ])(
+    "lose none of the %s and make none of them twice while services and the database are killed",
+    async (_what, updates) => {
+      const database = databaseOf(cluster);
+      // The long run kills each kind two hundred times, in turns.
+      const kills = isLong
+        ? twoHundredOf(cluster.services).flatMap((service) => [service, database])
+        : [...cluster.services, database];
+      const disturbances = kills.map((target) => () => target.crash());
+      const verdict = await checkHistory(cluster, { key, pets, readers: 8, reads: 500, updates, disturbances });
+      if (isLong) console.info(verdict);
+      expect(verdict.violations).toEqual([]);
+      if (!("isKeyed" in updates)) return;
+      expect(verdict.refusedWrites).toBe(0); // a kill is a delay
+      expect(verdict.repeats).toBeGreaterThan(20);
+    },
+    3_600_000,
+  );
+
+  test("make an update with a key once while gateways are killed, too", async () => {
+    const kills = isLong ? twoHundredOf(cluster.gateways) : cluster.gateways;
+    const disturbances = kills.map((target) => () => target.crash());
+    const updates = { isBulk: true, isKeyed: true };
+    const verdict = await checkHistory(cluster, { key, pets, readers: 8, reads: 500, updates, disturbances });
+    if (isLong) console.info(verdict);
+    expect(verdict.violations).toEqual([]);
+  }, 3_600_000);
+
   test("apply an adjustment once that is retried until it is acknowledged while services and database are killed", async () => {
     const database = databaseOf(cluster);
     // The long run kills each kind two hundred times, in turns.
@@ -68,23 +100,33 @@ function twoHundredOf<T>(targets: readonly T[]): T[] {
   return Array.from({ length: 200 }, (_, i) => targets[i % targets.length]!);
 }
 
+interface Planted {
+  readonly what: string;
+  readonly broken: Partial<ClusterOptions>;
+  readonly kinds?: readonly ReadKind[];
+  readonly updates?: UpdateWay;
+}
 const brokenGateway = { gatewayScript: "test/faults/broken-gateway.ts" };
-test.each<[string, readonly ReadKind[] | undefined, Partial<ClusterOptions>]>([
-  ["reads of the list join the check that is under way", ["list"], brokenGateway],
-  ["reads of one entry join the check that is under way", ["entry"], brokenGateway],
-  ["changes leave one revision out", ["changes"], { gatewayScript: "test/faults/forgetful-gateway.ts" }],
-  [
-    "services answer questions from the read of the counter that is under way",
-    undefined,
-    { serviceScript: "test/faults/broken-service.ts" },
-  ],
+const forgetfulGateway = { gatewayScript: "test/faults/forgetful-gateway.ts" };
+const carelessGateway = { gatewayScript: "test/faults/careless-gateway.ts" };
+const brokenService = { serviceScript: "test/faults/broken-service.ts" };
+const forgetfulService = { serviceScript: "test/faults/forgetful-service.ts" };
+test.each<Planted>([
+  { what: "reads of the list join the check that is under way", broken: brokenGateway, kinds: ["list"] },
+  { what: "reads of one entry join the check that is under way", broken: brokenGateway, kinds: ["entry"] },
+  { what: "changes leave one revision out", broken: forgetfulGateway, kinds: ["changes"] },
+  { what: "services answer questions from the read of the counter that is under way", broken: brokenService },
+  { what: "a gateway leaves one of many updates out", broken: carelessGateway, updates: { isBulk: true } },
+  { what: "services forget keys", broken: forgetfulService, updates: { isKeyed: true } },
+  { what: "services forget keys of many updates", broken: forgetfulService, updates: { isBulk: true, isKeyed: true } },
 ])(
-  "the check of histories finds it when %s",
-  async (_what, kinds, broken) => {
+  "the check of histories finds it when $what",
+  async ({ broken, kinds, updates }) => {
     await using stack = new AsyncDisposableStack();
     const cluster = await startCluster(stack, { gateways: 3, pets, ...broken });
     const key = cluster.system.keys.enterprise;
-    const { violations } = await checkHistory(cluster, { key, pets, readers: 24, kinds, reads: 20_000 }); // ends at the first violation
+    // It ends at the first violation.
+    const { violations } = await checkHistory(cluster, { key, pets, readers: 24, reads: 20_000, kinds, updates });
     expect(violations).not.toEqual([]);
   },
   120_000,

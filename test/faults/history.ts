@@ -22,6 +22,10 @@ interface Row {
 export interface Verdict {
   readonly reads: number;
   readonly writes: number;
+  /** Repeats of older updates with their keys. */
+  readonly repeats: number;
+  /** Updates that got no 200 because a process was killed. */
+  readonly refusedWrites: number;
   /** Requests that got no 200 because a process was killed. */
   readonly refused: number;
   /** What these got: how often each status, or each fault of the connection. */
@@ -49,9 +53,29 @@ export interface HistoryOptions {
   readonly kinds?: readonly ReadKind[];
   /** The run ends when at least this number of reads was checked and all disturbances are over. */
   readonly reads: number;
+  /** How updates are sent; default: each as a PATCH. */
+  readonly updates?: UpdateWay;
   /** Run during the load, one after the other. */
   readonly disturbances?: readonly (() => Promise<void>)[];
 }
+
+export interface UpdateWay {
+  /** Each writer sends the updates of several pets in one request. */
+  readonly isBulk?: boolean;
+  /**
+   * Each request has a key. After a failure the writer sends it again with its key, until it is answered, so that no
+   * update is in doubt. It sends every request once more after the next one: that must give its first answer again.
+   */
+  readonly isKeyed?: boolean;
+}
+
+interface Result extends Entry {
+  readonly replayed?: true;
+  readonly error?: object;
+}
+
+/** Pets of one writer that sends many updates at once. */
+const petsPerWriter = 4;
 
 /**
  * Reads and writes through all gateways and checks every read.
@@ -59,15 +83,16 @@ export interface HistoryOptions {
  * Each pet has one writer, which counts up. A read of a pet is right when it is at least the number that was
  * acknowledged before the read began, and at most the number that was sent before the read ended. After a failed update
  * the writer continues with a higher number. The failed update may still happen at any time, so a read of its number is
- * right at any later time.
+ * right at any later time. With keys there is no such number: the writer repeats the update until it is answered.
  */
 export async function checkHistory(cluster: Tiers, options: HistoryOptions): Promise<Verdict> {
   const { key, pets, readers, kinds = ["list", "entry", "changes"], disturbances = [] } = options;
+  const { isBulk = false, isKeyed = false } = options.updates ?? {};
   const sent = new Array<number>(pets + 1).fill(0);
   const acknowledged = new Array<number>(pets + 1).fill(0);
   const unknown = Array.from({ length: pets + 1 }, () => new Set<number>());
   const violations: string[] = [];
-  const counts = { reads: 0, writes: 0, refused: 0, slowestMs: 0 };
+  const counts = { reads: 0, writes: 0, repeats: 0, refused: 0, refusedWrites: 0, slowestMs: 0 };
   const refusals: Record<string, number> = {};
   const gap = { longestMs: 0, lastMs: 0 };
   const effects: Effect[] = [];
@@ -76,7 +101,7 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
   let isDisturbing = true;
   const isDone = () => (counts.reads >= options.reads && !isDisturbing) || violations.length > 0;
 
-  const send = async (turn: number, method: "GET" | "PATCH", path: string, more: object) => {
+  const send = async (turn: number, method: "GET" | "PATCH" | "POST", path: string, more: object) => {
     const startedMs = performance.now();
     try {
       const answer = await pools[turn % pools.length]!.request({ method, path, ...more });
@@ -93,24 +118,56 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
       counts.slowestMs = Math.max(counts.slowestMs, performance.now() - startedMs);
     }
     counts.refused += 1;
+    if (method !== "GET") counts.refusedWrites += 1;
     await new Promise((resolve) => setTimeout(resolve, 5));
     return undefined;
   };
 
-  const write = async (petId: number) => {
-    for (let turn = petId; !isDone(); turn++) {
-      sent[petId]! += 1;
-      const quantity = sent[petId]!;
-      const body = `{"quantity":${quantity}}`;
-      if (!(await send(turn, "PATCH", `/v1/inventory/${petId}`, { headers, body }))) {
-        unknown[petId]!.add(quantity);
-        continue;
+  /** Sends updates of different pets. @returns their results; undefined when there is no answer */
+  const update = async (turn: number, entries: readonly Entry[]): Promise<Result[] | undefined> => {
+    const [{ petId, quantity }] = entries as readonly [Entry];
+    const all = { ...headers, ...(isKeyed ? { "idempotency-key": `${petId}:${quantity}` } : {}) };
+    const answer = isBulk
+      ? await send(turn, "POST", "/v1/inventory/updates", { headers: all, body: JSON.stringify(entries) })
+      : await send(turn, "PATCH", `/v1/inventory/${petId}`, { headers: all, body: `{"quantity":${quantity}}` });
+    return answer && [JSON.parse(answer.text)].flat();
+  };
+
+  const write = async (petIds: readonly number[]) => {
+    let previous: { entries: readonly Entry[]; results: readonly Result[] } | undefined;
+    for (let turn = petIds[0]!; !isDone(); turn++) {
+      const entries = petIds.map((petId) => {
+        sent[petId]! += 1;
+        return { petId, quantity: sent[petId]! };
+      });
+      let results = await update(turn, entries);
+      while (isKeyed && (results === undefined || results.some(({ error }) => error)) && violations.length === 0) {
+        turn += 1;
+        results = await update(turn, entries);
       }
-      acknowledged[petId] = quantity;
-      counts.writes += 1;
+      for (const [i, { petId, quantity }] of entries.entries()) {
+        if (results === undefined || results[i]!.error) {
+          unknown[petId]!.add(quantity);
+          continue;
+        }
+        acknowledged[petId] = quantity;
+        counts.writes += 1;
+      }
+      if (results === undefined) continue;
       gap.longestMs = Math.max(gap.longestMs, performance.now() - gap.lastMs);
       gap.lastMs = performance.now();
+      if (!isKeyed) continue;
+      if (previous) await repeat(turn + 1, previous.entries, previous.results);
+      previous = { entries, results };
     }
+  };
+
+  const repeat = async (turn: number, entries: readonly Entry[], first: readonly Result[]) => {
+    const results = await update(turn, entries);
+    if (results === undefined || results.some(({ error }) => error)) return;
+    counts.repeats += 1;
+    const without = (all: readonly Result[]) => JSON.stringify(all.map(({ replayed: _, ...entry }) => entry));
+    if (without(results) !== without(first)) violations.push(`a repeat got ${without(results)}, not ${without(first)}`);
   };
 
   const readOf = readsOf(
@@ -136,8 +193,12 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
   const started = JSON.parse((await send(0, "GET", "/v1/inventory", { headers }))!.text) as Entry[];
   for (const { petId, quantity } of started) sent[petId] = acknowledged[petId] = quantity;
 
+  const petIds = Array.from({ length: pets }, (_, i) => i + 1);
+  const writers = isBulk
+    ? [...Map.groupBy(petIds, (petId) => Math.floor((petId - 1) / petsPerWriter)).values()]
+    : petIds.map((petId) => [petId]);
   await Promise.all([
-    ...Array.from({ length: pets }, (_, i) => write(i + 1)),
+    ...writers.map(write),
     ...Array.from({ length: readers }, (_, i) => read(i)),
     (async () => {
       for (const disturb of disturbances) {

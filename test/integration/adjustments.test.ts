@@ -96,7 +96,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
       const own = adjustments.filter((adjustment) => adjustment.petId === petId);
       expect(quantity).toBe(own.reduce((sum, { delta }) => sum + delta, 10));
     }
-    expect(await stock.db("stock_adjustments")).toHaveLength(400);
+    expect(await stock.db("stock_requests")).toHaveLength(400);
   });
 
   test("never take more than there is when many callers compete for the last pieces", async () => {
@@ -118,14 +118,14 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
       revision,
       request_id: `aged ${ageMs}`,
       pet_id: 1,
-      delta: 1,
+      fingerprint: "1",
       quantity: 1,
       status: "available",
       made_at: Date.now() - ageMs,
     });
-    await stock.db("stock_adjustments").insert([rowOf(1, 2 * dayMs), rowOf(2, dayMs)]);
+    await stock.db("stock_requests").insert([rowOf(1, 2 * dayMs), rowOf(2, dayMs)]);
     const service = await start(); // it deletes old adjustments at its start
-    const left = () => stock.db("stock_adjustments").pluck("request_id");
+    const left = () => stock.db("stock_requests").pluck("request_id");
     await until(async () => (await left()).length === 1);
     expect(await left()).toEqual([`aged ${dayMs}`]);
     expect(await service.stop()).toBe(0);

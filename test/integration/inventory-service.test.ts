@@ -262,6 +262,14 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
           "request_id must be 1 to 64 of A-Z a-z 0-9 _ . : -",
         ],
       ),
+      ...["", "a b", "x".repeat(65)].map(
+        (idempotencyKey): [string, () => Promise<unknown>, keyof typeof status, string] => [
+          `update under the key ${JSON.stringify(idempotencyKey)}`,
+          () => inventory.update({ petId: 1n, quantity: 1, idempotencyKey }),
+          "INVALID_ARGUMENT",
+          "idempotency_key must be 1 to 64 of A-Z a-z 0-9 _ . : -",
+        ],
+      ),
       [
         "adjustment of an unknown id",
         () => inventory.adjust({ petId: 9n, delta: 1, requestId: "a" }),
@@ -330,6 +338,11 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       { metadata: { request_id: "once" }, fields: ["request_id"] },
     ],
     [
+      "KEY_REUSED",
+      () => inventory.update({ petId: 1n, quantity: 6, idempotencyKey: "k" }),
+      { metadata: { pet_id: "1" }, fields: ["idempotency_key"] },
+    ],
+    [
       "ENTRY_NOT_FOUND",
       () => inventory.get({ petId: minPetId }),
       { metadata: { pet_id: String(minPetId) }, resource: `petstore.inventory.v1.InventoryItem ${minPetId}` },
@@ -357,6 +370,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   ])("the details of the error %s name what it concerns", async (reason, call, details) => {
     await inventory.create({ petId: 1n, quantity: 4, status: PET_STATUS_SOLD });
     await inventory.adjust({ petId: 1n, delta: 1, requestId: "once" });
+    await inventory.update({ petId: 1n, quantity: 5, idempotencyKey: "k" });
     expect(await refusalOf(call())).toEqual({
       code: status[reasons[reason]],
       reason,
@@ -367,6 +381,22 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       retryDelayMs: undefined,
       ...details,
     });
+  });
+
+  test("an update with an idempotency key happens once, and its repeat gets the first result", async () => {
+    await fill(2);
+    const update = { petId: 1n, quantity: 70, expectedRevision: 1n, idempotencyKey: "k" };
+    const first = await inventory.update(update);
+    expect(first).toMatchObject({ item: { quantity: 70 }, replayed: false });
+    await inventory.update({ petId: 1n, quantity: 71 });
+    expect(await inventory.update(update)).toEqual({ ...first, replayed: true });
+    expect(await inventory.get({ petId: 1n })).toMatchObject({ item: { quantity: 71 } });
+    // The key is of this entry: it is no id of an adjustment, and not taken for another entry.
+    expect(await inventory.update({ ...update, petId: 2n, expectedRevision: 2n })).toMatchObject({ replayed: false });
+    expect(await inventory.adjust({ petId: 1n, delta: 1, requestId: "k" })).toMatchObject({ replayed: false });
+    for (const other of [{ quantity: 72 }, { expectedRevision: 2n }, { furtherExpectedRevisions: [2n] }]) {
+      expect(await refusalOf(inventory.update({ ...update, ...other }))).toMatchObject({ reason: "KEY_REUSED" });
+    }
   });
 
   describe("SetStatus", () => {
@@ -627,6 +657,73 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       ]);
       expect(await inventory.get({ petId: 1n })).toEqual({ item: results[0]!.item });
       expect(await inventory.get({ petId: 3n })).toMatchObject({ item: { quantity: 2, revision: 3n } });
+    });
+
+    const keyed = (fingerprint: string, ...entries: readonly [id: number, petId: bigint, quantity: number][]) => ({
+      account: "acme",
+      key: "k",
+      fingerprint,
+      updates: entries.map(([id, petId, quantity]) => ({ id, petId, quantity, timeoutMs: 10_000 })),
+    });
+
+    test("makes keyed updates once, also of two requests in one message, and says what is replayed", async () => {
+      await fill(3);
+      const stream = updates();
+      const first = keyed("x", [1, 1n, 11], [2, 9n, 11], [3, 2n, 1]);
+      const second = keyed("x", [4, 1n, 11], [5, 9n, 11], [6, 2n, 1]);
+      stream.send({ updates: [{ id: 7, petId: 3n, quantity: 30, timeoutMs: 10_000 }], keyed: [first, second] });
+      const results = await resultsOf(stream, 7);
+      expect(results.map(({ id, reason, item, replayed }) => [id, reason, item?.quantity, replayed])).toEqual([
+        [1, "", 11, false],
+        [2, "ENTRY_NOT_FOUND", undefined, false],
+        [3, "", 1, false],
+        [4, "", 11, true],
+        [5, "ENTRY_NOT_FOUND", undefined, false],
+        [6, "", 1, true],
+        [7, "", 30, false],
+      ]);
+      expect([results[3]!.item, results[5]!.item]).toEqual([results[0]!.item, results[2]!.item]);
+    });
+
+    test("refuses all keyed updates of a request when one meets the record of another, and makes none", async () => {
+      await fill(3);
+      const stream = updates();
+      stream.send({ keyed: [keyed("x", [1, 2n, 20])] });
+      await resultsOf(stream, 1);
+      const before = await position();
+      stream.send({ keyed: [keyed("y", [2, 1n, 10], [3, 2n, 20], [4, 3n, 30])] });
+      const results = await resultsOf(stream, 3);
+      expect(results.map(({ code, reason }) => [status[code], reason])).toEqual(
+        Array(3).fill(["INVALID_ARGUMENT", "KEY_REUSED"]),
+      );
+      expect(await position()).toEqual(before);
+    });
+
+    test.each([
+      ["the account", { account: "a b" }],
+      ["the key", { key: "" }],
+      ["the fingerprint", { fingerprint: "" }],
+      [
+        "the quantity of one",
+        {
+          updates: [
+            { id: 1, petId: 1n, quantity: 1, timeoutMs: 9 },
+            { id: 2, petId: 2n, timeoutMs: 9 },
+          ],
+        },
+      ],
+      [
+        "the number",
+        { updates: Array.from({ length: 101 }, (_, id) => ({ id, petId: 1n, quantity: 1, timeoutMs: 9 })) },
+      ],
+    ])("refuses all keyed updates of a request for %s", async (_what, wrong) => {
+      await fill(2);
+      const stream = updates();
+      const request = { ...keyed("x", [1, 1n, 10], [2, 2n, 20]), ...wrong };
+      stream.send({ keyed: [request] });
+      const results = await resultsOf(stream, request.updates.length);
+      expect(new Set(results.map(({ reason }) => reason))).toEqual(new Set(["INVALID_FIELD"]));
+      expect(await position()).toMatchObject({ revision: 2n });
     });
 
     test("applies 2,000 updates that are sent at once, each once, and ends after the last result", async () => {

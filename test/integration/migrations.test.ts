@@ -4,6 +4,7 @@ import type { Knex } from "knex";
 import type { Connection } from "mysql2/promise";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
+import { StockStore } from "../../inventory-svc/stock/store.ts";
 import { type Migration, migrate } from "../../runtime/database/migrations.ts";
 import { databaseDefaults, isSqlite, openDatabase } from "../../runtime/database/open.ts";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
@@ -123,7 +124,7 @@ describeEachDatabase("migrations", (url) => {
       const down = await command(bothIn(url()), "--down", "--only", "gateway");
       expect(down).toEqual({ code: 0, stdout: `gateway: down ${step}\n`, stderr: "" });
     }
-    expect(await namesOf(db)).toEqual(["stock", "stock_adjustments", "stock_head"]);
+    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests"]);
     expect(await db("stock")).toHaveLength(1);
     expect(await command(bothIn(url()))).toMatchObject({
       stdout: `${outputOf(["gateway"])}inventory: nothing to do\n`,
@@ -141,7 +142,9 @@ describeEachDatabase("migrations", (url) => {
     await db("account_minutes").insert({ account_id: "acc_1", minute_start: 0, requests: 1 });
     const down = (tier: string, ...more: string[]) => command(bothIn(url()), "--down", "--only", tier, ...more);
 
-    expect(await down("inventory")).toMatchObject({ code: 0, stdout: "inventory: down 0002_stock_adjustments\n" });
+    for (const step of ["0003_stock_requests", "0002_stock_adjustments"]) {
+      expect(await down("inventory")).toMatchObject({ code: 0, stdout: `inventory: down ${step}\n` });
+    }
     const lost = "inventory: taking 0001_stock back drops 2 rows of stock\n";
     const advice = "Nothing was changed. Stop every inventory-svc, make a backup, then add --drop-data.\n";
     expect(await down("inventory")).toEqual({ code: 1, stdout: "", stderr: lost + advice });
@@ -163,16 +166,59 @@ describeEachDatabase("migrations", (url) => {
     expect(await db("accounts")).toHaveLength(1);
   });
 
-  test("the table of adjustments goes down and up again and the stock keeps its data", async () => {
+  test("adjustments keep their records when their table becomes that of all requests, and back", async () => {
     const db = open();
+    await migrate(db, "inventory", stockMigrations.slice(0, 2), "up");
+    const adjustment = (revision: bigint, request_id: string, delta: number) => {
+      return { revision, request_id, pet_id: 7n, delta, quantity: 9, status: "sold", made_at: BigInt(Date.now()) };
+    };
+    const before = [adjustment(1n, "b", 2_147_483_647), adjustment(2n, "A", -2_147_483_647), adjustment(3n, "a", -1)];
+    await db("stock_adjustments").insert(before);
+    const tables = await tablesOf(db);
+    const read = () => db("stock_adjustments").orderBy("revision");
+    const rows = await read();
+    const store = new StockStore(db);
+
+    expect(await migrate(db, "inventory", stockMigrations, "up")).toEqual(["0003_stock_requests"]);
+    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests"]);
+    expect(await db("stock_requests").orderBy("id").pluck("request_id")).toEqual(["b", "A", "a"]);
+    const adjust = { kind: "adjust", petId: 7n } as const;
+    expect(
+      await store.write([
+        { ...adjust, requestId: "b", delta: 2_147_483_647 },
+        { ...adjust, requestId: "A", delta: -2_147_483_647 },
+        { ...adjust, requestId: "a", delta: 1 },
+      ]),
+    ).toMatchObject([
+      { kind: "replayed", item: { petId: 7n, quantity: 9, status: "sold", revision: 1n } },
+      { kind: "replayed", item: { revision: 2n } },
+      { kind: "id_reused" },
+    ]);
+
+    const once = { id: "acme key 7", fingerprint: "x" };
+    await store.write([{ kind: "create", petId: 7n, quantity: 1, status: "sold" }]);
+    await store.write([{ kind: "update", petId: 7n, quantity: 2, once }]);
+    const dropped: unknown[] = [];
+    const steps = await migrate(db, "inventory", stockMigrations, "down", (lost) => dropped.push(lost));
+    expect(steps).toEqual(["0003_stock_requests"]);
+    expect(dropped).toEqual([{ step: "0003_stock_requests", rows: new Map([["stock_requests", 1]]) }]);
+    expect(await tablesOf(db)).toEqual(tables);
+    expect(await read()).toEqual(rows);
+  });
+
+  test("a migration that died after it had renamed the table of adjustments is finished by the next one", async () => {
+    const db = open();
+    await migrate(db, "inventory", stockMigrations.slice(0, 2), "up");
+    const row = { revision: 1, request_id: "a", pet_id: 7, delta: 1, quantity: 9, status: "sold", made_at: 1 };
+    await db("stock_adjustments").insert(row);
+    await db.schema.renameTable("stock_adjustments", "stock_adjustments_old");
     await migrate(db, "inventory", stockMigrations, "up");
-    await db("stock").insert({ pet_id: 7, quantity: 1, status: "sold", revision: 1, removed: 0 });
-    const whole = await tablesOf(db);
-    expect(await migrate(db, "inventory", stockMigrations, "down")).toEqual(["0002_stock_adjustments"]);
-    expect(await namesOf(db)).toEqual(["stock", "stock_head"]);
-    expect(await migrate(db, "inventory", stockMigrations, "up")).toEqual(["0002_stock_adjustments"]);
-    expect(await tablesOf(db)).toEqual(whole);
-    expect(await db("stock")).toHaveLength(1);
+    expect(await db("stock_requests").pluck("fingerprint")).toEqual(["1"]);
+    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests"]);
+    await db.schema.renameTable("stock_requests", "stock_requests_old");
+    await migrate(db, "inventory", stockMigrations, "down");
+    expect((await db("stock_adjustments").pluck("delta")).map(Number)).toEqual([1]);
+    expect(await namesOf(db)).toEqual(["stock", "stock_adjustments", "stock_head"]);
   });
 
   test("five processes at once all succeed, and each step is taken once", async () => {
@@ -370,7 +416,7 @@ describe("npm run migrate", () => {
     const url = await createMysqlDatabase();
     expect((await command(bothIn(url), "--only", "inventory")).stdout).toBe(outputOf(["inventory"]));
     expect((await command(bothIn(url), "--down", "--only=inventory")).stdout).toBe(
-      "inventory: down 0002_stock_adjustments\n",
+      "inventory: down 0003_stock_requests\n",
     );
     await dropDatabase(url);
   });

@@ -2,10 +2,10 @@ import { writeFile } from "node:fs/promises";
 import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
 import type { Knex } from "knex";
-import { deleteOldAdjustments, retentionMs } from "../../inventory-svc/stock/adjustment-cleanup.ts";
 import type { Change, Outcome } from "../../inventory-svc/stock/changes.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "../../inventory-svc/stock/errors.ts";
 import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
+import { deleteOldRecords, retentionMs } from "../../inventory-svc/stock/record-cleanup.ts";
 import type { StockStore } from "../../inventory-svc/stock/store.ts";
 import { type Item, maxPetId, maxQuantity, minPetId, type Position } from "../../proto/pet.ts";
 import { acquireConnection, releaseConnection } from "../../runtime/database/knex-internals.ts";
@@ -24,7 +24,7 @@ import {
   sqliteFile,
   untilRunning,
 } from "../support/stock.ts";
-import { emptyModel, outcomeKinds, type Plan, perform, plan, settle } from "../support/stock-model.ts";
+import { emptyModel, groupOf, outcomeKinds, type Plan, perform, plan, settle } from "../support/stock-model.ts";
 
 const create = (petId: bigint, quantity = 1): Change => ({ kind: "create", petId, quantity, status: "available" });
 const update = (petId: bigint, quantity: number): Change => ({ kind: "update", petId, quantity });
@@ -93,7 +93,7 @@ function countPredictions(db: Knex) {
 async function writeInTurn(store: StockStore, mayGrow: boolean, changes: readonly Change[], taken = () => {}) {
   await using turn = await store.takeTurn(mayGrow);
   taken();
-  return await turn.write(changes);
+  return (await turn.write(changes.map((change) => [change]))).flat();
 }
 
 /** Makes an empty stock on MySQL, which is dropped after the suite. */
@@ -356,44 +356,41 @@ describeEachDatabase("the stock's store", (url) => {
     const turn = fc.record({
       replica: fc.constantFrom(other, ...Array(7).fill(stock)),
       batch: fc.oneof(
-        fc.array(plan, { minLength: 1, maxLength: 12 }),
-        fc.array(
-          plan.filter(({ kind }) => kind !== "adjust"),
-          { minLength: 1, maxLength: 4 },
-        ),
+        fc.array(groupOf(plan), { minLength: 1, maxLength: 12 }),
+        fc.array(groupOf(plan.filter((change) => !("requestId" in change || "once" in change))), {
+          minLength: 1,
+          maxLength: 4,
+        }),
       ),
       mayGrow: fc.boolean(),
     });
     /** Turns that had the lock before their changes were known. */
     let lockedFirst = 0;
-    const check = async (turns: { replica: OpenStock; batch: Plan[]; mayGrow: boolean }[]) => {
+    const check = async (turns: { replica: OpenStock; batch: Plan[][]; mayGrow: boolean }[]) => {
       await stock.empty();
       const beginning = await store.position();
       const model = emptyModel(0n);
       for (const { replica, batch, mayGrow } of turns) {
-        const expected = batch.map((each) => {
-          const change = settle(each, model);
-          return { change, outcome: perform(model, change) };
+        const expected = batch.map((plans) => {
+          const group = plans.map((each) => settle(each, model));
+          return { group, outcomes: perform(model, group) };
         });
-        const changes = expected.map(({ change }) => change);
         let sent = 0;
         const count = () => {
           sent += 1;
         };
         replica.db.on("query", count);
-        const outcomes = await writeInTurn(replica.store, mayGrow, changes, () => {
-          if (sent > 0) lockedFirst += 1;
-        });
+        await using turn = await replica.store.takeTurn(mayGrow);
+        if (sent > 0) lockedFirst += 1;
+        const outcomes = (await turn.write(expected.map(({ group }) => group))).flat();
         replica.db.off("query", count);
-        expect(withoutRemoved(outcomes)).toEqual(withoutRemoved(expected.map(({ outcome }) => outcome)));
+        expect(withoutRemoved(outcomes)).toEqual(withoutRemoved(expected.flatMap((each) => each.outcomes)));
         for (const { kind } of outcomes) kindsSeen.add(kind);
       }
       const rows = (await follow(store, beginning, 100)).flatMap((page) => page.rows);
       expect(new Map(rows.map((row) => [row.petId, row]))).toEqual(model.rows);
       expect(await store.position()).toMatchObject({ revision: model.revision });
-      expect(await stock.db("stock_adjustments").pluck("request_id").orderBy("revision")).toEqual([
-        ...model.adjustments.keys(),
-      ]);
+      expect(await stock.db("stock_requests").pluck("request_id").orderBy("id")).toEqual([...model.records.keys()]);
     };
     const predictions = countPredictions(stock.db);
     await fc.assert(fc.asyncProperty(fc.array(turn, { maxLength: 24 }), check), { numRuns: 120 });
@@ -623,7 +620,7 @@ describeEachDatabase("the stock's store", (url) => {
   });
 
   describe("adjustments", () => {
-    const recorded = () => stock.db("stock_adjustments").pluck("request_id").orderBy("revision");
+    const recorded = () => stock.db("stock_requests").pluck("request_id").orderBy("id");
 
     test("that are repeated give the first result, even on another replica and after a restart", async () => {
       await store.write([create(1n, 5), { kind: "update", petId: 1n, status: "sold" }]);
@@ -635,7 +632,7 @@ describeEachDatabase("the stock's store", (url) => {
       for (const replica of [store, restarted.store]) {
         expect(await replica.write([adjust("a", 1n, -3)])).toEqual([{ kind: "replayed", item }]);
         expect(kinds(await replica.write([adjust("a", 1n, -2), adjust("A", 1n, -3)]))).toEqual([
-          "request_id_reused",
+          "id_reused",
           "not_found", // an id in another case is another id
         ]);
       }
@@ -681,7 +678,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(plain).toMatch(
         /^BEGIN( IMMEDIATE)?;select epoch, revision from stock_head where id = 1( for update)?;select [a-z_, ]* from stock where pet_id in \(\?\);update stock_head set revision = case when epoch = \? and revision = \? then \? end where id = 1;insert into stock [^;]*;COMMIT$/,
       );
-      expect(statements.join(";")).toContain("stock_adjustments");
+      expect(statements.join(";")).toContain("stock_requests");
       if (!url().startsWith("sqlite:")) expect(statements).toHaveLength(2);
     });
 
@@ -697,11 +694,11 @@ describeEachDatabase("the stock's store", (url) => {
         }
       }
       const age = (byMs: number, requestIds: readonly string[]) =>
-        stock.db("stock_adjustments").whereIn("request_id", requestIds).decrement("made_at", byMs);
+        stock.db("stock_requests").whereIn("request_id", requestIds).decrement("made_at", byMs);
 
       test("after 25 hours and not before, and can then be made again", async () => {
         await makeAged(retentionMs + 60_000, retentionMs - 60_000, 0);
-        await deleteOldAdjustments(store, never);
+        await deleteOldRecords(store, never);
         expect(await recorded()).toEqual(["1", "2"]);
         expect(kinds(await store.write([adjust("0", 1n, 1), adjust("1", 1n, 1)]))).toEqual(["done", "replayed"]);
         expect(retentionMs).toBe(25 * 60 * 60_000);
@@ -714,7 +711,7 @@ describeEachDatabase("the stock's store", (url) => {
         for (const [i, offsetMs] of [-2 * retentionMs, 2 * retentionMs].entries()) {
           clock.mockReturnValue(nowMs + offsetMs);
           await store.write([adjust(`${i}`, 1n, 1)]);
-          await deleteOldAdjustments(store, never);
+          await deleteOldRecords(store, never);
         }
         clock.mockRestore();
         expect(await recorded()).toEqual(["0", "1"]);
@@ -722,12 +719,13 @@ describeEachDatabase("the stock's store", (url) => {
 
       test("in steps of a bounded size, and those of a slow clock together with the adjustments after them", async () => {
         await makeAged(6_000, 6_000, 6_000, 6_000, 6_000, -60_000, 6_000);
-        expect(await store.deleteAdjustments(5_000, 2, 0n)).toBe(3n);
+        const ids: bigint[] = await stock.db("stock_requests").orderBy("id").pluck("id");
+        expect(await store.deleteRecords(5_000, 2, 0n)).toBe(ids[1]);
         expect(await recorded()).toEqual(["2", "3", "4", "5", "6"]);
-        expect(await store.deleteAdjustments(5_000, 2, 3n)).toBe(5n);
-        expect(await store.deleteAdjustments(5_000, 2, 5n)).toBeUndefined();
+        expect(await store.deleteRecords(5_000, 2, ids[1]!)).toBe(ids[3]);
+        expect(await store.deleteRecords(5_000, 2, ids[3]!)).toBeUndefined();
         expect(await recorded()).toEqual(["5", "6"]);
-        expect(await store.deleteAdjustments(-61_000, 10, 0n)).toBeUndefined();
+        expect(await store.deleteRecords(-61_000, 10, 0n)).toBeUndefined();
         expect(await recorded()).toEqual([]);
       });
 
@@ -739,10 +737,10 @@ describeEachDatabase("the stock's store", (url) => {
         for (const each of new Set([young, ...others])) stack.defer(() => each.close());
         await young.store.write([create(1n, 0)]);
         await young.store.write(old);
-        await young.db("stock_adjustments").decrement("made_at", 2 * retentionMs);
+        await young.db("stock_requests").decrement("made_at", 2 * retentionMs);
         const failures = [young, ...others].map(({ db }) => failuresOf(db));
         let over = false;
-        const deleting = Promise.all(others.map((each) => deleteOldAdjustments(each.store, never))).finally(() => {
+        const deleting = Promise.all(others.map((each) => deleteOldRecords(each.store, never))).finally(() => {
           over = true;
         });
         let written = 0;
@@ -905,7 +903,7 @@ describe("a write's round trips (MySQL/MariaDB)", () => {
     const commits = openGroupCommit();
     const statements = noteStatements(stock.db);
     quantity += 1;
-    await Promise.all(petIds.map((petId) => commits.submit(update(petId, quantity))));
+    await Promise.all(petIds.map((petId) => commits.submit([update(petId, quantity)])));
     expect(written).toEqual([petIds.length]);
     return statements.length;
   }
@@ -918,6 +916,20 @@ describe("a write's round trips (MySQL/MariaDB)", () => {
     await other.store.write([update(1n, quantity + 1_000)]);
     await stock.store.write([update(1n, quantity + 2_000)]);
   }
+
+  test("are two for a group of updates that happen once, also where its entries are predicted, and for its repeat", async () => {
+    await writeAlone();
+    const group = [1n, 2n].map((petId): Change => {
+      return { kind: "update", petId, quantity: 90, once: { id: `acme k ${petId}`, fingerprint: "x" } };
+    });
+    for (const kind of ["done", "replayed"]) {
+      const commits = openGroupCommit();
+      const statements = noteStatements(stock.db);
+      expect(kinds(await commits.submit(group))).toEqual([kind, kind]);
+      expect(statements).toHaveLength(2);
+    }
+    expect(await roundTripsOf([1n, 2n])).toBe(1); // others are predicted again at once
+  });
 
   test("are one where the entries are predicted, for one change and for a batch", async () => {
     await writeAlone();
@@ -947,11 +959,11 @@ describe("a write's round trips (MySQL/MariaDB)", () => {
     const commits = openGroupCommit();
     const statements = noteStatements(stock.db);
     const lock = await holdWriteLock(stock.url);
-    const early = [1n, 2n].map((petId) => commits.submit(update(petId, 71)));
+    const early = [1n, 2n].map((petId) => commits.submit([update(petId, 71)]));
     await untilRunning(stock.url, "select");
-    const late = [2n, 3n].map((petId) => commits.submit(update(petId, 72)));
+    const late = [2n, 3n].map((petId) => commits.submit([update(petId, 72)]));
     await lock.release();
-    const outcomes = await Promise.all([...early, ...late]);
+    const outcomes = (await Promise.all([...early, ...late])).flat();
     expect(outcomes).toMatchObject([71, 71, 72, 72].map((each) => ({ kind: "done", item: { quantity: each } })));
     expect(written).toEqual([4]);
     expect(statements).toHaveLength(3);
@@ -992,7 +1004,7 @@ describe("a stock that cannot be reached", () => {
       changesAfter: () => store.changesAfter({ epoch: "", revision: 0n }, 10),
       write: () => store.write([create(1n)]),
       getMany: () => store.getMany([1n]),
-      deleteAdjustments: () => store.deleteAdjustments(1, 1, 0n),
+      deleteRecords: () => store.deleteRecords(1, 1, 0n),
     };
     for (const [name, operation] of Object.entries(operations)) {
       const error = await operation().then(

@@ -1,17 +1,24 @@
 // A plain model of the stock, and random changes to compare it with the real one.
 import fc from "fast-check";
-import type { Adjustment, Change, Outcome, StockRow } from "../../inventory-svc/stock/changes.ts";
+import {
+  type Change,
+  type ChangeGroup,
+  type OnceRecord,
+  type Outcome,
+  onceOf,
+  type StockRow,
+} from "../../inventory-svc/stock/changes.ts";
 import { maxPetId, maxQuantity, minPetId, petStatuses } from "../../proto/pet.ts";
 
 /** Every kind of outcome, sorted. A comparison proves something only when all of them occur. */
 export const outcomeKinds: readonly Outcome["kind"][] = [
   "already_exists",
   "done",
+  "id_reused",
   "insufficient_stock",
   "not_found",
   "quantity_overflow",
   "replayed",
-  "request_id_reused",
   "revision_mismatch",
 ];
 
@@ -20,21 +27,28 @@ export type Plan = Omit<Change, "expectedRevisions"> & { readonly expects: "anyt
 
 export interface Model {
   readonly rows: Map<bigint, StockRow>;
-  readonly adjustments: Map<string, Adjustment>;
+  readonly records: Map<string, OnceRecord>;
   revision: bigint;
 }
 
-export const emptyModel = (revision: bigint): Model => ({ rows: new Map(), adjustments: new Map(), revision });
+export const emptyModel = (revision: bigint): Model => ({ rows: new Map(), records: new Map(), revision });
 
-/** Applies one change to the model. @returns the outcome */
-export function perform(model: Model, change: Change): Outcome {
+/** Applies the changes of a group to the model, one after the other. @returns an outcome for each */
+export function perform(model: Model, group: ChangeGroup): Outcome[] {
+  const isReused = group.some((change) => {
+    const once = onceOf(change);
+    const first = model.records.get(once?.id ?? "");
+    return first && (first.fingerprint !== once!.fingerprint || first.item.petId !== change.petId);
+  });
+  return group.map((change) => (isReused ? { kind: "id_reused" } : performOne(model, change)));
+}
+
+function performOne(model: Model, change: Change): Outcome {
   const before = model.rows.get(change.petId);
   const exists = before !== undefined && !before.removed;
-  const first = change.kind === "adjust" ? model.adjustments.get(change.requestId) : undefined;
-  if (change.kind === "adjust" && first) {
-    const isRepeat = first.delta === change.delta && first.item.petId === change.petId;
-    return isRepeat ? { kind: "replayed", item: first.item } : { kind: "request_id_reused" };
-  }
+  const once = onceOf(change);
+  const first = model.records.get(once?.id ?? "");
+  if (first) return { kind: "replayed", item: first.item };
   if (change.kind === "create" ? exists : !exists && change.kind !== "put") {
     return { kind: exists ? "already_exists" : "not_found" };
   }
@@ -55,7 +69,7 @@ export function perform(model: Model, change: Change): Outcome {
     model.rows.set(change.petId, { ...after, revision: model.revision });
   }
   const item = model.rows.get(change.petId)!;
-  if (change.kind === "adjust") model.adjustments.set(change.requestId, { ...change, item });
+  if (once) model.records.set(once.id, { ...once, item });
   return { kind: "done", item };
 }
 
@@ -74,16 +88,31 @@ const repeated = fc.constantFrom(
   { kind: "adjust", petId: minPetId, delta: 4, requestId: "c" },
 );
 
+/** Updates that happen once. */
+const keyed = fc
+  .record({ petId, quantity, expects, key: fc.constantFrom("k", "l"), fingerprint: fc.constantFrom("x", "x", "y") })
+  .map(({ key, fingerprint, ...update }) => {
+    return { kind: "update", ...update, once: { id: `acme ${key} ${update.petId}`, fingerprint } };
+  });
+
 /** Any change. There are few entries and request ids, so that changes meet. */
 export const plan = fc.oneof(
   { weight: 3, arbitrary: fc.record({ kind: fc.constant("update"), petId, quantity, expects }) },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant("update"), petId, status, expects }) },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant("adjust"), petId, delta, requestId }) },
   { weight: 3, arbitrary: repeated },
+  { weight: 2, arbitrary: keyed },
   { weight: 3, arbitrary: fc.record({ kind: fc.constant("create"), petId, quantity, status }) },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant("remove"), petId }) },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant("put"), petId, quantity, status }) },
 ) as fc.Arbitrary<Plan>;
+
+/** Any change, alone or with others of its caller. */
+export const groupOf = (one: fc.Arbitrary<Plan>): fc.Arbitrary<Plan[]> =>
+  fc.oneof(
+    { weight: 3, arbitrary: one.map((plan) => [plan]) },
+    { weight: 1, arbitrary: fc.array(one, { minLength: 2, maxLength: 4 }) },
+  );
 
 /** Fills in the expected revision of a change: the current one of its entry, or another. */
 export function settle({ expects, ...change }: Plan, { rows }: Model): Change {

@@ -44,7 +44,7 @@ server.addService(plainService, {
         .first();
       return toItem(row);
     });
-    callback(null, { item });
+    callback(null, { item, replayed: false });
   },
 });
 server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (_error, port) => {

@@ -40,6 +40,7 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
  *   reason               status               metadata
  *   INVALID_FIELD        INVALID_ARGUMENT     field
  *   REQUEST_ID_REUSED    INVALID_ARGUMENT     request_id
+ *   KEY_REUSED           INVALID_ARGUMENT     pet_id
  *   ENTRY_NOT_FOUND      NOT_FOUND            pet_id
  *   ENTRY_EXISTS         ALREADY_EXISTS       pet_id
  *   REVISION_MISMATCH    ABORTED              pet_id, revision: the present one of the entry
@@ -206,13 +207,44 @@ export interface UpdateInventoryRequest {
     | undefined;
   /** Further revisions that will do, as in Update. */
   furtherExpectedRevisions: bigint[];
+  /**
+   * When set, the update happens once: a repeat with the same key gets the first result, for at least 24 hours. All
+   * callers share one set of keys for each entry, so take a random one: 1 to 64 of A-Z a-z 0-9 _ . : -
+   */
+  idempotencyKey?: string | undefined;
 }
 
 export interface UpdateInventoryResponse {
-  item: InventoryItem | undefined;
+  /** The entry as the update left it. */
+  item:
+    | InventoryItem
+    | undefined;
+  /**
+   * An earlier call with this idempotency_key made the update. This call changed nothing, and the entry may have changed
+   * since.
+   */
+  replayed: boolean;
 }
 
 export interface ApplyUpdatesRequest {
+  updates: Update[];
+  /** Updates that happen once. A server that does not know this field answers none of them. */
+  keyed: KeyedUpdates[];
+}
+
+/**
+ * Updates of one request that happen once, all decided in one transaction. Each leaves a record under the account, the
+ * key and its pet_id, also when it changes nothing, unless it is refused. When one of them finds the record of another
+ * request, all of them are refused with KEY_REUSED, and none happens.
+ */
+export interface KeyedUpdates {
+  /** Whose key it is: the keys of different accounts are different ones. Up to 64 of A-Z a-z 0-9 _ . : - */
+  account: string;
+  /** 1 to 64 of A-Z a-z 0-9 _ . : - */
+  key: string;
+  /** Tells a repeat from another request with the same key: the same for the same request, 1 to 64 of A-Z a-z 0-9 _ . : - */
+  fingerprint: string;
+  /** 1 to 100. */
   updates: Update[];
 }
 
@@ -261,6 +293,8 @@ export interface UpdateResult {
   message: string;
   /** The reason of the refusal, as in ErrorInfo. */
   reason: string;
+  /** An earlier request with the same key made the update, and `item` is the entry as that left it. */
+  replayed: boolean;
 }
 
 export interface AdjustInventoryRequest {
@@ -1498,7 +1532,13 @@ export const BatchGetInventoryItemsResponse: MessageFns<BatchGetInventoryItemsRe
 };
 
 function createBaseUpdateInventoryRequest(): UpdateInventoryRequest {
-  return { petId: 0n, quantity: undefined, expectedRevision: undefined, furtherExpectedRevisions: [] };
+  return {
+    petId: 0n,
+    quantity: undefined,
+    expectedRevision: undefined,
+    furtherExpectedRevisions: [],
+    idempotencyKey: undefined,
+  };
 }
 
 export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
@@ -1529,6 +1569,9 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
         writer.int64(v);
       }
       writer.join();
+    }
+    if (message.idempotencyKey !== undefined) {
+      writer.uint32(42).string(message.idempotencyKey);
     }
     return writer;
   },
@@ -1588,6 +1631,14 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
 
             break;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.idempotencyKey = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1614,6 +1665,11 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
         : globalThis.Array.isArray(object?.further_expected_revisions)
         ? object.further_expected_revisions.map((e: any) => BigInt(e))
         : [],
+      idempotencyKey: isSet(object.idempotencyKey)
+        ? globalThis.String(object.idempotencyKey)
+        : isSet(object.idempotency_key)
+        ? globalThis.String(object.idempotency_key)
+        : undefined,
     };
   },
 
@@ -1631,6 +1687,9 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
     if (message.furtherExpectedRevisions?.length) {
       obj.furtherExpectedRevisions = message.furtherExpectedRevisions.map((e) => e.toString());
     }
+    if (message.idempotencyKey !== undefined) {
+      obj.idempotencyKey = message.idempotencyKey;
+    }
     return obj;
   },
 
@@ -1645,18 +1704,22 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
       ? BigInt(object.expectedRevision)
       : undefined;
     message.furtherExpectedRevisions = object.furtherExpectedRevisions?.map((e) => BigInt(e)) || [];
+    message.idempotencyKey = object.idempotencyKey ?? undefined;
     return message;
   },
 };
 
 function createBaseUpdateInventoryResponse(): UpdateInventoryResponse {
-  return { item: undefined };
+  return { item: undefined, replayed: false };
 }
 
 export const UpdateInventoryResponse: MessageFns<UpdateInventoryResponse> = {
   encode(message: UpdateInventoryResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.item !== undefined) {
       InventoryItem.encode(message.item, writer.uint32(10).fork()).join();
+    }
+    if (message.replayed !== false) {
+      writer.uint32(16).bool(message.replayed);
     }
     return writer;
   },
@@ -1682,6 +1745,14 @@ export const UpdateInventoryResponse: MessageFns<UpdateInventoryResponse> = {
             message.item = InventoryItem.decode(reader, reader.uint32());
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.replayed = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1695,13 +1766,19 @@ export const UpdateInventoryResponse: MessageFns<UpdateInventoryResponse> = {
   },
 
   fromJSON(object: any): UpdateInventoryResponse {
-    return { item: isSet(object.item) ? InventoryItem.fromJSON(object.item) : undefined };
+    return {
+      item: isSet(object.item) ? InventoryItem.fromJSON(object.item) : undefined,
+      replayed: isSet(object.replayed) ? globalThis.Boolean(object.replayed) : false,
+    };
   },
 
   toJSON(message: UpdateInventoryResponse): unknown {
     const obj: any = {};
     if (message.item !== undefined) {
       obj.item = InventoryItem.toJSON(message.item);
+    }
+    if (message.replayed !== false) {
+      obj.replayed = message.replayed;
     }
     return obj;
   },
@@ -1714,18 +1791,22 @@ export const UpdateInventoryResponse: MessageFns<UpdateInventoryResponse> = {
     message.item = (object.item !== undefined && object.item !== null)
       ? InventoryItem.fromPartial(object.item)
       : undefined;
+    message.replayed = object.replayed ?? false;
     return message;
   },
 };
 
 function createBaseApplyUpdatesRequest(): ApplyUpdatesRequest {
-  return { updates: [] };
+  return { updates: [], keyed: [] };
 }
 
 export const ApplyUpdatesRequest: MessageFns<ApplyUpdatesRequest> = {
   encode(message: ApplyUpdatesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     for (const v of message.updates) {
       Update.encode(v!, writer.uint32(10).fork()).join();
+    }
+    for (const v of message.keyed) {
+      KeyedUpdates.encode(v!, writer.uint32(18).fork()).join();
     }
     return writer;
   },
@@ -1751,6 +1832,14 @@ export const ApplyUpdatesRequest: MessageFns<ApplyUpdatesRequest> = {
             message.updates.push(Update.decode(reader, reader.uint32()));
             continue;
           }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.keyed.push(KeyedUpdates.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1766,6 +1855,7 @@ export const ApplyUpdatesRequest: MessageFns<ApplyUpdatesRequest> = {
   fromJSON(object: any): ApplyUpdatesRequest {
     return {
       updates: globalThis.Array.isArray(object?.updates) ? object.updates.map((e: any) => Update.fromJSON(e)) : [],
+      keyed: globalThis.Array.isArray(object?.keyed) ? object.keyed.map((e: any) => KeyedUpdates.fromJSON(e)) : [],
     };
   },
 
@@ -1773,6 +1863,9 @@ export const ApplyUpdatesRequest: MessageFns<ApplyUpdatesRequest> = {
     const obj: any = {};
     if (message.updates?.length) {
       obj.updates = message.updates.map((e) => Update.toJSON(e));
+    }
+    if (message.keyed?.length) {
+      obj.keyed = message.keyed.map((e) => KeyedUpdates.toJSON(e));
     }
     return obj;
   },
@@ -1782,6 +1875,124 @@ export const ApplyUpdatesRequest: MessageFns<ApplyUpdatesRequest> = {
   },
   fromPartial(object: DeepPartial<ApplyUpdatesRequest>): ApplyUpdatesRequest {
     const message = createBaseApplyUpdatesRequest();
+    message.updates = object.updates?.map((e) => Update.fromPartial(e)) || [];
+    message.keyed = object.keyed?.map((e) => KeyedUpdates.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBaseKeyedUpdates(): KeyedUpdates {
+  return { account: "", key: "", fingerprint: "", updates: [] };
+}
+
+export const KeyedUpdates: MessageFns<KeyedUpdates> = {
+  encode(message: KeyedUpdates, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.account !== "") {
+      writer.uint32(10).string(message.account);
+    }
+    if (message.key !== "") {
+      writer.uint32(18).string(message.key);
+    }
+    if (message.fingerprint !== "") {
+      writer.uint32(26).string(message.fingerprint);
+    }
+    for (const v of message.updates) {
+      Update.encode(v!, writer.uint32(34).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): KeyedUpdates {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseKeyedUpdates();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.account = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.fingerprint = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.updates.push(Update.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): KeyedUpdates {
+    return {
+      account: isSet(object.account) ? globalThis.String(object.account) : "",
+      key: isSet(object.key) ? globalThis.String(object.key) : "",
+      fingerprint: isSet(object.fingerprint) ? globalThis.String(object.fingerprint) : "",
+      updates: globalThis.Array.isArray(object?.updates) ? object.updates.map((e: any) => Update.fromJSON(e)) : [],
+    };
+  },
+
+  toJSON(message: KeyedUpdates): unknown {
+    const obj: any = {};
+    if (message.account !== "") {
+      obj.account = message.account;
+    }
+    if (message.key !== "") {
+      obj.key = message.key;
+    }
+    if (message.fingerprint !== "") {
+      obj.fingerprint = message.fingerprint;
+    }
+    if (message.updates?.length) {
+      obj.updates = message.updates.map((e) => Update.toJSON(e));
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<KeyedUpdates>): KeyedUpdates {
+    return KeyedUpdates.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<KeyedUpdates>): KeyedUpdates {
+    const message = createBaseKeyedUpdates();
+    message.account = object.account ?? "";
+    message.key = object.key ?? "";
+    message.fingerprint = object.fingerprint ?? "";
     message.updates = object.updates?.map((e) => Update.fromPartial(e)) || [];
     return message;
   },
@@ -2087,7 +2298,7 @@ export const ApplyUpdatesResponse: MessageFns<ApplyUpdatesResponse> = {
 };
 
 function createBaseUpdateResult(): UpdateResult {
-  return { id: 0, item: undefined, code: 0, message: "", reason: "" };
+  return { id: 0, item: undefined, code: 0, message: "", reason: "", replayed: false };
 }
 
 export const UpdateResult: MessageFns<UpdateResult> = {
@@ -2106,6 +2317,9 @@ export const UpdateResult: MessageFns<UpdateResult> = {
     }
     if (message.reason !== "") {
       writer.uint32(42).string(message.reason);
+    }
+    if (message.replayed !== false) {
+      writer.uint32(48).bool(message.replayed);
     }
     return writer;
   },
@@ -2163,6 +2377,14 @@ export const UpdateResult: MessageFns<UpdateResult> = {
             message.reason = reader.string();
             continue;
           }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.replayed = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2182,6 +2404,7 @@ export const UpdateResult: MessageFns<UpdateResult> = {
       code: isSet(object.code) ? globalThis.Number(object.code) : 0,
       message: isSet(object.message) ? globalThis.String(object.message) : "",
       reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
+      replayed: isSet(object.replayed) ? globalThis.Boolean(object.replayed) : false,
     };
   },
 
@@ -2202,6 +2425,9 @@ export const UpdateResult: MessageFns<UpdateResult> = {
     if (message.reason !== "") {
       obj.reason = message.reason;
     }
+    if (message.replayed !== false) {
+      obj.replayed = message.replayed;
+    }
     return obj;
   },
 
@@ -2217,6 +2443,7 @@ export const UpdateResult: MessageFns<UpdateResult> = {
     message.code = object.code ?? 0;
     message.message = object.message ?? "";
     message.reason = object.reason ?? "";
+    message.replayed = object.replayed ?? false;
     return message;
   },
 };
@@ -2985,9 +3212,11 @@ export const InventoryServiceService = {
       BatchGetInventoryItemsResponse.decode(value),
   },
   /**
-   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more.
+   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more, unless another caller
+   * has changed the entry meanwhile; with an idempotency_key it changes nothing more in any case, as with AdjustInventory.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold,
-   * INVALID_ARGUMENT when the quantity is missing or negative.
+   * INVALID_ARGUMENT when the quantity is missing or negative, or the idempotency_key was used for another update of this
+   * entry.
    */
   updateInventory: {
     path: "/petstore.inventory.v1.InventoryService/UpdateInventory" as const,
@@ -3101,9 +3330,11 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
   /** Many entries by their ids, all in their state of one moment. INVALID_ARGUMENT for more than 1000 ids. */
   batchGetInventoryItems: handleUnaryCall<BatchGetInventoryItemsRequest, BatchGetInventoryItemsResponse>;
   /**
-   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more.
+   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more, unless another caller
+   * has changed the entry meanwhile; with an idempotency_key it changes nothing more in any case, as with AdjustInventory.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold,
-   * INVALID_ARGUMENT when the quantity is missing or negative.
+   * INVALID_ARGUMENT when the quantity is missing or negative, or the idempotency_key was used for another update of this
+   * entry.
    */
   updateInventory: handleUnaryCall<UpdateInventoryRequest, UpdateInventoryResponse>;
   /**
@@ -3209,9 +3440,11 @@ export interface InventoryServiceClient extends Client {
     callback: (error: ServiceError | null, response: BatchGetInventoryItemsResponse) => void,
   ): ClientUnaryCall;
   /**
-   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more.
+   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more, unless another caller
+   * has changed the entry meanwhile; with an idempotency_key it changes nothing more in any case, as with AdjustInventory.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold,
-   * INVALID_ARGUMENT when the quantity is missing or negative.
+   * INVALID_ARGUMENT when the quantity is missing or negative, or the idempotency_key was used for another update of this
+   * entry.
    */
   updateInventory(
     request: UpdateInventoryRequest,

@@ -1,22 +1,22 @@
-import { deleteOldAdjustments, retentionMs, startAdjustmentCleanup } from "./adjustment-cleanup.ts";
+import { deleteOldRecords, retentionMs, startRecordCleanup } from "./record-cleanup.ts";
 
-test("old adjustments are deleted step by step until none is left, and each step continues after the previous one", async () => {
+test("old records are deleted step by step until none is left, and each step continues after the previous one", async () => {
   const asked: unknown[][] = [];
   const store = {
-    deleteAdjustments: async (...args: unknown[]) => {
+    deleteRecords: async (...args: unknown[]) => {
       asked.push(args);
       return [7n, 9n][asked.length - 1];
     },
   };
-  await deleteOldAdjustments(store, new AbortController().signal);
+  await deleteOldRecords(store, new AbortController().signal);
   expect(asked).toEqual([0n, 7n, 9n].map((after) => [retentionMs, 500, after]));
 });
 
 test("a failed cleanup is reported, and a stop does not wait for the next interval", async () => {
   const fault = new Error("the database is away");
   const reported = Promise.withResolvers<unknown>();
-  const store = { deleteAdjustments: () => Promise.reject(fault) };
-  const stop = startAdjustmentCleanup({ store, onError: reported.resolve });
+  const store = { deleteRecords: () => Promise.reject(fault) };
+  const stop = startRecordCleanup({ store, onError: reported.resolve });
   expect(await reported.promise).toBe(fault);
   await stop();
 });
@@ -24,12 +24,12 @@ test("a failed cleanup is reported, and a stop does not wait for the next interv
 test("a stop ends a long cleanup after the current step", async () => {
   const begun = Promise.withResolvers<void>();
   let steps = 0n;
-  const deleteAdjustments = async () => {
+  const deleteRecords = async () => {
     begun.resolve();
     steps += 1n;
     return steps; // more always remains
   };
-  const stop = startAdjustmentCleanup({ store: { deleteAdjustments }, onError: () => {} });
+  const stop = startRecordCleanup({ store: { deleteRecords }, onError: () => {} });
   await begun.promise;
   await stop();
   expect(steps).toBe(1n);

@@ -1,10 +1,10 @@
-/** Deletes the records of adjustments that are old enough, in the background. */
+/** Deletes the records of changes that happen once when they are old enough, in the background. */
 import { setTimeout } from "node:timers/promises";
 import type { StockStore } from "./store.ts";
 
 const hourMs = 60 * 60_000;
 
-/** How long adjustments are recorded. Callers are promised 24 hours; the rest is for a clock that is set. */
+/** How long such changes are recorded. Callers are promised 24 hours; the rest is for a clock that is set. */
 export const retentionMs = 25 * hourMs;
 
 /** Records deleted by one statement, and the pause after it: writers have to get in between, above all on SQLite. */
@@ -14,7 +14,7 @@ const pauseMs = 50;
 const intervalMs = 60_000;
 
 export interface CleanupOptions {
-  readonly store: Pick<StockStore, "deleteAdjustments">;
+  readonly store: Pick<StockStore, "deleteRecords">;
   /** Gets every failure. The next attempt is a minute later. */
   readonly onError: (error: unknown) => void;
 }
@@ -25,11 +25,11 @@ export interface CleanupOptions {
  *
  * @returns ends it, and resolves when its last statement has ended
  */
-export function startAdjustmentCleanup({ store, onError }: CleanupOptions): () => Promise<void> {
+export function startRecordCleanup({ store, onError }: CleanupOptions): () => Promise<void> {
   const stopped = new AbortController();
   const run = async () => {
     while (!stopped.signal.aborted) {
-      await deleteOldAdjustments(store, stopped.signal).catch(onError);
+      await deleteOldRecords(store, stopped.signal).catch(onError);
       await pause(intervalMs, stopped.signal);
     }
   };
@@ -41,10 +41,10 @@ export function startAdjustmentCleanup({ store, onError }: CleanupOptions): () =
 }
 
 /** Deletes all records that are old, in small steps. @throws StockUnavailableError */
-export async function deleteOldAdjustments(store: CleanupOptions["store"], stopped: AbortSignal): Promise<void> {
+export async function deleteOldRecords(store: CleanupOptions["store"], stopped: AbortSignal): Promise<void> {
   let after: bigint | undefined = 0n;
   while (!stopped.aborted) {
-    after = await store.deleteAdjustments(retentionMs, batchSize, after);
+    after = await store.deleteRecords(retentionMs, batchSize, after);
     if (after === undefined) return;
     await pause(pauseMs, stopped);
   }

@@ -1,0 +1,90 @@
+import { status } from "@grpc/grpc-js";
+import { NotDoneError, serviceError } from "./status.ts";
+import { createUpdateSender } from "./update-sender.ts";
+import type { UpdateOutcome, UpdateRequest } from "./updates.ts";
+
+const entry = (petId: bigint, isReplayed = false) => {
+  return { petId, quantity: 1, status: "sold", revision: 7n, isReplayed } as const;
+};
+const updates = [1n, 2n, 3n].map((petId) => ({ petId, quantity: 1 }));
+const once = { account: "acme", key: "k", fingerprint: "x" };
+const lost = serviceError(status.UNAVAILABLE, "the stream broke");
+const undone = new NotDoneError("the service is away");
+
+/** Sends updates over a pipeline with these answers. @returns what became of them, and what was sent */
+async function send(answers: readonly UpdateOutcome[][], request: UpdateRequest, isWanted = () => true) {
+  const sent: UpdateRequest[] = [];
+  const deadlines: number[] = [];
+  let repeats = 0;
+  const submit = async (each: UpdateRequest, deadlineMs: number) => {
+    sent.push(each);
+    deadlines.push(deadlineMs - performance.now());
+    return answers[sent.length - 1]!;
+  };
+  const sender = createUpdateSender({ pipeline: { submit }, callTimeoutMs: 20_000, keyedTimeoutMs: 60_000 });
+  const arrivedMs = performance.now() - 10_000;
+  const onRepeat = () => {
+    repeats += 1;
+  };
+  const outcomes = await sender(request, { arrivedMs, isWanted, onRepeat });
+  return { outcomes, petIds: sent.map((each) => each.updates.map(({ petId }) => petId)), sent, deadlines, repeats };
+}
+
+test("only the updates of a request that have certainly not happened are sent again", async () => {
+  const first = [entry(1n), lost, undone];
+  const { outcomes, petIds, repeats } = await send([first, [entry(3n)]], { updates });
+  expect(petIds).toEqual([[1n, 2n, 3n], [3n]]);
+  expect(outcomes).toMatchObject([entry(1n), { code: "service_unavailable" }, entry(3n)]);
+  expect(repeats).toBe(0);
+});
+
+test.each([
+  ["lost streams", lost],
+  ["missed deadlines", serviceError(status.DEADLINE_EXCEEDED, "too late")],
+  ["streams that the service cancels", serviceError(status.CANCELLED, "cancelled")],
+  ["what has certainly not happened", undone],
+])("updates with a key are sent again after %s", async (_what, error) => {
+  const all = updates.map(({ petId }) => entry(petId));
+  const { outcomes, petIds, sent, repeats } = await send([[error, error, error], all], { updates, once });
+  expect(petIds).toEqual([
+    [1n, 2n, 3n],
+    [1n, 2n, 3n],
+  ]);
+  expect(sent.map((each) => each.once)).toEqual([once, once]);
+  expect(outcomes).toEqual(all);
+  expect(repeats).toBe(1);
+});
+
+test.each([status.NOT_FOUND, status.ABORTED, status.RESOURCE_EXHAUSTED, status.INTERNAL])(
+  "no update is sent again after the status %i, with a key or without",
+  async (code) => {
+    for (const request of [{ updates }, { updates, once }]) {
+      const refused = serviceError(code, "refused");
+      const { petIds } = await send([[refused, refused, refused]], request);
+      expect(petIds).toHaveLength(1);
+    }
+  },
+);
+
+test("what a repeat of the same request finds made is its own result, and only that of another request is replayed", async () => {
+  const replayed = updates.map(({ petId }) => entry(petId, true));
+  const own = updates.map(({ petId }) => entry(petId));
+  const thrice = (error: UpdateOutcome) => [error, error, error];
+  expect((await send([thrice(lost), replayed], { updates, once })).outcomes).toEqual(own);
+  expect((await send([thrice(undone), replayed], { updates, once })).outcomes).toEqual(replayed);
+  expect((await send([replayed], { updates, once })).outcomes).toEqual(replayed);
+});
+
+test("an attempt has the deadline of a call: with a key from its start on, without one from the arrival of the request", async () => {
+  const all = updates.map(({ petId }) => entry(petId));
+  const plain = await send([all], { updates });
+  expect(plain.deadlines[0]).toBeLessThanOrEqual(10_000);
+  const keyed = await send([all], { updates, once });
+  expect(keyed.deadlines[0]).toBeGreaterThan(15_000);
+});
+
+test("nothing is repeated once the caller has left", async () => {
+  const { petIds, outcomes } = await send([[lost, lost, lost]], { updates, once }, () => false);
+  expect(petIds).toHaveLength(1);
+  expect(outcomes).toMatchObject(Array(3).fill({ code: "service_unavailable" }));
+});

@@ -1,0 +1,90 @@
+/** Sends updates until it is known what became of them, as far as a repeat is safe. */
+import { type ServiceError, status } from "@grpc/grpc-js";
+import { context } from "@opentelemetry/api";
+import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
+import type { ApiError } from "../http/errors.ts";
+import { Outage } from "./outage.ts";
+import { fromServiceError, NotDoneError } from "./status.ts";
+import type { UpdatePipeline } from "./update-pipeline.ts";
+import type { Updated, UpdateOutcome, UpdateRequest } from "./updates.ts";
+
+export interface UpdateSenderOptions {
+  readonly pipeline: Pick<UpdatePipeline, "submit">;
+  /** Deadline of an update without a key, from the arrival of its request, and of each attempt at one with a key. */
+  readonly callTimeoutMs: number;
+  /** How long updates with a key are repeated, from the arrival of their request. */
+  readonly keyedTimeoutMs: number;
+}
+
+/** The request that updates are for. */
+export interface UpdateCaller {
+  /** Its arrival, by `performance.now()`: deadlines count from there, whatever the updates wait for. */
+  readonly arrivedMs: number;
+  /** False once the caller has left: what it sends next must not be followed by these updates. */
+  readonly isWanted: () => boolean;
+  /** Called when updates with a key are repeated. */
+  readonly onRepeat: () => void;
+}
+
+/**
+ * Resolves once each update is durable, or has failed. In an outage, updates are tried again that have certainly not
+ * happened, and with a key those too of which it is not known.
+ *
+ * @returns for each update, in order, its entry or an error: not_found, precondition_failed, idempotency_key_reused;
+ *   service_unavailable, timeout or internal_error, after which it may have happened
+ */
+export type SendUpdates = (
+  request: Omit<UpdateRequest, "traceparent">,
+  caller: UpdateCaller,
+) => Promise<readonly (Updated | ApiError)[]>;
+
+export function createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs }: UpdateSenderOptions): SendUpdates {
+  const [outage, keyedOutage] = [new Outage(callTimeoutMs), new Outage(keyedTimeoutMs)];
+
+  return async ({ updates, once }, { arrivedMs, isWanted, onRepeat }) => {
+    const outcomes = new Array<UpdateOutcome | undefined>(updates.length).fill(undefined);
+    const mayRepeat = once ? isRepeatable : isUndone;
+    /** Whether an attempt of this request may have made the updates: what is replayed then is its own result. */
+    let isOwn = false;
+    /** Sends what has no final outcome. @throws the first of the errors, one that allows a repeat before all others */
+    const attempt = async () => {
+      const places = [...outcomes.keys()].filter((i) => outcomes[i] === undefined || mayRepeat(outcomes[i]));
+      const request = { updates: places.map((i) => updates[i]!), once, traceparent: activeTraceparent() };
+      const deadlineMs = once
+        ? Math.min(performance.now() + callTimeoutMs, arrivedMs + keyedTimeoutMs)
+        : arrivedMs + callTimeoutMs;
+      const found = await pipeline.submit(request, deadlineMs, isWanted);
+      for (const [i, outcome] of found.entries()) outcomes[places[i]!] = isOwn ? asOwn(outcome) : outcome;
+      isOwn ||= found.some((outcome) => mayRepeat(outcome) && !isUndone(outcome));
+      const error = found.find(mayRepeat) ?? found.find((outcome) => outcome instanceof Error);
+      if (error) throw error;
+    };
+    const mayGoOn = () => {
+      if (once) onRepeat();
+      return isWanted();
+    };
+    await inSpan("ApplyUpdates", clientCall, context.active(), () =>
+      (once ? keyedOutage : outage).rideOut(attempt, mayRepeat, mayGoOn, arrivedMs),
+    ).catch(() => {}); // it is an outcome, too
+    return outcomes.map((outcome) => (outcome instanceof Error ? fromServiceError(outcome) : outcome!));
+  };
+}
+
+function asOwn(outcome: UpdateOutcome): UpdateOutcome {
+  return outcome instanceof Error ? outcome : { ...outcome, isReplayed: false };
+}
+
+function isUndone(outcome: unknown): boolean {
+  return outcome instanceof NotDoneError;
+}
+
+/** After these the same request may succeed soon. It may have happened already, which a key makes harmless. */
+const repeatable: ReadonlySet<status | undefined> = new Set([
+  status.UNAVAILABLE,
+  status.DEADLINE_EXCEEDED,
+  status.CANCELLED,
+]);
+
+function isRepeatable(outcome: unknown): boolean {
+  return outcome instanceof Error && repeatable.has((outcome as Partial<ServiceError>).code);
+}

@@ -1,0 +1,6 @@
+// The service with a fault in updates that happen once: it keeps no record of them.
+import { WriteStatements } from "../../inventory-svc/stock/statements.ts";
+
+WriteStatements.prototype.addRecords = () => [];
+
+await import("../../inventory-svc/main.ts");
