@@ -108,7 +108,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       now,
     }),
     admission: limits.admission,
-    docs: Router().use(docsPage(pages), accountPage({ ...pages, isRotationOn: false })),
+    docs: Router().use(docsPage(pages), accountPage(pages)),
     clientAddress: clientAddressOf(config.TRUSTED_PROXIES),
     onDeprecatedUse: (accountId, operation) => keys.usage.deprecatedRouteUsed(accountId, operation),
     onDone: observer.onDone,

@@ -2,8 +2,8 @@
 import { escapeHtml } from "../openapi/markdown.ts";
 import type { ShownDocument } from "../openapi/page-html.ts";
 
-/** @param isRotationOn whether callers may rotate their keys */
-export function renderAccountPage({ paths }: ShownDocument, isRotationOn: boolean): string {
+/** @param document of a gateway; it has the rotation of keys only where callers may rotate theirs */
+export function renderAccountPage({ paths }: ShownDocument): string {
   const deprecated = Object.entries(paths).flatMap(([path, operations]) =>
     Object.entries(operations)
       .filter(([, operation]) => operation.deprecated)
@@ -66,7 +66,7 @@ ${deprecated.join("\n")}
 </dl>
 <button type="button" id="forget">Forget the key on this page</button>
 </section>
-${isRotationOn ? rotationHtml : ""}
+${"/keys/rotate" in paths ? rotationHtml : ""}
 </div>
 </main>
 </body>

@@ -8,10 +8,8 @@ import type { ShownDocument } from "../openapi/page-html.ts";
 import { renderAccountPage } from "./page-html.ts";
 
 export interface AccountPageOptions extends PageOptions {
-  /** The OpenAPI document, for the deprecated operations. */
+  /** The OpenAPI document, which tells of the deprecated operations and of the rotation of keys. */
   readonly document: ShownDocument;
-  /** Whether callers may rotate their keys. */
-  readonly isRotationOn: boolean;
 }
 
 const require = createRequire(import.meta.url);
@@ -22,10 +20,10 @@ const own = (file: string) => readFileSync(new URL(file, import.meta.url), "utf8
  * `/account/`, which needs no key to be loaded: its script asks the visitor for one and sends it to the API beside the
  * page. The page loads nothing from elsewhere.
  */
-export function accountPage({ document, isRotationOn, ...options }: AccountPageOptions): Router {
+export function accountPage({ document, ...options }: AccountPageOptions): Router {
   const files = new Map<string, RequestHandler>([
     ["/account", redirect("account/")],
-    ["/account/", fixedFile(fileTypes.html, renderAccountPage(document, isRotationOn))],
+    ["/account/", fixedFile(fileTypes.html, renderAccountPage(document))],
     ["/account/page.css", fixedFile(fileTypes.css, `${pageCss}${own("./browser.css")}${uplot("uPlot.min.css")}`)],
     ["/account/page.js", fixedFile(fileTypes.js, own("./browser.js"))],
     ["/account/uplot.js", fixedFile(fileTypes.js, uplot("uPlot.iife.min.js"))],

@@ -60,9 +60,12 @@ export function accountSite(stub: () => AccountStub): Router {
       const key = `ps_test_new_key_${stub().rotations}`;
       response.status(201).json({ keyId: "key_2", key, scopes, expiresAt, previousKeyEndsAt: "2026-11-24T00:00:00Z" });
     });
+  const { "/keys/rotate": _, ...withoutRotation } = describedApi.paths;
+  const withRotation = { ...describedApi.paths, "/keys/rotate": {} };
   return Router()
-    .use(docsPage(page), accountPage({ ...page, isRotationOn: true }))
-    .use("/without-rotation", accountPage({ ...page, isRotationOn: false }), Router().use("/v1", api))
+    .use(docsPage(page), accountPage({ ...page, document: { ...describedApi, paths: withRotation } }))
+    .use("/without-rotation", accountPage({ ...page, document: { ...describedApi, paths: withoutRotation } }))
+    .use("/without-rotation/v1", api)
     .use("/v1", api);
 }
 
