@@ -41,7 +41,8 @@ test("the package holds JavaScript, declarations and texts, and installs nothing
   const own = join(app, "node_modules/petstore-inventory");
   const files = (await readdir(own, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
   const names = files.map((file) => join(file.parentPath, file.name).slice(own.length + 1)).sort();
-  const inDist = /^dist\/(gateway|inventory-svc|runtime|proto|client|deploy)\/[\w/-]+(\.d\.ts|\.js|\.css|\.binpb|\.yaml)$/;
+  const inDist =
+    /^dist\/(gateway|inventory-svc|runtime|proto|client|deploy)\/[\w/-]+(\.d\.ts|\.js|\.css|\.binpb|\.yaml)$/;
   expect(names.filter((name) => !inDist.test(name))).toEqual([
     "CHANGELOG.md",
     "LICENSE",

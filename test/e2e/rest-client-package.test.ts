@@ -1,8 +1,13 @@
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
+import express from "express";
 import { startChild } from "../support/children.ts";
+import { installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
 import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { npm } from "../support/npm.ts";
 import { type System, startSystem } from "../support/system.ts";
@@ -26,7 +31,11 @@ beforeAll(async () => {
   const [tarball] = await readdir(packed);
   await writeFile(join(app, "package.json"), '{"type":"module"}');
   await npm(app, "install", join(packed, tarball!));
-  const seed = [1001n, 1002n].map((petId) => ({ petId, quantity: 1, status: "available" as const }));
+  const seed = [1001n, 1002n, 9223372036854775807n].map((petId) => ({
+    petId,
+    quantity: 1,
+    status: "available" as const,
+  }));
   system = await startSystem({ seed });
   stack.defer(() => system.close());
 }, 180_000);
@@ -51,7 +60,7 @@ test("the lines of its README work when they are pasted", async () => {
   const env = { PATH: process.env.PATH, KEY: system.keys.pro };
   await writeFile(join(app, "calls.js"), calls!);
   const { stdout } = await run(process.execPath, ["calls.js"], { cwd: app, env });
-  expect(stdout).toContain("2 entries, the first is { petId: 1001n, quantity: 1, status: 'available' }");
+  expect(stdout).toContain("3 entries, the first is { petId: 1001n, quantity: 1, status: 'available' }");
   expect(stdout).toContain("2 changed and 0 removed since the list");
   expect(stdout).toMatch(/\{ petId: 1002n, quantity: 0, status: 'available', etag: '"r\d+"' \}/);
   expect(stdout).toMatch(/name: 'minute'/);
@@ -60,7 +69,7 @@ test("the lines of its README work when they are pasted", async () => {
   await writeFile(join(app, "follow.js"), follow!);
   const follower = startChild(process.execPath, ["follow.js"], { name: "the follower", cwd: app, env });
   stack.defer(() => follower.kill("SIGKILL"));
-  await follower.waitForLine((line) => line.startsWith("2 entries at ") || undefined, 30_000);
+  await follower.waitForLine((line) => line.startsWith("3 entries at ") || undefined, 30_000);
 });
 
 test("its types pass a strict consumer that checks libraries too, with the types of browsers alone", async () => {
@@ -105,3 +114,39 @@ export { ids, wait };
   const { stdout } = await run(join(root, "node_modules/.bin/tsc"), ["-p", app]).catch((error) => error);
   expect(stdout).toBe("");
 }, 120_000);
+
+test(
+  "it runs in a page of the API's own origin",
+  async () => {
+    const site = express()
+      .use("/client", express.static(join(own, "dist")))
+      .get("/", (_request, response) => void response.type("html").end('<link rel="icon" href="data:,">'))
+      .use("/v1", async (received, response) => {
+        const { authorization = "" } = received.headers;
+        const answer = await fetch(`http://${system.address}${received.originalUrl}`, { headers: { authorization } });
+        const etag = answer.headers.get("etag");
+        if (etag) response.set("ETag", etag);
+        response
+          .status(answer.status)
+          .type("json")
+          .end(await answer.text());
+      });
+    const server = createServer(site).listen(0, "127.0.0.1");
+    stack.defer(() => {
+      server.close();
+      server.closeAllConnections();
+    });
+    await once(server, "listening");
+    const browser = await startChromium();
+    stack.defer(() => browser.close());
+    const { port } = server.address() as AddressInfo;
+    const { page, faults } = await openPage(browser, `http://127.0.0.1:${port}/`);
+    const ids = await page.evaluate(`import("/client/index.js").then(async ({ createInventoryApi }) => {
+    const list = await createInventoryApi({ baseUrl: "/v1", apiKey: "${system.keys.pro}" }).list();
+    return list.map(({ petId }) => typeof petId + petId);
+  })`);
+    expect(ids).toEqual(["bigint1001", "bigint1002", "bigint9223372036854775807"]);
+    expect(faults).toEqual([]);
+  },
+  installTimeoutMs,
+);
