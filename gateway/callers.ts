@@ -68,17 +68,20 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
       ? standaloneReplica(memory)
       : redisReplicas({ redisUrl: config.REDIS_URL, memory, log, metrics: observer.metrics });
   replicas.onNotice((id) => keys.authenticator.forget(id));
+  const onKeyChange = (id: string) => {
+    keys.authenticator.forget(id);
+    replicas.notify(id);
+  };
   const refusals = new RefusalCounter({
     tooMany: banRules.refusals,
     onTooMany: createBanHandler({
       store: keys.store,
       rules: banRules,
-      onBan: (keyId, ban, isNew) => {
-        keys.authenticator.forget(keyId);
-        if (!isNew) return;
-        replicas.notify(keyId);
+      onBan: (lineId, ban, isNew) => {
+        if (!isNew) return keys.authenticator.forget(lineId);
+        onKeyChange(lineId);
         observer.onBan();
-        log.warn({ keyId, ...ban }, "key banned");
+        log.warn({ keyId: lineId, ...ban }, "key banned");
       },
       onError: (err) => log.error({ err }, "a ban could not be stored"),
       now,
@@ -101,6 +104,8 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
   return {
     banRules,
     admission,
+    /** Has every gateway look up again what it remembers of a key, a line of keys or an account. */
+    onKeyChange,
     close: () => {
       refusals.close();
       replicas.close();

@@ -130,6 +130,9 @@ export const gatewaySettings = {
       description: "limits of the plans, requests per minute / per day",
       shownDefault: formatPlans(contractPlans),
     }),
+  KEY_ROTATION: flag(false).describe(
+    "1 lets callers rotate keys that have the scope keys:rotate; needs INSERT on api_keys; npm start sets it",
+  ),
   BAN_REFUSALS_PER_MINUTE: integer(30, 1, 1_000_000).describe("refusals within a minute that lead to a ban"),
   BAN_LADDER_MINUTES: z
     .string()

@@ -5,6 +5,7 @@ import { blamingDatabase } from "../runtime/database/faults.ts";
 import { createLogger, type Logger } from "../runtime/log.ts";
 import { untilReady } from "../runtime/process.ts";
 import { accountPage } from "./account-page/page.ts";
+import { rotateKey } from "./auth/key-rotation.ts";
 import { readPepper } from "./auth/pepper.ts";
 import { type Base, openKeys, openLimits } from "./callers.ts";
 import { type GatewayConfig, inventoryTls, keyDatabaseSetting } from "./config.ts";
@@ -88,6 +89,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       plans: config.PLAN_LIMITS,
       banRules: limits.banRules,
       guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
+      keyRotation: config.KEY_ROTATION,
       deprecations,
     }),
     admit: (response) => limits.admission.admitDocs(contextOf(response)),
@@ -105,6 +107,16 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       orders: passThrough({ name: "orders", upstream: config.ORDERS_UPSTREAM_URL, ...upstream }),
       deprecations,
       usage: keys.usage,
+      keyRotation: config.KEY_ROTATION
+        ? {
+            rotate: (rotation) => rotateKey(keys.db, rotation),
+            onRotated: limits.onKeyChange,
+            pepper,
+            keyEnv: config.GATEWAY_KEY_ENV,
+            bodyTimeoutMs: config.BODY_TIMEOUT_MS,
+            now,
+          }
+        : undefined,
       now,
     }),
     admission: limits.admission,

@@ -5,7 +5,12 @@ import { type RouteParts, routeTable } from "./routes.ts";
 
 test("the route table and the OpenAPI document have the same operations, scopes and deprecations", () => {
   const handler = () => () => {};
-  const table = routeTable({ pets: handler, orders: handler, deprecations: {} } as unknown as RouteParts);
+  const table = routeTable({
+    pets: handler,
+    orders: handler,
+    deprecations: {},
+    keyRotation: {},
+  } as unknown as RouteParts);
   const operations = Object.entries(table).map(([route, operation]) => {
     const { name, scope } = operation;
     const [method = "", path = ""] = route.split(" ");
@@ -18,6 +23,7 @@ test("the route table and the OpenAPI document have the same operations, scopes 
     plans: contractPlans,
     banRules: publishedBanRules,
     guardPerMinute: 60,
+    keyRotation: true,
     deprecations: {},
   });
   const documented = Object.entries(paths).flatMap(([path, methods]) =>

@@ -10,6 +10,7 @@ import {
 import { bulkUpdateInventory, type UpdateInventoryOptions, updateInventory } from "./inventory/update-handlers.ts";
 import type { OperationAccess } from "./limits/admission.ts";
 import { getRateLimit } from "./own-account/rate-limit.ts";
+import { type KeyRotation, rotateOwnKey } from "./own-account/rotate-key.ts";
 import { getUsage, type UsageOptions } from "./own-account/usage.ts";
 import type { Deprecation } from "./passthrough/deprecation.ts";
 import type { PassThrough } from "./passthrough/handler.ts";
@@ -29,12 +30,14 @@ export type RouteTable = Readonly<Record<`${"GET" | "PATCH" | "POST"} /v1/${stri
 export interface RouteParts extends ReadInventoryOptions, UpdateInventoryOptions, UsageOptions {
   readonly pets: PassThrough;
   readonly orders: PassThrough;
+  /** Undefined where callers may not rotate their keys. */
+  readonly keyRotation: KeyRotation | undefined;
   /** By operationId. */
   readonly deprecations: { readonly getPet: Deprecation };
 }
 
 export function routeTable(parts: RouteParts): RouteTable {
-  const { list, pets, orders, deprecations } = parts;
+  const { list, pets, orders, deprecations, keyRotation } = parts;
   const meanwhile = (arrivedMs: number) => list.current(arrivedMs);
   return {
     "GET /v1/inventory": {
@@ -89,5 +92,12 @@ export function routeTable(parts: RouteParts): RouteTable {
       isUncharged: true,
       handler: getUsage(parts),
     },
+    ...(keyRotation && {
+      "POST /v1/keys/rotate": {
+        name: "rotateKey",
+        scope: "keys:rotate",
+        handler: rotateOwnKey(keyRotation),
+      },
+    }),
   };
 }

@@ -92,7 +92,7 @@ export type Usage = {
 /** The body of every error. It has exactly these members. */
 export type ErrorBody = {
   /** Machine-readable error code, from a closed set. */
-  readonly code: "missing_api_key" | "invalid_api_key" | "insufficient_scope" | "invalid_request" | "invalid_json" | "not_found" | "changes_unavailable" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "precondition_failed" | "idempotency_key_reused" | "rate_limit_exceeded" | "api_key_banned" | "upstream_unavailable" | "upstream_timeout" | "service_unavailable" | "timeout" | "internal_error";
+  readonly code: "missing_api_key" | "invalid_api_key" | "insufficient_scope" | "invalid_request" | "invalid_json" | "not_found" | "changes_unavailable" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "key_replaced" | "precondition_failed" | "idempotency_key_reused" | "rate_limit_exceeded" | "api_key_banned" | "upstream_unavailable" | "upstream_timeout" | "service_unavailable" | "timeout" | "internal_error";
   /** Human-readable description of the error. Its wording may change. */
   readonly message: string;
   /** The HTTP status code. */

@@ -14,6 +14,7 @@ import { createKey, hashKey, isWellFormed } from "../../gateway/auth/key-format.
 import { createKeyStore } from "../../gateway/auth/key-store.ts";
 import { defaultKeyDatabaseUrl, ensurePepper } from "../../gateway/auth/pepper.ts";
 import { hasOwnLimits, type PlanName, planNames } from "../../gateway/auth/plans.ts";
+import { scopes } from "../../gateway/auth/principal.ts";
 import { gatewaySettings, keySettings, readGatewayConfig } from "../../gateway/config.ts";
 import { readLines } from "../../inventory-svc/cli/entries.ts";
 import { inventorySettings, readInventoryConfig } from "../../inventory-svc/config.ts";
@@ -60,6 +61,7 @@ async function main(): Promise<void> {
   const env: NodeJS.ProcessEnv = {
     LOG_LEVEL: "warn",
     DRAIN_DELAY_SECONDS: "0",
+    KEY_ROTATION: "1",
     ...Object.fromEntries(given),
     // Set even where they are the defaults, because the tiers read .env too, and an empty value keeps it out.
     ...Object.fromEntries(ownSettings.map((name) => [name, ""])),
@@ -147,20 +149,26 @@ async function prepareStock(url: string): Promise<void> {
   }
 }
 
-/** Returns one key for each plan. The database has only their hashes, so a file keeps the keys for the next start. */
+/**
+ * Returns one key for each plan, with all scopes. The database has only their hashes, so a file keeps the keys for the
+ * next start. A kept key that works no more, for example because it was rotated, is replaced.
+ */
 async function prepareKeys(url: string, pepper: string, env: string): Promise<DemoKeys> {
   const db = openDatabase(url);
   try {
     await migrate(db, "gateway", keyMigrations, "up");
     const kept = readKeys();
-    // The kept keys are valid only with the database that has their hashes.
-    if (kept && (await createKeyStore(db, Date.now).findByHash(hashKey(kept.pro, pepper)))) return kept;
+    const store = createKeyStore(db, Date.now);
     const admin = createKeyAdmin(db, Date.now);
     const keys: Partial<DemoKeys> = {};
     for (const plan of planNames) {
+      if (kept && (await store.findByHash(hashKey(kept[plan], pepper)))) {
+        keys[plan] = kept[plan];
+        continue;
+      }
       const key = createKey(env);
       const limits = hasOwnLimits(plan) ? { perMinute: 100_000, perDay: 10_000_000 } : null;
-      await admin.issue({ account: `demo-${plan}`, plan, limits, env, keyHash: hashKey(key, pepper) });
+      await admin.issue({ account: `demo-${plan}`, plan, limits, scopes, env, keyHash: hashKey(key, pepper) });
       keys[plan] = key;
     }
     writeFileSync(keysFile, `${JSON.stringify(keys, null, 2)}\n`, { mode: 0o600 });

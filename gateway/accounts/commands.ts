@@ -9,7 +9,7 @@ import { readSettings } from "../../runtime/settings.ts";
 import { createKey, hashKey } from "../auth/key-format.ts";
 import { readPepper } from "../auth/pepper.ts";
 import { type AccountLimits, hasOwnLimits, type PlanName, planNames } from "../auth/plans.ts";
-import { type Scope, scopes } from "../auth/principal.ts";
+import { defaultScopes, type Scope } from "../auth/principal.ts";
 import { keyDatabaseSetting, keySettings } from "../config.ts";
 import { describePlan } from "./account-store.ts";
 import { parseDuration, parseFutureTime, parseLimit, parseScopes } from "./arguments.ts";
@@ -41,7 +41,7 @@ command("issue", "makes a key, and its account if there is none; shows the key o
   .addOption(planOption("plan of a new account (default: free)"))
   .addOption(limitOption("--per-minute <n>", "requests per minute"))
   .addOption(limitOption("--per-day <n>", "requests per day"))
-  .option("--scopes <list>", `what the key may do (default: ${scopes.join(",")})`, parseScopes)
+  .option("--scopes <list>", `what the key may do (default: ${defaultScopes.join(",")})`, parseScopes)
   .option("--expires <time>", "end of the key in ISO 8601 (default: never)", parseFutureTime)
   .action(async (options: IssueOptions, self: Command) => {
     const limits = readLimits(options, self);
@@ -81,13 +81,14 @@ command("rotate", "replaces a key that works by a new one; shows the new key onc
     print(options, json, `${what}:${showOnce(keyId, key)}`);
   });
 
-command("revoke", "ends a key at once (within 10 s at every gateway)")
-  .argument("<KEY_ID>", "id of the key")
-  .action(async (keyId: string, options: Output) => {
-    const { account, revokedAtMs } = await withAdmin((admin) => admin.revoke(keyId));
-    await notifyGateways(settings().REDIS_URL, keyId);
-    const json = { keyId, account, revokedAt: isoTime(revokedAtMs) };
-    print(options, json, `Key ${keyId} of account '${account}' is revoked since ${shownTime(revokedAtMs, "-")}.`);
+command("revoke", "ends a key, or all keys of an account, at once (within 10 s at every gateway)")
+  .argument("[KEY_ID]", "id of the key")
+  .option("--account <name>", "ends every key of this account")
+  .action(async (keyId: string | undefined, options: Output & { account?: string }, self: Command) => {
+    const { account: name } = options;
+    if (keyId !== undefined && name === undefined) await revokeKey(keyId, options);
+    else if (keyId === undefined && name !== undefined) await revokeAccount(name, options);
+    else self.error("error: give either a KEY_ID or --account", { exitCode: exitUsage });
   });
 
 command("bans", "shows the running bans").action(async (options: Output) => {
@@ -148,6 +149,21 @@ function readLimits({ perMinute, perDay }: PlanOptions, self: Command): AccountL
 
 function settings() {
   return readSettings(keySettings, process.env);
+}
+
+async function revokeKey(keyId: string, options: Output): Promise<void> {
+  const { account, revokedAtMs } = await withAdmin((admin) => admin.revoke(keyId));
+  await notifyGateways(settings().REDIS_URL, keyId);
+  const json = { keyId, account, revokedAt: isoTime(revokedAtMs) };
+  print(options, json, `Key ${keyId} of account '${account}' is revoked since ${shownTime(revokedAtMs, "-")}.`);
+}
+
+async function revokeAccount(name: string, options: Output): Promise<void> {
+  const { account, keyIds, revokedAtMs } = await withAdmin((admin) => admin.revokeAll(name));
+  await notifyGateways(settings().REDIS_URL, account.accountId);
+  const ended = keyIds.length === 1 ? "1 key is revoked" : `${keyIds.length} keys are revoked`;
+  const json = { account: account.account, keyIds, revokedAt: isoTime(revokedAtMs) };
+  print(options, json, `Account '${account.account}': ${keyIds.length === 0 ? "no key worked any more" : ended}.`);
 }
 
 /** Makes a key before the database is opened, so that a missing pepper leaves nothing behind. */

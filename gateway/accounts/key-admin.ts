@@ -1,9 +1,9 @@
 /** What operators do with keys: issue, list, rotate, revoke, lift bans. */
-import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
 import { retried } from "../../runtime/database/transactions.ts";
+import { type NewKey, newKeyId, type RotatedKey, rotateKey } from "../auth/key-rotation.ts";
 import type { AccountLimits, PlanName } from "../auth/plans.ts";
-import { scopes as allScopes, type Scope } from "../auth/principal.ts";
+import { defaultScopes, type Scope } from "../auth/principal.ts";
 import { fromScopes } from "../auth/rows.ts";
 import { type Account, changePlan, ensureAccount, getAccount } from "./account-store.ts";
 import { AccountError } from "./errors.ts";
@@ -20,13 +20,21 @@ export interface KeyAdmin {
   list(account?: string): Promise<KeyRecord[]>;
   /**
    * Replaces a key that works by a new one with the same account, scopes and expiry. The old key works for another
-   * `graceMs`, but never past its own expiry. Bans stay with the old key.
+   * `graceMs`, but never past its own expiry. Both are of one line: they share bans and refusals, and an older key of the
+   * line that still works ends.
    *
    * @throws AccountError `unknown_key`, `key_revoked`, `key_expired`, `key_replaced`
    */
-  rotate(keyId: string, graceMs: number, newKey: NewKey): Promise<RotatedKey>;
+  rotate(keyId: string, graceMs: number, newKey: NewKey): Promise<Account & RotatedKey>;
   /** Ends a key; doing it again changes nothing. @throws AccountError `unknown_key` */
   revoke(keyId: string): Promise<KeyRecord>;
+  /**
+   * Ends every key of an account that still works.
+   *
+   * @returns the ids of the keys that it has ended
+   * @throws AccountError `invalid_account`, `unknown_account`
+   */
+  revokeAll(account: string): Promise<{ account: Account; keyIds: string[]; revokedAtMs: number }>;
   /**
    * Changes the plan of an account.
    *
@@ -34,10 +42,10 @@ export interface KeyAdmin {
    * @throws AccountError `invalid_account`, `invalid_limits`, `unknown_account`
    */
   setPlan(account: string, plan: PlanName, limits?: AccountLimits | null): Promise<Account>;
-  /** Keys with a running ban, the ban that ends last first. */
+  /** Keys that work but for a running ban, the ban that ends last first. */
   bans(): Promise<KeyRecord[]>;
   /**
-   * Lifts a ban, so that the key's next ban is a first one again.
+   * Lifts the ban of a key and its line, so that their next ban is a first one again.
    *
    * @returns the key as it was before, and whether a ban was running
    * @throws AccountError `unknown_key`
@@ -47,13 +55,6 @@ export interface KeyAdmin {
   usage(): Promise<AccountUsage[]>;
 }
 
-export interface NewKey {
-  /** From `hashKey`; the key itself is never stored. */
-  readonly keyHash: Buffer;
-  /** The env in the key. */
-  readonly env: string;
-}
-
 export interface IssueRequest extends NewKey {
   /** Name of the account, made when there is none. */
   readonly account: string;
@@ -61,7 +62,7 @@ export interface IssueRequest extends NewKey {
   readonly plan?: PlanName | undefined;
   /** Limits of a new account's own, as in `setPlan`. */
   readonly limits?: AccountLimits | null | undefined;
-  /** Default: all. */
+  /** Default: `defaultScopes`. */
   readonly scopes?: readonly Scope[] | undefined;
   /** Unix milliseconds; a key without an end does not expire. */
   readonly expiresAtMs?: number | null | undefined;
@@ -70,11 +71,6 @@ export interface IssueRequest extends NewKey {
 export interface IssuedKey extends Account {
   readonly keyId: string;
   readonly expiresAtMs: number | null;
-}
-
-export interface RotatedKey extends IssuedKey {
-  /** Unix milliseconds until which the old key still works. */
-  readonly oldExpiresAtMs: number;
 }
 
 /**
@@ -89,7 +85,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
   }
 
   return {
-    async issue({ account: name, plan, limits, scopes = allScopes, expiresAtMs = null, keyHash, env }) {
+    async issue({ account: name, plan, limits, scopes = defaultScopes, expiresAtMs = null, keyHash, env }) {
       const nowMs = now();
       const account = await ensureAccount(db, name, nowMs, plan, limits);
       const keyId = newKeyId();
@@ -115,35 +111,12 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       });
     },
 
-    async rotate(oldId, graceMs, { keyHash, env }) {
+    async rotate(oldId, graceMs, newKey) {
       const old = requireRotatable(await getKey(oldId), now());
       const account = await getAccount(db, old.account);
       const nowMs = now();
-      const keyId = newKeyId();
-      const oldExpiresAtMs = Math.min(old.expiresAtMs ?? Number.POSITIVE_INFINITY, nowMs + graceMs);
-      const rotated = await retried(() =>
-        db.transaction(async (trx) => {
-          // The write comes first and repeats the conditions: of two rotations at once, one finds nothing to change.
-          const changed = await trx("api_keys")
-            .where({ id: oldId })
-            .whereNull("revoked_at")
-            .whereNull("replaced_by")
-            .where((valid) => valid.whereNull("expires_at").orWhere("expires_at", ">", nowMs))
-            .update({ replaced_by: keyId, expires_at: oldExpiresAtMs });
-          if (changed === 0) return false;
-          await trx("api_keys").insert({
-            id: keyId,
-            account_id: account.accountId,
-            key_hash: keyHash,
-            env,
-            scopes: fromScopes(old.scopes),
-            created_at: nowMs,
-            expires_at: old.expiresAtMs,
-          });
-          return true;
-        }),
-      );
-      if (rotated) return { keyId, ...account, expiresAtMs: old.expiresAtMs, oldExpiresAtMs };
+      const rotated = await rotateKey(db, { oldId, newKey, graceMs, nowMs, replacesUnused: false });
+      if (typeof rotated === "object") return { ...account, ...rotated };
       requireRotatable(await getKey(oldId), nowMs);
       throw new Error("a key that can be rotated was not");
     },
@@ -153,14 +126,32 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       return await getKey(keyId);
     },
 
+    async revokeAll(name) {
+      const account = await getAccount(db, name);
+      const nowMs = now();
+      const ofAccount = () => db("api_keys").where({ account_id: account.accountId });
+      const endAll = () => ofAccount().whereNull("revoked_at").where(isValidAt(nowMs)).update({ revoked_at: nowMs });
+      // Again until nothing is left: a rotation under way adds a key that the first statement may not see.
+      while ((await retried(endAll)) > 0);
+      const ended: { id: string }[] = await ofAccount().where({ revoked_at: nowMs }).orderBy("id").select("id");
+      return { account, keyIds: ended.map(({ id }) => id), revokedAtMs: nowMs };
+    },
+
     setPlan: (account, plan, limits) => changePlan(db, account, plan, limits),
 
-    bans: () => readKeys(db, (keys) => keys.where("k.banned_until", ">", now()).orderBy("k.banned_until", "desc")),
+    bans: () =>
+      readKeys(db, (keys) =>
+        keys
+          .where("f.banned_until", ">", now())
+          .whereNull("k.revoked_at")
+          .where(isValidAt(now(), "k.expires_at"))
+          .orderBy([{ column: "f.banned_until", order: "desc" }, "k.id"]),
+      ),
 
     async unban(keyId) {
       const key = await getKey(keyId);
       await retried(() =>
-        db("api_keys").where({ id: keyId }).update({ banned_until: 0, ban_step: 0, banned_at: null }),
+        db("api_keys").where({ id: key.lineId }).update({ banned_until: 0, ban_step: 0, banned_at: null }),
       );
       return { key, lifted: key.bannedUntilMs > now() };
     },
@@ -169,8 +160,8 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
   };
 }
 
-function newKeyId(): string {
-  return `key_${randomBytes(10).toString("hex")}`;
+function isValidAt(nowMs: number, column = "expires_at"): (keys: Knex.QueryBuilder) => void {
+  return (keys) => void keys.whereNull(column).orWhere(column, ">", nowMs);
 }
 
 function requireRotatable(key: KeyRecord, nowMs: number): KeyRecord {

@@ -2,11 +2,13 @@
 import type { Knex } from "knex";
 import type { PlanName } from "../auth/plans.ts";
 import type { Scope } from "../auth/principal.ts";
-import { type DbInteger, type PlanRow, toNumber, toPlan, toScopes } from "../auth/rows.ts";
+import { type DbInteger, firstOfLine, type PlanRow, toNumber, toPlan, toScopes } from "../auth/rows.ts";
 
 /** All that operators see of a key, which is everything but its secret. All times are Unix milliseconds. */
 export interface KeyRecord {
   readonly keyId: string;
+  /** The first key of the line that rotations made of this one. */
+  readonly lineId: string;
   /** Name of the account. */
   readonly account: string;
   readonly plan: PlanName;
@@ -18,25 +20,27 @@ export interface KeyRecord {
   /** The key that a rotation made in place of this one. */
   readonly replacedBy: string | null;
   readonly lastUsedAtMs: number | null;
-  /** 0 for a key that was never banned. */
+  /** Of the whole line; 0 when it was never banned. */
   readonly bannedUntilMs: number;
   readonly bannedAtMs: number | null;
   /** Place of the latest ban on the ladder, from 1; 0 without one. */
   readonly banStep: number;
 }
 
-/** Selects keys as `k` and their accounts as `a`; `narrow` adds conditions and the order. */
+/** Selects keys as `k`, the first keys of their lines as `f`, and their accounts as `a`; `narrow` adds conditions and the order. */
 export async function readKeys(db: Knex, narrow: (keys: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<KeyRecord[]> {
   const keys = db("api_keys as k").join("accounts as a", "a.id", "k.account_id");
+  keys.join("api_keys as f", "f.id", firstOfLine(db));
   // Column by column: the hash never leaves the database.
   const rows: KeyRow[] = await narrow(keys).select(
     { name: "a.name", plan: "a.plan", per_minute: "a.per_minute", per_day: "a.per_day", id: "k.id", env: "k.env" },
     { scopes: "k.scopes", created_at: "k.created_at", expires_at: "k.expires_at", revoked_at: "k.revoked_at" },
-    { replaced_by: "k.replaced_by", last_used_at: "k.last_used_at", banned_until: "k.banned_until" },
-    { banned_at: "k.banned_at", ban_step: "k.ban_step" },
+    { replaced_by: "k.replaced_by", last_used_at: "k.last_used_at", line: "f.id" },
+    { banned_until: "f.banned_until", banned_at: "f.banned_at", ban_step: "f.ban_step" },
   );
   return rows.map((row) => ({
     keyId: row.id,
+    lineId: row.line,
     account: row.name,
     plan: toPlan(row).plan,
     env: row.env,
@@ -64,6 +68,7 @@ export function keyState(key: KeyRecord, nowMs: number): KeyState {
 
 interface KeyRow extends PlanRow {
   id: string;
+  line: string;
   name: string;
   env: string;
   scopes: string;

@@ -88,6 +88,16 @@ export const keyMigrations: readonly Migration[] = [
       await dropColumn(db, "account_minutes", "refused");
     },
   },
+  {
+    name: "0005_key_lines",
+    async up(db) {
+      // The first key of the line that rotations made of this one; null for that one itself.
+      await addColumn(db, "api_keys", "line", (table) => table.string("line", 32));
+    },
+    async down(db) {
+      await dropColumn(db, "api_keys", "line");
+    },
+  },
 ];
 
 async function addColumn(

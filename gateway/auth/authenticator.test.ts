@@ -54,6 +54,7 @@ function setUp() {
       hashes.set(hashKey(token, pepper).toString("hex"), token);
       const principal: Principal = {
         keyId: `key_${hashes.size}`,
+        lineId: `key_${hashes.size}`,
         accountId: `acc_${hashes.size}`,
         plan: "free",
         limits: null,

@@ -66,16 +66,17 @@ export class Authenticator {
   }
 
   /**
-   * Has what is remembered of a key or an account looked up again before its next use.
+   * Has what is remembered of a key, a line of keys or an account looked up again before its next use.
    *
-   * @param id of the key or the account
+   * @param id of the key, of the first key of the line, or of the account
    */
   forget(id: string): void {
     this.#forgotten += 1;
     this.#lookUps.clear(); // a request that comes from now on waits for no answer to an older question
     for (const known of this.#known.values()) {
       // Changed in place: setting an entry moves it to the end that `values` starts from.
-      if (known.principal.keyId === id || known.principal.accountId === id) known.checkedAt = longAgo;
+      const { keyId, lineId, accountId } = known.principal;
+      if (keyId === id || lineId === id || accountId === id) known.checkedAt = longAgo;
     }
   }
 

@@ -3,7 +3,7 @@ import type { Knex } from "knex";
 import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { retried } from "../../runtime/database/transactions.ts";
 import type { Principal } from "./principal.ts";
-import { type DbInteger, type PlanRow, toNumber, toPlan, toScopes } from "./rows.ts";
+import { type DbInteger, firstOfLine, type PlanRow, toNumber, toPlan, toScopes } from "./rows.ts";
 
 /** What the gateway reads and writes of keys while it serves. What operators do is in `accounts/key-admin.ts`. */
 export interface KeyStore {
@@ -12,15 +12,18 @@ export interface KeyStore {
   /**
    * Finds the account and the rights of a key.
    *
+   * The first look-up of a key that a rotation made marks it as used, because from then on a rotation of its predecessor
+   * must not replace it.
+   *
    * @param keyHash from `hashKey`
    * @returns undefined for a key that is unknown, revoked or expired
    * @throws UnusablePlanError, or the error of the database
    */
   findByHash(keyHash: Buffer): Promise<Principal | undefined>;
-  /** The latest ban of a key, running or over; undefined when it had none since an operator last lifted one. */
-  lastBan(keyId: string): Promise<Ban | undefined>;
-  /** Bans a key. Of several bans the one that ends last holds, so each replica may report its own. */
-  ban(keyId: string, ban: Ban): Promise<void>;
+  /** The latest ban of a line of keys, running or over; undefined when it had none since an operator last lifted one. */
+  lastBan(lineId: string): Promise<Ban | undefined>;
+  /** Bans a line of keys. Of several bans the one that ends last holds, so each replica may report its own. */
+  ban(lineId: string, ban: Ban): Promise<void>;
 }
 
 export interface Ban {
@@ -37,6 +40,12 @@ export interface Ban {
  * @param now Unix milliseconds
  */
 export function createKeyStore(db: Knex, now: () => number): KeyStore {
+  /** @returns false when the key has been used or revoked since it was read */
+  async function markUsed(keyId: string): Promise<boolean> {
+    const unused = () => db("api_keys").where("id", keyId).whereNull("last_used_at").whereNull("revoked_at");
+    return (await retried(() => unused().update({ last_used_at: now() }))) > 0;
+  }
+
   const store: KeyStore = {
     async ping() {
       await store.findByHash(Buffer.alloc(0));
@@ -47,15 +56,21 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
       const query = db
         .from(db.raw("(select 1 as one) as one"))
         .leftJoin("api_keys as k", (on) => void on.on("k.key_hash", "=", db.raw("?", [keyHash])))
+        .leftJoin("api_keys as f", "f.id", firstOfLine(db))
         .leftJoin("accounts as a", "a.id", "k.account_id")
-        .select("k.id", "k.account_id", "k.scopes", "k.expires_at", "k.revoked_at", "k.banned_until")
+        .select("k.id", "k.line", "k.account_id", "k.scopes", "k.expires_at", "k.revoked_at", "k.last_used_at")
+        .select("f.banned_until")
         .select("a.plan", "a.per_minute", "a.per_day", serverColumns(db));
       const [row] = await readCurrent<PrincipalRow & ServerRow>(db, () => query.clone());
       if (!row?.id || row.revoked_at !== null) return undefined;
       const expiresAtMs = toNumber(row.expires_at);
       if (expiresAtMs !== null && expiresAtMs <= now()) return undefined;
+      const isFirstUse = row.line !== null && row.last_used_at === null;
+      // Another gateway was first, or a rotation has replaced the key.
+      if (isFirstUse && !(await markUsed(row.id))) return await store.findByHash(keyHash);
       return {
         keyId: row.id,
+        lineId: row.line ?? row.id,
         accountId: row.account_id,
         ...toPlan(row),
         scopes: new Set(toScopes(row.scopes)),
@@ -64,18 +79,18 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
       };
     },
 
-    async lastBan(keyId) {
+    async lastBan(lineId) {
       const row: BanRow | undefined = await db("api_keys")
-        .where("id", keyId)
+        .where("id", lineId)
         .whereNotNull("banned_at")
         .first("banned_until", "ban_step", "banned_at");
       return row && { untilMs: Number(row.banned_until), step: Number(row.ban_step), atMs: Number(row.banned_at) };
     },
 
-    async ban(keyId, { untilMs, step, atMs }) {
+    async ban(lineId, { untilMs, step, atMs }) {
       await retried(() =>
         db("api_keys")
-          .where("id", keyId)
+          .where("id", lineId)
           .where("banned_until", "<", untilMs)
           .update({ banned_until: untilMs, ban_step: step, banned_at: atMs }),
       );
@@ -86,10 +101,12 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
 
 interface PrincipalRow extends PlanRow {
   id: string;
+  line: string | null;
   account_id: string;
   scopes: string;
   expires_at: DbInteger | null;
   revoked_at: DbInteger | null;
+  last_used_at: DbInteger | null;
   banned_until: DbInteger;
 }
 

@@ -5,6 +5,8 @@ import type { AccountLimits, PlanName } from "./plans.ts";
 export interface Principal {
   /** Public, opaque name of the key; safe in logs. */
   readonly keyId: string;
+  /** The first key of the line that rotations made of this one: bans and refusals count under it. */
+  readonly lineId: string;
   /** Opaque id of the account; limits count under it. */
   readonly accountId: string;
   readonly plan: PlanName;
@@ -13,9 +15,12 @@ export interface Principal {
   readonly scopes: ReadonlySet<Scope>;
   /** Unix milliseconds, or null for a key that does not expire. */
   readonly expiresAtMs: number | null;
-  /** Unix milliseconds until which the key is banned; 0 for a key without a ban. */
+  /** Unix milliseconds until which its line of keys is banned; 0 without a ban. */
   readonly bannedUntilMs: number;
 }
 
-export const scopes = ["inventory:read", "inventory:write", "store:read"] as const;
+/** What a key may do unless it is issued with other scopes. */
+export const defaultScopes = ["inventory:read", "inventory:write", "store:read"] as const;
+
+export const scopes = [...defaultScopes, "keys:rotate"] as const;
 export type Scope = (typeof scopes)[number];

@@ -1,4 +1,5 @@
 /** Reads the columns that several queries about keys and accounts share. */
+import type { Knex } from "knex";
 import { type AccountLimits, hasOwnLimits, type PlanName, planNames } from "./plans.ts";
 import { type Scope, scopes } from "./principal.ts";
 
@@ -10,6 +11,11 @@ export interface PlanRow {
   plan: string;
   per_minute: DbInteger | null;
   per_day: DbInteger | null;
+}
+
+/** The id of the first key in the line of a key `k`: its row has the bans of the whole line. */
+export function firstOfLine(db: Knex): Knex.Raw {
+  return db.raw("coalesce(k.line, k.id)");
 }
 
 /** Times and counts are far below 2^53, so a number holds them exactly. */

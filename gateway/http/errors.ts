@@ -19,6 +19,7 @@ export const errorTable = {
     status: 415,
     message: "The body must be JSON in UTF-8, without a content coding, in a media type that the operation takes.",
   },
+  key_replaced: { status: 409, message: "A newer key has taken the place of this one and is in use: rotate that one." },
   precondition_failed: { status: 412, message: "A precondition of the request does not hold; nothing was changed." },
   idempotency_key_reused: {
     status: 422,

@@ -2,12 +2,10 @@
 import { maxPetId, minPetId } from "../../proto/pet.ts";
 import { ApiError } from "../http/errors.ts";
 import { parseJson } from "../http/json.ts";
-import { type AskedUpdate, type BodyTypes, type Precondition, readIfMatch, readJsonQuantity } from "./input.ts";
+import { type AskedUpdate, type Precondition, readIfMatch, readJsonQuantity } from "./input.ts";
 
 /** Maximum updates in one request. */
 export const maxUpdates = 100;
-
-export const bulkTypes: BodyTypes = { types: ["application/json"], header: "Accept-Post" };
 
 /**
  * Reads the body: a JSON array of 1 to 100 objects with `petId`, `quantity` and, if wanted, `ifMatch`. Other members are

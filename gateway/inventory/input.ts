@@ -17,6 +17,8 @@ export const patchTypes: BodyTypes = {
   header: "Accept-Patch",
 };
 
+export const postTypes: BodyTypes = { types: ["application/json"], header: "Accept-Post" };
+
 /**
  * Checks that the headers announce JSON in UTF-8.
  *

@@ -5,13 +5,14 @@ import { ApiError } from "../http/errors.ts";
 import { readBody } from "../http/request.ts";
 import { contextOf } from "../http/request-context.ts";
 import { writeJson } from "../http/respond.ts";
-import { bulkTypes, parseBulkUpdates } from "./bulk-input.ts";
+import { parseBulkUpdates } from "./bulk-input.ts";
 import {
   type AskedUpdate,
   checkMediaType,
   fingerprintOf,
   parseStockUpdate,
   patchTypes,
+  postTypes,
   readIdempotencyKey,
   readPetId,
   readPrecondition,
@@ -46,7 +47,7 @@ export function updateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions
 /** POST /inventory/updates: sets the quantities of up to 100 entries. Each update stands alone. */
 export function bulkUpdateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions): RequestHandler {
   return async (request, response) => {
-    checkMediaType(request.headers, bulkTypes);
+    checkMediaType(request.headers, postTypes);
     refusePreconditions(request.headers);
     const key = readIdempotencyKey(request.headers);
     const { body, caller } = await receive(request, response, bodyTimeoutMs);

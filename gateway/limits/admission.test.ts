@@ -49,7 +49,7 @@ function setUp({ lookUpTurns = 3, perMinute = 1_000_000 }: SetUp = {}) {
   };
   const used: string[] = [];
   const reasons: string[] = [];
-  const refused: (Refusal & { readonly keyId: string })[] = [];
+  const refused: (Refusal & { readonly lineId: string })[] = [];
   const limiter = new MemoryWindows({ maxCallers: 1_000, replicas: 1, now });
   const { admit } = createAdmission({
     authenticator: new Authenticator({ store: { findByHash }, pepper, now }),
@@ -59,7 +59,7 @@ function setUp({ lookUpTurns = 3, perMinute = 1_000_000 }: SetUp = {}) {
     windowsFor: windowsFor({ ...contractPlans, free: { perMinute, perDay: 1_000_000 } }),
     accountGuard: new AccountGuard(new RateLimiterMemory(accountGuardOptions)),
     guardPerMinute,
-    refusals: { refused: (keyId, refusal) => refused.push({ keyId, ...refusal }) },
+    refusals: { refused: (lineId, refusal) => refused.push({ lineId, ...refusal }) },
     onRefused: (_plan, reason) => reasons.push(reason),
     now,
   });
@@ -85,6 +85,7 @@ function setUp({ lookUpTurns = 3, perMinute = 1_000_000 }: SetUp = {}) {
       const key = createKey("test");
       principals.set(hashKey(key, pepper).toString("hex"), {
         keyId: `key_${principals.size}`,
+        lineId: `line_${principals.size}`,
         accountId: `acc_${principals.size}`,
         plan: "free",
         limits: null,
@@ -206,7 +207,7 @@ test("a refusal is counted with the arrival of its request, and with the wait th
   const context = contextFrom(flooder);
   clock.nowMs += 20 * second; // between its arrival and its limits
   expect(await send(key, context)).toBe("rate_limit_exceeded");
-  expect(refused).toEqual([{ keyId: "key_0", arrivedAtMs: context.arrivedAtMs, waitMs: 40 * second }]);
+  expect(refused).toEqual([{ lineId: "line_0", arrivedAtMs: context.arrivedAtMs, waitMs: 40 * second }]);
 });
 
 test("the use of every valid key is recorded, of a banned one and of one beyond its limits too", async () => {

@@ -28,7 +28,7 @@ export interface AdmissionOptions {
   readonly accountGuard: AccountGuard;
   /** Requests without a valid key that an address has in a minute. */
   readonly guardPerMinute: number;
-  /** Counts the refusals of keys; too many bring a ban. */
+  /** Counts the refusals of lines of keys; too many bring a ban. */
   readonly refusals: Pick<RefusalCounter, "refused">;
   /** Gets the plan and the reason of every refusal, that is, of every 429. */
   readonly onRefused: (plan: PlanName | "none", reason: Window["name"] | "ban" | "account" | "address") => void;
@@ -134,7 +134,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     onUse(principal, decision.admitted ? "served" : "refused");
     if (decision.admitted) return;
     const { name, resetAtMs } = bindingWindow(decision.windows);
-    refusals.refused(principal.keyId, { arrivedAtMs: context.arrivedAtMs, waitMs: resetAtMs - decision.nowMs });
+    refusals.refused(principal.lineId, { arrivedAtMs: context.arrivedAtMs, waitMs: resetAtMs - decision.nowMs });
     onRefused(principal.plan, name);
     throw overLimit(decision);
   }

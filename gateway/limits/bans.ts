@@ -1,4 +1,4 @@
-/** Bans keys that keep sending requests after a 429. */
+/** Bans lines of keys that keep sending requests after a 429. */
 import type { Ban, KeyStore } from "../auth/key-store.ts";
 
 export interface BanRules {
@@ -20,24 +20,24 @@ export const publishedBanRules: BanRules = {
 export interface BanHandlerOptions {
   readonly store: Pick<KeyStore, "lastBan" | "ban">;
   readonly rules: BanRules;
-  /** Gets the ban of a key; `isNew` is false for a ban that another replica has noted already. */
-  readonly onBan: (keyId: string, ban: Ban, isNew: boolean) => void;
+  /** Gets the ban of a line of keys; `isNew` is false for a ban that another replica has noted already. */
+  readonly onBan: (lineId: string, ban: Ban, isNew: boolean) => void;
   readonly onError: (error: unknown) => void;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
 
 /**
- * Makes a function that bans a key for as long as the ladder says. It works in the background: no request waits for it.
+ * Makes a function that bans a line of keys for as long as the ladder says. It works in the background: no request waits for it.
  */
-export function createBanHandler({ store, rules, onBan, onError, now }: BanHandlerOptions): (keyId: string) => void {
-  const ban = async (keyId: string) => {
-    const last = await store.lastBan(keyId);
+export function createBanHandler({ store, rules, onBan, onError, now }: BanHandlerOptions): (lineId: string) => void {
+  const ban = async (lineId: string) => {
+    const last = await store.lastBan(lineId);
     const next = nextBan(last, rules, now());
-    if (next !== last) await store.ban(keyId, next);
-    onBan(keyId, next, next !== last);
+    if (next !== last) await store.ban(lineId, next);
+    onBan(lineId, next, next !== last);
   };
-  return (keyId) => void ban(keyId).catch(onError);
+  return (lineId) => void ban(lineId).catch(onError);
 }
 
 /** The ban that follows the last one. A ban that is still running stays as it is, so that replicas agree on one. */

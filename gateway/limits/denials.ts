@@ -8,7 +8,7 @@ export function overLimit(decision: Decision): ApiError {
   return new ApiError("rate_limit_exceeded", { headers: { "Retry-After": retryAfter(decision) } });
 }
 
-/** The answer while keys cannot be looked up. */
+/** The answer while the database of accounts and keys cannot be asked. */
 export function unavailable(cause: unknown): ApiError {
   return new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
 }

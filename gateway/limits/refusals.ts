@@ -1,4 +1,4 @@
-/** Counts the refusals of keys, to find the keys that keep sending requests after a 429. */
+/** Counts the refusals of keys, to find the lines of keys that keep sending requests after a 429. */
 import { LRUCache } from "lru-cache";
 
 /** The time within which refusals of a key count together: a minute that slides. */
@@ -10,18 +10,18 @@ export const refusalSlotMs = 100;
 const maxKeys = 100_000;
 
 /**
- * Adds refusals, by key id, to the counts that all replicas share.
+ * Adds refusals, by line of keys, to the counts that all replicas share.
  *
  * @param tooMany refusals within a minute that are too many; a count that gets there starts again
- * @returns the keys whose count got there
+ * @returns the lines whose count got there
  */
 export type ShareRefusals = (refusals: ReadonlyMap<string, number>, tooMany: number) => Promise<readonly string[]>;
 
 export interface RefusalCounterOptions {
-  /** Refusals of a key within a minute that are too many. */
+  /** Refusals of a line of keys within a minute that are too many. */
   readonly tooMany: number;
-  /** Gets a key that has been refused too often. */
-  readonly onTooMany: (keyId: string) => void;
+  /** Gets a line of keys that has been refused too often. */
+  readonly onTooMany: (lineId: string) => void;
   /** Undefined for a gateway without other replicas. */
   readonly share?: ShareRefusals | undefined;
   /** Unix milliseconds. */
@@ -36,7 +36,7 @@ export interface Refusal {
   readonly waitMs: number;
 }
 
-/** What is kept of one key. All times are Unix milliseconds. */
+/** What is kept of one line of keys. All times are Unix milliseconds. */
 interface Entry {
   /** When its caller was told to wait, and until when. */
   toldAtMs: number;
@@ -47,7 +47,7 @@ interface Entry {
 }
 
 /**
- * Counts the refusals of each key within the last minute. A request that was under way when its caller was first told
+ * Counts the refusals of each line of keys within the last minute. A request that was under way when its caller was first told
  * to wait does not count, because its sender could not know of the limit. So a caller that waits as it is told to may
  * send a burst when the wait is over.
  */
@@ -61,10 +61,10 @@ export class RefusalCounter {
     this.#options = options;
   }
 
-  refused(keyId: string, { arrivedAtMs, waitMs }: Refusal): void {
+  refused(lineId: string, { arrivedAtMs, waitMs }: Refusal): void {
     const { tooMany, onTooMany, share, now } = this.#options;
     const nowMs = now();
-    const entry = this.#entryOf(keyId, nowMs);
+    const entry = this.#entryOf(lineId, nowMs);
     if (nowMs >= entry.untilMs) {
       entry.toldAtMs = nowMs;
       entry.untilMs = nowMs + waitMs;
@@ -75,10 +75,10 @@ export class RefusalCounter {
     if (entry.total >= tooMany) {
       entry.slots = [];
       entry.total = 0;
-      onTooMany(keyId);
+      onTooMany(lineId);
     }
     if (share) {
-      this.#unshared.set(keyId, (this.#unshared.get(keyId) ?? 0) + 1);
+      this.#unshared.set(lineId, (this.#unshared.get(lineId) ?? 0) + 1);
       this.#timer ??= setTimeout(() => void this.#share(share), refusalSlotMs);
     }
   }
@@ -87,12 +87,12 @@ export class RefusalCounter {
     clearTimeout(this.#timer);
   }
 
-  #entryOf(keyId: string, nowMs: number): Entry {
-    const kept = this.#entries.get(keyId);
+  #entryOf(lineId: string, nowMs: number): Entry {
+    const kept = this.#entries.get(lineId);
     if (kept && kept.toldAtMs <= nowMs) return kept;
     // None, or from before the clock was set back.
     const entry: Entry = { toldAtMs: 0, untilMs: 0, slots: [], total: 0 };
-    this.#entries.set(keyId, entry);
+    this.#entries.set(lineId, entry);
     return entry;
   }
 
@@ -102,9 +102,9 @@ export class RefusalCounter {
     this.#unshared = new Map();
     this.#timer = undefined;
     try {
-      for (const keyId of await share(added, tooMany)) {
-        this.#entries.delete(keyId); // the count starts again here too
-        onTooMany(keyId);
+      for (const lineId of await share(added, tooMany)) {
+        this.#entries.delete(lineId); // the count starts again here too
+        onTooMany(lineId);
       }
     } catch {
       // Redis is away: each replica goes by its own count, and the breaker logs the fault.

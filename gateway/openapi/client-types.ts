@@ -38,6 +38,7 @@ export function clientTypes(): string {
     plans: contractPlans,
     banRules: publishedBanRules,
     guardPerMinute: 60,
+    keyRotation: true,
     deprecations: {},
   });
   const { schemas } = document.components as unknown as { readonly schemas: Readonly<Record<string, Schema>> };

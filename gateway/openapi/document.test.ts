@@ -16,6 +16,7 @@ const options: OpenApiOptions = {
   banRules: publishedBanRules,
   deprecations: { getPet: dates },
   guardPerMinute: 60,
+  keyRotation: true,
 };
 
 /** The document as a client reads it. */
@@ -91,6 +92,7 @@ test("the documented operations are those of the contract, and each names the sc
     ["get /store/orders", "getOrders", "store:read"],
     ["get /rate_limit", "getRateLimit", undefined],
     ["get /usage", "getUsage", undefined],
+    ["post /keys/rotate", "rotateKey", "keys:rotate"],
   ]);
 });
 
@@ -104,6 +106,7 @@ test.each([
   ["get /store/orders", [200, 304, 400, 401, 403, 404, 412, 429, 500, 502, 503, 504]],
   ["get /rate_limit", [200, 400, 401, 429, 500, 503]],
   ["get /usage", [200, 400, 401, 429, 500, 503]],
+  ["post /keys/rotate", [201, 400, 401, 403, 408, 409, 413, 415, 429, 500, 503]],
 ])("%s documents every status that it can answer", (name, statuses) => {
   expect(responses.filter((response) => response.name === name).map(({ status }) => status)).toEqual(statuses);
 });
@@ -199,6 +202,12 @@ test("a petId is documented as an int64, and the OpenAPI document has no number 
   expect(document.components.schemas!.InventoryItem).toMatchObject({ properties: { petId: int64 } });
   const numbers = JSON.stringify(document).match(/(?<=[:,[])-?\d+(?=[\],}])/g)!;
   expect(numbers.filter((number) => !Number.isSafeInteger(Number(number)))).toEqual([]);
+});
+
+test("the rotation of keys is documented only where it is possible, and leaves no component without a reference", () => {
+  const without = read({ keyRotation: false });
+  expect(Object.keys(document.paths)).toEqual([...Object.keys(without.paths), "/keys/rotate"]);
+  expect(new Set(referencesIn(without))).toEqual(new Set(referencesIn(document)));
 });
 
 test.each(["patch /inventory/{petId}", "post /inventory/updates"])("%s is documented as experimental", (name) => {

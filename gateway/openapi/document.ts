@@ -14,6 +14,8 @@ export interface OpenApiOptions {
   readonly banRules: BanRules;
   /** Requests per minute from one address without a valid key. */
   readonly guardPerMinute: number;
+  /** Whether callers may rotate their keys; where they may not, there is no such operation. */
+  readonly keyRotation: boolean;
   /** The dates of deprecated operations, by operationId. An operation without an entry announces no date. */
   readonly deprecations: Readonly<Record<string, AnnouncedDates>>;
 }
@@ -28,7 +30,7 @@ export interface AnnouncedDates {
 export interface OpenApiDocument {
   readonly info: { readonly title: string; readonly version: string; readonly description: string };
   readonly servers: readonly { readonly url: string; readonly description?: string }[];
-  readonly paths: Readonly<Record<string, Readonly<Record<string, ApiOperation>>>>;
+  readonly paths: Record<string, Readonly<Record<string, ApiOperation>>>;
   readonly components: {
     readonly headers: Record<string, object>;
     readonly responses: Readonly<Record<string, ApiResponse>>;
@@ -60,6 +62,7 @@ const template = readFileSync(new URL("./openapi.yaml", import.meta.url), "utf8"
 export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
   // The default bound on aliases is against hostile files; this one is our own.
   const parsed = parse(template, { merge: true, maxAliasCount: -1 }) as OpenApiDocument;
+  if (!options.keyRotation) delete parsed.paths["/keys/rotate"];
   const deprecated = operationsOf(parsed).filter((operation) => operation.deprecated);
   const document = fill(parsed, valuesOf(options, deprecated)) as OpenApiDocument;
   announceDates(document, options.deprecations);

@@ -8,7 +8,13 @@ import { contractPlans } from "../auth/plans.ts";
 import { publishedBanRules } from "../limits/bans.ts";
 import { openApiDocument } from "./document.ts";
 
-const common = { servers: [], plans: contractPlans, banRules: publishedBanRules, guardPerMinute: 60 };
+const common = {
+  servers: [],
+  plans: contractPlans,
+  banRules: publishedBanRules,
+  guardPerMinute: 60,
+  keyRotation: true,
+};
 const documents = {
   announced: openApiDocument({
     ...common,

@@ -4,6 +4,7 @@ import { ApiError } from "../http/errors.ts";
 import { queryOf } from "../http/request.ts";
 import { contextOf } from "../http/request-context.ts";
 import { writeJson } from "../http/respond.ts";
+import { unavailable } from "../limits/denials.ts";
 import type { UsageRecorder } from "../usage/recorder.ts";
 
 export interface UsageOptions {
@@ -28,7 +29,7 @@ export function getUsage({ usage, now }: UsageOptions): RequestHandler {
     const toMs = nowMs - (nowMs % stepMs) + stepMs;
     const fromMs = toMs - hours * hourMs;
     const { steps, deprecated } = await usage.read({ accountId, fromMs, stepMs }).catch((cause) => {
-      throw new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
+      throw unavailable(cause);
     });
     const found = new Map(steps.map((step) => [step.stepStartMs, step]));
     const body = {

@@ -3,7 +3,7 @@ import type { Cluster, Redis } from "ioredis";
 import { refusalSlotMs, refusalWindowMs, type ShareRefusals } from "../limits/refusals.ts";
 
 /**
- * Adds refusals of one key to those of the last minute, by the clock of Redis.
+ * Adds refusals of one line of keys to those of the last minute, by the clock of Redis.
  *
  * KEYS: one, which holds pairs of numbers: a slot of time in Unix ms, and its refusals.
  * ARGV: refusals to add, how many are too many, the length of a slot and of the window in ms, and milliseconds to add to
@@ -42,9 +42,9 @@ export function shareRefusals(redis: Redis | Cluster, clockOffsetMs = () => 0): 
   const client = redis as Client;
   return async (refusals, tooMany) => {
     const found = await Promise.all(
-      [...refusals].map(async ([keyId, count]) => {
+      [...refusals].map(async ([lineId, count]) => {
         const times = [refusalSlotMs, refusalWindowMs, clockOffsetMs()];
-        return (await client.countRefusals(`petstore:refused:${keyId}`, count, tooMany, ...times)) ? [keyId] : [];
+        return (await client.countRefusals(`petstore:refused:${lineId}`, count, tooMany, ...times)) ? [lineId] : [];
       }),
     );
     return found.flat();

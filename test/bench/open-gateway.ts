@@ -14,6 +14,7 @@ import { createLogger } from "../../runtime/log.ts";
 const config = readGatewayConfig(process.env);
 const everyone: Principal = {
   keyId: "key_everyone",
+  lineId: "key_everyone",
   accountId: "acc_everyone",
   plan: "enterprise",
   limits: null,

@@ -41,6 +41,7 @@ test.each(["/docs", "/docs/", "/api/docs", "/api/docs/"])(
       "GET /store/orders",
       "GET /rate_limit",
       "GET /usage",
+      "POST /keys/rotate",
     ]);
     expect(await page.locator(".badge").allTextContents()).toEqual(["deprecated"]);
     expect(await page.locator("main").textContent()).toContain("send it as 'Authorization: Bearer <API_KEY>'.");
@@ -56,7 +57,7 @@ test.each(["/docs", "/docs/", "/api/docs", "/api/docs/"])(
 test("the page is complete without its script", async () => {
   const page = await browser.newPage({ javaScriptEnabled: false });
   await page.goto(`${origin}/docs/`);
-  expect(await page.locator("article h3").count()).toBe(6);
+  expect(await page.locator("article h3").count()).toBe(10);
   expect(await page.locator("#authorize").isVisible()).toBe(false);
 });
 

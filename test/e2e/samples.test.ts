@@ -28,7 +28,13 @@ beforeAll(async () => {
   }).listen(0, "127.0.0.1");
   stack.defer(() => void server.close());
   await once(server, "listening");
-  const options = { plans: contractPlans, banRules: publishedBanRules, guardPerMinute: 60, deprecations: {} };
+  const options = {
+    plans: contractPlans,
+    banRules: publishedBanRules,
+    guardPerMinute: 60,
+    keyRotation: true,
+    deprecations: {},
+  };
   const { port } = server.address() as AddressInfo;
   ({ paths } = openApiDocument({ ...options, servers: [`http://127.0.0.1:${port}/v1`] }));
   const temporary = await temporaryFolder("samples");
@@ -54,7 +60,15 @@ const operations = [
   ["get", "/store/orders", "GET", "/v1/store/orders"],
   ["get", "/rate_limit", "GET", "/v1/rate_limit"],
   ["get", "/usage", "GET", "/v1/usage"],
+  ["post", "/keys/rotate", "POST", "/v1/keys/rotate"],
 ] as const;
+
+/** Parts of the body that each operation with one is sent. */
+const sent: Readonly<Record<string, readonly string[]>> = {
+  "/inventory/{petId}": ["quantity", "12"],
+  "/inventory/updates": ["quantity", "12"],
+  "/keys/rotate": ["graceSeconds", "86400"],
+};
 
 describe.each(Object.entries(languages))("a sample in %s", (lang, [program, file, ...args]) => {
   (program === undefined ? test.skip : test).each(operations)(
@@ -65,7 +79,7 @@ describe.each(Object.entries(languages))("a sample in %s", (lang, [program, file
       const { stdout } = await run(program!, [...args, join(folder, file)], { env, cwd: folder });
       expect(stdout).toContain("9223372036854775807");
       for (const part of [method, url, "Bearer ps_test_key"]) expect(stdout).toContain(part);
-      if (method !== "GET") for (const part of ["application/json", "quantity", "12"]) expect(stdout).toContain(part);
+      if (method !== "GET") for (const part of ["application/json", ...sent[path]!]) expect(stdout).toContain(part);
     },
     60_000,
   );

@@ -114,6 +114,27 @@ describe("npm start", () => {
     expect(await bash(before[0]!)).toContain('{"petId":1001,"quantity":12,"status":"available"}');
   });
 
+  test("lets callers rotate its keys, and prints another one at the next start where a printed one works no more", async () => {
+    const keyOf = (plan: string) => new RegExp(`^ {2}${plan} +(ps_live_\\w+)$`, "m").exec(child.output())![1]!;
+    const [free, pro] = [keyOf("free"), keyOf("pro")];
+    const base = `http://${env.GATEWAY_LISTEN}/v1`;
+    const json = `-H "Content-Type: application/json" -d '{"graceSeconds":0}'`;
+    const rotated = await bash(`curl -s -X POST -H "Authorization: Bearer ${free}" ${json} ${base}/keys/rotate`);
+    expect(JSON.parse(rotated)).toMatchObject({ key: expect.stringMatching(/^ps_live_/), expiresAt: null });
+    expect(await stop("SIGINT")).toBe(0);
+    await start();
+    expect(keyOf("pro")).toBe(pro);
+    expect(keyOf("free")).not.toBe(free);
+    for (const [key, status] of [
+      [keyOf("free"), 200],
+      [JSON.parse(rotated).key, 200],
+      [free, 401],
+    ]) {
+      const code = `curl -s -o /dev/null -w '%{http_code}' -H "Authorization: Bearer ${key}" ${base}/rate_limit`;
+      expect(Number(await bash(code))).toBe(status);
+    }
+  });
+
   test("exits with the name of the setting when its port is taken, and leaves the other instance running", async () => {
     const other = await startScript({
       name: "a second npm start",

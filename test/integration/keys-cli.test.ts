@@ -146,6 +146,24 @@ describe("npm run keys", () => {
     expect(await run("list")).toContain("revoked");
   });
 
+  test("revoke --account ends every key of the account and no other, and says how many", async () => {
+    const keyIds = [(await json("issue", "--account", "acme")).keyId, (await json("issue", "--account", "acme")).keyId];
+    const other = await json("issue", "--account", "other");
+    const ended = await json("revoke", "--account", "acme");
+    expect(ended).toEqual({ account: "acme", keyIds: keyIds.toSorted(), revokedAt: unknownTime });
+    expect(await find(other.key)).toBeDefined();
+    expect(await run("revoke", "--account", "acme")).toBe("Account 'acme': no key worked any more.\n");
+    expect(await run("revoke", "--account", "other")).toBe("Account 'other': 1 key is revoked.\n");
+    expect(await find(other.key)).toBeUndefined();
+  });
+
+  test("issue gives the scope that rotates keys only where it is asked for", async () => {
+    const usual = await json("issue", "--account", "acme");
+    const rotating = await json("issue", "--account", "acme", "--scopes", "store:read,keys:rotate");
+    expect((await find(usual.key))!.scopes).toEqual(new Set(["inventory:read", "inventory:write", "store:read"]));
+    expect((await find(rotating.key))!.scopes).toEqual(new Set(["store:read", "keys:rotate"]));
+  });
+
   test("bans shows a ban and unban lifts it", async () => {
     const { keyId } = await json("issue", "--account", "acme");
     expect(await run("bans")).toBe("No key is banned.\n");
@@ -198,6 +216,7 @@ describe("npm run keys", () => {
     await run("revoke", keyId);
     const refusals: [string[], RegExp][] = [
       [["revoke", "key_none"], /There is no key key_none/],
+      [["revoke", "--account", "none"], /There is no account 'none'/],
       [["rotate", keyId], /is revoked/],
       [["list", "--account", "none"], /There is no account 'none'/],
       [["issue", "--account", "acme", "--plan", "free"], /is on the plan pro; change it with 'keys plan'/],
@@ -218,6 +237,8 @@ describe("npm run keys", () => {
       ["mint"],
       ["issue"],
       ["rotate", "key_1", "--grace", "24"],
+      ["revoke"],
+      ["revoke", "key_1", "--account", "a"],
       [...issue, "--plan", "gold"],
       [...issue, "--plan", "enterprise", "--per-minute", "5"],
       [...issue, "--expires", "2020-01-01"],

@@ -5,7 +5,7 @@ import { keyState } from "../../gateway/accounts/key-records.ts";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
 import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
 import { createKeyStore, type KeyStore } from "../../gateway/auth/key-store.ts";
-import { scopes } from "../../gateway/auth/principal.ts";
+import { defaultScopes } from "../../gateway/auth/principal.ts";
 import { createUsageStore, type UsageStore } from "../../gateway/usage/store.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
@@ -71,10 +71,11 @@ describeEachDatabase("keys", (url) => {
       const { keyId, accountId, find } = await issue({ plan: "pro" });
       expect(await find()).toEqual({
         keyId,
+        lineId: keyId,
         accountId,
         plan: "pro",
         limits: null,
-        scopes: new Set(scopes),
+        scopes: new Set(defaultScopes),
         expiresAtMs: null,
         bannedUntilMs: 0,
       });
@@ -222,10 +223,11 @@ describeEachDatabase("keys", (url) => {
       expect(await ids("a")).toEqual([a1.keyId, a2.keyId]);
       expect(await keyOf(a2.keyId)).toEqual({
         keyId: a2.keyId,
+        lineId: a2.keyId,
         account: "a",
         plan: "free",
         env: "test",
-        scopes: [...scopes],
+        scopes: [...defaultScopes],
         createdAtMs: start + 1,
         expiresAtMs: start + hour,
         revokedAtMs: null,
@@ -390,12 +392,28 @@ describeEachDatabase("keys", (url) => {
       await expect(admin.unban("key_none")).rejects.toMatchObject({ code: "unknown_key" });
     });
 
-    test("does not pass to the new key of a rotation", async () => {
-      const { keyId } = await issue();
+    test("holds for a key and those that it was rotated to, and ends for all of them when it is lifted for one", async () => {
+      const { keyId, find } = await issue();
       await store.ban(keyId, fiveMinutes);
       const next = newKey();
-      await admin.rotate(keyId, hour, next);
-      expect(await store.findByHash(next.keyHash)).toMatchObject({ bannedUntilMs: 0 });
+      const { keyId: nextId } = await admin.rotate(keyId, hour, next);
+      const [old, found] = [(await find())!, (await store.findByHash(next.keyHash))!];
+      expect(found).toEqual({ ...old, keyId: nextId, expiresAtMs: null });
+      expect(found).toMatchObject({ lineId: keyId, bannedUntilMs: fiveMinutes.untilMs });
+      expect((await admin.bans()).map((key) => key.keyId).toSorted()).toEqual([keyId, nextId].toSorted());
+      expect(await keyOf(nextId)).toMatchObject({ lineId: keyId, banStep: 1, bannedAtMs: start });
+      expect(await admin.unban(nextId)).toMatchObject({ key: { keyId: nextId }, lifted: true });
+      expect(await admin.bans()).toEqual([]);
+      expect(await find()).toMatchObject({ bannedUntilMs: 0 });
+      expect(await store.lastBan(keyId)).toBeUndefined();
+    });
+
+    test("is not listed for a key that has ended", async () => {
+      const [revoked, expired] = [await issue(), await issue({ expiresAtMs: start + 1 })];
+      for (const { keyId } of [revoked, expired]) await store.ban(keyId, fiveMinutes);
+      await admin.revoke(revoked.keyId);
+      nowMs += 1;
+      expect(await admin.bans()).toEqual([]);
     });
   });
 

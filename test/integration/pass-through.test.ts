@@ -620,6 +620,7 @@ type Gateway = Awaited<ReturnType<typeof startGateway>>;
 
 const principal: Principal = {
   keyId: "key-1",
+  lineId: "key-1",
   accountId: "account-1",
   plan: "free",
   limits: null,
