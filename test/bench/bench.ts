@@ -2,6 +2,7 @@
 import { writeFile } from "node:fs/promises";
 import { Option } from "commander";
 import { count, createTool } from "../support/tools.ts";
+import { benchBulk } from "./bulk.ts";
 import { benchChecks } from "./checks.ts";
 import { benchClient } from "./client.ts";
 import { benchGrpc } from "./grpc.ts";
@@ -58,7 +59,7 @@ const results = {
   grpc: wants("grpc") ? await benchGrpc(servers, plan) : [],
   limits: wants("limits") ? await benchLimits(servers, plan) : [],
   overload: wants("overload") ? await benchOverload(servers, plan) : [],
-  public: wants("public") ? await benchPublic(servers, plan) : [],
+  public: wants("public") ? [...(await benchPublic(servers, plan)), ...(await benchBulk(servers, plan))] : [],
   client: wants("client") ? benchClient(plan) : [],
 };
 if (options.json) console.log(JSON.stringify(results, null, 2));
