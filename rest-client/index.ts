@@ -1,7 +1,7 @@
 /** The client of the public API for consumers in TypeScript and JavaScript. */
 import { InventoryApiError } from "./errors.ts";
 import { type FollowEvent, followStock } from "./follow.ts";
-import { readBody, type SentEntry, toPetId, withPetId } from "./json.ts";
+import { readBody, type SentEntry, toPetId, updateJson, withPetId } from "./json.ts";
 import { type Answer, type ApiRequest, createSender } from "./requests.ts";
 import type { BulkResult, InventoryChanges, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
 
@@ -191,10 +191,6 @@ function etagOf({ headers }: Answer): string {
 
 function entryOf(answer: Answer): InventoryEntry {
   return { ...withPetId<InventoryItem>(readBody(answer)), etag: etagOf(answer) };
-}
-
-function updateJson({ petId, quantity, ifMatch }: UpdateEntry): string {
-  return `{"petId":${toPetId(petId)},${JSON.stringify({ quantity, ifMatch }).slice(1)}`;
 }
 
 /** A key for one update: 128 random bits. */

@@ -83,6 +83,36 @@ test("one entry, what has changed, many updates, the limits and the use are read
   expect(steps.reduce((sum, { served }) => sum + served, 0)).toBe(7);
 });
 
+test("an update whose answer was lost is repeated with its key, and happens once", async () => {
+  let cuts = 0;
+  const api = open(system.keys.business, async (...request) => {
+    const response = await fetch(...request);
+    if (cuts === 0) return response;
+    cuts -= 1;
+    await response.body?.cancel();
+    throw new TypeError("the answer was lost");
+  });
+  const before = await api.update(1001, 30);
+  cuts = 1;
+  const updated = await api.update(1001, 31, { ifMatch: before.etag });
+  expect(updated).toMatchObject({ petId: 1001n, quantity: 31, replayed: true });
+  cuts = 1;
+  const [first, second] = await api.updateMany([
+    { petId: 1001, quantity: 32, ifMatch: updated.etag },
+    { petId: -5n, quantity: 33 },
+  ]);
+  expect([first, second]).toMatchObject([
+    { petId: 1001n, quantity: 32, replayed: true },
+    { petId: -5n, quantity: 33, replayed: true },
+  ]);
+  await api.update(1001, 34, { idempotencyKey: "order-7" });
+  await expect(api.update(1001, 35, { idempotencyKey: "order-7" })).rejects.toMatchObject({
+    code: "idempotency_key_reused",
+    status: 422,
+  });
+  expect(await api.get(1001)).toMatchObject({ quantity: 34 });
+});
+
 test("fifty loops that want far more than the limit get all of it, hardly a 429 and no ban", async () => {
   const { key, keyId } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 60, perDay: 100_000 } });
   const statuses: number[] = [];
