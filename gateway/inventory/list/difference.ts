@@ -1,11 +1,17 @@
 /** Renders the difference between an older state of the list and the present one. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Chunk, entryEtag, jsonAt } from "./chunk.ts";
-import { findEntry } from "./chunks.ts";
+import { countEntries, findEntry } from "./chunks.ts";
 import { type Body, bodyOf, type Snapshot } from "./snapshot.ts";
 
 /** Length of the pieces of a long body. Other requests get a turn between two of them. */
 const pieceLength = 64 * 1024;
+
+/** The entries of a chunk that changed, by their index. */
+interface ChangedPart {
+  readonly chunk: Chunk;
+  readonly indexes: readonly number[];
+}
 
 /**
  * Renders the body of an answer: `etag` of the present list, `changed` entries with an `etag` each, and the petIds of
@@ -13,29 +19,44 @@ const pieceLength = 64 * 1024;
  *
  * @param since the revision of the older state
  * @param removed the entries that were removed since; those that are there again count as changed
- * @param max changes that may be rendered
- * @returns undefined when there are more
+ * @returns undefined for more changes than the list has entries, and than 1,000: the list itself is cheaper then
  */
 export function renderDifference(
   snapshot: Snapshot,
   since: bigint,
   removed: ReadonlySet<bigint>,
-  max: number,
 ): Promise<Body> | undefined {
-  const chunks = snapshot.revision > since ? snapshot.chunks.filter(({ newest }) => newest > since) : [];
+  const parts: ChangedPart[] = [];
+  let count = 0;
+  if (snapshot.revision > since) {
+    for (const chunk of snapshot.chunks) {
+      if (chunk.newest <= since) continue;
+      const indexes = changedIn(chunk, since);
+      parts.push({ chunk, indexes });
+      count += indexes.length;
+    }
+  }
   const gone = [...removed].filter((petId) => !findEntry(snapshot.chunks, petId)).sort(byPetId);
-  const changed = chunks.reduce((count, chunk) => count + changedIn(chunk, since).length, 0);
-  return changed + gone.length > max ? undefined : render(snapshot.etag, chunks, since, gone);
+  count += gone.length;
+  if (count > fewChanges && count > maxChanges(snapshot)) return undefined;
+  return render(snapshot.etag, parts, gone);
 }
 
-async function render(etag: string, chunks: readonly Chunk[], since: bigint, gone: readonly bigint[]): Promise<Body> {
+/** So many changes are always answered. */
+const fewChanges = 1_000;
+
+/** The most changes that are answered. */
+export function maxChanges({ chunks }: Snapshot): number {
+  return Math.max(fewChanges, countEntries(chunks));
+}
+
+async function render(etag: string, parts: readonly ChangedPart[], gone: readonly bigint[]): Promise<Body> {
   const pieces: Buffer[] = [];
   let text = `{"etag":${JSON.stringify(etag)},"changed":[`;
   let comma = "";
-  for (const chunk of chunks) {
-    for (const at of changedIn(chunk, since)) {
-      const entry = jsonAt(chunk, at).slice(0, -1);
-      text += `${comma}${entry},"etag":${JSON.stringify(entryEtag(chunk.revisions[at]!))}}`;
+  for (const { chunk, indexes } of parts) {
+    for (const at of indexes) {
+      text += `${comma}${jsonAt(chunk, at).slice(0, -1)},"etag":${JSON.stringify(entryEtag(chunk.revisions[at]!))}}`;
       comma = ",";
     }
     if (text.length < pieceLength) continue;

@@ -3,8 +3,8 @@ import type { Item, Position } from "../../../proto/pet.ts";
 import { SharedRead } from "../../../runtime/shared-read.ts";
 import { ApiError } from "../../http/errors.ts";
 import { type Chunk, type Edit, makeChunk } from "./chunk.ts";
-import { chunkSize, countEntries, editChunks } from "./chunks.ts";
-import { renderDifference } from "./difference.ts";
+import { chunkSize, editChunks } from "./chunks.ts";
+import { maxChanges, renderDifference } from "./difference.ts";
 import { type Removal, Removals } from "./removals.ts";
 import { type Body, epochTag, Snapshot } from "./snapshot.ts";
 
@@ -124,7 +124,7 @@ export class StockList {
       }
       if (since.epoch !== epochTag(snapshot.epoch) || revision > snapshot.revision || revision <= this.#tooOld) break;
       if (revision >= this.#removals.from) {
-        const body = renderDifference(snapshot, revision, this.#removals.after(revision), maxChanges(snapshot));
+        const body = renderDifference(snapshot, revision, this.#removals.after(revision));
         if (body) return await body;
         break;
       }
@@ -216,9 +216,4 @@ export function isAt(snapshot: Snapshot, { epoch, revision }: ListTag): boolean 
 
 function petIdsOf({ changed, removed }: Extract<ListChanges, { kind: "changes" }>): bigint[] {
   return [...changed, ...removed].map(({ petId }) => petId);
-}
-
-/** The most changes that are answered: beyond them the list itself is cheaper. */
-function maxChanges({ chunks }: Snapshot): number {
-  return Math.max(1_000, countEntries(chunks));
 }
