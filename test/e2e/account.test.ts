@@ -128,6 +128,27 @@ test("the numbers of a gateway's own page are those of its limit headers", async
   expect(faults).toEqual([]);
 }, 60_000);
 
+test("two clicks on a gateway's own page make a key that works, and the old one goes on for a day", async () => {
+  const system = await startSystem({ gatewayEnv: { KEY_ROTATION: "1" } });
+  stack.defer(() => system.close());
+  const { key } = await system.issueKey({ plan: "pro", scopes: ["inventory:read", "keys:rotate"] });
+  const { page, faults } = await openPage(browser, `http://${system.address}/account`);
+  await give(page, key);
+  await page.getByRole("button", { name: "Rotate this key" }).click();
+  await page.getByRole("button", { name: "Make the new key now" }).click();
+  await page.locator("#new-key", { hasText: "ps_" }).waitFor();
+  const made = (await page.locator("#new-key").textContent())!;
+  expect(made).not.toBe(key);
+  await page.getByRole("button", { name: "I have stored it" }).click();
+  await page.locator("#account").waitFor();
+  expect(await page.evaluate("Object.values(sessionStorage)")).toEqual([made]);
+  for (const each of [key, made]) {
+    const headers = { authorization: `Bearer ${each}` };
+    expect(await request(system.address, { path: "/v1/inventory", headers })).toMatchObject({ status: 200 });
+  }
+  expect(faults).toEqual([]);
+}, 60_000);
+
 test("a ban is told with its end, and the numbers stay", async () => {
   api.rateLimit.ban = { until: "2026-11-23T12:05:00.000Z" };
   const { page } = await open("/account/", { timezoneId: "UTC" });

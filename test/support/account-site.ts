@@ -62,9 +62,8 @@ export function accountSite(stub: () => AccountStub): Router {
       response.status(201).json({ keyId: "key_2", key, scopes, expiresAt, previousKeyEndsAt: "2026-11-24T00:00:00Z" });
     });
   const { "/keys/rotate": _, ...withoutRotation } = describedApi.paths;
-  const withRotation = { ...describedApi.paths, "/keys/rotate": {} };
   return Router()
-    .use(docsPage(page), accountPage({ ...page, document: { ...describedApi, paths: withRotation } }))
+    .use(docsPage(page), accountPage(page))
     .use("/without-rotation", accountPage({ ...page, document: { ...describedApi, paths: withoutRotation } }))
     .use("/without-rotation/v1", api)
     .use("/v1", api);
