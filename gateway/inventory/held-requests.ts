@@ -53,7 +53,8 @@ export class HeldRequests {
   readonly #options: HeldRequestsOptions;
   readonly #held = new Set<Held>();
   readonly #byPetId = new Map<bigint | undefined, Set<Held>>();
-  #woken: Held[] = [];
+  /** Those of the held ones that are about to go on, in this order. */
+  readonly #woken = new Set<Held>();
   #begun = 0;
   #checks = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -134,6 +135,7 @@ export class HeldRequests {
   #forget(held: Held): void {
     const ofPet = this.#byPetId.get(held.petId);
     this.#held.delete(held);
+    this.#woken.delete(held);
     ofPet?.delete(held);
     if (ofPet?.size === 0) this.#byPetId.delete(held.petId);
   }
@@ -141,19 +143,23 @@ export class HeldRequests {
   /** @param petIds of the entries that changed; undefined after a change of everything */
   #wake(petIds: readonly bigint[] | undefined): void {
     if (this.#held.size === 0) return;
-    if (petIds === undefined) this.#release(this.#held);
-    else for (const petId of [undefined, ...petIds]) this.#release(this.#byPetId.get(petId) ?? []);
+    for (const petId of petIds ? [undefined, ...petIds] : [...this.#byPetId.keys()]) {
+      this.#release(this.#byPetId.get(petId) ?? []);
+      this.#byPetId.delete(petId); // so that the next change does not wake them again
+    }
   }
 
   /** Lets requests go on, some of them in each turn. */
   #release(helds: Iterable<Held>): void {
-    if (this.#woken.length === 0) setImmediate(() => this.#endSome());
-    for (const held of helds) this.#woken.push(held);
+    for (const held of helds) {
+      if (this.#woken.size === 0) setImmediate(() => this.#endSome());
+      this.#woken.add(held);
+    }
   }
 
   #endSome(): void {
-    for (const held of this.#woken.splice(0, perTurn)) if (this.#held.has(held)) held.end();
-    if (this.#woken.length > 0) setImmediate(() => this.#endSome());
+    for (const held of [...this.#woken.values().take(perTurn)]) held.end();
+    if (this.#woken.size > 0) setImmediate(() => this.#endSome());
   }
 
   /** Checks the list and the keys from time to time, while requests are held. */
