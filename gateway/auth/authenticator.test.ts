@@ -277,6 +277,16 @@ describe("a notice of a change", () => {
     expect(asked).toHaveLength(4);
   });
 
+  test("of a line reaches all of its keys and no others", async () => {
+    const { use, newKey, authenticator, asked } = setUp();
+    const keys = Array.from({ length: 6 }, (_, i) => newKey({ lineId: i % 3 === 0 ? "key_other" : "key_first" }));
+    for (const { token } of keys) await use(token);
+    asked.length = 0;
+    authenticator.forget("key_first");
+    for (const { token } of keys) await use(token);
+    expect(asked).toHaveLength(4);
+  });
+
   test("during a look-up makes its answer count only for the requests before the notice", async () => {
     const { use, newKey, authenticator, asked, state } = setUp();
     const { token, principal } = newKey();
