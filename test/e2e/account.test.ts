@@ -45,7 +45,7 @@ test.each(["/account", "/account/", "/api/account", "/api/account/"])(
     await give(page);
     expect(await page.locator("[data-window=minute] .used").textContent()).toBe("12 of 300 used, 288 left.");
     expect(await page.locator("[data-window=day] .used").textContent()).toBe("4,012 of 10,000 used, 5,988 left.");
-    expect(await page.locator("[data-window=minute] .countdown").textContent()).toMatch(/^Begins again in 4\d s\.$/);
+    expect(await page.locator("[data-window=minute] .countdown").textContent()).toMatch(/^Begins again in \d+ s\.$/);
     expect(await page.locator("[data-window=day] .countdown").textContent()).toMatch(/^Begins again in 2 h 59 min\.$/);
     expect(await page.locator("#plan").textContent()).toBe("pro");
     expect(await page.locator("#key-id").textContent()).toBe("key_1");
