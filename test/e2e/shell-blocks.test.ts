@@ -5,6 +5,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import { join, resolve } from "node:path";
 import { connect, createServer, type TLSSocket } from "node:tls";
+import { scopes } from "../../gateway/auth/principal.ts";
 import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { installMissing } from "../support/server-programs.ts";
 import { type System, startSystem } from "../support/system.ts";
@@ -100,9 +101,12 @@ test.each(blocks)("the block $name does the same in bash, dash and zsh", async (
 
 describe("the requests of the README and docs/api.md", () => {
   let system: System;
+  let key: string;
   beforeAll(async () => {
-    system = await startSystem({ seed: [{ petId: 1001n, quantity: 12, status: "available" }] });
+    const seed = [{ petId: 1001n, quantity: 12, status: "available" }] as const;
+    system = await startSystem({ seed, gatewayEnv: { KEY_ROTATION: "1" } });
     stack.defer(() => system.close());
+    ({ key } = await system.issueKey({ plan: "business", scopes }));
   });
 
   test.each(Object.keys(shells) as Shell[])("work when pasted into %s", async (shell) => {
@@ -113,7 +117,7 @@ describe("the requests of the README and docs/api.md", () => {
     const text = requests
       .map((block) => block.text)
       .join("\n")
-      .replaceAll("ps_live_replace_this_by_a_key", system.keys.enterprise)
+      .replaceAll("ps_live_replace_this_by_a_key", key)
       .replaceAll("127.0.0.1:8080", system.address);
     const answers = (await paste(shell, text)).stdout.match(/HTTP\/1\.1 \d+/g)!;
     expect(answers).toHaveLength(text.match(/^curl -i/gm)!.length);
