@@ -6,7 +6,7 @@ import { ApiError } from "../http/errors.ts";
 import { parseJson } from "../http/json.ts";
 import type { ListTag } from "./list/stock-list.ts";
 
-/** The media types that a method takes, and the header that names them to a caller who sends another one. */
+/** The media types that a method takes, and the header that names them where a request has another one. */
 export interface BodyTypes {
   readonly types: readonly string[];
   readonly header: "Accept-Patch" | "Accept-Post";

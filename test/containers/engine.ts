@@ -73,7 +73,7 @@ async function openPodman(stack: AsyncDisposableStack): Promise<Engine> {
   const args = ["--root", store, "--runroot", runFolder];
   const engine = commands(findProgram(["podman"])!, args, env);
 
-  // What a run has left behind that was killed. Images stay.
+  // A run that was killed has left this behind. Images stay.
   const clear = async () => {
     await engine.docker(["rm", "--all", "--force", "--volumes", "--time", "0"]);
     await engine.docker(["network", "prune", "--force"]);
