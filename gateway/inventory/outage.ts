@@ -5,7 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 const waitsMs = [25, 50, 100, 200];
 
 /**
- * Tries work again that has certainly not happened. So callers see a short outage, such as a failover, as a delay. It
+ * Tries work again where that is safe. So callers see a short outage, such as a failover, as a delay. It
  * does so until the outage is as old as its patience, or the caller has waited for as long as that. From then on work
  * fails after one attempt: a long outage must not gather callers that wait in vain.
  */
@@ -20,7 +20,8 @@ export class Outage {
 
   /**
    * @param work may be called any number of times
-   * @param isUndone says of an error of `work` that nothing has happened and that the outage may be short
+   * @param isRepeatable says of an error of `work` that a repeat is safe, because nothing has happened or because it
+   *   would change nothing more, and that the outage may be short
    * @param mayRetry asked before each further attempt, with the error of the one before: false once the caller has left,
    *   because what it sends next must not be followed by this
    * @param arrivedMs since when the caller waits, by `performance.now()`
@@ -28,7 +29,7 @@ export class Outage {
    */
   async rideOut<T>(
     work: () => Promise<T>,
-    isUndone: (error: unknown) => boolean,
+    isRepeatable: (error: unknown) => boolean,
     mayRetry: (error: unknown) => boolean = () => true,
     arrivedMs: number = performance.now(),
   ): Promise<T> {
@@ -38,7 +39,7 @@ export class Outage {
         this.#lastFailureMs = Number.NEGATIVE_INFINITY;
         return result;
       } catch (error) {
-        const leftMs = isUndone(error) ? this.#patienceLeftMs(arrivedMs) : 0;
+        const leftMs = isRepeatable(error) ? this.#patienceLeftMs(arrivedMs) : 0;
         if (leftMs <= 0) throw error;
         const waitMs = waitsMs[Math.min(attempt, waitsMs.length - 1)]! * (0.75 + Math.random() / 2); // not all at once
         await delay(Math.min(waitMs, leftMs));

@@ -148,6 +148,11 @@ export function createAdmission(options: AdmissionOptions): Admission {
       onRefused(principal.plan, "account");
       throw overLimit(guarded);
     }
+    await showLimits(context, principal);
+  }
+
+  /** Sets the windows of the account and their headers, as they stand. */
+  async function showLimits(context: RequestContext, principal: Principal) {
     const windows = windowsFor(principal);
     const current = await limiter.look(principal.accountId, windows);
     context.limits = limitHeaders(windows, current);
@@ -168,8 +173,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
 
   async function readmit(request: IncomingMessage, context: RequestContext) {
     await checkAgain(request, context);
-    const windows = windowsFor(context.principal!);
-    context.limits = limitHeaders(windows, await limiter.look(context.principal!.accountId, windows));
+    await showLimits(context, context.principal!);
   }
 
   async function admitDocs(context: RequestContext) {

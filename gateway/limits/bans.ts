@@ -28,7 +28,8 @@ export interface BanHandlerOptions {
 }
 
 /**
- * Makes a function that bans a line of keys for as long as the ladder says. It works in the background: no request waits for it.
+ * Makes a function that bans a line of keys for as long as the ladder says. It works in the background: no request
+ * waits for it.
  */
 export function createBanHandler({ store, rules, onBan, onError, now }: BanHandlerOptions): (lineId: string) => void {
   const ban = async (lineId: string) => {

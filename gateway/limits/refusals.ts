@@ -47,9 +47,9 @@ interface Entry {
 }
 
 /**
- * Counts the refusals of each line of keys within the last minute. A request that was under way when its caller was first told
- * to wait does not count, because its sender could not know of the limit. So a caller that waits as it is told to may
- * send a burst when the wait is over.
+ * Counts the refusals of each line of keys within the last minute. A request that was under way when its caller was
+ * first told to wait does not count, because its sender could not know of the limit. So a caller that waits as it is
+ * told to may send a burst when the wait is over.
  */
 export class RefusalCounter {
   readonly #options: RefusalCounterOptions;
