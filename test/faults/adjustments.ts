@@ -118,7 +118,9 @@ async function compare(
 ): Promise<Pick<AdjustmentVerdict, "astray" | "differences">> {
   const db = openDatabase(system.databaseUrls.inventory);
   try {
-    const remembered: string[] = await db("stock_requests").whereIn("pet_id", petIds as never[]).pluck("request_id");
+    const remembered: string[] = await db("stock_requests")
+      .whereIn("pet_id", petIds as never[])
+      .pluck("request_id");
     const rows: { pet_id: bigint; quantity: number }[] = await db("stock").whereIn("pet_id", petIds as never[]);
     const expected = new Map(petIds.map((petId) => [petId, BigInt(startQuantity)]));
     for (const { petId, delta } of acknowledged.values()) expected.set(petId, expected.get(petId)! + BigInt(delta));
