@@ -29,7 +29,9 @@ describe("three gateways and two inventory services on one database", () => {
     const targets = [...cluster.services, database, ...cluster.gateways];
     // The long run kills each kind two hundred times.
     const kills = isLong
-      ? [...twoHundredOf(cluster.services), ...twoHundredOf([database]), ...twoHundredOf(cluster.gateways)]
+      ? [cluster.services, [database], cluster.gateways].flatMap((kind) =>
+          timesOf<{ crash(): Promise<void> }>(200, kind),
+        )
       : targets;
     const disturbances = kills.map((target) => () => target.crash());
     const verdict = await checkHistory(cluster, { key, pets, readers: 24, reads: 4_000, disturbances });
@@ -40,16 +42,16 @@ describe("three gateways and two inventory services on one database", () => {
   }, 3_600_000);
 
   test.each([
-    ["updates sent many at once", { isBulk: true }],
-    ["updates with a key", { isKeyed: true }],
-    ["updates with a key sent many at once", { isBulk: true, isKeyed: true }],
+    ["updates sent many at once", { isBulk: true }, 50],
+    ["updates with a key", { isKeyed: true }, 50],
+    ["updates with a key sent many at once", { isBulk: true, isKeyed: true }, 200],
   ])(
     "lose none of the %s and make none of them twice while services and the database are killed",
-    async (_what, updates) => {
+    async (_what, updates, longKills) => {
       const database = databaseOf(cluster);
-      // The long run kills each kind two hundred times, in turns.
+      // The long run kills each kind so often, in turns.
       const kills = isLong
-        ? twoHundredOf(cluster.services).flatMap((service) => [service, database])
+        ? timesOf(longKills, cluster.services).flatMap((service) => [service, database])
         : [...cluster.services, database];
       const disturbances = kills.map((target) => () => target.crash());
       const verdict = await checkHistory(cluster, { key, pets, readers: 8, reads: 500, updates, disturbances });
@@ -63,7 +65,7 @@ describe("three gateways and two inventory services on one database", () => {
   );
 
   test("make an update with a key once while gateways are killed, too", async () => {
-    const kills = isLong ? twoHundredOf(cluster.gateways) : cluster.gateways;
+    const kills = isLong ? timesOf(200, cluster.gateways) : cluster.gateways;
     const disturbances = kills.map((target) => () => target.crash());
     const updates = { isBulk: true, isKeyed: true };
     const verdict = await checkHistory(cluster, { key, pets, readers: 8, reads: 500, updates, disturbances });
@@ -73,9 +75,9 @@ describe("three gateways and two inventory services on one database", () => {
 
   test("apply an adjustment once that is retried until it is acknowledged while services and database are killed", async () => {
     const database = databaseOf(cluster);
-    // The long run kills each kind two hundred times, in turns.
+    // The long run kills each kind a hundred times, in turns.
     const kills = isLong
-      ? twoHundredOf(cluster.services).flatMap((service) => [service, database])
+      ? timesOf(100, cluster.services).flatMap((service) => [service, database])
       : [...cluster.services, database];
     const disturbances = kills.map((target) => () => target.crash());
     const petIds = [101n, 102n, 103n];
@@ -95,9 +97,9 @@ function databaseOf({ database }: Cluster) {
   };
 }
 
-/** Two hundred targets, each in its turn. */
-function twoHundredOf<T>(targets: readonly T[]): T[] {
-  return Array.from({ length: 200 }, (_, i) => targets[i % targets.length]!);
+/** So many targets, each in its turn. */
+function timesOf<T>(times: number, targets: readonly T[]): T[] {
+  return Array.from({ length: times }, (_, i) => targets[i % targets.length]!);
 }
 
 interface Planted {

@@ -249,25 +249,29 @@ describeEachDatabase("migrations", (url) => {
   });
 
   // MySQL commits every statement of a schema by itself.
-  test.each(schemas)("of %s are finished by the next run, whichever statement failed", async (schema, migrations) => {
-    const db = open();
-    let failures = 0;
-    for (const index of migrations.keys()) {
-      const steps = migrations.slice(0, index + 1);
-      await migrate(db, schema, steps, "up");
-      const whole = await tablesOf(db);
-      let failed = true;
-      for (let statements = 0; failed; statements++) {
-        expect(await migrate(db, schema, steps, "down")).toHaveLength(1);
-        failed = await failsAfter(statements, db, schema, steps, "up");
-        if (failed) failures++;
+  test.each(schemas)(
+    "of %s are finished by the next run, whichever statement failed",
+    async (schema, migrations) => {
+      const db = open();
+      let failures = 0;
+      for (const index of migrations.keys()) {
+        const steps = migrations.slice(0, index + 1);
         await migrate(db, schema, steps, "up");
-        expect(await tablesOf(db)).toEqual(whole);
-        if (schema === "inventory") expect(await db("stock_head")).toHaveLength(1);
+        const whole = await tablesOf(db);
+        let failed = true;
+        for (let statements = 0; failed; statements++) {
+          expect(await migrate(db, schema, steps, "down")).toHaveLength(1);
+          failed = await failsAfter(statements, db, schema, steps, "up");
+          if (failed) failures++;
+          await migrate(db, schema, steps, "up");
+          expect(await tablesOf(db)).toEqual(whole);
+          if (schema === "inventory") expect(await db("stock_head")).toHaveLength(1);
+        }
       }
-    }
-    expect(failures).toBeGreaterThan(6);
-  });
+      expect(failures).toBeGreaterThan(6);
+    },
+    300_000,
+  );
 
   test("the use of deprecated operations keeps its counts up and down, whatever statement failed", async () => {
     const db = open();
@@ -303,7 +307,7 @@ describeEachDatabase("migrations", (url) => {
       await db("deprecated_use").delete();
     }
     expect(failures).toBeGreaterThan(6);
-  });
+  }, 300_000);
 });
 
 describe("the lock of migrations (MySQL/MariaDB)", () => {
