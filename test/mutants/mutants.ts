@@ -16,9 +16,23 @@ import { type Mutation, mutationsOf, planted } from "./mutations.ts";
 
 /** The folders whose faults are planted, with the suites beyond the unit tests that should notice them. */
 const areas: Readonly<Record<string, readonly string[]>> = {
-  "gateway/limits/": ["contract/rate-limits", "integration/redis-windows", "integration/look-up-flood"],
-  "gateway/auth/": ["contract/authentication", "integration/keys.test"],
-  "gateway/inventory/": ["contract/update-inventory", "contract/list-inventory", "contract/errors"],
+  "gateway/limits/": [
+    "contract/rate-limits",
+    "contract/own-account",
+    "integration/redis-windows",
+    "integration/look-up-flood",
+  ],
+  "gateway/auth/": ["contract/authentication", "contract/key-rotation", "integration/keys.test"],
+  "gateway/inventory/": [
+    "contract/update-inventory",
+    "contract/bulk-updates",
+    "contract/idempotency-key",
+    "contract/list-inventory",
+    "contract/list-changes",
+    "contract/get-entry",
+    "contract/wait-for-change",
+    "contract/errors",
+  ],
   "gateway/http/": ["contract/errors", "contract/bounds", "contract/overload", "contract/authentication"],
   "inventory-svc/stock/": ["integration/stock-store", "integration/adjustments", "integration/watch"],
   "inventory-svc/rpc/": ["integration/inventory-service.test", "integration/adjustments", "integration/watch"],
