@@ -54,7 +54,10 @@ export interface Gateway {
   ready(): Promise<void>;
   /** Settings of the keys' database that put promises at risk, each with what mends it. */
   readonly risks: readonly string[];
-  /** Answers the requests that wait for a change, and lets no more of them wait: for the begin of a stop. */
+  /**
+   * Ends long waits, for the begin of a stop. Requests that wait for a change are answered, and no more of them wait.
+   * Updates with a key are repeated for at most `INVENTORY_TIMEOUT_MS` more.
+   */
   endWaits(): void;
   close(): Promise<void>;
 }
@@ -145,7 +148,10 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     get risks() {
       return keys.risks.current;
     },
-    endWaits: () => waits.close(),
+    endWaits: () => {
+      waits.close();
+      stock.endRepeats();
+    },
     close: async () => {
       waits.close();
       closing.abort(new Error("the gateway was closed"));

@@ -26,6 +26,8 @@ export interface StockClientOptions extends InventoryChannelOptions {
 
 export interface StockClient extends StockSource {
   readonly update: SendUpdates;
+  /** Repeats updates with a key no longer than those without one: for the begin of a stop. */
+  endRepeats(): void;
   /** Updates whose result is still to come. */
   readonly updatesInFlight: number;
   /** Updates so far of which it is not known whether they happened. */
@@ -38,6 +40,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
   const { callTimeoutMs, keyedTimeoutMs, loadTimeoutMs, onCheck, ...channel } = options;
   const client = openInventoryChannel(channel);
   const pipeline = new UpdatePipeline(() => client.applyUpdates());
+  const updates = createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs });
   const checks = new CheckSession(() => client.checkInventory(), callTimeoutMs);
   const checkOutage = new Outage(callTimeoutMs);
   const longReads = new Set<{ cancel(): void }>();
@@ -50,7 +53,8 @@ export function openStockClient(options: StockClientOptions): StockClient {
       return pipeline.unknown;
     },
 
-    update: createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs }),
+    update: updates.send,
+    endRepeats: () => updates.endSoon(),
 
     async *load() {
       const deadline = Date.now() + loadTimeoutMs;

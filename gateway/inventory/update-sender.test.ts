@@ -21,12 +21,12 @@ async function send(answers: readonly UpdateOutcome[][], request: UpdateRequest,
     deadlines.push(deadlineMs - performance.now());
     return answers[sent.length - 1]!;
   };
-  const sender = createUpdateSender({ pipeline: { submit }, callTimeoutMs: 20_000, keyedTimeoutMs: 60_000 });
+  const { send } = createUpdateSender({ pipeline: { submit }, callTimeoutMs: 20_000, keyedTimeoutMs: 60_000 });
   const arrivedMs = performance.now() - 10_000;
   const onRepeat = () => {
     repeats += 1;
   };
-  const outcomes = await sender(request, { arrivedMs, isWanted, onRepeat });
+  const outcomes = await send(request, { arrivedMs, isWanted, onRepeat });
   return { outcomes, petIds: sent.map((each) => each.updates.map(({ petId }) => petId)), sent, deadlines, repeats };
 }
 

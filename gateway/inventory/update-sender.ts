@@ -38,10 +38,20 @@ export type SendUpdates = (
   caller: UpdateCaller,
 ) => Promise<readonly (Updated | ApiError)[]>;
 
-export function createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs }: UpdateSenderOptions): SendUpdates {
-  const [outage, keyedOutage] = [new Outage(callTimeoutMs), new Outage(keyedTimeoutMs)];
+export interface UpdateSender {
+  readonly send: SendUpdates;
+  /** Repeats no update for longer than `callTimeoutMs` from now on: for the begin of a stop. */
+  endSoon(): void;
+}
 
-  return async ({ updates, once }, { arrivedMs, isWanted, onRepeat }) => {
+export function createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs }: UpdateSenderOptions): UpdateSender {
+  const [outage, keyedOutage] = [new Outage(callTimeoutMs), new Outage(keyedTimeoutMs)];
+  let endingSinceMs = Number.POSITIVE_INFINITY;
+  /** When the last attempt at updates with a key ends. */
+  const keyedEndMs = (arrivedMs: number) =>
+    Math.min(arrivedMs + keyedTimeoutMs, Math.max(arrivedMs, endingSinceMs) + callTimeoutMs);
+
+  const send: SendUpdates = async ({ updates, once }, { arrivedMs, isWanted, onRepeat }) => {
     const outcomes = new Array<UpdateOutcome | undefined>(updates.length).fill(undefined);
     const mayRepeat = once ? isRepeatable : isUndone;
     /** Whether an attempt of this request may have made the updates: what is replayed then is its own result. */
@@ -51,7 +61,7 @@ export function createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs }: 
       const places = [...outcomes.keys()].filter((i) => outcomes[i] === undefined || mayRepeat(outcomes[i]));
       const request = { updates: places.map((i) => updates[i]!), once, traceparent: activeTraceparent() };
       const deadlineMs = once
-        ? Math.min(performance.now() + callTimeoutMs, arrivedMs + keyedTimeoutMs)
+        ? Math.min(performance.now() + callTimeoutMs, keyedEndMs(arrivedMs))
         : arrivedMs + callTimeoutMs;
       const found = await pipeline.submit(request, deadlineMs, isWanted);
       for (const [i, outcome] of found.entries()) outcomes[places[i]!] = isOwn ? asOwn(outcome) : outcome;
@@ -60,13 +70,21 @@ export function createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs }: 
       if (error) throw error;
     };
     const mayGoOn = () => {
-      if (once) onRepeat();
-      return isWanted();
+      if (!once) return isWanted();
+      onRepeat();
+      return isWanted() && performance.now() < keyedEndMs(arrivedMs);
     };
     await inSpan("ApplyUpdates", clientCall, context.active(), () =>
       (once ? keyedOutage : outage).rideOut(attempt, mayRepeat, mayGoOn, arrivedMs),
     ).catch(() => {}); // it is an outcome, too
     return outcomes.map((outcome) => (outcome instanceof Error ? fromServiceError(outcome) : outcome!));
+  };
+
+  return {
+    send,
+    endSoon: () => {
+      endingSinceMs = performance.now();
+    },
   };
 }
 

@@ -31,8 +31,8 @@ describe("a gateway", () => {
   const start = (env: Env = {}) => system.startGateway({ LOG_LEVEL: "info", ...env });
   const get = () => `GET /v1/inventory HTTP/1.1\r\n${credentials}\r\n`;
   const body = '{"quantity":7}';
-  const patchHead = () =>
-    `PATCH /v1/inventory/1 HTTP/1.1\r\n${credentials}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n`;
+  const patchHead = (headers = "") =>
+    `PATCH /v1/inventory/1 HTTP/1.1\r\n${credentials}${headers}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n`;
   const readiness = async ({ admin }: RunningProcess) => (await request(admin, { path: "/readyz" })).status;
   const isDraining = (gateway: RunningProcess) => until(async () => (await readiness(gateway)) === 503);
   const isClosed = ({ listen }: Pick<RunningProcess, "listen">) => until(async () => !(await isOpen(listen)));
@@ -113,6 +113,23 @@ describe("a gateway", () => {
     expect(await gateway.exited).toBe(1);
     expect(gateway.output()).toContain("by force");
     await busy.ended;
+  });
+
+  test("that stops during an outage answers the update that it repeats, and then ends by itself", async () => {
+    const gateway = await start({ DRAIN_SECONDS: "8", INVENTORY_TIMEOUT_MS: "1000" });
+    const inFlight = async () =>
+      /^gateway_updates_in_flight 1$/m.test((await request(gateway.admin, { path: "/metrics" })).text);
+    await system.inventory.kill("SIGSTOP");
+    stack.defer(() => system.inventory.kill("SIGCONT"));
+    const { ask, ended } = openConnection(gateway);
+    const answer = ask(patchHead("Idempotency-Key: k\r\n") + body);
+    await until(inFlight);
+    await gateway.kill("SIGTERM");
+    expect(await answer).toMatchObject({ status: 504, headers: { connection: ["close"] } });
+    await ended;
+    expect(await gateway.exited).toBe(0);
+    expect(gateway.output()).not.toContain("by force");
+    await system.inventory.kill("SIGCONT");
   });
 
   test("that was started over a channel stops when its parent disconnects, even before it is ready", async () => {
