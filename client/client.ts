@@ -47,13 +47,15 @@ export interface InventoryClient {
   getMany(petIds: readonly bigint[], options?: CallOptions): Promise<Found>;
   /**
    * Sets a quantity. NOT_FOUND without an entry, ABORTED when it is not at `expectedRevision`, or at none of several (at
-   * most 20). Durable once resolved.
+   * most 20). Durable once resolved. With an `idempotencyKey`, a random one, it happens once: a repeat with the same key
+   * gets the first result, whatever has become of the entry. INVALID_ARGUMENT for the key of another update of the entry.
    */
   update(
     change: {
       readonly petId: bigint;
       readonly quantity: number;
       readonly expectedRevision?: bigint | readonly bigint[] | undefined;
+      readonly idempotencyKey?: string | undefined;
     },
     options?: CallOptions,
   ): Promise<Item>;
@@ -128,9 +130,13 @@ export function createInventoryClient({
       return { items: items.map(toItem), missing: missingPetIds };
     },
 
-    update: async ({ petId, quantity, expectedRevision: expected }, options) => {
+    update: async ({ petId, quantity, expectedRevision: expected, idempotencyKey: key }, options) => {
       const [expectedRevision, ...furtherExpectedRevisions] = expectedRevisions(expected);
-      const request = { ...checked({ petId, quantity }), expectedRevision, furtherExpectedRevisions };
+      const request = {
+        ...checked({ petId, quantity }),
+        ...{ expectedRevision, furtherExpectedRevisions },
+        idempotencyKey: key === undefined ? undefined : checkText("idempotencyKey", key),
+      };
       return toItem((await call(stub.updateInventory, request, options)).item);
     },
 

@@ -78,6 +78,18 @@ describe("the client for internal callers", () => {
     expect(await inventory.getMany([petId, -5n])).toEqual({ items: [pending], missing: [-5n] });
   });
 
+  test("updates once for each idempotencyKey, and refuses the key of another update", async () => {
+    const [petId, idempotencyKey] = [4n, "client-test"];
+    const first = await inventory.update({ petId, quantity: 11, idempotencyKey });
+    await inventory.update({ petId, quantity: 12 });
+    expect(await inventory.update({ petId, quantity: 11, idempotencyKey })).toEqual(first);
+    expect(await inventory.get(petId)).toMatchObject({ quantity: 12 });
+    await expect(inventory.update({ petId, quantity: 13, idempotencyKey })).rejects.toMatchObject({
+      code: "INVALID_ARGUMENT",
+      reason: "KEY_REUSED",
+    });
+  });
+
   test("lists every entry, and stops when its reader stops", async () => {
     const pages = await Array.fromAsync(inventory.list());
     expect(pages.flatMap(({ items }) => items.map(({ petId }) => petId))).toHaveLength(entryCount);
@@ -166,6 +178,7 @@ describe("the client for internal callers", () => {
         "expectedRevision[1] must be a bigint, such as 1001n",
       ],
       [inventory.update({ petId: 1n, quantity: 5, expectedRevision: [] }), "expectedRevision must name a revision"],
+      [inventory.update(wrong({ petId: 1n, quantity: 5, idempotencyKey: 5 })), "idempotencyKey must be a string"],
       [inventory.create(wrong({ petId: 1n, quantity: 5n })), "quantity must be an integer from 0 to 2147483647"],
       [
         inventory.create(wrong({ petId: 1n, quantity: 5, status: "gone" })),
