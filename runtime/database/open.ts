@@ -109,8 +109,13 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
   const { poolMax, acquireTimeoutMs, silenceTimeoutMs, onConnected } = options;
   const { hostname, port, username, password, pathname, searchParams } = new URL(url);
   const afterCreate: AfterCreate<MysqlConnection> = (connection, done) => {
-    // `connection.destroy()` would leave a query that is under way without an answer; the end of its stream does not.
-    connection.stream.setTimeout(silenceTimeoutMs, () => connection.stream.destroy());
+    const { stream } = connection;
+    stream.setTimeout(silenceTimeoutMs, () => {
+      const { bytesRead } = stream;
+      // An answer that has arrived while this thread was busy, or got no time, is read before the immediate.
+      // `connection.destroy()` would leave a query that is under way without an answer; the end of its stream does not.
+      setImmediate(() => stream.bytesRead === bytesRead && stream.destroy());
+    });
     prepareSession(connection, silenceTimeoutMs).then(
       (engine) => {
         engines.set(connection, engine);

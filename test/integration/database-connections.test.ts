@@ -39,3 +39,17 @@ test("a first connection to the database that falls silent after its handshake d
   const [rows] = await db.raw("SELECT 'two' AS answer");
   expect(rows).toEqual([{ answer: "two" }]);
 });
+
+test("an answer that arrived while this thread was busy for longer than the silence time-out is read", async () => {
+  await using stack = new AsyncDisposableStack();
+  const url = await createMysqlDatabase();
+  stack.defer(() => dropDatabase(url));
+  const db = openDatabase(url, { ...databaseDefaults, silenceTimeoutMs: 300 });
+  stack.defer(() => db.destroy());
+  await db.raw("SELECT 1"); // so that there is a connection
+  const sent = once(db, "query");
+  const answer = db.raw("SELECT 'late' AS answer").then(([rows]) => rows);
+  await sent;
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 900);
+  expect(await answer).toEqual([{ answer: "late" }]);
+});
