@@ -6,7 +6,7 @@ import { toItem } from "../../client/item.ts";
 import type { ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
 import { CheckSession } from "./check-session.ts";
-import type { StockSource } from "./list/stock-list.ts";
+import type { CheckReport, StockSource } from "./list/stock-list.ts";
 import { readRemovals } from "./older-removals.ts";
 import { Outage } from "./outage.ts";
 import { fromServiceError } from "./status.ts";
@@ -44,6 +44,18 @@ export function openStockClient(options: StockClientOptions): StockClient {
   const checks = new CheckSession(() => client.checkInventory(), callTimeoutMs);
   const checkOutage = new Outage(callTimeoutMs);
   const longReads = new Set<{ cancel(): void }>();
+  /** Asks for changes, and again in a short outage: that changes nothing, so it may be repeated. */
+  const askAgain = <T>(ask: () => Promise<T>, report: CheckReport) =>
+    inSpan("CheckInventory", clientCall, context.active(), () =>
+      checkOutage.rideOut(
+        ask,
+        (error) => (error as ServiceError).code === status.UNAVAILABLE,
+        (error) => {
+          report.setback(fromServiceError(error));
+          return true;
+        },
+      ),
+    );
 
   return {
     get updatesInFlight() {
@@ -76,17 +88,8 @@ export function openStockClient(options: StockClientOptions): StockClient {
       const startedMs = performance.now();
       let isAnswered = false;
       try {
-        const changes = await inSpan("CheckInventory", clientCall, context.active(), () =>
-          checkOutage.rideOut(
-            // It changes nothing, so it may be repeated.
-            () => checks.changesAfter(position, activeTraceparent(), () => report.progress()),
-            (error) => (error as ServiceError).code === status.UNAVAILABLE,
-            (error) => {
-              report.setback(fromServiceError(error));
-              return true;
-            },
-          ),
-        );
+        const ask = () => checks.changesAfter(position, activeTraceparent(), () => report.progress());
+        const changes = await askAgain(ask, report);
         isAnswered = true;
         return changes;
       } catch (error) {
@@ -97,16 +100,19 @@ export function openStockClient(options: StockClientOptions): StockClient {
     },
 
     removedAfter: async (position, max, report) => {
-      const stream = client.checkInventory({ deadline: Date.now() + loadTimeoutMs });
-      longReads.add(stream);
+      const ask = async () => {
+        const stream = client.checkInventory({ deadline: Date.now() + loadTimeoutMs });
+        longReads.add(stream);
+        try {
+          return await readRemovals(stream, position, max, () => report.progress());
+        } finally {
+          longReads.delete(stream);
+        }
+      };
       try {
-        return await inSpan("CheckInventory", clientCall, context.active(), () =>
-          readRemovals(stream, position, max, () => report.progress()),
-        );
+        return await askAgain(ask, report);
       } catch (error) {
         throw fromServiceError(error);
-      } finally {
-        longReads.delete(stream);
       }
     },
 
