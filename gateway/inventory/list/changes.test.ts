@@ -164,6 +164,38 @@ describe("changes_unavailable is the answer to", () => {
   });
 });
 
+test("long differences that many readers ask for at once are rendered one after the other", async () => {
+  const { stock, list } = stockOf(40_000);
+  const [epoch, revision] = [(await list.current()).etag.slice(1, 9), stock.revision];
+  for (let i = 0n; i < 40_000n; i++) stock.set(i, 2_000_000_000);
+  await list.current();
+  const { arrayBuffers: before } = process.memoryUsage();
+  let rendered = 0;
+  const reads = Array.from({ length: 30 }, async () => {
+    const { length } = await list.changesSince({ epoch, revision }, performance.now());
+    rendered += 1;
+    if (rendered === 1) expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(4 * length);
+  });
+  expect((await list.changesSince({ epoch, revision: revision + 39_990n }, performance.now())).length).toBeLessThan(
+    1_000,
+  );
+  expect(rendered).toBe(0); // a short difference waits for no long one
+  await Promise.all(reads);
+});
+
+test("a reader of a long difference whose turn comes too late gets a timeout, and no rendering", async () => {
+  const { stock } = stockOf(2_000);
+  const list = new StockList(stock, 1_000);
+  const [epoch, revision] = [(await list.current()).etag.slice(1, 9), stock.revision];
+  for (let i = 0n; i < 2_000n; i++) stock.set(i, 7);
+  await list.current();
+  const [first, second] = [1, 2].map(() => list.changesSince({ epoch, revision }, performance.now()));
+  await new Promise((resolve) => process.nextTick(resolve));
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_100);
+  expect((await first!).length).toBeGreaterThan(100_000);
+  await expect(second).rejects.toMatchObject({ code: "timeout" });
+});
+
 test("a difference with an entry in every chunk leaves turns to others while it is rendered", async () => {
   const { stock, list } = stockOf(20_000);
   const { etag } = await list.current();

@@ -1,4 +1,4 @@
-/** Renders the difference between an older state of the list and the present one. */
+/** The difference between an older state of the list and the present one, and its rendering. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Chunk, entryEtag, jsonAt } from "./chunk.ts";
 import { countEntries, findEntry } from "./chunks.ts";
@@ -13,19 +13,28 @@ interface ChangedPart {
   readonly indexes: readonly number[];
 }
 
+/** What changed between two states of the list. */
+export interface Difference {
+  readonly etag: string;
+  readonly parts: readonly ChangedPart[];
+  /** The entries that are gone, in the order of petId. */
+  readonly gone: readonly bigint[];
+  /** Changed and gone entries together. */
+  readonly count: number;
+}
+
 /**
- * Renders the body of an answer: `etag` of the present list, `changed` entries with an `etag` each, and the petIds of
- * `removed` ones, both in the order of petId. Its cost follows the changes: a chunk without one costs a comparison.
+ * Finds what has changed since an older state. Its cost follows the changes: a chunk without one costs a comparison.
  *
  * @param since the revision of the older state
  * @param removed the entries that were removed since; those that are there again count as changed
  * @returns undefined for more changes than the list has entries, and than 1,000: the list itself is cheaper then
  */
-export function renderDifference(
+export function findDifference(
   snapshot: Snapshot,
   since: bigint,
   removed: ReadonlySet<bigint>,
-): Promise<Body> | undefined {
+): Difference | undefined {
   const parts: ChangedPart[] = [];
   let count = 0;
   if (snapshot.revision > since) {
@@ -39,18 +48,22 @@ export function renderDifference(
   const gone = [...removed].filter((petId) => !findEntry(snapshot.chunks, petId)).sort(byPetId);
   count += gone.length;
   if (count > fewChanges && count > maxChanges(snapshot)) return undefined;
-  return render(snapshot.etag, parts, gone);
+  return { etag: snapshot.etag, parts, gone, count };
 }
 
 /** So many changes are always answered. */
-const fewChanges = 1_000;
+export const fewChanges = 1_000;
 
 /** The most changes that are answered. */
 export function maxChanges({ chunks }: Snapshot): number {
   return Math.max(fewChanges, countEntries(chunks));
 }
 
-async function render(etag: string, parts: readonly ChangedPart[], gone: readonly bigint[]): Promise<Body> {
+/**
+ * Renders the body of an answer: `etag` of the present list, `changed` entries with an `etag` each, and the petIds of
+ * `removed` ones, both in the order of petId.
+ */
+export async function renderDifference({ etag, parts, gone }: Difference): Promise<Body> {
   const pieces: Buffer[] = [];
   let text = `{"etag":${JSON.stringify(etag)},"changed":[`;
   let comma = "";

@@ -4,9 +4,10 @@ import { SharedRead } from "../../../runtime/shared-read.ts";
 import { ApiError } from "../../http/errors.ts";
 import { type Chunk, type Edit, makeChunk } from "./chunk.ts";
 import { chunkSize, editChunks } from "./chunks.ts";
-import { maxChanges, renderDifference } from "./difference.ts";
+import { fewChanges, findDifference, maxChanges, renderDifference } from "./difference.ts";
 import { type Removal, Removals } from "./removals.ts";
 import { type Body, epochTag, Snapshot } from "./snapshot.ts";
+import { Turns } from "./turns.ts";
 
 /** What changed after a position; `reset` when the stock no longer has that position. */
 export type ListChanges =
@@ -62,6 +63,11 @@ export class StockList {
   readonly #source: StockSource;
   readonly #checks: SharedRead<Snapshot>;
   readonly #backfills: SharedRead<void>;
+  /**
+   * One long difference is rendered at a time. Each is as large as the list and belongs to one reader, so all at once
+   * would take more memory than there is; once one is being sent, it counts as held.
+   */
+  readonly #longReads: Turns;
   #snapshot: Snapshot | undefined;
   #removals = new Removals(0n);
   /** The oldest revision that readers of changes wait for. */
@@ -78,6 +84,7 @@ export class StockList {
     const patience = { timeoutMs, late: () => new ApiError("timeout", { cause: late() }) };
     this.#checks = new SharedRead(() => this.#check(), patience);
     this.#backfills = new SharedRead(() => this.#backfill(), patience);
+    this.#longReads = new Turns(timeoutMs, () => new ApiError("timeout", { cause: lateTurn() }));
   }
 
   /** The list as the latest check left it, and when that was; undefined before the first one. For metrics. */
@@ -110,11 +117,17 @@ export class StockList {
    *
    * @param since an `ETag` of the list
    * @param arrivedMs the arrival of the request that needs it, by `performance.now()`
-   * @returns what `renderDifference` makes
+   * @returns what `renderDifference` makes; a long one when its turn has come
    * @throws ApiError changes_unavailable for a position of another epoch or of the future, and for too many changes;
    *   what the source throws; ApiError timeout
    */
   async changesSince(since: ListTag, arrivedMs: number): Promise<Body> {
+    const body = await this.#difference(since, arrivedMs, fewChanges);
+    return body ?? (await this.#longReads.run(() => this.#difference(since, arrivedMs, Number.POSITIVE_INFINITY)))!;
+  }
+
+  /** @returns undefined for more changes than `max` */
+  async #difference(since: ListTag, arrivedMs: number, max: number): Promise<Body | undefined> {
     for (;;) {
       const snapshot = this.#snapshot;
       const { revision } = since;
@@ -124,9 +137,9 @@ export class StockList {
       }
       if (since.epoch !== epochTag(snapshot.epoch) || revision > snapshot.revision || revision <= this.#tooOld) break;
       if (revision >= this.#removals.from) {
-        const body = renderDifference(snapshot, revision, this.#removals.after(revision));
-        if (body) return await body;
-        break;
+        const difference = findDifference(snapshot, revision, this.#removals.after(revision));
+        if (!difference) break;
+        return difference.count <= max ? await renderDifference(difference) : undefined;
       }
       if (this.#asked === undefined || revision < this.#asked) this.#asked = revision;
       await this.#backfills.next(arrivedMs);
@@ -194,6 +207,10 @@ export class StockList {
 
 function late(): Error {
   return new Error("the inventory service did not answer the check of a read in time");
+}
+
+function lateTurn(): Error {
+  return new Error("too many long differences were asked for at once");
 }
 
 /** The list after some changes. Chunks without a change stay the same objects. */
