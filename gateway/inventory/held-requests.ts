@@ -12,7 +12,7 @@ export interface HeldRequestsOptions {
   readonly list: Pick<StockList, "current" | "last" | "onChange">;
   /** Maximum requests that are held. */
   readonly max: number;
-  readonly admission: Pick<Admission, "checkAgain" | "readmit">;
+  readonly admission: Pick<Admission, "isGood" | "checkAgain" | "readmit">;
 }
 
 /** What a request waits for. */
@@ -58,6 +58,7 @@ export class HeldRequests {
   #begun = 0;
   #checks = 0;
   #timer: NodeJS.Timeout | undefined;
+  #isChecking = false;
   #isClosed = false;
 
   constructor(options: HeldRequestsOptions) {
@@ -108,6 +109,7 @@ export class HeldRequests {
   #hold(request: IncomingMessage, response: ServerResponse, petId: bigint | undefined, waitMs: number): Promise<void> {
     const context = contextOf(response);
     context.isHeld = true;
+    context.limits = []; // they are read again at its end
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const end = (error?: ApiError) => {
       this.#forget(held);
@@ -165,20 +167,28 @@ export class HeldRequests {
   /** Checks the list and the keys from time to time, while requests are held. */
   #watch(): void {
     if (this.#held.size === 0 || this.#isClosed) return;
-    this.#timer ??= setTimeout(async () => {
-      // A failure is found out by each request at its end. The trace is that of no request.
-      await traces.with(ROOT_CONTEXT, () => this.#options.list.current()).catch(() => {});
-      this.#checkKeys();
+    this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
+      void this.#checkList();
+      this.#checkKeys(); // whatever the list waits for
       this.#watch();
     }, checkMs);
   }
 
+  async #checkList(): Promise<void> {
+    if (this.#isChecking) return;
+    this.#isChecking = true;
+    // A failure is found out by each request at its end. The trace is that of no request.
+    await traces.with(ROOT_CONTEXT, () => this.#options.list.current()).catch(() => {});
+    this.#isChecking = false;
+  }
+
   #checkKeys(): void {
+    const { admission } = this.#options;
     const round = this.#checks++ % rounds;
     for (const held of this.#held) {
-      if (held.round !== round) continue;
-      this.#options.admission
+      if (held.round !== round || admission.isGood(held.request)) continue;
+      admission
         .checkAgain(held.request, held.context)
         .catch((error) => {
           if (this.#held.has(held) && finalCodes.has((error as ApiError).code)) held.end(error);

@@ -67,6 +67,8 @@ export interface Admission {
     context: RequestContext,
     operation: OperationAccess | undefined,
   ) => Promise<void>;
+  /** Whether the key of a request that is held is still good, as far as this gateway remembers. */
+  readonly isGood: (request: IncomingMessage) => boolean;
   /**
    * Looks at the key of a request again while it is held.
    *
@@ -159,6 +161,11 @@ export function createAdmission(options: AdmissionOptions): Admission {
     context.windows = current.windows;
   }
 
+  function isGood(request: IncomingMessage): boolean {
+    const principal = authenticator.remembered(bearerToken(request)!);
+    return principal !== undefined && principal.bannedUntilMs <= now();
+  }
+
   async function checkAgain(request: IncomingMessage, context: RequestContext) {
     const token = bearerToken(request)!;
     try {
@@ -223,5 +230,5 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 
-  return { admit, checkAgain, readmit, admitDocs, setAddressLimits, headersFor };
+  return { admit, isGood, checkAgain, readmit, admitDocs, setAddressLimits, headersFor };
 }

@@ -205,6 +205,22 @@ test("a key that is revoked or banned during a wait gets its refusal within 10 s
   expect(await held()).toBe(0);
 }, 30_000);
 
+test("a key that is revoked while the service is frozen ends its wait within 10 s", async () => {
+  const { key, keyId } = await system.issueKey({ plan: "enterprise" });
+  const patient = await system.startGateway({ INVENTORY_TIMEOUT_MS: "20000" });
+  const waits = await Promise.all(
+    Array.from({ length: 8 }, () => waitFor(9n, "wait=60", { authorization: `Bearer ${key}` }, patient)),
+  );
+  await untilHeld(8, patient);
+  await system.inventory.kill("SIGSTOP");
+  stack.defer(() => system.inventory.kill("SIGCONT"));
+  const startedMs = performance.now();
+  await system.runKeys("revoke", keyId);
+  for (const { answer } of waits) expectError(await answer, 401, "invalid_api_key");
+  expect(performance.now() - startedMs).toBeLessThan(13_000); // with the time that the command takes
+  await system.inventory.kill("SIGCONT");
+}, 60_000);
+
 test("a client that leaves is held no longer", async () => {
   const path = "/v1/inventory/10";
   const etag = await etagOf(path);
