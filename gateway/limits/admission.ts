@@ -47,7 +47,7 @@ export interface OperationAccess {
   readonly isUncharged?: boolean;
   /**
    * Begins what the handler will need while the limits are being decided, for callers with the scope; the handler finds
-   * it in `context.meanwhile`.
+   * it in `context.meanwhile`. It is not begun for a caller that has nothing left, as far as this replica has heard.
    *
    * @param arrivedMs the arrival of the request, by `performance.now()`
    */
@@ -127,7 +127,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
       onUse(principal, "refused");
       throw refuseBanned(context, principal, windows);
     }
-    if (operation?.meanwhile && mayUse(principal, operation.scope)) {
+    const hasLeft = () => currentLimits(principal.accountId, windows).windows.every(({ remaining }) => remaining > 0);
+    if (operation?.meanwhile && mayUse(principal, operation.scope) && hasLeft()) {
       context.meanwhile = operation.meanwhile(context.startedMs);
       context.meanwhile.catch(() => {}); // a refused request does not wait for it
     }

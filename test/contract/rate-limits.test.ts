@@ -4,7 +4,7 @@ import { listenOn } from "../../runtime/admin.ts";
 import { type Answer, bodyText, expectError, header, readLimits } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
-import type { RequestOptions } from "../support/http.ts";
+import { type RequestOptions, request } from "../support/http.ts";
 import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
 import { freePort } from "../support/ports.ts";
 import { type Env, type KeyOptions, type System, startSystem } from "../support/system.ts";
@@ -289,6 +289,25 @@ describe("the limits", () => {
     expect(answers.filter(({ status }) => status === 429)).toHaveLength(30);
     const left = answers.filter(({ status }) => status === 200).map((answer) => readLimits(answer).remaining);
     expect(left.sort((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  });
+
+  test("keep refused requests from the inventory service", async () => {
+    const { listen, admin } = await system.startGateway();
+    const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 3, perDay: 100 } });
+    const checks = async () =>
+      Number(
+        /^gateway_check_duration_seconds_count.* (\d+)$/m.exec((await request(admin, { path: "/metrics" })).text)![1],
+      );
+    const statuses: number[] = [];
+    const get = async () => {
+      const headers = { authorization: `Bearer ${key}` };
+      statuses.push((await callApi(listen, { path: "/v1/inventory", headers })).status);
+    };
+    for (let i = 0; i < 3; i++) await get();
+    const before = await checks();
+    for (let i = 0; i < 20; i++) await get();
+    expect(await checks()).toBe(before);
+    expect(statuses).toEqual([...Array(3).fill(200), ...Array(20).fill(429)]);
   });
 
   test("count all keys of an account together, apart from other accounts", async () => {
