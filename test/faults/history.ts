@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 import { Pool } from "undici";
 import { connectMysql } from "../support/mysql-client.ts";
@@ -55,6 +56,8 @@ export interface HistoryOptions {
   readonly reads: number;
   /** How updates are sent; default: each as a PATCH. */
   readonly updates?: UpdateWay;
+  /** How long each caller waits before a request; default: not at all. Processes that are killed start sooner then. */
+  readonly pauseMs?: number | undefined;
   /** Run during the load, one after the other. */
   readonly disturbances?: readonly (() => Promise<void>)[];
 }
@@ -86,7 +89,7 @@ const petsPerWriter = 4;
  * right at any later time. With keys there is no such number: the writer repeats the update until it is answered.
  */
 export async function checkHistory(cluster: Tiers, options: HistoryOptions): Promise<Verdict> {
-  const { key, pets, readers, kinds = ["list", "entry", "changes"], disturbances = [] } = options;
+  const { key, pets, readers, kinds = ["list", "entry", "changes"], pauseMs, disturbances = [] } = options;
   const { isBulk = false, isKeyed = false } = options.updates ?? {};
   const sent = new Array<number>(pets + 1).fill(0);
   const acknowledged = new Array<number>(pets + 1).fill(0);
@@ -100,6 +103,10 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
   let isDisturbing = true;
   const isDone = () => (counts.reads >= options.reads && !isDisturbing) || violations.length > 0;
+
+  const pause = async () => {
+    if (pauseMs !== undefined) await delay(pauseMs);
+  };
 
   const send = async (turn: number, method: "GET" | "PATCH" | "POST", path: string, more: object) => {
     const startedMs = performance.now();
@@ -119,7 +126,7 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
     }
     counts.refused += 1;
     if (method !== "GET") counts.refusedWrites += 1;
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await delay(5);
     return undefined;
   };
 
@@ -136,6 +143,7 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
   const write = async (petIds: readonly number[]) => {
     let previous: { entries: readonly Entry[]; results: readonly Result[] } | undefined;
     for (let turn = petIds[0]!; !isDone(); turn++) {
+      await pause();
       const entries = petIds.map((petId) => {
         sent[petId]! += 1;
         return { petId, quantity: sent[petId]! };
@@ -177,6 +185,7 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
   const read = async (reader: number) => {
     const copy: Copy = { etag: "", quantities: new Map() };
     for (let turn = reader; !isDone(); turn++) {
+      await pause();
       const before = acknowledged.slice();
       const kind = kinds[Math.floor(turn / pools.length) % kinds.length]!; // each kind through each gateway
       const entries = await readOf[kind](turn, copy);
