@@ -251,7 +251,11 @@ test("a signal ends a call while its answer is awaited, and one that was aborted
 test("an address, a key or an id that none can be is a TypeError at once", async () => {
   expect(() => createInventoryApi({ baseUrl: "not an address", apiKey: "key" })).toThrow("Failed to parse URL");
   expect(() => createInventoryApi({ baseUrl, apiKey: "two\nlines" })).toThrow("invalid header value");
-  await expect(open().get(2 ** 60)).rejects.toThrow("is not exact");
+  for (const apiKey of [undefined as unknown as string, ""])
+    expect(() => createInventoryApi({ baseUrl, apiKey })).toThrow("apiKey is missing");
+  await expect(open().get(2 ** 60)).rejects.toThrow("petId: 1152921504606847000 is not exact; pass a bigint");
+  const text = "1001" as unknown as bigint;
+  await expect(open().get(text)).rejects.toThrow("petId must be a bigint, such as 1001n, or a number: 1001");
   await expect(open().update(1, 2, { idempotencyKey: "two\nlines" })).rejects.toThrow("invalid header value");
 });
 

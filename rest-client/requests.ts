@@ -40,6 +40,7 @@ const maxPauseMs = 10_000;
 
 /** Makes the function that sends all requests of one key. */
 export function createSender({ baseUrl, apiKey, fetch }: SenderOptions): (request: ApiRequest) => Promise<Answer> {
+  if (!apiKey) throw new TypeError("apiKey is missing"); // such as a variable of the environment that is not set
   const root = baseUrl.replace(/\/+$/, "");
   const authorization = `Bearer ${apiKey}`;
   new Request(root, { headers: { authorization } }); // throws for an address or a key that none can be
