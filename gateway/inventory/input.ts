@@ -173,8 +173,8 @@ export function readIfMatch(text: string, name: string): Precondition | undefine
   if (revisions.length > 0)
     return { revisions, unmet: `The entry is not at a revision that an ETag in ${name} names.` };
   const unmet = tags.some(({ isWeak }) => isWeak)
-    ? `A weak tag (W/) never matches: send the ETag of an update's response in ${name}, without W/.`
-    : `What ${name} holds is not an ETag of an entry: send that of an update's response, such as "r317".`;
+    ? `A weak tag (W/) never matches: send the ETag of a read or an update of the entry in ${name}, without W/.`
+    : `What ${name} holds is not an ETag of an entry: send the one of a read or an update of the entry, such as "r317".`;
   return { revisions: [noRevision], unmet };
 }
 
