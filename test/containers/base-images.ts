@@ -32,33 +32,38 @@ export async function makeBaseImages(engine: Engine, names: readonly (keyof type
   await using stack = new AsyncDisposableStack();
   const folder = await temporaryFolder("base");
   stack.defer(() => folder.remove());
-  const recipe = await recipeHash();
-  const labelOf = ["image", "inspect", '--format={{index .Labels "recipe"}}'];
   for (const name of names) {
-    const known = await engine.tryDocker([...labelOf, baseImages[name]]);
-    if (known.stdout.trim() === recipe) continue;
+    const recipe = join(recipes, name === "node" ? "node" : "servers");
+    const made = `localhost/petstore-tests-${name}:${await hashOf(recipe)}`;
+    if ((await engine.tryDocker(["image", "exists", made])).code === 0) continue;
     if ((await engine.tryDocker(["image", "exists", base])).code !== 0) await bootstrap(engine, folder.path);
-    const settings = await registrySettings(folder.path);
+    const contexts = {
+      npm: await npmFolder(),
+      "node-binary": dirname(await realpath(process.execPath)),
+      settings: await registrySettings(folder.path),
+    };
     await engine.docker([
       "build",
       "--network=host",
-      `--label=recipe=${recipe}`,
-      `--build-arg=MIRROR=${await debianMirror()}`,
-      `--build-context=npm=${await npmFolder()}`,
-      `--build-context=node-binary=${dirname(await realpath(process.execPath))}`,
-      `--build-context=settings=${settings}`,
-      `--target=${name}`,
+      ...(name === "node"
+        ? Object.entries(contexts).map(([context, path]) => `--build-context=${context}=${path}`)
+        : [
+            `--build-arg=MIRROR=${await debianMirror()}`,
+            `--build-arg=NODE_IMAGE=${baseImages.node}`,
+            `--target=${name}`,
+          ]),
       `--tag=${baseImages[name]}`,
-      recipes,
+      `--tag=${made}`,
+      recipe,
     ]);
   }
 }
 
 /** Changes when an image has to be made again. */
-async function recipeHash(): Promise<string> {
+async function hashOf(recipe: string): Promise<string> {
   const hash = createHash("sha256").update(process.version);
-  for (const name of (await readdir(recipes)).sort()) hash.update(await readFile(join(recipes, name)));
-  return hash.digest("hex");
+  for (const name of (await readdir(recipe)).sort()) hash.update(await readFile(join(recipe, name)));
+  return hash.digest("hex").slice(0, 12);
 }
 
 /** What lets a build reach the registry of npm as this machine does: `~/.npmrc`. */

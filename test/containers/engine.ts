@@ -9,6 +9,7 @@ import { temporaryFolder } from "../support/cleanup.ts";
 import { testCache, unpackFromSid } from "../support/debian-sid.ts";
 import { findProgram, installMissing } from "../support/server-programs.ts";
 import { until } from "../support/until.ts";
+import { correctNetworkIds } from "./network-ids.ts";
 import { askPodman, followHealth } from "./podman-api.ts";
 
 const run = promisify(execFile);
@@ -93,6 +94,8 @@ async function openPodman(stack: AsyncDisposableStack): Promise<Engine> {
     );
   await until(answers);
   followHealth(stack, socket);
+  const corrected = join(folder.path, "corrected.sock");
+  await correctNetworkIds(stack, socket, corrected);
 
   // Commands of the documents find a `docker` here that reaches Podman.
   const compose = join(await unpackFromSid("docker-compose"), "usr/libexec/docker/cli-plugins/docker-compose");
@@ -101,7 +104,7 @@ async function openPodman(stack: AsyncDisposableStack): Promise<Engine> {
   return {
     isDocker: false,
     ...engine,
-    env: { ...env, DOCKER_HOST: `unix://${socket}`, PATH: `${folder.path}:${process.env.PATH}` },
+    env: { ...env, DOCKER_HOST: `unix://${corrected}`, PATH: `${folder.path}:${process.env.PATH}` },
   };
 }
 
@@ -145,6 +148,7 @@ network_config_dir = "${networks}"
 function dockerShim(compose: string, podman: string): string {
   return `#!/bin/bash
 [ "$1" = compose ] || exec ${podman} "$@"
+[ "$2" != build ] || exit 0
 args=()
 for arg in "\${@:2}"; do [ "$arg" = --build ] || args+=("$arg"); done
 exec ${compose} "\${args[@]}"

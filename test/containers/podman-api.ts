@@ -27,7 +27,7 @@ export function followHealth(stack: AsyncDisposableStack, socket: string): void 
   const loop = async () => {
     while (!stop.signal.aborted) {
       await checkAll().catch(() => {}); // a container may end meanwhile
-      await pause(1_000, stop.signal);
+      await pause(2_000, stop.signal);
     }
   };
   const ended = loop();

@@ -70,6 +70,10 @@ async function paste(shell: Shell, text: string, path = process.env.PATH!) {
   for (const part of ["certificate", "chain", "key"]) {
     for (const place of [".", "deploy/compose"]) await writeFile(join(cwd, place, `${part}.pem`), "");
   }
+  for (const script of ["backup.sh", "restore.sh", "update.sh"]) {
+    await writeFile(join(cwd, script), recorder, { mode: 0o755 });
+  }
+  await writeFile(join(cwd, "backup.sql"), "");
   const calls = join(cwd, "calls");
   await writeFile(calls, "");
   const [program, ...args] = shells[shell];

@@ -16,4 +16,4 @@ SQL
   MYSQL_PWD="$MYSQL_ROOT_PASSWORD" mysqladmin --user=root --socket=$socket shutdown
   wait
 fi
-exec mysqld --no-defaults --user=mysql --datadir=/var/lib/mysql --secure-file-priv=NULL "$@"
+exec mysqld --no-defaults --user=mysql --datadir=/var/lib/mysql --skip-name-resolve "$@"

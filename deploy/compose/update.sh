@@ -1,0 +1,18 @@
+#!/bin/sh
+# Replaces the containers of both tiers by those of new images, so that no caller notices: new ones are healthy before
+# old ones drain, one at a time. A run that failed in the middle can be repeated.
+set -eu
+cd "$(dirname "$0")"
+docker compose build
+docker compose run --rm migrate
+for tier in inventory-svc gateway; do
+  old=$(docker compose ps --all --quiet "$tier")
+  # shellcheck disable=SC2086 # one word for each container
+  set -- $old
+  docker compose up --detach --wait --no-deps --no-recreate --scale "$tier=$(($# + 2))" "$tier"
+  # One after the other, so that callers of each have time to find the new ones.
+  for container; do
+    docker stop "$container"
+    docker rm "$container"
+  done
+done
