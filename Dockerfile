@@ -21,11 +21,18 @@ WORKDIR /app
 COPY package.json package-lock.json ./
 COPY .ci/node-24 .ci/node-24/
 RUN npm ci --ignore-scripts --omit=dev --omit=optional
+# The list of packages, without what differs in each build.
+RUN npm sbom --sbom-format=cyclonedx --package-lock-only --omit=dev --omit=optional > sbom.json \
+  && sed -i '/"serialNumber":/d; /"timestamp":/d' sbom.json
 
 FROM ${NODE_IMAGE} AS app
+# Nothing is installed in a running container.
+RUN rm -rf /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack \
+  /usr/local/bin/yarn /usr/local/bin/yarnpkg /opt/yarn*
 WORKDIR /app
 COPY --from=dependencies /app/node_modules node_modules/
 COPY --from=build /app/dist dist/
+COPY --from=dependencies /app/sbom.json ./
 COPY package.json LICENSE ./
 # A numeric id lets Kubernetes check that the user is not root. Root owns all files, so the process cannot change them.
 USER 1000:1000

@@ -8,7 +8,15 @@ import { startRedisServer } from "../support/redis-server.ts";
 import { until } from "../support/until.ts";
 import { baseImages } from "./base-images.ts";
 import { type Engine, openEngine } from "./engine.ts";
-import { buildArguments, buildImages, imageName, projectRoot, type Target, targets } from "./product-images.ts";
+import {
+  buildArguments,
+  buildImage,
+  buildImages,
+  imageName,
+  projectRoot,
+  type Target,
+  targets,
+} from "./product-images.ts";
 
 describe("the images", () => {
   const stack = suiteStack();
@@ -64,16 +72,19 @@ describe("the images", () => {
     expect(await finish("gateway", ["node", "--version"])).toMatchObject({ stdout: `${process.version}\n` });
   });
 
-  test.each(targets)("the image of %s adds only compiled files, packages and its licence", async (target) => {
-    const base = new Set(await filesOf(baseImages.node));
-    const added = (await filesOf(imageName(target))).filter((path) => !base.has(path));
-    const outside = added.filter((path) => !/^\/app(\/|$)/.test(path));
-    expect(outside).toEqual([]);
-    const top = added.flatMap((path) => /^\/app\/([^/]+)$/.exec(path)?.[1] ?? []);
-    expect(top.sort()).toEqual(["LICENSE", "dist", "node_modules", "package.json"]);
-    const own = added.filter((path) => path.startsWith("/app/dist/"));
-    expect(own.filter((path) => /\.test\.|(?<!\.d)\.ts$|stand-in|start\.js/.test(path))).toEqual([]);
-  });
+  test.each(targets)(
+    "the image of %s adds only compiled files, packages, their list and the licence",
+    async (target) => {
+      const base = new Set(await filesOf(baseImages.node));
+      const added = (await filesOf(imageName(target))).filter((path) => !base.has(path));
+      const outside = added.filter((path) => !/^\/app(\/|$)/.test(path));
+      expect(outside).toEqual([]);
+      const top = added.flatMap((path) => /^\/app\/([^/]+)$/.exec(path)?.[1] ?? []);
+      expect(top.sort()).toEqual(["LICENSE", "dist", "node_modules", "package.json", "sbom.json"]);
+      const own = added.filter((path) => path.startsWith("/app/dist/"));
+      expect(own.filter((path) => /\.test\.|(?<!\.d)\.ts$|stand-in|start\.js/.test(path))).toEqual([]);
+    },
+  );
 
   test("the images have the packages of the lock file that are for production, and no others", async () => {
     const { stdout } = await finish("gateway", ["cat", "/app/node_modules/.package-lock.json"]);
@@ -89,6 +100,51 @@ describe("the images", () => {
     const names = await finish("gateway", ["ls", "/app/node_modules"]);
     expect(names.stdout).not.toMatch(/^(node-linux|node-24|typescript|jest)/m);
   });
+
+  test("sbom.json lists the packages that are installed, each with a licence that allows this use", async () => {
+    const sbom = JSON.parse((await finish("gateway", ["cat", "/app/sbom.json"])).stdout);
+    expect(sbom).toMatchObject({
+      bomFormat: "CycloneDX",
+      metadata: { component: { purl: expect.stringMatching(/^pkg:npm\/petstore-inventory@/) } },
+    });
+    const { packages } = JSON.parse((await finish("gateway", ["cat", "/app/node_modules/.package-lock.json"])).stdout);
+    const installed = Object.entries<Package>(packages).flatMap(([path, { version, link }]) =>
+      path.startsWith("node_modules/") && !link ? `${path.replace(/^.*node_modules\//, "")}@${version}` : [],
+    );
+    const listed: { name: string; version: string; licenses?: unknown }[] = sbom.components;
+    expect(listed.map(({ name, version }) => `${name}@${version}`).sort()).toEqual([...new Set(installed)].sort());
+    const other = listed.filter(({ licenses }) => {
+      const [id] = /(?<="id":")[^"]*/.exec(JSON.stringify(licenses)) ?? [];
+      return !["Apache-2.0", "BSD-3-Clause", "ISC", "MIT"].includes(id!);
+    });
+    expect(other).toEqual([]);
+  });
+
+  test("the images have neither npm nor a compiler, and the product takes at most 120 MB in them", async () => {
+    const tools = ["npm", "npx", "yarn", "corepack", "gcc", "cc", "make", "python3", "git", "curl", "tsc"];
+    for (const target of targets) {
+      const found = await finish(target, ["sh", "-c", `command -v ${tools.join(" ")}; true`]);
+      expect({ target, found: found.stdout }).toEqual({ target, found: "" });
+      const bytes = Number((await finish(target, ["du", "-sb", "/app"])).stdout.split("\t")[0]);
+      expect(bytes).toBeLessThan(120_000_000);
+      console.info(`${target}: ${Math.round(bytes / 1_000_000)} MB in /app`);
+    }
+  });
+
+  (process.env.FAULTS === "long" ? test : test.skip)(
+    "a second build from nothing makes the same files",
+    async () => {
+      const again = "localhost/petstore-again";
+      stack.defer(async () => void (await engine.tryDocker(["rmi", "--force", again])));
+      await buildImage(engine, "gateway", again, ["--no-cache"]);
+      const sums = (image: string) => {
+        const sum = ["-c", "cd /app && find . -type f -exec sha256sum {} + | sort -k 2"];
+        return engine.docker(["run", "--rm", "--network=none", "--entrypoint=sh", image, ...sum]);
+      };
+      expect(await sums(again)).toBe(await sums(imageName("gateway")));
+    },
+    1_800_000,
+  );
 
   test("root owns all that the images add, and nobody else may write it", async () => {
     const odd = ["find", "/app", "(", "-not", "-user", "0", "-o", "-perm", "/022", "-not", "-type", "l", ")"];

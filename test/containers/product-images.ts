@@ -12,19 +12,22 @@ export const imageName = (target: Target) => `docker.io/library/petstore-${targe
 /** What the images are labelled with. Podman's cache keeps the first values, so they are the same in each build. */
 export const buildArguments = { VERSION: "1.0.0-test", REVISION: "0123abc", CREATED: "2026-01-01T00:00:00Z" };
 
-/** Builds the product's images from the Dockerfile, in the format of Docker, which has health checks. */
+/** Builds the product's images from the Dockerfile. */
 export async function buildImages(engine: Engine): Promise<void> {
   await makeBaseImages(engine, ["node"]);
-  const format = engine.isDocker ? [] : ["--format=docker"];
-  for (const target of targets) {
-    await engine.docker([
-      "build",
-      ...format,
-      ...buildOptions(engine),
-      ...Object.entries(buildArguments).map(([name, value]) => `--build-arg=${name}=${value}`),
-      `--target=${target}`,
-      `--tag=${imageName(target)}`,
-      projectRoot,
-    ]);
-  }
+  for (const target of targets) await buildImage(engine, target, imageName(target));
+}
+
+/** Builds one of them, in the format of Docker, which has health checks. */
+export async function buildImage(engine: Engine, target: Target, name: string, options: readonly string[] = []) {
+  await engine.docker([
+    "build",
+    ...(engine.isDocker ? [] : ["--format=docker"]),
+    ...buildOptions(engine),
+    ...Object.entries(buildArguments).map(([argument, value]) => `--build-arg=${argument}=${value}`),
+    ...options,
+    `--target=${target}`,
+    `--tag=${name}`,
+    projectRoot,
+  ]);
 }
