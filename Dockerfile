@@ -21,8 +21,9 @@ WORKDIR /app
 COPY package.json package-lock.json ./
 COPY .ci/node-24 .ci/node-24/
 RUN npm ci --ignore-scripts --omit=dev --omit=optional
-# The list of packages, without what differs in each build.
-RUN npm sbom --sbom-format=cyclonedx --package-lock-only --omit=dev --omit=optional > sbom.json \
+# The list of packages, without what differs in each build. `--omit=dev` would leave out packages that serve both uses.
+RUN npm pkg delete devDependencies optionalDependencies workspaces \
+  && npm sbom --sbom-format=cyclonedx > sbom.json \
   && sed -i '/"serialNumber":/d; /"timestamp":/d' sbom.json
 
 FROM ${NODE_IMAGE} AS app

@@ -12,7 +12,7 @@ ALTER USER 'root'@'localhost' IDENTIFIED BY '$MYSQL_ROOT_PASSWORD';
 CREATE USER 'root'@'%' IDENTIFIED BY '$MYSQL_ROOT_PASSWORD';
 GRANT ALL ON *.* TO 'root'@'%' WITH GRANT OPTION;
 SQL
-  for script in /docker-entrypoint-initdb.d/*.sh; do "$script"; done
+  for script in /docker-entrypoint-initdb.d/*.sh; do [ ! -e "$script" ] || "$script"; done
   MYSQL_PWD="$MYSQL_ROOT_PASSWORD" mysqladmin --user=root --socket=$socket shutdown
   wait
 fi
