@@ -232,7 +232,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
       console.info(service, JSON.stringify({ reads: load.reads, updates: load.updates }));
       if (service === "load-balancer") return; // connections break, and none are taken until it is back
       const allowed: Readonly<Record<string, readonly string[]>> = {
-        gateway: ["200", "502", "UND_ERR_SOCKET"],
+        gateway: ["200", "502 of the load balancer", "UND_ERR_SOCKET"],
         "inventory-svc": ["200", "503"],
         mysql: ["200", "503", "504"],
       };

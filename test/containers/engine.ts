@@ -62,7 +62,7 @@ async function openPodman(stack: AsyncDisposableStack): Promise<Engine> {
   if (process.getuid?.() !== 0) {
     throw new Error("The tests of containers need a Docker engine with Compose, or root on Debian, where Podman does");
   }
-  await installMissing(["podman", "netavark", "debootstrap"]);
+  await installMissing(["podman", "netavark", "catatonit", "debootstrap"]);
   await takeTurn(stack);
   const store = join(await testCache(), "containers");
   await mkdir(store, { recursive: true, mode: 0o700 });

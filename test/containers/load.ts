@@ -1,9 +1,10 @@
 import { setTimeout as delay } from "node:timers/promises";
+import type { Response } from "undici";
 import { until } from "../support/until.ts";
 import type { ComposeProject } from "./compose-project.ts";
 
 export interface Load extends AsyncDisposable {
-  /** How often each outcome came: a status, or the code of a broken connection. */
+  /** How often each outcome came: a status of a gateway or of the load balancer, or the code of a broken connection. */
   readonly reads: Readonly<Record<string, number>>;
   readonly updates: Readonly<Record<string, number>>;
   /** Resolves when all callers have got an answer since now. */
@@ -22,18 +23,18 @@ export function startLoad({ ask }: ComposeProject, key: string, petIds: readonly
   const successes = new Array<number>(2 * petIds.length).fill(0);
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
 
-  const call = async (index: number, outcomes: Record<string, number>, send: () => Promise<number>) => {
+  const call = async (index: number, outcomes: Record<string, number>, send: () => Promise<string>) => {
     while (!stopped.signal.aborted) {
       const outcome = await send().catch((error) => error.cause?.code ?? error.message);
       outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
-      if (outcome === 200) successes[index]! += 1;
+      if (outcome === "200") successes[index]! += 1;
       await delay(50);
     }
   };
   const read = async () => {
     const response = await ask("/v1/inventory", { headers });
     await response.arrayBuffer();
-    return response.status;
+    return outcomeOf(response);
   };
   const update = async (petId: number) => {
     const quantity = (attempted.get(petId) ?? 0) + 1;
@@ -42,7 +43,7 @@ export function startLoad({ ask }: ComposeProject, key: string, petIds: readonly
     const response = await ask(`/v1/inventory/${petId}`, { method: "PATCH", headers, body });
     await response.arrayBuffer();
     if (response.ok) acknowledged.set(petId, quantity);
-    return response.status;
+    return outcomeOf(response);
   };
   const callers = petIds.flatMap((petId, index) => [
     call(2 * index, updates, () => update(petId)),
@@ -73,4 +74,9 @@ export function startLoad({ ask }: ComposeProject, key: string, petIds: readonly
     },
     [Symbol.asyncDispose]: end,
   };
+}
+
+/** Gateways give each answer an id. */
+function outcomeOf({ status, headers }: Response): string {
+  return headers.has("x-request-id") ? `${status}` : `${status} of the load balancer`;
 }

@@ -37,6 +37,8 @@ const servers = {
     packages: ["netavark", "aardvark-dns", "iptables"],
     choices: ["a Docker engine"],
   },
+  /** The first process of Podman's pods. */
+  catatonit: { programs: ["catatonit"], packages: ["catatonit"], choices: ["a Docker engine"] },
   /** Makes the base of images. */
   debootstrap: { programs: ["debootstrap"], packages: ["debootstrap"], choices: ["a Docker engine"] },
   /** Sends HTTP requests as fast as they are answered; for the benchmarks. */
