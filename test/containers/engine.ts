@@ -76,6 +76,7 @@ async function openPodman(stack: AsyncDisposableStack): Promise<Engine> {
 
   // A run that was killed has left this behind. Images stay.
   const clear = async () => {
+    await engine.docker(["pod", "rm", "--all", "--force"]);
     await engine.docker(["rm", "--all", "--force", "--volumes", "--time", "0"]);
     await engine.docker(["network", "prune", "--force"]);
     await engine.docker(["volume", "prune", "--force"]);
