@@ -18,8 +18,9 @@ const registry = "localhost/petstore-chart";
 /**
  * Plays the chart's pods with Podman. Four things are not Podman's and are put in their place: a job is played as its
  * pod, one pod of each Deployment runs, the Secrets of cert-manager are folders, and the probes are asked by the test.
+ * `npm run test:containers` runs it.
  */
-describe("the pods of the chart, played by Podman,", () => {
+(process.env.FAULTS === "long" ? describe : describe.skip)("the pods of the chart, played by Podman,", () => {
   const stack = suiteStack();
   let engine: Engine;
   let helm: Helm;

@@ -13,6 +13,8 @@ import {
 import { startLoad } from "./load.ts";
 import { imageName, projectRoot } from "./product-images.ts";
 
+/** `npm run test:containers` runs what takes minutes. */
+const longTest = process.env.FAULTS === "long" ? test : test.skip;
 /** Long enough for images that are made first. */
 const startMs = 3_600_000;
 /** Services whose root directory is read-only. The servers write in theirs. */
@@ -183,37 +185,45 @@ describe("deploy/compose, started by the commands of its document,", () => {
     await until(async () => (await ask()).status === 401, { withinMs: 15_000, everyMs: 250 });
   });
 
-  test("restores a backup by the documented commands, and loses what came after it", async () => {
-    const [commands] = await documentedCommands("Backup and restore");
-    const [backUp, restore] = commands!.trim().split("\n");
-    expect((await patch(3, 30)).status).toBe(200);
-    await project.shell(backUp!);
-    expect((await patch(3, 31)).status).toBe(200);
-    const before = (await read()).headers.get("etag")!;
-    await project.shell(restore!);
-    await until(async () => (await read()).status === 200, { withinMs: 60_000, everyMs: 250 });
-    for (let i = 0; i < 4; i++) {
-      const list = await read();
-      expect(await list.json()).toContainEqual(expect.objectContaining({ petId: 3, quantity: 30 }));
-      expect(list.headers.get("etag")).not.toBe(before);
-    }
-  }, 180_000);
+  longTest(
+    "restores a backup by the documented commands, and loses what came after it",
+    async () => {
+      const [commands] = await documentedCommands("Backup and restore");
+      const [backUp, restore] = commands!.trim().split("\n");
+      expect((await patch(3, 30)).status).toBe(200);
+      await project.shell(backUp!);
+      expect((await patch(3, 31)).status).toBe(200);
+      const before = (await read()).headers.get("etag")!;
+      await project.shell(restore!);
+      await until(async () => (await read()).status === 200, { withinMs: 60_000, everyMs: 250 });
+      for (let i = 0; i < 4; i++) {
+        const list = await read();
+        expect(await list.json()).toContainEqual(expect.objectContaining({ petId: 3, quantity: 30 }));
+        expect(list.headers.get("etag")).not.toBe(before);
+      }
+    },
+    180_000,
+  );
 
-  test("updates one tier at a time without an answer that differs", async () => {
-    const old = [...(await running("gateway")), ...(await running("inventory-svc"))].map(({ Id }) => Id);
-    await using load = startLoad(project, key, [5, 8, 13, 1001]);
-    await load.answered();
-    await project.shell("./update.sh");
-    await load.answered();
-    await load.stop();
-    const all = { 200: expect.any(Number) };
-    expect({ reads: load.reads, updates: load.updates }).toEqual({ reads: all, updates: all });
-    const now = [...(await running("gateway")), ...(await running("inventory-svc"))].map(({ Id }) => Id);
-    expect(now).toHaveLength(4);
-    expect(now.filter((id) => old.includes(id))).toEqual([]);
-  }, 300_000);
+  longTest(
+    "updates one tier at a time without an answer that differs",
+    async () => {
+      const old = [...(await running("gateway")), ...(await running("inventory-svc"))].map(({ Id }) => Id);
+      await using load = startLoad(project, key, [5, 8, 13, 1001]);
+      await load.answered();
+      await project.shell("./update.sh");
+      await load.answered();
+      await load.stop();
+      const all = { 200: expect.any(Number) };
+      expect({ reads: load.reads, updates: load.updates }).toEqual({ reads: all, updates: all });
+      const now = [...(await running("gateway")), ...(await running("inventory-svc"))].map(({ Id }) => Id);
+      expect(now).toHaveLength(4);
+      expect(now.filter((id) => old.includes(id))).toEqual([]);
+    },
+    300_000,
+  );
 
-  test.each(["gateway", "inventory-svc", "valkey", "prometheus", "mysql", "load-balancer"])(
+  longTest.each(["gateway", "inventory-svc", "valkey", "prometheus", "mysql", "load-balancer"])(
     "comes back after kill -9 of %s under load, and keeps every acknowledged update",
     async (service) => {
       await using load = startLoad(project, key, [5, 8, 13, 1001]);
@@ -244,53 +254,65 @@ describe("deploy/compose, started by the commands of its document,", () => {
     180_000,
   );
 
-  test("answers in the API's form while there is no gateway", async () => {
-    await project.shell("docker compose stop gateway");
-    await until(async () => (await read()).status === 503, { withinMs: 30_000, everyMs: 250 });
-    const none = await read();
-    const { message, status } = errorTable.service_unavailable;
-    expect({ retryAfter: none.headers.get("retry-after"), body: await none.json() }).toEqual({
-      retryAfter: "1",
-      body: { code: "service_unavailable", message, status },
-    });
-    await project.shell("docker compose ps --all --quiet gateway | xargs docker start");
-    await until(async () => (await read()).status === 200, { withinMs: 60_000, everyMs: 250 });
-  }, 180_000);
+  longTest(
+    "answers in the API's form while there is no gateway",
+    async () => {
+      await project.shell("docker compose stop gateway");
+      await until(async () => (await read()).status === 503, { withinMs: 30_000, everyMs: 250 });
+      const none = await read();
+      const { message, status } = errorTable.service_unavailable;
+      expect({ retryAfter: none.headers.get("retry-after"), body: await none.json() }).toEqual({
+        retryAfter: "1",
+        body: { code: "service_unavailable", message, status },
+      });
+      await project.shell("docker compose ps --all --quiet gateway | xargs docker start");
+      await until(async () => (await read()).status === 200, { withinMs: 60_000, everyMs: 250 });
+    },
+    180_000,
+  );
 
-  test("never sends a PATCH twice that a gateway lost", async () => {
-    await project.shell("docker compose stop gateway");
-    const name = "petstore-tests-lossy";
-    const run = [
-      "run",
-      "--detach",
-      "--rm",
-      `--name=${name}`,
-      "--network=petstore-tests_public",
-      "--network-alias=gateway",
-    ];
-    await project.engine.docker([...run, "--entrypoint=node", imageName("gateway"), "-e", lossyGateway]);
-    const requests = async () => Number(await (await project.ask("/count")).text());
-    await until(async () => (await project.ask("/count")).ok, { withinMs: 30_000, everyMs: 250 });
-    const lost = await project.ask("/v1/inventory/2", { method: "PATCH", body: "{}", dispatcher: project.newAgent() });
-    expect({ status: lost.status, body: await lost.json() }).toMatchObject({
-      status: 502,
-      body: { code: "upstream_unavailable", status: 502 },
-    });
-    expect(await requests()).toBe(1);
-    // HAProxy closes a reused connection without an answer. With HTTP/2 it would mark the request as safe to retry, and
-    // this client, which knows HTTP/2, would send it again.
-    const dispatcher = project.newAgent();
-    await project.ask("/count", { dispatcher }).then((response) => response.text());
-    const outcome = await project.ask("/v1/inventory/2", { method: "PATCH", body: "{}", dispatcher }).then(
-      ({ status }) => status,
-      ({ cause }) => cause.code,
-    );
-    expect([502, "UND_ERR_SOCKET"]).toContain(outcome);
-    expect(await requests()).toBe(2);
-    await project.engine.docker(["rm", "--force", name]);
-    await project.shell("docker compose ps --all --quiet gateway | xargs docker start");
-    await until(async () => (await read()).status === 200, { withinMs: 60_000, everyMs: 250 });
-  }, 180_000);
+  longTest(
+    "never sends a PATCH twice that a gateway lost",
+    async () => {
+      await project.shell("docker compose stop gateway");
+      const name = "petstore-tests-lossy";
+      const run = [
+        "run",
+        "--detach",
+        "--rm",
+        `--name=${name}`,
+        "--network=petstore-tests_public",
+        "--network-alias=gateway",
+      ];
+      await project.engine.docker([...run, "--entrypoint=node", imageName("gateway"), "-e", lossyGateway]);
+      const requests = async () => Number(await (await project.ask("/count")).text());
+      await until(async () => (await project.ask("/count")).ok, { withinMs: 30_000, everyMs: 250 });
+      const lost = await project.ask("/v1/inventory/2", {
+        method: "PATCH",
+        body: "{}",
+        dispatcher: project.newAgent(),
+      });
+      expect({ status: lost.status, body: await lost.json() }).toMatchObject({
+        status: 502,
+        body: { code: "upstream_unavailable", status: 502 },
+      });
+      expect(await requests()).toBe(1);
+      // HAProxy closes a reused connection without an answer. With HTTP/2 it would mark the request as safe to retry, and
+      // this client, which knows HTTP/2, would send it again.
+      const dispatcher = project.newAgent();
+      await project.ask("/count", { dispatcher }).then((response) => response.text());
+      const outcome = await project.ask("/v1/inventory/2", { method: "PATCH", body: "{}", dispatcher }).then(
+        ({ status }) => status,
+        ({ cause }) => cause.code,
+      );
+      expect([502, "UND_ERR_SOCKET"]).toContain(outcome);
+      expect(await requests()).toBe(2);
+      await project.engine.docker(["rm", "--force", name]);
+      await project.shell("docker compose ps --all --quiet gateway | xargs docker start");
+      await until(async () => (await read()).status === 200, { withinMs: 60_000, everyMs: 250 });
+    },
+    180_000,
+  );
 
   test("gives Prometheus all replicas of both tiers", async () => {
     const query = new URLSearchParams({ query: "sum by (job) (up)" });

@@ -132,6 +132,7 @@ describe("the images", () => {
     }
   });
 
+  // `npm run test:containers` runs it.
   (process.env.FAULTS === "long" ? test : test.skip)(
     "a second build from nothing makes the same files",
     async () => {
