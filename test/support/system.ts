@@ -20,6 +20,8 @@ export type Env = Readonly<Record<string, string>>;
 export interface SystemOptions {
   /** Default: SQLite files, one for each tier; with `TEST_SYSTEMS=mysql` the server that all suites share. */
   readonly database?: "sqlite" | "mysql";
+  /** Empty databases in place of new ones. */
+  readonly databaseUrls?: System["databaseUrls"];
   /** Entries that the stock has at first. */
   readonly seed?: readonly Entry[];
   /** Number of gateways; default 1. A suite that starts them later sets 0. */
@@ -96,7 +98,7 @@ export async function startSystem(options: SystemOptions = {}): Promise<System> 
   } = options;
   await using starting = new AsyncDisposableStack();
 
-  const databaseUrls = {
+  const databaseUrls = options.databaseUrls ?? {
     gateway: await newDatabase(starting, database),
     inventory: await newDatabase(starting, database),
   };
