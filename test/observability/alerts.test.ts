@@ -14,8 +14,8 @@ import { startWatchedSystem, type WatchedSystem } from "./watched-system.ts";
 /** All ranges and delays of the rules are divided by this: 5 minutes become 5 seconds. */
 const timesFaster = 60;
 /**
- * Thresholds in seconds that half a second of a busy machine would cross, and what they are here: half a second counts
- * as much here as half a minute in operation.
+ * Thresholds in seconds that a moment of a busy machine would cross, and what they are here: half a second counts as much
+ * here as half a minute in operation.
  */
 const thresholds = [
   ['le="0.5"', 'le="1"'],
@@ -93,6 +93,11 @@ const rules = groups.flatMap((group) => group.rules);
 test("the table of faults has every alert", () => {
   const inTable = Object.values(alertsOf).flatMap(({ fire }) => fire);
   expect([...new Set(inTable)].sort()).toEqual(rules.flatMap(({ alert }) => alert ?? []).sort());
+});
+
+test("each threshold that differs here is one of the rules", () => {
+  const absent = thresholds.filter(([real]) => !rules.some(({ expr }) => expr.includes(real)));
+  expect(absent).toEqual([]);
 });
 
 describe("a real system whose alerts are 60 times as fast", () => {

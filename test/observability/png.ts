@@ -47,7 +47,7 @@ const withFewColours = `async (base64) => {
   const counts = new Map();
   for (const colour of colours) counts.set(colour, (counts.get(colour) ?? 0) + 1);
   // The most frequent ones would be shades of few colours, so one is kept of each group of similar colours.
-  const groups = Map.groupBy(counts, ([colour]) => colour & 0xf0f0f0).values().map((group) => group.toSorted((a, b) => b[1] - a[1])[0]);
+  const groups = Map.groupBy(counts, ([colour]) => colour & 0xf8f8f8).values().map((group) => group.toSorted((a, b) => b[1] - a[1])[0]);
   const kept = [...groups].sort((a, b) => b[1] - a[1]).slice(0, 256).map(([colour]) => colour);
   const partsOf = (colour) => [colour >> 16, (colour >> 8) & 255, colour & 255];
   const palette = kept.map(partsOf);
