@@ -4,7 +4,8 @@ import { type Run, runWithFaults } from "./run.ts";
 
 const panels = readDashboards().flatMap(({ file, panels }) => panels.map((panel) => ({ file, ...panel })));
 
-describe("a run of some minutes with every fault in it", () => {
+// `npm run test:containers` runs it.
+(process.env.FAULTS === "long" ? describe : describe.skip)("a run of some minutes with every fault in it", () => {
   const stack = suiteStack();
   let run: Run;
 
