@@ -90,7 +90,6 @@ const inShort: ReadonlySet<string> = new Set<FaultName>([
   "a gateway is killed",
   "all services are killed",
   "Redis is killed",
-  "a service behind the gateway fails",
 ]);
 
 interface Rule {
