@@ -7,7 +7,7 @@ const shared = {
 };
 
 /** These take minutes, so they run only where their folder is named. */
-const slowFolders = ["test/cluster", "test/containers", "test/faults", "test/observability"];
+const slowFolders = ["test/cluster", "test/containers", "test/faults"];
 const isNamed = (folder) => process.argv.slice(2).some((argument) => argument.includes(folder));
 
 export default {

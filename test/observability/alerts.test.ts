@@ -85,13 +85,6 @@ const alertsOf: Readonly<Record<FaultName, { readonly fire: readonly string[]; r
   },
 };
 
-/** What `.ci/run` tries. `npm run test:containers` tries all. */
-const inShort: ReadonlySet<string> = new Set<FaultName>([
-  "a gateway is killed",
-  "all services are killed",
-  "Redis is killed",
-]);
-
 interface Rule {
   alert?: string;
   expr: string;
@@ -111,7 +104,8 @@ test("each time that differs here is in the rules", () => {
   expect(absent).toEqual([]);
 });
 
-describe("a real system whose alerts are 60 times as fast", () => {
+// `npm run test:containers` runs it. A machine that is busy with other work fires alerts of its own.
+(process.env.FAULTS === "long" ? describe : describe.skip)("a real system whose alerts are 60 times as fast", () => {
   const stack = suiteStack();
   let watched: WatchedSystem;
   const delays = monitorEventLoopDelay();
@@ -163,8 +157,7 @@ describe("a real system whose alerts are 60 times as fast", () => {
     };
   };
 
-  const isLong = process.env.FAULTS === "long";
-  test.each(Object.entries(alertsOf).filter(([name]) => isLong || inShort.has(name)))(
+  test.each(Object.entries(alertsOf))(
     "has no alerts but those of the fault while %s, and none before and after it",
     async (name, { fire, may = [] }) => {
       for (let attempt = 1; ; attempt++) {
