@@ -72,12 +72,13 @@ describe(`a list of ${size} entries`, () => {
     return socket;
   }
 
-  // The gateway answers 504 when it cannot load the list within LIST_TIMEOUT_MS.
-  test("is sent whole by a gateway that has just started", async () => {
-    expect((await list()).text.length).toBeGreaterThan(size * 40);
-    console.log(`first list: ${Math.round(performance.now() - startedMs)} ms after the gateway's start`);
-    startMiB = memoryMiB(system.gateways[0]!.pid);
+  test("has its first byte sent within 10 s by a cold gateway", async () => {
+    const { text } = await list();
+    const tookMs = performance.now() - startedMs;
+    startMiB = memoryMiB(system.gateways[0]!.pid); // later tests need these, also after a slow start
     startHeldMiB = await heldMiB();
+    expect(text.length).toBeGreaterThan(size * 40);
+    expect(tookMs).toBeLessThan(10_000 + 3_000); // 3 s more to read the whole body
   });
 
   test("takes bounded memory with slow readers while everything changes, and other readers are served", async () => {
