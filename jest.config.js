@@ -12,7 +12,7 @@ const isNamed = (folder) => process.argv.slice(2).some((argument) => argument.in
 
 export default {
   // Most suites start processes of their own, which with more workers only wait for each other.
-  // The long faults take turns, because the first list of a million entries has a deadline. So do database clusters,
+  // The faults take turns, because the first list of a million entries has a deadline. So do database clusters,
   // of three servers each, and containers, which share one store of images.
   maxWorkers: process.env.FAULTS === "long" || slowFolders.some(isNamed) ? 1 : 2,
   testTimeout: 60_000,

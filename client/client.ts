@@ -132,11 +132,8 @@ export function createInventoryClient({
 
     update: async ({ petId, quantity, expectedRevision: expected, idempotencyKey: key }, options) => {
       const [expectedRevision, ...furtherExpectedRevisions] = expectedRevisions(expected);
-      const request = {
-        ...checked({ petId, quantity }),
-        ...{ expectedRevision, furtherExpectedRevisions },
-        idempotencyKey: key === undefined ? undefined : checkText("idempotencyKey", key),
-      };
+      const idempotencyKey = key === undefined ? undefined : checkText("idempotencyKey", key);
+      const request = { ...checked({ petId, quantity }), expectedRevision, furtherExpectedRevisions, idempotencyKey };
       return toItem((await call(stub.updateInventory, request, options)).item);
     },
 

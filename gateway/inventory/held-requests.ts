@@ -58,7 +58,6 @@ export class HeldRequests {
   #begun = 0;
   #checks = 0;
   #timer: NodeJS.Timeout | undefined;
-  #isChecking = false;
   #isClosed = false;
 
   constructor(options: HeldRequestsOptions) {
@@ -169,18 +168,11 @@ export class HeldRequests {
     if (this.#held.size === 0 || this.#isClosed) return;
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
-      void this.#checkList();
+      // A failure is found out by each request at its end. The trace is that of no request.
+      traces.with(ROOT_CONTEXT, () => this.#options.list.current()).catch(() => {});
       this.#checkKeys(); // whatever the list waits for
       this.#watch();
     }, checkMs);
-  }
-
-  async #checkList(): Promise<void> {
-    if (this.#isChecking) return;
-    this.#isChecking = true;
-    // A failure is found out by each request at its end. The trace is that of no request.
-    await traces.with(ROOT_CONTEXT, () => this.#options.list.current()).catch(() => {});
-    this.#isChecking = false;
   }
 
   #checkKeys(): void {

@@ -5,9 +5,9 @@ import { setTimeout as delay } from "node:timers/promises";
 const waitsMs = [25, 50, 100, 200];
 
 /**
- * Tries work again where that is safe. So callers see a short outage, such as a failover, as a delay. It
- * does so until the outage is as old as its patience, or the caller has waited for as long as that. From then on work
- * fails after one attempt: a long outage must not gather callers that wait in vain.
+ * Tries work again where that is safe. So callers see a short outage, such as a failover, as a delay. It does so until
+ * the outage is as old as its patience, or the caller has waited for as long as that. From then on work fails after one
+ * attempt: a long outage must not gather callers that wait in vain.
  */
 export class Outage {
   readonly #patienceMs: number;

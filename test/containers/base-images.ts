@@ -37,26 +37,29 @@ export async function makeBaseImages(engine: Engine, names: readonly (keyof type
     const made = `localhost/petstore-tests-${name}:${await hashOf(recipe)}`;
     if ((await engine.tryDocker(["image", "exists", made])).code === 0) continue;
     if ((await engine.tryDocker(["image", "exists", base])).code !== 0) await bootstrap(engine, folder.path);
-    const contexts = {
-      npm: await npmFolder(),
-      "node-binary": dirname(await realpath(process.execPath)),
-      settings: await registrySettings(folder.path),
-    };
     await engine.docker([
       "build",
       "--network=host",
-      ...(name === "node"
-        ? Object.entries(contexts).map(([context, path]) => `--build-context=${context}=${path}`)
-        : [
-            `--build-arg=MIRROR=${await debianMirror()}`,
-            `--build-arg=NODE_IMAGE=${baseImages.node}`,
-            `--target=${name}`,
-          ]),
+      ...(name === "node" ? await nodeOptions(folder.path) : await serverOptions(name)),
       `--tag=${baseImages[name]}`,
       `--tag=${made}`,
       recipe,
     ]);
   }
+}
+
+async function nodeOptions(folder: string): Promise<string[]> {
+  const contexts = {
+    npm: await npmFolder(),
+    "node-binary": dirname(await realpath(process.execPath)),
+    settings: await registrySettings(folder),
+  };
+  return Object.entries(contexts).map(([context, path]) => `--build-context=${context}=${path}`);
+}
+
+async function serverOptions(target: string): Promise<string[]> {
+  const values = [`MIRROR=${await debianMirror()}`, `NODE_IMAGE=${baseImages.node}`];
+  return [...values.map((value) => `--build-arg=${value}`), `--target=${target}`];
 }
 
 /** Changes when an image has to be made again. */

@@ -7,7 +7,7 @@ import { type Helm, type Manifest, openHelm } from "../support/helm.ts";
 import { request } from "../support/http.ts";
 import { connectMysql } from "../support/mysql-client.ts";
 import { until } from "../support/until.ts";
-import { makeBaseImages } from "./base-images.ts";
+import { baseImages, makeBaseImages } from "./base-images.ts";
 import { type Engine, openEngine } from "./engine.ts";
 import { buildImages, imageName, projectRoot, targets } from "./product-images.ts";
 
@@ -41,8 +41,8 @@ const registry = "localhost/petstore-chart";
     await engine.docker(["network", "create", network]);
     const server = (name: string, ...rest: string[]) =>
       engine.docker(["run", "--detach", `--name=${name}`, `--network=${network}`, ...rest]);
-    await server("mysql", "--env=MYSQL_ROOT_PASSWORD=root", "docker.io/library/mysql:8.4", "--mysqlx=OFF");
-    await server("valkey", "docker.io/valkey/valkey:8.1", "valkey-server", "--protected-mode", "no");
+    await server("mysql", "--env=MYSQL_ROOT_PASSWORD=root", baseImages.mysql, "--mysqlx=OFF");
+    await server("valkey", baseImages.valkey, "valkey-server", "--protected-mode", "no");
   }, 3_600_000);
 
   test.each(["staging", "production"])(

@@ -62,9 +62,6 @@ export async function startComposeProject(stack: AsyncDisposableStack): Promise<
   for (const name of ["compose", "observability"]) {
     await cp(join(projectRoot, "deploy", name), join(folder.path, "deploy", name), { recursive: true });
   }
-  // Docker allows the open files for this; the machine of the tests may not.
-  const balancer = join(home, "haproxy.cfg");
-  await writeFile(balancer, (await readFile(balancer, "utf8")).replace(/^ {2}maxconn \d+$/m, "  maxconn 4000"));
   const ports = { https: await freePort(), prometheus: await freePort(), grafana: await freePort() };
   // Gateways reach this machine at the first address of their network, as they would reach other services.
   const subnet = "172.31.249";

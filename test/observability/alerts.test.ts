@@ -123,7 +123,6 @@ test("each time that differs here is in the rules", () => {
     }
     await writeFile(file, JSON.stringify({ groups }));
     watched = await startWatchedSystem(stack, { rules: file, scrapeMs: 500, evaluateMs: 250 });
-    await until(() => watched.prometheus.shows('count(up{job=~".+"} == 1) == 4'));
   }, 600_000);
 
   const active = async () =>

@@ -9,6 +9,7 @@ import { type RunningProcess, startProcess } from "../support/processes.ts";
 import { type Prometheus, type PrometheusOptions, startPrometheus, type Targets } from "../support/prometheus.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { type System, startSystem } from "../support/system.ts";
+import { until } from "../support/until.ts";
 
 /** A process that can be ended and started again on the same addresses. */
 export interface Member {
@@ -116,6 +117,7 @@ export async function startWatchedSystem(
   const targets = { gateway: gateways.map(({ admin }) => admin), "inventory-svc": services.map(({ admin }) => admin) };
   const prometheus = await startPrometheus(targets, options);
   stack.defer(() => prometheus.stop());
+  await until(() => prometheus.shows('count(up{job=~".+"} == 1) == 4'));
   const load = startLoad({ address: gateways[0].listen, keys: system.keys });
   stack.defer(() => load.stop());
   return { system, gateways, services, database, redis, links, orders, load, prometheus, targets };
