@@ -1,15 +1,8 @@
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { withDatabase } from "../support/mysql-client.ts";
 import { freePort } from "../support/ports.ts";
-import { type RunningProcess, startProcess } from "../support/processes.ts";
+import { firstService, type Restartable, startRestartable } from "../support/restartable.ts";
 import { type System, startSystem } from "../support/system.ts";
-
-/** A process that can be killed and started again on the same address. */
-export interface Restartable {
-  readonly current: RunningProcess;
-  /** Ends it with SIGKILL and starts it again. */
-  crash(): Promise<void>;
-}
 
 /** Two inventory services and some gateways. */
 export interface Tiers {
@@ -67,36 +60,12 @@ export async function startTiers(
     INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
     INVENTORY_DATABASE_URL: withDatabase(serverUrls[1], new URL(system.databaseUrls.inventory).pathname.slice(1)),
   });
-  const first: Restartable = {
-    get current() {
-      return system.inventory;
-    },
-    crash: async () => {
-      await system.inventory.kill("SIGKILL");
-      await system.restartInventory();
-    },
-  };
-  const service = (port: number) =>
-    startProcess({ name: "inventory-svc", script: serviceScript, env: serviceEnv(port) });
-  const second = await restartable(stack, () => service(ports[1]!));
+  const second = { name: "inventory-svc", script: serviceScript, env: serviceEnv(ports[1]!) };
+  const services = [firstService(system), await startRestartable(stack, second)];
   const gateways: Restartable[] = [];
   for (let i = 0; i < options.gateways; i++) {
     const env = { ...system.gatewayEnv, GATEWAY_LISTEN: `127.0.0.1:${await freePort()}` };
-    gateways.push(await restartable(stack, () => startProcess({ name: "gateway", script: gatewayScript, env })));
+    gateways.push(await startRestartable(stack, { name: "gateway", script: gatewayScript, env }));
   }
-  return { system, services: [first, second], gateways };
-}
-
-async function restartable(stack: AsyncDisposableStack, start: () => Promise<RunningProcess>): Promise<Restartable> {
-  let current = await start();
-  stack.defer(async () => void (await current.stop()));
-  return {
-    get current() {
-      return current;
-    },
-    crash: async () => {
-      await current.kill("SIGKILL");
-      current = await start();
-    },
-  };
+  return { system, services, gateways };
 }

@@ -1,4 +1,5 @@
 import { suiteStack } from "../support/cleanup.ts";
+import type { Restartable } from "../support/restartable.ts";
 import { checkAdjustments } from "./adjustments.ts";
 import { type Cluster, type ClusterOptions, startCluster } from "./cluster.ts";
 import { checkHistory, type ReadKind, type UpdateWay } from "./history.ts";
@@ -27,15 +28,9 @@ describe("three gateways and two inventory services on one database", () => {
   }, 900_000);
 
   test("lose no acknowledged update and let no older one overtake it while either tier or the database is killed", async () => {
-    const database = databaseOf(cluster);
-    const targets = [...cluster.services, database, ...cluster.gateways];
+    const kinds: (readonly Target[])[] = [cluster.services, [databaseOf(cluster)], cluster.gateways];
     // The long run kills each kind two hundred times.
-    const kills = isLong
-      ? [cluster.services, [database], cluster.gateways].flatMap((kind) =>
-          timesOf<{ crash(): Promise<void> }>(200, kind),
-        )
-      : targets;
-    const disturbances = kills.map((target) => () => target.crash());
+    const disturbances = crashesOf(isLong ? kinds.flatMap((kind) => timesOf(200, kind)) : kinds.flat());
     const verdict = await checkHistory(cluster, { key, pets, readers: 24, reads: 4_000, pauseMs, disturbances });
     if (isLong) console.info(verdict);
     expect(verdict.violations).toEqual([]);
@@ -50,12 +45,7 @@ describe("three gateways and two inventory services on one database", () => {
   ])(
     "lose none of the %s and make none of them twice while services and the database are killed",
     async (_what, updates, longKills) => {
-      const database = databaseOf(cluster);
-      // The long run kills each kind so often, in turns.
-      const kills = isLong
-        ? timesOf(longKills, cluster.services).flatMap((service) => [service, database])
-        : [...cluster.services, database];
-      const disturbances = kills.map((target) => () => target.crash());
+      const disturbances = behindGateways(cluster, longKills);
       const verdict = await checkHistory(cluster, {
         key,
         pets,
@@ -75,8 +65,7 @@ describe("three gateways and two inventory services on one database", () => {
   );
 
   test("make an update with a key once while gateways are killed, too", async () => {
-    const kills = isLong ? timesOf(200, cluster.gateways) : cluster.gateways;
-    const disturbances = kills.map((target) => () => target.crash());
+    const disturbances = crashesOf(isLong ? timesOf(200, cluster.gateways) : cluster.gateways);
     const updates = { isBulk: true, isKeyed: true };
     const verdict = await checkHistory(cluster, { key, pets, readers: 8, reads: 500, updates, pauseMs, disturbances });
     if (isLong) console.info(verdict);
@@ -84,12 +73,7 @@ describe("three gateways and two inventory services on one database", () => {
   }, 7_200_000);
 
   test("apply an adjustment once that is retried until it is acknowledged while services and database are killed", async () => {
-    const database = databaseOf(cluster);
-    // The long run kills each kind fifty times, in turns.
-    const kills = isLong
-      ? timesOf(50, cluster.services).flatMap((service) => [service, database])
-      : [...cluster.services, database];
-    const disturbances = kills.map((target) => () => target.crash());
+    const disturbances = behindGateways(cluster, 50);
     const petIds = [101n, 102n, 103n];
     const verdict = await checkAdjustments(cluster, {
       petIds,
@@ -103,7 +87,21 @@ describe("three gateways and two inventory services on one database", () => {
   }, 7_200_000);
 });
 
-function databaseOf({ database }: Cluster) {
+type Target = Pick<Restartable, "crash">;
+
+/** Kills the services and the database: so many times each in the long run, in turns. */
+function behindGateways(cluster: Cluster, longKills: number) {
+  const database = databaseOf(cluster);
+  return crashesOf(
+    isLong
+      ? timesOf(longKills, cluster.services).flatMap((service) => [service, database])
+      : [...cluster.services, database],
+  );
+}
+
+const crashesOf = (targets: readonly Target[]) => targets.map((target) => () => target.crash());
+
+function databaseOf({ database }: Cluster): Target {
   return {
     crash: async () => {
       await database.kill("SIGKILL");

@@ -1,8 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { connectMysql } from "../support/mysql-client.ts";
+import type { Restartable } from "../support/restartable.ts";
 import { holdWriteLock } from "../support/stock.ts";
 import { until } from "../support/until.ts";
-import type { Member, WatchedSystem } from "./watched-system.ts";
+import type { WatchedSystem } from "./watched-system.ts";
 
 /** Makes a fault in a running system. @returns a function that ends it */
 export type Fault = (system: WatchedSystem) => Promise<() => Promise<unknown>>;
@@ -79,8 +80,7 @@ export const faults = {
     const query = 'process_start_time_seconds{instance="inventory-svc-2"}';
     for (let i = 0; i < 3; i++) {
       const { result } = await prometheus.ask<{ result: { value: [number, string] }[] }>("query", { query });
-      await services[1].kill("SIGKILL");
-      await services[1].start();
+      await services[1].crash();
       await until(() => prometheus.shows(`${query} != ${result[0]!.value[1]}`));
     }
     return async () => {};
@@ -123,8 +123,8 @@ export const faults = {
 
 export type FaultName = keyof typeof faults;
 
-async function kill(members: readonly Member[]): Promise<() => Promise<unknown>> {
-  await Promise.all(members.map((member) => member.kill("SIGKILL")));
+async function kill(members: readonly Restartable[]): Promise<() => Promise<unknown>> {
+  await Promise.all(members.map((member) => member.current.kill("SIGKILL")));
   return () => Promise.all(members.map((member) => member.start()));
 }
 
@@ -142,10 +142,10 @@ function repeat(step: () => Promise<unknown>): () => Promise<void> {
 }
 
 /** Stops processes for a time and lets them run for a time. */
-async function pause(members: readonly Member[], stoppedMs: number, runningMs: number): Promise<void> {
-  await Promise.all(members.map((member) => member.kill("SIGSTOP")));
+async function pause(members: readonly Restartable[], stoppedMs: number, runningMs: number): Promise<void> {
+  await Promise.all(members.map((member) => member.current.kill("SIGSTOP")));
   await delay(stoppedMs);
-  await Promise.all(members.map((member) => member.kill("SIGCONT")));
+  await Promise.all(members.map((member) => member.current.kill("SIGCONT")));
   await delay(runningMs);
 }
 

@@ -5,25 +5,17 @@ import { type DatabaseServer, startPrivateDatabaseServer } from "../support/data
 import { type Link, startLink } from "../support/link.ts";
 import { type Load, startLoad } from "../support/load.ts";
 import { freePort } from "../support/ports.ts";
-import { type RunningProcess, startProcess } from "../support/processes.ts";
 import { type Prometheus, type PrometheusOptions, startPrometheus, type Targets } from "../support/prometheus.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+import { firstService, type Restartable, startRestartable } from "../support/restartable.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
-
-/** A process that can be ended and started again on the same addresses. */
-export interface Member {
-  readonly listen: string;
-  readonly admin: string;
-  kill(signal: NodeJS.Signals): Promise<void>;
-  start(): Promise<void>;
-}
 
 /** Both tiers twice under a load and a real Prometheus, with all that a fault needs in the hands of a test. */
 export interface WatchedSystem {
   readonly system: System;
-  readonly gateways: readonly [Member, Member];
-  readonly services: readonly [Member, Member];
+  readonly gateways: readonly [Restartable, Restartable];
+  readonly services: readonly [Restartable, Restartable];
   readonly database: DatabaseServer;
   readonly redis: RedisServer;
   readonly links: {
@@ -97,28 +89,21 @@ export async function startWatchedSystem(
   });
   stack.defer(() => system.close());
   const secondService = { ...(await serviceEnv(ports[1])), INVENTORY_DATABASE_URL: databaseUrls.inventory };
-  const services = [
-    {
-      kill: (signal: NodeJS.Signals) => system.inventory.kill(signal),
-      start: async () => void (await system.restartInventory()),
-      ...addressesOf(system.inventory),
-    },
-    await startMember(stack, "inventory-svc", secondService),
-  ] as const;
+  const start = (name: "gateway" | "inventory-svc", env: Record<string, string>) =>
+    startRestartable(stack, { name, script: `${name}/main.ts`, env });
+  const services = [firstService(system), await start("inventory-svc", secondService)] as const;
   const gatewayEnv = async () => ({
     ...system.gatewayEnv,
     GATEWAY_LISTEN: `127.0.0.1:${await freePort()}`,
     GATEWAY_ADMIN_LISTEN: `127.0.0.1:${await freePort()}`,
   });
-  const gateways = [
-    await startMember(stack, "gateway", await gatewayEnv()),
-    await startMember(stack, "gateway", await gatewayEnv()),
-  ] as const;
-  const targets = { gateway: gateways.map(({ admin }) => admin), "inventory-svc": services.map(({ admin }) => admin) };
+  const gateways = [await start("gateway", await gatewayEnv()), await start("gateway", await gatewayEnv())] as const;
+  const adminOf = ({ current }: Restartable) => current.admin;
+  const targets = { gateway: gateways.map(adminOf), "inventory-svc": services.map(adminOf) };
   const prometheus = await startPrometheus(targets, options);
   stack.defer(() => prometheus.stop());
   await until(() => prometheus.shows('count(up{job=~".+"} == 1) == 4'));
-  const load = startLoad({ address: gateways[0].listen, keys: system.keys });
+  const load = startLoad({ address: gateways[0].current.listen, keys: system.keys });
   stack.defer(() => load.stop());
   return { system, gateways, services, database, redis, links, orders, load, prometheus, targets };
 }
@@ -128,25 +113,6 @@ async function urlOver({ port }: Link, database: DatabaseServer): Promise<string
   url.port = String(port);
   return url.href;
 }
-
-async function startMember(
-  stack: AsyncDisposableStack,
-  name: "gateway" | "inventory-svc",
-  env: Record<string, string>,
-): Promise<Member> {
-  const start = () => startProcess({ name, script: `${name}/main.ts`, env });
-  let current = await start();
-  stack.defer(async () => void (await current.stop()));
-  return {
-    kill: (signal) => current.kill(signal),
-    start: async () => {
-      current = await start();
-    },
-    ...addressesOf(current),
-  };
-}
-
-const addressesOf = ({ listen, admin }: RunningProcess) => ({ listen, admin });
 
 async function startOrders(stack: AsyncDisposableStack): Promise<Orders> {
   let requests = 0;
