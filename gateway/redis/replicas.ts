@@ -43,6 +43,8 @@ export interface RedisReplicasOptions {
 /** Gateways that act as one over Redis, and each by its share of the limits while Redis is away. */
 export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasOptions): Replicas {
   const redis = connectRedis(redisUrl);
+  /** Why there is no connection. A command only knows that there is none. */
+  let connectionFault: unknown;
   const help = "Requests whose limits this replica decided on its own, by its share, while Redis was away";
   counter({ name: "gateway_limiter_alone_total", help, registry: metrics }, () => memory.decided);
   const breaker = new Breaker({
@@ -50,7 +52,7 @@ export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasO
     probeIntervalMs,
     onChange: (isOpen, cause) => {
       if (isOpen) {
-        const fields = { setting: "REDIS_URL", ...reasonFields(cause, log) };
+        const fields = { setting: "REDIS_URL", ...reasonFields(connectionFault ?? cause, log) };
         log.error(fields, "Redis is away: this replica admits its share of the limits");
       } else {
         log.info("Redis is back: the limits are exact again");
@@ -62,7 +64,12 @@ export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasO
   gauge({ name: "gateway_redis_up", help: "1 while the limits are counted on Redis", registry: metrics }, () =>
     breaker.isOpen ? 0 : 1,
   );
-  redis.on("error", () => {}); // each failed command reports it to the breaker
+  redis.on("error", (error) => {
+    connectionFault = error;
+  });
+  redis.on("ready", () => {
+    connectionFault = undefined;
+  });
   // A wrong URL is told at the start, not to the first caller.
   breaker.run("start", () => firstAnswer(redis)).catch(() => {});
   const changes = new KeyChanges(redis);

@@ -37,16 +37,23 @@ interface Replica extends Replicas {
   readonly heard: string[];
   /** The messages that it logged. */
   readonly logged: string[];
+  /** The reasons that it gave for what it logged. */
+  readonly reasons: string[];
 }
 
 function startReplica(stack: Stack, url: string): Replica {
-  const [heard, logged]: [string[], string[]] = [[], []];
-  const log = pino({ level: "info" }, { write: (line: string) => void logged.push(JSON.parse(line).msg) });
+  const [heard, logged, reasons]: [string[], string[], string[]] = [[], [], []];
+  const write = (line: string) => {
+    const { msg, reason } = JSON.parse(line);
+    logged.push(msg);
+    if (reason !== undefined) reasons.push(reason);
+  };
+  const log = pino({ level: "info" }, { write });
   const memory = new MemoryWindows({ maxCallers: 10_000, replicas: 2, now: Date.now });
   const replicas = redisReplicas({ redisUrl: url, memory, log, metrics: new Registry() });
   stack.defer(() => replicas.close());
   replicas.onNotice((id) => heard.push(id));
-  return { ...replicas, heard, logged };
+  return { ...replicas, heard, logged, reasons };
 }
 
 type Pair = readonly [Replica, Replica];
@@ -188,6 +195,19 @@ describe("a Redis with a password and a database number", () => {
     expect(replica.logged).toEqual(["Redis is away: this replica admits its share of the limits"]);
     await stack.disposeAsync();
   });
+});
+
+test("a Redis that went away while nobody asked is logged with what its address answers now", async () => {
+  await using stack = new AsyncDisposableStack();
+  const server = await startRedisServer();
+  stack.defer(() => server.stop());
+  const replica = startReplica(stack, server.url);
+  await until(async () => (await ask(replica, newName())).windows[0]!.remaining === 49);
+  replica.reasons.length = 0;
+  await server.kill("SIGKILL");
+  await delay(500); // time to be refused a new connection
+  await ask(replica, newName());
+  expect(replica.reasons).toEqual([expect.stringContaining("ECONNREFUSED")]);
 });
 
 describe("a Redis whose name leads to another server after a failover", () => {
