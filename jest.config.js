@@ -6,15 +6,16 @@ const shared = {
   modulePathIgnorePatterns: ["<rootDir>/dist/"],
 };
 
-/** These take minutes, so they run only where their folder is named. */
-const slowFolders = ["test/cluster", "test/containers", "test/faults"];
+// These take minutes, so they run only where their folder is named.
+const besideOthers = ["test/e2e"];
+// The faults take turns, because the first list of a million entries has a deadline. So do database clusters,
+// of three servers each, and containers, which share one store of images.
+const inTurns = ["test/cluster", "test/containers", "test/faults"];
 const isNamed = (folder) => process.argv.slice(2).some((argument) => argument.includes(folder));
 
 export default {
   // Most suites start processes of their own, which with more workers only wait for each other.
-  // The faults take turns, because the first list of a million entries has a deadline. So do database clusters,
-  // of three servers each, and containers, which share one store of images.
-  maxWorkers: process.env.FAULTS === "long" || slowFolders.some(isNamed) ? 1 : 2,
+  maxWorkers: process.env.FAULTS === "long" || inTurns.some(isNamed) ? 1 : 2,
   testTimeout: 60_000,
   projects: [
     {
@@ -28,7 +29,7 @@ export default {
       testMatch: ["<rootDir>/test/**/*.test.ts"],
       testPathIgnorePatterns: [
         "/node_modules/",
-        ...slowFolders.filter((folder) => !isNamed(folder)).map((folder) => `<rootDir>/${folder}/`),
+        ...[...besideOthers, ...inTurns].filter((folder) => !isNamed(folder)).map((folder) => `<rootDir>/${folder}/`),
       ],
       globalSetup: "<rootDir>/test/support/global-setup.ts",
       globalTeardown: "<rootDir>/test/support/global-teardown.ts",
