@@ -195,9 +195,11 @@ describe("deploy/compose, started by the commands of its document,", () => {
       expect((await patch(3, 31)).status).toBe(200);
       const before = (await read()).headers.get("etag")!;
       await project.shell(restore!);
-      await until(async () => (await read()).status === 200, { withinMs: 60_000, everyMs: 250 });
-      for (let i = 0; i < 4; i++) {
-        const list = await read();
+      // Each gateway finds the services by itself.
+      const reads = () => Promise.all(Array.from({ length: 4 }, read));
+      const areRead = async () => (await reads()).every(({ status }) => status === 200);
+      await until(areRead, { withinMs: 60_000, everyMs: 250 });
+      for (const list of await reads()) {
         expect(await list.json()).toContainEqual(expect.objectContaining({ petId: 3, quantity: 30 }));
         expect(list.headers.get("etag")).not.toBe(before);
       }
