@@ -26,7 +26,7 @@ const meanings: readonly (readonly [RegExp, string])[] = [
   [/^ER_BAD_FIELD_ERROR$/, "the schema is of another version, run npm run migrate"],
   [/^ER_SECURE_TRANSPORT_REQUIRED$/, "the server takes TLS only, add ?ssl=true"],
   [/^HANDSHAKE_NO_SSL_SUPPORT$/, "the server has no TLS, which ?ssl=true asks for"],
-  [/^(CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|ERR_TLS_CERT_)/, "the certificate of the server cannot be verified"],
+  [/^HANDSHAKE_SSL_ERROR$/, "the server's TLS cannot be trusted, see NODE_EXTRA_CA_CERTS"],
   [/^(ECONN|EHOST|ENET|ETIMEDOUT|ENOTFOUND|EAI_|PROTOCOL_CONNECTION_LOST)/, "no server answers"],
   [/^SQLITE_(CANTOPEN|READONLY|PERM)/, "the file cannot be opened or written"],
   [/^SQLITE_(CORRUPT|NOTADB)/, "the file is no SQLite database, or is damaged"],
