@@ -344,11 +344,11 @@ describe("a database server", () => {
   /** Makes every kind of call, with a deadline of 10 s. @returns the statuses that they end with, each once */
   async function callAll(address: string): Promise<string[]> {
     const inventory = connect(address);
-    const check = inventory.check();
-    check.send({ epoch: "", revision: 0n });
-    const updates = inventory.applyUpdates();
-    updates.send({ updates: [{ id: 1, petId: 1n, quantity: 5, timeoutMs: 10_000 }] });
     const inTime = { deadline: Date.now() + 10_000 };
+    const check = inventory.check(inTime);
+    check.send({ epoch: "", revision: 0n });
+    const updates = inventory.applyUpdates(inTime);
+    updates.send({ updates: [{ id: 1, petId: 1n, quantity: 5, timeoutMs: 10_000 }] });
     const ends = await Promise.all([
       statusOf(inventory.get({ petId: 1n }, inTime)),
       statusOf(inventory.list(inTime)),

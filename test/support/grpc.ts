@@ -64,9 +64,9 @@ export function connectInventory(address: string, credentials = ChannelCredentia
       const call = client.listInventory({}, { deadline: Date.now() + timeoutMs, ...options });
       return await Array.fromAsync(call as AsyncIterable<ListInventoryResponse>);
     },
-    check: () => conversation(client.checkInventory()),
-    applyUpdates: () => {
-      const { send, ...rest } = conversation(client.applyUpdates());
+    check: (options: Partial<CallOptions> = {}) => conversation(client.checkInventory(options)),
+    applyUpdates: (options: Partial<CallOptions> = {}) => {
+      const { send, ...rest } = conversation(client.applyUpdates(options));
       const complete = (request: Parameters<typeof ApplyUpdatesRequest.fromPartial>[0]) =>
         ApplyUpdatesRequest.fromPartial(request);
       return { ...rest, send: (...requests: Parameters<typeof complete>[0][]) => send(...requests.map(complete)) };
