@@ -134,13 +134,23 @@ export function drainFaults({
     : [];
 }
 
-/** A database URL: `sqlite:path/to/file` or `mysql://user:password@host:port/database`. */
+/**
+ * A database URL: `sqlite:path/to/file` or `mysql://user:password@host:port/database`, with `?ssl=true` for TLS. The
+ * server's certificate is compared with the host, for which the driver takes names only.
+ */
 export function databaseUrl(byDefault: string) {
   return z
     .string()
     .default(byDefault)
     .refine((text) => /^sqlite:.+/.test(text) || (/^mysql:\/\/[^/]+\/.+/.test(text) && isDecodable(text)), {
       error: "must be sqlite:path/to/file or mysql://user:password@host:port/database",
+      abort: true,
+    })
+    .refine((text) => text.startsWith("sqlite:") || ["", "?ssl=true"].includes(new URL(text).search), {
+      error: "has no parameter but ?ssl=true",
+    })
+    .refine((text) => !text.endsWith("?ssl=true") || isIP(new URL(text).hostname.replace(/^\[|\]$/g, "")) === 0, {
+      error: "needs a host name for ?ssl=true, not an address: the certificate is compared with it",
     });
 }
 

@@ -141,7 +141,7 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
       user: decodeURIComponent(username),
       password: decodeURIComponent(password),
       database: decodeURIComponent(pathname.slice(1)),
-      ...(searchParams.get("ssl") === "true" && { ssl: { rejectUnauthorized: true } }),
+      ...(searchParams.get("ssl") === "true" && { ssl: { rejectUnauthorized: true, verifyIdentity: true } }),
       connectTimeout: acquireTimeoutMs,
       charset: "utf8mb4",
       timezone: "Z",

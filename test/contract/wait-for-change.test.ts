@@ -3,7 +3,7 @@ import { connect } from "node:net";
 import { promisify } from "node:util";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import { expectError, header, readLimits } from "../support/answers.ts";
+import { expectError, expectOutage, header, readLimits } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { type Response, request } from "../support/http.ts";
@@ -242,7 +242,7 @@ test("a request that is held follows a short outage of the service, and gets its
   await untilHeld(2);
   await system.inventory.kill("SIGKILL");
   const response = await short;
-  expect([503, 504]).toContain(response.status);
+  expectOutage(response);
   expect(await isOver(long)).toBe(false);
   await system.restartInventory();
   await until(async () => (await call("/v1/inventory")).status === 200);

@@ -6,10 +6,10 @@ import { join } from "node:path";
 import type { Connection } from "mysql2/promise";
 import { createAuthority } from "../support/certificates.ts";
 import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
-import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
+import { type DatabaseServer, serverProcess, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { createSqliteDatabase, dropDatabase } from "../support/databases.ts";
-import { connectMysql } from "../support/mysql-client.ts";
-import { isOnMysql } from "../support/mysqld.ts";
+import { connectMysql, createDatabaseOn } from "../support/mysql-client.ts";
+import { isOnMysql, prepareMysqld } from "../support/mysqld.ts";
 import { freePort } from "../support/ports.ts";
 import { cleanup, runScript, startProcess, startScript } from "../support/processes.ts";
 import { startRedisServer } from "../support/redis-server.ts";
@@ -68,6 +68,9 @@ describe("a database that cannot be used is named in one line", () => {
   const as = (url: string, username: string, password: string) =>
     Object.assign(new URL(url), { username, password }).href;
 
+  /** The URL with a name as its host, which TLS needs. */
+  const onLocalhost = (url: string) => Object.assign(new URL(url), { hostname: "localhost" }).href;
+
   const cases: readonly (readonly [string, () => Promise<string> | string, RegExp])[] = [
     [
       "a wrong password",
@@ -93,7 +96,7 @@ describe("a database that cannot be used is named in one line", () => {
     // MariaDB has none here, and MySQL makes a certificate that nobody has signed.
     [
       "TLS that the server does not have or that cannot be trusted",
-      () => `${ready}?ssl=true`,
+      () => `${onLocalhost(ready)}?ssl=true`,
       isOnMysql
         ? /the server's TLS cannot be trusted, see NODE_EXTRA_CA_CERTS \(self-signed certificate/
         : /the server has no TLS, which \?ssl=true asks for/,
@@ -129,6 +132,44 @@ describe("a database that cannot be used is named in one line", () => {
       expect(line.reason.startsWith(setting)).toBe(true);
       expect(line).not.toHaveProperty("err");
     }
+  });
+
+  test("a certificate of a known authority for another name is refused, and one for the URL's host is not", async () => {
+    const authority = await createAuthority(stack);
+    const place = await temporaryFolder("mysql");
+    stack.defer(() => place.remove());
+    const prepared = await prepareMysqld(place.path, await freePort());
+    const database = serverProcess(prepared, { name: "the database", cwd: place.path, env: process.env });
+    stack.defer(() => database.stop());
+    const exportWith = async (names: readonly string[]) => {
+      const { cert, key, ca } = await authority.issue({ names });
+      await database.start(`--ssl-cert=${cert}`, `--ssl-key=${key}`, `--ssl-ca=${ca}`);
+      const INVENTORY_DATABASE_URL = `${onLocalhost(await createDatabaseOn(prepared.url))}?ssl=true`;
+      const env = { INVENTORY_DATABASE_URL, NODE_EXTRA_CA_CERTS: ca };
+      const ended = await runScript({ script: "inventory-svc/cli/stock.ts", args: ["export"], env });
+      await database.stop();
+      return ended;
+    };
+    const { code, stderr } = await exportWith(["DNS:elsewhere.example"]);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      /^INVENTORY_DATABASE_URL \(inventory-svc\): the server's TLS cannot be trusted, .*localhost.*elsewhere\.example/,
+    );
+    expect(await exportWith(["DNS:localhost"])).toEqual({ code: 0, stdout: "petId,quantity,status\n", stderr: "" });
+  });
+
+  test.each([
+    ["?ssl=true", "127.0.0.1", "needs a host name for ?ssl=true, not an address"],
+    ["?ssl=true", "[::1]", "needs a host name for ?ssl=true, not an address"],
+    ["?ssl=1", "db.internal", "has no parameter but ?ssl=true"],
+    ["?ssl=true&charset=latin1", "db.internal", "has no parameter but ?ssl=true"],
+  ])("a URL that ends in %s for the host %s is refused: it %s", async (parameters, host, said) => {
+    const INVENTORY_DATABASE_URL = `mysql://a:${secret}@${host}/stock${parameters}`;
+    const env = { ...addresses, INVENTORY_DATABASE_URL };
+    const { code, stderr } = await runScript({ script: "inventory-svc/main.ts", env });
+    expect(code).toBe(78);
+    expect(stderr).toContain(`INVENTORY_DATABASE_URL: ${said}`);
+    expect(stderr).not.toContain(secret);
   });
 
   test("a folder that cannot be made ends every command and both services", async () => {

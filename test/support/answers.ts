@@ -26,6 +26,16 @@ export function expectError(answer: Answer, status: number, code: string, messag
   expect(text).not.toMatch(/<(!|\/|html|pre)|\bat \S+ \(|node_modules|\.ts\b|Error:|SQL|grpc|127\.0\.0\.1/i);
 }
 
+/** Expects the error of a request that the service did not take, or of one that got no answer in time. */
+export function expectOutage(answer: Answer): void {
+  if (answer.status === 504) {
+    expectError(answer, 504, "timeout");
+  } else {
+    expectError(answer, 503, "service_unavailable");
+    expect(header(answer, "Retry-After")).toBe("1");
+  }
+}
+
 export function bodyText({ text, body }: Answer): string {
   return text ?? body?.toString("utf8") ?? "";
 }

@@ -14,7 +14,7 @@ export async function connectMysql(url: string): Promise<Connection> {
     database: decodeURIComponent(pathname.slice(1)),
     charset: "utf8mb4",
     connectTimeout: 5_000,
-    ...(searchParams.get("ssl") === "true" && { ssl: { rejectUnauthorized: true } }),
+    ...(searchParams.get("ssl") === "true" && { ssl: { rejectUnauthorized: true, verifyIdentity: true } }),
   });
 }
 
