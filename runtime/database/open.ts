@@ -5,14 +5,17 @@ import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
 import { type AlteredTable, askServer, type Engine, engineOf, sqliteEngine, type VariableRow } from "./engine.ts";
 import { DatabaseStateError, isLostServer, ReadOnlyServerError } from "./errors.ts";
-import { discardAllConnections, type PooledConnection } from "./knex-internals.ts";
+import { discardAllConnections, isFree, type PooledConnection } from "./knex-internals.ts";
 
 export interface DatabaseOptions {
   /** Maximum connections; an embedded SQLite file always has one. */
   readonly poolMax: number;
   /** How long a caller waits for a connection, and a new connection for the server. */
   readonly acquireTimeoutMs: number;
-  /** A connection that receives nothing for this long is closed, idle or not, so that a frozen server delays nobody. */
+  /**
+   * A connection that receives nothing for this long is closed, so that a frozen server delays nobody. One that is idle
+   * is asked for an answer in the middle of that time.
+   */
   readonly silenceTimeoutMs: number;
   /** Gets the engine of each new connection: after a failover it may be another server. */
   readonly onConnected: (engine: Engine) => void;
@@ -99,9 +102,13 @@ function openSqlite(filename: string): Knex {
   });
 }
 
+/** Connections that are idle for this many silence timeouts are closed, all but one. */
+const idleTimeouts = 6;
+
 interface MysqlConnection extends PooledConnection {
   readonly stream: Socket;
   promise(): { query(sql: string): Promise<[unknown[], unknown]> };
+  ping(done: (error: unknown) => void): void;
   destroy(): void;
 }
 
@@ -110,11 +117,19 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
   const { hostname, port, username, password, pathname, searchParams } = new URL(url);
   const afterCreate: AfterCreate<MysqlConnection> = (connection, done) => {
     const { stream } = connection;
-    stream.setTimeout(silenceTimeoutMs, () => {
+    const halfMs = silenceTimeoutMs / 2;
+    let bytesAtHalf: number | undefined;
+    stream.setTimeout(halfMs).on("timeout", () => {
       const { bytesRead } = stream;
       // An answer that has arrived while this thread was busy, or got no time, is read before the immediate.
-      // `connection.destroy()` would leave a query that is under way without an answer; the end of its stream does not.
-      setImmediate(() => stream.bytesRead === bytesRead && stream.destroy());
+      setImmediate(() => {
+        if (stream.bytesRead !== bytesRead) return;
+        // `connection.destroy()` would leave a query that is under way without an answer; the end of its stream does not.
+        if (bytesRead === bytesAtHalf) return void stream.destroy();
+        bytesAtHalf = bytesRead;
+        if (isFree(db, connection)) connection.ping(() => {});
+        else stream.setTimeout(halfMs);
+      });
     });
     prepareSession(connection, silenceTimeoutMs).then(
       (engine) => {
@@ -133,7 +148,8 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
     // Otherwise Knex asks for it on the first connection, without a time-out, and all others wait for that answer.
     version: "latest",
     log,
-    pool: { min: 0, max: poolMax, afterCreate },
+    // One connection stays open, so that callers after a quiet time do not depend on the name service.
+    pool: { min: 1, max: poolMax, idleTimeoutMillis: idleTimeouts * silenceTimeoutMs, afterCreate },
     acquireConnectionTimeout: acquireTimeoutMs,
     connection: {
       host: hostname.replace(/^\[|\]$/g, ""),

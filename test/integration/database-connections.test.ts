@@ -1,7 +1,10 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { acquireConnection, releaseConnection } from "../../runtime/database/knex-internals.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { createMysqlDatabase, dropDatabase } from "../support/databases.ts";
+import { startLink } from "../support/link.ts";
 
 /** Passes connections on, and lets the first one fall silent once the server has accepted its account. */
 async function startProxy(stack: AsyncDisposableStack, port: number): Promise<number> {
@@ -52,4 +55,31 @@ test("an answer that arrived while this thread was busy for longer than the sile
   await sent;
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 900);
   expect(await answer).toEqual([{ answer: "late" }]);
+});
+
+test("one connection to the database stays open while nobody uses it", async () => {
+  await using stack = new AsyncDisposableStack();
+  const url = await createMysqlDatabase();
+  stack.defer(() => dropDatabase(url));
+  const db = openDatabase(url, { ...databaseDefaults, silenceTimeoutMs: 300 });
+  stack.defer(() => db.destroy());
+  const connectionId = async () => (await db.raw("SELECT CONNECTION_ID() AS id"))[0][0].id;
+  const opened = await connectionId();
+  await delay(3_000); // longer than a silence, and longer than the time after which the others are closed
+  expect(await connectionId()).toBe(opened);
+});
+
+test("an idle connection whose server answers no more is closed", async () => {
+  await using stack = new AsyncDisposableStack();
+  const url = new URL(await createMysqlDatabase());
+  const direct = url.href;
+  stack.defer(() => dropDatabase(direct));
+  const link = await startLink(stack, Number(url.port));
+  url.port = String(link.port);
+  const db = openDatabase(url.href, { ...databaseDefaults, silenceTimeoutMs: 300 });
+  stack.defer(() => db.destroy());
+  const connection = await acquireConnection<{ stream: Socket }>(db);
+  await releaseConnection(db, connection);
+  link.silence();
+  await once(connection.stream, "close");
 });
