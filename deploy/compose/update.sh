@@ -10,9 +10,11 @@ for tier in inventory-svc gateway; do
   # shellcheck disable=SC2086 # one word for each container
   set -- $old
   docker compose up --detach --wait --no-deps --no-recreate --scale "$tier=$(($# + 2))" "$tier"
-  # One after the other, so that callers of each have time to find the new ones.
+  # One after the other: when one leaves, its callers ask for addresses, and use the others until they know the new
+  # ones. The name service may give no answer for some seconds while containers come and go.
   for container; do
     docker stop "$container"
     docker rm "$container"
+    sleep 10
   done
 done
