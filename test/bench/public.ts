@@ -25,7 +25,7 @@ export interface HeldRow {
 }
 
 const sizes = [10_000, 100_000];
-const changed = [0, 10, 1_000];
+const path = "/v1/inventory";
 const connections = 32;
 const heldRequests = 10_000;
 /** Requests that are sent at once until all are held; an overload would refuse more of them. */
@@ -33,44 +33,80 @@ const heldAtOnce = 250;
 /** So long they may take to arrive: on a slow machine the first waits, of 90 s, would end before the last ones begin. */
 const holdingMs = 50_000;
 
-/** Measures the reads of one entry and of changes beside those of a list of 10 entries, and what held requests take. */
+/** Measures the reads of one entry and of changes beside those of the list, and what held requests take. */
 export async function benchPublic(servers: BenchServers, plan: Plan): Promise<(PublicRow | HeldRow)[]> {
   plan.say(`Reads beside the list, medians of ${plan.rounds} runs of ${plan.seconds} s; CPU in ms for each request`);
-  plan.say(["entries", "read", "bytes", "req/s", "p99 ms", "gateway CPU", "errors"].map(padded).join(""));
+  plan.say(
+    ["entries", "read", "bytes", "req/s", "p99 ms", "gateway CPU", "÷ the first", "errors"].map(padded).join(""),
+  );
   const rows: PublicRow[] = [];
-  for (const [size, reads] of [[10, []], ...sizes.map((each) => [each, changed] as const)] as const) {
+  for (const size of [10, ...sizes]) {
     await using stack = new AsyncDisposableStack();
     const ours = await startOurs(stack, servers, size);
-    if (reads.length === 0) rows.push(await measureRead(ours, plan, size, "list", "/v1/inventory"));
-    else rows.push(await measureRead(ours, plan, size, "one entry", `/v1/inventory/${size / 2}`));
-    for (const count of reads) {
-      const since = await etagOfList(ours);
-      await changeSome(ours, size, count);
-      const path = `/v1/inventory/changes?since=${since.slice(1, -1)}`;
-      rows.push(await measureRead(ours, plan, size, `${count} changes`, path));
-    }
+    rows.push(
+      ...(await measureInTurns(ours, plan, size, size === 10 ? [{ read: "list", path }] : await readsOf(ours, size))),
+    );
   }
   return [...rows, await measureHeld(servers, plan)];
 }
 
-async function measureRead(ours: Variant, plan: Plan, size: number, read: string, path: string): Promise<PublicRow> {
-  const { address, headers, processes } = ours;
-  const answer = await request(`http://${address}${path}`, { headers });
-  const bytes = (await answer.body.arrayBuffer()).byteLength;
-  const load = { address, connections, headers, args: [path] };
-  await measure({ ...load, seconds: 2 * plan.seconds }, processes); // so that V8 has compiled the code
-  const runs: Figures[] = [];
-  for (let round = 0; round < plan.rounds; round++) {
-    runs.push(await measure({ ...load, seconds: plan.seconds }, processes));
+interface Read {
+  readonly read: string;
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** The reads of a large stock, an unchanged list first. */
+async function readsOf(ours: Variant, size: number): Promise<Read[]> {
+  const before = await etagOfList(ours);
+  await changeSome(ours, size, 1_000);
+  const between = await etagOfList(ours);
+  await changeSome(ours, size, 10); // of those thousand
+  const now = await etagOfList(ours);
+  const since = (etag: string) => `${path}/changes?since=${etag.slice(1, -1)}`;
+  return [
+    { read: "304 of list", path, headers: { "If-None-Match": now } },
+    { read: "one entry", path: `${path}/${size / 2}` },
+    { read: "0 changes", path: since(now) },
+    { read: "10 changes", path: since(between) },
+    { read: "1000 changes", path: since(before) },
+  ];
+}
+
+async function measureInTurns(ours: Variant, plan: Plan, size: number, reads: readonly Read[]): Promise<PublicRow[]> {
+  const { address, processes } = ours;
+  const headersOf = (read: Read) => ({ ...ours.headers, ...read.headers });
+  const loadOf = (read: Read) => ({ address, connections, headers: headersOf(read), args: [read.path] });
+  const runs = reads.map((): Figures[] => []);
+  // The first round only warms up.
+  for (let round = 0; round <= plan.rounds; round++) {
+    for (const [i, read] of reads.entries()) {
+      const figures = await measure({ ...loadOf(read), seconds: plan.seconds }, processes);
+      if (round > 0) runs[i]!.push(figures);
+    }
   }
-  const figures = medians(runs);
-  const values = [figures.requestsPerSecond.toFixed(0), figures.p99Ms.toFixed(1), figures.cpuMs.gateway!.toFixed(4)];
-  plan.say([size, read, bytes, ...values, figures.errors].map(padded).join(""));
-  return { size, read, bytes, figures };
+  const rows: PublicRow[] = [];
+  for (const [i, read] of reads.entries()) {
+    const answer = await request(`http://${address}${read.path}`, { headers: headersOf(read) });
+    const bytes = (await answer.body.arrayBuffer()).byteLength;
+    rows.push({ size, read: read.read, bytes, figures: medians(runs[i]!) });
+  }
+  const first = rows[0]!.figures.cpuMs.gateway!;
+  for (const { read, bytes, figures } of rows) {
+    const cpu = figures.cpuMs.gateway!;
+    const values = [
+      figures.requestsPerSecond.toFixed(0),
+      figures.p99Ms.toFixed(1),
+      cpu.toFixed(4),
+      (cpu / first).toFixed(2),
+    ];
+    plan.say([size, read, bytes, ...values, figures.errors].map(padded).join(""));
+  }
+  return rows;
 }
 
 async function etagOfList({ address, headers }: Variant): Promise<string> {
-  const answer = await request(`http://${address}/v1/inventory`, { method: "HEAD", headers });
+  const answer = await request(`http://${address}${path}`, { method: "HEAD", headers });
   return String(answer.headers.etag);
 }
 
@@ -78,10 +114,12 @@ async function etagOfList({ address, headers }: Variant): Promise<string> {
 async function changeSome({ address, headers }: Variant, size: number, count: number): Promise<void> {
   const pool = new Pool(`http://${address}`, { connections });
   const change = async (i: number) => {
-    const path = `/v1/inventory/${1 + Math.floor((i * size) / count)}`;
+    const petId = 1 + Math.floor((i * size) / count);
     const body = JSON.stringify({ quantity: Math.floor(Math.random() * 1e9) });
     const more = { "content-type": "application/json" };
-    await (await pool.request({ method: "PATCH", path, headers: { ...headers, ...more }, body })).body.dump();
+    await (
+      await pool.request({ method: "PATCH", path: `${path}/${petId}`, headers: { ...headers, ...more }, body })
+    ).body.dump();
   };
   await Promise.all(Array.from({ length: count }, (_, i) => change(i)));
   await pool.close();
@@ -91,14 +129,14 @@ async function measureHeld(servers: BenchServers, plan: Plan): Promise<HeldRow> 
   await using stack = new AsyncDisposableStack();
   const ours = await startOurs(stack, servers, sizes[0]!);
   const { admin, pid } = ours.system.gateways[0]!;
-  const path = `/v1/inventory/changes?since=${(await etagOfList(ours)).slice(1, -1)}`;
+  const changes = `${path}/changes?since=${(await etagOfList(ours)).slice(1, -1)}`;
   const before = memoryMiB(pid);
   const agent = new Agent({ pipelining: 0, headersTimeout: 100_000 });
   stack.defer(() => agent.destroy());
   const headers = { ...ours.headers, Prefer: "wait=90" };
   const answers: Promise<number>[] = [];
   const hold = async () => {
-    const { body } = await agent.request({ origin: `http://${ours.address}`, method: "GET", path, headers });
+    const { body } = await agent.request({ origin: `http://${ours.address}`, method: "GET", path: changes, headers });
     await body.dump();
     return performance.now();
   };
