@@ -33,6 +33,7 @@ test("a server that takes no writes is recognized, in all degrees of MariaDB 12 
   for (const value of ["ON", "1", "NO_LOCK", "NO_LOCK_NO_ADMIN"]) {
     expect(engine({ ...mariadb, read_only: value }).isReadOnly).toBe(true);
   }
+  expect(engine({ ...mysql, super_read_only: "ON" }).isReadOnly).toBe(true);
   expect(engine({ ...mysql, innodb_read_only: "ON" }).isReadOnly).toBe(true);
 });
 

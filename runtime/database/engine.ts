@@ -54,6 +54,7 @@ export const askServer = `SHOW VARIABLES WHERE Variable_name IN (${[
   "version_comment",
   "server_id",
   "read_only",
+  "super_read_only",
   "innodb_read_only",
   "log_bin",
   "innodb_flush_log_at_trx_commit",
@@ -90,7 +91,7 @@ export function engineOf(rows: readonly VariableRow[], altered: readonly Altered
   return {
     name: `${product} ${version.replace(/-.*/, "")}${form === undefined ? "" : `, ${form}`}`,
     endsPacketAtError: form !== "Galera",
-    isReadOnly: isOn(variables.get("read_only")) || isOn(variables.get("innodb_read_only")),
+    isReadOnly: ["read_only", "super_read_only", "innodb_read_only"].some((name) => isOn(variables.get(name))),
     sessionSettings: [...rememberServer(variables), ...specific.sessionSettings],
     risks: [...specific.risks, ...durabilityRisks(variables), ...altered.map(tableRisk)],
   };

@@ -116,18 +116,18 @@ interface MysqlConnection {
 
 async function withMysqlLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
   const holder = await acquireConnection<MysqlConnection>(db);
-  const silenceTimeoutMs = holder.stream.timeout ?? 0; // which `openDatabase` has set
+  const timeoutMs = holder.stream.timeout ?? 0; // which `openDatabase` has set
   try {
     // This connection is silent while it waits and while other connections do the work, and closing it would release
     // the lock.
-    holder.stream.setTimeout(lockWaitSeconds * 1_000 + silenceTimeoutMs);
+    holder.stream.setTimeout(lockWaitSeconds * 1_000 + timeoutMs);
     const [rows] = await holder.promise().query(`SELECT GET_LOCK(${lockName}, ?) AS held`, [lockWaitSeconds]);
     if (Number(rows[0]?.held) !== 1)
       throw new DatabaseStateError("another process has been migrating this database for too long");
     holder.stream.setTimeout(0);
     return await work();
   } finally {
-    holder.stream.setTimeout(silenceTimeoutMs);
+    holder.stream.setTimeout(timeoutMs);
     await holder
       .promise()
       .query(`SELECT RELEASE_LOCK(${lockName})`)

@@ -11,6 +11,12 @@ import { isSqlite, lostItsServer } from "./open.ts";
 import { maxAttempts } from "./transactions.ts";
 
 /**
+ * Whether a server takes no writes. MySQL sets `super_read_only` first, and `read_only` only once it has waited for locks
+ * of tables; another server may take writes by then. MariaDB has no such variable, and skips the comment that asks for it.
+ */
+export const readOnlyServer = "@@read_only /*!80000 | @@super_read_only */";
+
+/**
  * The columns by which `readCurrent` recognizes an old primary, and a server that a proxy has chosen for reads. They have
  * to be part of the query itself, which has to answer at least one row. A reader of Aurora says it by the second one
  * only.
@@ -18,7 +24,7 @@ import { maxAttempts } from "./transactions.ts";
 export function serverColumns(db: Knex): Knex.Raw {
   const [server, engine, same] = isSqlite(db)
     ? ["0", "0", "1"]
-    : ["@@read_only", "@@innodb_read_only", `@@server_id <=> ${preparedServer}`];
+    : [readOnlyServer, "@@innodb_read_only", `@@server_id <=> ${preparedServer}`];
   return db.raw(`${server} as server_read_only, ${engine} as engine_read_only, ${same} as same_server`);
 }
 

@@ -148,7 +148,7 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
     // Otherwise Knex asks for it on the first connection, without a time-out, and all others wait for that answer.
     version: "latest",
     log,
-    // One connection stays open, so that callers after a quiet time do not depend on the name service.
+    // The last connection is not closed for being idle: callers after a quiet time then need no name service.
     pool: { min: 1, max: poolMax, idleTimeoutMillis: idleTimeouts * silenceTimeoutMs, afterCreate },
     acquireConnectionTimeout: acquireTimeoutMs,
     connection: {

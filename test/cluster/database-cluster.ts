@@ -11,13 +11,19 @@ import type { Host } from "./network.ts";
 /** Servers that keep the same databases. */
 export interface DatabaseCluster {
   readonly nodes: readonly ClusterNode[];
-  /** Asks a node whether writes belong there, as a health check does. Rejects where it gives no answer. */
-  isWriter(node: ClusterNode): Promise<boolean>;
+  /** Asks a node for its role, as a health check does. Rejects where it gives no answer. */
+  roleOf(node: ClusterNode): Promise<Role>;
   /** Makes a node the one that takes the writes. */
   switchTo(node: ClusterNode): Promise<void>;
   /** Waits until a node is part of the cluster again after `kill()` or `thaw()`. The other nodes must run. */
   rejoin(node: ClusterNode): Promise<void>;
 }
+
+/**
+ * Writes belong to the writer. A standby may have been the writer before, and still answers what was begun there. A node
+ * that is out answers nothing that counts.
+ */
+export type Role = "writer" | "standby" | "out";
 
 export interface ClusterNode {
   /** As in `node 1`. */

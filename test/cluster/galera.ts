@@ -70,12 +70,12 @@ export async function startGalera(
   let writer: ClusterNode = servers[0]!;
   return {
     nodes: servers,
-    isWriter: async (node) => {
-      if (!(await isSynced(node))) return false;
+    roleOf: async (node) => {
+      if (!(await isSynced(node))) return "out";
       const before = writer;
       const isGone = node !== before && !(await isSynced(before).catch(() => false));
       if (isGone && writer === before) writer = node;
-      return node === writer;
+      return node === writer ? "writer" : "out"; // no node is read-only, so what was begun there would go on there
     },
     switchTo: async (node) => {
       writer = node;

@@ -12,7 +12,8 @@ import type { Host } from "./network.ts";
 
 const members = "performance_schema.replication_group_members";
 const countOnline = `(SELECT COUNT(*) FROM ${members} WHERE MEMBER_STATE = 'ONLINE')`;
-const ownState = `(SELECT MEMBER_STATE FROM ${members} WHERE MEMBER_ID = @@server_uuid)`;
+const own = (column: string) => `(SELECT ${column} FROM ${members} WHERE MEMBER_ID = @@server_uuid)`;
+const primary = `(SELECT MAX(MEMBER_ID) FROM ${members} WHERE MEMBER_ROLE = 'PRIMARY')`;
 const hasMajority = `(SELECT SUM(MEMBER_STATE IN ('ONLINE', 'RECOVERING')) * 2 > COUNT(*) FROM ${members})`;
 
 /** Starts a group, by default with a single primary. A dead primary is replaced after about seven seconds. */
@@ -62,15 +63,19 @@ export async function startGroupReplication(
 
   return {
     nodes: servers,
-    isWriter: async (node) => {
-      const uuid = await askNode(
-        node,
-        `IF(NOT @@super_read_only AND ${ownState} = 'ONLINE' AND ${hasMajority}, @@server_uuid, '')`,
-      );
+    roleOf: async (node) => {
       // A primary that was frozen takes itself for the primary for a moment after its thaw, so two nodes have to agree.
-      const role = `(SELECT MEMBER_ROLE FROM ${members} WHERE MEMBER_ID = '${uuid}')`;
-      const roles = await Promise.all(servers.map((server) => askNode(server, role, 500).catch(() => "")));
-      return roles.filter((name) => name === "PRIMARY").length * 2 > servers.length;
+      // The others are asked first: asked last, they may know of a switch already that the node itself did not know of.
+      const named = await Promise.all(servers.map((server) => askNode(server, primary, 500).catch(() => "")));
+      const itself = await askNode(
+        node,
+        `CONCAT_WS(' ', @@server_uuid, @@super_read_only, ${own("MEMBER_ROLE")}, ${own("MEMBER_STATE")} = 'ONLINE' AND ${hasMajority})`,
+      );
+      const [uuid, isReadOnly, ownRole, isInGroup] = itself.split(" ");
+      if (isReadOnly === "1") return "standby";
+      if (isInGroup !== "1") return "out";
+      if (ownRole === "SECONDARY") return "standby"; // it learns of its role before it is read-only
+      return named.filter((name) => name === uuid).length * 2 > servers.length ? "writer" : "out";
     },
     switchTo: async (node) => {
       await node.query(`SELECT group_replication_set_as_primary(@@server_uuid)`, patientMs);
@@ -79,7 +84,7 @@ export async function startGroupReplication(
       const server = servers.find(({ name }) => name === node.name)!;
       if (!server.isRunning) await server.start();
       const tryAgain = async () => {
-        const state = await askNode(server, ownState);
+        const state = await askNode(server, own("MEMBER_STATE"));
         if (state === "ONLINE") return await isWhole();
         // The group refuses a member as long as it knows it from before.
         if (state !== "RECOVERING") await joinGroup(server).catch(() => {});

@@ -1,6 +1,7 @@
 /** Starts a MySQL source with a replica that has every transaction on its disk before it is acknowledged. */
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { readOnlyServer } from "../../runtime/database/old-primary.ts";
 import { temporaryFolder } from "../support/cleanup.ts";
 import { mysqlProgram } from "../support/mysql-program.ts";
 import { prepareMysqld } from "../support/mysqld.ts";
@@ -46,7 +47,7 @@ export async function startSemiSynchronousPair(stack: AsyncDisposableStack): Pro
   const other = (node: ClusterNode) => (node === first ? second : first);
   return {
     nodes: servers,
-    isWriter: async (node) => (await askNode(node, "NOT @@read_only")) === "1",
+    roleOf: async (node) => ((await askNode(node, readOnlyServer)) === "1" ? "standby" : "writer"),
     switchTo: async (node) => {
       const old = other(node);
       if (old.isRunning) {

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { startHaproxy } from "../support/haproxy.ts";
 import { freePort } from "../support/ports.ts";
 import { until } from "../support/until.ts";
-import { askNode, type ClusterNode, type DatabaseCluster } from "./database-cluster.ts";
+import type { ClusterNode, DatabaseCluster, Role } from "./database-cluster.ts";
 
 export interface WriterSwitch {
   /** `mysql://user:password@host:port/` of whichever node takes the writes. */
@@ -13,21 +13,20 @@ export interface WriterSwitch {
   writer(expected?: ClusterNode): Promise<ClusterNode>;
 }
 
+const statuses: Record<Role, number> = { writer: 200, standby: 404, out: 503 };
+
 /**
  * Starts the switch. Each quarter of a second it asks about each node. One failure takes a node out and ends its
- * connections. One success brings it in. A node that has become read-only only gets no new connections: the services
- * leave it by themselves, and a commit under way still gets its answer.
+ * connections. One success brings it in. A standby only gets no new connections: the services leave it by themselves,
+ * and a commit under way still gets its answer.
  */
 export async function startWriterSwitch(
   stack: AsyncDisposableStack,
-  { nodes, isWriter }: DatabaseCluster,
+  { nodes, roleOf }: DatabaseCluster,
 ): Promise<WriterSwitch> {
   const servers: string[] = [];
   for (const node of nodes) {
-    const healthPort = await answerFor(stack, async () => {
-      if (await isWriter(node)) return 200;
-      return (await askNode(node, "@@read_only")) === "1" ? 404 : 503;
-    });
+    const healthPort = await answerFor(stack, async () => statuses[await roleOf(node)]);
     servers.push(`  server ${nameOf(node)} ${new URL(node.url("")).host} check addr 127.0.0.1 port ${healthPort}`);
   }
   const url = new URL(nodes[0]!.url(""));
@@ -56,8 +55,9 @@ ${servers.join("\n")}
     await until(
       async () => {
         for (const node of expected ? [expected] : nodes) {
-          // HAProxy counts on a server until its first check.
-          if ((await haproxy.uses(nameOf(node))) && (await isWriter(node).catch(() => false))) found ??= node;
+          // HAProxy counts on a server until its next check.
+          if ((await haproxy.uses(nameOf(node))) && (await roleOf(node).catch(() => "out")) === "writer")
+            found ??= node;
         }
         return found !== undefined;
       },

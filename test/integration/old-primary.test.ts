@@ -1,4 +1,6 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Knex } from "knex";
+import type { Connection } from "mysql2/promise";
 import { createKeyAdmin } from "../../gateway/accounts/key-admin.ts";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
 import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
@@ -12,6 +14,8 @@ import { openDatabase } from "../../runtime/database/open.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { startPrivateDatabaseServer } from "../support/database-server.ts";
 import { connectMysql, createDatabaseOn } from "../support/mysql-client.ts";
+import { isOnMysql } from "../support/mysqld.ts";
+import { until } from "../support/until.ts";
 
 const pepper = "a pepper of more than 32 characters";
 
@@ -20,7 +24,8 @@ describe("a database server that became read-only in a planned switch", () => {
   const key = createKey("test");
   let url: string;
   let db: Knex;
-  let setReadOnly: (value: 0 | 1) => Promise<void>;
+  let operator: Connection;
+  const setReadOnly = async (value: 0 | 1) => void (await operator.query(`SET GLOBAL read_only = ${value}`));
 
   beforeAll(async () => {
     const server = await startPrivateDatabaseServer();
@@ -31,9 +36,8 @@ describe("a database server that became read-only in a planned switch", () => {
     await migrate(db, "inventory", stockMigrations, "up");
     await migrate(db, "gateway", keyMigrations, "up");
     await createKeyAdmin(db, Date.now).issue({ account: "acme", env: "test", keyHash: hashKey(key, pepper) });
-    const operator = await connectMysql(url);
+    operator = await connectMysql(url);
     stack.defer(() => operator.end());
-    setReadOnly = async (value) => void (await operator.query(`SET GLOBAL read_only = ${value}`));
   });
   afterEach(() => setReadOnly(0));
 
@@ -82,6 +86,26 @@ describe("a database server that became read-only in a planned switch", () => {
     await setReadOnly(0);
     expect((await keys.findByHash(hashKey(token, pepper)))?.plan).toBe(token === key ? "free" : undefined);
   });
+
+  (isOnMysql ? test : test.skip)(
+    "answers nothing while MySQL still waits for a lock of a table before it counts as read-only",
+    async () => {
+      const store = new StockStore(db);
+      await using lock = new AsyncDisposableStack();
+      const holder = await connectMysql(url);
+      lock.defer(() => holder.end()); // which unlocks the table, also after a failure
+      await holder.query("LOCK TABLES deprecated_use WRITE");
+      const switched = operator.query("SET GLOBAL super_read_only = 1");
+      const flags = async () => await holder.query("SELECT @@super_read_only AS super, @@read_only AS plain");
+      await until(async () => isDeepStrictEqual((await flags())[0], [{ super: 1, plain: 0 }]));
+      await expect(store.position()).rejects.toThrow(StockUnavailableError);
+      const late = openDatabase(url);
+      await expect(late.raw("SELECT 1")).rejects.toThrow("the URL has to lead to the primary");
+      await late.destroy();
+      await holder.query("UNLOCK TABLES");
+      await switched;
+    },
+  );
 
   test("is left for a new connection, which may lead to the new primary", async () => {
     const connectionId = async () => Number((await db.raw("SELECT CONNECTION_ID() AS id"))[0][0].id);

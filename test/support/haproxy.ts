@@ -14,7 +14,12 @@ export interface Haproxy {
   stop(): Promise<void>;
 }
 
-/** @param config its frontends and backends, and their `defaults` */
+/**
+ * Resolves once each server has been checked: until its first check HAProxy sends connections to a server, and ends
+ * them if the check fails.
+ *
+ * @param config its frontends and backends, and their `defaults`
+ */
 export async function startHaproxy(config: string): Promise<Haproxy> {
   const program = await serverProgram("balancer");
   const folder = await temporaryFolder("haproxy");
@@ -33,20 +38,24 @@ frontend statistics
 `;
   await writeFile(file, `global\n  maxconn 1000\n${config}${statistics}`);
   const child = startChild(program, ["-db", "-f", file], { name: "HAProxy", cwd: folder.path, env: process.env });
-  const readStatus = async () => {
+  /** @param column of HAProxy's statistics. @returns its value for each server, by the server's name */
+  const read = async (column: "status" | "check_status") => {
     const { text } = await request(`127.0.0.1:${port}`, { path: "/;csv" });
     const [heading = [], ...lines] = text.split("\n").map((line) => line.split(","));
-    return new Map(lines.map((fields) => [fields[1], fields[heading.indexOf("status")]]));
+    return new Map(lines.map((fields) => [fields[1], fields[heading.indexOf(column)]]));
   };
+  const isChecked = async () => ![...(await read("check_status")).values()].includes("INI");
   const stop = async () => {
     await child.stop(5_000);
     await folder.remove();
   };
   try {
-    await until(() => readStatus().then(Boolean, () => false));
+    await until(() => isChecked().catch(() => false));
   } catch (cause) {
     await stop();
-    throw new Error(`HAProxy does not answer. Its output:\n${child.output()}`, { cause });
+    throw new Error(`HAProxy does not answer, or has not checked its servers. Its output:\n${child.output()}`, {
+      cause,
+    });
   }
-  return { uses: async (server) => (await readStatus()).get(server) === "UP", stop };
+  return { uses: async (server) => (await read("status")).get(server) === "UP", stop };
 }
