@@ -136,7 +136,8 @@ export function drainFaults({
 
 /**
  * A database URL: `sqlite:path/to/file` or `mysql://user:password@host:port/database`, with `?ssl=true` for TLS. The
- * server's certificate is compared with the host, for which the driver takes names only.
+ * server's certificate is compared with the host, which is a name then: for an address the driver would compare it with
+ * `localhost`.
  */
 export function databaseUrl(byDefault: string) {
   return z
@@ -146,12 +147,20 @@ export function databaseUrl(byDefault: string) {
       error: "must be sqlite:path/to/file or mysql://user:password@host:port/database",
       abort: true,
     })
-    .refine((text) => text.startsWith("sqlite:") || ["", "?ssl=true"].includes(new URL(text).search), {
-      error: "has no parameter but ?ssl=true",
+    .refine((text) => text.startsWith("sqlite:") || !text.includes("#"), {
+      error: "must have no #, which is %23 in a password",
     })
-    .refine((text) => !text.endsWith("?ssl=true") || isIP(new URL(text).hostname.replace(/^\[|\]$/g, "")) === 0, {
-      error: "needs a host name for ?ssl=true, not an address: the certificate is compared with it",
+    .refine((text) => text.startsWith("sqlite:") || ["", "?ssl=true"].includes(new URL(text).search), {
+      error: "must have no parameter other than ?ssl=true",
+    })
+    .refine((text) => text.startsWith("sqlite:") || new URL(text).search === "" || !isAddress(new URL(text).hostname), {
+      error: "must have a host name for ?ssl=true, not an address: the certificate is compared with it",
     });
+}
+
+/** @param host of a URL, where an IPv6 address has brackets */
+function isAddress(host: string): boolean {
+  return isIP(host.replace(/^\[|\]$/g, "")) !== 0;
 }
 
 /** True for a URL whose percent-encoding can be decoded. */

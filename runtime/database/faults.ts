@@ -42,6 +42,7 @@ function databaseFault(error: unknown): string | undefined {
   const said = sqlMessage ?? (afterStatement(error.message) || code);
   if (isReadOnly(error)) return `the server is read-only, the URL has to lead to the primary (${said})`;
   if (syscall === "mkdir") return `the folder of the file cannot be made (${said})`;
+  if (/^Hostname\/IP does not match/.test(said)) return `the server's certificate is for another host (${said})`;
   if (error.name === "KnexTimeoutError") return "no server answers (time-out)";
   if (/^no such table/.test(said)) return `the schema is missing, run npm run migrate (${said})`;
   if (/^(no such column|table \S+ has no column)/.test(said)) {
