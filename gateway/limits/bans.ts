@@ -27,18 +27,15 @@ export interface BanHandlerOptions {
   readonly now: () => number;
 }
 
-/**
- * Makes a function that bans a line of keys for as long as the ladder says. It works in the background: no request
- * waits for it.
- */
-export function createBanHandler({ store, rules, onBan, onError, now }: BanHandlerOptions): (lineId: string) => void {
+/** Makes a function that bans a line of keys for as long as the ladder says. It never rejects. */
+export function createBanHandler({ store, rules, onBan, onError, now }: BanHandlerOptions) {
   const ban = async (lineId: string) => {
     const last = await store.lastBan(lineId);
     const next = nextBan(last, rules, now());
     if (next !== last) await store.ban(lineId, next);
     onBan(lineId, next, next !== last);
   };
-  return (lineId) => void ban(lineId).catch(onError);
+  return (lineId: string): Promise<void> => ban(lineId).catch(onError);
 }
 
 /** The ban that follows the last one. A ban that is still running stays as it is, so that replicas agree on one. */

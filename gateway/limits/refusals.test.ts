@@ -7,7 +7,11 @@ const day = 24 * 60 * minute;
 function counterOf(tooMany: number) {
   const found: string[] = [];
   const clock = { nowMs: 0 };
-  const counter = new RefusalCounter({ tooMany, onTooMany: (keyId) => found.push(keyId), now: () => clock.nowMs });
+  const counter = new RefusalCounter({
+    tooMany,
+    onTooMany: async (keyId) => void found.push(keyId),
+    now: () => clock.nowMs,
+  });
   const refuse = (keyId: string, atMs: number, { arrivedAtMs = atMs, waitMs = day } = {}) => {
     clock.nowMs = atMs;
     counter.refused(keyId, { arrivedAtMs, waitMs });
@@ -16,10 +20,11 @@ function counterOf(tooMany: number) {
 }
 
 describe("counting refusals", () => {
-  test("reports a key at its 30th refusal within a minute, and again after 30 more", () => {
+  test("reports a key at its 30th refusal within a minute, and again after 30 more", async () => {
     const { found, refuse } = counterOf(30);
     for (let i = 0; i < 90; i++) {
       refuse("k", i);
+      await Promise.resolve();
       expect(found).toHaveLength(Math.floor((i + 1) / 30));
     }
   });
@@ -42,6 +47,28 @@ describe("counting refusals", () => {
     const { found, refuse } = counterOf(30);
     for (let i = 0; i < 5 * 29; i++) refuse("k", Math.floor(i / 29) * minute + (i % 29));
     expect(found).toEqual([]);
+  });
+
+  test("leaves out what is refused while a ban is being stored", async () => {
+    const found: string[] = [];
+    const stored = Promise.withResolvers<void>();
+    const onTooMany = (keyId: string) => {
+      found.push(keyId);
+      return stored.promise;
+    };
+    const counter = new RefusalCounter({ tooMany: 30, onTooMany, now: () => 0 });
+    const refuse = (times: number) => {
+      for (let i = 0; i < times; i++) counter.refused("k", { arrivedAtMs: i + 1, waitMs: day });
+    };
+    refuse(30 + 59);
+    expect(found).toEqual(["k"]);
+    stored.resolve();
+    await stored.promise;
+    await Promise.resolve();
+    refuse(29);
+    expect(found).toEqual(["k"]);
+    refuse(1);
+    expect(found).toEqual(["k", "k"]);
   });
 
   test("leaves out requests that were under way when the first 429 went out", () => {
@@ -91,7 +118,7 @@ describe("counting refusals", () => {
       (replica) =>
         new RefusalCounter({
           tooMany: 30,
-          onTooMany: () => {
+          onTooMany: async () => {
             found.push(replica);
             reported.resolve();
           },

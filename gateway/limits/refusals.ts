@@ -20,8 +20,8 @@ export type ShareRefusals = (refusals: ReadonlyMap<string, number>, tooMany: num
 export interface RefusalCounterOptions {
   /** Refusals of a line of keys within a minute that are too many. */
   readonly tooMany: number;
-  /** Gets a line of keys that has been refused too often. */
-  readonly onTooMany: (lineId: string) => void;
+  /** Gets a line of keys that has been refused too often. Resolves when it has done what it does, and never rejects. */
+  readonly onTooMany: (lineId: string) => Promise<void>;
   /** Undefined for a gateway without other replicas. */
   readonly share?: ShareRefusals | undefined;
   /** Unix milliseconds. */
@@ -54,6 +54,8 @@ interface Entry {
 export class RefusalCounter {
   readonly #options: RefusalCounterOptions;
   readonly #entries = new LRUCache<string, Entry>({ max: maxKeys });
+  /** Lines for which `onTooMany` is at work. Their refusals count for nothing, and cause no more of that work. */
+  readonly #handled = new Set<string>();
   #unshared = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
 
@@ -62,7 +64,8 @@ export class RefusalCounter {
   }
 
   refused(lineId: string, { arrivedAtMs, waitMs }: Refusal): void {
-    const { tooMany, onTooMany, share, now } = this.#options;
+    if (this.#handled.has(lineId)) return;
+    const { tooMany, share, now } = this.#options;
     const nowMs = now();
     const entry = this.#entryOf(lineId, nowMs);
     if (nowMs >= entry.untilMs) {
@@ -72,11 +75,7 @@ export class RefusalCounter {
       return;
     }
     addRefusal(entry, nowMs);
-    if (entry.total >= tooMany) {
-      entry.slots = [];
-      entry.total = 0;
-      onTooMany(lineId);
-    }
+    if (entry.total >= tooMany) void this.#handle(lineId);
     if (share) {
       this.#unshared.set(lineId, (this.#unshared.get(lineId) ?? 0) + 1);
       this.#timer ??= setTimeout(() => void this.#share(share), refusalSlotMs);
@@ -96,16 +95,21 @@ export class RefusalCounter {
     return entry;
   }
 
+  async #handle(lineId: string): Promise<void> {
+    if (this.#handled.has(lineId)) return;
+    this.#handled.add(lineId);
+    await this.#options.onTooMany(lineId);
+    this.#handled.delete(lineId);
+    this.#entries.delete(lineId); // the count starts again
+  }
+
   async #share(share: ShareRefusals): Promise<void> {
-    const { tooMany, onTooMany } = this.#options;
+    const { tooMany } = this.#options;
     const added = this.#unshared;
     this.#unshared = new Map();
     this.#timer = undefined;
     try {
-      for (const lineId of await share(added, tooMany)) {
-        this.#entries.delete(lineId); // the count starts again here too
-        onTooMany(lineId);
-      }
+      for (const lineId of await share(added, tooMany)) void this.#handle(lineId);
     } catch {
       // Redis is away: each replica goes by its own count, and the breaker logs the fault.
     }
