@@ -2,7 +2,7 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { type Chunk, entryEtag, jsonAt } from "./chunk.ts";
 import { countEntries, findEntry } from "./chunks.ts";
-import { type Body, bodyOf, type Snapshot } from "./snapshot.ts";
+import { type Body, bodyOf, bodyOfText, type Snapshot } from "./snapshot.ts";
 
 /** Length of the pieces of a long body. Other requests get a turn between two of them. */
 const pieceLength = 64 * 1024;
@@ -78,6 +78,7 @@ export async function renderDifference({ etag, parts, gone }: Difference): Promi
     await nextTurn();
   }
   text += `],"removed":[${gone.join(",")}]}`;
+  if (pieces.length === 0) return bodyOfText(text);
   return bodyOf([...pieces, Buffer.from(text, "latin1")]);
 }
 

@@ -5,9 +5,11 @@ import { joinBytes } from "./chunk.ts";
 import { joinGzip, storedBlock } from "./gzip.ts";
 import { type Segment, segmentsOf } from "./segment.ts";
 
-/** A body that is ready to be sent: its pieces in order, and their total length in bytes. */
+/** A body that is ready to be sent. */
 export interface Body {
+  /** Its bytes in order; none where it was made as text. */
   readonly pieces: readonly Buffer[];
+  /** Bytes in all. */
   readonly length: number;
   /** A small body as text of one byte per character, which Node sends in one write with the head. */
   readonly text: string | undefined;
@@ -95,6 +97,12 @@ function opened(chunks: readonly Chunk[]): readonly Chunk[] {
     withBracket.set(first, chunk);
   }
   return [chunk, ...rest];
+}
+
+/** Makes a body of text of one byte per character. */
+export function bodyOfText(text: string): Body {
+  if (text.length < textBelow) return { pieces: [], length: text.length, text };
+  return bodyOf([Buffer.from(text, "latin1")]);
 }
 
 export function bodyOf(pieces: readonly Buffer[]): Body {
