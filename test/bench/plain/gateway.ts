@@ -2,7 +2,7 @@
 import type { AddressInfo } from "node:net";
 import { ChannelCredentials, makeGenericClientConstructor, type ServiceError } from "@grpc/grpc-js";
 import express from "express";
-import type { InventoryItem } from "../../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { InventoryItem, UpdateInventoryRequest } from "../../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { plainService } from "./contract.ts";
 
 const names = ["", "available", "pending", "sold"];
@@ -33,7 +33,8 @@ app.get("/v1/inventory", async (_request, response) => {
 app.patch("/v1/inventory/:petId", async (request, response) => {
   const petId = BigInt(request.params.petId);
   const { quantity } = request.body as { quantity: number };
-  const { item } = await call<object, { item: InventoryItem }>("updateInventory", { petId, quantity });
+  const update = { petId, quantity, furtherExpectedRevisions: [] };
+  const { item } = await call<UpdateInventoryRequest, { item: InventoryItem }>("updateInventory", update);
   response.json(toJson(item));
 });
 const server = app.listen(0, "127.0.0.1", () => {
