@@ -9,6 +9,7 @@ import { readGatewayConfig } from "../../gateway/config.ts";
 import { createGateway } from "../../gateway/gateway.ts";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { createLogger } from "../../runtime/log.ts";
+import { expectOutage } from "../support/answers.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
 import { freePort } from "../support/ports.ts";
@@ -176,7 +177,9 @@ describe("a gateway", () => {
     await gateway.kill("SIGTERM");
     await isClosed(addresses); // without the delay: no load balancer has met it
     busy.socket.write(body);
-    expect(await begun).toMatchObject({ status: 503, headers: { connection: ["close"] } });
+    const answer = await begun;
+    expectOutage(answer);
+    expect(answer.headers).toMatchObject({ connection: ["close"] });
     expect(await gateway.exited).toBe(0);
     expect(gateway.output()).not.toMatch(/"ready"|by force|the stop failed/);
   });
