@@ -11,7 +11,7 @@ for tier in inventory-svc gateway; do
   set -- $old
   docker compose up --detach --wait --no-deps --no-recreate --scale "$tier=$(($# + 2))" "$tier"
   # One after the other: when one leaves, its callers ask for addresses, and use the others until they know the new
-  # ones. The name service may give no answer for some seconds while containers come and go.
+  # ones. The name service may give no answer for 3 to 5 s while containers come and go.
   for container; do
     docker stop "$container"
     docker rm "$container"

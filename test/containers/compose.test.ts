@@ -118,11 +118,13 @@ describe("deploy/compose, started by the commands of its document,", () => {
     const [gateway] = await running("gateway");
     const [inventory] = await running("inventory-svc");
     const upstream = new URL((await environmentOf(gateway!)).PETS_UPSTREAM_URL!);
-    expect(await reaches(gateway!, upstream.hostname, Number(upstream.port))).toBe(true);
-    expect(await reaches(inventory!, upstream.hostname, Number(upstream.port))).toBe(false);
-    expect(await reaches(inventory!, "mysql", 3306)).toBe(true);
     const [balancer] = await running("load-balancer");
-    expect(await inContainer(balancer!, "getent", "hosts", "gateway")).toMatchObject({ code: 0 });
+    // Podman's name service gives no answer for some seconds now and then.
+    const patience = { withinMs: 30_000, everyMs: 250 };
+    await until(() => reaches(gateway!, upstream.hostname, Number(upstream.port)), patience);
+    expect(await reaches(inventory!, upstream.hostname, Number(upstream.port))).toBe(false);
+    await until(() => reaches(inventory!, "mysql", 3306), patience);
+    await until(async () => (await inContainer(balancer!, "getent", "hosts", "gateway")).code === 0, patience);
     for (const hidden of ["mysql", "valkey", "inventory-svc", "prometheus"]) {
       expect({ hidden, ...(await inContainer(balancer!, "getent", "hosts", hidden)) }).toMatchObject({
         hidden,
