@@ -1,8 +1,8 @@
 /**
  * Plants small faults in the sources, one at a time, and reports those that no test notices: `npm run mutants`.
  *
- * Each fault goes through the unit tests that can reach its file, then through the suites of its area, which start real
- * processes, and at last through the type checker. Results are kept, so a run that was stopped goes on where it was.
+ * Each fault goes through the unit tests that can reach its file, then through the type checker, and at last through the
+ * suites of its area, which start real processes. Results are kept, so a run that was stopped goes on where it was.
  */
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -144,12 +144,11 @@ async function judge(folder: string, mutant: Mutant, env: NodeJS.ProcessEnv): Pr
   await writeFile(path, planted(mutant.source, mutant));
   try {
     if (!(await jest(["--selectProjects", "unit", "--findRelatedTests", path], unitTimeoutMs))) return "unit";
+    const types = { cwd: folder, env, timeoutMs: unitTimeoutMs };
+    if (!(await run("node_modules/.bin/tsc", ["-p", "tsconfig.json"], types))) return "types";
     const area = Object.keys(areas).find((name) => mutant.file.startsWith(name))!;
     const suites = areas[area]!.map((suite) => `test/${suite}`);
-    if (!(await jest(["--selectProjects", "system", ...suites], suitesTimeoutMs))) return "suites";
-    return (await run("node_modules/.bin/tsc", ["-p", "tsconfig.json"], { cwd: folder, env, timeoutMs: unitTimeoutMs }))
-      ? "survived"
-      : "types";
+    return (await jest(["--selectProjects", "system", ...suites], suitesTimeoutMs)) ? "survived" : "suites";
   } finally {
     await writeFile(path, mutant.source);
   }
