@@ -3,6 +3,7 @@ import { ChannelCredentials, type ChannelOptions, experimental } from "@grpc/grp
 import { InventoryServiceClient } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import { CertificateFiles, type TlsLog } from "../runtime/certificate-files.ts";
 import type { TlsFiles } from "../runtime/tls-files.ts";
+import "./closing-connections.ts";
 
 export interface ChannelTls extends TlsFiles {
   /** The name that the service's certificate has to have. Default: the host of the address. */

@@ -45,11 +45,10 @@ export function createRpcServer({
   maxConnectionAgeMs,
   connectionGraceMs,
 }: RpcServerOptions): RpcServer {
+  // No pings: grpc-js would end the calls on a connection that is closing by one, and the age ends dead connections too.
   const server = new Server({
     "grpc.max_connection_age_ms": maxConnectionAgeMs,
     "grpc.max_connection_age_grace_ms": connectionGraceMs,
-    "grpc.keepalive_time_ms": 30_000,
-    "grpc.keepalive_timeout_ms": 10_000,
     "grpc-node.flow_control_window": 4 * 1024 * 1024,
   });
   const health = new HealthImplementation();

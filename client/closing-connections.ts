@@ -1,0 +1,20 @@
+/** Lets calls finish on a connection that takes no new ones. */
+import { Http2SubchannelConnector } from "@grpc/grpc-js/build/src/transport.js";
+
+/** What this file uses of grpc-js's own class, which declares it private. */
+interface Transport {
+  readonly session: { readonly closed: boolean };
+  canSendPing?: () => boolean;
+}
+
+// A connection closes when its server ages it or stops, and when its address is gone from DNS. The calls on it go on,
+// but Node sends no ping there, which grpc-js takes for a dead connection: it ends those calls. An update among them
+// would have an unknown outcome. https://github.com/grpc/grpc-node/issues/3068
+const { connect } = Http2SubchannelConnector.prototype;
+Http2SubchannelConnector.prototype.connect = async function (...args) {
+  const opened = await connect.apply(this, args);
+  const transport = opened as unknown as Transport;
+  const canSendPing = transport.canSendPing?.bind(opened);
+  if (canSendPing) transport.canSendPing = () => !transport.session.closed && canSendPing();
+  return opened;
+};
