@@ -10,7 +10,7 @@ export interface Removal {
 /** Knows every removal after one revision up to that of the list. */
 export class Removals {
   #from: bigint;
-  /** In the order of revisions, except that those of `addOlder` may have later ones, too, which are known twice then. */
+  /** In the order of revisions. */
   #known: Removal[] = [];
 
   /** @param from the revision after which removals will be added */
@@ -36,9 +36,10 @@ export class Removals {
     this.#known = [];
   }
 
-  /** Adds the removals after an older revision, of which those after `from` may be known. */
+  /** Adds the removals after an older revision. Those among them that are known already are left out. */
   addOlder(from: bigint, removed: readonly Removal[]): void {
-    this.#known = [...removed.toSorted(byRevision), ...this.#known];
+    const older = removed.filter(({ revision }) => revision <= this.#from).toSorted(byRevision);
+    this.#known = [...older, ...this.#known];
     this.#from = from;
   }
 

@@ -143,7 +143,6 @@ export class StockList {
       }
       if (this.#asked === undefined || revision < this.#asked) this.#asked = revision;
       await this.#backfills.next(arrivedMs);
-      await this.current(); // a position that the stock no longer has is found out by it
     }
     throw new ApiError("changes_unavailable");
   }
@@ -156,7 +155,9 @@ export class StockList {
     const { from } = removals;
     const max = maxChanges(snapshot);
     const removed = await this.#source.removedAfter({ epoch: snapshot.epoch, revision }, max, this.#backfills);
-    if (this.#removals !== removals || removals.from !== from) return; // forgotten meanwhile: it is asked again
+    // An entry that was made again before the source was read is no removal there, but may still be missing in the list.
+    await this.current();
+    if (this.#removals !== removals || removals.from !== from) return; // the list has forgotten: it is asked again
     if (removed) removals.addOlder(revision, removed);
     else this.#tooOld = revision;
   }
