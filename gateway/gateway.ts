@@ -104,6 +104,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       list,
       held: new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024),
       waits,
+      admission: limits.admission,
       stallTimeoutMs: config.STALL_TIMEOUT_MS,
       bodyTimeoutMs: config.BODY_TIMEOUT_MS,
       pets: passThrough({ name: "pets", upstream: config.PETS_UPSTREAM_URL, ...upstream }),

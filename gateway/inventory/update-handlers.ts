@@ -5,6 +5,7 @@ import { ApiError } from "../http/errors.ts";
 import { readBody } from "../http/request.ts";
 import { contextOf } from "../http/request-context.ts";
 import { writeJson } from "../http/respond.ts";
+import type { Admission } from "../limits/admission.ts";
 import { parseBulkUpdates } from "./bulk-input.ts";
 import {
   type AskedUpdate,
@@ -24,20 +25,22 @@ import type { IdempotencyKey, Updated } from "./updates.ts";
 
 export interface UpdateInventoryOptions {
   readonly stock: Pick<StockClient, "update">;
+  /** Looks at a key again that may have been revoked since its request began. */
+  readonly admission: Pick<Admission, "checkAgain">;
   /** How long the body may take to arrive. */
   readonly bodyTimeoutMs: number;
 }
 
 /** PATCH /inventory/{petId}: sets the quantity of one entry. */
-export function updateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions): RequestHandler {
+export function updateInventory(options: UpdateInventoryOptions): RequestHandler {
   return async (request, response) => {
     const petId = readPetId(request.params.petId);
     checkMediaType(request.headers, patchTypes);
     const precondition = readPrecondition(request.headers);
     const key = readIdempotencyKey(request.headers);
-    const { body, caller } = await receive(request, response, bodyTimeoutMs);
+    const { body, caller } = await receive(request, response, options);
     const updates = [{ petId, quantity: parseStockUpdate(body), precondition }];
-    const [item] = await apply(stock, updates, onceFor(response, key, updates), caller);
+    const [item] = await apply(options, updates, onceFor(response, key, updates), caller);
     if (item instanceof ApiError) throw item;
     const replayed = item!.isReplayed ? ["Idempotency-Replayed", "true"] : [];
     writeJson(request, response, 200, renderItem(item!), ["ETag", entryEtag(item!.revision), ...replayed]);
@@ -45,14 +48,14 @@ export function updateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions
 }
 
 /** POST /inventory/updates: sets the quantities of up to 100 entries. Each update stands alone. */
-export function bulkUpdateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOptions): RequestHandler {
+export function bulkUpdateInventory(options: UpdateInventoryOptions): RequestHandler {
   return async (request, response) => {
     checkMediaType(request.headers, postTypes);
     refusePreconditions(request.headers);
     const key = readIdempotencyKey(request.headers);
-    const { body, caller } = await receive(request, response, bodyTimeoutMs);
+    const { body, caller } = await receive(request, response, options);
     const updates = parseBulkUpdates(body);
-    const outcomes = await apply(stock, updates, onceFor(response, key, updates), caller);
+    const outcomes = await apply(options, updates, onceFor(response, key, updates), caller);
     const reused = outcomes.find((outcome) => outcome instanceof ApiError && outcome.code === "idempotency_key_reused");
     if (reused) throw reused;
     // When the result of none is known, the answer is that of a single update.
@@ -62,20 +65,34 @@ export function bulkUpdateInventory({ stock, bodyTimeoutMs }: UpdateInventoryOpt
   };
 }
 
-/** Reads the body, from whose arrival on the caller waits: the time for a slow body is its client's. */
+/**
+ * Reads the body. When it comes later than its head, the deadline counts from its arrival: a slow body is the client's
+ * own delay. Its key is looked at again then, and before each repeat, because a revoked key must not write any more.
+ */
 async function receive(
   request: Request,
   response: Response,
-  bodyTimeoutMs: number,
+  { admission, bodyTimeoutMs }: UpdateInventoryOptions,
 ): Promise<{ readonly body: Buffer; readonly caller: UpdateCaller }> {
+  const context = contextOf(response);
   const isWhole = request.complete;
   const body = await readBody(request, bodyTimeoutMs);
-  const context = contextOf(response);
-  const arrivedMs = isWhole ? context.startedMs : performance.now();
-  const onRepeat = () => {
-    context.isHeld = true; // from here on it waits for the end of an outage, and for no work of this thread
+  if (!isWhole) await admission.checkAgain(request, context);
+  const caller: UpdateCaller = {
+    arrivedMs: isWhole ? context.startedMs : performance.now(),
+    isWanted: () => !response.destroyed,
+    mayRepeat: async () => {
+      context.isHeld = true; // from here on it waits for the end of an outage, and for no work of this thread
+      return await admission.checkAgain(request, context).then(() => true, falseIfUnknown);
+    },
   };
-  return { body, caller: { arrivedMs, isWanted: () => !response.destroyed, onRepeat } };
+  return { body, caller };
+}
+
+/** @param error why a key is not known to be good @throws the error of one that is known not to be */
+function falseIfUnknown(error: ApiError): false {
+  if (error.code !== "service_unavailable") throw error;
+  return false;
 }
 
 /** What makes the updates of a request happen once. @returns undefined for a request without a key */
@@ -91,7 +108,7 @@ function onceFor(
 
 /** Has the updates done. @returns for each, in order, its entry or the error that answers it */
 async function apply(
-  stock: UpdateInventoryOptions["stock"],
+  { stock }: UpdateInventoryOptions,
   asked: readonly AskedUpdate[],
   once: IdempotencyKey | undefined,
   caller: UpdateCaller,

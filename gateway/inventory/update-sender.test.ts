@@ -12,7 +12,12 @@ const lost = serviceError(status.UNAVAILABLE, "the stream broke");
 const undone = new NotDoneError("the service is away");
 
 /** Sends updates over a pipeline with these answers. @returns what became of them, and what was sent */
-async function send(answers: readonly UpdateOutcome[][], request: UpdateRequest, isWanted = () => true) {
+async function send(
+  answers: readonly UpdateOutcome[][],
+  request: UpdateRequest,
+  isWanted = () => true,
+  mayRepeat = async () => true,
+) {
   const sent: UpdateRequest[] = [];
   const deadlines: number[] = [];
   let repeats = 0;
@@ -23,10 +28,11 @@ async function send(answers: readonly UpdateOutcome[][], request: UpdateRequest,
   };
   const { send } = createUpdateSender({ pipeline: { submit }, callTimeoutMs: 20_000, keyedTimeoutMs: 60_000 });
   const arrivedMs = performance.now() - 10_000;
-  const onRepeat = () => {
+  const counted = () => {
     repeats += 1;
+    return mayRepeat();
   };
-  const outcomes = await send(request, { arrivedMs, isWanted, onRepeat });
+  const outcomes = await send(request, { arrivedMs, isWanted, mayRepeat: counted });
   return { outcomes, petIds: sent.map((each) => each.updates.map(({ petId }) => petId)), sent, deadlines, repeats };
 }
 
@@ -87,4 +93,42 @@ test("nothing is repeated once the caller has left", async () => {
   const { petIds, outcomes } = await send([[lost, lost, lost]], { updates, once }, () => false);
   expect(petIds).toHaveLength(1);
   expect(outcomes).toMatchObject(Array(3).fill({ code: "service_unavailable" }));
+});
+
+test("a repeat of updates with a key waits until it is known that the caller may still update", async () => {
+  const all = updates.map(({ petId }) => entry(petId));
+  const known = [false, false, true];
+  const { petIds, outcomes, repeats } = await send(
+    [[lost, lost, lost], all],
+    { updates, once },
+    () => true,
+    async () => known.shift()!,
+  );
+  expect(repeats).toBe(3);
+  expect(petIds).toHaveLength(2);
+  expect(outcomes).toEqual(all);
+});
+
+test("updates with a key are not repeated for a caller that may no longer update", async () => {
+  const refuse = () => Promise.reject(new Error("the key was revoked"));
+  const { petIds, outcomes } = await send([[lost, lost, lost]], { updates, once }, () => true, refuse);
+  expect(petIds).toHaveLength(1);
+  expect(outcomes).toMatchObject(Array(3).fill({ code: "service_unavailable" }));
+});
+
+test("updates with a key are repeated for their whole time, also when an outage is older than that", async () => {
+  const keyedTimeoutMs = 300;
+  let isAway = true;
+  const submit = async () => (isAway ? [undone] : [entry(1n)]);
+  const { send: sendKeyed } = createUpdateSender({ pipeline: { submit }, callTimeoutMs: 100, keyedTimeoutMs });
+  const ask = () =>
+    sendKeyed(
+      { updates: updates.slice(0, 1), once },
+      { arrivedMs: performance.now(), isWanted: () => true, mayRepeat: async () => true },
+    );
+  expect(await ask()).toMatchObject([{ code: "service_unavailable" }]);
+  setTimeout(() => {
+    isAway = false;
+  }, keyedTimeoutMs / 3);
+  expect(await ask()).toEqual([entry(1n)]);
 });

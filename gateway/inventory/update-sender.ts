@@ -22,8 +22,11 @@ export interface UpdateCaller {
   readonly arrivedMs: number;
   /** False once the caller has left: what it sends next must not be followed by these updates. */
   readonly isWanted: () => boolean;
-  /** Called when updates with a key are repeated. */
-  readonly onRepeat: () => void;
+  /**
+   * Asked before each repeat of updates with a key: false while it is not known whether the caller may still update.
+   * Rejects once the caller may not.
+   */
+  readonly mayRepeat: () => Promise<boolean>;
 }
 
 /**
@@ -45,37 +48,37 @@ export interface UpdateSender {
 }
 
 export function createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs }: UpdateSenderOptions): UpdateSender {
-  const [outage, keyedOutage] = [new Outage(callTimeoutMs), new Outage(keyedTimeoutMs)];
+  const outage = new Outage(callTimeoutMs);
   let endingSinceMs = Number.POSITIVE_INFINITY;
   /** When the last attempt at updates with a key ends. */
   const keyedEndMs = (arrivedMs: number) =>
     Math.min(arrivedMs + keyedTimeoutMs, Math.max(arrivedMs, endingSinceMs) + callTimeoutMs);
 
-  const send: SendUpdates = async ({ updates, once }, { arrivedMs, isWanted, onRepeat }) => {
+  const send: SendUpdates = async ({ updates, once }, { arrivedMs, isWanted, mayRepeat }) => {
     const outcomes = new Array<UpdateOutcome | undefined>(updates.length).fill(undefined);
-    const mayRepeat = once ? isRepeatable : isUndone;
+    const isUnsettled = once ? isRepeatable : isUndone;
     /** Whether an attempt of this request may have made the updates: what is replayed then is its own result. */
     let isOwn = false;
-    /** Sends what has no final outcome. @throws the first of the errors, one that allows a repeat before all others */
+    /** Of the latest attempt. */
+    let error: UpdateOutcome | undefined;
+    /** Sends what has no final outcome. @throws the first error that allows a repeat, otherwise the first error */
     const attempt = async () => {
-      const places = [...outcomes.keys()].filter((i) => outcomes[i] === undefined || mayRepeat(outcomes[i]));
+      if (once && error && !(await mayRepeat())) throw error;
+      const places = [...outcomes.keys()].filter((i) => outcomes[i] === undefined || isUnsettled(outcomes[i]));
       const request = { updates: places.map((i) => updates[i]!), once, traceparent: activeTraceparent() };
       const deadlineMs = once
         ? Math.min(performance.now() + callTimeoutMs, keyedEndMs(arrivedMs))
         : arrivedMs + callTimeoutMs;
       const found = await pipeline.submit(request, deadlineMs, isWanted);
       for (const [i, outcome] of found.entries()) outcomes[places[i]!] = isOwn ? asOwn(outcome) : outcome;
-      isOwn ||= found.some((outcome) => mayRepeat(outcome) && !isUndone(outcome));
-      const error = found.find(mayRepeat) ?? found.find((outcome) => outcome instanceof Error);
+      isOwn ||= found.some((outcome) => isUnsettled(outcome) && !isUndone(outcome));
+      error = found.find(isUnsettled) ?? found.find((outcome) => outcome instanceof Error);
       if (error) throw error;
     };
-    const mayGoOn = () => {
-      if (!once) return isWanted();
-      onRepeat();
-      return isWanted() && performance.now() < keyedEndMs(arrivedMs);
-    };
+    const mayGoOn = () => isWanted() && (!once || performance.now() < keyedEndMs(arrivedMs));
     await inSpan("ApplyUpdates", clientCall, context.active(), () =>
-      (once ? keyedOutage : outage).rideOut(attempt, mayRepeat, mayGoOn, arrivedMs),
+      // With a key, each caller has the whole time, however long others have waited already.
+      (once ? new Outage(keyedTimeoutMs) : outage).rideOut(attempt, isUnsettled, mayGoOn, arrivedMs),
     ).catch(() => {}); // it is an outcome, too
     return outcomes.map((outcome) => (outcome instanceof Error ? fromServiceError(outcome) : outcome!));
   };

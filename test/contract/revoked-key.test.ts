@@ -1,0 +1,45 @@
+import { request } from "node:http";
+import { text } from "node:stream/consumers";
+import { callApi } from "../support/api.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
+import { startSystem } from "../support/system.ts";
+
+const stack = suiteStack();
+
+test.each([
+  ["a PATCH", "PATCH", "/v1/inventory/1", '{"quantity":7}'],
+  ["many updates", "POST", "/v1/inventory/updates", '[{"petId":1,"quantity":7}]'],
+])(
+  "%s of a key that was revoked before its body arrived is 401 and changes nothing",
+  async (_what, method, path, body) => {
+    const system = await startSystem({ gateways: 0, seed: [{ petId: 1n, quantity: 100, status: "available" }] });
+    stack.defer(() => system.close());
+    const clock = new TestClock();
+    const gateway = await startLocalGateway(system.gatewayEnv, clock.now);
+    stack.defer(() => gateway.close());
+    const { key, keyId } = await system.issueKey({ plan: "enterprise" });
+    const read = (token: string) =>
+      callApi(gateway.address, { path: "/v1/inventory", headers: { authorization: `Bearer ${token}` } });
+    expect((await read(key)).status).toBe(200);
+
+    const headers = {
+      authorization: `Bearer ${key}`,
+      "content-type": "application/json",
+      "content-length": body.length,
+    };
+    const update = request(`http://${gateway.address}${path}`, { method, headers });
+    const answered = new Promise<string>((resolve, reject) => {
+      update.on("error", reject).on("response", async (response) => {
+        resolve(`${response.statusCode} ${await text(response)}`);
+      });
+    });
+    update.write(body.slice(0, -1));
+    expect((await read(key)).status).toBe(200); // so the head above has been admitted
+    await system.runKeys("revoke", keyId);
+    clock.advance(10_000);
+    update.end(body.slice(-1));
+    expect(await answered).toMatch(/^401 .*"invalid_api_key"/);
+    expect((await read(system.keys.enterprise)).text).toContain('"quantity":100');
+  },
+);
