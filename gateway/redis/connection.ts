@@ -2,8 +2,8 @@
 import { once } from "node:events";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
 
-/** Longest wait for an answer. Only the first requests wait for it: then the breaker is open. */
-const commandTimeoutMs = 200;
+/** Longest wait of requests for an answer. Only the first requests wait for it: then the breaker is open. */
+const answerTimeoutMs = 200;
 
 const connectTimeoutMs = 1_000;
 
@@ -17,7 +17,7 @@ const nodesRefreshMs = 5_000;
 const retryStrategy = (attempts: number) => Math.min(50 * attempts, 1_000);
 
 const options = {
-  commandTimeout: commandTimeoutMs,
+  commandTimeout: connectTimeoutMs,
   connectTimeout: connectTimeoutMs,
   // Without it, a connection whose other end has silently gone (a lost machine, an entry that a firewall has dropped)
   // would be kept for a quarter of an hour, and the server that took its place would not be found.
@@ -95,11 +95,29 @@ export function isRedisUrl(text: string): boolean {
 }
 
 /**
+ * Waits for an answer of Redis. One that arrived while this thread was busy is in time, although its timer fires first:
+ * the command has been executed, and doing its work in another way would do it twice.
+ *
+ * @throws what the command throws; Error when there is no answer in time
+ */
+export async function inTime<T>(answer: Promise<T>): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const giveUp = () => reject(new Error(`no answer within ${answerTimeoutMs} ms`));
+  // Node reads from its sockets between a timer and an immediate.
+  const timer = setTimeout(() => setImmediate(giveUp), answerTimeoutMs);
+  try {
+    return await Promise.race([answer, promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/**
  * Resolves when the node of this key takes a write. A PING would prove less: replicas, full servers and the remaining
  * nodes of a cluster answer it too.
  */
 export async function probe(redis: Redis | Cluster, key: string): Promise<void> {
-  await redis.set(`petstore:probe:{${key}}`, "", "PX", 1_000); // the braces put it on the same node
+  await inTime(redis.set(`petstore:probe:{${key}}`, "", "PX", 1_000)); // the braces put it on the same node
 }
 
 /** Resolves when a new connection takes a write; rejects with the first reason why it cannot be made. */

@@ -6,6 +6,7 @@ import { Batches } from "../../runtime/batches.ts";
 import type { MemoryWindows } from "../limits/memory-windows.ts";
 import type { Count, Decision, Limiter, Window, WindowState } from "../limits/windows.ts";
 import type { Breaker } from "./breaker.ts";
+import { inTime } from "./connection.ts";
 import { decideScript } from "./script.ts";
 
 /** Commands that ioredis adds by `defineCommand`. */
@@ -154,7 +155,7 @@ export class RedisWindows implements Limiter {
     });
     let answer: readonly number[];
     try {
-      const call = () => this.#client.decideWindows(questions.length, ...keysAndArguments);
+      const call = () => inTime(this.#client.decideWindows(questions.length, ...keysAndArguments));
       answer = await breaker.run(keyPrefix + questions[0]!.id, call);
     } catch (error) {
       questions.forEach(({ id, windows, requests }, i) => {

@@ -95,6 +95,17 @@ describe("windows on Redis", () => {
     expect(await calls()).toBe(exhausted);
   });
 
+  test("an answer that arrives while this thread is busy counts, and Redis is not taken for away", async () => {
+    const caller = newCaller();
+    const { limiter, changes } = replicas[0]!;
+    const decided = limiter.decide(caller, windows);
+    await new Promise(setImmediate); // the command has been sent, and nothing has been read since
+    for (const untilMs = performance.now() + 500; performance.now() < untilMs; );
+    expect(left(await decided)).toEqual([299, 9_999]);
+    expect(changes).toEqual([]);
+    expect(left(await ask(1, caller))).toEqual([298, 9_998]);
+  });
+
   test("a look charges nothing, begins no window, and sees what every replica has charged before it", async () => {
     const caller = newCaller();
     const look = (replica: number) => replicas[replica]!.limiter.look(caller, windows);
