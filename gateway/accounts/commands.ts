@@ -74,7 +74,7 @@ command("rotate", "replaces a key that works by a new one; shows the new key onc
   .action(async (oldId: string, options: Output & { grace: number }) => {
     const { key, newKey } = makeKey();
     const rotated = await withAdmin((admin) => admin.rotate(oldId, options.grace, newKey));
-    await notifyGateways(settings().REDIS_URL, oldId);
+    await notifyGateways(settings().REDIS_URL, rotated.lineId);
     const { keyId, account, plan, oldExpiresAtMs } = rotated;
     const what = `A new key for account '${account}'; ${oldId} works until ${shownTime(oldExpiresAtMs, "-")}`;
     const json = { keyId, key, account, plan, oldKeyExpiresAt: isoTime(oldExpiresAtMs) };
@@ -100,7 +100,7 @@ command("unban", "lifts a ban, so that the next one is a first one again")
   .argument("<KEY_ID>", "id of the key")
   .action(async (keyId: string, options: Output) => {
     const { key, lifted } = await withAdmin((admin) => admin.unban(keyId));
-    await notifyGateways(settings().REDIS_URL, keyId);
+    await notifyGateways(settings().REDIS_URL, key.lineId);
     const done = lifted ? "is no longer banned" : "was not banned";
     print(options, { keyId, account: key.account, lifted }, `Key ${keyId} of account '${key.account}' ${done}.`);
   });

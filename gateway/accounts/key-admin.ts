@@ -130,10 +130,15 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       const account = await getAccount(db, name);
       const nowMs = now();
       const ofAccount = () => db("api_keys").where({ account_id: account.accountId });
-      const endAll = () => ofAccount().whereNull("revoked_at").where(isValidAt(nowMs)).update({ revoked_at: nowMs });
-      // Again until nothing is left: a rotation under way adds a key that the first statement may not see.
+      const endAll = () => ofAccount().whereNull("revoked_at").update({ revoked_at: nowMs });
+      // Again until nothing is left: a rotation under way adds a key that the first statement may not see. Expired keys
+      // are revoked too, because the rotation may have ended the only key that the first statement waited for.
       while ((await retried(endAll)) > 0);
-      const ended: { id: string }[] = await ofAccount().where({ revoked_at: nowMs }).orderBy("id").select("id");
+      const ended: { id: string }[] = await ofAccount()
+        .where({ revoked_at: nowMs })
+        .where(isValidAt(nowMs))
+        .orderBy("id")
+        .select("id");
       return { account, keyIds: ended.map(({ id }) => id), revokedAtMs: nowMs };
     },
 

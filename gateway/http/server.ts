@@ -51,7 +51,7 @@ const overloaded = new ApiError("service_unavailable", { headers: { "Retry-After
 // RFC 9112 section 3.2
 const noHost = new ApiError("invalid_request", { message: "The request has no Host header." });
 const noTarget = new ApiError("invalid_request", { message: "The target of the request is not a valid URL." });
-const noTunnel = new ApiError("method_not_allowed", { headers: { Allow: "GET, HEAD, PATCH" } });
+const noTunnel = new ApiError("method_not_allowed", { headers: { Allow: "GET, HEAD, PATCH, POST" } });
 
 /**
  * Creates the server. What never gets to a route, such as a malformed or slow request, is answered with the Error body

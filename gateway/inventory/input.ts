@@ -4,6 +4,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import { maxExpectedRevisions, maxQuantity, parsePetId } from "../../proto/pet.ts";
 import { ApiError } from "../http/errors.ts";
 import { parseJson } from "../http/json.ts";
+import { holdsApiKey } from "../http/request.ts";
 import type { ListTag } from "./list/stock-list.ts";
 
 /** The media types that a method takes, and the header that names them where a request has another one. */
@@ -209,8 +210,9 @@ export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHe
   if (header === undefined) return undefined;
   const [, quoted, bare] = idempotencyKey.exec(String(header).trim()) ?? [];
   const key = quoted ?? bare;
-  if (key !== undefined) return key;
-  throw new ApiError("invalid_request", { message: "Idempotency-Key must be 1 to 64 of A-Z a-z 0-9 _ . : -" });
+  if (key !== undefined && !holdsApiKey(key)) return key;
+  const rule = key === undefined ? "be 1 to 64 of A-Z a-z 0-9 _ . : -" : "not be an API key.";
+  throw new ApiError("invalid_request", { message: `Idempotency-Key must ${rule}` });
 }
 
 /** Tells a request from all others with the same key. @param operation tells it from those of other operations */

@@ -296,3 +296,17 @@ describe("the use of an account that is read", () => {
     expect(added.flat()).toHaveLength(2);
   });
 });
+
+test("a read of the use of an account fails when counts are being written at each attempt, and never waits for ever", async () => {
+  const { recorder, use, during } = setUp();
+  let reads = 0;
+  during.readSteps = async () => {
+    reads += 1;
+    use("a");
+    void recorder.close(); // begins a write
+    await new Promise(setImmediate);
+  };
+  const read = recorder.read({ accountId: "a", fromMs: minuteStart, stepMs: minute });
+  await expect(read).rejects.toThrow("counts were being written");
+  expect(reads).toBe(3);
+});

@@ -25,6 +25,9 @@ const minutesBatch = 100;
 /** How long use of deprecated operations waits to be written. When the database is away for longer, it is lost. */
 const deprecatedUseWaitsMs = 7 * dayMs;
 
+/** How often a read begins again because counts were being written meanwhile, which takes longer than a read. */
+const maxReads = 3;
+
 /** The use of an account in a range of time. */
 export interface AccountUse {
   /** Those with requests, in no order. */
@@ -46,7 +49,10 @@ export class UsageRecorder {
   #lastUse = new Map<string, number>();
   /** By day, account and operation. */
   #deprecatedUse = new Map<string, DeprecatedUse>();
-  #writing: Promise<void> = Promise.resolve();
+  /** The write under way. */
+  #writing: Promise<void> | undefined;
+  /** The part of it that reads have to wait for. */
+  #writingCounts: Promise<void> = Promise.resolve();
   /** Writes that have begun. */
   #writes = 0;
 
@@ -71,34 +77,42 @@ export class UsageRecorder {
   /**
    * The use of an account since then: what is stored, and what this gateway has not written yet.
    *
-   * @throws the error of the database
+   * @throws the error of the database; Error when each attempt met a write
    */
   async read(range: UseRange): Promise<AccountUse> {
     const { store } = this.#options;
-    for (;;) {
-      await this.#writing;
+    for (let attempt = 0; attempt < maxReads; attempt++) {
+      await this.#writingCounts;
       const writes = this.#writes;
       const [steps, deprecated] = await Promise.all([store.readSteps(range), store.readDeprecatedUse(range)]);
-      // Of what was being written meanwhile, nobody knows whether this read has seen it.
+      // A write that overlapped this read may or may not be in its result.
       if (writes === this.#writes) return this.#withUnwritten(range, { steps, deprecated });
     }
+    throw new Error("counts were being written at each read of them");
   }
 
   /** Writes what is left and stops. */
   async close(): Promise<void> {
     clearInterval(this.#timer);
+    await this.#writing;
     await this.#write();
   }
 
-  /** Starts only after the write before it, so a slow database does not get several at once. */
+  /** Joins the write under way, so that a slow database does not get several at once. */
   #write(): Promise<void> {
-    this.#writing = this.#writing.then(async () => {
-      this.#writes += 1;
-      await this.#logFailure(this.#writeLastUse());
-      await this.#logFailure(this.#writeDeprecatedUse());
-      await this.#logFailure(this.#writeMinutes());
+    this.#writing ??= this.#writeAll().finally(() => {
+      this.#writing = undefined;
     });
     return this.#writing;
+  }
+
+  async #writeAll(): Promise<void> {
+    this.#writes += 1;
+    this.#writingCounts = this.#logFailure(this.#writeDeprecatedUse()).then(() =>
+      this.#logFailure(this.#writeMinutes()),
+    );
+    await this.#writingCounts;
+    await this.#logFailure(this.#writeLastUse());
   }
 
   async #logFailure(writing: Promise<void>): Promise<void> {

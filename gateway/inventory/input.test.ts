@@ -1,0 +1,16 @@
+import { createKey } from "../auth/key-format.ts";
+import { requestId } from "../http/request.ts";
+import { readIdempotencyKey } from "./input.ts";
+
+test("an API key is no Idempotency-Key, bare or quoted, because that is stored and sent to the inventory service", () => {
+  const key = createKey("live");
+  for (const header of [key, `"${key}"`, `order-${key}`]) {
+    expect(() => readIdempotencyKey({ "idempotency-key": header })).toThrow("Idempotency-Key must not be an API key.");
+  }
+  expect(readIdempotencyKey({ "idempotency-key": "ps_order:7" })).toBe("ps_order:7");
+});
+
+test("a request id that holds an API key is replaced by one of the gateway", () => {
+  expect(requestId(createKey("live"))).not.toContain("ps_");
+  expect(requestId("order-7")).toBe("order-7");
+});
