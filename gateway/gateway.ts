@@ -1,4 +1,5 @@
 /** Constructs the gateway from its configuration: the keys, the limits, the stock, then the routes over them. */
+import type { IncomingMessage } from "node:http";
 import { Router } from "express";
 import type { Registry } from "prom-client";
 import { blamingDatabase } from "../runtime/database/faults.ts";
@@ -23,7 +24,7 @@ import { openApiDocument } from "./openapi/document.ts";
 import { type DocsPageOptions, docsPage } from "./openapi/page.ts";
 import { deprecation } from "./passthrough/deprecation.ts";
 import { passThrough } from "./passthrough/handler.ts";
-import { createRouter } from "./router.ts";
+import { createRouter, deprecationHeaders } from "./router.ts";
 import { routeTable } from "./routes.ts";
 
 // What the published package is imported for: `createGateway` and what makes its configuration.
@@ -43,8 +44,11 @@ export interface Gateway {
   /** The public API; mount it below any path, before any body parser. */
   readonly router: Router;
   readonly metrics: Registry;
-  /** The limit headers of an address, for what is answered outside the router. */
-  readonly headersFor: (address: string) => HeaderList;
+  /**
+   * The headers of what is answered outside the router: the limits of an address, and the end of the operation that a
+   * valid request is for.
+   */
+  readonly headersFor: (address: string, request?: IncomingMessage) => HeaderList;
   /** Counts and logs what is answered outside the router. */
   readonly onMalformed: Observer["onMalformed"];
   /**
@@ -98,31 +102,32 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     admit: (response) => limits.admission.admitDocs(contextOf(response)),
     stallTimeoutMs: config.STALL_TIMEOUT_MS,
   } satisfies DocsPageOptions;
+  const routes = routeTable({
+    stock,
+    list,
+    held: new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024),
+    waits,
+    admission: limits.admission,
+    stallTimeoutMs: config.STALL_TIMEOUT_MS,
+    bodyTimeoutMs: config.BODY_TIMEOUT_MS,
+    pets: passThrough({ name: "pets", upstream: config.PETS_UPSTREAM_URL, ...upstream }),
+    orders: passThrough({ name: "orders", upstream: config.ORDERS_UPSTREAM_URL, ...upstream }),
+    deprecations,
+    usage: keys.usage,
+    keyRotation: config.KEY_ROTATION
+      ? {
+          rotate: (rotation) => rotateKey(keys.db, rotation),
+          onRotated: limits.onKeyChange,
+          pepper,
+          keyEnv: config.GATEWAY_KEY_ENV,
+          bodyTimeoutMs: config.BODY_TIMEOUT_MS,
+          now,
+        }
+      : undefined,
+    now,
+  });
   const router = createRouter({
-    routes: routeTable({
-      stock,
-      list,
-      held: new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024),
-      waits,
-      admission: limits.admission,
-      stallTimeoutMs: config.STALL_TIMEOUT_MS,
-      bodyTimeoutMs: config.BODY_TIMEOUT_MS,
-      pets: passThrough({ name: "pets", upstream: config.PETS_UPSTREAM_URL, ...upstream }),
-      orders: passThrough({ name: "orders", upstream: config.ORDERS_UPSTREAM_URL, ...upstream }),
-      deprecations,
-      usage: keys.usage,
-      keyRotation: config.KEY_ROTATION
-        ? {
-            rotate: (rotation) => rotateKey(keys.db, rotation),
-            onRotated: limits.onKeyChange,
-            pepper,
-            keyEnv: config.GATEWAY_KEY_ENV,
-            bodyTimeoutMs: config.BODY_TIMEOUT_MS,
-            now,
-          }
-        : undefined,
-      now,
-    }),
+    routes,
     admission: limits.admission,
     docs: Router().use(docsPage(pages), accountPage(pages)),
     clientAddress: clientAddressOf(config.TRUSTED_PROXIES),
@@ -132,10 +137,15 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     now,
   });
 
+  const announcedEnd = deprecationHeaders(routes);
+
   return {
     router: isTraced ? Router().use(traceRequest, router) : router,
     metrics: observer.metrics,
-    headersFor: limits.admission.headersFor,
+    headersFor: (address, request) => [
+      ...limits.admission.headersFor(address),
+      ...(request ? announcedEnd(request) : []),
+    ],
     onMalformed: observer.onMalformed,
     ready: () =>
       untilReady(

@@ -2,11 +2,18 @@
  * Takes every request from its arrival to its operation: what the route table says, in the order that the contract asks
  * for.
  */
+import type { IncomingMessage } from "node:http";
 import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from "express";
 import { refuseDuplicates } from "./http/bearer.ts";
 import { ApiError } from "./http/errors.ts";
 import { pathOf, requestId } from "./http/request.ts";
-import { addCommonHeaders, contextOf, type RequestContext, setContext } from "./http/request-context.ts";
+import {
+  addCommonHeaders,
+  contextOf,
+  type HeaderList,
+  type RequestContext,
+  setContext,
+} from "./http/request-context.ts";
 import { writeError } from "./http/respond.ts";
 import type { Admission } from "./limits/admission.ts";
 import type { Operation, RouteTable } from "./routes.ts";
@@ -55,6 +62,12 @@ export function createRouter(parts: RouterParts): Router {
   return router;
 }
 
+/** The headers that announce the end of a request's operation, for an answer that is made before the router. */
+export function deprecationHeaders(table: RouteTable): (request: IncomingMessage) => HeaderList {
+  const routes = readTable(table);
+  return (request) => findOperation(findRoute(routes, request), request)?.deprecation?.headers ?? [];
+}
+
 /** Groups the table by path: `GET /v1/pets/:petId` is the operation GET of the route `/v1/pets/:petId`. */
 function readTable(table: RouteTable): Route[] {
   const entries = Object.entries(table).map(([key, operation]) => {
@@ -68,6 +81,15 @@ function readTable(table: RouteTable): Route[] {
   }));
 }
 
+function findRoute(routes: readonly Route[], request: IncomingMessage): Route | undefined {
+  const path = pathOf(request);
+  return routes.find(({ pattern }) => pattern.test(path));
+}
+
+function findOperation(route: Route | undefined, { method }: IncomingMessage): Operation | undefined {
+  return route?.operations.get(method === "HEAD" ? "GET" : method!);
+}
+
 /**
  * What every request goes through before its handler: its context, then, for all but the documentation, admission (key,
  * ban, limits, scope) and the end of a retired operation.
@@ -79,20 +101,19 @@ function readTable(table: RouteTable): Route[] {
 function enter(routes: readonly Route[], parts: RouterParts): RequestHandler {
   const { admission, docs, clientAddress, now } = parts;
   return (request, response, next) => {
-    const path = pathOf(request);
-    const operations = routes.find(({ pattern }) => pattern.test(path))?.operations;
-    const operation = operations?.get(request.method === "HEAD" ? "GET" : request.method);
+    const route = findRoute(routes, request);
+    const operation = findOperation(route, request);
     const context = openContext(request, response, operation, parts);
     context.clientAddress = clientAddress(request); // it may throw, and the answer to that needs a context
     const admit = () => {
       const pass = () => {
-        if (operations) context.route = (operation ?? operations.values().next().value!).name;
+        if (route) context.route = (operation ?? route.operations.values().next().value!).name;
         next(operation && retirement(operation, now()));
       };
       const refuse = (error: unknown) => next(error instanceof Error ? error : new Error("refused without an error"));
       admission.admit(request, context, operation).then(pass, refuse);
     };
-    if (path.startsWith("/v1/")) return admit();
+    if (pathOf(request).startsWith("/v1/")) return admit();
     context.route = "docs";
     admission.setAddressLimits(context);
     refuseDuplicates(request.rawHeaders); // admission does it for all other paths
@@ -159,7 +180,6 @@ function answerError(routes: readonly Route[], { admission, onError }: RouterPar
 
 /** The error for a path whose parameters Express could not decode. */
 function undecodable(request: Request, routes: readonly Route[], cause: unknown): ApiError {
-  const route = routes.find(({ pattern }) => pattern.test(pathOf(request)));
-  const parameters = route?.path.match(/(?<=:)\w+/g) ?? ["the path"];
+  const parameters = findRoute(routes, request)?.path.match(/(?<=:)\w+/g) ?? ["the path"];
   return new ApiError("invalid_request", { message: `${parameters.join(", ")} must be percent-encoded UTF-8.`, cause });
 }

@@ -9,6 +9,7 @@ export type HeaderList = readonly string[];
 export interface ShownWindow {
   readonly name: string;
   readonly limit: number;
+  readonly used: number;
   readonly remaining: number;
   /** Unix milliseconds at which it ends. */
   readonly resetAtMs: number;

@@ -28,8 +28,11 @@ export interface PublicServerOptions {
   readonly maxConnections: number;
   /** Decides which requests are refused because there is more to do than can be done. */
   readonly overload: Pick<Overload, "enter">;
-  /** The limit headers of an address, for a request whose key is not looked at. */
-  readonly headersFor: (address: string) => HeaderList;
+  /**
+   * The headers of an answer without a look at the key: the limits of the address, and the end of the operation that the
+   * request is for. For what is no valid request there is none.
+   */
+  readonly headersFor: (address: string, request?: IncomingMessage) => HeaderList;
   /** Gets every invalid request. Each one ends its connection. */
   readonly onMalformed: (error: ApiError, requestId: string) => void;
 }
@@ -137,7 +140,7 @@ function refuseRequest(
     response.shouldKeepAlive = false;
     onMalformed(error, id); // not for an overload: a log line would cost what the refusal saves
   }
-  const headers = refusalHeaders(error, id, headersFor(peerAddress(request.socket)));
+  const headers = refusalHeaders(error, id, headersFor(peerAddress(request.socket), request));
   writeJson(request, response, error.status, error.body, headers);
 }
 

@@ -31,7 +31,7 @@ export class AccountGuard {
     const resetAtMs = nowMs + Math.min(msBeforeNext, window.seconds * 1_000);
     return {
       admitted: consumedPoints <= window.limit,
-      windows: [{ ...window, remaining: remainingPoints, resetAtMs }],
+      windows: [{ ...window, used: consumedPoints, remaining: remainingPoints, resetAtMs }],
       nowMs,
     };
   }

@@ -5,6 +5,7 @@ import { type Decision, isRunning, type Window } from "./windows.ts";
 
 /** The window of an address after its latest request. */
 interface LatestCount {
+  readonly used: number;
   readonly remaining: number;
   /** Unix milliseconds. */
   readonly resetAtMs: number;
@@ -55,7 +56,7 @@ export class AddressGuard {
     const previous = result.isFirstInDuration ? undefined : this.#latest.get(address);
     // Calculated once for each window: rounding must not move the end from one answer to the next.
     const resetAtMs = previous?.resetAtMs ?? nowMs + result.msBeforeNext;
-    const latest = { remaining: result.remainingPoints, resetAtMs };
+    const latest = { used: result.consumedPoints, remaining: result.remainingPoints, resetAtMs };
     this.#latest.set(address, latest);
     return { admitted, windows: [{ ...this.#window, ...latest }], nowMs };
   }
@@ -64,10 +65,10 @@ export class AddressGuard {
   currentLimits(address: string): Decision {
     const nowMs = Date.now();
     const latest = this.#latest.get(address);
-    const { remaining, resetAtMs } =
+    const state =
       latest && isRunning(latest, this.#window.seconds, nowMs)
         ? latest
-        : { remaining: this.#window.limit, resetAtMs: nowMs + this.#window.seconds * 1_000 };
-    return { admitted: remaining > 0, windows: [{ ...this.#window, remaining, resetAtMs }], nowMs };
+        : { used: 0, remaining: this.#window.limit, resetAtMs: nowMs + this.#window.seconds * 1_000 };
+    return { admitted: state.remaining > 0, windows: [{ ...this.#window, ...state }], nowMs };
   }
 }

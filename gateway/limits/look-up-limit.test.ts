@@ -7,7 +7,7 @@ const limit = 60;
 /** Every address block has all of its limit left. */
 const untouched = (): Decision => ({
   admitted: true,
-  windows: [{ name: "minute", seconds: 60, limit, remaining: limit, resetAtMs: 60_000 }],
+  windows: [{ name: "minute", seconds: 60, limit, used: 0, remaining: limit, resetAtMs: 60_000 }],
   nowMs: 0,
 });
 

@@ -24,6 +24,18 @@ const headers = (...of: Parameters<typeof limitHeaders>): Record<string, string>
 const left = (decision: Decision | undefined) => decision?.windows.map(({ remaining }) => remaining);
 
 describe("charging a request to its windows:", () => {
+  test("what was used is told apart from what is left, which is a share for a replica that decides on its own", () => {
+    const before = [
+      { used: 1, unsent: 0, resetAtMs: 60_000 },
+      { used: 1, unsent: 0, resetAtMs: 86_400_000 },
+    ];
+    const { decision } = charge(before, [minute, day], 1, 1, 2);
+    expect(decision.windows.map(({ used, remaining }) => ({ used, remaining }))).toEqual([
+      { used: 2, remaining: 0 },
+      { used: 2, remaining: 1 },
+    ]);
+  });
+
   test("windows begin with the first request and end a fixed time after it", () => {
     const [first, second] = run([1_000, 50_000]);
     expect(first!.windows.map((state) => state.resetAtMs)).toEqual([61_000, 86_401_000]);
@@ -90,6 +102,7 @@ describe("charging a request to its windows:", () => {
 describe("the window that the headers describe", () => {
   const state = (window: Window, usedNow: number, resetAtMs: number) => ({
     ...window,
+    used: usedNow,
     remaining: window.limit - usedNow,
     resetAtMs,
   });

@@ -10,6 +10,9 @@ export interface Window {
 
 /** A window of one caller at the time of a decision. */
 export interface WindowState extends Window {
+  /** Requests that were charged to it, as far as this replica has heard. */
+  readonly used: number;
+  /** Requests that it still admits here. A replica that decides on its own has only its share of what is left. */
   readonly remaining: number;
   /** Unix milliseconds at which the window ends. */
   readonly resetAtMs: number;
@@ -72,6 +75,7 @@ export function charge(
       admitted,
       windows: windows.map((window, i) => ({
         ...window,
+        used: running[i]!.used + running[i]!.unsent + charged,
         remaining: left[i]! - charged,
         resetAtMs: running[i]!.resetAtMs,
       })),

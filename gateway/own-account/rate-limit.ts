@@ -11,10 +11,10 @@ export function getRateLimit(now: () => number): RequestHandler {
     const { plan, keyId, scopes: held, expiresAtMs, bannedUntilMs } = principal!;
     const body = {
       plan,
-      windows: windows.map(({ name, limit, remaining, resetAtMs }) => ({
+      windows: windows.map(({ name, limit, used, remaining, resetAtMs }) => ({
         name,
         limit,
-        used: limit - remaining,
+        used,
         remaining,
         resetAt: wholeSecond(resetAtMs),
       })),

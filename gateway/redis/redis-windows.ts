@@ -188,7 +188,8 @@ export class RedisWindows implements Limiter {
         admitted: cost === 0 || charged <= admittedCount,
         windows: windows.map(({ name, seconds, limit }, i) => {
           const { used, resetAtMs } = totals[i]!;
-          return { name, seconds, limit, remaining: Math.max(0, limit - used + following), resetAtMs };
+          const usedByNow = used - following;
+          return { name, seconds, limit, used: usedByNow, remaining: Math.max(0, limit - usedByNow), resetAtMs };
         }),
         nowMs,
       };
@@ -221,7 +222,9 @@ function groupByCaller(requests: readonly Waiting[]): Question[] {
 /** The windows at a later time without another request: one that has ended is as good as new. */
 function windowsAt(windows: readonly WindowState[], nowMs: number): WindowState[] {
   return windows.map((state) =>
-    state.resetAtMs > nowMs ? state : { ...state, remaining: state.limit, resetAtMs: nowMs + state.seconds * 1_000 },
+    state.resetAtMs > nowMs
+      ? state
+      : { ...state, used: 0, remaining: state.limit, resetAtMs: nowMs + state.seconds * 1_000 },
   );
 }
 

@@ -263,5 +263,13 @@ describe("the operations of other services", () => {
       const accounts = JSON.parse(stdout) as Record<string, unknown>[];
       expect(accounts.find((usage) => usage.account === account)).toMatchObject({ deprecatedRequests: 3 });
     });
+
+    test("the deprecated route announces its end in answers that are made before any route, too", async () => {
+      const to = (path: string) => sendToApi(gateways["our own"]!, Buffer.from(`GET ${path} HTTP/1.1\r\n\r\n`));
+      const answer = await to("/v1/pets/1001");
+      expectError(answer, 400, "invalid_request", "The request has no Host header.");
+      expectDeprecation(answer);
+      expectNoDeprecation(await to("/v1/store/orders"));
+    });
   });
 });
