@@ -220,8 +220,8 @@ export interface UpdateInventoryResponse {
     | InventoryItem
     | undefined;
   /**
-   * An earlier call with this idempotency_key made the update. This call changed nothing, and the entry may have changed
-   * since.
+   * An earlier call with this idempotency_key made the update. This call changed nothing, and the entry may have
+   * changed since.
    */
   replayed: boolean;
 }
@@ -242,7 +242,7 @@ export interface KeyedUpdates {
   account: string;
   /** 1 to 64 of A-Z a-z 0-9 _ . : - */
   key: string;
-  /** Tells a repeat from another request with the same key: the same for the same request, 1 to 64 of A-Z a-z 0-9 _ . : - */
+  /** Tells a repeat from another request with the same key: equal for repeats. 1 to 64 of A-Z a-z 0-9 _ . : - */
   fingerprint: string;
   /** 1 to 100. */
   updates: Update[];
@@ -268,7 +268,8 @@ export interface Update {
     | undefined;
   /**
    * Further revisions that will do beside `expected_revision`. At most 20 may be expected in all. A caller that expects
-   * several names one of them there: a server that does not know this field then refuses too much, and never too little.
+   * several names one of them there: a server that does not know this field then refuses too much, and never too
+   * little.
    */
   furtherExpectedRevisions: bigint[];
 }
@@ -3212,11 +3213,10 @@ export const InventoryServiceService = {
       BatchGetInventoryItemsResponse.decode(value),
   },
   /**
-   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more, unless another caller
-   * has changed the entry meanwhile; with an idempotency_key it changes nothing more in any case, as with AdjustInventory.
-   * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold,
-   * INVALID_ARGUMENT when the quantity is missing or negative, or the idempotency_key was used for another update of this
-   * entry.
+   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more, unless another
+   * caller has changed the entry meanwhile; with an idempotency_key it changes nothing more in any case, as with
+   * AdjustInventory. NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold, INVALID_ARGUMENT
+   * when the quantity is missing or negative, or the idempotency_key was used for another update of this entry.
    */
   updateInventory: {
     path: "/petstore.inventory.v1.InventoryService/UpdateInventory" as const,
@@ -3330,11 +3330,10 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
   /** Many entries by their ids, all in their state of one moment. INVALID_ARGUMENT for more than 1000 ids. */
   batchGetInventoryItems: handleUnaryCall<BatchGetInventoryItemsRequest, BatchGetInventoryItemsResponse>;
   /**
-   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more, unless another caller
-   * has changed the entry meanwhile; with an idempotency_key it changes nothing more in any case, as with AdjustInventory.
-   * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold,
-   * INVALID_ARGUMENT when the quantity is missing or negative, or the idempotency_key was used for another update of this
-   * entry.
+   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more, unless another
+   * caller has changed the entry meanwhile; with an idempotency_key it changes nothing more in any case, as with
+   * AdjustInventory. NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold, INVALID_ARGUMENT
+   * when the quantity is missing or negative, or the idempotency_key was used for another update of this entry.
    */
   updateInventory: handleUnaryCall<UpdateInventoryRequest, UpdateInventoryResponse>;
   /**
@@ -3440,11 +3439,10 @@ export interface InventoryServiceClient extends Client {
     callback: (error: ServiceError | null, response: BatchGetInventoryItemsResponse) => void,
   ): ClientUnaryCall;
   /**
-   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more, unless another caller
-   * has changed the entry meanwhile; with an idempotency_key it changes nothing more in any case, as with AdjustInventory.
-   * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold,
-   * INVALID_ARGUMENT when the quantity is missing or negative, or the idempotency_key was used for another update of this
-   * entry.
+   * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more, unless another
+   * caller has changed the entry meanwhile; with an idempotency_key it changes nothing more in any case, as with
+   * AdjustInventory. NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold, INVALID_ARGUMENT
+   * when the quantity is missing or negative, or the idempotency_key was used for another update of this entry.
    */
   updateInventory(
     request: UpdateInventoryRequest,
