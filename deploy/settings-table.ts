@@ -1,6 +1,4 @@
-/**
- * Writes `docs/settings.md` and `.env.example` from the settings that the two tiers declare: `npm run docs:settings`.
- */
+/** Writes `docs/settings.md` and `.env.example` from the settings of the two tiers: `npm run docs:settings`. */
 import { writeFileSync } from "node:fs";
 import { gatewaySettings, keySettings } from "../gateway/config.ts";
 import { inventorySettings } from "../inventory-svc/config.ts";

@@ -1,3 +1,4 @@
+// Checks the imports between files and folders, the names that they export, and the length of files.
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";

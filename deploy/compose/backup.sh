@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes both databases to standard output, as of one moment. The accounts of the database are not among it: those come
-# from accounts.sh.
+# Writes both databases to standard output, as of one moment. It leaves out the accounts of the database, which
+# accounts.sh creates.
 set -eu
 cd "$(dirname "$0")"
 # shellcheck disable=SC2016 # the container's variable

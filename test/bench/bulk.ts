@@ -1,3 +1,4 @@
+// Measures single updates and updates of 100 pets: `npm run bench -- --only public`.
 import { join } from "node:path";
 import type { Plan } from "./list.ts";
 import { type Figures, measure, medians } from "./measure.ts";

@@ -1,3 +1,4 @@
+// Measures the checks that gateways send to one service: `npm run bench -- --only checks`.
 import { request } from "undici";
 import { openInventoryChannel } from "../../client/channel.ts";
 import { CheckSession } from "../../gateway/inventory/check-session.ts";

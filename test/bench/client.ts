@@ -1,3 +1,4 @@
+// Measures how long the REST client takes to read a list: `npm run bench -- --only client`.
 import { randomBytes } from "node:crypto";
 import { parseExactly, withPetId } from "../../rest-client/json.ts";
 import type { Plan } from "./list.ts";

@@ -1,3 +1,4 @@
+// Measures changes over gRPC: `npm run bench -- --only grpc`.
 import { randomUUID } from "node:crypto";
 import { openInventoryChannel } from "../../client/channel.ts";
 import { createInventoryClient } from "../../client/index.ts";

@@ -1,3 +1,4 @@
+// Measures what key, limits and headers cost: `npm run bench -- --only limits`.
 import { generated } from "../../inventory-svc/cli/entries.ts";
 import { startProcess } from "../support/processes.ts";
 import { startSystem } from "../support/system.ts";

@@ -1,3 +1,4 @@
+// Measures reads of the list on each variant: `npm run bench -- --only list`.
 import { gzipSync } from "node:zlib";
 import { Pool, request } from "undici";
 import { type Figures, measure, medians, totalCpuMs } from "./measure.ts";

@@ -1,3 +1,4 @@
+// Runs wrk, and reads the CPU time and the memory of processes.
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

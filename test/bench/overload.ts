@@ -1,3 +1,4 @@
+// Measures a gateway under more load than it can take: `npm run bench -- --only overload`.
 import type { Plan } from "./list.ts";
 import { measure, memoryMiB } from "./measure.ts";
 import { offer } from "./open-loop.ts";

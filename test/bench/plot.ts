@@ -1,3 +1,4 @@
+// Draws the figures of the list as an SVG: `npm run bench -- --plot cost.svg`.
 import type { ListRow } from "./list.ts";
 
 /**

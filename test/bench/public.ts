@@ -1,3 +1,4 @@
+// Measures the other reads of the public API, and held requests: `npm run bench -- --only public`.
 import { Agent, Pool, request } from "undici";
 import { until } from "../support/until.ts";
 import type { Plan } from "./list.ts";
@@ -30,7 +31,7 @@ const connections = 32;
 const heldRequests = 10_000;
 /** Requests that are sent at once until all are held; an overload would refuse more of them. */
 const heldAtOnce = 250;
-/** So long they may take to arrive: on a slow machine the first waits, of 90 s, would end before the last ones begin. */
+/** Time for them to arrive: on a slow machine the first waits, of 90 s, would end before the last ones begin. */
 const holdingMs = 50_000;
 
 /** Measures the reads of one entry and of changes beside those of the list, and what held requests take. */

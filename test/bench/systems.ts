@@ -1,3 +1,4 @@
+// Starts the servers and the variants that are measured.
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { generated } from "../../inventory-svc/cli/entries.ts";
@@ -40,7 +41,8 @@ export async function startOurs(
   const system = await startSystem({
     database: "mysql",
     seed: await Array.fromAsync(generated(size)),
-    gatewayEnv: { REDIS_URL: redisUrl, LOG_LEVEL: "warn", NODE_OPTIONS: "--max-semi-space-size=32" }, // as npm run gateway
+    // NODE_OPTIONS as in npm run gateway.
+    gatewayEnv: { REDIS_URL: redisUrl, LOG_LEVEL: "warn", NODE_OPTIONS: "--max-semi-space-size=32" },
     inventoryEnv: { LOG_LEVEL: "warn" },
   });
   stack.defer(() => system.close());

@@ -1,3 +1,4 @@
+// Measures PATCH on each variant: `npm run bench -- --only updates`.
 import { join } from "node:path";
 import type { Plan } from "./list.ts";
 import { type Figures, measure, medians } from "./measure.ts";
