@@ -21,7 +21,11 @@ export function checkInteger(name: string, value: unknown, min: number, max: num
   throw invalid(`${name} must be an integer from ${min} to ${max}`);
 }
 
-/** Passes a text on. In JavaScript a missing one would be sent as `undefined`. @throws InventoryError INVALID_ARGUMENT */
+/**
+ * Passes a text on. In JavaScript a missing one would be sent as `undefined`.
+ *
+ * @throws InventoryError INVALID_ARGUMENT
+ */
 export function checkText(name: string, value: unknown): string {
   if (typeof value !== "string") throw invalid(`${name} must be a string`);
   return value;

@@ -68,7 +68,7 @@ export async function* readStream<Res>(
 ): AsyncGenerator<Res, void, undefined> {
   signal?.throwIfAborted();
   const stream = open();
-  stream.on("error", () => {}); // the loop throws it; after the loop nobody needs it
+  stream.on("error", () => {}); // the loop throws it; after the loop it has no effect
   const cancel = () => stream.cancel();
   signal?.addEventListener("abort", cancel);
   try {

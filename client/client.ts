@@ -46,9 +46,10 @@ export interface InventoryClient {
   /** At most 1,000 entries, all as they were at one moment. */
   getMany(petIds: readonly bigint[], options?: CallOptions): Promise<Found>;
   /**
-   * Sets a quantity. NOT_FOUND without an entry, ABORTED when it is not at `expectedRevision`, or at none of several (at
-   * most 20). Durable once resolved. With an `idempotencyKey`, a random one, it happens once: a repeat with the same key
-   * gets the first result, whatever has become of the entry. INVALID_ARGUMENT for the key of another update of the entry.
+   * Sets a quantity; durable once resolved. NOT_FOUND without an entry. `expectedRevision` may name up to 20 revisions:
+   * ABORTED when the entry is at none of them. With a random `idempotencyKey` the update happens once: a repeat with
+   * the same key gets the first result, whatever has become of the entry. INVALID_ARGUMENT for the key of another
+   * update of the entry.
    */
   update(
     change: {
@@ -97,7 +98,11 @@ export interface InventoryClient {
 const defaultTimeoutMs = 5_000;
 const defaultListTimeoutMs = 60_000;
 
-/** @throws InventoryError INVALID_ARGUMENT for an address that is none; Error that says what is wrong with the TLS files */
+/**
+ * Makes a client of the service at an address.
+ *
+ * @throws InventoryError INVALID_ARGUMENT for an address that is none; Error that says what is wrong with the TLS files
+ */
 export function createInventoryClient({
   timeoutMs = defaultTimeoutMs,
   ...channel

@@ -11,8 +11,9 @@ export type StatusName = keyof typeof status;
  * After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, INTERNAL, UNKNOWN and DATA_LOSS it is not known whether a change has
  * happened, unless the reason is STOCK_UNAVAILABLE or DEADLINE_PASSED. After all others it has not.
  *
- * An adjustment is tried several times, and its error is that of the latest try. After all of these codes, whatever the
- * reason, and after RESOURCE_EXHAUSTED, an earlier try may have made it: call again with the same `requestId`.
+ * An adjustment is tried several times, and its error is that of the latest try. After any code of the first list,
+ * whatever the reason, and after RESOURCE_EXHAUSTED, an earlier try may have made it: call again with the same
+ * `requestId`.
  */
 export class InventoryError extends Error {
   /** gRPC status, as `NOT_FOUND`. */

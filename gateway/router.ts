@@ -1,7 +1,4 @@
-/**
- * Takes every request from its arrival to its operation: what the route table says, in the order that the contract asks
- * for.
- */
+/** Routes requests: finds the operation in the route table, has admission check the request, and calls the handler. */
 import type { IncomingMessage } from "node:http";
 import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from "express";
 import { refuseDuplicates } from "./http/bearer.ts";

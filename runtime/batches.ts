@@ -16,8 +16,8 @@ export class Batches<Item> {
 
   /**
    * @param work takes items and settles them. It is called again as long as items wait, and must not throw
-   * @param gather is awaited before the first batch after an idle time, so that items which arrive together share it; by
-   *   default it waits until the code that adds the first item has ended
+   * @param gather is awaited before the first batch after an idle time, so that items which arrive together share it;
+   *   by default it waits until the code that adds the first item has ended
    */
   constructor(work: (take: Take<Item>) => Promise<void>, gather: () => Promise<unknown> = () => Promise.resolve()) {
     this.#work = work;

@@ -31,8 +31,7 @@ function comesFromOutside(error: unknown): boolean {
 
 /**
  * Logs to standard output: JSON lines, or a readable form when that is a terminal (without colors if it has none, or
- * `NO_COLOR` is set). Credentials are removed from every
- * line. A line within a trace carries the trace's ids.
+ * `NO_COLOR` is set). Credentials are removed from every line. A line within a trace carries the trace's ids.
  */
 export function createLogger(name: string, level: LogLevel) {
   const isVerbose = level === "debug" || level === "trace";

@@ -1,7 +1,4 @@
-/**
- * Registers OpenTelemetry's SDK: what records spans and sends them as OTLP over HTTP. Loaded only where it is asked
- * for.
- */
+/** Registers OpenTelemetry's SDK, which records spans and sends them as OTLP over HTTP. Loaded only on demand. */
 import { setTimeout } from "node:timers/promises";
 import { context, DiagLogLevel, diag, propagation, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";

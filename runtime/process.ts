@@ -45,10 +45,10 @@ export interface RunningProcess {
 export async function runProcess(start: () => Promise<RunningProcess>): Promise<void> {
   // Under the first load V8's young generation is still small, and nearly all objects of requests survive a collection.
   // V8 would then allocate such objects in the old generation, where they keep everything they refer to alive until the
-  // next full collection. With many requests at once that costs a third of the throughput.
+  // next full collection. With many requests at once that costs throughput.
   setFlagsFromString("--no-allocation-site-pretenuring");
-  // Until it listens there is nothing to drain. The first process of a container gets no signal that it does not listen to.
-  // `disconnect`: the process that started this one over a channel has ended.
+  // Until it listens there is nothing to drain. The first process of a container gets no signal that it does not listen
+  // to. `disconnect`: the process that started this one over a channel has ended.
   const giveUp = () => process.exit(0);
   process.on("SIGTERM", giveUp).on("SIGINT", giveUp).on("disconnect", giveUp);
   const running = await start();
@@ -82,7 +82,7 @@ export async function runProcess(start: () => Promise<RunningProcess>): Promise<
   };
   // Added before the others are removed: a signal without a listener would end the process without a drain.
   process.on("SIGTERM", stop).on("SIGINT", stop);
-  process.on("disconnect", () => stoppingSinceMs ?? stop("SIGTERM")); // after a signal it must not count as a second one
+  process.on("disconnect", () => stoppingSinceMs ?? stop("SIGTERM")); // after a signal it must not count as another
   process.off("SIGTERM", giveUp).off("SIGINT", giveUp).off("disconnect", giveUp);
   try {
     await running.canServe();
@@ -92,7 +92,7 @@ export async function runProcess(start: () => Promise<RunningProcess>): Promise<
   if (stoppingSinceMs !== undefined) return;
   running.join();
   hasJoined = true;
-  log.child({}, { level: "info" }).info(running.addresses, "ready"); // at any LOG_LEVEL, because others wait for this line
+  log.child({}, { level: "info" }).info(running.addresses, "ready"); // at any LOG_LEVEL: other processes wait for it
   if (process.connected) process.send!(running.addresses);
 }
 

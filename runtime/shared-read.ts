@@ -63,7 +63,7 @@ export class SharedRead<T> {
     return promise;
   }
 
-  /** Says that the read under way gets on: all questions wait for a whole time-out again. */
+  /** Reports progress of the read under way: each question may wait for a whole time-out again. */
   progress(): void {
     this.#progressMs = performance.now();
   }

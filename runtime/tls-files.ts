@@ -76,7 +76,8 @@ export function faultsOf({ cert, key, ca }: TlsContents): TlsFaults {
   if (caFault) faults.ca = caFault;
   if (Object.keys(faults).length > 0) return faults;
   try {
-    createSecureContext({ cert: cert.pem, key: key.pem, ca: ca.pem }); // OpenSSL has its own rules, for example about weak keys
+    // OpenSSL has its own rules, for example about weak keys.
+    createSecureContext({ cert: cert.pem, key: key.pem, ca: ca.pem });
     return {};
   } catch (error) {
     return { cert: `is refused by OpenSSL (${(error as NodeJS.ErrnoException).code})` };

@@ -1,5 +1,5 @@
-// Shows the account of the key that the visitor gives. The key is kept in sessionStorage alone, and goes only to the API
-// beside the page, as a bearer token.
+// Shows the account of the key that the visitor gives. The key is kept in sessionStorage alone, and goes only to the
+// API beside the page, as a bearer token.
 
 const storedAs = "petstore-inventory-key";
 const limitsEveryMs = 10_000;

@@ -1,5 +1,7 @@
 /**
- * Reads the arguments of the `keys` commands. Each function throws commander's InvalidArgumentError for any other text.
+ * Reads the arguments of the `keys` commands.
+ *
+ * Each function throws commander's InvalidArgumentError for any other text.
  */
 import { InvalidArgumentError } from "commander";
 import { parseIsoTime } from "../../runtime/settings.ts";

@@ -1,3 +1,4 @@
+/** The refusals of commands about accounts and keys. */
 import { OperatorError } from "../../runtime/operator-error.ts";
 
 /** The refusal of something that an operator asked for; the message is for people. */

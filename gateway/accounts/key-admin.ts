@@ -20,8 +20,8 @@ export interface KeyAdmin {
   list(account?: string): Promise<KeyRecord[]>;
   /**
    * Replaces a key that works by a new one with the same account, scopes and expiry. The old key works for another
-   * `graceMs`, but never past its own expiry. Both are of one line: they share bans and refusals, and an older key of the
-   * line that still works ends.
+   * `graceMs`, but never past its own expiry. Both are of one line: they share bans and refusals, and an older key of
+   * the line that still works ends.
    *
    * @throws AccountError `unknown_key`, `key_revoked`, `key_expired`, `key_replaced`
    */

@@ -27,7 +27,10 @@ export interface KeyRecord {
   readonly banStep: number;
 }
 
-/** Selects keys as `k`, the first keys of their lines as `f`, and their accounts as `a`; `narrow` adds conditions and the order. */
+/**
+ * Selects keys as `k`, the first keys of their lines as `f`, and their accounts as `a`; `narrow` adds conditions and
+ * the order.
+ */
 export async function readKeys(db: Knex, narrow: (keys: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<KeyRecord[]> {
   const keys = db("api_keys as k").join("accounts as a", "a.id", "k.account_id");
   keys.join("api_keys as f", "f.id", firstOfLine(db));

@@ -79,7 +79,7 @@ export const keyMigrations: readonly Migration[] = [
   {
     name: "0004_refused_requests",
     async up(db) {
-      // A gateway of the version before writes none, and its refused requests count as served.
+      // A gateway of the previous version writes none, and its refused requests count as served.
       await addColumn(db, "account_minutes", "refused", (table) =>
         table.bigInteger("refused").notNullable().defaultTo(0),
       );
@@ -127,7 +127,7 @@ function deprecatedUseByOperation(db: Knex, table: Knex.CreateTableBuilder): voi
   table.string("account_id", 32).notNullable();
   // Names of foreign keys are unique in MySQL, and the table before has the default one.
   table.foreign("account_id", "deprecated_use_account_foreign").references("id").inTable("accounts");
-  // For gateways of the version before on MySQL, which name no operation. On SQLite their counts wait for their update.
+  // For gateways of the previous version on MySQL, which name no operation. On SQLite their counts wait for an update.
   table.string("operation", 32).notNullable().defaultTo("getPet");
   table.string("day", 10).notNullable();
   table.bigInteger("requests").notNullable();

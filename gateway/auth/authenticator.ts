@@ -72,7 +72,7 @@ export class Authenticator {
    */
   forget(id: string): void {
     this.#forgotten += 1;
-    this.#lookUps.clear(); // a request that comes from now on waits for no answer to an older question
+    this.#lookUps.clear(); // later requests must not share a look-up that began before this
     for (const known of this.#known.values()) {
       // Changed in place: setting an entry moves it to the end that `values` starts from.
       const { keyId, lineId, accountId } = known.principal;

@@ -71,7 +71,7 @@ async function rotate(
     .update({ revoked_at: nowMs });
   const oldExpiresAtMs = Math.min(endMs ?? Number.POSITIVE_INFINITY, nowMs + graceMs);
   await trx("api_keys").where({ id: oldId }).update({ replaced_by: keyId, expires_at: oldExpiresAtMs });
-  // The end of the old key has become that of its grace; its successor has the one that it had.
+  // After an earlier rotation the old key ends with its grace, and its successor has the original end.
   const expiresAtMs = toNumber((successor ?? old).expires_at);
   await trx("api_keys").insert({
     id: keyId,

@@ -12,15 +12,15 @@ export interface KeyStore {
   /**
    * Finds the account and the rights of a key.
    *
-   * The first look-up of a key that a rotation made marks it as used, because from then on a rotation of its predecessor
-   * must not replace it.
+   * The first look-up of a key that a rotation made marks it as used, because from then on a rotation of its
+   * predecessor must not replace it.
    *
    * @param keyHash from `hashKey`
    * @returns undefined for a key that is unknown, revoked or expired
    * @throws UnusablePlanError, or the error of the database
    */
   findByHash(keyHash: Buffer): Promise<Principal | undefined>;
-  /** The latest ban of a line of keys, running or over; undefined when it had none since an operator last lifted one. */
+  /** The latest ban of a line of keys, running or over; undefined without one since an operator last lifted one. */
   lastBan(lineId: string): Promise<Ban | undefined>;
   /** Bans a line of keys. Of several bans the one that ends last holds, so each replica may report its own. */
   ban(lineId: string, ban: Ban): Promise<void>;

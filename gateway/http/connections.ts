@@ -15,7 +15,7 @@ const maxEarlier = 20_000;
 
 export class Connections {
   readonly #latest = new Map<Socket, ServerResponse | undefined>();
-  /** The open responses of connections on which requests were pipelined, but the latest ones. */
+  /** By connection, the open responses that a later response follows (pipelining). */
   readonly #earlier = new Map<Socket, Set<ServerResponse>>();
   #earlierCount = 0;
   /** Those of which no more requests are taken: something invalid has arrived there, or too many requests are open. */
@@ -30,7 +30,8 @@ export class Connections {
   /**
    * Notes a request and its response.
    *
-   * @returns false for a request that must not be processed: the connection ends before its answer (RFC 9112 section 9.6)
+   * @returns false for a request that must not be processed: the connection ends before its answer (RFC 9112 section
+   *   9.6)
    */
   take({ socket }: IncomingMessage, response: ServerResponse): boolean {
     if (socket.writableEnded || this.#unread.has(socket)) return false;

@@ -47,8 +47,8 @@ export function parserError(cause: NodeJS.ErrnoException): ApiError {
 const listenedFor = ["close", "drain", "timeout"] as const;
 
 /**
- * Calls back for a CONNECT. Node hands its connection over without any listeners, but responses to earlier requests may
- * be under way there: they get their listeners back. Whatever follows the CONNECT is dropped.
+ * Calls back for a CONNECT. Node removes all listeners from its connection. Responses to earlier requests may be under
+ * way there, so this restores their listeners. Whatever follows the CONNECT is dropped.
  */
 export function onTunnel(server: Server, callback: (socket: Socket) => void): void {
   const listeners = new WeakMap<Duplex, readonly (readonly [string, readonly unknown[]])[]>();

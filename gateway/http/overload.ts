@@ -24,7 +24,7 @@ const busyShare = 0.9;
  * wait for an answer: every waiting request delays those that come later. Further requests are refused early, which is
  * cheap, so that the thread can finish useful work.
  *
- * A single late turn, for example of a garbage collection, refuses no request while fewer wait than may.
+ * A single late turn, such as a garbage collection, refuses no request while at most `maxWaiting` requests wait.
  */
 export class Overload {
   readonly #options: OverloadOptions;

@@ -15,7 +15,7 @@ export interface PageOptions {
 /**
  * Answers GET and HEAD of the paths in the table, and leaves everything else to what comes after it.
  *
- * @param isOurs tells of a request for a path of the table whether it is meant; default: all are
+ * @param isOurs whether to answer a request for a path of the table; by default every one is answered
  */
 export function pageRouter(
   own: ReadonlyMap<string, RequestHandler>,

@@ -35,7 +35,7 @@ export interface RequestContext {
   deprecation: HeaderList;
   /** The caller; undefined until admission has found it. */
   principal: Principal | undefined;
-  /** It waits for something that this thread does nothing for, such as its turn: no request is delayed by it. */
+  /** True while the request waits for something other than this thread, such as its turn. It delays no others. */
   isHeld: boolean;
   /** What the operation began while the limits were being decided. */
   meanwhile: Promise<unknown> | undefined;

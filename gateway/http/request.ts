@@ -39,7 +39,8 @@ const maxBodyBytes = 16 * 1024;
  * Reads a whole request body of at most 16 KiB.
  *
  * @param timeoutMs how long the body may take to arrive
- * @throws ApiError payload_too_large, timeout (408) for a body that is too slow, or invalid_request for one that breaks off
+ * @throws ApiError payload_too_large, timeout (408) for a body that is too slow, or invalid_request for one that breaks
+ *   off
  */
 export function readBody(request: IncomingMessage, timeoutMs: number): Promise<Buffer> {
   if (request.readableDidRead) {

@@ -1,6 +1,4 @@
-/**
- * The public HTTP server: passes requests to the router, refuses what never gets that far, and stops without a loss.
- */
+/** Serves HTTP: passes requests to the router, refuses what never gets that far, and stops without a loss. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -145,8 +143,8 @@ function refuseRequest(
 }
 
 /**
- * Refuses what is no valid request, in its turn, and ends its connection. In the body of a request that has its answer
- * it gets none: the connection ends after that one.
+ * Refuses invalid HTTP in its turn, and ends the connection. Invalid bytes in the body of a request whose answer has
+ * begun get no answer of their own: the connection ends after that answer.
  */
 function refuseInvalid(socket: Socket, connections: Connections, error: ApiError, options: PublicServerOptions): void {
   const { headersFor, onMalformed, keepAliveTimeoutMs } = options;

@@ -8,8 +8,8 @@ import { type AskedUpdate, type Precondition, readIfMatch, readJsonQuantity } fr
 export const maxUpdates = 100;
 
 /**
- * Reads the body: a JSON array of 1 to 100 objects with `petId`, `quantity` and, if wanted, `ifMatch`. Other members are
- * ignored.
+ * Reads the body: a JSON array of 1 to 100 objects with `petId`, `quantity` and, if wanted, `ifMatch`. Other members
+ * are ignored.
  *
  * @throws ApiError invalid_json, or invalid_request with a message that names the index and the member that is wrong
  */

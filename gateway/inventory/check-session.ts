@@ -112,7 +112,8 @@ export class CheckSession {
     try {
       question.resolve(answer.reset ? { kind: "reset" } : toChanges(question, answer));
     } catch (error) {
-      question.reject(serviceError(status.INTERNAL, (error as Error).message)); // an entry that this gateway cannot read
+      // An entry that this gateway cannot read.
+      question.reject(serviceError(status.INTERNAL, (error as Error).message));
     }
   }
 

@@ -36,7 +36,7 @@ interface Held {
 /** How often the list is checked while requests are held. */
 const checkMs = 250;
 
-/** Each key is looked at again once in so many checks: all of them would take too long at once. */
+/** Checks of the list between two looks at the same key. Looking at all keys at once would take too long. */
 const rounds = 8;
 
 /** Requests that go on in one turn of the event loop; others get a turn between them. */
@@ -46,8 +46,9 @@ const perTurn = 100;
 const finalCodes: ReadonlySet<string> = new Set(["invalid_api_key", "api_key_banned"]);
 
 /**
- * Holds requests, at almost no cost: a held one keeps no list and no bytes of an answer. All of them share the checks of
- * the list, with each other and with other readers. A change wakes the requests for its entry and those for any entry.
+ * Holds requests, at almost no cost: a held one keeps no list and no bytes of an answer. All of them share the checks
+ * of the list, with each other and with other readers. A change wakes the requests for its entry and those for any
+ * entry.
  */
 export class HeldRequests {
   readonly #options: HeldRequestsOptions;
@@ -71,7 +72,8 @@ export class HeldRequests {
 
   /**
    * Holds a request that prefers to wait, while nothing has changed of what it asks for. It goes on after a change, at
-   * the end of its wait, and at `close`. Then its durations and deadlines begin, and `context.meanwhile` is a new check.
+   * the end of its wait, and at `close`. Then its durations and deadlines begin, and `context.meanwhile` is a new
+   * check.
    *
    * @returns the header that says that the wait was granted; none for a request that asks for no wait or cannot be held
    * @throws ApiError when its caller has lost the key or was banned; what the check before the wait throws
@@ -168,7 +170,7 @@ export class HeldRequests {
     if (this.#held.size === 0 || this.#isClosed) return;
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
-      // A failure is found out by each request at its end. The trace is that of no request.
+      // Each request meets a failure at its own end. The check belongs to the trace of no request.
       traces.with(ROOT_CONTEXT, () => this.#options.list.current()).catch(() => {});
       this.#checkKeys(); // whatever the list waits for
       this.#watch();

@@ -139,8 +139,8 @@ const listedTag = /[\t ]*(?:(W\/)?"([\x21\x23-\x7e\x80-\xff]*)"[\t ]*)?(?:,|$)/y
 const entryTag = /^r(0|[1-9]\d{0,18})$/;
 
 /**
- * Reads the preconditions of a request. A caller that sends `If-None-Match: *` wants no entry to be there, so its update
- * changes none (RFC 9110 sections 13.1.1 and 13.1.2).
+ * Reads the preconditions of a request. A caller that sends `If-None-Match: *` wants no entry to be there, so its
+ * update changes none (RFC 9110 sections 13.1.1 and 13.1.2).
  *
  * @returns undefined when any revision will do
  * @throws ApiError invalid_request for an `If-Match` that is no list of tags, or has too many of them
@@ -157,8 +157,8 @@ export function readPrecondition({
 /**
  * Reads what an update expects: the entry is at a revision that one of these tags names.
  *
- * A tag that names no revision, such as a weak one, matches no entry. It is no fault of its own, because 404 comes first
- * (RFC 9110 section 13.2.1).
+ * A tag that names no revision, such as a weak one, matches no entry. It is no fault of its own, because 404 comes
+ * first (RFC 9110 section 13.2.1).
  *
  * @param name what messages call the text
  * @returns undefined for `*`: any revision will do

@@ -22,8 +22,8 @@ export class Outage {
    * @param work may be called any number of times
    * @param isRepeatable says of an error of `work` that a repeat is safe, because nothing has happened or because it
    *   would change nothing more, and that the outage may be short
-   * @param mayRetry asked before each further attempt, with the error of the one before: false once the caller has left,
-   *   because what it sends next must not be followed by this
+   * @param mayRetry asked before each further attempt, with the error of the one before. False once the caller has
+   *   left: the work must not happen after what it sends next
    * @param arrivedMs since when the caller waits, by `performance.now()`
    * @throws the error of the last attempt
    */

@@ -57,8 +57,9 @@ const tickMs = 50;
  * Sends the updates of one turn of the event loop in one message, without waiting for the results of earlier ones.
  *
  * A request is sent once. When its stream breaks, it is not known whether its updates have happened. A repeat without a
- * key could undo a newer update that was acknowledged in between, so the caller gets an error and decides. A stream that was opened
- * just as its connection ended would lose updates too, so they wait until the service has accepted the stream.
+ * key could undo a newer update that was acknowledged in between, so the caller gets an error and decides. A stream
+ * that was opened just as its connection ended would lose updates too, so they wait until the service has accepted the
+ * stream.
  */
 export class UpdatePipeline {
   readonly #open: () => UpdateStream;
@@ -78,8 +79,8 @@ export class UpdatePipeline {
    * Resolves once each update is durable, or has failed.
    *
    * @param deadlineMs how long the caller waits, by `performance.now()`
-   * @param isWanted asked before updates are sent that had to wait for their stream: false once the caller has left,
-   *   because what it sends next must not be followed by these
+   * @param isWanted asked before updates are sent that had to wait for their stream. False once the caller has left:
+   *   these updates must not happen after what it sends next
    * @returns an outcome for each update, in order
    */
   submit(
@@ -207,7 +208,7 @@ export class UpdatePipeline {
     }
   }
 
-  /** Fails updates of a lane. Of those that were sent it is not known whether they happened. */
+  /** Fails updates of a lane. An update that was sent may or may not have happened. */
   #giveUp(lane: Lane, ids: Iterable<number>, error: ServiceError): void {
     const ended = new Set(ids);
     // The updates of a request have the same deadline and the same lane, so they end together.

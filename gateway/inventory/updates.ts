@@ -20,7 +20,7 @@ export interface IdempotencyKey {
   /** The account whose key it is. */
   readonly account: string;
   readonly key: string;
-  /** The same for the same request, and for no other one with this key. */
+  /** Equal for repeats of one request, and different for every other request with this key. */
   readonly fingerprint: string;
 }
 

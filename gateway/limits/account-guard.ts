@@ -7,15 +7,15 @@ export const accountGuardOptions = { points: 60, duration: 60, keyPrefix: "petst
 
 const window: Window = { name: "minute", seconds: accountGuardOptions.duration, limit: accountGuardOptions.points };
 
-/** Counts the requests of each account with rate-limiter-flexible. Times go by `Date.now`, as those of the library do. */
+/** Counts the requests of each account with rate-limiter-flexible. Its times go by `Date.now`, as the library's do. */
 export class AccountGuard {
   readonly #limiter: RateLimiterAbstract;
   /** The one window that each account has. */
   readonly windows: readonly Window[] = [window];
 
   /**
-   * @param limiter made with `accountGuardOptions`. It needs no other bound on its memory: it forgets an account after a
-   *   minute, and only operators make accounts
+   * @param limiter made with `accountGuardOptions`. It needs no other bound on its memory: it forgets an account after
+   *   a minute, and only operators make accounts
    */
   constructor(limiter: RateLimiterAbstract) {
     this.#limiter = limiter;

@@ -75,7 +75,11 @@ export interface Admission {
    * @throws ApiError invalid_api_key, api_key_banned; service_unavailable when the key cannot be looked up
    */
   readonly checkAgain: (request: IncomingMessage, context: RequestContext) => Promise<void>;
-  /** Does the same when the request goes on, and renews its `limits`; nothing is charged. @throws what it throws */
+  /**
+   * Looks at the key again when a held request goes on, and renews its `limits`, without a charge.
+   *
+   * @throws what `checkAgain` throws
+   */
   readonly readmit: (request: IncomingMessage, context: RequestContext) => Promise<void>;
   /**
    * Admits a request for the documentation, which needs no key and is counted by its address, beside all others.

@@ -3,7 +3,7 @@ import { UnusablePlanError } from "../auth/rows.ts";
 import { addressNetwork } from "../http/client-address.ts";
 import type { Decision } from "./windows.ts";
 
-/** Look-ups under way at once: fewer than the pool has connections, so that known keys are looked up again meanwhile. */
+/** Look-ups under way at once: fewer than the pool has connections, so that known keys can be looked up meanwhile. */
 const maxUnderWay = 8;
 
 /** Look-ups that wait for a turn: each keeps a request, and a client may open many and leave. */
@@ -72,8 +72,8 @@ export class LookUpLimit {
   }
 
   /**
-   * Refuses the latest look-up of a block that has many, in a network that has many: the one that floods is hit. The
-   * largest one is searched for, which takes time, only when the newcomer has less than the average.
+   * Refuses the latest look-up of a large block in a large network, so that a flood hits itself. It searches for the
+   * largest ones, which takes time, only when the newcomer's own network or block is below the average.
    */
   #refuseOne(name: string, network: Network, block: string): void {
     const isSmall = network.waiting < this.#waiting / this.#networks.size;
@@ -90,7 +90,7 @@ export class LookUpLimit {
       if (!next) return;
       const { block, look } = next;
       this.#count(block, 1);
-      // A turn later, so that what was found out about this key has been charged to its address.
+      // Ends the look-up a turn of the event loop later, after its result has been charged to the address.
       void look.begin().finally(() => setImmediate(() => this.#end(block)));
     }
   }

@@ -86,8 +86,8 @@ export function charge(
 }
 
 /**
- * Whether a window still runs. One that would end later than its length from now began before the clock was set back,
- * and is over: otherwise its caller would be refused until the clock is where it was.
+ * Whether a window still runs. A window whose end is further away than its length began before the clock was set back.
+ * It counts as over, because its caller would otherwise be refused until the clock is where it was.
  */
 export function isRunning({ resetAtMs }: { readonly resetAtMs: number }, seconds: number, nowMs: number): boolean {
   return resetAtMs > nowMs && resetAtMs <= nowMs + seconds * 1_000;

@@ -16,7 +16,7 @@ export interface UsageOptions {
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
 const maxHours = 168;
-/** Up to so many hours the steps are minutes. */
+/** The most hours that are answered in steps of a minute. More hours are answered in steps of an hour. */
 const maxHoursByMinute = 6;
 
 /** Answers every step of the time asked for, those without a request too. The last one is still running. */

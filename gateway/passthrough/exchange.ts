@@ -137,7 +137,7 @@ export class Exchange {
     }
   }
 
-  /** The client has left, so nobody needs an answer. */
+  /** Stops without an answer, because the client has left. */
   #abandon(): void {
     if (this.#stage === "over") return;
     this.#close();

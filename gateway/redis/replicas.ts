@@ -40,7 +40,7 @@ export interface RedisReplicasOptions {
   readonly metrics: Registry;
 }
 
-/** Gateways that act as one over Redis, and each by its share of the limits while Redis is away. */
+/** Connects gateways over Redis, so that they limit as one. While Redis is away, each admits its share. */
 export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasOptions): Replicas {
   const redis = connectRedis(redisUrl);
   /** Why there is no connection. A command only knows that there is none. */

@@ -6,8 +6,8 @@ import { refusalSlotMs, refusalWindowMs, type ShareRefusals } from "../limits/re
  * Adds refusals of one line of keys to those of the last minute, by the clock of Redis.
  *
  * KEYS: one, which holds pairs of numbers: a slot of time in Unix ms, and its refusals.
- * ARGV: refusals to add, how many are too many, the length of a slot and of the window in ms, and milliseconds to add to
- * the clock (for tests).
+ * ARGV: refusals to add, how many are too many, the length of a slot and of the window in ms, and milliseconds to add
+ * to the clock (for tests).
  * Returns 1 when they are too many, and the count starts again; otherwise 0.
  */
 const countRefusalsScript = `

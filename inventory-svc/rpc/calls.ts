@@ -128,7 +128,7 @@ export function duplexStream<Req, Res>(
 /** The log level for the end of a call. */
 export function logLevel(error: RpcError | undefined): "debug" | "info" | "warn" | "error" {
   if (error === undefined) return "debug";
-  if (error.code === status.PERMISSION_DENIED) return "warn"; // a caller without the right, or one whose role is missing
+  if (error.code === status.PERMISSION_DENIED) return "warn"; // a caller that lacks the right or the role
   if (error.cause instanceof QueueFullError) return "debug"; // there may be thousands in one message
   return isOurFault(error.code) ? "error" : "info";
 }

@@ -3,7 +3,7 @@ import { type Item, maxQuantity } from "../../proto/pet.ts";
 import type { Change, Outcome } from "../stock/changes.ts";
 import { RpcError } from "./errors.ts";
 
-/** What a change that happened came to. */
+/** The result of a change that happened. */
 export type Settled = Extract<Outcome, { kind: "done" | "replayed" }>;
 
 /**

@@ -59,10 +59,13 @@ export function onceOf(change: Change): Once | undefined {
   return change.kind === "update" ? change.once : undefined;
 }
 
-/** Changes of one caller. Each stands alone, except that one id which is another request's refuses all of them. */
+/**
+ * Changes of one caller. Each is decided alone, with one exception: if the id of one belongs to another request, all
+ * are refused.
+ */
 export type ChangeGroup = readonly Change[];
 
-/** What a batch comes to. */
+/** The result of a batch. */
 export interface BatchResult {
   /** For each group, one for each change, in order. */
   readonly outcomes: readonly (readonly Outcome[])[];
@@ -86,7 +89,7 @@ export interface BatchInput {
 
 /**
  * Decides changes one after the other, as if each were alone. A change that changes something takes the next revision,
- * so that two states of an entry never share one. A change to what already holds takes none.
+ * so that two states of an entry never share one. A change that would leave everything as it is takes none.
  */
 export function decideChanges(input: BatchInput, groups: readonly ChangeGroup[]): BatchResult {
   const batch = new Batch(input);

@@ -167,7 +167,8 @@ describe("group commit", () => {
      * Plays callers with one change at a time on one thread, as in a gateway. The thread takes some time for each
      * answer, and sends the next changes of all answers of a transaction together.
      *
-     * @returns changes per second of the clock, and their mean number in a transaction, in the last 200 of 300 transactions
+     * @returns changes per second of the clock, and their mean number in a transaction, in the last 200 of 300
+     *   transactions
      */
     async function load({ callers, commitMs, perChangeMs, callerMs }: Record<string, number>, maxBatch = 1_000) {
       const { database, clock, submit } = open({ maxBatch, maxQueued: 10_000 });

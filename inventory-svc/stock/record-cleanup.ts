@@ -4,7 +4,7 @@ import type { StockStore } from "./store.ts";
 
 const hourMs = 60 * 60_000;
 
-/** How long such changes are recorded. Callers are promised 24 hours; the rest is for a clock that is set. */
+/** How long such changes are recorded: 24 hours are promised, and one more allows for a clock that is set forward. */
 export const retentionMs = 25 * hourMs;
 
 /** Records deleted by one statement, and the pause after it: writers have to get in between, above all on SQLite. */

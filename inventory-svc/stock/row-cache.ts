@@ -8,7 +8,7 @@ export interface LockedState extends BatchInput {
   readonly epoch: string;
 }
 
-/** Maximum entries in memory; those that were used last stay. Each takes about 250 bytes. */
+/** Maximum entries in memory; those that were used last stay. */
 const maxRows = 100_000;
 
 /** Predictions begin after this many transactions in a row that found no change of another writer. */

@@ -153,8 +153,9 @@ export class StockStore {
   /**
    * Gives a turn to write changes, to be disposed of. Changes that arrive before this resolves can be written in it.
    *
-   * @param mayGrow whether changes that arrive during a wait for the lock can join the turn. If so, and if other services
-   *   write too, this waits for the lock, which costs a round trip. Otherwise `write` takes it with its first statements
+   * @param mayGrow whether changes that arrive during a wait for the lock can join the turn. If so, and if other
+   *   services write too, this waits for the lock, which costs a round trip. Otherwise `write` takes it with its first
+   *   statements
    * @throws StockUnavailableError when it waited and did not get the lock
    */
   async takeTurn(mayGrow = false): Promise<WriteTurn> {
@@ -200,8 +201,8 @@ export class StockStore {
    * Begins a new epoch after the database was restored from a backup. Positions of the old epoch may not hold for the
    * restored stock, so every caller that has one must list the stock again.
    *
-   * The counter jumps to the time in microseconds by the database's clock, which no counter has reached. So no revision is
-   * used twice: a caller that knows an entry's revision from before the restore cannot mistake another state for it.
+   * The counter jumps to the time in microseconds by the database's clock, which no counter has reached. So no revision
+   * is used twice: a caller that knows an entry's revision from before the restore cannot mistake another state for it.
    *
    * @returns the position after it
    * @throws StockUnavailableError

@@ -45,7 +45,11 @@ export class WriteTurn implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Waits for the lock. Without this call, `write` takes the lock with its first statements. @throws StockUnavailableError */
+  /**
+   * Waits for the lock. Without this call, `write` takes the lock with its first statements.
+   *
+   * @throws StockUnavailableError
+   */
   async lock(): Promise<void> {
     await this.#retried(async (transaction) => {
       const [rows] = await transaction.run(this.#options.statements.lockCounter);

@@ -1,6 +1,8 @@
 /**
- * Knows the engines behind a URL: MySQL and MariaDB with their forms of replication, and TiDB. It says which settings a
- * session needs for a read to be up to date, and which settings of the server put an acknowledged update at risk.
+ * Knows the engines behind a URL: MySQL and MariaDB with their forms of replication, and TiDB.
+ *
+ * It says which settings a session needs for a read to be up to date, and which settings of the server put an
+ * acknowledged update at risk.
  */
 
 /** A row of `SHOW VARIABLES`. A server omits the variables that it does not know. */
@@ -155,7 +157,7 @@ const before = ["BEFORE", "BEFORE_AND_AFTER"];
 function groupReplication(variables: Variables): Omit<Form, "form"> {
   const consistency = variables.get("group_replication_consistency") ?? "EVENTUAL";
   const isSinglePrimary = isOn(variables.get("group_replication_single_primary_mode"));
-  // With several primaries a read waits for what the others have acknowledged. With one, only a new primary has to wait.
+  // With several primaries a read waits for what the others have acknowledged. With one, only a new primary waits.
   const enough = isSinglePrimary ? ["BEFORE_ON_PRIMARY_FAILOVER", "AFTER", ...before] : before;
   const needed = consistency === "AFTER" ? "BEFORE_AND_AFTER" : enough[0];
   const neverNotices = Number(variables.get("group_replication_unreachable_majority_timeout") ?? 0) === 0;

@@ -19,8 +19,8 @@ const lostRaceCodes = new Set([
 ]);
 
 /**
- * SQLSTATE class 40: the server has rolled the transaction back, because of a deadlock or a conflict in a cluster. 40003
- * is left out: it says that the outcome is unknown.
+ * SQLSTATE class 40: the server has rolled the transaction back, because of a deadlock or a conflict in a cluster.
+ * 40003 is left out: it says that the outcome is unknown.
  */
 const rolledBack = /^40(?!003)/;
 

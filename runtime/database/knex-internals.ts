@@ -1,6 +1,7 @@
 /**
- * Holds everything that this project uses of Knex, and of its pool tarn, beyond their public interfaces. An update of
- * Knex can break this file and no other.
+ * Holds all uses of Knex, and of its pool tarn, beyond their public interfaces.
+ *
+ * An update of Knex can break this file and no other.
  */
 import type { Knex } from "knex";
 

@@ -106,7 +106,7 @@ async function withMigrationLock<T>(db: Knex, work: () => Promise<T>): Promise<T
   return isSqlite(db) ? await withSqliteLock(db, work) : await withMysqlLock(db, work);
 }
 
-/** Names of locks have at most 64 characters, and names of databases have as many. */
+/** A lock's name may have 64 characters, as a database's name may, so the name of the database goes in as a hash. */
 const lockName = "CONCAT('petstore-migrate:', LEFT(SHA2(DATABASE(), 256), 40))";
 
 interface MysqlConnection {

@@ -1,7 +1,9 @@
 /**
- * Reads from the server that takes the writes. After a planned switch an open connection may still lead to the server
- * that took them before. It is read-only by then, and what it answers may be older than what was written since. The same
- * holds for a replica to which a proxy sends reads, read-only or not.
+ * Reads from the server that takes the writes, and uses no answer of another one.
+ *
+ * After a planned switch an open connection may still lead to the server that took the writes before. That server is
+ * read-only by then, and its answers may be old. The same holds for a replica to which a proxy sends reads, read-only
+ * or not.
  */
 import type { Knex } from "knex";
 import { isOn, preparedServer } from "./engine.ts";
@@ -11,15 +13,16 @@ import { isSqlite, lostItsServer } from "./open.ts";
 import { maxAttempts } from "./transactions.ts";
 
 /**
- * Whether a server takes no writes. MySQL sets `super_read_only` first, and `read_only` only once it has waited for locks
- * of tables; another server may take writes by then. MariaDB has no such variable, and skips the comment that asks for it.
+ * Whether a server takes no writes. MySQL sets `super_read_only` first, and `read_only` only once it has waited for
+ * locks of tables; another server may take writes by then. MariaDB has no such variable, and skips the comment that
+ * asks for it.
  */
 export const readOnlyServer = "@@read_only /*!80000 | @@super_read_only */";
 
 /**
- * The columns by which `readCurrent` recognizes an old primary, and a server that a proxy has chosen for reads. They have
- * to be part of the query itself, which has to answer at least one row. A reader of Aurora says it by the second one
- * only.
+ * The columns by which `readCurrent` recognizes an old primary, and a server that a proxy has chosen for reads. They
+ * have to be part of the query itself, which has to answer at least one row. On a reader of Aurora only the second
+ * column shows that it is read-only.
  */
 export function serverColumns(db: Knex): Knex.Raw {
   const [server, engine, same] = isSqlite(db)

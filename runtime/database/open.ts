@@ -13,8 +13,8 @@ export interface DatabaseOptions {
   /** How long a caller waits for a connection, and a new connection for the server. */
   readonly acquireTimeoutMs: number;
   /**
-   * A connection that receives nothing for this long is closed, so that a frozen server delays nobody. One that is idle
-   * is asked for an answer in the middle of that time.
+   * Time without a byte after which a connection is closed, so that a frozen server delays no caller for longer. An
+   * idle connection is asked for an answer in the middle of that time.
    */
   readonly silenceTimeoutMs: number;
   /** Gets the engine of each new connection: after a failover it may be another server. */
@@ -124,7 +124,7 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
       // An answer that has arrived while this thread was busy, or got no time, is read before the immediate.
       setImmediate(() => {
         if (stream.bytesRead !== bytesRead) return;
-        // `connection.destroy()` would leave a query that is under way without an answer; the end of its stream does not.
+        // `connection.destroy()` would leave a query under way without an answer. The end of its stream does not.
         if (bytesRead === bytesAtHalf) return void stream.destroy();
         bytesAtHalf = bytesRead;
         if (isFree(db, connection)) connection.ping(() => {});
@@ -194,7 +194,7 @@ async function prepareSession(connection: MysqlConnection, silenceTimeoutMs: num
   return engine;
 }
 
-/** The settings of every connection to MySQL: everything that the statements rely on, whatever the server's defaults. */
+/** The settings of every connection to MySQL: all that the statements rely on, whatever the server's defaults. */
 function sessionSettings(silenceTimeoutMs: number): string {
   // A wait for a lock ends before the silence timeout, and with an error that can be retried.
   const lockWaitSeconds = Math.min(3, Math.max(1, Math.floor(silenceTimeoutMs / 2_000)));

@@ -1,6 +1,7 @@
 /**
- * Statements whose text Knex builds once, and that run any number of times: building a text costs as much as running
- * it.
+ * Keeps the texts of statements, so that Knex builds each once.
+ *
+ * Building a text costs as much as running it.
  */
 import type { Knex } from "knex";
 import { isSqlite } from "./open.ts";

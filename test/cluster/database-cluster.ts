@@ -20,8 +20,8 @@ export interface DatabaseCluster {
 }
 
 /**
- * Writes belong to the writer. A standby may have been the writer before, and still answers what was begun there. A node
- * that is out answers nothing that counts.
+ * Writes belong to the writer. A standby may have been the writer before, and still answers what was begun there. A
+ * node that is out answers nothing that counts.
  */
 export type Role = "writer" | "standby" | "out";
 

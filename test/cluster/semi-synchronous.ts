@@ -63,7 +63,7 @@ export async function startSemiSynchronousPair(stack: AsyncDisposableStack): Pro
     rejoin: async (node) => {
       const [server, source] = [other(other(node)), other(node)];
       if (!server.isRunning) {
-        // It may have what it acknowledged to nobody, so it begins again and gets all from the other's binary log.
+        // It may have what it acknowledged to no writer, so it begins again and gets all from the other's binary log.
         // It needs another identity for that, as a replica ignores what it has written itself.
         await server.resetData();
         await server.start(`--server-id=${nextId++}`);

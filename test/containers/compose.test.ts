@@ -301,8 +301,8 @@ describe("deploy/compose, started by the commands of its document,", () => {
         body: { code: "upstream_unavailable", status: 502 },
       });
       expect(await requests()).toBe(1);
-      // HAProxy closes a reused connection without an answer. With HTTP/2 it would mark the request as safe to retry, and
-      // this client, which knows HTTP/2, would send it again.
+      // HAProxy closes a reused connection without an answer. With HTTP/2 it would mark the request as safe to retry,
+      // and this client, which knows HTTP/2, would send it again.
       const dispatcher = project.newAgent();
       await project.ask("/count", { dispatcher }).then((response) => response.text());
       const outcome = await project.ask("/v1/inventory/2", { method: "PATCH", body: "{}", dispatcher }).then(

@@ -92,7 +92,7 @@ test("a gateway catches up with more changes than fit in its deadline, as long a
   const headers = { authorization: `Bearer ${system.keys.pro}` };
   const answers = [callApi(gateway.address, { path: "/v1/inventory", headers })];
   await delay(timeoutMs * 0.2);
-  answers.push(callApi(gateway.address, { path: "/v1/inventory", headers })); // waits for the next check, of as many parts
+  answers.push(callApi(gateway.address, { path: "/v1/inventory", headers })); // waits for the next check, just as long
   for (const answer of await Promise.all(answers)) {
     expect(answer.status).toBe(200);
     expect(answer.text.match(/"petId"/g)).toHaveLength(parts);

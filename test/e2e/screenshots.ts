@@ -14,7 +14,9 @@ const screens = {
   phone: { viewport: { width: 360, height: 780 }, colorScheme: "dark" },
 } as const;
 
-/** What is done on a page before its picture is taken. The account is shown in full, of the documentation the beginning. */
+/**
+ * What is done on a page before its picture is taken. The account is shown in full, of the documentation the beginning.
+ */
 const pages: Readonly<Record<string, (page: Page) => Promise<void>>> = {
   docs: async () => {},
   account: async (page) => {

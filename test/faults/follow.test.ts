@@ -9,7 +9,9 @@ const stack = suiteStack();
 const rounds = process.env.FAULTS === "long" ? 20 : 2;
 const entries = 50;
 
-/** A client of the service, closed at the end of its block: one that saw the service die waits before it tries again. */
+/**
+ * A client of the service, closed at the end of its block: one that saw the service die waits before it tries again.
+ */
 function openInternal(address: string): InventoryClient & Disposable {
   const client = createInventoryClient({ address });
   return Object.assign(client, { [Symbol.dispose]: () => client.close() });

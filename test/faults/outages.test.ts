@@ -153,7 +153,7 @@ test("an outage of the database costs each tier at most a line a second for each
   const shared = process.env.TEST_MYSQL_SERVER_URL;
   process.env.TEST_MYSQL_SERVER_URL = database.url("");
   const env = { LOG_LEVEL: "error" };
-  const gatewayEnv = { ...env, INVENTORY_TIMEOUT_MS: "300" }; // a gateway holds callers for 300 ms when an outage begins
+  const gatewayEnv = { ...env, INVENTORY_TIMEOUT_MS: "300" }; // how long a gateway holds callers in an outage
   const system = await startSystem({ database: "mysql", gatewayEnv, inventoryEnv: env });
   process.env.TEST_MYSQL_SERVER_URL = shared;
   stack.defer(() => system.close());

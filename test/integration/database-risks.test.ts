@@ -50,7 +50,8 @@ describe("a database server that can lose acknowledged updates", () => {
     const lines = output()
       .split("\n")
       .filter((line) => line.includes("NOT SAFE"));
-    expect(lines.map((line) => JSON.parse(line))).toMatchObject(expected.map((risk) => ({ level: "warn", risk }))); // once
+    // Each risk once.
+    expect(lines.map((line) => JSON.parse(line))).toMatchObject(expected.map((risk) => ({ level: "warn", risk })));
     expect(await request(admin, { path: "/readyz" })).toMatchObject({
       status: 200,
       text: `ok\n${expected.join("\n")}\n`,

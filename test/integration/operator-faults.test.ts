@@ -1,4 +1,4 @@
-// What an operator sees when a database, Redis or the inventory service cannot be used: one line that names the setting.
+// What an operator sees when a database, Redis or the inventory service cannot be used: a line with the setting.
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
@@ -93,7 +93,7 @@ describe("a database that cannot be used is named in one line", () => {
       () => as(ready, "stranger", secret),
       /lacks a right, see .*databases\.md \(Access denied for user 'stranger'/,
     ],
-    // MariaDB has none here, and MySQL makes a certificate that nobody has signed.
+    // MariaDB has none here, and MySQL makes a certificate that no known authority has signed.
     [
       "TLS that the server does not have or that cannot be trusted",
       () => `${onLocalhost(ready)}?ssl=true`,

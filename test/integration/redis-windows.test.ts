@@ -298,7 +298,7 @@ describe("windows on Redis", () => {
     await server.restart();
     await backAgain();
     const decisions: Decision[] = [];
-    for (let i = 0; i < 50; i++) decisions.push(await ask(0, caller)); // from its first answer on it knows of the others
+    for (let i = 0; i < 50; i++) decisions.push(await ask(0, caller)); // after its first answer it knows of the others
     expect(admitted(decisions)).toHaveLength(0);
   });
 

@@ -487,7 +487,8 @@ describeEachDatabase("the stock's store", (url) => {
       expect(outcomes).toMatchObject([7, 7, 8, 10].map((quantity) => ({ kind: "done", item: { quantity } })));
       expect(statements.join(";").match(/BEGIN|COMMIT/g)).toEqual(["BEGIN", "COMMIT"]);
       statements.length = 0;
-      await writeInTurn(store, true, [update(1n, 1)], () => expect(statements).toEqual([])); // nobody else has written since
+      // No other service has written since.
+      await writeInTurn(store, true, [update(1n, 1)], () => expect(statements).toEqual([]));
       await other.store.write([update(1n, 60)]);
       await store.write([update(1n, 61)]);
       statements.length = 0;

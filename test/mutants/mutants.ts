@@ -1,8 +1,8 @@
 /**
  * Plants small faults in the sources, one at a time, and reports those that no test notices: `npm run mutants`.
  *
- * Each fault goes through the unit tests that can reach its file, then through the type checker, and at last through the
- * suites of its area, which start real processes. Results are kept, so a run that was stopped goes on where it was.
+ * Each fault goes through the unit tests that can reach its file, then through the type checker, and at last through
+ * the suites of its area, which start real processes. Results are kept, so a run that was stopped goes on where it was.
  */
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";

@@ -24,7 +24,8 @@ const ownTimes = [
     "(rate(inventory_commit_duration_seconds_bucket[2m]))) > 1",
   ],
   ["gateway_list_checked_timestamp_seconds > 60", "gateway_list_checked_timestamp_seconds > 5"],
-  ['{job=~"gateway|inventory-svc"}[15m]', '{job=~"gateway|inventory-svc"}[30m]'], // in which a process starts three times
+  // A process starts three times in this range.
+  ['{job=~"gateway|inventory-svc"}[15m]', '{job=~"gateway|inventory-svc"}[30m]'],
 ] as const;
 /** A fault lasts at least this long, so that no alert is too slow to be seen: the longest `for` takes 10 s of it. */
 const faultMs = 16_000;
@@ -39,8 +40,8 @@ const errors = ["GatewayErrorsBudgetBurnsFast", "GatewayErrorsBudgetBurnsSlow"];
 const latency = ["GatewayLatencyBudgetBurnsFast", "GatewayLatencyBudgetBurnsSlow"];
 
 /**
- * The alerts of each fault. `may`: those that depend on how fast the machine starts a process, answers what waited until
- * the end of the fault, and reads for callers beside those that it refuses.
+ * The alerts of each fault. `may`: those that depend on how fast the machine starts a process, answers what waited
+ * until the end of the fault, and reads for callers beside those that it refuses.
  */
 const alertsOf: Readonly<Record<FaultName, { readonly fire: readonly string[]; readonly may?: readonly string[] }>> = {
   "one request in a hundred fails": { fire: ["GatewayErrorsBudgetBurnsSlow"] },

@@ -24,7 +24,7 @@ export function readResponse(raw: Buffer, ended: boolean, toHead: boolean): RawR
     if (end < 0) return undefined;
     const head = readHead(raw.toString("latin1", offset, end));
     offset = end + 4;
-    if (head.status >= 100 && head.status < 200 && head.status !== 101) continue; // an interim response, such as 100 Continue
+    if (head.status >= 100 && head.status < 200 && head.status !== 101) continue; // interim, such as 100 Continue
     const body =
       toHead || [101, 204, 304].includes(head.status) ? empty : readBody(raw.subarray(offset), head.headers, ended);
     return body && { ...head, body, raw };

@@ -1,8 +1,8 @@
 // Changes the stock from a process of its own. It prints "ready", begins on SIGUSR2 and prints its results as JSON.
 //   create FIRST COUNT SIZE   creates COUNT entries from petId FIRST on, SIZE in a transaction
 //   increment PET_ID COUNT    adds 1 to a quantity COUNT times, each time if the entry is unchanged since it was read
-//   adjust FIRST COUNT SIZE   adds 1 to each of COUNT pets from petId FIRST on, SIZE in a transaction, under request ids
-//                             that every such process uses
+//   adjust FIRST COUNT SIZE   adds 1 to each of COUNT pets from petId FIRST on, SIZE in a transaction, under request
+//                             ids that every such process uses
 import { once } from "node:events";
 import { openStock } from "./stock.ts";
 

@@ -123,7 +123,7 @@ export function sliceChunk(chunk: Chunk, from: number, to: number): Chunk {
   return {
     petIds: chunk.petIds.slice(from, to),
     revisions: chunk.revisions.slice(from, to),
-    newest: chunk.newest, // at most too late
+    newest: chunk.newest, // an upper bound: it may be later than the newest entry of this part
     offsets: chunk.offsets.slice(from, to + 1).map((offset) => offset - start),
     json: joinBytes([chunk.json.subarray(start, chunk.offsets[to])]),
   };

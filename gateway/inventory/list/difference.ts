@@ -28,7 +28,7 @@ export interface Difference {
  *
  * @param since the revision of the older state
  * @param removed the entries that were removed since; those that are there again count as changed
- * @returns undefined for more changes than the list has entries, and than 1,000: the list itself is cheaper then
+ * @returns undefined for more changes than the larger of 1,000 and the number of entries: the list itself is cheaper
  */
 export function findDifference(
   snapshot: Snapshot,
@@ -51,7 +51,7 @@ export function findDifference(
   return { etag: snapshot.etag, parts, gone, count };
 }
 
-/** So many changes are always answered. */
+/** Up to this many changes are always answered. */
 export const fewChanges = 1_000;
 
 /** The most changes that are answered. */

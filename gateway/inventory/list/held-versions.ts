@@ -12,9 +12,9 @@ interface Account {
  * Counts the memory of the versions that are being sent. A reader keeps the pieces of its version alive. Versions share
  * every piece that did not change between them, and a shared piece counts once.
  *
- * When they take too much, the account that holds the most loses its readers of the version that it began first: they
- * are still not done, so they are its slowest. An account that reads one version holds no more than any account that
- * reads several, so it is not cut off for what others hold. A new reader is never refused.
+ * When they take too much, the account that holds the most loses all its readers of one version: the one that it began
+ * to read first. These readers are still not done, so they are slow. An account that reads one version holds no more
+ * than any account that reads several, so it is not cut off for what others hold. A new reader is never refused.
  */
 export class HeldVersions {
   readonly #maxBytes: number;

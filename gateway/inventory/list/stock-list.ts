@@ -56,16 +56,16 @@ export interface CheckReport {
  * Reads are linearizable by one rule: a read only uses a check for changes that began after the read did. Reads that
  * arrive while a check is under way share the next one.
  *
- * A read waits for at most one time-out, for both checks together. A load, or a check with many changes, may take longer
- * while its parts keep coming.
+ * A read waits for at most one time-out, for both checks together. A load, or a check with many changes, may take
+ * longer while its parts keep coming.
  */
 export class StockList {
   readonly #source: StockSource;
   readonly #checks: SharedRead<Snapshot>;
   readonly #backfills: SharedRead<void>;
   /**
-   * One long difference is rendered at a time. Each is as large as the list and belongs to one reader, so all at once
-   * would take more memory than there is; once one is being sent, it counts as held.
+   * One long difference is rendered at a time, because each may be as large as the list and serves one reader: many at
+   * once would exhaust the memory. While one is sent, `HeldVersions` counts it.
    */
   readonly #longReads: Turns;
   #snapshot: Snapshot | undefined;
