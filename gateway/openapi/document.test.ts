@@ -34,6 +34,7 @@ interface Operation {
   readonly description: string;
   readonly deprecated?: boolean;
   readonly security: readonly Readonly<Record<string, readonly string[]>>[];
+  readonly parameters: readonly (Reference | { readonly name: string })[];
   readonly requestBody?: { readonly content: Readonly<Record<string, { readonly example: unknown }>> };
   readonly responses: Readonly<Record<string, ApiResponse | Reference>>;
 }
@@ -214,6 +215,45 @@ test.each(["patch /inventory/{petId}", "post /inventory/updates"])("%s is docume
   const { operation } = operations.find((each) => each.name === name)!;
   expect(operation).toMatchObject({ "x-experimental": true, summary: expect.stringContaining("experimental") });
   expect(operation.description).toContain("Experimental");
+});
+
+test("what is no part of the four operations of the contract is marked as experimental, and so is the PATCH", () => {
+  const isMarked = (part: object) => (part as { readonly "x-experimental"?: true })["x-experimental"] === true;
+  /** Names of components, and of parameters that are no component. */
+  const unmarked = (parts: readonly (Reference | { readonly name: string })[]) => {
+    const stable = parts.filter((part) => !isMarked("$ref" in part ? (resolve(part) as object) : part));
+    return [...new Set(stable.map((part) => ("$ref" in part ? part.$ref.split("/").at(-1)! : part.name)))].sort();
+  };
+  const stable = operations.filter(({ operation }) => !isMarked(operation));
+  expect(stable.map(({ operation }) => operation.operationId)).toEqual(["listInventory", "getPet", "getOrders"]);
+  expect(operations.filter(({ operation }) => !operation.summary.endsWith("(experimental)"))).toEqual(stable);
+  expect(unmarked(operations.flatMap(({ operation }) => operation.parameters))).toEqual([
+    "IfMatch",
+    "IfNoneMatch",
+    "PetId",
+    "RequestId",
+  ]);
+  expect(unmarked(responses.flatMap(({ response }) => Object.values(response.headers)))).toEqual([
+    "AcceptPatch",
+    "CacheControl",
+    "Challenge",
+    "Deprecation",
+    "EntryETag",
+    "Link",
+    "ListETag",
+    "NoStore",
+    "RateLimit",
+    "RateLimitLimit",
+    "RateLimitPolicy",
+    "RateLimitRemaining",
+    "RateLimitReset",
+    "RecordETag",
+    "RequestId",
+    "RetryAfter",
+    "RetryAfterIfKnown",
+    "Sunset",
+    "Vary",
+  ]);
 });
 
 describe("the documented deprecation of GET /pets/{petId}", () => {
