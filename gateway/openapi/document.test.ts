@@ -40,6 +40,7 @@ interface Operation {
 }
 
 interface ApiResponse {
+  readonly description: string;
   readonly headers: Readonly<Record<string, Reference>>;
   readonly content?: Readonly<Record<string, { readonly schema: unknown; readonly examples: ErrorExamples }>>;
 }
@@ -256,6 +257,40 @@ test("what is no part of the four operations of the contract is marked as experi
   ]);
 });
 
+test("an Idempotency-Key is documented as one of an account and a pet, so that another pet is no 422", () => {
+  const { IdempotencyKey } = document.components.parameters as { readonly IdempotencyKey: { description: string } };
+  expect(IdempotencyKey.description).toContain("for the account and the pet");
+  expect(IdempotencyKey.description).toContain("With another pet the same key makes a new update");
+  const reused = responses.filter(({ status }) => status === 422);
+  expect(reused.map(({ name }) => name)).toEqual(["patch /inventory/{petId}", "post /inventory/updates"]);
+  for (const { response } of reused) expect(response.description).toContain("for the same pet");
+  const { description } = document.paths["/inventory/updates"]!.post!;
+  expect(description).toContain("another request for one of these pets has used the key");
+});
+
+test("a refused rotation is documented by the faults that it can have", () => {
+  const { response } = responses.find(({ name, status }) => name === "post /keys/rotate" && status === 400)!;
+  expect(response.description).toContain("`graceSeconds` is not an integer from 0 to 604,800");
+  expect(response.description).not.toMatch(/petId|If-Match|Idempotency-Key/);
+  expect(Object.keys(response.content!["application/json"]!.examples)).toEqual(["invalid_request", "invalid_json"]);
+});
+
+test("changes are documented as unavailable since an ETag from before a restore and since one of the future", () => {
+  const { ChangesUnavailable } = document.components.responses as Record<string, ApiResponse>;
+  expect(ChangesUnavailable!.description).toMatch(/from before a restore.* of the future.* more has changed/);
+});
+
+test("ifMatch is documented to take the ETags of reads, too", () => {
+  expect(document.components.schemas!.BulkUpdates).toMatchObject({
+    items: { properties: { ifMatch: { description: expect.stringContaining("from earlier reads or updates") } } },
+  });
+});
+
+test("an update of many is documented to give 500, 503 or 504 where its result is not known", () => {
+  const { description } = document.paths["/inventory/updates"]!.post!;
+  expect(description.match(/500, 503 or 504/g)).toHaveLength(2);
+});
+
 describe("the documented deprecation of GET /pets/{petId}", () => {
   const announcement = ["Deprecation", "Sunset", "Link"];
   const pets = (given: AnnouncedDates) => {
@@ -309,6 +344,39 @@ test("the description of the API has the limits and bans of this deployment", ()
   expect(other).toContain("that they come from: 5 per minute.");
   expect(other).toContain("refused 9 times within a minute is banned for 1 minute. A banned");
   expect(other).toContain("After 1 hour without a ban");
+});
+
+test("the description of the API begins with all that a client can do, and with the rotation only where it is possible", () => {
+  const beginning = (given: Document) => given.info.description.split("\n\n")[0]!;
+  for (const ability of [
+    "read the stock of all pets, the stock of one pet, and what has changed since a list",
+    "set the stock of one pet, or of up to 100 in one request",
+    "read records of other services, and the limits and the requests of its account",
+    "replace its API key",
+  ]) {
+    expect(beginning(document)).toContain(ability);
+  }
+  expect(beginning(read({ keyRotation: false }))).not.toContain("key");
+});
+
+test("the description of the API says what a repeat of each kind of request does", () => {
+  const retries = (given: Document) =>
+    given.info.description.split("\n## ").find((part) => part.startsWith("Retries"))!;
+  expect(retries(document)).not.toContain("every operation");
+  for (const part of [
+    "500, 502, 503, 504",
+    "every read",
+    "`Idempotency-Key`",
+    "`If-Match`",
+    "`ifMatch`",
+    "409",
+    "422",
+  ]) {
+    expect(retries(document)).toContain(part);
+  }
+  const without = read({ keyRotation: false });
+  expect(retries(without)).not.toMatch(/rotat|409/);
+  expect(JSON.stringify(without)).not.toContain("/keys/rotate");
 });
 
 test("the description of the API has the whole error table", () => {

@@ -74,7 +74,7 @@ type Values = Readonly<Record<string, unknown>>;
 
 /** What stands in `openapi.yaml` as `{{name}}`. */
 function valuesOf(options: OpenApiOptions, deprecated: readonly ApiOperation[]): Values {
-  const { servers, plans, banRules, guardPerMinute, deprecations } = options;
+  const { servers, plans, banRules, guardPerMinute, keyRotation, deprecations } = options;
   const [firstBan, ...furtherBans] = banRules.ladderMinutes.map((minutes) => count(minutes, "minute"));
   const errors = Object.entries(errorTable).map(([code, { status, message }]) => ({ code, message, status }));
   return {
@@ -87,6 +87,8 @@ function valuesOf(options: OpenApiOptions, deprecated: readonly ApiOperation[]):
     firstBan,
     furtherBans: furtherBans.length === 0 ? "" : ` Further bans last ${furtherBans.join(", then ")}.`,
     banMemory: count(banRules.forgetAfterMs / 3_600_000, "hour"),
+    "rotateKey.ability": keyRotation ? " It can replace its API key." : "",
+    "rotateKey.repeat": keyRotation ? rotationRepeat : "",
     errors: errors
       .toSorted((a, b) => a.status - b.status)
       .map(({ code, message, status }) => `| ${status} | \`${code}\` | ${message} |`)
@@ -96,6 +98,11 @@ function valuesOf(options: OpenApiOptions, deprecated: readonly ApiOperation[]):
     ...Object.fromEntries(deprecated.flatMap(({ operationId }) => dateValues(operationId, deprecations[operationId]))),
   };
 }
+
+/** A repeat of the rotation is no matter of course, because its answer alone shows the new key. */
+const rotationRepeat =
+  "\n\nWhen the answer of `POST /keys/rotate` was lost, repeat it with the old key: another new key takes the place of " +
+  "the lost one. The repeat gets 409 once the new key has been used, and 401 once the old key has ended.";
 
 function serverList(servers: OpenApiOptions["servers"]): OpenApiDocument["servers"] {
   if (servers.length === 0) return [{ url: "./v1", description: "Relative to this document" }];
