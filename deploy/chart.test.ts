@@ -255,6 +255,18 @@ describe("the Helm chart", () => {
         "api.petstore.example",
       ]);
     });
+
+    test("routes wait longer for an answer than a request may wait for a change", () => {
+      const [ingress] = all("an Ingress", "Ingress");
+      expect(ingress!.metadata.annotations).toEqual({
+        a: "b",
+        "nginx.ingress.kubernetes.io/proxy-read-timeout": "100", // seconds; the longest wait is 90
+      });
+      for (const variant of ["staging", "production"]) {
+        const [route] = all(variant, "HTTPRoute");
+        expect(route!.spec.rules.map(({ timeouts }: RouteRule) => timeouts)).toEqual([{ request: "0s" }]); // no limit
+      }
+    });
   });
 
   describe("pods", () => {
@@ -565,6 +577,10 @@ interface IngressRule {
   readonly http: {
     readonly paths: readonly { readonly backend: { readonly service: { name: string; port: unknown } } }[];
   };
+}
+
+interface RouteRule {
+  readonly timeouts?: { readonly request?: string; readonly backendRequest?: string };
 }
 
 function settings(some: Readonly<Record<string, unknown>>): object {

@@ -92,3 +92,13 @@ test("staging and production share only the URLs of the upstreams, so both can r
   const same = Object.keys(production).filter((name) => production[name] === staging[name]);
   expect(same.sort()).toEqual(["ORDERS_UPSTREAM_URL", "PETS_UPSTREAM_URL"]);
 });
+
+test("HAProxy waits longer than a request may wait for a change", async () => {
+  const text = await readFile(join(folder, "haproxy.cfg"), "utf8");
+  const timeouts = [...text.matchAll(/^ *timeout (client|server|tunnel) +(.*)$/gm)];
+  // The longest wait is 90 s.
+  expect(timeouts.map(([, name, time]) => [name, time])).toEqual([
+    ["client", "100s"],
+    ["server", "100s"],
+  ]);
+});
