@@ -103,9 +103,15 @@ export function openStockClient(options: StockClientOptions): StockClient {
       const ask = async () => {
         const stream = client.checkInventory({ deadline: Date.now() + loadTimeoutMs });
         longReads.add(stream);
+        // A service that is silent must not hold up all readers of older changes: another one may answer.
+        const silence = setTimeout(() => stream.cancel(), callTimeoutMs);
         try {
-          return await readRemovals(stream, position, max, () => report.progress());
+          return await readRemovals(stream, position, max, () => {
+            silence.refresh();
+            report.progress();
+          });
         } finally {
+          clearTimeout(silence);
           longReads.delete(stream);
         }
       };

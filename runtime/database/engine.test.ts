@@ -101,6 +101,10 @@ test("semi-synchronous replication that gives up waiting, or shows what it may l
   expect(engine({ ...mysql, ...source, rpl_semi_sync_source_timeout: "10000" }).risks).toEqual([
     expect.stringContaining("after 10000 ms"),
   ]);
+  const forever = { rpl_semi_sync_source_timeout: "4294967295", rpl_semi_sync_source_wait_no_replica: "OFF" };
+  expect(engine({ ...mysql, ...source, ...forever }).risks).toEqual([
+    expect.stringContaining("rpl_semi_sync_source_wait_no_replica"),
+  ]);
   const master = { rpl_semi_sync_master_enabled: "ON", rpl_semi_sync_master_wait_point: "AFTER_COMMIT" };
   expect(engine({ ...mariadb, ...master, rpl_semi_sync_master_timeout: "4294967295" }).risks).toEqual([
     expect.stringContaining("AFTER_COMMIT"),

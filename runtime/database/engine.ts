@@ -64,9 +64,11 @@ export const askServer = `SHOW VARIABLES WHERE Variable_name IN (${[
   "rpl_semi_sync_source_enabled",
   "rpl_semi_sync_source_timeout",
   "rpl_semi_sync_source_wait_point",
+  "rpl_semi_sync_source_wait_no_replica",
   "rpl_semi_sync_master_enabled",
   "rpl_semi_sync_master_timeout",
   "rpl_semi_sync_master_wait_point",
+  "rpl_semi_sync_master_wait_no_slave",
   "group_replication_group_name",
   "group_replication_single_primary_mode",
   "group_replication_consistency",
@@ -122,13 +124,15 @@ function formOf(variables: Variables): Form {
   if (isOn(variables.get("wsrep_on"))) return { form: "Galera", ...galera(variables) };
   if (variables.get("group_replication_group_name"))
     return { form: "Group Replication", ...groupReplication(variables) };
-  const semiSync = (name: string) =>
-    variables.get(`rpl_semi_sync_source_${name}`) ?? variables.get(`rpl_semi_sync_master_${name}`);
+  const semiSync = (name: string, oldName = name) =>
+    variables.get(`rpl_semi_sync_source_${name}`) ?? variables.get(`rpl_semi_sync_master_${oldName}`);
   if (isOn(semiSync("enabled"))) {
-    return {
-      form: "semi-synchronous replication",
-      ...semiSynchronous(Number(semiSync("timeout")), semiSync("wait_point")),
+    const waits = {
+      timeoutMs: Number(semiSync("timeout")),
+      waitPoint: semiSync("wait_point"),
+      withoutReplica: isOn(semiSync("wait_no_replica", "wait_no_slave") ?? "ON"),
     };
+    return { form: "semi-synchronous replication", ...semiSynchronous(waits) };
   }
   if (variables.has("tidb_txn_mode")) return { form: undefined, ...tidb(variables) };
   return { form: undefined, sessionSettings: [], risks: [] };
@@ -175,8 +179,20 @@ function groupReplication(variables: Variables): Omit<Form, "form"> {
 /** Below this time-out, a replica that is away for a while makes the source acknowledge what only it has. */
 const minSemiSyncTimeoutMs = 3_600_000;
 
-function semiSynchronous(timeoutMs: number, waitPoint: string | undefined): Omit<Form, "form"> {
+/** How long, where, and whether without any replica a source waits for one to have a commit. */
+interface SemiSyncWaits {
+  readonly timeoutMs: number;
+  readonly waitPoint: string | undefined;
+  readonly withoutReplica: boolean;
+}
+
+function semiSynchronous({ timeoutMs, waitPoint, withoutReplica }: SemiSyncWaits): Omit<Form, "form"> {
   const risks: string[] = [];
+  if (!withoutReplica) {
+    risks.push(
+      "semi-synchronous replication waits for no replica when none is there, and a failover can then lose updates: set rpl_semi_sync_source_wait_no_replica to ON",
+    );
+  }
   if (timeoutMs < minSemiSyncTimeoutMs) {
     risks.push(
       `semi-synchronous replication stops waiting for a replica after ${timeoutMs} ms, and a failover can then lose updates: set rpl_semi_sync_source_timeout to 4294967295`,
