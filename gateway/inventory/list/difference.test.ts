@@ -99,6 +99,22 @@ test("a difference is answered from memory, and the service is asked only once f
   expect(stock.backfills).toBe(2);
 });
 
+test("readers of the same short difference get the same body, until something changes", async () => {
+  const { stock, list } = stockOf(20);
+  const since = { epoch: (await list.current()).etag.slice(1, 9), revision: stock.revision };
+  const read = async () => {
+    await list.current();
+    return await list.changesSince(since, performance.now());
+  };
+  stock.set(3n, 1_000);
+  const first = await read();
+  expect(await read()).toBe(first);
+  stock.set(4n, 2_000);
+  const second = await read();
+  expect(second).not.toBe(first);
+  expect(readDifference(textOf(second)).changed).toHaveLength(2);
+});
+
 test("readers of several old ETags share one question about removals", async () => {
   const { stock } = stockOf(10);
   const old = new StockList(stock, timeoutMs);

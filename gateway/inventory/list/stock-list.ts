@@ -70,6 +70,8 @@ export class StockList {
   readonly #longReads: Turns;
   #snapshot: Snapshot | undefined;
   #removals = new Removals(0n);
+  /** The latest short difference. Readers that a change has woken mostly ask for the same one. */
+  #latest: { readonly name: string; readonly body: Promise<Body> } | undefined;
   /** The oldest revision that readers of changes wait for. */
   #asked: bigint | undefined;
   /** There are too many changes after this revision, and so after any older one. */
@@ -137,9 +139,14 @@ export class StockList {
       }
       if (since.epoch !== epochTag(snapshot.epoch) || revision > snapshot.revision || revision <= this.#tooOld) break;
       if (revision >= this.#removals.from) {
+        const name = `${since.epoch} ${revision} ${snapshot.revision}`;
+        if (this.#latest?.name === name) return await this.#latest.body;
         const difference = findDifference(snapshot, revision, this.#removals.after(revision));
         if (!difference) break;
-        return difference.count <= max ? await renderDifference(difference) : undefined;
+        if (difference.count > max) return undefined;
+        const body = renderDifference(difference);
+        if (difference.count <= fewChanges) this.#latest = { name, body };
+        return await body;
       }
       if (this.#asked === undefined || revision < this.#asked) this.#asked = revision;
       await this.#backfills.next(arrivedMs);
