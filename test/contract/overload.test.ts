@@ -28,6 +28,10 @@ describe("an overload", () => {
   const get = (path = "/v1/inventory") => callApi(system.address, { path, headers });
   const patch = (quantity: number) =>
     callApi(system.address, { method: "PATCH", path: "/v1/inventory/1", headers, body: `{"quantity":${quantity}}` });
+  const metric = async (name: string) => {
+    const metrics = await request(system.adminAddress, { path: "/metrics" });
+    return Number(new RegExp(`^${name} (\\d+)$`, "m").exec(metrics.text)![1]);
+  };
 
   /** Makes the event loop late, which begins an overload of at least a second. */
   const begin = async () => {
@@ -35,7 +39,14 @@ describe("an overload", () => {
     await kill("SIGSTOP");
     await delay(300);
     await kill("SIGCONT");
+    await until(isOverloaded);
   };
+  const isOverloaded = () => {
+    const log = system.gateways[0]!.output();
+    return log.lastIndexOf("overload: the event loop is late") > log.lastIndexOf("the overload has ended");
+  };
+  afterEach(() => until(() => !isOverloaded()));
+
   const expectRefusal = (answer: Response) => {
     expectError(answer, 503, "service_unavailable");
     expect(header(answer, "Retry-After")).toBe("1");
@@ -56,8 +67,7 @@ describe("an overload", () => {
     await until(async () => (await get()).status === 200); // the event loop was idle for a while
     for (const { finish } of waiting) expect(await finish()).toBe(200);
     expect(await patch(8)).toMatchObject({ status: 200 });
-    const metrics = await request(system.adminAddress, { path: "/metrics" });
-    expect(Number(/^gateway_overload_refusals_total (\d+)$/m.exec(metrics.text)![1])).toBeGreaterThanOrEqual(4);
+    expect(await metric("gateway_overload_refusals_total")).toBeGreaterThanOrEqual(4);
     expect(system.gateways[0]!.output()).toMatch(/overload: the event loop is late.*the overload has ended/s);
   });
 
@@ -71,6 +81,21 @@ describe("an overload", () => {
     await begin();
     for (let i = 0; i < 20; i++) expect(await get()).toMatchObject({ status: 200 });
     expect((await text(reader)).match(/HTTP\/1\.1 \d{3}/g)).toEqual(Array(60).fill("HTTP/1.1 200"));
+  });
+
+  test("requests that are held are not among those that wait in an overload, however many they are", async () => {
+    const etag = header(await get("/v1/inventory/1"), "ETag");
+    const waits = { path: "/v1/inventory/1", headers: { ...headers, prefer: "wait=60", "if-none-match": etag } };
+    const held: Promise<Response>[] = [];
+    while (held.length < 5) {
+      held.push(callApi(system.address, waits));
+      await until(async () => (await metric("gateway_held_requests")) === held.length);
+    }
+    await begin();
+    for (let i = 0; i < 20; i++) expect(await get()).toMatchObject({ status: 200 });
+    const quantity = (await get("/v1/inventory/1")).json<{ quantity: number }>().quantity + 1;
+    expect(await patch(quantity)).toMatchObject({ status: 200 });
+    for (const answer of held) expect((await answer).json()).toMatchObject({ petId: 1, quantity });
   });
 
   test("refuses no request while fewer than OVERLOAD_REQUESTS wait", async () => {
