@@ -1,0 +1,56 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Request, Response } from "express";
+import { suiteStack } from "../../test/support/cleanup.ts";
+import { request } from "../../test/support/http.ts";
+import { ApiError } from "../http/errors.ts";
+import { type RequestContext, setContext } from "../http/request-context.ts";
+import { writeError } from "../http/respond.ts";
+import { bulkUpdateInventory } from "./update-handlers.ts";
+import type { Updated } from "./updates.ts";
+
+const stack = suiteStack();
+
+/** Sends one update for each outcome, of the petIds 1, 2 and so on. @returns the answer */
+async function answerOf(...outcomes: (Updated | ApiError)[]) {
+  const handler = bulkUpdateInventory({ stock: { update: async () => outcomes }, bodyTimeoutMs: 5_000 });
+  const server = createServer((incoming, response) => {
+    setContext(response, { startedMs: performance.now() } as RequestContext);
+    const answered = handler(incoming as Request, response as Response, () => {}) as Promise<void>;
+    answered.catch((error) => writeError(incoming, response, error));
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  stack.defer(() => void server.close());
+  return request(`127.0.0.1:${(server.address() as AddressInfo).port}`, {
+    method: "POST",
+    path: "/",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(outcomes.map((_, i) => ({ petId: i + 1, quantity: 5 }))),
+  });
+}
+
+const done = (petId: bigint): Updated => ({ petId, quantity: 5, status: "sold", revision: 7n, isReplayed: false });
+const shown = (petId: number) => ({ petId, quantity: 5, status: "sold", etag: '"r7"' });
+const failed = (petId: number, code: string, status: number) => {
+  return { petId, error: { code, message: expect.any(String), status } };
+};
+
+test("updates whose result is not known are errors of their own beside the updates that were done", async () => {
+  const [unavailable, timeout] = [new ApiError("service_unavailable"), new ApiError("timeout")];
+  const answer = await answerOf(unavailable, done(2n), timeout, done(4n));
+  expect(answer.status).toBe(200);
+  expect(answer.json()).toEqual([failed(1, "service_unavailable", 503), shown(2), failed(3, "timeout", 504), shown(4)]);
+});
+
+test("an update whose result is not known is an error of its own beside a refusal, because that is a result", async () => {
+  const answer = await answerOf(new ApiError("timeout"), new ApiError("not_found"));
+  expect(answer.status).toBe(200);
+  expect(answer.json()).toEqual([failed(1, "timeout", 504), failed(2, "not_found", 404)]);
+});
+
+test("updates of which no result is known have the first error for their answer", async () => {
+  const answer = await answerOf(new ApiError("timeout"), new ApiError("service_unavailable"));
+  expect(answer).toMatchObject({ status: 504, text: expect.stringContaining('"code":"timeout"') });
+});
