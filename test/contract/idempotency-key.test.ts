@@ -19,12 +19,13 @@ describe("Idempotency-Key", () => {
     authorization = `Bearer ${system.keys.enterprise}`;
   });
 
+  /** @param body a text is sent as it is */
   const send = (method: string, path: string, body: unknown, headers: Record<string, string>, address?: string) =>
     callApi(address ?? system.address, {
       method,
       path,
       headers: { authorization, "content-type": "application/json", ...headers },
-      body: JSON.stringify(body),
+      body: typeof body === "string" ? body : JSON.stringify(body),
     });
   const patch = (petId: number, quantity: number, key?: string, headers: Record<string, string> = {}) =>
     send("PATCH", `/v1/inventory/${petId}`, { quantity }, { ...(key && { "idempotency-key": key }), ...headers });
@@ -69,6 +70,21 @@ describe("Idempotency-Key", () => {
         expect(await quantityOf(3)).toBe(12);
       },
     );
+
+    test.each([
+      ["6.0 in place of 6", '{"quantity":6.0}'],
+      ["60e-1 in place of 6", '{"quantity":60e-1}'],
+      ["spaces and line breaks", ' {\n\t"quantity" : 6 }\r\n'],
+      ["an escaped letter in a name", '{"quantit\\u0079":6}'],
+      ["a member that is not known", '{"note":"again","quantity":6}'],
+    ])("a repeat of an update that is spelled with %s is a replay", async (_what, spelling) => {
+      const key = newKey();
+      const first = await send("PATCH", "/v1/inventory/13", '{"quantity":6}', { "idempotency-key": key });
+      await patch(13, 7);
+      const again = await send("PATCH", "/v1/inventory/13", spelling, { "idempotency-key": key });
+      expect([again.status, again.text, isReplayed(again)]).toEqual([200, first.text, true]);
+      expect(await quantityOf(13)).toBe(7);
+    });
 
     test("is looked up before If-Match and before 404", async () => {
       const key = newKey();
@@ -243,6 +259,29 @@ describe("Idempotency-Key", () => {
       for (const petId of [30, 31, 32]) await patch(petId, 900);
       expectError(await post(other, key), 422, "idempotency_key_reused");
       for (const petId of [30, 31, 32]) expect(await quantityOf(petId)).toBe(900);
+    });
+
+    test.each([
+      [
+        "6.0 in place of 6, and a petId with an exponent",
+        '[{"petId":6e1,"quantity":6.0,"ifMatch":"*"},{"petId":61,"quantity":60e-1}]',
+      ],
+      ["spaces and line breaks", ' [ { "petId" : 60 , "quantity":6, "ifMatch":"*" },\r\n{"petId":61,"quantity":6} ]\n'],
+      [
+        "a member that is not known",
+        '[{"petId":60,"quantity":6,"ifMatch":"*","note":"again"},{"petId":61,"quantity":6,"status":"sold"}]',
+      ],
+      ["another order of the members", '[{"ifMatch":"*","quantity":6,"petId":60},{"quantity":6,"petId":61}]'],
+    ])("a repeat of many updates that is spelled with %s is a replay", async (_what, spelling) => {
+      const headers = { "idempotency-key": newKey() };
+      const request = '[{"petId":60,"quantity":6,"ifMatch":"*"},{"petId":61,"quantity":6}]';
+      const first = await send("POST", "/v1/inventory/updates", request, headers);
+      await patch(60, 7);
+      const again = await send("POST", "/v1/inventory/updates", spelling, headers);
+      expect(again.status).toBe(200);
+      expect(again.text.replaceAll(',"replayed":true', "")).toBe(first.text);
+      expect(again.json<Result[]>().map(({ replayed }) => replayed)).toEqual([true, true]);
+      expect(await quantityOf(60)).toBe(7);
     });
 
     test("is 422 for a PATCH of an entry that it has updated, and the other way round", async () => {
