@@ -4,6 +4,21 @@ import { suiteStack } from "../support/cleanup.ts";
 import type { Response } from "../support/http.ts";
 import { type System, startSystem } from "../support/system.ts";
 
+const malformedKeys = [
+  '""',
+  '"',
+  '"a',
+  "a b",
+  "ä",
+  "a,b",
+  "a;b",
+  '"a"b',
+  "x".repeat(65),
+  `"${"x".repeat(65)}"`,
+  "*",
+  "(a)",
+];
+
 describe("Idempotency-Key", () => {
   const stack = suiteStack();
   let system: System;
@@ -20,7 +35,13 @@ describe("Idempotency-Key", () => {
   });
 
   /** @param body a text is sent as it is */
-  const send = (method: string, path: string, body: unknown, headers: Record<string, string>, address?: string) =>
+  const send = (
+    method: string,
+    path: string,
+    body: unknown,
+    headers: Record<string, string | string[]>,
+    address?: string,
+  ) =>
     callApi(address ?? system.address, {
       method,
       path,
@@ -133,14 +154,11 @@ describe("Idempotency-Key", () => {
       for (const longest of ["AZaz09_.:-", "x".repeat(64)]) expect((await patch(8, 41, longest)).status).toBe(200);
     });
 
-    test.each(['""', '"', '"a', "a b", "ä", "a,b", "a;b", '"a"b', "x".repeat(65), `"${"x".repeat(65)}"`, "*", "(a)"])(
-      "is 400 for the key %j, and nothing is changed",
-      async (key) => {
-        await patch(9, 50);
-        expectError(await patch(9, 51, key), 400, "invalid_request", /^Idempotency-Key must be 1 to 64/);
-        expect(await quantityOf(9)).toBe(50);
-      },
-    );
+    test.each(malformedKeys)("is 400 for the key %j, and nothing is changed", async (key) => {
+      await patch(9, 50);
+      expectError(await patch(9, 51, key), 400, "invalid_request", /^Idempotency-Key must be 1 to 64/);
+      expect(await quantityOf(9)).toBe(50);
+    });
 
     test("is 400 when it is empty or there twice", async () => {
       for (const value of ["", ["a", "b"]]) {
@@ -307,6 +325,16 @@ describe("Idempotency-Key", () => {
       expect(kinds(await post(request, key))).toEqual(["precondition_failed", "replayed", "not_found"]);
       expect(header(await patch(40, 1), "ETag")).toBe(etag);
     });
+
+    test.each([...malformedKeys, "", ["a", "b"]])(
+      "many updates with the malformed key %j are 400, and nothing is written",
+      async (key) => {
+        for (const petId of [70, 71]) await patch(petId, 50);
+        const answer = await send("POST", "/v1/inventory/updates", updates(70, 2, 51), { "idempotency-key": key });
+        expectError(answer, 400, "invalid_request", /^Idempotency-Key must be 1 to 64/);
+        for (const petId of [70, 71]) expect(await quantityOf(petId)).toBe(50);
+      },
+    );
 
     test("makes the second of two at once wait for the first, with 100 updates each", async () => {
       const key = newKey();
