@@ -83,11 +83,15 @@ export function inTurns(...wanted: readonly (readonly [times: number, fault: Wri
   ).flat();
 }
 
-/** Checks the history of reads and writes while faults happen, and prints what they did. */
+/**
+ * Checks the history of reads and writes while faults happen, and prints what they did. Every second writer has a key
+ * for each update, which then happens once.
+ */
 export async function checkThrough(faults: readonly WriterFault[], tiers: Tiers, pets: number): Promise<Verdict> {
   const key = tiers.system.keys.enterprise;
   const disturbances = faults.map((fault) => fault.run);
-  const verdict = await checkHistory(tiers, { key, pets, readers: 8, reads: 500, disturbances });
+  const updates = { isKeyed: "half" } as const;
+  const verdict = await checkHistory(tiers, { key, pets, readers: 8, reads: 500, updates, disturbances });
   console.info(verdict);
   printEffects(faults, verdict.effects);
   return verdict;

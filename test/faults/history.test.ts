@@ -140,6 +140,7 @@ test.each<Planted>([
   },
   { what: "a gateway leaves one of many updates out", broken: carelessGateway, updates: { isBulk: true } },
   { what: "services forget keys", broken: forgetfulService, updates: { isKeyed: true } },
+  { what: "services forget the keys of some writers", broken: forgetfulService, updates: { isKeyed: "half" } },
   { what: "services forget keys of many updates", broken: forgetfulService, updates: { isBulk: true, isKeyed: true } },
 ])(
   "the check of histories finds it when $what",

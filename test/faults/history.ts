@@ -68,8 +68,9 @@ export interface UpdateWay {
   /**
    * Each request has a key. After a failure the writer sends it again with its key, until it is answered, so that no
    * update is in doubt. It sends every request once more after the next one: that must give its first answer again.
+   * "half": so it is with every second writer, beside others without keys.
    */
-  readonly isKeyed?: boolean;
+  readonly isKeyed?: boolean | "half";
 }
 
 interface Result extends Entry {
@@ -131,16 +132,17 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
   };
 
   /** Sends updates of different pets. @returns their results; undefined when there is no answer */
-  const update = async (turn: number, entries: readonly Entry[]): Promise<Result[] | undefined> => {
+  const update = async (turn: number, entries: readonly Entry[], hasKey: boolean): Promise<Result[] | undefined> => {
     const [{ petId, quantity }] = entries as readonly [Entry];
-    const all = { ...headers, ...(isKeyed ? { "idempotency-key": `${petId}:${quantity}` } : {}) };
+    const all = { ...headers, ...(hasKey ? { "idempotency-key": `${petId}:${quantity}` } : {}) };
     const answer = isBulk
       ? await send(turn, "POST", "/v1/inventory/updates", { headers: all, body: JSON.stringify(entries) })
       : await send(turn, "PATCH", `/v1/inventory/${petId}`, { headers: all, body: `{"quantity":${quantity}}` });
     return answer && [JSON.parse(answer.text)].flat();
   };
 
-  const write = async (petIds: readonly number[]) => {
+  const write = async (petIds: readonly number[], writer: number) => {
+    const hasKeys = isKeyed === "half" ? writer % 2 === 1 : isKeyed;
     let previous: { entries: readonly Entry[]; results: readonly Result[] } | undefined;
     for (let turn = petIds[0]!; !isDone(); turn++) {
       await pause();
@@ -148,10 +150,10 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
         sent[petId]! += 1;
         return { petId, quantity: sent[petId]! };
       });
-      let results = await update(turn, entries);
-      while (isKeyed && (results === undefined || results.some(({ error }) => error)) && violations.length === 0) {
+      let results = await update(turn, entries, hasKeys);
+      while (hasKeys && (results === undefined || results.some(({ error }) => error)) && violations.length === 0) {
         turn += 1;
-        results = await update(turn, entries);
+        results = await update(turn, entries, hasKeys);
       }
       for (const [i, { petId, quantity }] of entries.entries()) {
         if (results === undefined || results[i]!.error) {
@@ -164,14 +166,14 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
       if (results === undefined) continue;
       gap.longestMs = Math.max(gap.longestMs, performance.now() - gap.lastMs);
       gap.lastMs = performance.now();
-      if (!isKeyed) continue;
+      if (!hasKeys) continue;
       if (previous) await repeat(turn + 1, previous.entries, previous.results);
       previous = { entries, results };
     }
   };
 
   const repeat = async (turn: number, entries: readonly Entry[], first: readonly Result[]) => {
-    const results = await update(turn, entries);
+    const results = await update(turn, entries, true);
     if (results === undefined || results.some(({ error }) => error)) return;
     counts.repeats += 1;
     const without = (all: readonly Result[]) => JSON.stringify(all.map(({ replayed: _, ...entry }) => entry));
