@@ -62,6 +62,16 @@ test.each(["bench/bench.ts", "mutants/mutants.ts"])(
   },
 );
 
+test("npm run bench -- --only client --json measures this part alone, and prints nothing but its results as JSON", async () => {
+  const args = ["--only", "client", "--json"];
+  const { code, stdout, stderr } = await runScript({ script: "test/bench/bench.ts", args, cwd: root });
+  expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringMatching(/^Reading a list .*\n( {2}.*\n){2}$/) });
+  const { client, ...others } = JSON.parse(stdout);
+  const figures = { jsonParseMs: expect.any(Number), exactMs: expect.any(Number) };
+  expect(client).toEqual(["of 4 digits", "random"].map((ids) => ({ ids, ...figures })));
+  expect(Object.values(others)).toEqual(Array(7).fill([]));
+});
+
 describe("a command whose reader leaves", () => {
   const stack = suiteStack();
   let cwd: string;
