@@ -14,7 +14,11 @@ const stack = suiteStack();
 
 /** Sends one update for each outcome, of the petIds 1, 2 and so on. @returns the answer */
 async function answerOf(...outcomes: (Updated | ApiError)[]) {
-  const handler = bulkUpdateInventory({ stock: { update: async () => outcomes }, bodyTimeoutMs: 5_000 });
+  const handler = bulkUpdateInventory({
+    stock: { update: async () => outcomes },
+    admission: { checkAgain: async () => {} },
+    bodyTimeoutMs: 5_000,
+  });
   const server = createServer((incoming, response) => {
     setContext(response, { startedMs: performance.now() } as RequestContext);
     const answered = handler(incoming as Request, response as Response, () => {}) as Promise<void>;
