@@ -104,6 +104,7 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
   return {
     banRules,
     admission,
+    rotationGuard: replicas.rotationGuard,
     /** Has every gateway look up again what it remembers of a key, a line of keys or an account. */
     onKeyChange,
     close: () => {

@@ -117,6 +117,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     keyRotation: config.KEY_ROTATION
       ? {
           rotate: (rotation) => rotateKey(keys.db, rotation),
+          guard: limits.rotationGuard,
           onRotated: limits.onKeyChange,
           pepper,
           keyEnv: config.GATEWAY_KEY_ENV,

@@ -1,31 +1,35 @@
-/** Limits what accounts ask about themselves, which their windows are not charged for. */
+/** Limits what an account or a line of keys may do beside its windows. */
 import type { RateLimiterAbstract, RateLimiterRes } from "rate-limiter-flexible";
 import type { Decision, Window } from "./windows.ts";
 
-/** What the guard asks of its limiter. */
+/** What accounts ask about themselves, which their windows are not charged for. */
 export const accountGuardOptions = { points: 60, duration: 60, keyPrefix: "petstore:own-account" } as const;
 
-const window: Window = { name: "minute", seconds: accountGuardOptions.duration, limit: accountGuardOptions.points };
+/** Rotations of the keys of a line, each of which adds a row to the database for good. */
+export const rotationGuardOptions = { points: 100, duration: 86_400, keyPrefix: "petstore:rotations" } as const;
 
-/** Counts the requests of each account with rate-limiter-flexible. Its times go by `Date.now`, as the library's do. */
+/** Counts with rate-limiter-flexible, in one window for each id. Its times go by `Date.now`, as the library's do. */
 export class AccountGuard {
   readonly #limiter: RateLimiterAbstract;
-  /** The one window that each account has. */
-  readonly windows: readonly Window[] = [window];
+  /** The one window that each id has. */
+  readonly windows: readonly Window[];
 
   /**
-   * @param limiter made with `accountGuardOptions`. It needs no other bound on its memory: it forgets an account after
-   *   a minute, and only operators make accounts
+   * @param limiter made with one of the options above. It needs no other bound on its memory: it forgets an id after
+   *   its window, and only operators make accounts and lines of keys
    */
   constructor(limiter: RateLimiterAbstract) {
     this.#limiter = limiter;
+    const { points: limit, duration: seconds } = limiter;
+    this.windows = [{ name: seconds === 60 ? "minute" : "day", seconds, limit }];
   }
 
-  /** Charges a request to its account. A denial is a value. */
-  async charge(accountId: string): Promise<Decision> {
+  /** Charges a request to an account or a line. A denial is a value. */
+  async charge(id: string): Promise<Decision> {
     const { consumedPoints, remainingPoints, msBeforeNext } = await this.#limiter
-      .consume(accountId)
+      .consume(id)
       .catch((denial: RateLimiterRes) => denial);
+    const window = this.windows[0]!;
     const nowMs = Date.now();
     // In memory, a clock that was set back since makes the wait longer than the window.
     const resetAtMs = nowMs + Math.min(msBeforeNext, window.seconds * 1_000);

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { type AccountLimits, type PlanTable, planNames } from "../auth/plans.ts";
 import { errorTable } from "../http/errors.ts";
-import { accountGuardOptions } from "../limits/account-guard.ts";
+import { accountGuardOptions, rotationGuardOptions } from "../limits/account-guard.ts";
 import type { BanRules } from "../limits/bans.ts";
 import { type CodeSample, codeSamples } from "./code-samples.ts";
 
@@ -83,6 +83,7 @@ function valuesOf(options: OpenApiOptions, deprecated: readonly ApiOperation[]):
     planNames,
     guardPerMinute: number(guardPerMinute),
     accountPerMinute: number(accountGuardOptions.points),
+    rotationsPerDay: number(rotationGuardOptions.points),
     banRefusals: number(banRules.refusals),
     firstBan,
     furtherBans: furtherBans.length === 0 ? "" : ` Further bans last ${furtherBans.join(", then ")}.`,

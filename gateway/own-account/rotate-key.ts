@@ -8,10 +8,14 @@ import { readBody } from "../http/request.ts";
 import { contextOf } from "../http/request-context.ts";
 import { writeJson } from "../http/respond.ts";
 import { checkMediaType, postTypes } from "../inventory/input.ts";
-import { invalidKey, unavailable } from "../limits/denials.ts";
+import type { AccountGuard } from "../limits/account-guard.ts";
+import { invalidKey, overLimit, unavailable } from "../limits/denials.ts";
+import { limitHeaders } from "../limits/limit-headers.ts";
 
 export interface KeyRotation {
   readonly rotate: (rotation: Rotation) => Promise<RotatedKey | RotationRefusal>;
+  /** Limits the rotations of a line. */
+  readonly guard: AccountGuard;
   /** Gets the line of the keys that have changed. */
   readonly onRotated: (lineId: string) => void;
   readonly pepper: string;
@@ -28,10 +32,16 @@ const defaultGraceSeconds = 86_400;
 
 /** The answer is the only place where the new key is ever shown. */
 export function rotateOwnKey(options: KeyRotation): RequestHandler {
-  const { rotate, onRotated, pepper, keyEnv, bodyTimeoutMs, now } = options;
+  const { rotate, guard, onRotated, pepper, keyEnv, bodyTimeoutMs, now } = options;
   return async (request, response) => {
     const graceMs = (await readGraceSeconds(request, bodyTimeoutMs)) * 1_000;
-    const { keyId: oldId } = contextOf(response).principal!;
+    const context = contextOf(response);
+    const { keyId: oldId, lineId: oldLineId } = context.principal!;
+    const guarded = await guard.charge(oldLineId);
+    if (!guarded.admitted) {
+      context.limits = limitHeaders(guard.windows, guarded);
+      throw overLimit(guarded);
+    }
     const key = createKey(keyEnv);
     const newKey = { keyHash: hashKey(key, pepper), env: keyEnv };
     const rotated = await rotate({ oldId, newKey, graceMs, nowMs: now(), replacesUnused: true }).catch((cause) => {

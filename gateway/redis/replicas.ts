@@ -4,7 +4,7 @@ import { RateLimiterMemory, RateLimiterRedis } from "rate-limiter-flexible";
 import type { Logger } from "../../runtime/log.ts";
 import { counter, gauge } from "../../runtime/metrics.ts";
 import { reasonFields } from "../../runtime/operator-error.ts";
-import { AccountGuard, accountGuardOptions } from "../limits/account-guard.ts";
+import { AccountGuard, accountGuardOptions, rotationGuardOptions } from "../limits/account-guard.ts";
 import type { MemoryWindows } from "../limits/memory-windows.ts";
 import type { ShareRefusals } from "../limits/refusals.ts";
 import type { Limiter } from "../limits/windows.ts";
@@ -16,12 +16,16 @@ import { shareRefusals } from "./shared-refusals.ts";
 
 const probeIntervalMs = 250;
 
+type GuardOptions = typeof accountGuardOptions | typeof rotationGuardOptions;
+
 /** What the replicas of the gateway have in common. */
 export interface Replicas {
   /** Counts the requests of accounts. */
   readonly limiter: Limiter;
   /** Limits what accounts ask about themselves. */
   readonly accountGuard: AccountGuard;
+  /** Limits how often the keys of a line are rotated. */
+  readonly rotationGuard: AccountGuard;
   /** Undefined where no counts are shared. */
   readonly shareRefusals: ShareRefusals | undefined;
   /** Notifies the other replicas that a key or an account has changed. */
@@ -73,12 +77,14 @@ export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasO
   // A wrong URL is told at the start, not to the first caller.
   breaker.run("start", () => firstAnswer(redis)).catch(() => {});
   const changes = new KeyChanges(redis);
-  const insuranceLimiter = new RateLimiterMemory(accountGuardOptions);
+  const guard = (of: GuardOptions) => {
+    const insuranceLimiter = new RateLimiterMemory(of);
+    return new AccountGuard(new RateLimiterRedis({ ...of, storeClient: redis, insuranceLimiter }));
+  };
   return {
     limiter,
-    accountGuard: new AccountGuard(
-      new RateLimiterRedis({ ...accountGuardOptions, storeClient: redis, insuranceLimiter }),
-    ),
+    accountGuard: guard(accountGuardOptions),
+    rotationGuard: guard(rotationGuardOptions),
     shareRefusals: shareRefusals(redis),
     notify: (id) => void changes.notify(id).catch(() => {}),
     onNotice: (receive) => changes.onNotice(receive),
@@ -95,6 +101,7 @@ export function standaloneReplica(memory: MemoryWindows): Replicas {
   return {
     limiter: memory,
     accountGuard: new AccountGuard(new RateLimiterMemory(accountGuardOptions)),
+    rotationGuard: new AccountGuard(new RateLimiterMemory(rotationGuardOptions)),
     shareRefusals: undefined,
     notify: () => {},
     onNotice: () => {},

@@ -172,6 +172,15 @@ describe("POST /v1/keys/rotate", () => {
     expectError(await rotate(), 429, "rate_limit_exceeded");
   });
 
+  test("has a limit of its own, 100 a day for a line of keys, which the limit headers of its 429 describe", async () => {
+    const { rotate, clock } = await open(stack, system, {}, { plan: "enterprise" });
+    for (let i = 0; i < 100; i++) expect((await rotate()).status).toBe(201);
+    const answer = await rotate();
+    expectError(answer, 429, "rate_limit_exceeded");
+    expect(readLimits(answer)).toMatchObject({ limit: 100, remaining: 0 });
+    expect(Math.abs(readLimits(answer).resetAt - clock.now() / 1_000 - 86_400)).toBeLessThan(120);
+  });
+
   test("gives another key when its answer was lost, and is 409 once the new key was used", async () => {
     const { rotate, use, key, account } = await open(stack, system);
     const lost = rotatedKey(await rotate());
