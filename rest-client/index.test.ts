@@ -121,6 +121,25 @@ test("an update that got no answer, or a 503, is repeated with the same Idempote
   expect(sent).toEqual([sent[0], sent[0], sent[0]]);
 });
 
+test("an ifMatch that is empty, as behind a proxy that removes ETags, is a TypeError before anything is sent", async () => {
+  handlers = [answer(200, entryText)];
+  const api = open();
+  const { etag } = await api.get(bigId);
+  expect(await api.get(bigId)).toEqual({ ...entry, etag });
+  const hundred = Array.from({ length: 100 }, (_, petId) => ({ petId, quantity: 1 }));
+  for (const ifMatch of [etag, " ", null as unknown as string]) {
+    const calls = [
+      api.update(bigId, 5, { ifMatch }),
+      api.updateMany([{ petId: bigId, quantity: 5, ifMatch }]),
+      api.updateMany([...hundred, { petId: bigId, quantity: 5, ifMatch }]),
+    ];
+    const outcomes = await Promise.allSettled(calls);
+    const refused = { reason: new TypeError("ifMatch is empty: pass an ETag, or leave ifMatch out") };
+    expect(outcomes).toMatchObject([refused, refused, refused]);
+  }
+  expect(received.map(({ headers }) => headers["if-none-match"])).toEqual([undefined, undefined]);
+});
+
 test("each update has an Idempotency-Key of its own, or the caller's", async () => {
   handlers = [answer(200, entryText, { ETag: '"r1"' })];
   const api = open();

@@ -1,13 +1,15 @@
 /** The client of the public API for consumers in TypeScript and JavaScript. */
 import { InventoryApiError } from "./errors.ts";
 import { type FollowEvent, followStock } from "./follow.ts";
-import { readBody, type SentEntry, toPetId, updateJson, withPetId } from "./json.ts";
+import { readBody, type SentEntry, toPetId, withPetId } from "./json.ts";
 import { type Answer, type ApiRequest, createSender } from "./requests.ts";
 import type { BulkResult, InventoryChanges, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
+import { toIfMatch, type UpdateEntry, updateJson } from "./updates.ts";
 
 export { InventoryApiError } from "./errors.ts";
 export type { ChangesEvent, FollowEvent, StockEvent } from "./follow.ts";
 export type * from "./types.ts";
+export type { UpdateEntry } from "./updates.ts";
 
 export interface InventoryApiOptions {
   /** Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. */
@@ -29,14 +31,8 @@ export interface UpdateOptions extends CallOptions {
   readonly idempotencyKey?: string | undefined;
 }
 
-export interface UpdateEntry {
-  readonly petId: bigint | number;
-  readonly quantity: number;
-  readonly ifMatch?: string | undefined;
-}
-
 export interface InventoryEntry extends InventoryItem {
-  /** For `ifMatch`. */
+  /** For `ifMatch`; empty where a proxy removes the `ETag`. */
   readonly etag: string;
 }
 
@@ -118,7 +114,8 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
   }
 
   async function update(petId: bigint | number, quantity: number, options: UpdateOptions = {}): Promise<UpdatedEntry> {
-    const { ifMatch, idempotencyKey = newKey(), signal } = options;
+    const { idempotencyKey = newKey(), signal } = options;
+    const ifMatch = toIfMatch(options.ifMatch);
     const headers = { ...jsonType, "Idempotency-Key": idempotencyKey, ...(ifMatch && { "If-Match": ifMatch }) };
     const path = `/inventory/${toPetId(petId)}`;
     const answer = await send({ method: "PATCH", path, headers, body: JSON.stringify({ quantity }), signal });
@@ -128,12 +125,12 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
 
   async function updateMany(updates: readonly UpdateEntry[], options: Omit<UpdateOptions, "ifMatch"> = {}) {
     const { idempotencyKey = newKey(), signal } = options;
+    const texts = updates.map(updateJson); // all of them, so that a wrong one is refused before any is sent
     const results: UpdateResult[] = [];
     for (let start = 0; start < updates.length; start += maxUpdates) {
-      const part = updates.slice(start, start + maxUpdates);
       const key = start === 0 ? idempotencyKey : `${idempotencyKey}.${start}`;
       const headers = { ...jsonType, "Idempotency-Key": key };
-      const body = `[${part.map(updateJson)}]`;
+      const body = `[${texts.slice(start, start + maxUpdates)}]`;
       try {
         const answer = await send({ method: "POST", path: "/inventory/updates", headers, body, signal });
         results.push(...readBody<SentEntry[]>(answer).map(withPetId<UpdateResult>));
@@ -182,7 +179,7 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
 const jsonType = { "Content-Type": "application/json" };
 
 function unless(known: { readonly etag: string } | undefined): Readonly<Record<string, string>> {
-  return known ? { "If-None-Match": known.etag } : {};
+  return known?.etag ? { "If-None-Match": known.etag } : {};
 }
 
 function etagOf({ headers }: Answer): string {

@@ -81,13 +81,3 @@ export function toPetId(id: bigint | number): bigint {
   if (typeof id !== "number") throw new TypeError(`petId must be a bigint, such as 1001n, or a number: ${id}`);
   throw new TypeError(`petId: ${id} is not exact; pass a bigint`);
 }
-
-/** One of many updates as JSON, with every digit of its petId. A quantity that is missing is left to the API to refuse. */
-export function updateJson(update: {
-  readonly petId: bigint | number;
-  readonly quantity: number;
-  readonly ifMatch?: string | undefined;
-}): string {
-  const { petId, quantity = null, ifMatch } = update;
-  return `{"petId":${toPetId(petId)},${JSON.stringify({ quantity, ifMatch }).slice(1)}`;
-}

@@ -48,6 +48,18 @@ test("the list and an update are exact, and a list that has not changed is not s
   await expect(open("ps_test_wrong").list()).rejects.toMatchObject({ code: "invalid_api_key", status: 401 });
 });
 
+test("behind a proxy that removes ETags, an update that depends on one is refused and changes nothing", async () => {
+  const api = open(system.keys.enterprise, async (...request) => {
+    const response = await fetch(...request);
+    return new Response(await response.text(), { status: response.status });
+  });
+  const { etag, quantity } = await api.get(1001);
+  expect(await api.get(1001)).toMatchObject({ etag, quantity });
+  await expect(api.update(1001, quantity + 1, { ifMatch: etag })).rejects.toThrow("ifMatch is empty");
+  await expect(api.updateMany([{ petId: 1001, quantity: quantity + 1, ifMatch: etag }])).rejects.toThrow(TypeError);
+  expect(await system.stored(1001n)).toMatchObject({ quantity });
+});
+
 test("one entry, what has changed, many updates, the limits and the use are read exactly", async () => {
   const statuses: number[] = [];
   const api = open(system.keys.pro, async (...request) => {
