@@ -275,7 +275,7 @@ test("an address, a key or an id that none can be is a TypeError at once", async
   await expect(open().get(2 ** 60)).rejects.toThrow("petId: 1152921504606847000 is not exact; pass a bigint");
   const text = "1001" as unknown as bigint;
   await expect(open().get(text)).rejects.toThrow("petId must be a bigint, such as 1001n, or a number: 1001");
-  await expect(open().update(1, 2, { idempotencyKey: "two\nlines" })).rejects.toThrow("invalid header value");
+  await expect(open().update(1, 2, { ifMatch: "two\nlines" })).rejects.toThrow("invalid header value");
 });
 
 describe("follow()", () => {

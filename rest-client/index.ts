@@ -4,7 +4,7 @@ import { type FollowEvent, followStock } from "./follow.ts";
 import { readBody, type SentEntry, toPetId, withPetId } from "./json.ts";
 import { type Answer, type ApiRequest, createSender } from "./requests.ts";
 import type { BulkResult, InventoryChanges, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
-import { toIfMatch, type UpdateEntry, updateJson } from "./updates.ts";
+import { toIfMatch, toKey, toRequests, type UpdateEntry } from "./updates.ts";
 
 export { InventoryApiError } from "./errors.ts";
 export type { ChangesEvent, FollowEvent, StockEvent } from "./follow.ts";
@@ -27,7 +27,11 @@ export interface CallOptions {
 export interface UpdateOptions extends CallOptions {
   /** `etag` of the entry, or a list of them: the update happens only while the entry has one of these. */
   readonly ifMatch?: string | undefined;
-  /** Names the update, so that it happens once however often it is sent; default: a new one for each call. */
+  /**
+   * Names the update, so that it happens once however often it is sent: 1 to 64 of `A-Z a-z 0-9 _ . : -`; default: a new
+   * one for each call. Where `updateMany` needs more than one request, each after the first appends a dot and the place
+   * of its first entry. So a repeat of the whole call has the same keys.
+   */
   readonly idempotencyKey?: string | undefined;
 }
 
@@ -60,9 +64,11 @@ export interface InventoryApi {
   /** Sets a quantity. @throws InventoryApiError `not_found`; `precondition_failed` for an `ifMatch` that does not hold */
   update(petId: bigint | number, quantity: number, options?: UpdateOptions): Promise<UpdatedEntry>;
   /**
-   * Sets many quantities, each by itself, a hundred with a request. The results are in the order of the entries.
+   * Sets many quantities, each by itself. A request carries up to a hundred of them in up to 16 KiB. The results are in
+   * the order of the entries.
    *
-   * @throws InventoryApiError when no result is known; a later failure is the result of each entry that it concerns
+   * @throws InventoryApiError when no result is known; a later failure is the result of its entries and of all after
+   * them, which are not sent
    */
   updateMany(entries: readonly UpdateEntry[], options?: Omit<UpdateOptions, "ifMatch">): Promise<UpdateResult[]>;
   /**
@@ -82,8 +88,6 @@ export interface InventoryApi {
 
 /** Entries with a tag that are remembered, the latest. */
 const maxRemembered = 1_000;
-/** Updates that one request may carry. */
-const maxUpdates = 100;
 
 /** @throws TypeError for a base address or a key that none can be */
 export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }: InventoryApiOptions): InventoryApi {
@@ -114,23 +118,20 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
   }
 
   async function update(petId: bigint | number, quantity: number, options: UpdateOptions = {}): Promise<UpdatedEntry> {
-    const { idempotencyKey = newKey(), signal } = options;
     const ifMatch = toIfMatch(options.ifMatch);
-    const headers = { ...jsonType, "Idempotency-Key": idempotencyKey, ...(ifMatch && { "If-Match": ifMatch }) };
+    const headers = { ...updateHeaders(toKey(options.idempotencyKey)), ...(ifMatch && { "If-Match": ifMatch }) };
     const path = `/inventory/${toPetId(petId)}`;
+    const { signal } = options;
     const answer = await send({ method: "PATCH", path, headers, body: JSON.stringify({ quantity }), signal });
     const isReplayed = answer.headers.get("idempotency-replayed") === "true";
     return remember({ ...entryOf(answer), ...(isReplayed && { replayed: true }) });
   }
 
   async function updateMany(updates: readonly UpdateEntry[], options: Omit<UpdateOptions, "ifMatch"> = {}) {
-    const { idempotencyKey = newKey(), signal } = options;
-    const texts = updates.map(updateJson); // all of them, so that a wrong one is refused before any is sent
+    const { idempotencyKey, signal } = options;
     const results: UpdateResult[] = [];
-    for (let start = 0; start < updates.length; start += maxUpdates) {
-      const key = start === 0 ? idempotencyKey : `${idempotencyKey}.${start}`;
-      const headers = { ...jsonType, "Idempotency-Key": key };
-      const body = `[${texts.slice(start, start + maxUpdates)}]`;
+    for (const { start, key, body } of toRequests(updates, idempotencyKey)) {
+      const headers = updateHeaders(key);
       try {
         const answer = await send({ method: "POST", path: "/inventory/updates", headers, body, signal });
         results.push(...readBody<SentEntry[]>(answer).map(withPetId<UpdateResult>));
@@ -176,7 +177,7 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
   };
 }
 
-const jsonType = { "Content-Type": "application/json" };
+const updateHeaders = (key: string) => ({ "Content-Type": "application/json", "Idempotency-Key": key });
 
 function unless(known: { readonly etag: string } | undefined): Readonly<Record<string, string>> {
   return known?.etag ? { "If-None-Match": known.etag } : {};
@@ -188,9 +189,4 @@ function etagOf({ headers }: Answer): string {
 
 function entryOf(answer: Answer): InventoryEntry {
   return { ...withPetId<InventoryItem>(readBody(answer)), etag: etagOf(answer) };
-}
-
-/** A key for one update: 128 random bits. */
-function newKey(): string {
-  return crypto.getRandomValues(new BigUint64Array(2)).join("-");
 }

@@ -8,8 +8,52 @@ export interface UpdateEntry {
   readonly ifMatch?: string | undefined;
 }
 
+/** A request that carries some of many updates. */
+export interface UpdatesRequest {
+  /** The place of its first update among all of them. */
+  readonly start: number;
+  readonly key: string;
+  readonly body: string;
+}
+
+/** What the API takes: updates in a request, bytes of its body, and characters of its key. */
+const maxUpdates = 100;
+const maxBytes = 16 * 1024;
+const maxKeyLength = 64;
+
+const utf8 = new TextEncoder();
+
+/**
+ * Puts updates into as few requests as the API allows, in their order. An update that is too large by itself goes alone,
+ * for the API to refuse. Each request has a key of its own, which a repeat of the same updates has again.
+ *
+ * @throws TypeError for an update or a key that cannot be sent
+ */
+export function toRequests(updates: readonly UpdateEntry[], idempotencyKey: string | undefined): UpdatesRequest[] {
+  const key = toKey(idempotencyKey);
+  const parts: { readonly start: number; readonly texts: string[] }[] = [];
+  let room = 0;
+  for (const [start, text] of updates.map(updateJson).entries()) {
+    const bytes = utf8.encode(text).length + 1; // and what follows it: a comma or the last bracket
+    if (bytes > room || parts.at(-1)!.texts.length === maxUpdates) {
+      parts.push({ start, texts: [] });
+      room = maxBytes - 1; // the first bracket
+    }
+    parts.at(-1)!.texts.push(text);
+    room -= bytes;
+  }
+  const suffixOf = (start: number) => (start === 0 ? "" : `.${start}`);
+  const longest = suffixOf(parts.at(-1)?.start ?? 0);
+  const maxLength = maxKeyLength - longest.length;
+  if (key.length > maxLength) {
+    const reason = `the last of ${parts.length} requests appends ${longest}`;
+    throw new TypeError(`idempotencyKey must have at most ${maxLength} characters: ${reason}`);
+  }
+  return parts.map(({ start, texts }) => ({ start, key: key + suffixOf(start), body: `[${texts}]` }));
+}
+
 /** One of many updates as JSON, with every digit of its petId. A quantity that is missing is left to the API to refuse. */
-export function updateJson({ petId, quantity, ifMatch }: UpdateEntry): string {
+function updateJson({ petId, quantity, ifMatch }: UpdateEntry): string {
   const rest = { quantity: quantity ?? null, ifMatch: toIfMatch(ifMatch) };
   return `{"petId":${toPetId(petId)},${JSON.stringify(rest).slice(1)}`;
 }
@@ -23,4 +67,25 @@ export function updateJson({ petId, quantity, ifMatch }: UpdateEntry): string {
 export function toIfMatch(ifMatch: string | undefined): string | undefined {
   if (ifMatch === undefined || ifMatch?.trim()) return ifMatch;
   throw new TypeError("ifMatch is empty: pass an ETag, or leave ifMatch out");
+}
+
+const validKey = /^(?:"([\w.:-]{1,64})"|([\w.:-]{1,64}))$/;
+
+/**
+ * Reads a key as the API does, bare or as a quoted string, so that both are the same key.
+ *
+ * @returns the bare key; a new one without one
+ * @throws TypeError
+ */
+export function toKey(idempotencyKey: string | undefined): string {
+  if (idempotencyKey === undefined) return newKey();
+  const [, quoted, bare] = (typeof idempotencyKey === "string" && validKey.exec(idempotencyKey)) || [];
+  const key = quoted ?? bare;
+  if (key !== undefined) return key;
+  throw new TypeError("idempotencyKey must be 1 to 64 of A-Z a-z 0-9 _ . : -");
+}
+
+/** A key for one update: 128 random bits. */
+function newKey(): string {
+  return crypto.getRandomValues(new BigUint64Array(2)).join("-");
 }

@@ -125,6 +125,29 @@ test("an update whose answer was lost is repeated with its key, and happens once
   expect(await api.get(1001)).toMatchObject({ quantity: 34 });
 });
 
+test("many updates with long lists of tags are made once, though the whole call is repeated with its key", async () => {
+  const statuses: number[] = [];
+  const api = open(system.keys.business, async (...request) => {
+    const response = await fetch(...request);
+    statuses.push(response.status);
+    return response;
+  });
+  const { etag } = await api.get(bigId);
+  const others = Array.from({ length: 19 }, (_, i) => `"r${10n ** 18n + BigInt(i)}"`);
+  const update = { petId: bigId, quantity: 40, ifMatch: [etag, ...others].join(", ") };
+  const entries = [update, ...Array.from({ length: 120 }, (_, i) => ({ ...update, petId: 2_000 + i }))];
+  const idempotencyKey = `"${"k".repeat(60)}"`;
+  const [first, ...rest] = await api.updateMany(entries, { idempotencyKey });
+  expect(first).toMatchObject({ petId: bigId, quantity: 40 });
+  expect(rest).toHaveLength(120);
+  for (const result of rest) expect(result).toMatchObject({ error: { code: "not_found", status: 404 } });
+  await api.update(bigId, 41);
+  const [repeated] = await api.updateMany(entries, { idempotencyKey });
+  expect(repeated).toEqual({ ...first, replayed: true });
+  expect(await system.stored(bigId)).toMatchObject({ quantity: 41 });
+  expect(new Set(statuses)).toEqual(new Set([200]));
+});
+
 test("fifty loops that want far more than the limit get all of it, hardly a 429 and no ban", async () => {
   const { key, keyId } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 60, perDay: 100_000 } });
   const statuses: number[] = [];
