@@ -216,13 +216,6 @@ test("an error has code, status, request id and the time to wait, and is not rep
   await expect(open().get(1)).rejects.toMatchObject({ code: "unknown_answer", status: 200 });
 });
 
-test("Retry-After is obeyed", async () => {
-  handlers = [refusal(429, "rate_limit_exceeded", { "Retry-After": "1" }), answer(200, "[]", { ETag: '"e-1"' })];
-  const startedMs = performance.now();
-  await open().list();
-  expect(performance.now() - startedMs).toBeGreaterThanOrEqual(1_000);
-});
-
 test("a banned key sends nothing before the ban ends, but may still ask for its limits", async () => {
   handlers = [refusal(429, "api_key_banned", { "Retry-After": "300" }), answer(200, '{"plan":"free"}')];
   const api = open();

@@ -1,11 +1,13 @@
-import { execFile } from "node:child_process";
+import { execFile, execFileSync } from "node:child_process";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { join, resolve } from "node:path";
+import { delimiter, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import express from "express";
+import { createInventoryApi } from "../../rest-client/index.ts";
 import { startChild } from "../support/children.ts";
 import { installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
 import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
@@ -13,11 +15,57 @@ import { npm } from "../support/npm.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const run = promisify(execFile);
+
+/** A program that runs the lines of the README. */
+interface Runtime {
+  readonly name: string;
+  /** Its path; one of a package is below the folder of runtimes. */
+  readonly program: string;
+  readonly args: readonly string[];
+}
+
+/** Runtimes as npm packages, each of which holds one binary. */
+const packaged = {
+  packages: ["@oven/bun-linux-x64@1.4.5", "@deno/linux-x64-glibc@2.9.6"],
+  runtimes: [
+    { name: "Bun", program: "node_modules/@oven/bun-linux-x64/bin/bun", args: [] },
+    {
+      name: "Deno",
+      program: "node_modules/@deno/linux-x64-glibc/deno",
+      args: ["run", "--allow-env", "--allow-net"],
+    },
+  ],
+};
+const hasPackages = process.platform === "linux" && process.arch === "x64";
+if (!hasPackages) console.warn("Bun and Deno run the lines of the client's README on Linux on x64 only: skipped here.");
+
+const runtimes: readonly Runtime[] = [
+  { name: `Node ${process.version}`, program: process.execPath, args: [] },
+  ...machineNode(),
+  ...(hasPackages ? packaged.runtimes : []),
+];
+
+/** The Node that npm itself may run on, where that is another version than the one among the dependencies. */
+function machineNode(): Runtime[] {
+  const folders = (process.env.PATH ?? "").split(delimiter).filter((folder) => !folder.includes("node_modules"));
+  const program = folders.map((folder) => join(folder, "node")).find((path) => existsSync(path));
+  const version = program ? execFileSync(program, ["--version"], { encoding: "utf8" }).trim() : "";
+  const major = Number(/^v(\d+)/.exec(version)?.[1]);
+  if (program && major >= 20 && major !== Number.parseInt(process.versions.node, 10))
+    return [{ name: `Node ${version}`, program, args: [] }];
+  console.warn(
+    `The lines of the client's README run on Node ${process.version} only: PATH has no other one from 20 on.`,
+  );
+  return [];
+}
+
 const root = resolve(import.meta.dirname, "../..");
 const stack = suiteStack();
 /** The folder of a consumer that has only the package. */
 let app: string;
 let own: string;
+/** The folder of the runtimes that are packages. */
+let runtimesFolder: string;
 let system: System;
 
 beforeAll(async () => {
@@ -26,11 +74,13 @@ beforeAll(async () => {
   app = join(folder.path, "app");
   own = join(app, "node_modules/petstore-inventory-rest-client");
   const packed = join(folder.path, "packed");
-  for (const path of [app, packed]) await mkdir(path);
+  runtimesFolder = join(folder.path, "runtimes");
+  for (const path of [app, packed, runtimesFolder]) await mkdir(path);
   await npm(root, "pack", "-w", "rest-client", "--pack-destination", packed);
   const [tarball] = await readdir(packed);
   await writeFile(join(app, "package.json"), '{"type":"module"}');
   await npm(app, "install", join(packed, tarball!));
+  if (hasPackages) await npm(runtimesFolder, "install", "--no-save", "--ignore-scripts", ...packaged.packages);
   const seed = [1001n, 1002n, 9223372036854775807n].map((petId) => ({
     petId,
     quantity: 1,
@@ -52,25 +102,53 @@ test("the package holds JavaScript, declarations and texts, and needs no other p
   expect(await readdir(join(app, "node_modules"))).toEqual([".package-lock.json", "petstore-inventory-rest-client"]);
 });
 
-test("the lines of its README work when they are pasted", async () => {
+test.each(runtimes)("the lines of its README work on $name when they are pasted", async ({ program, args }) => {
   const readme = await readFile(join(own, "README.md"), "utf8");
   const [calls, follow] = [...readme.matchAll(/```js\n([^`]*(?:`[^`]+`[^`]*)*?)```/g)].map(([, lines]) =>
     lines!.replace("127.0.0.1:8080", system.address),
   );
-  const env = { PATH: process.env.PATH, KEY: system.keys.pro };
+  const path = resolve(runtimesFolder, program);
+  const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 600, perDay: 100_000 } });
+  // Deno keeps a cache, and asks for newer versions of itself.
+  const env = { PATH: process.env.PATH, KEY: key, DENO_DIR: join(runtimesFolder, "cache"), DENO_NO_UPDATE_CHECK: "1" };
+  const stock = createInventoryApi({ baseUrl: `http://${system.address}/v1`, apiKey: system.keys.enterprise });
+  await stock.updateMany([1001, 1002].map((petId) => ({ petId, quantity: 1 })));
+
   await writeFile(join(app, "calls.js"), calls!);
-  const { stdout } = await run(process.execPath, ["calls.js"], { cwd: app, env });
-  expect(stdout).toContain("3 entries, the first is { petId: 1001n, quantity: 1, status: 'available' }");
-  expect(stdout).toContain("2 changed and 0 removed since the list");
-  expect(stdout).toMatch(/\{ petId: 1002n, quantity: 0, status: 'available', etag: '"r\d+"' \}/);
-  expect(stdout).toMatch(/name: 'minute'/);
-  expect(stdout).toMatch(/served: \d+/);
+  const { stdout } = await run(path, [...args, "calls.js"], { cwd: app, env });
+  expect(plain(stdout)).toBe(
+    plain(`3 entries, the first is { petId: 1001n, quantity: 1, status: 'available' }
+      [
+        { petId: 1001n, quantity: 12, status: 'available', etag: '"r3"' },
+        { petId: 1002n, quantity: 0, status: 'available', etag: '"r4"' }
+      ]
+      2 changed and 0 removed since the list
+      [
+        { name: 'minute', limit: 600, used: 5, remaining: 595, resetAt: '2026-01-01T00:01:00.000Z' },
+        { name: 'day', limit: 100000, used: 5, remaining: 99995, resetAt: '2026-01-02T00:00:00.000Z' }
+      ]
+      { at: '2026-01-01T00:00:00Z', served: 5, refused: 0 }`),
+  );
 
   await writeFile(join(app, "follow.js"), follow!);
-  const follower = startChild(process.execPath, ["follow.js"], { name: "the follower", cwd: app, env });
+  const follower = startChild(path, [...args, "follow.js"], { name: "the follower", cwd: app, env });
   stack.defer(() => follower.kill("SIGKILL"));
-  await follower.waitForLine((line) => line.startsWith("3 entries at ") || undefined, 30_000);
+  const isState = (line: string) => line.startsWith("3 entries at ");
+  const first = await follower.waitForLine((line) => (isState(line) ? line : undefined), 30_000);
+  await stock.update(1001, 50);
+  await follower.waitForLine((line) => (isState(line) && line !== first) || undefined, 30_000);
+  await follower.kill("SIGKILL");
 });
+
+/** What was printed, in the same form for each runtime and time: they differ in quotes, line breaks and last commas. */
+function plain(printed: string): string {
+  return printed
+    .replaceAll(/["'\\\s]/g, "")
+    .replaceAll(/,(?=[}\]])/g, "")
+    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME")
+    .replaceAll(/(?<=etag:r|used:|remaining:|served:)\d+/g, "N")
+    .replaceAll("{", "\n{");
+}
 
 test("its types pass a strict consumer that checks libraries too, with the types of browsers alone", async () => {
   await writeFile(

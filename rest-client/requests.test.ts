@@ -1,0 +1,97 @@
+import { InventoryApiError } from "./errors.ts";
+import { type ApiRequest, createSender } from "./requests.ts";
+
+const { jest } = import.meta;
+
+beforeEach(() => void jest.useFakeTimers());
+afterEach(() => {
+  jest.useRealTimers();
+  jest.restoreAllMocks();
+});
+
+/** How a request fails. */
+type Failure = () => Response;
+
+const refused =
+  (status: number, headers: Record<string, string> = {}): Failure =>
+  () =>
+    new Response("{}", { status, headers });
+
+const cut: Failure = () => {
+  throw new TypeError("the connection broke");
+};
+
+/** Sends a request that fails this many times. @returns what became of it, and the times between its attempts in ms */
+async function sendFailing(failure: Failure, failures: number, request: Partial<ApiRequest> = {}) {
+  const times: number[] = [];
+  const fetch = async () => {
+    times.push(performance.now());
+    return times.length > failures ? new Response("done") : failure();
+  };
+  const send = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch });
+  const sent = send({ path: "/inventory", ...request }).catch((error: InventoryApiError) => error);
+  await jest.runAllTimersAsync();
+  return { outcome: await sent, gapsMs: times.slice(1).map((time, i) => time - times[i]!) };
+}
+
+/** All draws of a jitter have this value, between 0 and 1. */
+const draw = (value: number) => void jest.spyOn(Math, "random").mockReturnValue(value);
+
+const sum = (numbers: readonly number[]) => numbers.reduce((all, one) => all + one, 0);
+
+const failures = [
+  { name: "is refused by a 503", failure: refused(503) },
+  { name: "gets no answer", failure: cut },
+];
+
+describe.each(failures)("$name", ({ name, failure }) => {
+  test.each([
+    { drawn: 0, share: 0.5, count: 16 },
+    { drawn: 0.5, share: 0.75, count: 12 },
+  ])(
+    `a request that ${name} is repeated for a minute; pauses double up to 10 s, and jitter leaves $share of them`,
+    async (jitter) => {
+      draw(jitter.drawn);
+      const { outcome, gapsMs } = await sendFailing(failure, 100);
+      expect(outcome).toBeInstanceOf(InventoryApiError);
+      const pausesMs = Array.from({ length: jitter.count }, (_, i) => jitter.share * Math.min(200 * 2 ** i, 10_000));
+      expect(gapsMs).toEqual(pausesMs);
+      expect(sum(gapsMs)).toBeLessThanOrEqual(60_000);
+      expect(sum(gapsMs) + jitter.share * 10_000).toBeGreaterThan(60_000);
+    },
+  );
+
+  test(`a request that ${name} waits longer each time, and not as long as another one`, async () => {
+    const [one, other] = [await sendFailing(failure, 5), await sendFailing(failure, 5)];
+    for (const { outcome, gapsMs } of [one, other]) {
+      expect(outcome).toMatchObject({ status: 200, text: "done" });
+      expect(gapsMs).toHaveLength(5);
+      expect(gapsMs).toEqual(gapsMs.toSorted((a, b) => a - b));
+      expect(gapsMs[4]).toBeGreaterThan(gapsMs[0]!);
+    }
+    expect(one.gapsMs).not.toEqual(other.gapsMs);
+  });
+
+  test(`a request that ${name} is repeated for as long as it takes where its caller is patient`, async () => {
+    draw(0);
+    const { outcome, gapsMs } = await sendFailing(failure, 100, { isPatient: true });
+    expect(outcome).toMatchObject({ status: 200, text: "done" });
+    expect(gapsMs).toHaveLength(100);
+    expect(new Set(gapsMs.slice(6))).toEqual(new Set([5_000]));
+  });
+});
+
+test.each([429, 503])("a %d is repeated after its Retry-After and a pause that doubles", async (status) => {
+  draw(0);
+  const { outcome, gapsMs } = await sendFailing(refused(status, { "Retry-After": "3" }), 3);
+  expect(outcome).toMatchObject({ status: 200 });
+  expect(gapsMs).toEqual([3_100, 3_200, 3_400]);
+});
+
+test("a pause ends with the reason of the signal", async () => {
+  const stop = new AbortController();
+  const failing = sendFailing(refused(503, { "Retry-After": "50" }), 1, { signal: stop.signal });
+  setTimeout(() => stop.abort(new Error("enough")), 1_000);
+  expect(await failing).toMatchObject({ outcome: { message: "enough" }, gapsMs: [] });
+  expect(performance.now()).toBeLessThan(50_000);
+});
