@@ -3,7 +3,7 @@ import { InventoryApiError } from "./errors.ts";
 import { pause } from "./requests.ts";
 import type { InventoryChanges, InventoryItem } from "./types.ts";
 
-/** The whole stock, at the beginning and wherever its differences are no longer known. */
+/** The whole stock: the first event, and again whenever its differences are no longer known. */
 export interface StockEvent {
   readonly type: "stock";
   readonly etag: string;
@@ -20,7 +20,7 @@ export type FollowEvent = StockEvent | ChangesEvent;
 export interface FollowedStock {
   /** The whole stock. */
   readonly list: () => Promise<readonly InventoryItem[] & { readonly etag: string }>;
-  /** What has changed since a tag, after a wait of at most so many seconds. */
+  /** What has changed since a tag. While nothing has, the answer waits for at most `waitSeconds`. */
   readonly changes: (since: string, waitSeconds: number) => Promise<InventoryChanges>;
 }
 

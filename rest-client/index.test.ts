@@ -260,7 +260,7 @@ test("a signal ends a call while its answer is awaited, and one that was aborted
   expect(received).toHaveLength(1);
 });
 
-test("an address, a key or an id that none can be is a TypeError at once", async () => {
+test("an invalid address, key, id or header is a TypeError at once", async () => {
   expect(() => createInventoryApi({ baseUrl: "not an address", apiKey: "key" })).toThrow("Failed to parse URL");
   expect(() => createInventoryApi({ baseUrl, apiKey: "two\nlines" })).toThrow("invalid header value");
   for (const apiKey of [undefined as unknown as string, ""])

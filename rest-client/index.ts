@@ -28,9 +28,9 @@ export interface UpdateOptions extends CallOptions {
   /** `etag` of the entry, or a list of them: the update happens only while the entry has one of these. */
   readonly ifMatch?: string | undefined;
   /**
-   * Names the update, so that it happens once however often it is sent: 1 to 64 of `A-Z a-z 0-9 _ . : -`; default: a new
-   * one for each call. Where `updateMany` needs more than one request, each after the first appends a dot and the place
-   * of its first entry. So a repeat of the whole call has the same keys.
+   * Names the update, so that it happens once however often it is sent: 1 to 64 of `A-Z a-z 0-9 _ . : -`; default: a
+   * new one for each call. Where `updateMany` needs more than one request, each after the first appends a dot and the
+   * place of its first entry. So a repeat of the whole call has the same keys.
    */
   readonly idempotencyKey?: string | undefined;
 }
@@ -61,7 +61,7 @@ export interface InventoryApi {
   list(options?: CallOptions): Promise<InventoryList>;
   /** One entry. @throws InventoryApiError `not_found` */
   get(petId: bigint | number, options?: CallOptions): Promise<InventoryEntry>;
-  /** Sets a quantity. @throws InventoryApiError `not_found`; `precondition_failed` for an `ifMatch` that does not hold */
+  /** Sets a quantity. @throws InventoryApiError `not_found`; `precondition_failed` when `ifMatch` does not hold */
   update(petId: bigint | number, quantity: number, options?: UpdateOptions): Promise<UpdatedEntry>;
   /**
    * Sets many quantities, each by itself. A request carries up to a hundred of them in up to 16 KiB. The results are in
@@ -74,7 +74,7 @@ export interface InventoryApi {
   /**
    * What has changed since the `etag` of a list or of earlier changes.
    *
-   * @param options `waitSeconds`: while nothing has changed, the answer waits for so many seconds
+   * @param options `waitSeconds`: how long the answer may wait for a change, in seconds up to 90; default: not at all
    * @throws InventoryApiError `changes_unavailable`: read the list again
    */
   changes(since: string, options?: CallOptions & { readonly waitSeconds?: number }): Promise<InventoryChanges>;
@@ -89,7 +89,7 @@ export interface InventoryApi {
 /** Entries with a tag that are remembered, the latest. */
 const maxRemembered = 1_000;
 
-/** @throws TypeError for a base address or a key that none can be */
+/** @throws TypeError for an invalid base address or key */
 export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }: InventoryApiOptions): InventoryApi {
   const send = createSender({ baseUrl, apiKey, fetch });
   const entries = new Map<bigint, InventoryEntry>();

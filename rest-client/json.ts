@@ -1,4 +1,4 @@
-/** Reads and writes int64 exactly on every runtime: JSON itself knows no bigint, and rounds integers beyond 2^53. */
+/** Reads int64 exactly on every runtime: JSON itself knows no bigint, and rounds integers beyond 2^53. */
 import { InventoryApiError } from "./errors.ts";
 
 const quote = 0x22;

@@ -43,7 +43,7 @@ export function createSender({ baseUrl, apiKey, fetch }: SenderOptions): (reques
   if (!apiKey) throw new TypeError("apiKey is missing"); // such as a variable of the environment that is not set
   const root = baseUrl.replace(/\/+$/, "");
   const authorization = `Bearer ${apiKey}`;
-  new Request(root, { headers: { authorization } }); // throws for an address or a key that none can be
+  new Request(root, { headers: { authorization } }); // throws for an invalid address or key
   const pace = new Pace();
 
   /**
@@ -72,7 +72,7 @@ export function createSender({ baseUrl, apiKey, fetch }: SenderOptions): (reques
   async function attempt(request: ApiRequest): Promise<Answer | InventoryApiError> {
     const { method = "GET", path, headers = {}, body, isFree, heldMs = 0, signal } = request;
     const init = { method, headers: { ...headers, Authorization: authorization }, body: body ?? null };
-    new Headers(init.headers); // throws for values that no header may have, which is no fault of the connection
+    new Headers(init.headers); // throws for invalid values, which are no fault of the connection
     const connection = new AbortController();
     const cut = () => connection.abort();
     const timer = setTimeout(cut, answerTimeoutMs + heldMs);

@@ -24,8 +24,8 @@ const maxKeyLength = 64;
 const utf8 = new TextEncoder();
 
 /**
- * Puts updates into as few requests as the API allows, in their order. An update that is too large by itself goes alone,
- * for the API to refuse. Each request has a key of its own, which a repeat of the same updates has again.
+ * Puts updates into as few requests as the API allows, in their order. An update that is too large by itself goes
+ * alone, for the API to refuse. Each request has a key of its own, which a repeat of the same updates has again.
  *
  * @throws TypeError for an update or a key that cannot be sent
  */
@@ -52,7 +52,7 @@ export function toRequests(updates: readonly UpdateEntry[], idempotencyKey: stri
   return parts.map(({ start, texts }) => ({ start, key: key + suffixOf(start), body: `[${texts}]` }));
 }
 
-/** One of many updates as JSON, with every digit of its petId. A quantity that is missing is left to the API to refuse. */
+/** One of many updates as JSON, with every digit of its petId. The API refuses a quantity that is missing. */
 function updateJson({ petId, quantity, ifMatch }: UpdateEntry): string {
   const rest = { quantity: quantity ?? null, ifMatch: toIfMatch(ifMatch) };
   return `{"petId":${toPetId(petId)},${JSON.stringify(rest).slice(1)}`;
