@@ -81,15 +81,15 @@ describe("the Helm chart", () => {
   });
 
   describe("rendered objects", () => {
-    test("every object matches the schema of its API, in every variant", async () => {
+    test("every object of the chart matches the schema of its API, in every variant", async () => {
       expect(await schemaFaults(each().flat())).toEqual([]);
     });
 
-    test("no object has a member that its API does not know and would drop", async () => {
+    test("no object of the chart has a member that its API does not know and would drop", async () => {
       expect(await unknownMembers(each().flat())).toEqual([]);
     });
 
-    test("these checks find a wrong type and an unknown member", async () => {
+    test("the checks of the chart's objects find a wrong type and an unknown member", async () => {
       const broken = (change: (deployment: Manifest) => void) => {
         const [deployment] = structuredClone(all("production", "Deployment"));
         change(deployment!);
@@ -99,7 +99,7 @@ describe("the Helm chart", () => {
       expect(await unknownMembers(broken(({ spec }) => (spec.template.spec.containers[0].probe = {})))).toHaveLength(1);
     });
 
-    test("every object is rendered once", () => {
+    test("every object of the chart is rendered once", () => {
       for (const manifests of each()) {
         const names = manifests.map(nameOf);
         expect(names).toEqual([...new Set(names)]);
@@ -123,7 +123,7 @@ describe("the Helm chart", () => {
     const portNames = ({ spec }: Manifest) =>
       spec.template.spec.containers.flatMap((c: Container) => c.ports.map(({ name }) => name));
 
-    test("every selector selects one workload", () => {
+    test("every selector of the chart selects one workload", () => {
       for (const manifests of each()) {
         const selecting = manifests.flatMap((manifest): [string, Record<string, string>][] => {
           const { kind, spec } = manifest;
@@ -148,7 +148,7 @@ describe("the Helm chart", () => {
       }
     });
 
-    test("every port name is one that a container has", () => {
+    test("every port name of the chart is one that a container has", () => {
       for (const manifests of each()) {
         for (const { kind, spec } of manifests) {
           if (kind === "Service") {

@@ -42,7 +42,7 @@ test.each(Object.entries(settingsFiles()))("%s is as npm run docs:settings write
 describe.each(Object.keys(tiers) as Tier[])("the settings of %s", (tier) => {
   const settings = tiers[tier];
 
-  test.each(Object.keys(places))("are all in %s, and no others", async (place) => {
+  test.each(Object.keys(places))(`the settings of ${tier} are all in %s, and no others`, async (place) => {
     const listed = await places[place]!(tier);
     const names = Object.keys(settings);
     expect({
@@ -51,7 +51,7 @@ describe.each(Object.keys(tiers) as Tier[])("the settings of %s", (tier) => {
     }).toEqual({ missing: [], unknown: [] });
   });
 
-  test.each(Object.keys(places))("have the same defaults in %s", async (place) => {
+  test.each(Object.keys(places))(`the settings of ${tier} have the same defaults in %s`, async (place) => {
     const listed = await places[place]!(tier);
     const shown = new Map(settingRows(settings).map(([name, byDefault]) => [name, byDefault]));
     const different = [...listed].filter(([name, text]) => {

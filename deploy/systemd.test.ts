@@ -18,7 +18,7 @@ describe.each(["gateway", "inventory-svc"])("the unit of %s for systemd", (tier)
     text = await readFile(join(root, "deploy/systemd", file), "utf8");
   });
 
-  test("is valid, and its command is there", async () => {
+  test(`the systemd unit of ${tier} is valid, and its command is there`, async () => {
     const folder = await temporaryFolder("systemd");
     stack.defer(() => folder.remove());
     const path = join(folder.path, file);
@@ -28,19 +28,19 @@ describe.each(["gateway", "inventory-svc"])("the unit of %s for systemd", (tier)
     expect((stdout + stderr).split("\n").filter((line) => line.includes(file))).toEqual([]);
   });
 
-  test("signals only the process that drains, and gives it longer than it takes", () => {
+  test(`the systemd unit of ${tier} signals only the process that drains, and gives it longer than it takes`, () => {
     expect(settingOf("KillMode")).toBe("mixed");
     expect(settingOf("KillSignal")).toBe(""); // SIGTERM
     expect(Number(settingOf("TimeoutStopSec"))).toBeGreaterThan(15); // the default of DRAIN_SECONDS
     expect(settingOf("ExecStart")).not.toContain("npm");
   });
 
-  test("does not restart after wrong usage and wrong settings", () => {
+  test(`the systemd unit of ${tier} does not restart it after wrong usage and wrong settings`, () => {
     expect(settingOf("Restart")).toBe("on-failure");
     expect(settingOf("RestartPreventExitStatus").split(" ")).toEqual(["64", "78"]);
   });
 
-  test("runs the command of npm run, and it starts", async () => {
+  test(`the systemd unit of ${tier} runs the command of npm run, and it starts`, async () => {
     const { scripts } = JSON.parse(await readFile(join(root, "package.json"), "utf8"));
     const command = settingOf("ExecStart").replace("/opt/petstore-inventory/node_modules/.bin/", "exec ");
     expect(command).toBe(scripts[tier]);

@@ -19,14 +19,14 @@ describe("trusted proxies", () => {
     ["10.0.0.1, 10.1.0.0/16", ["10.0.0.1", "10.1.0.0/16"]],
     ["128.0.0.0/1,8000::/1", ["128.0.0.0/1", "8000::/1"]],
     ["::1,2001:db8::/128,127.0.0.1/32", ["::1", "2001:db8::/128", "127.0.0.1/32"]],
-  ])("may be %s", (text, proxies) => {
+  ])("trusted proxies may be %s", (text, proxies) => {
     const { TRUSTED_PROXIES } = read({ TRUSTED_PROXIES: text });
     expect(TRUSTED_PROXIES).toEqual(proxies);
     clientAddressOf(TRUSTED_PROXIES);
   });
 
   test.each(["0.0.0.0/0", "::/0", "10.0.0.1, ::/00", "10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/8/8", "loopback"])(
-    "are a named fault when they are %s",
+    "trusted proxies are a named fault when they are %s",
     (text) => {
       expect(faultsOf({ TRUSTED_PROXIES: text })).toEqual([
         "TRUSTED_PROXIES: must be comma-separated addresses or CIDRs other than /0",
@@ -42,7 +42,7 @@ describe.each(["PETS_DEPRECATED_AT", "PETS_SUNSET_AT"] as const)("%s", (name) =>
     ["2028-02-29", "2028-02-29T00:00:00.000Z"],
     ["2027-07-01T00:00:00Z", "2027-07-01T00:00:00.000Z"],
     ["2027-07-01T00:00:00.5+02:00", "2027-06-30T22:00:00.500Z"],
-  ])("means the same moment on every machine when it is %s", (text, moment) => {
+  ])(`${name} means the same moment on every machine when it is %s`, (text, moment) => {
     expect(read({ [name]: text, [other]: "none" })[name]).toEqual(new Date(moment));
   });
 
@@ -54,13 +54,13 @@ describe.each(["PETS_DEPRECATED_AT", "PETS_SUNSET_AT"] as const)("%s", (name) =>
     "2027-07-01 00:00",
     "2027",
     "soon",
-  ])("is a named fault when it is %s", (text) => {
+  ])(`${name} is a named fault when it is %s`, (text) => {
     expect(faultsOf({ [name]: text, [other]: "none" })).toEqual([
       `${name}: must be a day or a time with its offset in ISO 8601, like 2027-07-01T00:00:00Z, or none`,
     ]);
   });
 
-  test("may be none", () => {
+  test(`${name} may be none`, () => {
     expect(read({ [name]: "none" })[name]).toBeNull();
   });
 });

@@ -145,7 +145,7 @@ test("a path that cannot be decoded is refused as a fault of its parameter, afte
   await until(async () => done.length === 1);
 });
 
-describe("a deprecated operation", () => {
+describe("deprecated operations", () => {
   const routes = (handler: RequestHandler): RouterParts["routes"] => ({
     "GET /v1/pets/:petId": { name: "getPet", scope: "store:read", deprecation: announced, handler },
   });
@@ -155,7 +155,7 @@ describe("a deprecated operation", () => {
     expect(header(response, "Link")).toBe('</docs>; rel="deprecation", </docs>; rel="sunset"');
   };
 
-  test("announces its deprecation in its answers", async () => {
+  test("a deprecated operation announces its deprecation in its answers", async () => {
     const { get } = await open({ admission: openToAll, routes: routes(answer), now: () => sunsetMs - 1 });
     expectAnnounced(await get("/v1/pets/7"));
     expectAnnounced(await get("/v1/pets/7", "HEAD"));
@@ -165,28 +165,28 @@ describe("a deprecated operation", () => {
     ["not_found", 404],
     ["upstream_timeout", 504],
     ["internal_error", 500],
-  ])("announces its deprecation in the error %s of its handler", async (code, status) => {
+  ])("a deprecated operation announces its deprecation in the error %s of its handler", async (code, status) => {
     const { get } = await open({ admission: openToAll, routes: routes(fail(code)), now: () => sunsetMs - 1 });
     const response = await get("/v1/pets/7");
     expectError(response, status, code);
     expectAnnounced(response);
   });
 
-  test("announces its deprecation to a caller that is refused", async () => {
+  test("a deprecated operation announces its deprecation to a caller that is refused", async () => {
     const { get } = await open({ routes: routes(answer) });
     const response = await get("/v1/pets/7");
     expectError(response, 401, "missing_api_key");
     expectAnnounced(response);
   });
 
-  test("answers 410 from its sunset on", async () => {
+  test("a deprecated operation answers 410 from its sunset on", async () => {
     const { get } = await open({ admission: openToAll, routes: routes(answer), now: () => sunsetMs });
     const response = await get("/v1/pets/7");
     expectError(response, 410, "not_found");
     expectAnnounced(response);
   });
 
-  test("is counted once for every request of a known account and for no other request", async () => {
+  test("a deprecated operation is counted once for every request of a known account and for no other request", async () => {
     const known = await open({ admission: openToAll, routes: routes(answer) });
     for (const method of ["GET", "HEAD"]) await known.get("/v1/pets/7", method);
     const unknown = await open({ routes: routes(answer) });

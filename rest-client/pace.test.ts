@@ -19,7 +19,7 @@ test("one request finds out what is left before the others leave, and another on
   expect(windows.waitMs(200)).toBe(0);
 });
 
-test("an API that tells no limits is not slowed down", () => {
+test("an API that tells no limits does not slow requests down", () => {
   const windows = new Windows();
   windows.sent(0);
   windows.learn(new Headers(), 10);
@@ -41,7 +41,7 @@ test("requests that have no answer yet count, so no more leave than a window has
   expect(windows.waitMs(0)).toBe(60_000);
 });
 
-test("the last fifth of a minute is spread over its rest", () => {
+test("the last fifth of a minute's limit is spread over the rest of the minute", () => {
   const windows = new Windows();
   windows.learn(headers([12, 48]), 0);
   const times: number[] = [];
@@ -92,7 +92,7 @@ test("a window that is spent says for how long", () => {
   expect(new Windows().spentMs(0)).toBe(0);
 });
 
-test("a changed plan replaces what is known", () => {
+test("a changed plan replaces what is known of the limits", () => {
   const windows = new Windows();
   windows.learn(headers([0, 50]), 0);
   windows.learn(new Headers({ "RateLimit-Policy": '"minute";q=600;w=60', RateLimit: '"minute";r=540;t=50' }), 10);

@@ -6,8 +6,8 @@ async function scrape(registry: Registry): Promise<string[]> {
   return (await registry.metrics()).split("\n").filter((line) => line !== "" && !line.startsWith("#"));
 }
 
-describe("a distribution", () => {
-  test("is a Prometheus histogram whose buckets count the values up to and including their bounds", async () => {
+describe("distributions", () => {
+  test("a distribution is a Prometheus histogram whose buckets count the values up to and including their bounds", async () => {
     const registry = new Registry();
     const waits = new Distribution({ name: "wait_seconds", help: "Waits", registry }, [0.1, 1]);
     const [here, there] = [waits.series({ at: "here" }), waits.series({ at: "there" })];
@@ -29,8 +29,8 @@ describe("a distribution", () => {
   });
 });
 
-describe("a metric that is read at a scrape", () => {
-  test("has its current value, once", async () => {
+describe("metrics that are read at a scrape", () => {
+  test("a metric that is read at a scrape has its current value, once", async () => {
     const registry = new Registry();
     const state = { done: 3, waiting: 2 };
     counter({ name: "done_total", help: "Done", registry }, () => state.done);

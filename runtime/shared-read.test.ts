@@ -91,7 +91,7 @@ describe("the wait of a question", () => {
     return seen;
   }
 
-  test("ends a time-out after its arrival, whether its read is under way or waits for the one before", async () => {
+  test("the wait of a question ends a time-out after its arrival, whether its read is under way or waits for the one before", async () => {
     const { shared } = open(patience);
     const seen: ReturnType<typeof watch>[] = [];
     for (let question = 0; question < 20; question++) {
@@ -106,7 +106,7 @@ describe("the wait of a question", () => {
     }
   });
 
-  test("counts from the arrival of its request, which may be earlier than the question", async () => {
+  test("the wait of a question counts from the arrival of its request, which may be earlier than the question", async () => {
     const { shared } = open(patience);
     await pass(timeoutMs);
     const recent = watch(shared.next());
@@ -115,7 +115,7 @@ describe("the wait of a question", () => {
     expect([recent.end, old.end]).toEqual([undefined, late]);
   });
 
-  test("does not end the read for the questions that arrived later", async () => {
+  test("the end of a question's wait does not end the read for the questions that arrived later", async () => {
     const { reads, shared } = open(patience);
     const early = watch(shared.next());
     await pass(900);
@@ -130,7 +130,7 @@ describe("the wait of a question", () => {
     expect([second.end, third.end]).toEqual(["new", "new"]);
   });
 
-  test("goes on while the read makes progress, for the questions that wait for the next read, too", async () => {
+  test("the wait of a question goes on while the read makes progress, for the questions that wait for the next read, too", async () => {
     const { reads, shared } = open(patience);
     const first = watch(shared.next());
     await pass(500);
@@ -145,7 +145,7 @@ describe("the wait of a question", () => {
     expect([first.end, second.end]).toEqual(["a", late]);
   });
 
-  test("ends with the error of a setback while the read is tried again, and not with that of an earlier read", async () => {
+  test("the wait of a question ends with the error of a setback while the read is tried again, and not with that of an earlier read", async () => {
     const { reads, shared } = open(patience);
     const away = new Error("away");
     const held = watch(shared.next());
@@ -161,7 +161,7 @@ describe("the wait of a question", () => {
     expect(later.end).toBe(late);
   });
 
-  test("leaves no timer when all questions have ended", async () => {
+  test("the wait of a question leaves no timer when all questions have ended", async () => {
     const { reads, shared } = open(patience);
     const seen = watch(shared.next());
     await pass(1);

@@ -45,7 +45,7 @@ test.each(files)("%s may run only scripts of its own origin, and send requests o
   expect(headers).not.toHaveProperty("access-control-allow-origin");
 });
 
-test("the page has no script or style within it, and names no other host", async () => {
+test("the account page has no script or style within it, and names no other host", async () => {
   const { text } = await ask("/account/");
   expect(text).not.toMatch(/<style|style=|<script(?![^>]* src=)|\son\w+=|https?:/);
 });

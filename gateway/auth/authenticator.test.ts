@@ -78,8 +78,8 @@ function setUp() {
 /** Runs everything that is pending in this process. */
 const settle = () => new Promise(setImmediate);
 
-describe("a known key", () => {
-  test("is looked up again in the background after 4 s, and before its next use after 8 s", async () => {
+describe("known keys", () => {
+  test("a known key is looked up again in the background after 4 s, and before its next use after 8 s", async () => {
     const { use, newKey, pass, asked, state } = setUp();
     const { token, principal } = newKey();
     for (let i = 0; i < 3; i++) expect(await use(token)).toEqual(principal);
@@ -100,7 +100,7 @@ describe("a known key", () => {
     expect(await waiting).toEqual(principal);
   });
 
-  test("in constant use is refused within 8 s of its end, even without a notice", async () => {
+  test("a known key in constant use is refused within 8 s of its end, even without a notice", async () => {
     const { use, newKey, pass } = setUp();
     const key = newKey();
     let goodForMs = 0;
@@ -115,7 +115,7 @@ describe("a known key", () => {
     expect(goodForMs).toBeLessThanOrEqual(8_000);
   });
 
-  test("is as old as the question that found it, not as its answer", async () => {
+  test("a known key is as old as the question that found it, not as its answer", async () => {
     const { use, newKey, pass, state, asked } = setUp();
     const { token, principal } = newKey();
     state.slow = true;
@@ -129,7 +129,7 @@ describe("a known key", () => {
     expect(asked).toHaveLength(2);
   });
 
-  test("ends at the moment of its expiry, even between two look-ups", async () => {
+  test("a known key ends at the moment of its expiry, even between two look-ups", async () => {
     const { use, newKey, clock, pass, asked } = setUp();
     const { token } = newKey({ expiresAtMs: clock.unixMs + 2_000 });
     expect(await use(token)).toBeDefined();
@@ -144,7 +144,7 @@ describe("a known key", () => {
     ["set back by an hour", -3_600_000, 8_000],
     ["set back by 5 s", -5_000, 8_000],
     ["set ahead by an hour", 3_600_000, 0],
-  ])("is not valid for longer when the clock is %s", async (_what, stepMs, passMs) => {
+  ])("a known key is not valid for longer when the clock is %s", async (_what, stepMs, passMs) => {
     const { use, newKey, clock, pass } = setUp();
     const key = newKey();
     await use(key.token);
@@ -154,7 +154,7 @@ describe("a known key", () => {
     expect(await use(key.token)).toBeUndefined();
   });
 
-  test("is not valid for longer when the machine sleeps, although one clock stands still", async () => {
+  test("a known key is not valid for longer when the machine sleeps, although one clock stands still", async () => {
     const { use, newKey, clock } = setUp();
     const key = newKey();
     await use(key.token);
@@ -164,8 +164,8 @@ describe("a known key", () => {
   });
 });
 
-describe("an unknown key", () => {
-  test("is not looked up again for 8 s", async () => {
+describe("unknown keys", () => {
+  test("an unknown key is not looked up again for 8 s", async () => {
     const { use, newKey, pass, asked } = setUp();
     const { token } = newKey({}, false);
     for (let i = 0; i < 3; i++) expect(await use(token)).toBeUndefined();
@@ -177,7 +177,7 @@ describe("an unknown key", () => {
     expect(asked).toHaveLength(2);
   });
 
-  test("that is malformed costs no look-up", async () => {
+  test("an unknown key that is malformed costs no look-up", async () => {
     const { use, asked } = setUp();
     const key = createKey("test");
     const typo = key.slice(0, -1) + (key.endsWith("x") ? "y" : "x");
@@ -187,7 +187,7 @@ describe("an unknown key", () => {
     expect(asked).toEqual([]);
   });
 
-  test("displaces no valid key, and only the latest 10,000 unknown ones are remembered", async () => {
+  test("an unknown key displaces no valid key, and only the latest 10,000 unknown ones are remembered", async () => {
     const { use, newKey, asked } = setUp();
     const { token } = newKey();
     await use(token);
@@ -202,8 +202,8 @@ describe("an unknown key", () => {
   });
 });
 
-describe("the limit on look-ups", () => {
-  test("applies to a new key until its look-up has begun", async () => {
+describe("limits on look-ups", () => {
+  test("the limit on look-ups applies to a new key until its look-up has begun", async () => {
     const { use, newKey, asked, state } = setUp();
     const { token, principal } = newKey();
     await expect(use(token, refuse)).rejects.toThrow("no look-up left");
@@ -217,7 +217,7 @@ describe("the limit on look-ups", () => {
     expect(asked).toHaveLength(1);
   });
 
-  test("does not apply to a key that was ever valid in this process", async () => {
+  test("the limit on look-ups does not apply to a key that was ever valid in this process", async () => {
     const { use, newKey, pass } = setUp();
     const { token, principal } = newKey();
     await use(token);
@@ -225,7 +225,7 @@ describe("the limit on look-ups", () => {
     expect(await use(token, refuse)).toEqual(principal);
   });
 
-  test("applies to a key that has ended", async () => {
+  test("the limit on look-ups applies to a key that has ended", async () => {
     const { use, newKey, pass } = setUp();
     const key = newKey();
     await use(key.token);
@@ -236,7 +236,7 @@ describe("the limit on look-ups", () => {
     await expect(use(key.token, refuse)).rejects.toThrow("no look-up left");
   });
 
-  test("causes no second look-up of a key that was found unknown during the delay", async () => {
+  test("the limit on look-ups causes no second look-up of a key that was found unknown during the delay", async () => {
     const { use, newKey, asked } = setUp();
     const { token } = newKey({}, false);
     const { promise: turn, resolve: comes } = Promise.withResolvers<void>();
@@ -251,8 +251,8 @@ describe("the limit on look-ups", () => {
   });
 });
 
-describe("a notice of a change", () => {
-  test("causes a look-up at the next use of the key", async () => {
+describe("notices", () => {
+  test("a notice of a change causes a look-up at the next use of the key", async () => {
     const { use, newKey, authenticator } = setUp();
     const key = newKey();
     const other = newKey();
@@ -264,7 +264,7 @@ describe("a notice of a change", () => {
     expect(await use(other.token)).toEqual(other.principal);
   });
 
-  test("of an account reaches all of its keys and no others", async () => {
+  test("a notice of a change of an account reaches all of its keys and no others", async () => {
     const { use, newKey, authenticator, asked } = setUp();
     const keys = Array.from({ length: 6 }, (_, i) => newKey({ accountId: i % 3 === 0 ? "acc_other" : "acc_one" }));
     for (const { token } of keys) await use(token);
@@ -277,7 +277,7 @@ describe("a notice of a change", () => {
     expect(asked).toHaveLength(4);
   });
 
-  test("of a line reaches all of its keys and no others", async () => {
+  test("a notice of a change of a line reaches all of its keys and no others", async () => {
     const { use, newKey, authenticator, asked } = setUp();
     const keys = Array.from({ length: 6 }, (_, i) => newKey({ lineId: i % 3 === 0 ? "key_other" : "key_first" }));
     for (const { token } of keys) await use(token);
@@ -287,7 +287,7 @@ describe("a notice of a change", () => {
     expect(asked).toHaveLength(4);
   });
 
-  test("during a look-up makes its answer count only for the requests before the notice", async () => {
+  test("a notice of a change during a look-up makes its answer count only for the requests before the notice", async () => {
     const { use, newKey, authenticator, asked, state } = setUp();
     const { token, principal } = newKey();
     state.slow = true;
@@ -304,7 +304,7 @@ describe("a notice of a change", () => {
     expect(await use(token)).toBeUndefined();
   });
 
-  test("during the look-up of a known key makes later requests wait for a new look-up", async () => {
+  test("a notice of a change during the look-up of a known key makes later requests wait for a new look-up", async () => {
     const { use, newKey, authenticator, asked, state, pass } = setUp();
     const { token, principal } = newKey();
     await use(token);
@@ -330,7 +330,7 @@ describe("a notice of a change", () => {
     expect(await next).toEqual(banned);
   });
 
-  test("of an unknown id changes nothing", async () => {
+  test("a notice of a change of an unknown id changes nothing", async () => {
     const { use, newKey, authenticator, asked } = setUp();
     const { token } = newKey();
     await use(token);
@@ -340,8 +340,8 @@ describe("a notice of a change", () => {
   });
 });
 
-describe("while the store is unavailable", () => {
-  test("a known key works for 8 s, then no key works until the store is back", async () => {
+describe("an unavailable store", () => {
+  test("a known key works for 8 s while the store is unavailable, then no key works until the store is back", async () => {
     const { use, newKey, pass, state } = setUp();
     const { token, principal } = newKey();
     await use(token);

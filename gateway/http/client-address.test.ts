@@ -4,7 +4,7 @@ import { addressBlock, clientAddressOf } from "./client-address.ts";
 const ask = (peer: string | undefined, forwarded?: string) =>
   ({ socket: { remoteAddress: peer }, headers: { "x-forwarded-for": forwarded } }) as unknown as IncomingMessage;
 
-describe("the address of a client behind a trusted proxy", () => {
+describe("clients behind a trusted proxy", () => {
   const addressOf = clientAddressOf(["10.0.0.0/8", "2001:db8:ffff::/48"]);
   const proxy = "10.0.0.1";
 
@@ -15,7 +15,7 @@ describe("the address of a client behind a trusted proxy", () => {
     ["::ffff:192.0.2.1", "192.0.2.1"],
     ["2001:db8::1", "2001:db8::1"],
     ["2001:db8::1, 2001:db8:ffff::2", "2001:db8::1"],
-  ])("is the last one that is not a trusted proxy in %s", (forwarded, address) => {
+  ])("the address of a client is the last one that is not a trusted proxy in %s", (forwarded, address) => {
     expect(addressOf(ask(proxy, forwarded))).toBe(address);
   });
 
@@ -26,19 +26,19 @@ describe("the address of a client behind a trusted proxy", () => {
     ["[2001:db8::1]:50001, [2001:db8:ffff::2]:443", "2001:db8::1"],
     ["[2001:db8::1]", "2001:db8::1"],
     ["[::ffff:192.0.2.1]:50001", "192.0.2.1"],
-  ])("is reported without the port in %s", (forwarded, address) => {
+  ])("the address of a client is reported without the port in %s", (forwarded, address) => {
     expect(addressOf(ask(proxy, forwarded))).toBe(address);
   });
 
   test.each(["unknown", "_hidden", "client.example:80", "192.0.2.1.5:1", "192.0.2.1:x", "[192.0.2.1", ":80", "[]"])(
-    "is the proxy's own when the proxy reports %j instead of an address",
+    "the address of a client is the proxy's own when the proxy reports %j instead of an address",
     (forwarded) => {
       expect(addressOf(ask(proxy, forwarded))).toBe(proxy);
       expect(addressOf(ask(`::ffff:${proxy}`, forwarded))).toBe(proxy);
     },
   );
 
-  test("is the peer's when the peer is not a trusted proxy", () => {
+  test("the address of a client is the peer's when the peer is not a trusted proxy", () => {
     expect(addressOf(ask("192.0.2.9", "192.0.2.1"))).toBe("192.0.2.9");
     expect(addressOf(ask(proxy))).toBe(proxy);
   });

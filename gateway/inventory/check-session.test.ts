@@ -90,7 +90,7 @@ describe("the deadline of a check", () => {
   };
   const late = "did not answer a check in time";
 
-  test("applies to each message, so that an answer in many parts may take longer", async () => {
+  test("the deadline of a check applies to each message, so that an answer in many parts may take longer", async () => {
     const { stream, session, answer } = ask();
     for (let part = 0; part < 5; part++) {
       jest.advanceTimersByTime(timeoutMs - 1);
@@ -101,7 +101,7 @@ describe("the deadline of a check", () => {
     session.close();
   });
 
-  test("applies to an answer that stops in the middle", async () => {
+  test("the deadline of a check applies to an answer that stops in the middle", async () => {
     const { stream, session, answer } = ask();
     stream.say({ more: true });
     jest.advanceTimersByTime(timeoutMs);
@@ -109,7 +109,7 @@ describe("the deadline of a check", () => {
     session.close();
   });
 
-  test("starts with its own question, not with the previous one", async () => {
+  test("the deadline of a check starts with its own question, not with the previous one", async () => {
     const { stream, session, answer } = ask();
     jest.advanceTimersByTime(timeoutMs - 1);
     stream.say({});
@@ -126,7 +126,7 @@ describe("the deadline of a check", () => {
     session.close();
   });
 
-  test("does not depend on the clock of the machine, which can be set back", async () => {
+  test("the deadline of a check does not depend on the clock of the machine, which can be set back", async () => {
     jest.setSystemTime(1_800_000_000_000);
     const { session, answer } = ask();
     jest.setSystemTime(1_700_000_000_000);
@@ -135,7 +135,7 @@ describe("the deadline of a check", () => {
     session.close();
   });
 
-  test("covers both attempts together when the stream breaks", async () => {
+  test("the deadline of a check covers both attempts together when the stream breaks", async () => {
     const streams = [new FakeStream(), new FakeStream()];
     const session = new CheckSession(() => streams.shift() as never, timeoutMs);
     const [first] = streams;
@@ -148,7 +148,7 @@ describe("the deadline of a check", () => {
     session.close();
   });
 
-  test("keeps a late answer from being taken for that of the next question", async () => {
+  test("the deadline of a check keeps a late answer from being taken for that of the next question", async () => {
     const [old, current] = [new FakeStream(), new FakeStream()];
     const streams = [old, current];
     const session = new CheckSession(() => streams.shift() as never, timeoutMs);
@@ -162,7 +162,7 @@ describe("the deadline of a check", () => {
     session.close();
   });
 
-  test("has no effect for a question that could not be sent", async () => {
+  test("the deadline of a check has no effect for a question that could not be sent", async () => {
     const session = new CheckSession(() => {
       throw new Error("the channel is closed");
     }, timeoutMs);
@@ -174,7 +174,7 @@ describe("the deadline of a check", () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test("belongs to one question at a time: a second one is refused and does not take its answer", async () => {
+  test("the deadline of a check belongs to one question at a time: a second one is refused and does not take its answer", async () => {
     const { stream, session, answer } = ask();
     await expect(session.changesAfter(position)).rejects.toThrow("under way");
     stream.say({ revision: 5n });

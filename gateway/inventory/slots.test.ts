@@ -1,6 +1,6 @@
 import { maxSlots, Slots } from "./slots.ts";
 
-test("each value is found once, by its own id, and the ids come in the order of the values", () => {
+test("each value in the slots is found once, by its own id, and the ids come in the order of the values", () => {
   const slots = new Slots<string>();
   const [a, b, c] = ["a", "b", "c"].map((value) => slots.add(value)) as [number, number, number];
   expect(slots.take(b)).toBe("b");

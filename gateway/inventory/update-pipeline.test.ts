@@ -109,7 +109,7 @@ describe("the deadline of an update", () => {
   beforeEach(() => void jest.useFakeTimers({ doNotFake: ["setImmediate"] }));
   afterEach(() => void jest.useRealTimers());
 
-  test("counts from the arrival of its caller, also when updates with more time were sent before it", async () => {
+  test("the deadline of an update counts from the arrival of its caller, also when updates with more time were sent before it", async () => {
     const { pipeline, streams, submit } = open(1_000);
     const ended: string[] = [];
     const send = (name: string, waitedMs: number) =>
@@ -127,7 +127,7 @@ describe("the deadline of an update", () => {
     pipeline.close();
   });
 
-  test("is told to the service as the time that is left, and an update without any is not sent", async () => {
+  test("the deadline of an update is told to the service as the time that is left, and an update without any is not sent", async () => {
     const { pipeline, streams, submit } = open(1_000);
     const sent: ApplyUpdatesRequest[] = [];
     void submit({ petId: 1n, quantity: 1 }, performance.now() - 400).catch(() => {});
@@ -186,10 +186,10 @@ test("a closed pipeline opens no stream, and an unreadable entry fails its own c
   expect(streams).toHaveLength(2);
 });
 
-describe("an update counts as unknown", () => {
+describe("unknown outcomes", () => {
   const result = (id: number, code: number, reason: string) => ({ id, item: undefined, code, message: "", reason });
 
-  test("when its stream breaks after it was sent, and not before", async () => {
+  test("an update counts as unknown when its stream breaks after it was sent, and not before", async () => {
     const { pipeline, streams, submit } = open();
     const broken = Object.assign(new Error("gone"), { code: 14 });
     const sent = submit({ petId: 1n, quantity: 1 });
@@ -206,7 +206,7 @@ describe("an update counts as unknown", () => {
     pipeline.close();
   });
 
-  test("when no result came in time, unless it was never sent", async () => {
+  test("an update counts as unknown when no result came in time, unless it was never sent", async () => {
     const { pipeline, streams, submit } = open(1);
     await Promise.allSettled([submit({ petId: 1n, quantity: 1 })]);
     expect(pipeline.unknown).toBe(0);
@@ -219,7 +219,7 @@ describe("an update counts as unknown", () => {
     pipeline.close();
   });
 
-  test("when the service says so, and not for its refusals", async () => {
+  test("an update counts as unknown when the service says so, and not for its refusals", async () => {
     const { pipeline, streams, submit } = open();
     const all = [1n, 2n, 3n, 4n, 5n].map((petId) => submit({ petId, quantity: 1 }));
     streams[0]!.take();

@@ -13,7 +13,7 @@ const remaining = ({ windows }: Decision) => windows[0]!.remaining;
 const resetAtMs = ({ windows }: Decision) => windows[0]!.resetAtMs;
 
 describe("the guard of addresses", () => {
-  test("admits exactly the limit, even of requests that arrive at once", async () => {
+  test("the guard of addresses admits exactly the limit, even of requests that arrive at once", async () => {
     const guard = new AddressGuard(limit);
     const decisions = await Promise.all(Array.from({ length: 100 }, () => guard.charge(address)));
     expect(decisions.map(({ admitted }) => admitted)).toEqual(Array.from({ length: 100 }, (_, i) => i < limit));
@@ -21,7 +21,7 @@ describe("the guard of addresses", () => {
     expect(new Set(decisions.slice(limit).map(remaining))).toEqual(new Set([0]));
   });
 
-  test("gives every answer of a window the same end, and begins the next window with the first request after it", async () => {
+  test("the guard of addresses gives every answer of a window the same end, and begins the next window with the first request after it", async () => {
     const guard = new AddressGuard(limit);
     for (let i = 0; i < 2 * limit; i++) {
       const decision = await guard.charge(address);
@@ -36,7 +36,7 @@ describe("the guard of addresses", () => {
     expect([next.admitted, remaining(next), resetAtMs(next)]).toEqual([true, limit - 1, Date.now() + minuteMs]);
   });
 
-  test("begins another window when the clock is set back by an hour", async () => {
+  test("the guard of addresses begins another window when the clock is set back by an hour", async () => {
     const guard = new AddressGuard(limit);
     for (let i = 0; i < 2 * limit; i++) await guard.charge(address);
     jest.setSystemTime(1_000_000 - 3_600_000);
@@ -49,7 +49,7 @@ describe("the guard of addresses", () => {
     ]);
   });
 
-  test("charges nothing for reading the current limits, which begins no window", async () => {
+  test("the guard of addresses charges nothing for reading the current limits, which begins no window", async () => {
     const guard = new AddressGuard(limit);
     for (let i = 0; i < 100; i++) expect(remaining(guard.currentLimits(address))).toBe(limit);
     jest.advanceTimersByTime(1_000);
@@ -58,7 +58,7 @@ describe("the guard of addresses", () => {
     expect(remaining(guard.currentLimits("192.0.2.2"))).toBe(limit);
   });
 
-  test("remembers only a bounded number of the latest addresses", async () => {
+  test("the guard of addresses remembers only a bounded number of the latest addresses", async () => {
     const guard = new AddressGuard(limit, 1_000);
     for (let i = 0; i < 5_000; i++) await guard.charge(`address-${i}`);
     expect(jest.getTimerCount()).toBe(1_000); // rate-limiter-flexible has one for each address that it counts

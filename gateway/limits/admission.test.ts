@@ -105,8 +105,8 @@ function setUp({ lookUpTurns = 3, perMinute = 1_000_000 }: SetUp = {}) {
 const times = <T>(count: number, work: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => work(i));
 const count = (outcomes: readonly Outcome[], outcome: Outcome) => outcomes.filter((each) => each === outcome).length;
 
-describe("a flood of made-up keys from one address", () => {
-  test("all at once causes hardly more look-ups than the limit of the address", async () => {
+describe("a flood of made-up keys", () => {
+  test("a flood of made-up keys all at once causes hardly more look-ups than the limit of its address", async () => {
     const { use, store } = setUp();
     const outcomes = await Promise.all(times(1_000, () => use(createKey("test"))));
     expect(store.mostAtOnce).toBeLessThanOrEqual(guardPerMinute);
@@ -115,7 +115,7 @@ describe("a flood of made-up keys from one address", () => {
     expect(count(outcomes, "rate_limit_exceeded")).toBe(1_000 - guardPerMinute);
   });
 
-  test("causes no look-up after the limit of the address is exhausted, until its minute ends", async () => {
+  test("a flood of made-up keys causes no look-up after the limit of its address is exhausted, until its minute ends", async () => {
     const { use, store, clock } = setUp();
     await Promise.all(times(200, () => use(createKey("test"))));
     store.total = 0;
@@ -130,7 +130,7 @@ describe("a flood of made-up keys from one address", () => {
     expect(store.total).toBe(1);
   });
 
-  test("stops no valid key that was seen before, even when it has to be looked up again", async () => {
+  test("a flood of made-up keys stops no valid key that was seen before, even when it has to be looked up again", async () => {
     const { use, newKey, clock } = setUp();
     const key = newKey();
     expect(await use(key)).toBe("passed");
@@ -142,7 +142,7 @@ describe("a flood of made-up keys from one address", () => {
     }
   });
 
-  test("delays a valid key that was not seen before until the minute ends, and never makes it invalid", async () => {
+  test("a flood of made-up keys delays a valid key that was not seen before until the minute ends, and never makes it invalid", async () => {
     const { use, newKey, clock } = setUp();
     await Promise.all(times(200, () => use(createKey("test"))));
     const key = newKey();
@@ -154,7 +154,7 @@ describe("a flood of made-up keys from one address", () => {
     expect(await use(key)).toBe("passed");
   });
 
-  test("makes no valid key invalid when the next minute of the address begins", async () => {
+  test("a flood of made-up keys makes no valid key invalid when the next minute of its address begins", async () => {
     for (let offset = 0; offset < 8; offset++) {
       const { use, newKey, clock } = setUp({ lookUpTurns: 0 });
       const endMs = clock.nowMs + 60 * second;
@@ -165,7 +165,7 @@ describe("a flood of made-up keys from one address", () => {
     }
   });
 
-  test("does not affect other addresses", async () => {
+  test("a flood of made-up keys from one address does not affect other addresses", async () => {
     const { use, newKey } = setUp();
     const flood = Promise.all(times(500, () => use(createKey("test"))));
     expect(await Promise.all(times(50, () => use(newKey(), "198.51.100.7")))).toEqual(Array(50).fill("passed"));
@@ -174,22 +174,22 @@ describe("a flood of made-up keys from one address", () => {
   });
 });
 
-describe("valid keys that this process has not seen, as after a restart,", () => {
-  test("all pass when 500 come from one address at once", async () => {
+describe("valid keys after a restart", () => {
+  test("valid keys that this process has not seen all pass when 500 come from one address at once", async () => {
     const { use, newKey, store } = setUp();
     expect(count(await Promise.all(times(500, () => use(newKey()))), "passed")).toBe(500);
     expect(store.mostAtOnce).toBeLessThanOrEqual(guardPerMinute);
     expect(store.total).toBe(500);
   });
 
-  test("pass with one look-up for 500 requests of a key at once", async () => {
+  test("a valid key that this process has not seen passes with one look-up for 500 requests at once", async () => {
     const { use, newKey, store } = setUp();
     const key = newKey();
     expect(count(await Promise.all(times(500, () => use(key))), "passed")).toBe(500);
     expect(store.total).toBe(1);
   });
 
-  test("get 503 while the store is away, without waiting for further look-ups", async () => {
+  test("valid keys that this process has not seen get 503 while the store is away, without waiting for further look-ups", async () => {
     const { use, newKey, store } = setUp();
     store.away = true;
     const outcomes = await Promise.all(times(500, () => use(newKey())));
@@ -220,10 +220,10 @@ test("the use of every valid key is recorded, of a banned one and of one beyond 
   expect(used).toEqual(["key_0 served", "key_0 refused", "key_1 refused"]);
 });
 
-describe("an operation that is not charged", () => {
+describe("uncharged operations", () => {
   const uncharged: OperationAccess = { scope: null, isUncharged: true };
 
-  test("answers an exhausted, a banned and a scopeless key with the account's windows as they are", async () => {
+  test("an operation that is not charged answers an exhausted, a banned and a scopeless key with the account's windows as they are", async () => {
     const { send, use, contextFrom, newKey, clock, used } = setUp({ perMinute: 1 });
     const [key, banned] = [newKey(), newKey([], { bannedUntilMs: clock.nowMs + 1 })];
     await use(key);
@@ -239,7 +239,7 @@ describe("an operation that is not charged", () => {
     expect(used.slice(1)).toEqual([...Array(3).fill("key_0 uncharged"), "key_1 uncharged"]);
   });
 
-  test("has 60 requests a minute for each account, and its refusals lead to no ban", async () => {
+  test("an operation that is not charged has 60 requests a minute for each account, and its refusals lead to no ban", async () => {
     const { send, use, contextFrom, newKey, refused, reasons } = setUp({ perMinute: 1 });
     const key = newKey();
     for (let i = 0; i < 60; i++) expect(await send(key, contextFrom(flooder), uncharged)).toBe("passed");
@@ -255,7 +255,7 @@ describe("an operation that is not charged", () => {
   });
 });
 
-describe("what an operation begins while the limits are decided", () => {
+describe("work during the decision", () => {
   const operation = (began: string[]): OperationAccess => ({
     scope: "inventory:read",
     meanwhile: async () => {
@@ -264,7 +264,7 @@ describe("what an operation begins while the limits are decided", () => {
     },
   });
 
-  test("is kept for its handler", async () => {
+  test("what an operation begins while the limits are decided is kept for its handler", async () => {
     const { send, contextFrom, newKey } = setUp();
     const [context, began]: [RequestContext, string[]] = [contextFrom(flooder), []];
     expect(await send(newKey(["inventory:read"]), context, operation(began))).toBe("passed");
@@ -272,7 +272,7 @@ describe("what an operation begins while the limits are decided", () => {
     expect(began).toEqual(["meanwhile"]);
   });
 
-  test("is not begun for a caller without the scope, which is charged and gets 403", async () => {
+  test("an operation begins nothing for a caller without the scope, which is charged and gets 403", async () => {
     const { send, contextFrom, newKey } = setUp({ perMinute: 1 });
     const began: string[] = [];
     const key = newKey(["store:read"]);
@@ -281,7 +281,7 @@ describe("what an operation begins while the limits are decided", () => {
     expect(began).toEqual([]);
   });
 
-  test("is not begun for a banned key", async () => {
+  test("an operation begins nothing for a banned key", async () => {
     const { send, contextFrom, newKey, clock } = setUp();
     const began: string[] = [];
     const key = newKey(["inventory:read"], { bannedUntilMs: clock.nowMs + 1 });
@@ -289,7 +289,7 @@ describe("what an operation begins while the limits are decided", () => {
     expect(began).toEqual([]);
   });
 
-  test("may fail without harm when its request is refused", async () => {
+  test("what an operation begins while the limits are decided may fail without harm when its request is refused", async () => {
     const { send, contextFrom, newKey } = setUp({ perMinute: 1 });
     const failing: OperationAccess = {
       scope: "inventory:read",

@@ -45,7 +45,7 @@ function flood(limitOf: LookUpLimit, store: ReturnType<typeof openStore>, networ
 }
 
 describe("look-ups of unknown keys", () => {
-  test("are at most eight at once, from however many addresses they come", async () => {
+  test("look-ups of unknown keys are at most eight at once, from however many addresses they come", async () => {
     const [lookUps, store] = [new LookUpLimit(untouched), openStore()];
     const outcomes = flood(lookUps, store);
     for (let i = 0; i < 1_000; i++) {
@@ -55,7 +55,7 @@ describe("look-ups of unknown keys", () => {
     expect(await Promise.all(outcomes)).toEqual(store.asked.map(({ name }) => name));
   });
 
-  test("from elsewhere wait for one turn of a network that floods", async () => {
+  test("look-ups of unknown keys from elsewhere wait for one turn of a network that floods", async () => {
     const [lookUps, store] = [new LookUpLimit(untouched), openStore()];
     flood(lookUps, store, 1);
     flood(lookUps, store, 2);
@@ -64,7 +64,7 @@ describe("look-ups of unknown keys", () => {
     expect(store.asked.map(({ name }) => name).slice(8)).toContain("stranger");
   });
 
-  test("from another address of the network wait for one turn of each address before them", async () => {
+  test("look-ups of unknown keys from another address of the network wait for one turn of each address before them", async () => {
     const [lookUps, store] = [new LookUpLimit(untouched), openStore()];
     const greedy = Array.from({ length: 50 }, (_, i) => lookUps.run(block(1, 0), store.lookUp(`greedy ${i}`)));
     void lookUps.run(block(1, 1), store.lookUp("neighbour"));
@@ -75,7 +75,7 @@ describe("look-ups of unknown keys", () => {
     expect(await Promise.all(greedy)).toHaveLength(50);
   });
 
-  test("are refused where most come from, when 10,000 wait", async () => {
+  test("look-ups of unknown keys are refused where most come from, when 10,000 wait", async () => {
     const [lookUps, store] = [new LookUpLimit(untouched), openStore()];
     const floods = Array.from({ length: 300 }, (_, network) => flood(lookUps, store, network, 50)).flat();
     const refused = (error: unknown) => error instanceof Error && error.message.startsWith("too many unknown keys");
@@ -89,7 +89,7 @@ describe("look-ups of unknown keys", () => {
     expect(store.asked).toHaveLength(10_000 + 8);
   });
 
-  test("fail together when the store cannot be asked", async () => {
+  test("look-ups of unknown keys fail together when the store cannot be asked", async () => {
     const [lookUps, store] = [new LookUpLimit(untouched), openStore()];
     const outcomes = flood(lookUps, store, 1, 100);
     const away = new Error("the store is away");
@@ -98,7 +98,7 @@ describe("look-ups of unknown keys", () => {
     expect(store.asked).toHaveLength(8);
   });
 
-  test("go on when the account of one key cannot be used", async () => {
+  test("look-ups of unknown keys go on when the account of one key cannot be used", async () => {
     const [lookUps, store] = [new LookUpLimit(untouched), openStore()];
     const outcomes = flood(lookUps, store, 1, 100);
     await store.answer(new UnusablePlanError("no such plan"));

@@ -16,8 +16,8 @@ function setUp() {
   return { clock, memory, use, left };
 }
 
-describe("what a replica admits while its counts are on their way to Redis", () => {
-  test("is kept when Redis does not receive them", async () => {
+describe("counts on their way to Redis", () => {
+  test("what a replica admits while its counts are on their way to Redis is kept when Redis does not receive them", async () => {
     const { memory, use, left } = setUp();
     await use(3);
     const taken = memory.takeUnsent("caller")!;
@@ -27,7 +27,7 @@ describe("what a replica admits while its counts are on their way to Redis", () 
     expect(memory.takeUnsent("caller")).toMatchObject([{ unsent: 5 }]);
   });
 
-  test("is kept when Redis answers", async () => {
+  test("what a replica admits while its counts are on their way to Redis is kept when Redis answers", async () => {
     const { memory, use, left } = setUp();
     await use(3);
     const { resetAtMs } = memory.takeUnsent("caller")![0]!;
@@ -37,7 +37,7 @@ describe("what a replica admits while its counts are on their way to Redis", () 
     expect(memory.takeUnsent("caller")).toMatchObject([{ used: 4, unsent: 2 }]);
   });
 
-  test("belongs to its own window, not to the one that Redis has begun since", async () => {
+  test("what a replica admits while its counts are on their way belongs to its own window, not to the one that Redis has begun since", async () => {
     const { memory, use, left, clock } = setUp();
     await use(3);
     const taken = memory.takeUnsent("caller")!;
@@ -50,7 +50,7 @@ describe("what a replica admits while its counts are on their way to Redis", () 
   });
 });
 
-test("counts that are sent once are not sent again", async () => {
+test("counts that are sent to Redis once are not sent again", async () => {
   const { memory, use } = setUp();
   await use(3);
   expect(memory.takeUnsent("caller")).toMatchObject([{ unsent: 3 }]);

@@ -19,8 +19,8 @@ function counterOf(tooMany: number) {
   return { found, refuse };
 }
 
-describe("counting refusals", () => {
-  test("reports a key at its 30th refusal within a minute, and again after 30 more", async () => {
+describe("the counter of refusals", () => {
+  test("the counter of refusals reports a key at its 30th refusal within a minute, and again after 30 more", async () => {
     const { found, refuse } = counterOf(30);
     for (let i = 0; i < 90; i++) {
       refuse("k", i);
@@ -29,7 +29,7 @@ describe("counting refusals", () => {
     }
   });
 
-  test("counts the last 60 seconds, whenever they began", () => {
+  test("the counter of refusals counts the last 60 seconds, whenever they began", () => {
     for (const [lastMs, expected] of [
       [29 + minute - 1_000, ["k"]],
       [29 + minute, []],
@@ -43,13 +43,13 @@ describe("counting refusals", () => {
     }
   });
 
-  test("never reports a key with 29 refusals in each minute", () => {
+  test("the counter of refusals never reports a key with 29 refusals in each minute", () => {
     const { found, refuse } = counterOf(30);
     for (let i = 0; i < 5 * 29; i++) refuse("k", Math.floor(i / 29) * minute + (i % 29));
     expect(found).toEqual([]);
   });
 
-  test("leaves out what is refused while a ban is being stored", async () => {
+  test("the counter of refusals leaves out what is refused while a ban is being stored", async () => {
     const found: string[] = [];
     const stored = Promise.withResolvers<void>();
     const onTooMany = (keyId: string) => {
@@ -71,13 +71,13 @@ describe("counting refusals", () => {
     expect(found).toEqual(["k", "k"]);
   });
 
-  test("leaves out requests that were under way when the first 429 went out", () => {
+  test("the counter of refusals leaves out requests that were under way when the first 429 went out", () => {
     const { found, refuse } = counterOf(30);
     for (let i = 0; i < 100; i++) refuse("k", 10 + i, { arrivedAtMs: 10 });
     expect(found).toEqual([]);
   });
 
-  test("never reports a caller that sends a burst whenever its wait is over", () => {
+  test("the counter of refusals never reports a caller that sends a burst whenever its wait is over", () => {
     const { found, refuse } = counterOf(30);
     for (let window = 0; window < 10; window++) {
       const beganMs = window * minute;
@@ -86,14 +86,14 @@ describe("counting refusals", () => {
     expect(found).toEqual([]);
   });
 
-  test("goes on when the clock is set back by an hour", () => {
+  test("the counter of refusals goes on when the clock is set back by an hour", () => {
     const { found, refuse } = counterOf(30);
     refuse("k", 60 * minute);
     for (let i = 0; i < 40; i++) refuse("k", i);
     expect(found).toEqual(["k"]);
   });
 
-  test("forgets refusals that a clock which was set back puts in the future", () => {
+  test("the counter of refusals forgets refusals that a clock which was set back puts in the future", () => {
     const { found, refuse } = counterOf(30);
     refuse("k", 0);
     for (let i = 0; i < 28; i++) refuse("k", 50_000 + i);
@@ -102,7 +102,7 @@ describe("counting refusals", () => {
     expect(found).toEqual([]);
   });
 
-  test("counts each key by itself", () => {
+  test("the counter of refusals counts each key by itself", () => {
     const { found, refuse } = counterOf(2);
     refuse("a", 1);
     refuse("b", 2);
@@ -110,7 +110,7 @@ describe("counting refusals", () => {
     expect(found).toEqual(["a"]);
   });
 
-  test("adds up the counts of replicas, and one of them reports the key", async () => {
+  test("the counters of refusals of all replicas add up, and one of them reports the key", async () => {
     const totals = new Map<string, number>();
     const found: number[] = [];
     const reported = Promise.withResolvers<void>();

@@ -23,7 +23,7 @@ const headers = (...of: Parameters<typeof limitHeaders>): Record<string, string>
 
 const left = (decision: Decision | undefined) => decision?.windows.map(({ remaining }) => remaining);
 
-describe("charging a request to its windows:", () => {
+describe("windows", () => {
   test("what was used is told apart from what is left, which is a share for a replica that decides on its own", () => {
     const before = [
       { used: 1, unsent: 0, resetAtMs: 60_000 },
@@ -36,7 +36,7 @@ describe("charging a request to its windows:", () => {
     ]);
   });
 
-  test("windows begin with the first request and end a fixed time after it", () => {
+  test("the windows of a caller begin with the first request and end a fixed time after it", () => {
     const [first, second] = run([1_000, 50_000]);
     expect(first!.windows.map((state) => state.resetAtMs)).toEqual([61_000, 86_401_000]);
     expect(second!.windows.map((state) => state.resetAtMs)).toEqual([61_000, 86_401_000]);
@@ -68,7 +68,7 @@ describe("charging a request to its windows:", () => {
 
   const used = (...counts: number[]): Count[] => counts.map((n) => ({ used: 0, unsent: n, resetAtMs: 60_000 }));
 
-  test("reading the current limits charges nothing", () => {
+  test("a read of the current limits charges nothing", () => {
     const looked = charge(used(2, 2), windows, 0, 1);
     expect(left(looked.decision)).toEqual([1, 3]);
     expect(looked.counts).toEqual(used(2, 2));
@@ -99,7 +99,7 @@ describe("charging a request to its windows:", () => {
   });
 });
 
-describe("the window that the headers describe", () => {
+describe("limit headers", () => {
   const state = (window: Window, usedNow: number, resetAtMs: number) => ({
     ...window,
     used: usedNow,
@@ -112,11 +112,11 @@ describe("the window that the headers describe", () => {
     ["the minute when both shares are equal", state(minute, 0, 60_000), state(day, 0, 90_000), "minute"],
     ["the exhausted one", state(minute, 3, 60_000), state(day, 4, 90_000), "minute"],
     ["the last to end of two exhausted ones", state(minute, 3, 60_000), state(day, 5, 90_000), "day"],
-  ])("is %s", (_what, a, b, name) => {
+  ])("the window that the headers describe is %s", (_what, a, b, name) => {
     expect(bindingWindow([a, b]).name).toBe(name);
   });
 
-  test("is given with the reset in Unix seconds rounded up, and with both windows", () => {
+  test("the headers give the reset in Unix seconds rounded up, and both windows", () => {
     const decision = { admitted: true, windows: [state(minute, 1, 60_001), state(day, 1, 86_400_001)], nowMs: 1_500 };
     expect(headers(windows, decision)).toEqual({
       "X-RateLimit-Limit": "3",
@@ -127,21 +127,21 @@ describe("the window that the headers describe", () => {
     });
   });
 
-  test("has nothing left until the end of a ban", () => {
+  test("the headers have nothing left until the end of a ban", () => {
     const current = { admitted: true, windows: [state(minute, 3, 60_000), state(day, 1, 86_400_000)], nowMs: 0 };
     const decision = untilBanEnds(current, 300_000);
     expect(headers(windows, decision)).toMatchObject({ "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "300" });
     expect(retryAfter(decision)).toBe("300");
   });
 
-  test("has nothing left until the end of an exhausted window, when a ban ends before that", () => {
+  test("the headers have nothing left until the end of an exhausted window, when a ban ends before that", () => {
     const current = { admitted: true, windows: [state(minute, 0, 60_000), state(day, 5, 86_400_000)], nowMs: 0 };
     const decision = untilBanEnds(current, 300_000);
     expect(headers(windows, decision)).toMatchObject({ "X-RateLimit-Limit": "5", "X-RateLimit-Reset": "86400" });
     expect(retryAfter(decision)).toBe("86400");
   });
 
-  test("has a Retry-After in whole seconds, rounded up, of at least one", () => {
+  test("Retry-After is in whole seconds, rounded up, and at least one", () => {
     expect([secondsUntil(1_001, 0), secondsUntil(1, 0), secondsUntil(0, 500)]).toEqual([2, 1, 1]);
   });
 });

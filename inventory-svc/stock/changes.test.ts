@@ -24,7 +24,7 @@ const decide = (rows: StockRow[], changes: readonly Change[], records: readonly 
 };
 const unchanged = { written: [], recorded: [], revision: 10n };
 
-describe("deciding a change:", () => {
+describe("changes", () => {
   test.each<[Change["kind"], string, StockRow]>([
     ["update", "present", { ...present, quantity: 5, revision: 11n }],
     ["adjust", "present", { ...present, quantity: 5, revision: 11n }],
@@ -100,7 +100,7 @@ describe("deciding a change:", () => {
   });
 });
 
-describe("an adjustment", () => {
+describe("adjustments", () => {
   const adjust = (requestId: string, delta: number, petId = 7n): Change => ({
     kind: "adjust",
     petId,
@@ -118,7 +118,7 @@ describe("an adjustment", () => {
     [0, maxQuantity, "done"],
     [1, maxQuantity, "quantity_overflow"],
     [maxQuantity, 1, "quantity_overflow"],
-  ])("of the quantity %i by %i has the outcome %s", (quantity, delta, kind) => {
+  ])("an adjustment of the quantity %i by %i has the outcome %s", (quantity, delta, kind) => {
     const row = { ...present, quantity };
     const { outcomes, written, recorded } = decide([row], [adjust("a", delta)]);
     const item = kind === "done" ? { ...row, quantity: quantity + delta, revision: 11n } : row;
@@ -127,21 +127,24 @@ describe("an adjustment", () => {
     expect(recorded).toHaveLength(written.length); // a refusal is not recorded
   });
 
-  test.each(Object.keys(states))("that is repeated has its first result while the entry is %s", (state) => {
-    const replayed = { ...unchanged, outcomes: [{ kind: "replayed", item: first.item }] };
-    expect(decide(states[state]!, [adjust("a", 2)], [first])).toEqual(replayed);
-  });
+  test.each(Object.keys(states))(
+    "an adjustment that is repeated has its first result while the entry is %s",
+    (state) => {
+      const replayed = { ...unchanged, outcomes: [{ kind: "replayed", item: first.item }] };
+      expect(decide(states[state]!, [adjust("a", 2)], [first])).toEqual(replayed);
+    },
+  );
 
   test.each([
     ["delta", adjust("a", 3)],
     ["petId", adjust("a", 2, 8n)],
-  ])("is refused when its request id belongs to an adjustment with another %s", (_what, change) => {
+  ])("an adjustment is refused when its request id belongs to an adjustment with another %s", (_what, change) => {
     const rows = [present, { ...present, petId: 8n }];
     const refused = { ...unchanged, outcomes: [{ kind: "id_reused" }] };
     expect(decide(rows, [change], [first])).toEqual(refused);
   });
 
-  test("that is repeated in one batch happens once, and the others in the batch happen too", () => {
+  test("an adjustment that is repeated in one batch happens once, and the others in the batch happen too", () => {
     const batch = [adjust("b", 2), adjust("b", 2), adjust("c", 2), adjust("b", 5), adjust("B", 2)];
     const { outcomes, written, recorded, revision } = decide([present], batch);
     const at = (quantity: number, revision: bigint) => ({ ...present, quantity, revision });
@@ -161,20 +164,20 @@ describe("an adjustment", () => {
     expect(revision).toBe(13n);
   });
 
-  test("that was refused is decided again, even in the same batch", () => {
+  test("an adjustment that was refused is decided again, even in the same batch", () => {
     const { outcomes } = decide([present], [adjust("b", -4), adjust("c", 1), adjust("b", -4)]);
     expect(outcomes.map(({ kind }) => kind)).toEqual(["insufficient_stock", "done", "done"]);
   });
 });
 
-describe("an update that happens once", () => {
+describe("updates that happen once", () => {
   const once = { id: "acme k 7", fingerprint: "x" };
   const keyed = (quantity: number, more: Partial<Extract<Change, { kind: "update" }>> = {}): Change => {
     return { kind: "update", petId: 7n, quantity, once, ...more };
   };
   const first: OnceRecord = { ...once, item: { ...present, quantity: 90, revision: 8n } };
 
-  test("is recorded with the entry as it leaves it, also when it changes nothing", () => {
+  test("an update that happens once is recorded with the entry as it leaves it, also when it changes nothing", () => {
     const changed = { ...present, quantity: 5, revision: 11n };
     expect(decide([present], [keyed(5)])).toMatchObject({ recorded: [{ ...once, item: changed }], written: [changed] });
     const same = decide([present], [keyed(3)]);
@@ -186,19 +189,22 @@ describe("an update that happens once", () => {
     });
   });
 
-  test.each(Object.keys(states))("has its first result again while the entry is %s, whatever it expects", (state) => {
-    const replayed = { ...unchanged, outcomes: [{ kind: "replayed", item: first.item }] };
-    expect(decide(states[state]!, [keyed(90, { expectedRevisions: [1n] })], [first])).toEqual(replayed);
-  });
+  test.each(Object.keys(states))(
+    "an update that happens once has its first result again while the entry is %s, whatever it expects",
+    (state) => {
+      const replayed = { ...unchanged, outcomes: [{ kind: "replayed", item: first.item }] };
+      expect(decide(states[state]!, [keyed(90, { expectedRevisions: [1n] })], [first])).toEqual(replayed);
+    },
+  );
 
-  test("is decided again when it was refused", () => {
+  test("an update that happens once is decided again when it was refused", () => {
     const batch = [keyed(5, { expectedRevisions: [1n] }), keyed(5, { expectedRevisions: [4n] }), keyed(5)];
     const { outcomes, recorded } = decide([present], batch);
     expect(outcomes.map(({ kind }) => kind)).toEqual(["revision_mismatch", "done", "replayed"]);
     expect(recorded).toHaveLength(1);
   });
 
-  test("is refused with all others of its group when the id of one is another request's, and the next group is not", () => {
+  test("a group of updates that happen once is refused as a whole when one has another request's id, and the next group is not", () => {
     const other = (petId: bigint): Change => {
       return { kind: "update", petId, quantity: 1, once: { id: `acme k ${petId}`, fingerprint: "y" } };
     };
@@ -210,14 +216,14 @@ describe("an update that happens once", () => {
     expect(recorded).toEqual([]);
   });
 
-  test("is refused when another request with its id came before it in the batch, and changed nothing", () => {
+  test("an update that happens once is refused after another request with its id in the batch, even one that changed nothing", () => {
     const { outcomes } = decide([present], [keyed(3), keyed(3, { once: { ...once, fingerprint: "y" } })]);
     expect(outcomes.map(({ kind }) => kind)).toEqual(["done", "id_reused"]);
   });
 });
 
-describe("batches of any changes", () => {
-  test("have the same result as one change at a time on a plain map", () => {
+describe("batches", () => {
+  test("batches of any changes have the same result as one change at a time on a plain map", () => {
     const kinds = new Map<string, number>();
     fc.assert(
       fc.property(
@@ -267,7 +273,7 @@ describe("batches of any changes", () => {
     expect([...kinds.keys()].sort()).toEqual(outcomeKinds);
   });
 
-  test("never give two states of the stock the same revision", () => {
+  test("batches of any changes never give two states of the stock the same revision", () => {
     fc.assert(
       fc.property(fc.array(plan, { maxLength: 40 }), (plans) => {
         const model = emptyModel(0n);

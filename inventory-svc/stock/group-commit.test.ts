@@ -202,24 +202,24 @@ describe("group commit", () => {
       };
     }
 
-    test("keeps batches small where callers are slower than the database, so that both work at the same time", async () => {
+    test("the batch limit keeps batches small where callers are slower than the database, so that both work at the same time", async () => {
       const { perSecond, mean } = await load({ callers: 256, commitMs: 1, perChangeMs: 0.03, callerMs: 0.06 });
       expect(mean).toBeLessThan(100);
       expect(perSecond).toBeGreaterThan(0.9 * (1_000 / 0.06)); // the maximum that the callers can send
     });
 
-    test("grows where commits are slow, until batches keep up with the callers", async () => {
+    test("the batch limit grows where commits are slow, until batches keep up with the callers", async () => {
       const { perSecond, mean } = await load({ callers: 2_000, commitMs: 20, perChangeMs: 0.01, callerMs: 0.06 });
       expect(mean).toBeGreaterThan(300);
       expect(perSecond).toBeGreaterThan(0.9 * (1_000 / 0.06));
     });
 
-    test("is never larger than maxBatch", async () => {
+    test("the batch limit is never larger than maxBatch", async () => {
       const { mean } = await load({ callers: 500, commitMs: 100, perChangeMs: 0, callerMs: 0 }, 60);
       expect(mean).toBe(60);
     });
 
-    test("is small again after a time without changes", async () => {
+    test("the batch limit is small again after a time without changes", async () => {
       const { database, clock, submit } = open({ maxBatch: 1_000, maxQueued: 1_000 });
       const write = async (changes: number, tookMs: number) => {
         for (let n = 1; n <= changes; n++) void submit(n);
@@ -236,7 +236,7 @@ describe("group commit", () => {
       expect(database.writes.at(-1)!.batch.length).toBeLessThan(60);
     });
 
-    test("counts a wait for the lock as time in which the database is busy", async () => {
+    test("the batch limit counts a wait for the lock as time in which the database is busy", async () => {
       const { database, clock, submit } = open({ maxBatch: 1_000, maxQueued: 1_000 });
       database.mayHaveOtherWriters = true;
       for (const n of [1, 2]) void submit(n);
@@ -278,8 +278,8 @@ describe("group commit", () => {
     expect(events).toEqual(["wrote 2", "sent 1", "sent 2", "wrote 1", "sent 3"]);
   });
 
-  describe("a turn that waits for the lock", () => {
-    test("takes the changes that arrive during the wait, up to the batch limit and if they are still wanted", async () => {
+  describe("waits for the lock", () => {
+    test("a turn that waits for the lock takes the changes that arrive meanwhile, up to the batch limit and if they are still wanted", async () => {
       const { database, submit, settled } = open({ maxBatch: 4 });
       database.mayHaveOtherWriters = true;
       void submit(1);
@@ -297,7 +297,7 @@ describe("group commit", () => {
       expect(database.batches()).toEqual([[1, 2, 4], [5]]);
     });
 
-    test("is not requested where no change can join: for a single change and for a full batch", async () => {
+    test("a turn that waits for the lock is not requested where no change can join: for a single change and for a full batch", async () => {
       const { database, submit } = open({ maxBatch: 3 });
       for (const batch of [[1], [2, 3], [4, 5, 6], [7, 8, 9, 10]]) {
         for (const n of batch) void submit(n);
@@ -308,7 +308,7 @@ describe("group commit", () => {
       expect(database.turns).toEqual([false, true, false, false, false]);
     });
 
-    test("is released unused when no caller waits any more", async () => {
+    test("a turn that waits for the lock is released unused when no caller waits any more", async () => {
       const { database, measured, submit, settled } = open();
       database.mayHaveOtherWriters = true;
       let isWanted = true;
@@ -322,7 +322,7 @@ describe("group commit", () => {
       expect(measured).toEqual([]);
     });
 
-    test("rejects the changes that waited from its beginning when it fails, and later changes get the next turn", async () => {
+    test("a turn that gets no lock rejects the changes that waited from its beginning, and later changes get the next turn", async () => {
       const { database, clock, measured, submit, settled } = open();
       database.mayHaveOtherWriters = true;
       void submit(1);

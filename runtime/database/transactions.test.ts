@@ -39,13 +39,13 @@ test.each(["ER_DUP_ENTRY", "SQLITE_BUSY"])("a transaction that fails with %s is 
   expect(calls()).toBe(1);
 });
 
-describe("a transaction", () => {
+describe("transactions", () => {
   const insert = (n: number) => ({ sql: "insert into numbers values (?)", bindings: [n] });
   const numbers = async () => (await db("numbers").pluck("n")).map(Number);
   beforeAll(() => db.schema.createTable("numbers", (table) => void table.integer("n").primary()));
   beforeEach(() => db("numbers").delete());
 
-  test("that is committed keeps the results of its statements", async () => {
+  test("a transaction that is committed keeps the results of its statements", async () => {
     const transaction = await Transaction.open(db);
     await transaction.run(insert(1));
     expect(await transaction.commit(insert(2), insert(3))).toHaveLength(2);
@@ -53,21 +53,21 @@ describe("a transaction", () => {
     expect(await numbers()).toEqual([1, 2, 3]);
   });
 
-  test("that is not committed keeps nothing, and gives its connection back", async () => {
+  test("a transaction that is not committed keeps nothing, and gives its connection back", async () => {
     const transaction = await Transaction.open(db);
     await transaction.run(insert(1));
     await transaction.end();
     expect(await numbers()).toEqual([]);
   });
 
-  test("that fails keeps nothing, not even of the statements before the failing one", async () => {
+  test("a transaction that fails keeps nothing, not even of the statements before the failing one", async () => {
     const transaction = await Transaction.open(db);
     await expect(transaction.commit(insert(1), insert(1))).rejects.toThrow("UNIQUE");
     await transaction.end();
     expect(await numbers()).toEqual([]);
   });
 
-  test("whose ROLLBACK fails gives no connection back, because it may still be open", async () => {
+  test("a transaction whose ROLLBACK fails gives no connection back, because it may still be open", async () => {
     await using folder = await mkdtempDisposable(join(tmpdir(), "petstore-rollback-"));
     const own = openDatabase(`sqlite:${join(folder.path, "numbers.sqlite")}`);
     await own.schema.createTable("numbers", (table) => void table.integer("n").primary());
@@ -90,7 +90,7 @@ describe("a transaction", () => {
     await own.destroy();
   });
 
-  test("that is not used gives its connection back", async () => {
+  test("a transaction that is not used gives its connection back", async () => {
     await (await Transaction.open(db)).end();
     expect(await numbers()).toEqual([]);
   });

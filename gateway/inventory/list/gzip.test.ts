@@ -17,7 +17,7 @@ describe("gzip from blocks", () => {
     }
   });
 
-  test("any blocks in any order make one valid stream", async () => {
+  test("any blocks in any order make one valid gzip stream", async () => {
     const texts = ["[", ...Array.from({ length: 50 }, (_, i) => `{"petId":${i}},`.repeat(i)), "]"];
     const blocks = await Promise.all(
       texts.map((text) => (text.length < 3 ? storedBlock(text) : deflateBlock(Buffer.from(text)))),
@@ -26,7 +26,7 @@ describe("gzip from blocks", () => {
     expect(gunzipSync(Buffer.concat(joinGzip(blocks.toReversed()))).toString()).toBe(texts.toReversed().join(""));
   });
 
-  test("no blocks make the stream of an empty text", () => {
+  test("no blocks make the gzip stream of an empty text", () => {
     expect(gunzipSync(Buffer.concat(joinGzip([]))).toString()).toBe("");
   });
 });

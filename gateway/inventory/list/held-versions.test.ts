@@ -18,14 +18,14 @@ function bound(pieces: number) {
   };
 }
 
-test("any number of readers share one version", () => {
+test("any number of readers share one version of the list", () => {
   const { hold, cut } = bound(1);
   const body = newVersion(10);
   for (let i = 0; i < 1_000; i++) hold(`${i}`, body);
   expect(cut).toEqual([]);
 });
 
-test("versions share the pieces that did not change between them", () => {
+test("versions of the list share the pieces that did not change between them", () => {
   const { hold, cut } = bound(50);
   let body = newVersion(100);
   for (let i = 0; i <= 50; i++) {
@@ -50,7 +50,7 @@ test("all readers that an account has on its oldest version are cut off for a ne
   expect(cut).toEqual(["a", "b", "c"]);
 });
 
-test("a version that is released in time costs no reader anything", () => {
+test("a version of the list that is released in time costs no reader anything", () => {
   const { hold, cut } = bound(5);
   const release = hold("a", newVersion(10));
   hold("b", newVersion(10));

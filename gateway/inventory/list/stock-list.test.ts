@@ -26,13 +26,13 @@ const unzipped = async (snapshot: Snapshot): Promise<string> => {
 };
 
 describe("StockList", () => {
-  test("an empty stock is an empty array, plain and gzip", async () => {
+  test("the list of an empty stock is an empty array, plain and gzip", async () => {
     const snapshot = await new StockList(new Stock(), timeoutMs).current();
     expect(text(snapshot.plain())).toBe("[]");
     expect(await unzipped(snapshot)).toBe("[]");
   });
 
-  test("any changes in any steps give the JSON of the stock, in the order of petId", async () => {
+  test("the list after any changes in any steps is the JSON of the stock, in the order of petId", async () => {
     const petId = fc.oneof(
       fc.bigInt({ min: -40n, max: 2_000n }),
       fc.bigInt({ min: 4_000n, max: 9_100n }),
@@ -75,7 +75,7 @@ describe("StockList", () => {
     expect(text((await list.current()).plain())).toBe(stock.json());
   });
 
-  test("a change renders only its chunk again, and a snapshot that a reader holds stays the same", async () => {
+  test("a change renders only its chunk of the list again, and a snapshot that a reader holds stays the same", async () => {
     const stock = new Stock();
     for (let i = 0n; i < 10_000n; i++) stock.set(i, 1);
     const list = new StockList(stock, timeoutMs);
@@ -88,7 +88,7 @@ describe("StockList", () => {
     expect(text(after.plain())).toBe(stock.json());
   });
 
-  test("a body is a few pieces, and a change replaces only one of them", async () => {
+  test("the body of a list is a few pieces, and a change replaces only one of them", async () => {
     const stock = new Stock();
     for (let i = 0n; i < 20_000n; i++) stock.set(i, 1);
     const list = new StockList(stock, timeoutMs);
@@ -149,7 +149,7 @@ describe("StockList", () => {
     expect(text((await list.current()).plain())).toBe("[]");
   });
 
-  test("reads that arrive together share a check", async () => {
+  test("reads of the list that arrive together share a check", async () => {
     const stock = new Stock();
     const list = new StockList(stock, timeoutMs);
     await Promise.all(Array.from({ length: 50 }, () => list.current()));
@@ -177,7 +177,7 @@ describe("StockList", () => {
     expect(traces).toEqual(["first", "second"]);
   });
 
-  test("reads that arrive during a check share the next one", async () => {
+  test("reads of the list that arrive during a check share the next one", async () => {
     const stock = new Stock();
     const list = new StockList(stock, timeoutMs);
     await list.current();
@@ -194,14 +194,14 @@ describe("StockList", () => {
   });
 });
 
-describe("a read", () => {
+describe("waiting reads", () => {
   beforeEach(() => void jest.useFakeTimers());
   afterEach(() => void jest.useRealTimers());
   const pass = (ms: number) => jest.advanceTimersByTimeAsync(ms);
   const shortMs = 1_000;
   const never = () => new Promise<never>(() => {});
 
-  test("of a stock that does not answer ends a time-out after its arrival, also one that waits for the next check", async () => {
+  test("a read of a stock that does not answer ends a time-out after its arrival, also one that waits for the next check", async () => {
     const stock = new Stock();
     const list = new StockList(stock, shortMs);
     await list.current();
@@ -216,7 +216,7 @@ describe("a read", () => {
     expect(ends).toEqual(["first 504 timeout", "second 504 timeout"]);
   });
 
-  test("waits for a load for as long as its parts keep coming, and no longer", async () => {
+  test("a read waits for a load for as long as its parts keep coming, and no longer", async () => {
     const stock = new Stock();
     let partMs = 900;
     stock.load = async function* () {
@@ -235,7 +235,7 @@ describe("a read", () => {
     await late;
   });
 
-  test("waits for a check for as long as its parts keep coming", async () => {
+  test("a read waits for a check for as long as its parts keep coming", async () => {
     const stock = new Stock();
     const list = new StockList(stock, shortMs);
     await list.current();
@@ -256,7 +256,7 @@ describe("a read", () => {
   });
 });
 
-describe("the linearizability of reads:", () => {
+describe("linearizability", () => {
   /** Reads and writes at random while answers are delayed at random. @returns how many reads missed a write */
   async function violations(list: { current(): Promise<Snapshot> }, stock: Stock): Promise<number> {
     const pause = () => new Promise<void>((resolve) => setTimeout(resolve, Math.random() * 3));
@@ -276,12 +276,12 @@ describe("the linearizability of reads:", () => {
     return missed;
   }
 
-  test("no read is older than what was acknowledged before it began", async () => {
+  test("no read of the list is older than what was acknowledged before it began", async () => {
     const stock = new Stock();
     expect(await violations(new StockList(stock, timeoutMs), stock)).toBe(0);
   });
 
-  test("the test above fails for a list whose reads join the check that is under way", async () => {
+  test("the test of linearizability fails for a list whose reads join the check that is under way", async () => {
     const stock = new Stock();
     const list = new StockList(stock, timeoutMs);
     let running: Promise<Snapshot> | undefined;
@@ -298,7 +298,7 @@ describe("the linearizability of reads:", () => {
 });
 
 describe("nextSnapshot", () => {
-  test("splits chunks for a large batch, so that none grows without bound", async () => {
+  test("nextSnapshot splits chunks for a large batch, so that none grows without bound", async () => {
     const stock = new Stock();
     stock.set(0n, 0);
     const snapshot = await new StockList(stock, timeoutMs).current();
