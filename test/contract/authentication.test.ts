@@ -28,10 +28,13 @@ describe("the API key", () => {
   const get = (headers: Record<string, string>, path = "/v1/inventory") => callApi(system.address, { path, headers });
   const withKey = (token: string, path?: string) => get({ authorization: `Bearer ${token}` }, path);
 
-  test.each(["Bearer", "bearer", "BEARER", "bEARER"])("is accepted with the scheme written as %s", async (scheme) => {
-    expect(await get({ authorization: `${scheme} ${key}` })).toMatchObject({ status: 200 });
-    expect(await get({ authorization: `${scheme}   ${key}  ` })).toMatchObject({ status: 200 });
-  });
+  test.each(["Bearer", "bearer", "BEARER", "bEARER"])(
+    "the API key is accepted with the scheme written as %s",
+    async (scheme) => {
+      expect(await get({ authorization: `${scheme} ${key}` })).toMatchObject({ status: 200 });
+      expect(await get({ authorization: `${scheme}   ${key}  ` })).toMatchObject({ status: 200 });
+    },
+  );
 
   test.each<[string, () => Record<string, string>]>([
     ["no Authorization", () => ({})],
@@ -43,22 +46,22 @@ describe("the API key", () => {
     ["a scheme that begins alike", () => ({ authorization: `Bearers ${key}` })],
     ["no space after the scheme", () => ({ authorization: `Bearer${key}` })],
     ["the key in another header", () => ({ "x-api-key": key, "proxy-authorization": `Bearer ${key}`, cookie: key })],
-  ])("counts as missing in a request with %s", async (_what, headers) => {
+  ])("the API key counts as missing in a request with %s", async (_what, headers) => {
     const response = await get(headers());
     expectError(response, 401, "missing_api_key");
     expect(header(response, "WWW-Authenticate")).toBe(plainChallenge);
   });
 
-  test("that is missing gets an answer that names the documentation, at / too", async () => {
+  test("a missing API key gets an answer that names the documentation, at / too", async () => {
     for (const path of ["/", "/v1/inventory"]) expectError(await get({}, path), 401, "missing_api_key", /\/docs/);
   });
 
-  test("counts as missing when it is only in the query", async () => {
+  test("the API key counts as missing when it is only in the query", async () => {
     const response = await get({}, `/v1/inventory?access_token=${key}&api_key=${key}`);
     expectError(response, 401, "missing_api_key");
   });
 
-  describe("is refused", () => {
+  describe("refusals", () => {
     const invalid: Record<string, () => Promise<string>> = {
       "it was never issued": async () => createKey("test"),
       "it was revoked": async () => {
@@ -77,14 +80,14 @@ describe("the API key", () => {
     };
     const answers: Response[] = [];
 
-    test.each(Object.entries(invalid))("when %s", async (_what, make) => {
+    test.each(Object.entries(invalid))("the API key is refused when %s", async (_what, make) => {
       const response = await withKey(await make());
       expectError(response, 401, "invalid_api_key");
       expect(header(response, "WWW-Authenticate")).toBe(tokenChallenge);
       answers.push(response);
     });
 
-    test("with the same answer in all these cases", () => {
+    test("the API key is refused with the same answer, whatever is wrong with it", () => {
       const seen = answers.map(({ status, text, headers }) => {
         const { date, "x-request-id": _, "x-ratelimit-remaining": __, "x-ratelimit-reset": ___, ...others } = headers;
         return { status, text, headers: { ...others, ratelimit: "" } };
@@ -99,7 +102,7 @@ describe("the API key", () => {
     ["Authorization", (token: string) => `Authorization: Bearer ${token}\r\nAuthorization: Basic eDp5`],
     ["Authorization", (token: string) => `Authorization:\r\nAuthorization: Bearer ${token}`],
     ["Host", (token: string) => `HOST: other\r\nAuthorization: Bearer ${token}`],
-  ])("is not read from a request with two %s headers", async (name, lines) => {
+  ])("the API key is not read from a request with two %s headers", async (name, lines) => {
     const answer = await sendToApi(
       system.address,
       `GET /v1/inventory HTTP/1.1\r\nHost: g\r\n${lines(key)}\r\nConnection: close\r\n\r\n`,
@@ -107,20 +110,20 @@ describe("the API key", () => {
     expectError(answer, 400, "invalid_request", new RegExp(name));
   });
 
-  test("is refused quickly even with 15,000 spaces in it", async () => {
+  test("the API key is refused quickly even with 15,000 spaces in it", async () => {
     const hostile = `Bearer a${" ".repeat(15_000)}b`;
     const startedMs = performance.now();
     for (let i = 0; i < 40; i++) expectError(await get({ authorization: hostile }), 401, "invalid_api_key");
     expect(performance.now() - startedMs).toBeLessThan(1_500);
   });
 
-  test("is not needed for the documentation", async () => {
+  test("the API key is not needed for the documentation", async () => {
     expect(await get({}, "/openapi.json")).toMatchObject({ status: 200 });
     expect(await get({}, "/docs/")).toMatchObject({ status: 200 });
     expect(await get({ authorization: "Bearer nonsense" }, "/openapi.json")).toMatchObject({ status: 200 });
   });
 
-  describe("has scopes:", () => {
+  describe("scopes", () => {
     const operations: [string, string, Scope, number][] = [
       ["GET", "/v1/inventory", "inventory:read", 200],
       ["HEAD", "/v1/inventory", "inventory:read", 200],
@@ -175,7 +178,7 @@ describe("the API key", () => {
     });
   });
 
-  describe("is checked first:", () => {
+  describe("the order of checks", () => {
     test.each([
       ["GET", "/v1/nothing", 404, "not_found"],
       ["GET", "/", 404, "not_found"],
@@ -199,7 +202,7 @@ describe("the API key", () => {
       expectError(response, status, code);
     });
 
-    test("the limits come next, and count every request with a key whatever its path", async () => {
+    test("the limits come right after the key, and count every request with a key whatever its path", async () => {
       const { key: limited } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 4, perDay: 1_000 } });
       const paths: [string, number][] = [
         ["/v1/nothing", 404],
@@ -222,7 +225,7 @@ describe("the API key", () => {
   });
 });
 
-describe("an API key", () => {
+describe("the life of an API key", () => {
   const stack = suiteStack();
   let system: System;
   beforeAll(async () => {
@@ -240,7 +243,7 @@ describe("an API key", () => {
   test.each([
     ["in constant use", 9],
     ["without further use", 0],
-  ])("%s is refused by every gateway 10 s after its revocation", async (_what, uses) => {
+  ])("an API key %s is refused by every gateway 10 s after its revocation", async (_what, uses) => {
     const clock = new TestClock();
     const gateways = [await useAt(clock), await useAt(clock)];
     const { key, keyId } = await system.issueKey({ plan: "enterprise" });
@@ -254,7 +257,7 @@ describe("an API key", () => {
     for (const use of gateways) expectError(await use(key), 401, "invalid_api_key");
   });
 
-  test("in use is refused from the moment at which it expires", async () => {
+  test("an API key in use is refused from the moment at which it expires", async () => {
     const clock = new TestClock();
     const use = await useAt(clock);
     const { key } = await system.issueKey({ expiresAtMs: clock.now() + 5_000 });
@@ -264,7 +267,7 @@ describe("an API key", () => {
     expectError(await use(key), 401, "invalid_api_key");
   });
 
-  test("that is rotated works on for its grace period, and its successor works at once", async () => {
+  test("an API key that is rotated works on for its grace period, and its successor works at once", async () => {
     const clock = new TestClock();
     const use = await useAt(clock);
     const { key, keyId } = await system.issueKey();

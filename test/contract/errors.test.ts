@@ -20,7 +20,7 @@ function connectTo(address: string): Socket {
   return connect({ host: hostname, port: Number(port), allowHalfOpen: true }).on("error", () => {});
 }
 
-describe("every error has the shape of the contract:", () => {
+describe("the shape of errors", () => {
   const stack = suiteStack();
   let system: System;
   let authorization: string;
@@ -140,7 +140,7 @@ describe("every error has the shape of the contract:", () => {
     ["HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
     ["a chunk with an invalid size", "chunked:zz\r\n"],
     ["a chunk longer than its size", 'chunked:2\r\n{"quantity":5}\r\n0\r\n\r\n'],
-  ])("invalid HTTP is 400: %s", async (_what, text) => {
+  ])("invalid HTTP is 400 and closes its connection: %s", async (_what, text) => {
     const [, body] = text.split("chunked:");
     const chunked = [`Transfer-Encoding: chunked`, "Content-Type: application/json"];
     const bytes = body === undefined ? text : head("PATCH /v1/inventory/1 HTTP/1.1", ...chunked) + body;
@@ -238,9 +238,9 @@ describe("every error has the shape of the contract:", () => {
     expect(ended).toBe(false);
   });
 
-  describe("the request id is in the headers and not in the body:", () => {
+  describe("the request id", () => {
     test.each(["abc", "0af7651916cd43dd8448eb211c80319c", "A-b_c.d:9", "x".repeat(64)])(
-      "an id of the caller is echoed: %s",
+      "the request id of the caller is echoed in the headers and not in the body: %s",
       async (id) => {
         for (const path of ["/v1/inventory", "/v1/nothing", "/v1/store/orders", "/openapi.json"]) {
           expect(header(await send("GET", path, { "x-request-id": id }), "X-Request-Id")).toBe(id);
@@ -253,7 +253,7 @@ describe("every error has the shape of the contract:", () => {
     );
 
     test.each(["", "x".repeat(65), "a b", "<script>", 'a"b', "a,b", "ü"])(
-      "an unacceptable id is replaced by a new one: %j",
+      "an unacceptable request id is replaced by a new one: %j",
       async (id) => {
         const made = header(await send("GET", "/v1/nothing", { "x-request-id": id }), "X-Request-Id");
         expect(made).not.toBe(id);
@@ -261,7 +261,7 @@ describe("every error has the shape of the contract:", () => {
       },
     );
 
-    test("each request without an id gets a new one, and so does one with two ids", async () => {
+    test("each request without a request id gets a new one, and so does one with two ids", async () => {
       const ids = new Set<string>();
       for (let i = 0; i < 5; i++) ids.add(header(await send("GET", "/v1/inventory"), "X-Request-Id"));
       const two = head("GET /v1/nothing HTTP/1.1", "X-Request-Id: one", "X-Request-Id: two");
@@ -272,7 +272,7 @@ describe("every error has the shape of the contract:", () => {
   });
 });
 
-describe("an error of the inventory service", () => {
+describe("errors of the inventory service", () => {
   const stack = suiteStack();
   const secret = "mysql://root:secret@10.0.0.1 at Store.write (/srv/inventory-svc/stock/store.ts:7:7)";
   let code: status = status.OK;
@@ -328,26 +328,32 @@ describe("an error of the inventory service", () => {
     ["UNIMPLEMENTED", 500, "internal_error"],
     ["DATA_LOSS", 500, "internal_error"],
     ["UNAUTHENTICATED", 500, "internal_error"],
-  ])("with the status %s becomes %d %s, without the text of the service", async (name, expected, errorCode) => {
-    code = status[name];
-    for (const answer of [await update(), await list()]) {
-      expectError(answer, expected, errorCode);
-      expect(bodyText(answer)).not.toMatch(/secret|10\.0\.0\.1|Store/);
-      readLimits(answer);
-      for (const gone of ["etag", "content-encoding"]) expect(answer.headers[gone]).toBeUndefined();
-    }
-  });
+  ])(
+    "an error of the inventory service with the status %s becomes %d %s, without the text of the service",
+    async (name, expected, errorCode) => {
+      code = status[name];
+      for (const answer of [await update(), await list()]) {
+        expectError(answer, expected, errorCode);
+        expect(bodyText(answer)).not.toMatch(/secret|10\.0\.0\.1|Store/);
+        readLimits(answer);
+        for (const gone of ["etag", "content-encoding"]) expect(answer.headers[gone]).toBeUndefined();
+      }
+    },
+  );
 
   test.each<[keyof typeof status, number, string]>([
     ["NOT_FOUND", 404, "not_found"],
     ["ABORTED", 412, "precondition_failed"],
-  ])("with the status %s for an update becomes %d %s", async (name, expected, errorCode) => {
-    code = status[name];
-    expectError(await update(), expected, errorCode);
-  });
+  ])(
+    "an error of the inventory service with the status %s for an update becomes %d %s",
+    async (name, expected, errorCode) => {
+      code = status[name];
+      expectError(await update(), expected, errorCode);
+    },
+  );
 });
 
-describe("a connection with invalid HTTP", () => {
+describe("connections with invalid HTTP", () => {
   const stack = suiteStack();
   const headers = ["X-RateLimit-Limit", "60"];
   const half = "x".repeat(1_000);
@@ -385,29 +391,35 @@ describe("a connection with invalid HTTP", () => {
     ["CONNECT", "CONNECT g:1 HTTP/1.1\r\nHost: g\r\n\r\n"],
   ] as const;
 
-  test.each(wrong)("never carries an error in the middle of a body, after %s", async (_what, bytes) => {
-    for (const paths of [["/"], ["/", "/"], ["/", "/whole"]]) {
-      const socket = connectTo(address);
-      let received = "";
-      socket.on("data", (chunk) => {
-        received += chunk;
-        if (received.endsWith(half)) socket.write(bytes);
-      });
-      for (const path of paths) socket.write(`GET ${path} HTTP/1.1\r\nHost: g\r\n\r\n`);
-      await new Promise((resolve) => socket.once("end", resolve).once("close", resolve));
-      socket.destroy();
-      expect(received.endsWith(half)).toBe(true);
-      expect(received.match(/HTTP\/1\.1/g)).toHaveLength(1);
-    }
-  });
+  test.each(wrong)(
+    "a connection with invalid HTTP never carries an error in the middle of a body, after %s",
+    async (_what, bytes) => {
+      for (const paths of [["/"], ["/", "/"], ["/", "/whole"]]) {
+        const socket = connectTo(address);
+        let received = "";
+        socket.on("data", (chunk) => {
+          received += chunk;
+          if (received.endsWith(half)) socket.write(bytes);
+        });
+        for (const path of paths) socket.write(`GET ${path} HTTP/1.1\r\nHost: g\r\n\r\n`);
+        await new Promise((resolve) => socket.once("end", resolve).once("close", resolve));
+        socket.destroy();
+        expect(received.endsWith(half)).toBe(true);
+        expect(received.match(/HTTP\/1\.1/g)).toHaveLength(1);
+      }
+    },
+  );
 
-  test.each(wrong)("is closed soon even if the client keeps it open, after %s", async (_what, bytes) => {
-    const socket = connectTo(address);
-    socket.write(bytes);
-    socket.resume();
-    await once(socket, "end");
-    const ours = await accepted;
-    if (!ours.destroyed) await once(ours, "close", { signal: AbortSignal.timeout(5_000) });
-    socket.destroy();
-  });
+  test.each(wrong)(
+    "a connection with invalid HTTP is closed soon even if the client keeps it open, after %s",
+    async (_what, bytes) => {
+      const socket = connectTo(address);
+      socket.write(bytes);
+      socket.resume();
+      await once(socket, "end");
+      const ours = await accepted;
+      if (!ours.destroyed) await once(ours, "close", { signal: AbortSignal.timeout(5_000) });
+      socket.destroy();
+    },
+  );
 });

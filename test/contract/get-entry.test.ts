@@ -38,7 +38,7 @@ describe("GET /v1/inventory/{petId}", () => {
     });
 
   test.each(seed)(
-    "returns the entry $petId exactly, for its caller alone to keep",
+    "GET /v1/inventory/{petId} returns the entry $petId exactly, for its caller alone to keep",
     async ({ petId, quantity, status }) => {
       const response = await get(petId);
       expect(response).toMatchObject({
@@ -50,7 +50,7 @@ describe("GET /v1/inventory/{petId}", () => {
     },
   );
 
-  test("has the ETag that a PATCH gives, and a PATCH takes it as If-Match", async () => {
+  test("an entry has the ETag that a PATCH gives, and a PATCH takes it as If-Match", async () => {
     const read = header(await get(2n), "ETag");
     const updated = await patch(2n, 8, { "if-match": read });
     expect(updated.status).toBe(200);
@@ -58,7 +58,7 @@ describe("GET /v1/inventory/{petId}", () => {
     expectError(await patch(2n, 9, { "if-match": read }), 412, "precondition_failed");
   });
 
-  test("keeps its ETag while other entries change", async () => {
+  test("an entry keeps its ETag while other entries change", async () => {
     const before = header(await get(2n), "ETag");
     await patch(9_007_199_254_740_992n, 44);
     expect(header(await get(2n), "ETag")).toBe(before);
@@ -69,7 +69,7 @@ describe("GET /v1/inventory/{petId}", () => {
     ["the weak form of the tag", (etag: string) => `W/${etag}`],
     ["a list that contains the tag", (etag: string) => `"other", ${etag}`],
     ["*", () => "*"],
-  ])("is 304 without a body when If-None-Match has %s", async (_what, condition) => {
+  ])("GET /v1/inventory/{petId} is 304 without a body when If-None-Match has %s", async (_what, condition) => {
     const etag = header(await get(2n), "ETag");
     for (const method of ["GET", "HEAD"]) {
       const response = await get(2n, { "if-none-match": condition(etag) }, method);
@@ -78,7 +78,7 @@ describe("GET /v1/inventory/{petId}", () => {
     }
   });
 
-  test("is 200 when If-None-Match has an older tag, that of another entry or that of the list", async () => {
+  test("GET /v1/inventory/{petId} is 200 when If-None-Match has an older tag, that of another entry or that of the list", async () => {
     const older = header(await get(2n), "ETag");
     await patch(2n, 70);
     const other = header(await get(9_007_199_254_740_993n), "ETag");
@@ -87,7 +87,7 @@ describe("GET /v1/inventory/{petId}", () => {
       expect(await get(2n, { "if-none-match": tag })).toMatchObject({ status: 200 });
   });
 
-  test("answers HEAD with the headers of GET and no body", async () => {
+  test("HEAD /v1/inventory/{petId} has the headers of GET and no body", async () => {
     const full = await get(2n);
     const head = await get(2n, {}, "HEAD");
     expect(head).toMatchObject({ status: 200, text: "" });
@@ -96,19 +96,19 @@ describe("GET /v1/inventory/{petId}", () => {
     }
   });
 
-  test.each(["1", "-7", "9007199254740994", "0"])("is 404 for %s, which has no entry", async (petId) => {
+  test.each(["1", "-7", "9007199254740994", "0"])("GET /v1/inventory/%s, which has no entry, is 404", async (petId) => {
     expectError(await get(petId), 404, "not_found");
     expectError(await get(petId, { "if-none-match": "*" }), 404, "not_found");
   });
 
   test.each(["abc", "007", "+1", "1.5", "9223372036854775808", "-0", "0x10", "%31%00"])(
-    "is 400 for %s, which is no petId",
+    "GET /v1/inventory/%s, which is no petId, is 400",
     async (petId) => {
       expectError(await get(petId), 400, "invalid_request", /petId/);
     },
   );
 
-  test("shows a PATCH as soon as it is acknowledged, through any gateway", async () => {
+  test("GET /v1/inventory/{petId} shows a PATCH as soon as it is acknowledged, through any gateway", async () => {
     const other = await startLocalGateway(system.gatewayEnv);
     stack.defer(() => other.close());
     for (const quantity of [11, 12, 13]) {
@@ -121,7 +121,7 @@ describe("GET /v1/inventory/{petId}", () => {
     }
   });
 
-  test("shows an entry once an internal caller has made it, not after its removal, and under a new tag when made again", async () => {
+  test("an entry is shown once an internal caller has made it, not after its removal, and under a new tag when made again", async () => {
     const create = promisify(system.client.createInventoryItem.bind(system.client));
     const remove = promisify(system.client.removeInventoryItem.bind(system.client));
     const item = { petId: 5n, quantity: 1, status: PetStatus.PET_STATUS_SOLD };
@@ -133,7 +133,7 @@ describe("GET /v1/inventory/{petId}", () => {
     expect(header(await get(5n), "ETag")).not.toBe(first);
   });
 
-  test("counts as one request", async () => {
+  test("GET /v1/inventory/{petId} counts as one request", async () => {
     const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 3, perDay: 100 } });
     const statuses = [];
     for (let i = 0; i < 4; i++) {

@@ -66,7 +66,7 @@ describe("POST /v1/keys/rotate", () => {
     stack.defer(() => system.close());
   });
 
-  test("is 404 and not documented where it is not allowed", async () => {
+  test("POST /v1/keys/rotate is 404 and not documented where it is not allowed", async () => {
     const { key, address, clock } = await open(stack, system, { KEY_ROTATION: "" });
     const headers = { authorization: `Bearer ${key}` };
     const refused = await request(address, { method: "POST", path: "/v1/keys/rotate", headers });
@@ -76,7 +76,7 @@ describe("POST /v1/keys/rotate", () => {
     expect(bodyText(document)).not.toContain("/keys/rotate");
   });
 
-  test("gives a new key with the scopes and the end of the old one, and shows it in this answer alone", async () => {
+  test("a rotation gives a new key with the scopes and the end of the old one, and shows it in this answer alone", async () => {
     const expiresAtMs = Date.now() + 400 * day;
     const own: Scope[] = ["inventory:read", "keys:rotate"];
     const { rotate, use, key, keyId, clock, address } = await open(stack, system, {}, { expiresAtMs, scopes: own });
@@ -113,7 +113,7 @@ describe("POST /v1/keys/rotate", () => {
     ["0", '{"graceSeconds":0}', 0],
     ["604800", '{"graceSeconds":604800}', 7 * day],
     ["36e2", '{"graceSeconds":36e2}', hour],
-  ])("takes %s as the grace of the old key", async (_what, body, graceMs) => {
+  ])("a rotation takes %s as the grace of the old key", async (_what, body, graceMs) => {
     const { rotate, use, key, clock } = await open(stack, system);
     const { previousKeyEndsAt, expiresAt } = rotatedKey(await rotate(key, body));
     expect(previousKeyEndsAt).toBe(new Date(clock.now() + graceMs).toISOString());
@@ -121,7 +121,7 @@ describe("POST /v1/keys/rotate", () => {
     expect((await use(key)).status).toBe(graceMs === 0 ? 401 : 200);
   });
 
-  test("never lets the old key work past its own end", async () => {
+  test("a rotation never lets the old key work past its own end", async () => {
     const expiresAtMs = Date.now() + hour;
     const { rotate } = await open(stack, system, {}, { expiresAtMs });
     const { previousKeyEndsAt, expiresAt } = rotatedKey(await rotate());
@@ -140,14 +140,14 @@ describe("POST /v1/keys/rotate", () => {
     ["{", 400, "invalid_json", /./],
     ['{"graceSeconds":1,"graceSeconds":2}', 400, "invalid_json", /graceSeconds/],
     [`{"more":"${"a".repeat(17_000)}"}`, 413, "payload_too_large", /./],
-  ])("refuses the body %s and changes nothing", async (body, status, code, message) => {
+  ])("a rotation with the body %s is refused and changes nothing", async (body, status, code, message) => {
     const { rotate, use, key, account } = await open(stack, system);
     expectError(await rotate(key, body), status, code, message);
     expect(JSON.parse((await system.runKeys("list", "--account", account, "--json")).stdout)).toHaveLength(1);
     expect(await use(key)).toMatchObject({ status: 200 });
   });
 
-  test("takes application/json only", async () => {
+  test("a rotation takes application/json only", async () => {
     const { rotate, key } = await open(stack, system);
     for (const type of ["application/merge-patch+json", "text/plain", "application/json; charset=latin1"]) {
       const refused = await rotate(key, "{}", { "content-type": type });
@@ -156,7 +156,7 @@ describe("POST /v1/keys/rotate", () => {
     }
   });
 
-  test("needs the scope keys:rotate, which a key does not have by default", async () => {
+  test("a rotation needs the scope keys:rotate, which a key does not have by default", async () => {
     const { rotate } = await open(stack, system);
     const { key: usual } = await system.issueKey();
     const refused = await rotate(usual);
@@ -164,7 +164,7 @@ describe("POST /v1/keys/rotate", () => {
     expectError(await rotate("none"), 401, "invalid_api_key");
   });
 
-  test("is charged and limited like any request", async () => {
+  test("a rotation is charged and limited like any request", async () => {
     const limits = { perMinute: 2, perDay: 100 };
     const { rotate, clock } = await open(stack, system, {}, { plan: "enterprise", limits });
     expect(readLimits(await rotate(), clock.now())).toMatchObject({ limit: 2, remaining: 1 });
@@ -172,7 +172,7 @@ describe("POST /v1/keys/rotate", () => {
     expectError(await rotate(), 429, "rate_limit_exceeded");
   });
 
-  test("has a limit of its own, 100 a day for a line of keys, which the limit headers of its 429 describe", async () => {
+  test("a rotation has a limit of its own, 100 a day for a line of keys, which the limit headers of its 429 describe", async () => {
     const { rotate, clock } = await open(stack, system, {}, { plan: "enterprise" });
     for (let i = 0; i < 100; i++) expect((await rotate()).status).toBe(201);
     const answer = await rotate();
@@ -181,7 +181,7 @@ describe("POST /v1/keys/rotate", () => {
     expect(Math.abs(readLimits(answer).resetAt - clock.now() / 1_000 - 86_400)).toBeLessThan(120);
   });
 
-  test("gives another key when its answer was lost, and is 409 once the new key was used", async () => {
+  test("a repeated rotation gives another key when the first answer was lost, and is 409 once the new key was used", async () => {
     const { rotate, use, key, account } = await open(stack, system);
     const lost = rotatedKey(await rotate());
     const kept = rotatedKey(await rotate());
@@ -197,7 +197,7 @@ describe("POST /v1/keys/rotate", () => {
     expect(statuses).toEqual([401, 200, 200]);
   });
 
-  test("is refused to a key that was revoked at another gateway while this one remembers it", async () => {
+  test("a rotation is refused to a key that was revoked at another gateway while this one remembers it", async () => {
     const { rotate, use, key, keyId, account } = await open(stack, system);
     expect(await use(key)).toMatchObject({ status: 200 });
     expect(await system.runKeys("revoke", keyId)).toMatchObject({ code: 0 });
@@ -207,7 +207,7 @@ describe("POST /v1/keys/rotate", () => {
     expect(JSON.parse((await system.runKeys("list", "--account", account, "--json")).stdout)).toHaveLength(1);
   });
 
-  test("is no way around a ban: the keys of a line are refused, counted and banned together", async () => {
+  test("a rotation is no way around a ban: the keys of a line are refused, counted and banned together", async () => {
     const limits = { perMinute: 1, perDay: 1_000_000 };
     const env = { BAN_REFUSALS_PER_MINUTE: "6" };
     const { rotate, use, key, clock } = await open(stack, system, env, { plan: "enterprise", limits });
@@ -226,7 +226,7 @@ describe("POST /v1/keys/rotate", () => {
     expect(await use(next)).toMatchObject({ status: 200 });
   });
 
-  test("holds at every gateway within 10 s: what was replaced or revoked works nowhere", async () => {
+  test("a rotation holds at every gateway within 10 s: what was replaced or revoked works nowhere", async () => {
     const { rotate, use, key, account, clock } = await open(stack, system);
     const other = await startLocalGateway({ ...system.gatewayEnv, KEY_ROTATION: "1" }, clock.now);
     stack.defer(other.close);
@@ -248,7 +248,7 @@ describe("POST /v1/keys/rotate", () => {
   });
 });
 
-describe("two gateways on which a key is rotated again and again", () => {
+describe("two gateways", () => {
   const stack = suiteStack();
   let system: System;
   beforeAll(async () => {
@@ -256,7 +256,7 @@ describe("two gateways on which a key is rotated again and again", () => {
     stack.defer(() => system.close());
   });
 
-  test("lose no request of callers that change to the new key, and log no key", async () => {
+  test("two gateways lose no request while a key is rotated again and again and callers change to the new one, and log no key", async () => {
     const { key } = await system.issueKey({ plan: "enterprise", scopes });
     const addresses = system.gateways.map(({ listen }) => listen);
     const keys = [key];

@@ -58,7 +58,7 @@ describe("GET /v1/inventory", () => {
     expect(status).toBe(200);
   }
 
-  test("returns every entry once, in the order of petId, exact to the last digit", async () => {
+  test("the list returns every entry once, in the order of petId, exact to the last digit", async () => {
     const response = await list();
     expect(response.status).toBe(200);
     expect(header(response, "Content-Type")).toBe("application/json");
@@ -69,7 +69,7 @@ describe("GET /v1/inventory", () => {
     for (const item of response.json<object[]>()) expect(Object.keys(item)).toEqual(["petId", "quantity", "status"]);
   });
 
-  test("has no parameters and ignores a query", async () => {
+  test("the list has no parameters and ignores a query", async () => {
     const response = await callApi(system.address, {
       path: "/v1/inventory?limit=1&status=sold&limit=%zz",
       headers: { authorization },
@@ -77,7 +77,7 @@ describe("GET /v1/inventory", () => {
     expect(response).toMatchObject({ status: 200, text: (await list()).text });
   });
 
-  test("answers HEAD with the headers of GET and no body", async () => {
+  test("the list answers HEAD with the headers of GET and no body", async () => {
     for (const coding of ["identity", "gzip"]) {
       const get = await list({ "accept-encoding": coding });
       const head = await list({ "accept-encoding": coding }, "HEAD");
@@ -88,12 +88,12 @@ describe("GET /v1/inventory", () => {
     }
   });
 
-  test("may be cached by the caller only, which has to revalidate it each time", async () => {
+  test("the list may be cached by the caller only, which has to revalidate it each time", async () => {
     expect(header(await list(), "Cache-Control")).toBe("private, no-cache");
   });
 
-  describe("has an ETag", () => {
-    test("that is strong, stays while nothing changes and differs after a change", async () => {
+  describe("the ETag", () => {
+    test("the list's ETag is strong, stays while nothing changes and differs after a change", async () => {
       const before = header(await list(), "ETag");
       expect(before).toMatch(/^"[\x21\x23-\x7e]+"$/);
       expect(header(await list(), "ETag")).toBe(before);
@@ -106,7 +106,7 @@ describe("GET /v1/inventory", () => {
       expect([before, after]).not.toContain(header(await list(), "ETag"));
     });
 
-    test("that differs for gzip, as its bytes differ", async () => {
+    test("the list's ETag differs for gzip, as its bytes differ", async () => {
       const plain = header(await list(), "ETag");
       const zipped = header(await list({ "accept-encoding": "gzip" }), "ETag");
       expect(zipped).not.toBe(plain);
@@ -118,7 +118,7 @@ describe("GET /v1/inventory", () => {
       ["a list that contains the tag", (etag) => `"other", W/"more",${etag} , "last"`],
       ["*", () => "*"],
     ];
-    test.each(matching)("that matches If-None-Match with %s: 304 without a body", async (_what, condition) => {
+    test.each(matching)("the list is 304 without a body when If-None-Match has %s", async (_what, condition) => {
       for (const coding of ["identity", "gzip"]) {
         for (const method of ["GET", "HEAD"]) {
           const etag = header(await list({ "accept-encoding": coding }), "ETag");
@@ -139,13 +139,13 @@ describe("GET /v1/inventory", () => {
       ["a part of the tag", (etag) => `${etag.slice(0, -2)}"`],
       ["an empty value", () => ""],
     ];
-    test.each(differing)("that does not match If-None-Match with %s: 200", async (_what, condition) => {
+    test.each(differing)("the list is 200 when If-None-Match has %s", async (_what, condition) => {
       const { headers, text } = await list();
       const response = await list({ "if-none-match": condition(String(headers.etag)) });
       expect(response).toMatchObject({ status: 200, text });
     });
 
-    test("that no longer matches after a PATCH: 200", async () => {
+    test("the list is 200 when its ETag no longer matches after a PATCH", async () => {
       const etag = header(await list(), "ETag");
       await patch(2n, 9);
       expect(await list({ "if-none-match": etag })).toMatchObject({ status: 200 });
@@ -153,7 +153,7 @@ describe("GET /v1/inventory", () => {
     });
   });
 
-  describe("chooses its content coding:", () => {
+  describe("the content coding", () => {
     const codings: [string, "gzip" | undefined][] = [
       ["gzip", "gzip"],
       ["deflate, gzip;q=0.5, br", "gzip"],
@@ -166,7 +166,7 @@ describe("GET /v1/inventory", () => {
       ["gzip;q=0.2, identity;q=0.8", undefined],
       ["", undefined],
     ];
-    test.each(codings)("Accept-Encoding %j gives Content-Encoding %j", async (accepted, coding) => {
+    test.each(codings)("the list with Accept-Encoding %j has Content-Encoding %j", async (accepted, coding) => {
       const response = await listBytes(accepted);
       expect(response.status).toBe(200);
       expect(response.headers["content-encoding"]).toEqual(coding && [coding]);
@@ -176,12 +176,12 @@ describe("GET /v1/inventory", () => {
       expect(plain.toString()).toBe((await list()).text);
     });
 
-    test("no Accept-Encoding gives no Content-Encoding", async () => {
+    test("the list without Accept-Encoding has no Content-Encoding", async () => {
       expect((await list()).headers["content-encoding"]).toBeUndefined();
     });
   });
 
-  test("shows a PATCH as soon as it is acknowledged, in either coding and through any gateway", async () => {
+  test("the list shows a PATCH as soon as it is acknowledged, in either coding and through any gateway", async () => {
     const other = await startLocalGateway(system.gatewayEnv);
     stack.defer(() => other.close());
     for (const quantity of [11, 12, 13]) {
@@ -199,7 +199,7 @@ describe("GET /v1/inventory", () => {
     await patch(9_007_199_254_740_993n, 3);
   });
 
-  test("shows an entry once an internal caller has created it, and not after its removal", async () => {
+  test("the list shows an entry once an internal caller has created it, and not after its removal", async () => {
     const create = promisify(system.client.createInventoryItem.bind(system.client));
     const remove = promisify(system.client.removeInventoryItem.bind(system.client));
     const before = (await list()).text;
@@ -212,13 +212,13 @@ describe("GET /v1/inventory", () => {
   test.each([
     ["no key", undefined, "missing_api_key"],
     ["a malformed key", "Bearer nonsense", "invalid_api_key"],
-  ])("is 401 with %s", async (_what, given, code) => {
+  ])("the list is 401 with %s", async (_what, given, code) => {
     const headers: Record<string, string> = given === undefined ? {} : { authorization: given };
     expectError(await callApi(system.address, { path: "/v1/inventory", headers }), 401, code);
   });
 });
 
-describe("GET /v1/inventory of a store", () => {
+describe("GET /v1/inventory of a new store", () => {
   const stack = suiteStack();
   let empty: System;
   let gateway: LocalGateway;
@@ -232,7 +232,7 @@ describe("GET /v1/inventory of a store", () => {
     headers = { authorization: `Bearer ${empty.keys.enterprise}` };
   });
 
-  test("that is empty returns [], in either coding", async () => {
+  test("the list of an empty store is [], in either coding", async () => {
     const plain = await callApi(gateway.address, { path: "/v1/inventory", headers });
     expect(plain).toMatchObject({ status: 200, text: "[]" });
     const head = `GET /v1/inventory HTTP/1.1\r\nHost: g\r\nAuthorization: ${headers.authorization}\r\n`;
@@ -240,7 +240,7 @@ describe("GET /v1/inventory of a store", () => {
     expect(gunzipSync(zipped.body).toString()).toBe("[]");
   });
 
-  test("that grows returns its entries in the order of petId, not in that of their creation", async () => {
+  test("the list of a store that grows has its entries in the order of petId, not in that of their creation", async () => {
     const create = promisify(empty.client.createInventoryItem.bind(empty.client));
     const ids = Array.from({ length: many }, (_, i) => BigInt(i) * 13_000_000_000_000_000n);
     // The second half is created first.

@@ -39,7 +39,7 @@ describe("GET /v1/rate_limit", () => {
     stack.defer(() => system.close());
   });
 
-  test("shows plan, windows, ban and key, with the numbers of its own limit headers", async () => {
+  test("GET /v1/rate_limit shows plan, windows, ban and key, with the numbers of its own limit headers", async () => {
     const expiresAtMs = Date.now() + 100 * hour;
     const { call, clock, keyId } = await open(stack, system, {}, { plan: "pro", expiresAtMs, scopes: ["store:read"] });
     const startMs = clock.now();
@@ -63,7 +63,7 @@ describe("GET /v1/rate_limit", () => {
     expect(windows).toMatchObject({ minute: { remaining: 297 }, day: { remaining: 9_997 } });
   });
 
-  test("costs nothing, so that exactly the whole limit is left for other requests", async () => {
+  test("GET /v1/rate_limit costs nothing, so that exactly the whole limit is left for other requests", async () => {
     const { call } = await open(stack, system, {}, few(20));
     const look = async () => bodyOf(await call("/rate_limit")).windows.map((window: { used: number }) => window.used);
     for (let used = 0; used < 20; used++) {
@@ -75,7 +75,7 @@ describe("GET /v1/rate_limit", () => {
     expect(await look()).toEqual([20, 20]);
   });
 
-  test("begins no window", async () => {
+  test("GET /v1/rate_limit begins no window", async () => {
     const { call, clock } = await open(stack, system);
     await call("/rate_limit");
     clock.advance(30 * second);
@@ -83,7 +83,7 @@ describe("GET /v1/rate_limit", () => {
     expect(windows.minute).toMatchObject({ remaining: 59, resetSeconds: 60 });
   });
 
-  test("answers an exhausted and a banned key, with the end of the ban", async () => {
+  test("GET /v1/rate_limit answers an exhausted and a banned key, with the end of the ban", async () => {
     const { call, clock } = await open(stack, system, { BAN_REFUSALS_PER_MINUTE: "5" }, few(1));
     await call("/inventory");
     const exhausted = await call("/rate_limit");
@@ -102,7 +102,7 @@ describe("GET /v1/rate_limit", () => {
     expect(bodyOf(await call("/rate_limit"))).toMatchObject({ ban: null });
   });
 
-  test("has 60 requests a minute for each account, shows that limit in its 429, and never leads to a ban", async () => {
+  test("GET /v1/rate_limit and /v1/usage have 60 requests a minute for each account, show it in their 429, and never lead to a ban", async () => {
     const { call, clock, account } = await open(stack, system, { BAN_REFUSALS_PER_MINUTE: "5" });
     const { key: second } = await system.issueKey({ account });
     const paths = ["/rate_limit", "/usage"];
@@ -121,7 +121,7 @@ describe("GET /v1/rate_limit", () => {
     expect(await call("/rate_limit", stranger)).toMatchObject({ status: 200 });
   });
 
-  test("needs a valid key, answers HEAD without a body, and refuses other methods", async () => {
+  test("GET /v1/rate_limit and /v1/usage need a valid key, answer HEAD without a body, and refuse other methods", async () => {
     const { call, clock } = await open(stack, system);
     for (const path of ["/rate_limit", "/usage"]) {
       expectError(await call(path, "none"), 401, "invalid_api_key");
@@ -144,7 +144,7 @@ describe("GET /v1/usage", () => {
     stack.defer(() => system.close());
   });
 
-  test("counts served and refused requests by minute, written or not, and those to deprecated operations", async () => {
+  test("GET /v1/usage counts served and refused requests by minute, written or not, and those to deprecated operations", async () => {
     const { call, clock, key, account } = await open(stack, system, {}, few(5));
     const { key: second } = await system.issueKey({ account });
     const { key: stranger } = await system.issueKey();
@@ -181,7 +181,7 @@ describe("GET /v1/usage", () => {
     ["?hours=7", 7, 3_600],
     ["?hours=168&other=1", 168, 3_600],
   ])(
-    "%s has %d steps of %d seconds, each after the one before, the last one with the present",
+    "GET /v1/usage%s has %d steps of %d seconds, each after the one before, the last one with the present",
     async (query, count, seconds) => {
       const { call, clock } = await open(stack, system);
       clock.advance(90 * second);
@@ -197,7 +197,7 @@ describe("GET /v1/usage", () => {
   );
 
   test.each(["0", "169", "1.5", "-1", "+1", "01", "1e1", "abc", "", "%zz", "1&hours=2", "99999999999999999999"])(
-    "hours=%s is refused with a message that names it",
+    "GET /v1/usage?hours=%s is refused with a message that names hours",
     async (hours) => {
       const { call } = await open(stack, system);
       const message = "hours must be a whole number from 1 to 168.";
@@ -205,7 +205,7 @@ describe("GET /v1/usage", () => {
     },
   );
 
-  test("is 503 while the counts cannot be read", async () => {
+  test("GET /v1/usage is 503 while the counts cannot be read", async () => {
     const broken = await startSystem({ gateways: 0 });
     stack.defer(() => broken.close());
     const { call } = await open(stack, broken);

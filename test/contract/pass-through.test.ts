@@ -77,7 +77,7 @@ describe("the operations of other services", () => {
       headers: { authorization: `Bearer ${system.keys.enterprise}`, ...headers },
     });
 
-  test("return what their services answer, exact to the last digit", async () => {
+  test("a passed-through operation returns what its service answers, exact to the last digit", async () => {
     const pet = await get("the stand-in", "/v1/pets/9223372036854775807");
     expect(pet.status).toBe(200);
     expect(header(pet, "Content-Type")).toBe("application/json");
@@ -89,7 +89,7 @@ describe("the operations of other services", () => {
     for (const answer of [pet, orders]) readLimits(answer);
   });
 
-  test("answer HEAD as GET without the body", async () => {
+  test("a passed-through operation answers HEAD as GET without the body", async () => {
     for (const path of ["/v1/pets/9223372036854775807", "/v1/store/orders"]) {
       const { headers } = await get("the stand-in", path);
       const answer = await get("the stand-in", path, {}, "HEAD");
@@ -97,12 +97,12 @@ describe("the operations of other services", () => {
     }
   });
 
-  test("answer 404 with the contract's Error where the service has nothing", async () => {
+  test("a passed-through operation answers 404 with the contract's Error where the service has nothing", async () => {
     expectError(await get("the stand-in", "/v1/pets/4"), 404, "not_found");
   });
 
   test.each(["abc", "1.5", "007", "9223372036854775808", "%zz", "1%2F..%2Fstore", ".."])(
-    "refuse the petId %s without a request to the service",
+    "a passed-through operation refuses the petId %s without a request to the service",
     async (petId) => {
       const answer = await sendToApi(
         gateways["our own"]!,
@@ -113,12 +113,12 @@ describe("the operations of other services", () => {
     },
   );
 
-  test("send an encoded petId on in its plain form, and the query unchanged", async () => {
+  test("a passed-through operation sends an encoded petId on in its plain form, and the query unchanged", async () => {
     expect(await get("our own", "/v1/pets/%2D%31?a=%20b")).toMatchObject({ status: 200 });
     expect(seen.map(({ url }) => url)).toEqual(["/base/pets/-1?a=%20b"]);
   });
 
-  test("send their services the account and the request id, and never the key", async () => {
+  test("a passed-through operation sends its service the account and the request id, and never the key", async () => {
     const { key, accountId } = await system.issueKey();
     for (const path of ["/v1/pets/7", "/v1/store/orders"]) {
       const answer = await get("our own", `${path}?page=2&token=${key}`, {
@@ -139,7 +139,7 @@ describe("the operations of other services", () => {
     }
   });
 
-  test("answer with the gateway's limits and request id in place of the service's", async () => {
+  test("a passed-through operation answers with the gateway's limits and request id in place of the service's", async () => {
     answerUpstream = (_incoming, response) => {
       const theirs = "X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset RateLimit RateLimit-Policy Retry-After";
       for (const name of `${theirs} X-Request-Id Deprecation Sunset Link`.split(" "))
@@ -170,21 +170,24 @@ describe("the operations of other services", () => {
     [503, "service_unavailable", "answers 429", "our own", html(429)],
     [404, "not_found", "answers 404", "our own", html(404)],
   ];
-  test.each(failures)("answer %d %s when their service %s", async (status, code, _what, gateway, upstream) => {
-    if (upstream) answerUpstream = upstream;
-    for (const path of ["/v1/pets/7", "/v1/store/orders"]) {
-      const answer = await get(gateway, path);
-      expectError(answer, status, code);
-      expect(bodyText(answer)).not.toContain("secret");
-      expect(answer.headers.location).toBeUndefined();
-      readLimits(answer);
-      if (path === "/v1/pets/7") expectDeprecation(answer);
-      else expectNoDeprecation(answer);
-    }
-  });
+  test.each(failures)(
+    "a passed-through operation answers %d %s when its service %s",
+    async (status, code, _what, gateway, upstream) => {
+      if (upstream) answerUpstream = upstream;
+      for (const path of ["/v1/pets/7", "/v1/store/orders"]) {
+        const answer = await get(gateway, path);
+        expectError(answer, status, code);
+        expect(bodyText(answer)).not.toContain("secret");
+        expect(answer.headers.location).toBeUndefined();
+        readLimits(answer);
+        if (path === "/v1/pets/7") expectDeprecation(answer);
+        else expectNoDeprecation(answer);
+      }
+    },
+  );
 
-  describe("include GET /v1/pets/{petId}, whose deprecation", () => {
-    test("is announced in every response of it", async () => {
+  describe("the deprecation of GET /v1/pets/{petId}", () => {
+    test("the deprecation of GET /v1/pets/{petId} is announced in every response of it", async () => {
       const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 1, perDay: 1 } });
       const { key: other } = await system.issueKey({ scopes: ["inventory:read"] });
       const cases: [number, string, Record<string, string>, string?][] = [
@@ -207,14 +210,14 @@ describe("the operations of other services", () => {
       }
     });
 
-    test("is announced in a 304 too", async () => {
+    test("the deprecation of GET /v1/pets/{petId} is announced in a 304 too", async () => {
       answerUpstream = (_incoming, response) => response.writeHead(304, { ETag: '"1"' }).end();
       const answer = await get("our own", "/v1/pets/7", { "if-none-match": '"1"' });
       expect(answer.status).toBe(304);
       expectDeprecation(answer);
     });
 
-    test("is announced nowhere else", async () => {
+    test("the deprecation of GET /v1/pets/{petId} is announced nowhere else", async () => {
       for (const path of ["/v1/inventory", "/v1/store/orders", "/v1/pets", "/v1/pets/1001/", "/openapi.json"]) {
         expectNoDeprecation(await get("the stand-in", path));
       }
@@ -230,13 +233,13 @@ describe("the operations of other services", () => {
     };
     const day = 24 * 60 * 60_000;
 
-    test("ends nothing by itself: the operation still answers after the sunset", async () => {
+    test("the deprecation of GET /v1/pets/{petId} ends nothing by itself: the operation still answers after the sunset", async () => {
       const answer = await at({}, new Date(Date.parse(sunsetAt) + day));
       expect(answer.status).toBe(200);
       expectDeprecation(answer);
     });
 
-    test("makes it answer 410 from the sunset on with PETS_GONE_AFTER_SUNSET=1", async () => {
+    test("the deprecated GET /v1/pets/{petId} answers 410 from the sunset on with PETS_GONE_AFTER_SUNSET=1", async () => {
       const env = { PETS_GONE_AFTER_SUNSET: "1" };
       expect(await at(env, new Date(Date.parse(sunsetAt) - 1_000))).toMatchObject({ status: 200 });
       const answer = await at(env, new Date(sunsetAt));
@@ -247,11 +250,11 @@ describe("the operations of other services", () => {
       expect(await get("another time", "/v1/store/orders")).toMatchObject({ status: 200 });
     });
 
-    test("can be switched off by its settings", async () => {
+    test("the deprecation of GET /v1/pets/{petId} can be switched off by its settings", async () => {
       expectNoDeprecation(await at({ PETS_DEPRECATED_AT: "none", PETS_SUNSET_AT: "none" }, new Date()));
     });
 
-    test("lets operators see how often an account still uses it", async () => {
+    test("operators see how often an account still uses the deprecated GET /v1/pets/{petId}", async () => {
       const { key, account } = await system.issueKey();
       const gateway = await startLocalGateway(system.gatewayEnv);
       gateways.counted = gateway.address;

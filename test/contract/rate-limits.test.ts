@@ -13,7 +13,7 @@ const second = 1_000;
 const minute = 60 * second;
 const hour = 60 * minute;
 
-describe("the limit headers are on every response", () => {
+describe("limit headers", () => {
   const stack = suiteStack();
   const guard = 10_000;
   const docsGuard = 300;
@@ -52,7 +52,7 @@ describe("the limit headers are on every response", () => {
     });
   });
 
-  describe("to a request with a key, which is charged once:", () => {
+  describe("requests with a key", () => {
     type Send = (request: RequestOptions, address?: string) => Promise<Answer>;
     const json = { "content-type": "application/json" };
     const update = (body: string, headers: Record<string, string> = {}) => ({
@@ -83,26 +83,29 @@ describe("the limit headers are on every response", () => {
       [504, "an upstream that is silent", (send) => send({ path: "/v1/store/orders" })],
     ];
 
-    test.each(cases)("%d for %s", async (status, _what, run) => {
-      const { key } = await system.issueKey({ plan: "pro" });
-      const answer = await run(({ method = "GET", path, headers, body }, address = system.address) => {
-        const lines = Object.entries({ host: "g", authorization: `Bearer ${key}`, ...headers });
-        if (body && headers?.["content-length"] === undefined) lines.push(["content-length", `${body.length}`]);
-        const head = [`${method} ${path} HTTP/1.1`, ...lines.map(([name, value]) => `${name}: ${value}`)];
-        return sendToApi(address, `${head.join("\r\n")}\r\n\r\n${body ?? ""}`);
-      });
-      expect(answer.status).toBe(status);
-      expect(readLimits(answer)).toMatchObject({
-        limit: 300,
-        remaining: 299,
-        windows: {
-          minute: { limit: 300, seconds: 60, remaining: 299, resetSeconds: expect.any(Number) },
-          day: { limit: 10_000, seconds: 86_400, remaining: 9_999 },
-        },
-      });
-    });
+    test.each(cases)(
+      "the answer %d for %s has the limits of its key, which is charged once",
+      async (status, _what, run) => {
+        const { key } = await system.issueKey({ plan: "pro" });
+        const answer = await run(({ method = "GET", path, headers, body }, address = system.address) => {
+          const lines = Object.entries({ host: "g", authorization: `Bearer ${key}`, ...headers });
+          if (body && headers?.["content-length"] === undefined) lines.push(["content-length", `${body.length}`]);
+          const head = [`${method} ${path} HTTP/1.1`, ...lines.map(([name, value]) => `${name}: ${value}`)];
+          return sendToApi(address, `${head.join("\r\n")}\r\n\r\n${body ?? ""}`);
+        });
+        expect(answer.status).toBe(status);
+        expect(readLimits(answer)).toMatchObject({
+          limit: 300,
+          remaining: 299,
+          windows: {
+            minute: { limit: 300, seconds: 60, remaining: 299, resetSeconds: expect.any(Number) },
+            day: { limit: 10_000, seconds: 86_400, remaining: 9_999 },
+          },
+        });
+      },
+    );
 
-    test("403 for a missing scope, and 429 for an exhausted limit", async () => {
+    test("the answers 403 for a missing scope and 429 for an exhausted limit have the limits of their key", async () => {
       const limits = { perMinute: 1, perDay: 5 };
       const { key } = await system.issueKey({ plan: "enterprise", limits, scopes: ["store:read"] });
       const get = () => callApi(system.address, { path: "/v1/inventory", headers: { authorization: `Bearer ${key}` } });
@@ -115,7 +118,7 @@ describe("the limit headers are on every response", () => {
     });
   });
 
-  describe("to a request without a valid key, with the limit of its address:", () => {
+  describe("requests without a valid key", () => {
     const get = (path: string, ...lines: string[]) =>
       [`GET ${path} HTTP/1.1`, "Host: g", ...lines, "\r\n"].join("\r\n");
     const cases: [number, string, string | (() => string)][] = [
@@ -144,7 +147,7 @@ describe("the limit headers are on every response", () => {
       [408, "a head that never ends", "GET /v1/inventory HTTP/1.1\r\nHost: g\r\n"],
       [431, "a head that is too large", get("/v1/inventory", `X-A: ${"a".repeat(17_000)}`)],
     ];
-    test.each(cases)("%d for %s", async (status, _what, bytes) => {
+    test.each(cases)("the answer %d for %s has the limit of its address", async (status, _what, bytes) => {
       const answer = await sendToApi(system.address, typeof bytes === "string" ? bytes : bytes());
       expect(answer.status).toBe(status);
       const { limit, windows } = readLimits(answer);
@@ -154,7 +157,7 @@ describe("the limit headers are on every response", () => {
       });
     });
 
-    test("304 for the unchanged document", async () => {
+    test("the answer 304 for the unchanged document has the limit of its address", async () => {
       const { headers } = await callApi(system.address, { path: "/openapi.json" });
       const again = await callApi(system.address, {
         path: "/openapi.json",
@@ -166,7 +169,7 @@ describe("the limit headers are on every response", () => {
   });
 });
 
-describe("the limits", () => {
+describe("limits", () => {
   const stack = suiteStack();
   let system: System;
   beforeAll(async () => {
@@ -178,7 +181,7 @@ describe("the limits", () => {
     ["free", 60, 1_000],
     ["pro", 300, 10_000],
     ["business", 1_000, 100_000],
-  ] as const)("of the plan %s are %d a minute and %d a day", async (plan, perMinute, perDay) => {
+  ] as const)("the limits of the plan %s are %d a minute and %d a day", async (plan, perMinute, perDay) => {
     const { use } = await open(stack, system, {}, { plan });
     expect(readLimits(await use())).toMatchObject({
       limit: perMinute,
@@ -186,21 +189,21 @@ describe("the limits", () => {
     });
   });
 
-  test("of an enterprise account are its own, even when the setting lowers those of a plan", async () => {
+  test("the limits of an enterprise account are its own, even when the setting lowers those of a plan", async () => {
     const limits = { perMinute: 7, perDay: 70 };
     const { use, clock } = await open(stack, system, { PLAN_LIMITS: "free=1/1" }, { plan: "enterprise", limits });
     const { windows } = readLimits(await use(), clock.now());
     expect(windows).toMatchObject({ minute: { limit: 7, remaining: 6 }, day: { limit: 70, remaining: 69 } });
   });
 
-  test("of a plan follow the setting", async () => {
+  test("the limits of a plan follow the setting", async () => {
     const { use, clock } = await open(stack, system, { PLAN_LIMITS: "free=5/50,business=9/90" });
     expect(readLimits(await use(), clock.now()).windows).toMatchObject({ minute: { limit: 5 }, day: { limit: 50 } });
     expect(readLimits(await use(system.keys.business), clock.now())).toMatchObject({ limit: 9 });
     expect(readLimits(await use(system.keys.pro), clock.now())).toMatchObject({ limit: 300 });
   });
 
-  test("follow the plan of the account within 10 s", async () => {
+  test("the limits follow the plan of the account within 10 s", async () => {
     const { use, clock, account } = await open(stack, system, {});
     expect(readLimits(await use(), clock.now())).toMatchObject({ limit: 60, remaining: 59 });
     const { code } = await system.runKeys("plan", "--account", account, "--plan", "pro");
@@ -209,7 +212,7 @@ describe("the limits", () => {
     expect(readLimits(await use(), clock.now())).toMatchObject({ limit: 300, remaining: 298 });
   });
 
-  test("admit 60 requests in a minute, and the next one at the time that the headers give", async () => {
+  test("the limits admit 60 requests in a minute, and the next one at the time that the headers give", async () => {
     const { use, clock } = await open(stack, system, {});
     const startMs = clock.now();
     for (let left = 59; left >= 0; left--) {
@@ -236,7 +239,7 @@ describe("the limits", () => {
     expect(readLimits(answer, clock.now()).windows.minute).toMatchObject({ remaining: 59, resetSeconds: 60 });
   });
 
-  test("count from the first request, not from the clock's minute", async () => {
+  test("the limits count from the first request, not from the clock's minute", async () => {
     const { use, clock } = await open(stack, system, {});
     const first = readLimits(await use(), clock.now());
     clock.advance(59 * second);
@@ -246,7 +249,7 @@ describe("the limits", () => {
     expect(next).toMatchObject({ remaining: 59, resetAt: first.resetAt + 90 });
   });
 
-  test("of the day are not charged for requests that the minute refuses, nor those of the minute for what the day refuses", async () => {
+  test("the limit of the day is not charged for requests that the minute refuses, nor that of the minute for what the day refuses", async () => {
     const limits = { perMinute: 3, perDay: 5 };
     const { use, clock } = await open(stack, system, {}, { plan: "enterprise", limits });
     const startMs = clock.now();
@@ -276,13 +279,13 @@ describe("the limits", () => {
     await expectLeft(200, 2, 4);
   });
 
-  test("are shown for the window that has the smaller share left", async () => {
+  test("the limits are shown for the window that has the smaller share left", async () => {
     const limits = { perMinute: 10, perDay: 6 };
     const { use, clock } = await open(stack, system, {}, { plan: "enterprise", limits });
     expect(readLimits(await use(), clock.now())).toMatchObject({ limit: 6, remaining: 5 });
   });
 
-  test("are exact when all requests arrive at once", async () => {
+  test("the limits are exact when all requests arrive at once", async () => {
     const { use } = await open(stack, system, {}, { plan: "enterprise", limits: { perMinute: 10, perDay: 100 } });
     const answers = await Promise.all(Array.from({ length: 40 }, () => use()));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(10);
@@ -291,7 +294,7 @@ describe("the limits", () => {
     expect(left.sort((a, b) => a - b)).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
   });
 
-  test("keep refused requests from the inventory service", async () => {
+  test("the limits keep refused requests from the inventory service", async () => {
     const { listen, admin } = await system.startGateway();
     const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 3, perDay: 100 } });
     const checks = async () =>
@@ -310,7 +313,7 @@ describe("the limits", () => {
     expect(statuses).toEqual([...Array(3).fill(200), ...Array(20).fill(429)]);
   });
 
-  test("count all keys of an account together, apart from other accounts", async () => {
+  test("the limits count all keys of an account together, apart from other accounts", async () => {
     const { use, clock, account } = await open(stack, system, {});
     const { key: second } = await system.issueKey({ account });
     const { key: stranger } = await system.issueKey();
@@ -321,7 +324,7 @@ describe("the limits", () => {
   });
 });
 
-describe("the limit of an address", () => {
+describe("limits of addresses", () => {
   afterEach(() => void import.meta.jest.restoreAllMocks());
   const stack = suiteStack();
   let system: System;
@@ -330,7 +333,7 @@ describe("the limit of an address", () => {
     stack.defer(() => system.close());
   });
 
-  test("refuses requests without a valid key after 60 in a minute, but none with a key that was seen before", async () => {
+  test("the limit of an address refuses requests without a valid key after 60 in a minute, but none with a key that was seen before", async () => {
     const { use, clock } = await open(stack, system, {});
     onTestClock(clock);
     expect(await use()).toMatchObject({ status: 200 });
@@ -361,7 +364,7 @@ describe("the limit of an address", () => {
     expect(await use(newKey)).toMatchObject({ status: 200 });
   });
 
-  test("follows the setting, and is not charged for reading the documentation", async () => {
+  test("the limit of an address follows the setting, and is not charged for reading the documentation", async () => {
     const { use, clock, address } = await open(stack, system, { ADDRESS_GUARD_PER_MINUTE: "3" });
     for (let left = 2; left >= 0; left--) {
       for (const path of ["/docs/", "/openapi.json"]) {
@@ -377,7 +380,7 @@ describe("the limit of an address", () => {
     expect(readLimits(malformed, clock.now())).toMatchObject({ limit: 3, remaining: 0 });
   });
 
-  test("has 300 requests a minute for the documentation, counted by themselves", async () => {
+  test("the limit of an address has 300 requests a minute for the documentation, counted by themselves", async () => {
     const { use, clock, address } = await open(stack, system, { ADDRESS_GUARD_PER_MINUTE: "3" });
     onTestClock(clock);
     const paths = ["/docs", "/docs/", "/docs/page.js", "/openapi.json"];
@@ -400,7 +403,7 @@ describe("the limit of an address", () => {
   test.each([
     ["counts each client of a trusted proxy by itself", "127.0.0.1, 10.0.0.0/8", [1, 1, 0]],
     ["ignores the X-Forwarded-For of any other peer", "10.0.0.0/8", [1, 0, 0]],
-  ])("%s", async (_what, proxies, expected) => {
+  ])("the limit of an address %s", async (_what, proxies, expected) => {
     const { address, clock } = await open(stack, system, { ADDRESS_GUARD_PER_MINUTE: "2", TRUSTED_PROXIES: proxies });
     const left: number[] = [];
     for (const forwarded of ["192.0.2.1", "198.51.100.7, 192.0.2.2, 10.1.2.3", "192.0.2.1"]) {
@@ -410,7 +413,7 @@ describe("the limit of an address", () => {
     expect(left).toEqual(expected);
   });
 
-  test("counts the addresses of one IPv6 /64 together", async () => {
+  test("the limit of an address counts the addresses of one IPv6 /64 together", async () => {
     const env = { ADDRESS_GUARD_PER_MINUTE: "5", TRUSTED_PROXIES: "127.0.0.1" };
     const { address, clock } = await open(stack, system, env);
     const left: number[] = [];
@@ -422,7 +425,7 @@ describe("the limit of an address", () => {
   });
 });
 
-describe("a temporary ban", () => {
+describe("temporary bans", () => {
   const stack = suiteStack();
   const oneAMinute: KeyOptions = { plan: "enterprise", limits: { perMinute: 1, perDay: 1_000_000 } };
   const env = { BAN_REFUSALS_PER_MINUTE: "5" };
@@ -447,7 +450,7 @@ describe("a temporary ban", () => {
     throw new Error(`no ban after ${refusals} refusals`);
   }
 
-  test("follows 30 refusals within a minute and lasts 5 minutes", async () => {
+  test("a temporary ban follows 30 refusals within a minute and lasts 5 minutes", async () => {
     const opened = await open(stack, system, {}, oneAMinute);
     const { use, clock } = opened;
     const banned = await earnBan(opened, 30);
@@ -470,7 +473,7 @@ describe("a temporary ban", () => {
     expect(await use()).toMatchObject({ status: 200 });
   });
 
-  test("lasts 5, then 15, then 60 minutes, and 5 minutes again after a day without one", async () => {
+  test("a temporary ban lasts 5, then 15, then 60 minutes, and 5 minutes again after a day without one", async () => {
     const opened = await open(stack, system, env, oneAMinute);
     for (const minutes of [5, 15, 60, 60]) {
       expect(header(await earnBan(opened), "Retry-After")).toBe(`${60 * minutes}`);
@@ -480,7 +483,7 @@ describe("a temporary ban", () => {
     expect(header(await earnBan(opened), "Retry-After")).toBe("300");
   });
 
-  test("within an exhausted day announces the end of the day, not that of the ban", async () => {
+  test("a temporary ban within an exhausted day announces the end of the day, not that of the ban", async () => {
     const limits = { perMinute: 10, perDay: 1 };
     const opened = await open(stack, system, env, { plan: "enterprise", limits });
     const began = opened.clock.now();
@@ -490,7 +493,7 @@ describe("a temporary ban", () => {
     expect(readLimits(banned, opened.clock.now())).toMatchObject({ limit: 1, remaining: 0 });
   });
 
-  test("has durations that follow the setting", async () => {
+  test("a temporary ban has durations that follow the setting", async () => {
     const opened = await open(stack, system, { ...env, BAN_LADDER_MINUTES: "1,2" }, oneAMinute);
     for (const minutes of [1, 2, 2]) {
       expect(header(await earnBan(opened), "Retry-After")).toBe(`${60 * minutes}`);
@@ -498,7 +501,7 @@ describe("a temporary ban", () => {
     }
   });
 
-  test("does not follow occasional refusals", async () => {
+  test("a temporary ban does not follow occasional refusals", async () => {
     const limits = { perMinute: 1_000, perDay: 1 };
     const { use, clock, keyId } = await open(stack, system, env, { plan: "enterprise", limits });
     expect(await use()).toMatchObject({ status: 200 });
@@ -509,7 +512,7 @@ describe("a temporary ban", () => {
     expect((await system.runKeys("bans")).stdout).not.toContain(keyId);
   });
 
-  test("does not follow refusals of requests that were sent before the first 429", async () => {
+  test("a temporary ban does not follow refusals of requests that were sent before the first 429", async () => {
     const { use, keyId } = await open(stack, system, env, oneAMinute);
     const answers = await Promise.all(Array.from({ length: 30 }, () => use()));
     const refused = answers.filter(({ status }) => status === 429);
@@ -518,7 +521,7 @@ describe("a temporary ban", () => {
     expect((await system.runKeys("bans")).stdout).not.toContain(keyId);
   });
 
-  test("holds for the key, while another key of the account is only limited", async () => {
+  test("a temporary ban holds for the key, while another key of the account is only limited", async () => {
     const opened = await open(stack, system, env, oneAMinute);
     const { key: second } = await system.issueKey({ account: opened.account });
     await earnBan(opened);
@@ -528,7 +531,7 @@ describe("a temporary ban", () => {
     expect(await opened.use(second)).toMatchObject({ status: 200 });
   });
 
-  test("holds at every gateway within 10 s, and after a restart", async () => {
+  test("a temporary ban holds at every gateway within 10 s, and after a restart", async () => {
     const opened = await open(stack, system, env, oneAMinute);
     const other = await startLocalGateway(system.gatewayEnv, opened.clock.now);
     stack.defer(() => other.close());
@@ -542,7 +545,7 @@ describe("a temporary ban", () => {
     expectError(await callApi(restarted.address, { path: "/v1/inventory", headers }), 429, "api_key_banned");
   });
 
-  test("is listed for operators, and ends within 10 s after they lift it", async () => {
+  test("a temporary ban is listed for operators, and ends within 10 s after they lift it", async () => {
     const opened = await open(stack, system, env, oneAMinute);
     const { use, clock, keyId } = opened;
     await earnBan(opened);

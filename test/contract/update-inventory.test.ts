@@ -50,7 +50,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       "\r\n",
     ].join("\r\n");
 
-  describe("that is valid", () => {
+  describe("valid updates", () => {
     test.each([
       ["1", 1n, "pending"],
       ["%31", 1n, "pending"],
@@ -58,22 +58,25 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["9007199254740993", 9_007_199_254_740_993n, "available"],
       ["9223372036854775807", 9_223_372_036_854_775_807n, "sold"],
       ["-9223372036854775808", -9_223_372_036_854_775_808n, "sold"],
-    ])("for %s answers with the exact petId and stores the quantity", async (path, petId, status) => {
-      const response = await set(path, 77);
-      expect(response.status).toBe(200);
-      expect(header(response, "Content-Type")).toBe("application/json");
-      expect(Number(header(response, "Content-Length"))).toBe(Buffer.byteLength(response.text));
-      expect(response.text.replaceAll(/\s/g, "")).toBe(`{"petId":${petId},"quantity":77,"status":"${status}"}`);
-      expect(await system.stored(petId)).toEqual({ petId, quantity: 77, status });
-    });
+    ])(
+      "an update of /v1/inventory/%s answers with the exact petId and stores the quantity",
+      async (path, petId, status) => {
+        const response = await set(path, 77);
+        expect(response.status).toBe(200);
+        expect(header(response, "Content-Type")).toBe("application/json");
+        expect(Number(header(response, "Content-Length"))).toBe(Buffer.byteLength(response.text));
+        expect(response.text.replaceAll(/\s/g, "")).toBe(`{"petId":${petId},"quantity":77,"status":"${status}"}`);
+        expect(await system.stored(petId)).toEqual({ petId, quantity: 77, status });
+      },
+    );
 
-    test("changes no neighbour whose petId is the same as a double", async () => {
+    test("an update changes no neighbour whose petId is the same as a double", async () => {
       const before = await system.stored(9_007_199_254_740_992n);
       await set("9007199254740993", 4_711);
       expect(await system.stored(9_007_199_254_740_992n)).toEqual(before);
     });
 
-    test("is idempotent", async () => {
+    test("an update is idempotent", async () => {
       const once = await set("1", 31);
       const twice = await set("1", 31);
       expect(twice).toMatchObject({ status: 200, text: once.text, headers: { etag: once.headers.etag } });
@@ -89,7 +92,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["0.5E+1", "0.5E+1", 5],
       ["5.000 with 400 zeros", `5.${"0".repeat(400)}`, 5],
       ["0 with an exponent", "0e-400", 0],
-    ])("sets the quantity %s", async (_what, text, quantity) => {
+    ])("an update sets the quantity %s", async (_what, text, quantity) => {
       const response = await patch("1", `{"quantity":${text}}`);
       expect(response).toMatchObject({ status: 200 });
       expect(response.text.replaceAll(/\s/g, "")).toBe(`{"petId":1,"quantity":${quantity},"status":"pending"}`);
@@ -107,7 +110,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["a member of the same name further inside", '{"x":{"quantity":1,"y":[{"quantity":2}]},"quantity":6}'],
       ["the same value in several members", '{"a":"quantity","b":"quantity","quantity":6}'],
       ["a length of 16 KiB", '{"quantity":6}'.padEnd(16 * 1024)],
-    ])("may have a body with %s", async (_what, body) => {
+    ])("an update may have a body with %s", async (_what, body) => {
       await set("1", 100);
       expect(await patch("1", body)).toMatchObject({ status: 200 });
       expect(await system.stored(1n)).toEqual({ petId: 1n, quantity: 6, status: "pending" });
@@ -120,21 +123,21 @@ describe("PATCH /v1/inventory/{petId}", () => {
       'application/json; charset="utf-8"',
       "application/json;charset=UTF-8",
       "application/json ; profile=x; charset=utf-8",
-    ])("may have the media type %s", async (type) => {
+    ])("an update may have the media type %s", async (type) => {
       expect(await set("1", 8, { "content-type": type })).toMatchObject({ status: 200 });
     });
 
-    test("may have the content coding identity", async () => {
+    test("an update may have the content coding identity", async () => {
       expect(await set("1", 8, { "content-encoding": "identity" })).toMatchObject({ status: 200 });
     });
 
-    test("may arrive in chunks", async () => {
+    test("an update may arrive in chunks", async () => {
       const bytes = `${head("Transfer-Encoding: chunked")}5\r\n{"qua\r\n8\r\nntity":9\r\n1\r\n}\r\n0\r\n\r\n`;
       expect(await sendToApi(system.address, bytes)).toMatchObject({ status: 200 });
       expect(await system.stored(1n)).toMatchObject({ quantity: 9 });
     });
 
-    test("may wait for 100 Continue", async () => {
+    test("an update may wait for 100 Continue", async () => {
       const body = '{"quantity":12}';
       const { hostname, port } = new URL(`http://${system.address}`);
       const sent = httpRequest({
@@ -162,14 +165,17 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["a stray byte", "\0", 400],
       ["something that is no request", "}{ HTTP/1.1\r\n\r\n", 400],
       ["a CONNECT", "CONNECT example:443 HTTP/1.1\r\nHost: example\r\n\r\n", 405],
-    ])("is answered before %s that follows it, and then its connection is closed", async (_what, rest, refusal) => {
-      const bytes = `${head("Content-Length: 15")}{"quantity":14}${rest}`;
-      const { raw } = await sendToApi(system.address, bytes, { untilEnd: true });
-      expect(raw.toString().match(/(?<=HTTP\/1\.1 )\d+/g)).toEqual(["200", String(refusal)]);
-      expect(await system.stored(1n)).toMatchObject({ quantity: 14 });
-    });
+    ])(
+      "an update is answered before %s that follows it, and then its connection is closed",
+      async (_what, rest, refusal) => {
+        const bytes = `${head("Content-Length: 15")}{"quantity":14}${rest}`;
+        const { raw } = await sendToApi(system.address, bytes, { untilEnd: true });
+        expect(raw.toString().match(/(?<=HTTP\/1\.1 )\d+/g)).toEqual(["200", String(refusal)]);
+        expect(await system.stored(1n)).toMatchObject({ quantity: 14 });
+      },
+    );
 
-    test("is answered also for a client that sends 8 MB of other bytes before it reads", async () => {
+    test("an update is answered also for a client that sends 8 MB of other bytes before it reads", async () => {
       const { hostname, port } = new URL(`http://${system.address}`);
       const socket = connect({ host: hostname, port: Number(port) });
       const more = `CONNECT example:443 HTTP/1.1\r\nHost: example\r\n\r\n${"x".repeat(8_000_000)}`;
@@ -180,14 +186,14 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expect(received).toMatch(/^HTTP\/1\.1 200 /);
     });
 
-    test("may have an unknown expectation", async () => {
+    test("an update may have an unknown expectation", async () => {
       const bytes = `${head("Expect: the-unexpected", "Content-Length: 15")}{"quantity":13}`;
       expect(await sendToApi(system.address, bytes)).toMatchObject({ status: 200 });
     });
   });
 
-  describe("with If-Match", () => {
-    test("is applied while the entry still has that ETag", async () => {
+  describe("If-Match", () => {
+    test("an update with If-Match is applied while the entry still has that ETag", async () => {
       const etag = header(await set("1", 20), "ETag");
       const response = await set("1", 21, { "if-match": etag });
       expect(response.status).toBe(200);
@@ -195,12 +201,12 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expect(await set("1", 22, { "if-match": ` ${header(response, "ETag")} ` })).toMatchObject({ status: 200 });
     });
 
-    test("of * is applied to any entry, and is 404 where there is none", async () => {
+    test("an update with If-Match: * is applied to any entry, and is 404 where there is none", async () => {
       expect(await set("1", 23, { "if-match": "*" })).toMatchObject({ status: 200 });
       expectError(await set("4040", 23, { "if-match": "*" }), 404, "not_found");
     });
 
-    test("an update that wants no entry to be there changes none", async () => {
+    test("an update with If-None-Match: *, which wants no entry to be there, changes none", async () => {
       const response = await set("1", 24, { "if-none-match": "*" });
       expectError(response, 412, "precondition_failed", /^There is an entry, which If-None-Match: \* rules out\.$/);
       expectError(await set("4040", 24, { "if-none-match": "*" }), 404, "not_found");
@@ -212,7 +218,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["an unknown ETag", () => '"other"', /not an ETag of an entry: send the one of a read or an update of/],
       ["an ETag with a comma in it", () => '"other,2"', /not an ETag of an entry/],
       ["an ETag with a revision beyond int64", () => '"r9999999999999999999"', /not an ETag of an entry/],
-    ])("of %s is 412, says why, and changes nothing", async (_what, condition, message) => {
+    ])("an update with If-Match of %s is 412, says why, and changes nothing", async (_what, condition, message) => {
       const etag = header(await set("1", 24), "ETag");
       await set("1", 25);
       const response = await set("1", 26, { "if-match": condition(etag) });
@@ -224,14 +230,14 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["last", (etag) => `"r1" , W/"r2",, "other,2","r0",${etag}`],
       ["first", (etag) => `${etag}, "r1"`],
       ["in the middle", (etag) => `\t"r1",${etag}\t,"list-7",`],
-    ])("that lists the entry's ETag %s is applied", async (_where, condition) => {
+    ])("an update with an If-Match that lists the entry's ETag %s is applied", async (_where, condition) => {
       const etag = header(await set("1", 24), "ETag");
       expect(await set("1", 25, { "if-match": condition(etag) })).toMatchObject({ status: 200 });
       expectError(await set("1", 26, { "if-match": condition(etag) }), 412, "precondition_failed");
       expect(await system.stored(1n)).toMatchObject({ quantity: 25 });
     });
 
-    test("takes 20 ETags and no more", async () => {
+    test("If-Match takes 20 ETags and no more", async () => {
       const etag = header(await set("1", 24), "ETag");
       const others = Array.from({ length: 19 }, (_, i) => `"r${i}"`);
       expect(await set("1", 25, { "if-match": [...others, etag].join(", ") })).toMatchObject({ status: 200 });
@@ -248,13 +254,13 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["* in a list", '"r1", *'],
       ["nothing", ""],
       ["commas alone", " , ,"],
-    ])("of %s is 400 with the form of an ETag, before the entry is looked for", async (_what, value) => {
+    ])("If-Match of %s is 400 with the form of an ETag, before the entry is looked for", async (_what, value) => {
       const message = /^If-Match must be \* or a list of ETags in double quotes, such as "r317"\.$/;
       expectError(await set("1", 26, { "if-match": value }), 400, "invalid_request", message);
       expectError(await set("4040", 26, { "if-match": value }), 400, "invalid_request", message);
     });
 
-    test("of the entry's own ETag as a weak one is 412 with the reason that a weak tag never matches", async () => {
+    test("If-Match of the entry's own ETag as a weak one is 412 with the reason that a weak tag never matches", async () => {
       const etag = header(await set("1", 24), "ETag");
       for (const value of [`W/${etag}`, `W/"r1", W/${etag}`]) {
         const response = await set("1", 25, { "if-match": value });
@@ -263,24 +269,27 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expect(await system.stored(1n)).toMatchObject({ quantity: 24 });
     });
 
-    test("of the ETag with a leading zero is 412, as tags are compared character by character", async () => {
+    test("If-Match of the ETag with a leading zero is 412, as tags are compared character by character", async () => {
       const etag = header(await set("1", 24), "ETag");
       expectError(await set("1", 25, { "if-match": etag.replace("r", "r0") }), 412, "precondition_failed");
       expect(await set("1", 26, { "if-match": etag })).toMatchObject({ status: 200 });
     });
 
-    test.each(['"other"', '"r1"'])("of %s is checked after the body and the existence of the entry", async (tag) => {
-      expectError(await set("1", -1, { "if-match": tag }), 400, "invalid_request");
-      expectError(await set("4040", 23, { "if-match": tag }), 404, "not_found");
-    });
+    test.each(['"other"', '"r1"'])(
+      "If-Match of %s is checked after the body and the existence of the entry",
+      async (tag) => {
+        expectError(await set("1", -1, { "if-match": tag }), 400, "invalid_request");
+        expectError(await set("4040", 23, { "if-match": tag }), 404, "not_found");
+      },
+    );
 
-    test("of the list's ETag is 412 with the reason that it is not the entry's", async () => {
+    test("If-Match of the list's ETag is 412 with the reason that it is not the entry's", async () => {
       const list = await callApi(system.address, { path: "/v1/inventory", headers: { authorization } });
       const response = await set("1", 26, { "if-match": header(list, "ETag") });
       expectError(response, 412, "precondition_failed", /not an ETag of an entry/);
     });
 
-    test("lets exactly one of several concurrent updates succeed", async () => {
+    test("If-Match lets exactly one of several concurrent updates succeed", async () => {
       const etag = header(await set("1", 30), "ETag");
       const responses = await Promise.all([41, 42, 43, 44].map((quantity) => set("1", quantity, { "if-match": etag })));
       expect(responses.map(({ status }) => status).sort()).toEqual([200, 412, 412, 412]);
@@ -289,7 +298,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
     });
   });
 
-  describe("of a petId that is", () => {
+  describe("the petId", () => {
     const digits = "1".repeat(400);
     test.each([
       ["unknown", "4040"],
@@ -297,7 +306,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["negative", "-1"],
       ["next to a known one", "9007199254740994"],
       ["the largest but one", "9223372036854775806"],
-    ])("%s is 404 (%s)", async (_what, path) => {
+    ])("an update of a petId that is %s is 404 (%s)", async (_what, path) => {
       expectError(await set(path, 5), 404, "not_found");
       expect(await system.stored(BigInt(path))).toBeUndefined();
     });
@@ -323,20 +332,23 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["400 digits long", digits],
       ["not valid percent-encoding", "%zz"],
       ["not UTF-8", "%ff"],
-    ])("%s is 400 (%s)", async (_what, path) => {
+    ])("an update of a petId that is %s is 400 (%s)", async (_what, path) => {
       await set("1", 100);
       expectError(await set(path, 5), 400, "invalid_request", path.startsWith("%zz") || path === "%ff" ? /./ : /petId/);
       expect(await system.stored(1n)).toEqual(untouched);
     });
 
-    test.each(["", "1/", "/1", "1/quantity"])("not exactly one segment is 404 (/v1/inventory/%s)", async (path) => {
-      await set("1", 100);
-      expectError(await set(path, 5), 404, "not_found");
-      expect(await system.stored(1n)).toEqual(untouched);
-    });
+    test.each(["", "1/", "/1", "1/quantity"])(
+      "an update of a petId that is not exactly one segment is 404 (/v1/inventory/%s)",
+      async (path) => {
+        await set("1", 100);
+        expectError(await set(path, 5), 404, "not_found");
+        expect(await system.stored(1n)).toEqual(untouched);
+      },
+    );
   });
 
-  describe("changes nothing", () => {
+  describe("refused updates", () => {
     beforeEach(() => set("1", 100));
     afterEach(async () => expect(await system.stored(1n)).toEqual(untouched));
 
@@ -364,9 +376,12 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["a quantity of 2^31", '{"quantity":2147483648}', /quantity.*0.*2147483647/],
       ["2^32 + 5, which is 5 in 32 bits", '{"quantity":4294967301}', /quantity.*0.*2147483647/],
       ["a quantity nested 8,000 deep", `{"quantity":${"[".repeat(8_000)}${"]".repeat(8_000)}}`, /quantity/],
-    ])("and answers 400 invalid_request to a body of %s", async (_what, body, message) => {
-      expectError(await patch("1", body), 400, "invalid_request", message);
-    });
+    ])(
+      "an update with a body of %s is answered 400 invalid_request and changes nothing",
+      async (_what, body, message) => {
+        expectError(await patch("1", body), 400, "invalid_request", message);
+      },
+    );
 
     test.each([
       ["no bytes", ""],
@@ -381,11 +396,11 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["a form", "quantity=5"],
       ["invalid UTF-8", Buffer.from([...Buffer.from('{"quantity":5,"x":"'), 0xc3, 0x28, ...Buffer.from('"}')])],
       ["UTF-16", Buffer.from('\ufeff{"quantity":5}', "utf16le")],
-    ])("and answers 400 invalid_json to a body of %s", async (_what, body) => {
+    ])("an update with a body of %s is answered 400 invalid_json and changes nothing", async (_what, body) => {
       expectError(await patch("1", body), 400, "invalid_json");
     });
 
-    test("and answers 400 invalid_json to a request without a body or Content-Length", async () => {
+    test("an update without a body or Content-Length is answered 400 invalid_json and changes nothing", async () => {
       const key = system.keys.enterprise;
       const head = `PATCH /v1/inventory/1 HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer ${key}\r\n`;
       const bytes = `${head}Content-Type: application/json\r\nConnection: close\r\n\r\n`;
@@ -397,24 +412,27 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["the same name in two spellings", '{"quantity":5,"\\u0071uantity":5}', /quantity/],
       ["another name twice", '{"quantity":5,"note":1,"note":1}', /note/],
       ["a name twice in a nested object", '{"quantity":5,"x":[{"a":{},"a":1}]}', /"a"/],
-    ])("and answers 400 invalid_json to a body with %s", async (_what, body, message) => {
-      expectError(await patch("1", body), 400, "invalid_json", message);
-    });
+    ])(
+      "an update with %s in its body is answered 400 invalid_json and changes nothing",
+      async (_what, body, message) => {
+        expectError(await patch("1", body), 400, "invalid_json", message);
+      },
+    );
 
     test.each([
       ["40,000 levels", "[".repeat(40_000)],
       ["10 MB", '{"quantity":5}'.padEnd(10_000_000)],
       ["16 KiB and one byte", '{"quantity":5}'.padEnd(16 * 1024 + 1)],
-    ])("and answers 413 to a body of %s", async (_what, body) => {
+    ])("an update with a body of %s is answered 413 and changes nothing", async (_what, body) => {
       expectError(await patch("1", body), 413, "payload_too_large");
     });
 
-    test("and answers 413 to a Content-Length that is too large, before the body arrives", async () => {
+    test("an update with a Content-Length that is too large is answered 413 before the body arrives, and changes nothing", async () => {
       const answer = await sendToApi(system.address, head("Expect: 100-continue", "Content-Length: 16385"));
       expectError(answer, 413, "payload_too_large");
     });
 
-    test("and answers 413 to endless chunks as soon as they exceed the limit", async () => {
+    test("an update with endless chunks is answered 413 as soon as they exceed the limit, and changes nothing", async () => {
       const chunk = `400\r\n${" ".repeat(0x400)}\r\n`;
       const answer = await sendToApi(system.address, head("Transfer-Encoding: chunked") + chunk.repeat(17));
       expectError(answer, 413, "payload_too_large");
@@ -424,13 +442,13 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["stops", "Content-Length: 15", '{"quantity":'],
       ["never begins", "Content-Length: 15", ""],
       ["stops between two chunks", "Transfer-Encoding: chunked", '5\r\n{"qua\r\n'],
-    ])("and answers 408 to a body that %s", async (_what, framing, part) => {
+    ])("an update with a body that %s is answered 408 and changes nothing", async (_what, framing, part) => {
       const answer = await sendToApi(system.address, head(framing) + part);
       expectError(answer, 408, "timeout");
       expect(header(answer, "Connection")).toBe("close");
     });
 
-    test("and answers 408 to a body that arrives in drops, however many there are", async () => {
+    test("an update with a body that arrives in drops is answered 408, however many there are, and changes nothing", async () => {
       const { hostname, port } = new URL(`http://${system.address}`);
       const headers = { authorization, "content-type": "application/json" };
       const sent = httpRequest({ hostname, port, method: "PATCH", path: "/v1/inventory/1", headers });
@@ -444,7 +462,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       sent.destroy();
     });
 
-    test("when the client disconnects in the middle of the body", async () => {
+    test("an update whose client disconnects in the middle of the body changes nothing", async () => {
       const { hostname, port } = new URL(`http://${system.address}`);
       const headers = { authorization, "content-type": "application/json", "content-length": 15 };
       const sent = httpRequest({ hostname, port, method: "PATCH", path: "/v1/inventory/1", headers });
@@ -467,7 +485,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["JSON in UTF-16", "application/json; charset=utf-16"],
       ["JSON in Latin-1", 'application/json; charset="iso-8859-1"'],
       ["JSON in two charsets", "application/json; charset=utf-8; charset=latin1"],
-    ])("and answers 415 to a media type that is %s", async (_what, type) => {
+    ])("an update with a media type that is %s is answered 415 and changes nothing", async (_what, type) => {
       const response = await callApi(system.address, {
         method: "PATCH",
         path: "/v1/inventory/1",
@@ -478,12 +496,15 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expect(header(response, "Accept-Patch")).toBe("application/json, application/merge-patch+json");
     });
 
-    test.each(["gzip", "br", "gzip, identity"])("and answers 415 to the content coding %s", async (coding) => {
-      const body = gzipSync('{"quantity":5}');
-      expectError(await patch("1", body, { "content-encoding": coding }), 415, "unsupported_media_type");
-    });
+    test.each(["gzip", "br", "gzip, identity"])(
+      "an update with the content coding %s is answered 415 and changes nothing",
+      async (coding) => {
+        const body = gzipSync('{"quantity":5}');
+        expectError(await patch("1", body, { "content-encoding": coding }), 415, "unsupported_media_type");
+      },
+    );
 
-    test("without a key or with a read-only key", async () => {
+    test("an update without a key or with a read-only key changes nothing", async () => {
       const { key } = await system.issueKey({ scopes: ["inventory:read", "store:read"] });
       expectError(await set("1", 5, { authorization: "" }), 401, "missing_api_key");
       expectError(await set("1", 5, { authorization: `Bearer ${key}` }), 403, "insufficient_scope");

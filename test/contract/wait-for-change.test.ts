@@ -117,7 +117,7 @@ test("a wait without a change ends after its time with what the answer would hav
   expect(await held()).toBe(0);
 });
 
-test("HEAD waits too", async () => {
+test("a HEAD request waits for a change, too", async () => {
   const path = "/v1/inventory/5";
   const headers = { authorization, prefer: "wait=1", "if-none-match": await etagOf(path) };
   expect(await callApi(gateway.listen, { method: "HEAD", path, headers })).toMatchObject({ status: 304, text: "" });
