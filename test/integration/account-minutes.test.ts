@@ -21,7 +21,7 @@ async function minutesOf(db: Knex, accountId: string, sinceMs = noon): Promise<[
   return rows.map((row) => [(Number(row.minute_start) - sinceMs) / minute, Number(row.requests), Number(row.refused)]);
 }
 
-describeEachDatabase("the counts of requests by account and minute", (url) => {
+describeEachDatabase("counts by account and minute", (url) => {
   const stack = suiteStack();
   let db: Knex;
   let usage: UsageStore;
@@ -44,7 +44,7 @@ describeEachDatabase("the counts of requests by account and minute", (url) => {
     return (await createKeyAdmin(db, () => noon).issue({ account, keyHash, env: "test" })).accountId;
   }
 
-  test("add up over all gateways without a deadlock", async () => {
+  test("the counts by account and minute add up over all gateways without a deadlock", async () => {
     const accounts = await Promise.all(["a", "b", "c"].map((name) => newAccount(name)));
     const faults: string[] = []; // a deadlock is retried, so that no result shows it
     const gateways = Array.from({ length: 4 }, () => {
@@ -72,7 +72,7 @@ describeEachDatabase("the counts of requests by account and minute", (url) => {
     }
   });
 
-  test("are added whole or not at all", async () => {
+  test("the counts by account and minute are added whole or not at all", async () => {
     const accountId = await newAccount("a");
     const minutes = [accountId, "acc_none"].map((id) => ({
       accountId: id,
@@ -85,7 +85,7 @@ describeEachDatabase("the counts of requests by account and minute", (url) => {
     await usage.addMinutes([]);
   });
 
-  test("are deleted oldest first", async () => {
+  test("the counts by account and minute are deleted oldest first", async () => {
     const accountId = await newAccount("a");
     await usage.addMinutes(
       [0, 1, 2].map((each) => ({ accountId, minuteStartMs: noon + each * minute, requests: 1 + each, refused: each })),
@@ -97,7 +97,7 @@ describeEachDatabase("the counts of requests by account and minute", (url) => {
     ]);
   });
 
-  test("are summed up by steps for one account, from the start of the first step on", async () => {
+  test("the counts by account and minute are summed up by steps for one account, from the start of the first step on", async () => {
     const [accountId, other] = [await newAccount("a"), await newAccount("b")];
     const at = (minutes: number, requests: number, id = accountId) => ({
       accountId: id,
@@ -117,7 +117,7 @@ describeEachDatabase("the counts of requests by account and minute", (url) => {
     expect(await usage.readSteps({ accountId: "acc_none", fromMs: 0, stepMs: hour })).toEqual([]);
   });
 
-  test("are read by the primary key of their table", async () => {
+  test("the counts by account and minute are read by the primary key of their table", async () => {
     const accountId = await newAccount("a");
     await usage.addMinutes([{ accountId, minuteStartMs: noon, requests: 1, refused: 0 }]);
     const queries: { sql: string; bindings: readonly unknown[] }[] = [];
@@ -136,7 +136,7 @@ describeEachDatabase("the counts of requests by account and minute", (url) => {
     );
   });
 
-  test("of deprecated operations are summed up from the day of the first step on", async () => {
+  test("the counts of deprecated operations are summed up from the day of the first step on", async () => {
     const [accountId, other] = [await newAccount("a"), await newAccount("b")];
     const day = 24 * 60 * minute;
     const use = { accountId, operation: "getPet", atMs: noon, requests: 1 };
@@ -173,7 +173,7 @@ describe("the requests of an account", () => {
     await gateway.close();
   }
 
-  test("are counted by minute at every gateway, including refused ones but not those without a valid key", async () => {
+  test("the requests of an account are counted by minute at every gateway, including refused ones but not those without a valid key", async () => {
     const clock = new TestClock();
     clock.advance(minute - (clock.now() % minute));
     const start = clock.now();
@@ -186,7 +186,7 @@ describe("the requests of an account", () => {
     expect(await db("account_minutes").distinct("account_id")).toEqual([{ account_id: first.accountId }]);
   });
 
-  test("are deleted from the counts after 8 days", async () => {
+  test("the requests of an account are deleted from the counts after 8 days", async () => {
     const clock = new TestClock();
     clock.advance(minute - (clock.now() % minute));
     const start = clock.now();

@@ -45,7 +45,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
     }
   });
 
-  test("return their first result again at another replica, after other changes, after a restart and after a removal", async () => {
+  test("adjustments return their first result again at another replica, after other changes, after a restart and after a removal", async () => {
     const adjustment = { petId: 1n, delta: -3, requestId: "order:17.a-B_c" };
     const item = { petId: 1n, quantity: 7, status: PET_STATUS_AVAILABLE, revision: 5n };
     expect(await callers[0]!.adjust(adjustment)).toEqual({ item, replayed: false });
@@ -63,7 +63,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
     expect(await stock.store.position()).toMatchObject({ revision: 7n });
   });
 
-  test("that were refused are decided again when they are sent again", async () => {
+  test("adjustments that were refused are decided again when they are sent again", async () => {
     const adjustment = { petId: 1n, delta: -11, requestId: "r" };
     const [first, second] = callers as [Inventory, Inventory];
     expect(await refusalOf(first.adjust(adjustment))).toMatchObject({
@@ -78,7 +78,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
     });
   });
 
-  test("happen once and without an error when each is sent four times at once, twice to each service", async () => {
+  test("adjustments happen once and without an error when each is sent four times at once, twice to each service", async () => {
     const adjustments = Array.from({ length: 400 }, (_, i) => ({
       petId: BigInt((i % 4) + 1),
       delta: (i % 9) + 1,
@@ -99,7 +99,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
     expect(await stock.db("stock_requests")).toHaveLength(400);
   });
 
-  test("never take more than there is when many callers compete for the last pieces", async () => {
+  test("adjustments never take more than there is when many callers compete for the last pieces", async () => {
     const results = await Promise.all(
       Array.from({ length: 60 }, (_, i) =>
         callers[i % 2]!.adjust({ petId: 2n, delta: -1, requestId: `buy-${i}` }).then(
@@ -113,7 +113,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
     expect(new Set(results.filter((result) => typeof result === "string"))).toEqual(new Set(["there are only 0 left"]));
   });
 
-  test("are deleted by a service when they are older than a day, and not before", async () => {
+  test("adjustments are deleted by a service when they are older than a day, and not before", async () => {
     const rowOf = (revision: number, ageMs: number) => ({
       revision,
       request_id: `aged ${ageMs}`,

@@ -22,7 +22,7 @@ import { until } from "../support/until.ts";
 const serviceNames = ["DNS:inventory.internal", "IP:127.0.0.1"];
 const roles = "spiffe://petstore/reports=reader,spiffe://petstore/gateway=writer";
 
-describe("replacing the TLS files", () => {
+describe("new TLS files", () => {
   const stack = suiteStack();
   let authority: Authority;
   let next: Authority;
@@ -86,7 +86,7 @@ describe("replacing the TLS files", () => {
     });
   }
 
-  test("of a service gives new connections the new certificate, and a running call goes on", async () => {
+  test("new TLS files of a service give new connections the new certificate, and a running call goes on", async () => {
     const files = await mountFiles(stack, await authority.issue({ names: serviceNames }));
     const { address, lines } = await serve(files);
     const own = await authority.issue({ names: ["URI:spiffe://petstore/gateway"] });
@@ -104,7 +104,7 @@ describe("replacing the TLS files", () => {
     watch.cancel();
   });
 
-  test("with invalid ones is logged, and the previous ones stay in use until valid ones arrive", async () => {
+  test("invalid TLS files are logged, and the previous ones stay in use until valid ones arrive", async () => {
     const folder = await temporaryFolder("tls");
     stack.defer(() => folder.remove());
     const files = { cert: `${folder.path}/cert`, key: `${folder.path}/key`, ca: `${folder.path}/ca` };
@@ -134,7 +134,7 @@ describe("replacing the TLS files", () => {
     expect(lines.join("\n")).not.toMatch(/BEGIN|PRIVATE/);
   });
 
-  test("to trust another client authority ends connections of the old one at their maximum age and refuses new ones", async () => {
+  test("a change of the trusted client authority ends connections of the old one at their maximum age and refuses new ones", async () => {
     const own = await authority.issue({ names: serviceNames });
     const files = await mountFiles(stack, own);
     const { address } = await serve(files, 700);
@@ -160,7 +160,7 @@ describe("replacing the TLS files", () => {
     expect(await isServed(young)).toBe(true);
   });
 
-  test("of a caller gives its next connection the new certificate and the new trusted authorities", async () => {
+  test("new TLS files of a caller give its next connection the new certificate and the new trusted authorities", async () => {
     const serviceFiles = await mountFiles(stack, await authority.issue({ names: serviceNames }));
     const { address } = await serve(serviceFiles, 700);
     const files = await mountFiles(stack, await authority.issue({ names: ["URI:spiffe://petstore/reports"] }));

@@ -49,7 +49,7 @@ describe("the client for internal callers", () => {
     return async () => (await events.next()).value as WatchEvent;
   }
 
-  test("reads and changes entries whose ids are exact to the last digit", async () => {
+  test("the internal client reads and changes entries whose ids are exact to the last digit", async () => {
     expect(await inventory.get(big)).toMatchObject({ petId: big, quantity: 1, status: "sold" });
     const { revision } = await inventory.update({ petId: big, quantity: 5 });
     expect(await inventory.update({ petId: big, quantity: 6, expectedRevision: revision })).toEqual({
@@ -62,7 +62,7 @@ describe("the client for internal callers", () => {
     expect(await inventory.remove(-7n)).toBe(revision + 3n);
   });
 
-  test("adjusts once for each request id, sets statuses, and gets several entries in one call", async () => {
+  test("the internal client adjusts once for each request id, sets statuses, and gets several entries in one call", async () => {
     const [petId, requestId] = [3n, "client-test"];
     const { revision } = await inventory.update({ petId, quantity: 10 });
     const item = { petId, quantity: 6, status: "sold", revision: revision + 1n };
@@ -78,7 +78,7 @@ describe("the client for internal callers", () => {
     expect(await inventory.getMany([petId, -5n])).toEqual({ items: [pending], missing: [-5n] });
   });
 
-  test("updates once for each idempotencyKey, and refuses the key of another update", async () => {
+  test("the internal client updates once for each idempotencyKey, and refuses the key of another update", async () => {
     const [petId, idempotencyKey] = [4n, "client-test"];
     const first = await inventory.update({ petId, quantity: 11, idempotencyKey });
     await inventory.update({ petId, quantity: 12 });
@@ -90,13 +90,13 @@ describe("the client for internal callers", () => {
     });
   });
 
-  test("lists every entry, and stops when its reader stops", async () => {
+  test("the internal client lists every entry, and stops when its reader stops", async () => {
     const pages = await Array.fromAsync(inventory.list());
     expect(pages.flatMap(({ items }) => items.map(({ petId }) => petId))).toHaveLength(entryCount);
     for await (const { items } of inventory.list()) if (items.length > 0) break;
   });
 
-  test("throws an InventoryError with the name of the status and the message of the service", async () => {
+  test("the internal client throws an InventoryError with the name of the status and the message of the service", async () => {
     await expect(inventory.get(-1n)).rejects.toMatchObject({
       name: "InventoryError",
       code: "NOT_FOUND",
@@ -108,7 +108,7 @@ describe("the client for internal callers", () => {
     expect(await failureOf(inventory.create({ petId: 1n, quantity: 1 }))).toBe("ALREADY_EXISTS");
   });
 
-  test("ends a call at its deadline or at the caller's signal, and does not begin one whose signal has fired", async () => {
+  test("the internal client ends a call at its deadline or at the caller's signal, and does not begin one whose signal has fired", async () => {
     const position = await here();
     await system.inventory.kill("SIGSTOP");
     try {
@@ -131,14 +131,14 @@ describe("the client for internal callers", () => {
     await inventory.update({ petId: 1n, quantity: 4 }); // after the ones above, which may have reached the service
   });
 
-  test("accepts an undefined timeout and very long ones", async () => {
+  test("the internal client accepts an undefined timeout and very long ones", async () => {
     for (const timeoutMs of [undefined, 3e9, Number.MAX_SAFE_INTEGER, Number.POSITIVE_INFINITY]) {
       expect(await failureOf(inventory.update({ petId: 1n, quantity: 4 }, { timeoutMs }))).toBe("OK");
       expect(await failureOf(Array.fromAsync(inventory.list({ timeoutMs })))).toBe("OK");
     }
   });
 
-  test("refuses arguments that cannot be sent with INVALID_ARGUMENT, and sends nothing", async () => {
+  test("the internal client refuses arguments that cannot be sent with INVALID_ARGUMENT, and sends nothing", async () => {
     const nothing = undefined as never;
     const position = await here();
     const refused = [
@@ -158,7 +158,7 @@ describe("the client for internal callers", () => {
     expect(await here()).toEqual(position);
   });
 
-  test("names the argument that is wrong, and what it must be", async () => {
+  test("the internal client names the argument that is wrong, and what it must be", async () => {
     const wrong = (value: unknown) => value as never;
     const faults: [Promise<unknown>, string][] = [
       [inventory.get(wrong("1001")), "petId must be a bigint, such as 1001n"],
@@ -205,7 +205,7 @@ describe("the client for internal callers", () => {
     expect(await Promise.all(found)).toEqual(expected);
   });
 
-  test("refuses an address that is none when it is made", () => {
+  test("the internal client refuses an address that is none when it is made", () => {
     for (const address of [undefined, "", 50_051, "http://127.0.0.1:50051", "https://h:1", "grpc://h:1"]) {
       expect(() => createInventoryClient({ address: address as never })).toThrow(
         /address must be a gRPC target, such as/,
@@ -216,7 +216,7 @@ describe("the client for internal callers", () => {
     }
   });
 
-  test("watches changes across a restart of the service without a gap", async () => {
+  test("the internal client watches changes across a restart of the service without a gap", async () => {
     const breaks: string[] = [];
     const next = watchFrom(await here(), { onBreak: ({ code }) => void breaks.push(code) });
     expect(await next()).toMatchObject({ kind: "changes", changed: [] });
@@ -236,7 +236,7 @@ describe("the client for internal callers", () => {
     expect(breaks.length).toBeGreaterThan(0);
   });
 
-  test("ends a watch with a reset after the stock was restored", async () => {
+  test("the internal client ends a watch with a reset after the stock was restored", async () => {
     const next = watchFrom(await here());
     await next();
     const env = { INVENTORY_DATABASE_URL: system.databaseUrls.inventory };
@@ -245,7 +245,7 @@ describe("the client for internal callers", () => {
     expect(await next()).toBeUndefined();
   });
 
-  test("ends its watches when it is closed, and reports no break", async () => {
+  test("the internal client ends its watches when it is closed, and reports no break", async () => {
     const other = createInventoryClient({ address: system.inventory.listen });
     const breaks: string[] = [];
     const events = other.watch(await here(), { onBreak: ({ code }) => void breaks.push(code) });
@@ -257,7 +257,7 @@ describe("the client for internal callers", () => {
     expect(breaks).toEqual([]);
   });
 
-  test("ends new calls with CANCELLED once it is closed, and finishes those that were sent before", async () => {
+  test("the internal client ends new calls with CANCELLED once it is closed, and finishes those that were sent before", async () => {
     const other = createInventoryClient({ address: system.inventory.listen });
     const pages = other.list()[Symbol.asyncIterator]();
     await pages.next();
@@ -283,7 +283,7 @@ describe("the client for internal callers", () => {
   });
 });
 
-describe("a service that fails", () => {
+describe("failing services", () => {
   const stack = suiteStack();
   const counts = new Map<string, number>();
   let failure: { code: status; metadata?: Metadata };
@@ -312,7 +312,7 @@ describe("a service that fails", () => {
   const countOf = (name: keyof InventoryServiceService) => counts.get(InventoryServiceService[name].path) ?? 0;
   const position = { epoch: "e", revision: 1n };
 
-  test("gets reads and adjustments again, and never any other change", async () => {
+  test("a service that fails gets reads and adjustments again, and never any other change", async () => {
     failure = { code: status.UNAVAILABLE };
     const calls = {
       getInventoryItem: () => inventory.get(1n),
@@ -335,13 +335,13 @@ describe("a service that fails", () => {
     expect(countOf("removeInventoryItem")).toBe(1);
   });
 
-  test("is not watched again after PERMISSION_DENIED", async () => {
+  test("a service that fails is not watched again after PERMISSION_DENIED", async () => {
     failure = { code: status.PERMISSION_DENIED };
     expect(await failureOf(Array.fromAsync(inventory.watch(position)))).toBe("PERMISSION_DENIED");
     expect(countOf("watchInventory")).toBe(1);
   });
 
-  test("gives its reason and details to the caller", async () => {
+  test("a service that fails gives its reason and details to the caller", async () => {
     const metadata = new Metadata();
     metadata.set("grpc-status-details-bin", Buffer.from(statusWithErrorInfo, "base64"));
     failure = { code: status.ABORTED, metadata };

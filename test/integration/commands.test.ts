@@ -27,13 +27,13 @@ describe.each([...commands, ["start", "deploy/local/start.ts", undefined] as con
       stack.defer(() => folder.remove());
     });
 
-    test("says its version", async () => {
+    test(`npm run ${name} says its version`, async () => {
       const { version } = (await import("../../package.json", { with: { type: "json" } })).default;
       expect(await runScript({ script, args: ["--version"] })).toEqual({ code: 0, stdout: `${version}\n`, stderr: "" });
     });
 
     test.each([[["--port", "3"]], [["surplus"]]])(
-      "refuses the unknown arguments %j with exit code 64",
+      `npm run ${name} refuses the unknown arguments %j with exit code 64`,
       async (args) => {
         const { code, stdout, stderr } = await runScript({ script, args });
         expect({ code, stdout }).toEqual({ code: 64, stdout: "" });
@@ -41,7 +41,7 @@ describe.each([...commands, ["start", "deploy/local/start.ts", undefined] as con
       },
     );
 
-    test("shows the usage of the command that was called", async () => {
+    test(`npm run ${name} shows the usage of the command that was called`, async () => {
       const usageOf = async (options: Parameters<typeof runScript>[0]) =>
         /^Usage: (.*?) \[/.exec((await runScript({ ...options, args: ["--help"] })).stdout)?.[1];
       const called = name === "start" ? "npm start --" : `npm run ${name} --`;
@@ -72,7 +72,7 @@ test("npm run bench -- --only client --json measures this part alone, and prints
   expect(Object.values(others)).toEqual(Array(7).fill([]));
 });
 
-describe("a command whose reader leaves", () => {
+describe("readers that leave", () => {
   const stack = suiteStack();
   let cwd: string;
   beforeAll(async () => {
@@ -86,19 +86,19 @@ describe("a command whose reader leaves", () => {
     ["keys usage as JSON", "gateway/accounts/commands.ts usage --json"],
     ["migrate", "deploy/migrate.ts"],
     ["stock export", "inventory-svc/cli/stock.ts export"],
-  ])("is no fault: %s", async (_what, line) => {
+  ])("a reader that leaves is no fault of a command: %s", async (_what, line) => {
     const command = `set -o pipefail; "${process.execPath}" "${root}"/${line} | true`;
     const { stdout, stderr } = await run("bash", ["--norc", "-c", command], { cwd, env: { PATH: process.env.PATH } });
     expect({ stdout, stderr }).toEqual({ stdout: "", stderr: "" });
   });
 
-  test("takes the steps of both schemas all the same", async () => {
+  test("npm run migrate takes the steps of both schemas although its reader leaves", async () => {
     const { stdout } = await runScript({ script: "deploy/migrate.ts", cwd });
     expect(stdout).toBe("gateway: nothing to do\ninventory: nothing to do\n");
   });
 });
 
-describe("a command on a terminal", () => {
+describe("terminals", () => {
   const stack = suiteStack();
   let cwd: string;
   beforeAll(async () => {
@@ -136,7 +136,7 @@ describe("a command on a terminal", () => {
   }
   const stock = (args: string) => shown("inventory-svc/cli/stock.ts", args);
 
-  test("shows the progress of an import, its check and an export, and clears it at the end", async () => {
+  test("a command on a terminal shows the progress of an import, its check and an export, and clears it at the end", async () => {
     const lines = Array.from({ length: 50_000 }, (_, i) => `${i},1,sold\n`).join("");
     await writeFile(join(cwd, "in.csv"), `petId,quantity,status\n${lines}`);
     const imported = await stock("import in.csv");
@@ -146,7 +146,7 @@ describe("a command on a terminal", () => {
     expect(await stock("export")).not.toContain("<clear>");
   });
 
-  test("names its tier in each line of the log, in color unless NO_COLOR is set", async () => {
+  test("a service on a terminal names its tier in each line of the log, in color unless NO_COLOR is set", async () => {
     const addresses = {
       INVENTORY_LISTEN: "127.0.0.1:0",
       INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",

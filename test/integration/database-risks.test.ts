@@ -13,7 +13,7 @@ const risks = [
 const ofStock =
   "the table stock_requests takes texts for equal that are not (utf8mb4_general_ci), so a request can be taken for another one: ALTER TABLE stock_requests CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
 
-describe("a database server that can lose acknowledged updates", () => {
+describe("database risks", () => {
   const stack = suiteStack();
   let system: System;
   let gateway: RunningProcess;
@@ -44,20 +44,23 @@ describe("a database server that can lose acknowledged updates", () => {
   test.each<[string, string, readonly string[], () => RunningProcess]>([
     ["inventory-svc", "inventory_database_risks", [...risks, ofStock], () => system.inventory],
     ["gateway", "gateway_database_risks", risks, () => gateway],
-  ])("is named by the %s in its log, on /readyz and in a metric", async (_tier, metric, expected, process) => {
-    const { admin, output } = process();
-    await until(() => output().split("NOT SAFE").length > expected.length);
-    const lines = output()
-      .split("\n")
-      .filter((line) => line.includes("NOT SAFE"));
-    // Each risk once.
-    expect(lines.map((line) => JSON.parse(line))).toMatchObject(expected.map((risk) => ({ level: "warn", risk })));
-    expect(await request(admin, { path: "/readyz" })).toMatchObject({
-      status: 200,
-      text: `ok\n${expected.join("\n")}\n`,
-    });
-    expect((await request(admin, { path: "/metrics" })).text).toMatch(
-      new RegExp(`^${metric} ${expected.length}$`, "m"),
-    );
-  });
+  ])(
+    "a database server that can lose acknowledged updates is named by the %s in its log, on /readyz and in a metric",
+    async (_tier, metric, expected, process) => {
+      const { admin, output } = process();
+      await until(() => output().split("NOT SAFE").length > expected.length);
+      const lines = output()
+        .split("\n")
+        .filter((line) => line.includes("NOT SAFE"));
+      // Each risk once.
+      expect(lines.map((line) => JSON.parse(line))).toMatchObject(expected.map((risk) => ({ level: "warn", risk })));
+      expect(await request(admin, { path: "/readyz" })).toMatchObject({
+        status: 200,
+        text: `ok\n${expected.join("\n")}\n`,
+      });
+      expect((await request(admin, { path: "/metrics" })).text).toMatch(
+        new RegExp(`^${metric} ${expected.length}$`, "m"),
+      );
+    },
+  );
 });

@@ -18,7 +18,7 @@ import { type RawResponse, readResponse } from "../support/raw-http.ts";
 import { type Env, type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 
-describe("a gateway", () => {
+describe("the life of a gateway", () => {
   const stack = suiteStack();
   let system: System;
   let credentials: string;
@@ -60,7 +60,7 @@ describe("a gateway", () => {
     return { gateway, addresses };
   }
 
-  test("that stops first reports that it is not ready, and serves for DRAIN_DELAY_SECONDS with responses that end their connections", async () => {
+  test("a gateway that stops first reports that it is not ready, and serves for DRAIN_DELAY_SECONDS with responses that end their connections", async () => {
     const gateway = await start({ DRAIN_DELAY_SECONDS: "3" });
     const [idle, used, busy] = [openConnection(gateway), openConnection(gateway), openConnection(gateway)];
     for (const connection of [idle, used]) {
@@ -88,7 +88,7 @@ describe("a gateway", () => {
     expect(gateway.output()).not.toContain("by force");
   });
 
-  test("that stops without a delay closes idle connections at once, and does not wait for connections without a request", async () => {
+  test("a gateway that stops without a delay closes idle connections at once, and does not wait for connections without a request", async () => {
     const gateway = await start();
     const [idle, silent, half, late] = Array.from({ length: 4 }, () => openConnection(gateway));
     expect(await idle!.ask(get())).toMatchObject({ status: 200 });
@@ -105,7 +105,7 @@ describe("a gateway", () => {
     expect(performance.now() - stoppingMs).toBeLessThan(10_000); // well before the end of DRAIN_SECONDS
   });
 
-  test("ends by force, with exit code 1, when a request does not end within DRAIN_SECONDS", async () => {
+  test("a gateway that stops ends by force, with exit code 1, when a request does not end within DRAIN_SECONDS", async () => {
     const gateway = await start({ DRAIN_SECONDS: "1", BODY_TIMEOUT_MS: "60000" });
     const busy = openConnection(gateway);
     busy.socket.write(patchHead());
@@ -116,7 +116,7 @@ describe("a gateway", () => {
     await busy.ended;
   });
 
-  test("that stops during an outage answers the update that it repeats, and then ends by itself", async () => {
+  test("a gateway that stops during an outage answers the update that it repeats, and then ends by itself", async () => {
     const gateway = await start({ DRAIN_SECONDS: "8", INVENTORY_TIMEOUT_MS: "1000" });
     const inFlight = async () =>
       /^gateway_updates_in_flight 1$/m.test((await request(gateway.admin, { path: "/metrics" })).text);
@@ -133,7 +133,7 @@ describe("a gateway", () => {
     await system.inventory.kill("SIGCONT");
   });
 
-  test("that was started over a channel stops when its parent disconnects, even before it is ready", async () => {
+  test("a gateway that was started over a channel stops when its parent disconnects, even before it is ready", async () => {
     const listen = `127.0.0.1:${await freePort()}`;
     const env = {
       ...process.env,
@@ -159,14 +159,14 @@ describe("a gateway", () => {
   test.each([
     ["its operators' port answers", "admin"],
     ["it listens to callers, and waits for its service", "listen"],
-  ] as const)("that gets SIGTERM when %s ends with exit code 0", async (_moment, port) => {
+  ] as const)("a gateway that gets SIGTERM when %s ends with exit code 0", async (_moment, port) => {
     const { gateway, addresses } = await startWithoutService();
     await until(() => isOpen(addresses[port]));
     await gateway.kill("SIGTERM");
     expect(await gateway.exited).toBe(0);
   });
 
-  test("that gets SIGTERM while it waits for its service answers what is under way, and accepts nothing more", async () => {
+  test("a gateway that gets SIGTERM while it waits for its service answers what is under way, and accepts nothing more", async () => {
     const { gateway, addresses } = await startWithoutService({ DRAIN_DELAY_SECONDS: "10" });
     await until(() => isOpen(addresses.listen));
     const busy = openConnection(addresses);
@@ -184,14 +184,14 @@ describe("a gateway", () => {
     expect(gateway.output()).not.toMatch(/"ready"|by force|the stop failed/);
   });
 
-  test("that gets SIGTERM as it becomes ready drains like any other", async () => {
+  test("a gateway that gets SIGTERM as it becomes ready drains like any other", async () => {
     const gateway = await start();
     await gateway.kill("SIGTERM");
     expect(await gateway.exited).toBe(0);
     expect(gateway.output()).toContain('"stopped"');
   });
 
-  test("that is embedded stops waiting to be ready when it is closed, for a service and for the end of a list", async () => {
+  test("a gateway that is embedded stops waiting to be ready when it is closed, for a service and for the end of a list", async () => {
     const silent = new Server();
     const asked = Promise.withResolvers<void>();
     silent.addService(InventoryServiceService, { listInventory: () => asked.resolve() } as never);
@@ -220,7 +220,7 @@ describe("a gateway", () => {
     }
   });
 
-  test("stops by force at a second signal that comes a second after the first one, and not at an earlier one", async () => {
+  test("a gateway stops by force at a second signal that comes a second after the first one, and not at an earlier one", async () => {
     const gateway = await start({ DRAIN_SECONDS: "1000", DRAIN_DELAY_SECONDS: "999" });
     await gateway.kill("SIGTERM");
     await gateway.kill("SIGINT");
@@ -234,7 +234,7 @@ describe("a gateway", () => {
   test.each([
     ["Ctrl-C on a terminal, which signals npm and the gateway, and npm passes it on", true],
     ["SIGTERM to the whole group, as systemd sends it by default", false],
-  ])("of npm run gateway drains at %s", async (_how, onTerminal) => {
+  ])("the gateway of npm run gateway drains at %s", async (_how, onTerminal) => {
     const [listen, admin] = [`127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`];
     const command = onTerminal ? ["script", "-qec", "npm run gateway", "/dev/null"] : ["npm", "run", "gateway"];
     const { PATH, HOME } = process.env;
@@ -270,7 +270,7 @@ describe("a gateway", () => {
     expect(output).not.toMatch(/by force|the stop failed/);
   });
 
-  test("refuses to start when DRAIN_DELAY_SECONDS is not less than DRAIN_SECONDS", async () => {
+  test("a gateway refuses to start when DRAIN_DELAY_SECONDS is not less than DRAIN_SECONDS", async () => {
     await expect(start({ DRAIN_SECONDS: "5", DRAIN_DELAY_SECONDS: "5" })).rejects.toThrow(
       /DRAIN_DELAY_SECONDS: must be less than DRAIN_SECONDS/,
     );

@@ -24,7 +24,7 @@ const hostile = [
   "SET GLOBAL character_set_server = latin1",
 ];
 
-describe("a database server whose defaults are all against what the statements rely on", () => {
+describe("a hostile database server", () => {
   const stack = suiteStack();
   let url: string;
   let operator: Connection;
@@ -46,14 +46,14 @@ describe("a database server whose defaults are all against what the statements r
     await migrate(db, "gateway", keyMigrations, "up");
   });
 
-  test("gets tables that have transactions", async () => {
+  test("a database server with hostile defaults gets tables that have transactions", async () => {
     const [tables] = await operator.query(
       "SELECT DISTINCT engine AS engine FROM information_schema.tables WHERE table_schema = DATABASE()",
     );
     expect(tables).toEqual([{ engine: "InnoDB" }]);
   });
 
-  test("keeps an update and a new epoch once they are acknowledged", async () => {
+  test("a database server with hostile defaults keeps an update and a new epoch once they are acknowledged", async () => {
     const store = new StockStore(open());
     const { epoch } = await store.position();
     await store.write([
@@ -68,7 +68,7 @@ describe("a database server whose defaults are all against what the statements r
     expect(await Array.fromAsync(store.pages(10))).toMatchObject([[{ petId: 1n }, { petId: 2n }]]);
   });
 
-  test("keeps a key once it is issued, and its revocation", async () => {
+  test("a database server with hostile defaults keeps a key once it is issued, and its revocation", async () => {
     const pepper = "a pepper of more than 32 characters";
     const keyHash = hashKey(createKey("test"), pepper);
     const admin = createKeyAdmin(open(), Date.now);

@@ -63,10 +63,10 @@ async function newStock(): Promise<string> {
 /** Parses the lines of the log; fails on any other output. */
 const logOf = (output: string) => output.split("\n").map((line) => JSON.parse(line) as Record<string, unknown>);
 
-describe("a configuration", () => {
+describe("configurations", () => {
   const run = (env: Record<string, string>) => runScript({ script, env });
 
-  test("with faults is refused with exit code 78, and the message names all faults without their values", async () => {
+  test("a configuration with faults is refused with exit code 78, and the message names all faults without their values", async () => {
     const secret = "s3cret";
     const { code, stdout, stderr } = await run({
       INVENTORY_LISTEN: "everywhere",
@@ -96,7 +96,7 @@ describe("a configuration", () => {
   });
 
   test.each(["0.0.0.0:0", "[::]:0", "10.1.2.3:0", "inventory.example:0"])(
-    "that listens on %s without TLS is refused with exit code 78",
+    "a configuration that listens on %s without TLS is refused with exit code 78",
     async (listen) => {
       const { code, stderr } = await run(settings("sqlite:stock.sqlite", { INVENTORY_LISTEN: listen }));
       expect(code).toBe(78);
@@ -107,7 +107,7 @@ describe("a configuration", () => {
   test.each([
     ["0.0.0.0:0", "1"],
     ["localhost:0", "0"],
-  ])("that listens on %s is accepted with INVENTORY_INSECURE=%s", async (listen, insecure) => {
+  ])("a configuration that listens on %s is accepted with INVENTORY_INSECURE=%s", async (listen, insecure) => {
     const url = await newDatabase(createSqliteDatabase());
     await migrateStock(url);
     const service = await startProcess({
@@ -120,7 +120,7 @@ describe("a configuration", () => {
     expect(await service.stop()).toBe(0);
   });
 
-  test("with an address that is in use ends the process with exit code 1 and names the address", async () => {
+  test("a configuration with an address that is in use ends the process with exit code 1 and names the address", async () => {
     const url = await newDatabase(createSqliteDatabase());
     await migrateStock(url);
     const first = await startProcess({ name: "first", script, env: settings(url) });
@@ -136,7 +136,7 @@ describe("a configuration", () => {
     await first.stop();
   });
 
-  test("is explained by --help, with every setting and its default", async () => {
+  test("the configuration is explained by --help, with every setting and its default", async () => {
     const { code, stdout } = await runScript({ script, args: ["--help"] });
     expect(code).toBe(0);
     for (const name of Object.keys(settings(""))) expect(stdout).toContain(name);
@@ -144,8 +144,8 @@ describe("a configuration", () => {
   });
 });
 
-describe("a stopping inventory service", () => {
-  test("finishes running calls, accepts no new ones and loses no acknowledged change", async () => {
+describe("stops", () => {
+  test("a stopping inventory service finishes running calls, accepts no new ones and loses no acknowledged change", async () => {
     const url = await newStock();
     const service = await startProcess({ name: "service", script, env: settings(url) });
     const inventory = connect(service.listen);
@@ -180,7 +180,7 @@ describe("a stopping inventory service", () => {
     await close();
   });
 
-  test("first reports that it is not ready, and still serves for DRAIN_DELAY_SECONDS", async () => {
+  test("a stopping inventory service first reports that it is not ready, and still serves for DRAIN_DELAY_SECONDS", async () => {
     const env = settings(await newStock(), { DRAIN_SECONDS: "15", DRAIN_DELAY_SECONDS: "3" });
     const service = await startProcess({ name: "service", script, env });
     const health = watchHealth(service.listen);
@@ -198,7 +198,7 @@ describe("a stopping inventory service", () => {
     expect(await service.exited).toBe(0);
   });
 
-  test("waits only a moment for callers that never end their streams of updates", async () => {
+  test("a stopping inventory service waits only a moment for callers that never end their streams of updates", async () => {
     const service = await startProcess({ name: "service", script, env: settings(await newStock()) });
     const [quiet, busy] = [connect(service.listen).applyUpdates(), connect(service.listen).applyUpdates()];
     const send = (id: number) => busy.send({ updates: [{ id, petId: 1n, quantity: id, timeoutMs: 10_000 }] });
@@ -217,7 +217,7 @@ describe("a stopping inventory service", () => {
     expect(performance.now() - drainingMs).toBeLessThan(10_000); // well below 80 % of DRAIN_SECONDS
   });
 
-  test("waits at most DRAIN_SECONDS for a call that never ends", async () => {
+  test("a stopping inventory service waits at most DRAIN_SECONDS for a call that never ends", async () => {
     const env = settings(await newStock(), { DRAIN_SECONDS: "1" });
     const service = await startProcess({ name: "service", script, env });
     const client = new Client(service.listen, ChannelCredentials.createInsecure());
@@ -235,7 +235,7 @@ describe("a stopping inventory service", () => {
     expect(await service.exited).toBe(0);
   });
 
-  test("ends by force, with exit code 1, when a write does not end", async () => {
+  test("a stopping inventory service ends by force, with exit code 1, when a write does not end", async () => {
     const url = await newStock();
     const service = await startProcess({ name: "service", script, env: settings(url, { DRAIN_SECONDS: "1" }) });
     const lock = await holdWriteLock(url);
@@ -247,7 +247,7 @@ describe("a stopping inventory service", () => {
     await lock.release();
   });
 
-  test("ends the calls under way while it still waits for its database, and then itself, with exit code 0", async () => {
+  test("a stopping inventory service that still waits for its database ends the calls under way, and then itself, with exit code 0", async () => {
     const listen = `127.0.0.1:${await freePort()}`;
     const url = await newDatabase(createSqliteDatabase());
     const env = settings(url, { INVENTORY_LISTEN: listen, DRAIN_DELAY_SECONDS: "10" });
@@ -262,7 +262,7 @@ describe("a stopping inventory service", () => {
     expect(waiting.output()).not.toMatch(/"ready"|by force|the stop failed/);
   });
 
-  test("ends at once while it still waits for its database", async () => {
+  test("a stopping inventory service that still waits for its database ends at once", async () => {
     const waiting = await startScript({
       name: "waiting",
       script,
@@ -299,8 +299,8 @@ test("a SQLite file that is damaged in the middle keeps the service unready, and
   expect(service.output()).not.toContain('"ready"');
 });
 
-describe("a schema that is still being migrated", () => {
-  test("keeps the service unready until it is complete, and no restart is needed", async () => {
+describe("migrations", () => {
+  test("a schema that is still being migrated keeps the service unready until it is complete, and no restart is needed", async () => {
     const url = await newDatabase(createSqliteDatabase());
     const admin = `127.0.0.1:${await freePort()}`;
     const listen = `127.0.0.1:${await freePort()}`;
@@ -327,7 +327,7 @@ describe("a schema that is still being migrated", () => {
   });
 });
 
-describe("a database server", () => {
+describe("outages of the database", () => {
   let server: DatabaseServer;
   let url: string;
   beforeAll(async () => {
@@ -367,7 +367,7 @@ describe("a database server", () => {
     return until(async () => (await statusOf(inventory.get({ petId: 1n }))) === "OK");
   };
 
-  test("that is down when the service starts keeps it unready until it is up", async () => {
+  test("a database server that is down when the service starts keeps it unready until it is up", async () => {
     await server.kill("SIGKILL");
     const admin = `127.0.0.1:${await freePort()}`;
     const service = await startScript({ name: "service", script, env: { ...env(), INVENTORY_ADMIN_LISTEN: admin } });
@@ -383,7 +383,7 @@ describe("a database server", () => {
     expect(service.output()).not.toContain(new URL(url).password);
   });
 
-  test("that is killed makes calls UNAVAILABLE until it is back, and the log names it without a stack", async () => {
+  test("a database server that is killed makes calls UNAVAILABLE until it is back, and the log names it without a stack", async () => {
     const service = await startProcess({ name: "service", script, env: env() });
     expect(await callAll(service.listen)).toContain("OK");
     await server.kill("SIGKILL");
@@ -399,7 +399,7 @@ describe("a database server", () => {
     expect(JSON.stringify(faults)).not.toMatch(/"stack"|select /);
   });
 
-  test("that freezes makes calls UNAVAILABLE well before their deadlines, until it runs again", async () => {
+  test("a database server that freezes makes calls UNAVAILABLE well before their deadlines, until it runs again", async () => {
     const service = await startProcess({ name: "service", script, env: env() });
     expect(await callAll(service.listen)).toContain("OK"); // so there are open connections
     await server.kill("SIGSTOP");

@@ -134,7 +134,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     },
   );
 
-  test("revisions are exact up to the last int64", async () => {
+  test("revisions over gRPC are exact up to the last int64", async () => {
     await stock.db("stock_head").update({ revision: maxPetId - 2n });
     const { item } = await inventory.create({ petId: 1n, quantity: 1, status: PET_STATUS_SOLD });
     expect(item!.revision).toBe(maxPetId - 1n);
@@ -142,7 +142,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     expect((await inventory.list()).map(({ revision }) => revision)).toEqual([maxPetId, maxPetId]);
   });
 
-  describe("a call is refused with its reason and changes nothing:", () => {
+  describe("refusals", () => {
     const sold = PET_STATUS_SOLD;
     const noEntry = "there is no entry with this pet_id";
     const required = "quantity is required";
@@ -306,7 +306,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         "INVALID_ARGUMENT",
         "pet_ids must be at most 1000",
       ],
-    ])("%s", async (_what, call, code, details) => {
+    ])("%s is refused with its reason and changes nothing", async (_what, call, code, details) => {
       await store.write([
         { kind: "create", petId: 1n, quantity: 4, status: "available" },
         { kind: "create", petId: 2n, quantity: 4, status: "available" },
@@ -400,7 +400,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   });
 
   describe("SetStatus", () => {
-    test("sets any status after any other under a new revision, and takes no revision when the status stays", async () => {
+    test("SetStatus sets any status after any other under a new revision, and takes no revision when the status stays", async () => {
       await inventory.create({ petId: 7n, quantity: 3, status: PET_STATUS_SOLD });
       let revision = 1n;
       const all = [PET_STATUS_AVAILABLE, PET_STATUS_PENDING, PET_STATUS_SOLD];
@@ -415,7 +415,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   });
 
   describe("BatchGetInventoryItems", () => {
-    test("returns each existing entry and each missing id once, in the order of the request", async () => {
+    test("BatchGetInventoryItems returns each existing entry and each missing id once, in the order of the request", async () => {
       await fill(4);
       await inventory.create({ petId: maxPetId, quantity: 7, status: PET_STATUS_PENDING });
       await inventory.remove({ petId: 2n });
@@ -429,7 +429,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(missingPetIds).toEqual([9n, 2n, minPetId]);
     });
 
-    test("accepts an empty list of ids, and 1,000 different ids", async () => {
+    test("BatchGetInventoryItems accepts an empty list of ids, and 1,000 different ids", async () => {
       await fill(999);
       expect(await inventory.batchGet({ petIds: [] })).toEqual({ items: [], missingPetIds: [] });
       const { items, missingPetIds } = await inventory.batchGet({ petIds: [...idsFrom(1, 1_000), 1n] });
@@ -439,11 +439,11 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   });
 
   describe("ListInventory", () => {
-    test("returns the position of an empty stock", async () => {
+    test("ListInventory returns the position of an empty stock", async () => {
       expect(await inventory.list()).toEqual([{ items: [], ...(await position()) }]);
     });
 
-    test("returns each of 5,000 entries once, in the order of petId, in batches that all have the position", async () => {
+    test("ListInventory returns each of 5,000 entries once, in the order of petId, in batches that all have the position", async () => {
       await fill(4_998);
       for (const petId of [maxPetId, minPetId]) await inventory.create({ petId, quantity: 1, status: PET_STATUS_SOLD });
       const batches = await inventory.list();
@@ -463,7 +463,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       });
     });
 
-    test("leaves no gap: each change made while it is read is in the list or follows its position", async () => {
+    test("ListInventory leaves no gap: each change made while it is read is in the list or follows its position", async () => {
       await fill(2_500);
       // The same service in this process. With each page that it reads, one entry changes and another is removed.
       const changing = {
@@ -519,7 +519,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(known).toEqual(now);
     });
 
-    test("ends when its caller cancels, and the service goes on", async () => {
+    test("ListInventory ends when its caller cancels, and the service goes on", async () => {
       await fill(5_000);
       const call = inventory.client.listInventory({});
       const next = messagesOf(call);
@@ -531,7 +531,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   });
 
   describe("CheckInventory", () => {
-    test("answers with the entries that were changed, removed and created since a position", async () => {
+    test("CheckInventory answers with the entries that were changed, removed and created since a position", async () => {
       await fill(3);
       const at = await position();
       await inventory.update({ petId: 1n, quantity: 50 });
@@ -556,7 +556,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(await stream.next()).toMatchObject({ revision: 7n, changed: [], removedPetIds: [], reset: false });
     });
 
-    test("answers many questions on one stream in order, including one with a reset", async () => {
+    test("CheckInventory answers many questions on one stream in order, including one with a reset", async () => {
       await fill(20);
       const { epoch } = await position();
       const questions: CheckInventoryRequest[] = Array.from({ length: 30 }, (_, i) => ({ epoch, revision: BigInt(i) }));
@@ -575,20 +575,23 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     test.each([
       [1_000, [1_000, 0]],
       [2_500, [1_000, 1_000, 500]],
-    ])("answers with %i changes in messages of 1,000, all but the last with `more`", async (count, sizes) => {
-      const at = await position();
-      await fill(count);
-      const stream = check();
-      stream.send(at, { ...at, revision: BigInt(count) });
-      const answers: CheckInventoryResponse[] = [];
-      for (let i = 0; i <= sizes.length; i++) answers.push((await stream.next())!);
-      expect(answers.map(({ changed }) => changed.length)).toEqual([...sizes, 0]);
-      expect(answers.map(({ more }) => more)).toEqual([...sizes.map((_, i) => i < sizes.length - 1), false]);
-      expect(answers.flatMap(({ changed }) => changed.map(({ petId }) => petId))).toEqual(idsFrom(1, count));
-      expect(answers.at(-2)!.revision).toBe(BigInt(count));
-    });
+    ])(
+      "CheckInventory answers with %i changes in messages of 1,000, all but the last with `more`",
+      async (count, sizes) => {
+        const at = await position();
+        await fill(count);
+        const stream = check();
+        stream.send(at, { ...at, revision: BigInt(count) });
+        const answers: CheckInventoryResponse[] = [];
+        for (let i = 0; i <= sizes.length; i++) answers.push((await stream.next())!);
+        expect(answers.map(({ changed }) => changed.length)).toEqual([...sizes, 0]);
+        expect(answers.map(({ more }) => more)).toEqual([...sizes.map((_, i) => i < sizes.length - 1), false]);
+        expect(answers.flatMap(({ changed }) => changed.map(({ petId }) => petId))).toEqual(idsFrom(1, count));
+        expect(answers.at(-2)!.revision).toBe(BigInt(count));
+      },
+    );
 
-    test("answers with every change that was acknowledged before the question", async () => {
+    test("CheckInventory answers with every change that was acknowledged before the question", async () => {
       await fill(3);
       let at: CheckInventoryRequest = await position();
       const stream = check();
@@ -601,7 +604,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       }
     });
 
-    test("answers the last question, then ends when its caller ends the stream", async () => {
+    test("CheckInventory answers the last question, then ends when its caller ends the stream", async () => {
       const stream = check();
       stream.send(await position());
       stream.call.end();
@@ -616,7 +619,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       stack.defer(() => stream.call.cancel());
       return stream;
     };
-    test("gives every update a result of its own", async () => {
+    test("ApplyUpdates gives every update a result of its own", async () => {
       await fill(3);
       const stream = updates();
       stream.send({
@@ -666,7 +669,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       updates: entries.map(([id, petId, quantity]) => ({ id, petId, quantity, timeoutMs: 10_000 })),
     });
 
-    test("makes keyed updates once, also of two requests in one message, and says what is replayed", async () => {
+    test("ApplyUpdates makes keyed updates once, also of two requests in one message, and says what is replayed", async () => {
       await fill(3);
       const stream = updates();
       const first = keyed("x", [1, 1n, 11], [2, 9n, 11], [3, 2n, 1]);
@@ -685,7 +688,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect([results[3]!.item, results[5]!.item]).toEqual([results[0]!.item, results[2]!.item]);
     });
 
-    test("refuses all keyed updates of a request when one meets the record of another, and makes none", async () => {
+    test("ApplyUpdates refuses all keyed updates of a request when one meets the record of another, and makes none", async () => {
       await fill(3);
       const stream = updates();
       stream.send({ keyed: [keyed("x", [1, 2n, 20])] });
@@ -716,7 +719,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         "the number",
         { updates: Array.from({ length: 101 }, (_, id) => ({ id, petId: 1n, quantity: 1, timeoutMs: 9 })) },
       ],
-    ])("refuses all keyed updates of a request for %s", async (_what, wrong) => {
+    ])("ApplyUpdates refuses all keyed updates of a request for a fault in %s", async (_what, wrong) => {
       await fill(2);
       const stream = updates();
       const request = { ...keyed("x", [1, 1n, 10], [2, 2n, 20]), ...wrong };
@@ -726,7 +729,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(await position()).toMatchObject({ revision: 2n });
     });
 
-    test("applies 2,000 updates that are sent at once, each once, and ends after the last result", async () => {
+    test("ApplyUpdates applies 2,000 updates that are sent at once, each once, and ends after the last result", async () => {
       await fill(100);
       const stream = updates();
       for (let id = 0; id < 2_000; id++) {
@@ -818,7 +821,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       ["", "SERVING"],
       [serviceName, "SERVING"],
       ["petstore.Other", "NOT_FOUND"],
-    ])("answers Check of %p with %s", async (name, expected) => {
+    ])("the health service answers Check of %p with %s", async (name, expected) => {
       const client = connect();
       const answer = new Promise<{ status: string }>((resolve, reject) =>
         client.check({ service: name }, (error, response) => (error ? reject(error) : resolve(response))),
@@ -834,7 +837,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       ["", "SERVING"],
       [serviceName, "SERVING"],
       ["petstore.Other", "SERVICE_UNKNOWN"],
-    ])("begins Watch of %p with %s", async (name, expected) => {
+    ])("the health service begins Watch of %p with %s", async (name, expected) => {
       const call = connect().watch({ service: name });
       expect(await messagesOf(call)()).toEqual({ status: expected });
       call.cancel();
@@ -866,13 +869,13 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       return answer;
     };
 
-    test("lists the services", async () => {
+    test(`server reflection ${version} lists the services`, async () => {
       const { listServicesResponse } = await ask({ listServices: "" });
       expect(listServicesResponse!.service.map(({ name }) => name)).toContain(serviceName);
     });
 
     test.each([serviceName, `${serviceName}.UpdateInventory`, "petstore.inventory.v1.InventoryItem"])(
-      "describes %s with all methods and fields",
+      `server reflection ${version} describes %s with all methods and fields`,
       async (symbol) => {
         const { fileDescriptorResponse } = await ask({ fileContainingSymbol: symbol });
         const files = fileDescriptorResponse!.fileDescriptorProto.map((bytes) =>
@@ -887,7 +890,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       },
     );
 
-    test("describes the types of error details", async () => {
+    test(`server reflection ${version} describes the types of error details`, async () => {
       const { fileDescriptorResponse } = await ask({ fileContainingSymbol: "google.rpc.ErrorInfo" });
       const names = fileDescriptorResponse!.fileDescriptorProto.flatMap((bytes) =>
         fromBinary(FileDescriptorProtoSchema, bytes).messageType.map(({ name }) => name),
@@ -895,7 +898,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(names).toEqual(expect.arrayContaining(["ErrorInfo", "BadRequest", "RetryInfo", "ResourceInfo"]));
     });
 
-    test("answers NOT_FOUND for an unknown symbol", async () => {
+    test(`server reflection ${version} answers NOT_FOUND for an unknown symbol`, async () => {
       expect(await ask({ fileContainingSymbol: "petstore.Other" })).toMatchObject({
         errorResponse: { errorCode: status.NOT_FOUND },
       });
@@ -907,7 +910,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   }
 });
 
-describe("a caller of the inventory service (MySQL/MariaDB)", () => {
+describe("callers (MySQL/MariaDB)", () => {
   const stack = suiteStack();
   stack.defer(cleanup);
   let url: string;
@@ -936,7 +939,7 @@ describe("a caller of the inventory service (MySQL/MariaDB)", () => {
     return { first, release: () => lock.release() };
   }
 
-  test("gets DEADLINE_EXCEEDED at its deadline, and its update is not written later", async () => {
+  test("a caller gets DEADLINE_EXCEEDED at its deadline, and its update is not written later", async () => {
     const { first, release } = await blocked();
     const second = inventory.update({ petId: 2n, quantity: 100 }, { deadline: Date.now() + 200 });
     const third = inventory.update({ petId: 3n, quantity: 100 });
@@ -947,7 +950,7 @@ describe("a caller of the inventory service (MySQL/MariaDB)", () => {
     expect(await inventory.get({ petId: 2n })).toMatchObject({ item: { quantity: 1 } });
   });
 
-  test("gets CANCELLED when it cancels, and its update is not written later", async () => {
+  test("a caller gets CANCELLED when it cancels, and its update is not written later", async () => {
     const { first, release } = await blocked();
     const second = inventory.begin(inventory.client.updateInventory, {
       petId: 2n,
@@ -965,7 +968,7 @@ describe("a caller of the inventory service (MySQL/MariaDB)", () => {
     expect(await inventory.get({ petId: 2n })).toMatchObject({ item: { quantity: 1 } });
   });
 
-  test("gets DEADLINE_EXCEEDED for an expired update of a stream, which is not written later", async () => {
+  test("a caller gets DEADLINE_EXCEEDED for an expired update of a stream, which is not written later", async () => {
     const { first, release } = await blocked();
     const stream = inventory.applyUpdates();
     stream.send({ updates: [{ id: 1, petId: 2n, quantity: 100, timeoutMs: 1 }] });
@@ -980,7 +983,7 @@ describe("a caller of the inventory service (MySQL/MariaDB)", () => {
     stream.call.cancel();
   });
 
-  test("gets RESOURCE_EXHAUSTED at once when the queue is full, and the service goes on", async () => {
+  test("a caller gets RESOURCE_EXHAUSTED at once when the queue is full, and the service goes on", async () => {
     const { first, release } = await blocked();
     const waiting = [2n, 3n].map((petId) => inventory.update({ petId, quantity: 100 }));
     const refusal = await refusalOf(inventory.update({ petId: 4n, quantity: 100 }));

@@ -17,7 +17,7 @@ const [, usual = [], forRotation = []] = readFileSync(
   .split(/-- .*\n/)
   .map((part) => part.match(/^GRANT .*;$/gm) ?? []);
 
-describe("a gateway with the documented grants (MySQL/MariaDB)", () => {
+describe("the documented grants (MySQL/MariaDB)", () => {
   const stack = suiteStack();
   const user = `gate_${process.pid}`;
   let system: System;
@@ -38,7 +38,7 @@ describe("a gateway with the documented grants (MySQL/MariaDB)", () => {
     }
   };
 
-  test("counts and reads the use of accounts, and rotates keys only with the grant for it", async () => {
+  test("a gateway with the documented grants counts and reads the use of accounts, and rotates keys only with the grant for it", async () => {
     expect([usual.length, forRotation.length]).toEqual([4, 1]);
     await grant(usual);
     const url = new URL(system.databaseUrls.gateway);

@@ -47,7 +47,7 @@ describe("npm run keys", () => {
   }
   const find = (key: string) => withStores((store) => store.findByHash(hashKey(key, pepper)));
 
-  test("issue works on a new machine and prints a valid key", async () => {
+  test("keys issue works on a new machine and prints a valid key", async () => {
     const issued = await json("issue", "--account", "acme", "--plan", "pro");
     expect(Object.keys(issued)).toEqual(["keyId", "key", "account", "plan"]);
     expect(issued).toMatchObject({ account: "acme", plan: "pro" });
@@ -56,7 +56,7 @@ describe("npm run keys", () => {
     expect(await find(issued.key)).toMatchObject({ keyId: issued.keyId, plan: "pro" });
   });
 
-  test("issue takes scopes, an expiry and limits, and the key has the deployment's env", async () => {
+  test("keys issue takes scopes, an expiry and limits, and the key has the deployment's env", async () => {
     const args = ["issue", "--account", "big", "--plan", "enterprise", "--per-minute", "600", "--per-day", "90000"];
     const more = ["--scopes", "store:read, inventory:read", "--expires", "2999-12-31T23:59:59+01:00", "--json"];
     const { stdout } = await keys([...args, ...more], { GATEWAY_KEY_ENV: "staging" });
@@ -70,7 +70,7 @@ describe("npm run keys", () => {
     });
   });
 
-  test("issue shows the key once, and no command shows it again", async () => {
+  test("keys issue shows the key once, and no command shows it again", async () => {
     const shown = await run("issue", "--account", "acme");
     const key = /ps_live_\w+/.exec(shown)![0];
     expect(shown).toContain("it is not shown again");
@@ -87,7 +87,7 @@ describe("npm run keys", () => {
     }
   });
 
-  test("list shows each key on a line, and every detail as JSON", async () => {
+  test("keys list shows each key on a line, and every detail as JSON", async () => {
     expect(await run("list")).toBe("There are no keys; 'issue' makes one.\n");
     expect(await json("list")).toEqual([]);
     const first = await json("issue", "--account", "acme", "--plan", "pro");
@@ -111,7 +111,7 @@ describe("npm run keys", () => {
     });
   });
 
-  test("rotate makes a new key, and the old one works until the grace period ends", async () => {
+  test("keys rotate makes a new key, and the old one works until the grace period ends", async () => {
     const old = await json("issue", "--account", "acme", "--plan", "business");
     const before = Date.now();
     const rotated = await json("rotate", old.keyId, "--grace", "30m");
@@ -129,7 +129,7 @@ describe("npm run keys", () => {
     expect(await find(next.key)).toBeUndefined();
   });
 
-  test("rotate ends the grace period at the old key's own expiry", async () => {
+  test("keys rotate ends the grace period at the old key's own expiry", async () => {
     const end = new Date(Date.now() + 600_000).toISOString();
     const old = await json("issue", "--account", "acme", "--expires", end);
     const rotated = await json("rotate", old.keyId, "--grace", "7d");
@@ -137,7 +137,7 @@ describe("npm run keys", () => {
     expect(await find(rotated.key)).toMatchObject({ expiresAtMs: Date.parse(end) });
   });
 
-  test("revoke ends a key, and may be repeated", async () => {
+  test("keys revoke ends a key, and may be repeated", async () => {
     const { keyId, key } = await json("issue", "--account", "acme");
     const revoked = await json("revoke", keyId);
     expect(revoked).toEqual({ keyId, account: "acme", revokedAt: unknownTime });
@@ -146,7 +146,7 @@ describe("npm run keys", () => {
     expect(await run("list")).toContain("revoked");
   });
 
-  test("revoke --account ends every key of the account and no other, and says how many", async () => {
+  test("keys revoke --account ends every key of the account and no other, and says how many", async () => {
     const keyIds = [(await json("issue", "--account", "acme")).keyId, (await json("issue", "--account", "acme")).keyId];
     const other = await json("issue", "--account", "other");
     const ended = await json("revoke", "--account", "acme");
@@ -157,14 +157,14 @@ describe("npm run keys", () => {
     expect(await find(other.key)).toBeUndefined();
   });
 
-  test("issue gives the scope that rotates keys only where it is asked for", async () => {
+  test("keys issue gives the scope that rotates keys only where it is asked for", async () => {
     const usual = await json("issue", "--account", "acme");
     const rotating = await json("issue", "--account", "acme", "--scopes", "store:read,keys:rotate");
     expect((await find(usual.key))!.scopes).toEqual(new Set(["inventory:read", "inventory:write", "store:read"]));
     expect((await find(rotating.key))!.scopes).toEqual(new Set(["store:read", "keys:rotate"]));
   });
 
-  test("bans shows a ban and unban lifts it", async () => {
+  test("keys bans shows a ban and keys unban lifts it", async () => {
     const { keyId } = await json("issue", "--account", "acme");
     expect(await run("bans")).toBe("No key is banned.\n");
     const atMs = Date.now();
@@ -178,7 +178,7 @@ describe("npm run keys", () => {
     expect(await run("unban", keyId)).toContain("was not banned");
   });
 
-  test("plan changes an account's plan and usage shows it", async () => {
+  test("keys plan changes an account's plan and keys usage shows it", async () => {
     const { key } = await json("issue", "--account", "acme");
     const { accountId, keyId } = (await find(key))!;
     const limits = { perMinute: 5, perDay: 3 };
@@ -211,7 +211,7 @@ describe("npm run keys", () => {
     ]);
   });
 
-  test("a refused command exits 1 with the reason in one line", async () => {
+  test("a refused command of keys exits 1 with the reason in one line", async () => {
     const { keyId } = await json("issue", "--account", "acme", "--plan", "pro");
     await run("revoke", keyId);
     const refusals: [string[], RegExp][] = [
@@ -230,7 +230,7 @@ describe("npm run keys", () => {
     }
   });
 
-  test("wrong usage exits 64 and changes nothing", async () => {
+  test("wrong usage of keys exits 64 and changes nothing", async () => {
     const issue = ["issue", "--account", "a"];
     const wrong = [
       [],
@@ -256,7 +256,7 @@ describe("npm run keys", () => {
     expect(await json("usage")).toEqual([]);
   });
 
-  test("a wrong configuration exits 78, names every fault and stores nothing", async () => {
+  test("a wrong configuration of keys exits 78, names every fault and stores nothing", async () => {
     const issue = ["issue", "--account", "a"];
     const missing = await keys(issue, { KEY_PEPPER: "" });
     expect(missing).toMatchObject({ code: 78, stdout: "" });
@@ -274,7 +274,7 @@ describe("npm run keys", () => {
     expect(await json("usage")).toEqual([]);
   });
 
-  test("only commands that make a key need the pepper", async () => {
+  test("only commands of keys that make a key need the pepper", async () => {
     const { keyId } = await json("issue", "--account", "acme");
     for (const args of [["list"], ["bans"], ["usage"], ["unban", keyId], ["revoke", keyId]]) {
       expect(await keys(args, { KEY_PEPPER: "" })).toMatchObject({ code: 0 });
@@ -282,7 +282,7 @@ describe("npm run keys", () => {
     expect(await keys(["rotate", keyId], { KEY_PEPPER: "" })).toMatchObject({ code: 78 });
   });
 
-  test("the default database and pepper are those of npm start", async () => {
+  test("the default database and pepper of keys are those of npm start", async () => {
     const kept = ensurePepper(join(cwd, ".data"));
     const { code, stdout } = await keys(["issue", "--account", "acme", "--json"], {
       GATEWAY_DATABASE_URL: "",
@@ -294,7 +294,7 @@ describe("npm run keys", () => {
     expect(found).toBeDefined();
   });
 
-  test("settings are read from a .env file", async () => {
+  test("the settings of keys are read from a .env file", async () => {
     await mkdir(join(cwd, "data"));
     await writeFile(join(cwd, ".env"), `KEY_PEPPER=${pepper}\nGATEWAY_DATABASE_URL=sqlite:data/k.sqlite\n`);
     const { code, stdout } = await runScript({
@@ -307,14 +307,14 @@ describe("npm run keys", () => {
     expect(await find(JSON.parse(stdout).key)).toBeDefined();
   });
 
-  test("five operators at once on a new machine make one account with five keys", async () => {
+  test("five operators that issue keys at once on a new machine make one account with five keys", async () => {
     const args = ["issue", "--account", "acme", "--plan", "pro"];
     const issued = await Promise.all(Array.from({ length: 5 }, () => json(...args)));
     expect(new Set(issued.map(({ keyId }) => keyId)).size).toBe(5);
     expect(await json("usage")).toMatchObject([{ account: "acme", keys: 5 }]);
   });
 
-  test("help names every command and setting", async () => {
+  test("the help of keys names every command and setting", async () => {
     const help = await run("--help");
     for (const word of ["issue", "list", "rotate", "revoke", "bans", "unban", "plan", "usage"]) {
       expect(help).toContain(`  ${word} `);

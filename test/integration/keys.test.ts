@@ -57,7 +57,7 @@ describeEachDatabase("keys", (url) => {
   }
   const keyOf = async (keyId: string) => (await admin.list()).find((key) => key.keyId === keyId)!;
 
-  test("the migrations go down to an empty schema and up again", async () => {
+  test("the migrations of keys go down to an empty schema and up again", async () => {
     const names = keyMigrations.map(({ name }) => name);
     for (const name of names.toReversed()) expect(await migrate(db, "gateway", keyMigrations, "down")).toEqual([name]);
     for (const table of ["deprecated_use", "api_keys", "accounts"]) expect(await db.schema.hasTable(table)).toBe(false);
@@ -66,8 +66,8 @@ describeEachDatabase("keys", (url) => {
     expect(await admin.list()).toEqual([]);
   });
 
-  describe("a look-up", () => {
-    test("finds a key with its account and rights", async () => {
+  describe("look-ups", () => {
+    test("a look-up finds a key with its account and rights", async () => {
       const { keyId, accountId, find } = await issue({ plan: "pro" });
       expect(await find()).toEqual({
         keyId,
@@ -83,7 +83,7 @@ describeEachDatabase("keys", (url) => {
       expect(accountId).toMatch(/^acc_/);
     });
 
-    test("finds the exact hash only, whatever its bytes", async () => {
+    test("a look-up finds the exact hash only, whatever its bytes", async () => {
       const keyHash = Buffer.concat([Buffer.from("abc\0 \\'\xff ", "latin1"), randomBytes(21), Buffer.from(" \0")]);
       await issue({ keyHash });
       expect(await store.findByHash(keyHash)).toBeDefined();
@@ -94,20 +94,20 @@ describeEachDatabase("keys", (url) => {
       expect(await store.findByHash(randomBytes(32))).toBeUndefined();
     });
 
-    test("returns the limits of an enterprise account", async () => {
+    test("a look-up returns the limits of an enterprise account", async () => {
       const limits = { perMinute: 2_147_483_647, perDay: 1 };
       const { find } = await issue({ plan: "enterprise", limits });
       expect(await find()).toMatchObject({ plan: "enterprise", limits });
     });
 
-    test("returns the scopes of the key without those that this version does not know", async () => {
+    test("a look-up returns the scopes of the key without those that this version does not know", async () => {
       const { keyId, find } = await issue({ scopes: ["store:read", "inventory:read"] });
       expect((await find())!.scopes).toEqual(new Set(["inventory:read", "store:read"]));
       await db("api_keys").where({ id: keyId }).update({ scopes: "store:read store:write" });
       expect((await find())!.scopes).toEqual(new Set(["store:read"]));
     });
 
-    test("finds a key until the moment it expires", async () => {
+    test("a look-up finds a key until the moment it expires", async () => {
       const { find } = await issue({ expiresAtMs: start + hour });
       nowMs = start + hour - 1;
       expect(await find()).toMatchObject({ expiresAtMs: start + hour });
@@ -115,7 +115,7 @@ describeEachDatabase("keys", (url) => {
       expect(await find()).toBeUndefined();
     });
 
-    test("fails for an account with a broken plan instead of choosing limits for it", async () => {
+    test("a look-up fails for an account with a broken plan instead of choosing limits for it", async () => {
       const { find } = await issue({ plan: "enterprise", limits: { perMinute: 1, perDay: 1 } });
       for (const missing of ["per_day", "per_minute"]) {
         await db("accounts").update({ per_minute: 1, per_day: 1, [missing]: null });
@@ -127,7 +127,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("issuing", () => {
-    test("a second key adds it to the account and keeps the plan", async () => {
+    test("a second key is added to its account, which keeps the plan", async () => {
       const first = await issue({ plan: "business" });
       const second = await issue();
       const third = await issue({ account: " acme ", plan: "business" });
@@ -136,11 +136,11 @@ describeEachDatabase("keys", (url) => {
       expect(new Set([first.keyId, second.keyId, third.keyId]).size).toBe(3);
     });
 
-    test("a key puts a new account on the free plan by default", async () => {
+    test("the first key of an account puts it on the free plan by default", async () => {
       expect(await (await issue()).find()).toMatchObject({ plan: "free", limits: null });
     });
 
-    test("never changes the plan of an account", async () => {
+    test("a new key never changes the plan of its account", async () => {
       await issue({ plan: "pro" });
       await expect(issue({ plan: "free" })).rejects.toMatchObject({
         code: "plan_differs",
@@ -156,7 +156,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.list()).toHaveLength(4);
     });
 
-    test("needs limits for enterprise, refuses them for other plans, and creates no account when it is refused", async () => {
+    test("a new key needs limits for enterprise and may have none for other plans, and a refusal creates no account", async () => {
       const limits = { perMinute: 10, perDay: 100 };
       await expect(issue({ plan: "enterprise" })).rejects.toMatchObject({ code: "invalid_limits" });
       await expect(issue({ plan: "pro", limits })).rejects.toMatchObject({ code: "invalid_limits" });
@@ -169,7 +169,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.usage()).toEqual([]);
     });
 
-    test("takes account names exactly, except for outer spaces and the form of accents", async () => {
+    test("a new key takes account names exactly, except for outer spaces and the form of accents", async () => {
       const names = [
         "acme",
         "Acme",
@@ -190,7 +190,7 @@ describeEachDatabase("keys", (url) => {
       }
     });
 
-    test("by five operators at once for a new account makes one account and five keys", async () => {
+    test("five operators that issue keys at once for a new account make one account and five keys", async () => {
       const admins = Array.from({ length: 5 }, () => createKeyAdmin(open(), now));
       for (let round = 0; round < 5; round++) {
         const account = `account ${round}`;
@@ -201,7 +201,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.usage()).toHaveLength(5);
     });
 
-    test("by two operators at once with different plans fails for one of them", async () => {
+    test("one of two operators fails when both issue keys for a new account at once with different plans", async () => {
       const other = createKeyAdmin(open(), now);
       const results = await Promise.allSettled([
         admin.issue({ account: "new", plan: "pro", ...newKey() }),
@@ -213,7 +213,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("listing", () => {
-    test("shows all keys or those of one account, ordered by account and age, and never a hash", async () => {
+    test("the list shows all keys or those of one account, ordered by account and age, and never a hash", async () => {
       const b = await issue({ account: "b" });
       const a1 = await issue({ account: "a" });
       nowMs += 1;
@@ -242,7 +242,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("rotation", () => {
-    test("makes a key with the same rights, and the old key works until the grace period ends", async () => {
+    test("a rotation makes a key with the same rights, and the old key works until the grace period ends", async () => {
       const old = await issue({ plan: "pro", scopes: ["store:read"], expiresAtMs: start + 100 * hour });
       const next = newKey();
       nowMs = start + hour;
@@ -258,7 +258,7 @@ describeEachDatabase("keys", (url) => {
       expect(await store.findByHash(next.keyHash)).toBeDefined();
     });
 
-    test("ends the grace period at the old key's own expiry, which the new key shares", async () => {
+    test("a rotation ends the grace period at the old key's own expiry, which the new key shares", async () => {
       const old = await issue({ expiresAtMs: start + hour });
       const next = newKey();
       const rotated = await admin.rotate(old.keyId, 24 * hour, next);
@@ -268,14 +268,14 @@ describeEachDatabase("keys", (url) => {
       expect(await store.findByHash(next.keyHash)).toBeUndefined();
     });
 
-    test("without a grace period ends the old key at once, and the successor of a key without expiry has none", async () => {
+    test("a rotation without a grace period ends the old key at once, and the successor of a key without expiry has none", async () => {
       const old = await issue();
       const rotated = await admin.rotate(old.keyId, 0, newKey());
       expect(rotated).toMatchObject({ oldExpiresAtMs: start, expiresAtMs: null });
       expect(await old.find()).toBeUndefined();
     });
 
-    test("is possible for valid keys only, and once for each", async () => {
+    test("a rotation is possible for valid keys only, and once for each", async () => {
       const revoked = await issue();
       await admin.revoke(revoked.keyId);
       const expired = await issue({ expiresAtMs: start });
@@ -292,7 +292,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.list()).toHaveLength(4);
     });
 
-    test("that is requested several times at once makes one key, and the other requests are refused", async () => {
+    test("a rotation that is requested several times at once makes one key, and the other requests are refused", async () => {
       const { keyId } = await issue();
       const results = await Promise.allSettled(Array.from({ length: 4 }, () => admin.rotate(keyId, hour, newKey())));
       const failed = results.filter((result) => result.status === "rejected");
@@ -300,7 +300,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.list()).toHaveLength(2);
     });
 
-    test("leaves the old key unchanged when the new one cannot be stored", async () => {
+    test("a rotation leaves the old key unchanged when the new one cannot be stored", async () => {
       const other = newKey();
       await issue(other);
       const old = await issue();
@@ -311,7 +311,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("revocation", () => {
-    test("ends one key for good and no other", async () => {
+    test("a revocation ends one key for good and no other", async () => {
       const key = await issue();
       const other = await issue();
       expect(await admin.revoke(key.keyId)).toMatchObject({ keyId: key.keyId, account: "acme", revokedAtMs: start });
@@ -322,7 +322,7 @@ describeEachDatabase("keys", (url) => {
       expect(keyState(await keyOf(key.keyId), nowMs)).toBe("revoked");
     });
 
-    test("of an unknown key is refused, and a key given in place of an id is not shown", async () => {
+    test("a revocation of an unknown key is refused, and a key given in place of an id is not shown", async () => {
       await expect(admin.revoke("key_none")).rejects.toThrow("There is no key key_none; 'list' shows all.");
       const key = createKey("live");
       for (const secret of [key, key.slice(0, 30), key.slice(3)]) {
@@ -333,8 +333,8 @@ describeEachDatabase("keys", (url) => {
     });
   });
 
-  describe("a change of plan", () => {
-    test("holds for all keys of the account, and only enterprise has limits of its own", async () => {
+  describe("plans", () => {
+    test("a change of plan holds for all keys of the account, and only enterprise has limits of its own", async () => {
       const one = await issue({ plan: "free" });
       const two = await issue();
       const limits = { perMinute: 600, perDay: 100_000 };
@@ -347,7 +347,7 @@ describeEachDatabase("keys", (url) => {
       expect(await one.find()).toMatchObject({ plan: "pro", limits: null });
     });
 
-    test("with wrong limits or an unknown account is refused", async () => {
+    test("a change of plan with wrong limits or for an unknown account is refused", async () => {
       const one = await issue({ plan: "pro" });
       const limits = { perMinute: 1, perDay: 1 };
       await expect(admin.setPlan("acme", "enterprise")).rejects.toMatchObject({ code: "invalid_limits" });
@@ -357,10 +357,10 @@ describeEachDatabase("keys", (url) => {
     });
   });
 
-  describe("a ban", () => {
+  describe("bans", () => {
     const fiveMinutes = { untilMs: start + 300_000, step: 1, atMs: start };
 
-    test("shows in the look-up and in the list of running bans until it ends", async () => {
+    test("a ban shows in the look-up and in the list of running bans until it ends", async () => {
       const { keyId, find } = await issue();
       const other = await issue();
       await store.ban(keyId, fiveMinutes);
@@ -373,7 +373,7 @@ describeEachDatabase("keys", (url) => {
       expect(await store.lastBan(keyId)).toEqual(fiveMinutes);
     });
 
-    test("never shortens another ban", async () => {
+    test("a ban never shortens another ban", async () => {
       const { keyId } = await issue();
       const longer = { untilMs: start + 900_000, step: 2, atMs: start + 1 };
       await store.ban(keyId, fiveMinutes);
@@ -382,7 +382,7 @@ describeEachDatabase("keys", (url) => {
       expect(await store.lastBan(keyId)).toEqual(longer);
     });
 
-    test("can be lifted by an operator, and the next one is a first one again", async () => {
+    test("a ban can be lifted by an operator, and the next one is a first one again", async () => {
       const { keyId, find } = await issue();
       await store.ban(keyId, fiveMinutes);
       expect(await admin.unban(keyId)).toMatchObject({ key: { keyId, account: "acme" }, lifted: true });
@@ -392,7 +392,7 @@ describeEachDatabase("keys", (url) => {
       await expect(admin.unban("key_none")).rejects.toMatchObject({ code: "unknown_key" });
     });
 
-    test("holds for a key and those that it was rotated to, and ends for all of them when it is lifted for one", async () => {
+    test("a ban holds for a key and those that it was rotated to, and ends for all of them when it is lifted for one", async () => {
       const { keyId, find } = await issue();
       await store.ban(keyId, fiveMinutes);
       const next = newKey();
@@ -408,7 +408,7 @@ describeEachDatabase("keys", (url) => {
       expect(await store.lastBan(keyId)).toBeUndefined();
     });
 
-    test("is not listed for a key that has ended", async () => {
+    test("a ban is not listed for a key that has ended", async () => {
       const [revoked, expired] = [await issue(), await issue({ expiresAtMs: start + 1 })];
       for (const { keyId } of [revoked, expired]) await store.ban(keyId, fiveMinutes);
       await admin.revoke(revoked.keyId);
@@ -417,8 +417,8 @@ describeEachDatabase("keys", (url) => {
     });
   });
 
-  describe("the record of use", () => {
-    test("takes the last use of many keys at once and never goes back", async () => {
+  describe("use", () => {
+    test("the record of use takes the last use of many keys at once and never goes back", async () => {
       const keys = await issueMany(250);
       const uses = keys.map(({ keyId }, i) => ({ keyId, atMs: start + i }));
       await usage.touch([...uses, { keyId: "key_none", atMs: start }]);
@@ -428,7 +428,7 @@ describeEachDatabase("keys", (url) => {
       await usage.touch([]);
     });
 
-    test("never deadlocks when gateways write the same use in different orders", async () => {
+    test("the record of use never deadlocks when gateways write the same use in different orders", async () => {
       const keys = await issueMany(60);
       const uses = keys.map(({ keyId, accountId }, i) => ({
         touched: { keyId, atMs: start + i },
@@ -462,7 +462,7 @@ describeEachDatabase("keys", (url) => {
       ]);
     });
 
-    test("is summed up by account, and deprecated use by operation too", async () => {
+    test("the record of use is summed up by account, and deprecated use by operation too", async () => {
       const acme = await issue({ plan: "pro" });
       const revoked = await issue();
       await issue({ expiresAtMs: start + hour });
@@ -514,7 +514,7 @@ describeEachDatabase("keys", (url) => {
       ]);
     });
 
-    test("counts deprecated use whole or not at all", async () => {
+    test("the record of use counts deprecated use whole or not at all", async () => {
       const { accountId } = await issue();
       const use = { operation: "getPet", requests: 1, atMs: start };
       const uses = [accountId, "acc_none"].map((id) => ({ ...use, accountId: id }));
@@ -524,10 +524,10 @@ describeEachDatabase("keys", (url) => {
   });
 });
 
-describe("connections to a server that has become read-only (MySQL/MariaDB)", () => {
+describe("a read-only server (MySQL/MariaDB)", () => {
   const stack = suiteStack();
 
-  test("are closed, even those used only for look-ups, and the write uses another one", async () => {
+  test("connections to a server that has become read-only are closed, even those used only for look-ups, and the write uses another one", async () => {
     const url = await createMysqlDatabase();
     stack.defer(() => dropDatabase(url));
     const db = openDatabase(url, { ...databaseDefaults, poolMax: 3 });

@@ -221,7 +221,7 @@ describeEachDatabase("migrations", (url) => {
     expect(await namesOf(db)).toEqual(["stock", "stock_adjustments", "stock_head"]);
   });
 
-  test("five processes at once all succeed, and each step is taken once", async () => {
+  test("five processes that migrate at once all succeed, and each step is taken once", async () => {
     const results = await Promise.all(Array.from({ length: 5 }, () => command(bothIn(url()))));
     expect(results.map(({ code, stderr }) => ({ code, stderr }))).toEqual(Array(5).fill({ code: 0, stderr: "" }));
     for (const [schema] of schemas) {
@@ -233,7 +233,7 @@ describeEachDatabase("migrations", (url) => {
       expect(await db(`${schema}_migrations`)).toHaveLength(migrations.length);
   });
 
-  test("a process that waits goes on when the process that migrates is killed", async () => {
+  test("a process that waits to migrate goes on when the process that migrates is killed", async () => {
     const dying = await startScript({
       name: "dying",
       script: "test/support/stuck-migration.ts",
@@ -250,7 +250,7 @@ describeEachDatabase("migrations", (url) => {
 
   // MySQL commits every statement of a schema by itself.
   test.each(schemas)(
-    "of %s are finished by the next run, whichever statement failed",
+    "migrations of %s are finished by the next run, whichever statement failed",
     async (schema, migrations) => {
       const db = open();
       let failures = 0;
@@ -326,7 +326,7 @@ describe("the lock of migrations (MySQL/MariaDB)", () => {
     return (rows as { answer: number }[])[0]!.answer;
   }
 
-  test("is waited for longer than a connection may be silent", async () => {
+  test("the lock of migrations is waited for longer than a connection may be silent", async () => {
     const other = await connectMysql(url);
     await other.query("SELECT GET_LOCK(?, 0)", [lockName()]);
     const waiting = migrate(open(200), "inventory", stockMigrations, "up");
@@ -335,7 +335,7 @@ describe("the lock of migrations (MySQL/MariaDB)", () => {
     expect(await waiting).toEqual(stepsOf(stockMigrations));
   });
 
-  test("is held until the migration ends", async () => {
+  test("the lock of migrations is held until the migration ends", async () => {
     const other = await connectMysql(url);
     stack.defer(() => other.end());
     const held: unknown[] = [];
@@ -364,7 +364,7 @@ describe("npm run migrate", () => {
     `mysql://pets:${secret}%zz@127.0.0.1/stock`,
     `pets:${secret}@127.0.0.1/stock`,
     "sqlite:",
-  ])("exits 78 for the URL %s, and names the settings without their values", async (url) => {
+  ])("npm run migrate exits 78 for the URL %s, and names the settings without their values", async (url) => {
     const { code, stdout, stderr } = await command(bothIn(url));
     expect({ code, stdout }).toEqual({ code: 78, stdout: "" });
     expect(stderr).toMatch(
@@ -377,14 +377,14 @@ describe("npm run migrate", () => {
     ["a missing server", async () => `mysql://pets:${secret}@127.0.0.1:${await freePort()}/stock`],
     ["a server that refuses the account", async () => wrongPassword()],
     ["a file that cannot be created", async () => `sqlite:${import.meta.filename}/stock.sqlite`],
-  ])("exits 1 for %s, without the password", async (_what, urlOf) => {
+  ])("npm run migrate exits 1 for %s, without the password", async (_what, urlOf) => {
     const { code, stdout, stderr } = await command(bothIn(await urlOf()));
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr).toMatch(/^GATEWAY_DATABASE_URL \(gateway\): [^\n]+\n$/);
     expect(stderr).not.toContain(secret);
   });
 
-  test("exits 1 when a step fails, after taking the steps before it", async () => {
+  test("npm run migrate exits 1 when a step fails, after taking the steps before it", async () => {
     const url = await createMysqlDatabase();
     const other = await connectMysql(url);
     await other.query("CREATE TABLE inventory_migrations (something_else INT)");
@@ -403,7 +403,7 @@ describe("npm run migrate", () => {
     "--down --only=stock",
     "--down inventory",
     "--dwon",
-  ])("refuses %s with exit code 64 and changes nothing", async (args) => {
+  ])("npm run migrate refuses %s with exit code 64 and changes nothing", async (args) => {
     const url = await createMysqlDatabase();
     expect((await command(bothIn(url))).code).toBe(0);
     const { code, stdout, stderr } = await command(bothIn(url), ...args.split(" "));
@@ -416,7 +416,7 @@ describe("npm run migrate", () => {
     await dropDatabase(url);
   });
 
-  test("migrates one tier with --only, up and down", async () => {
+  test("npm run migrate migrates one tier with --only, up and down", async () => {
     const url = await createMysqlDatabase();
     expect((await command(bothIn(url), "--only", "inventory")).stdout).toBe(outputOf(["inventory"]));
     expect((await command(bothIn(url), "--down", "--only=inventory")).stdout).toBe(
@@ -425,7 +425,7 @@ describe("npm run migrate", () => {
     await dropDatabase(url);
   });
 
-  test("lists its settings with --help", async () => {
+  test("npm run migrate lists its settings with --help", async () => {
     const { code, stdout } = await command({}, "--help");
     expect(code).toBe(0);
     expect(stdout).toMatch(/--down[\s\S]*GATEWAY_DATABASE_URL[\s\S]*INVENTORY_DATABASE_URL/);

@@ -69,11 +69,11 @@ describe("settings for TLS", () => {
   };
   const inventory = (env: Record<string, string>) => faultsOf(() => readInventoryConfig({ ...noDatabase, ...env }));
 
-  test("allow the service to listen beyond loopback", () => {
+  test("settings for TLS allow the service to listen beyond loopback", () => {
     expect(inventory({ ...inventoryTls(files), INVENTORY_LISTEN: "0.0.0.0:50051" })).toEqual([]);
   });
 
-  test("are refused with every fault named and exit code 78", async () => {
+  test("wrong settings for TLS are refused with every fault named and exit code 78", async () => {
     const all = inventoryTls(files);
     expect(inventory({ ...all, INVENTORY_TLS_KEY: "", INVENTORY_LISTEN: "0.0.0.0:0" })).toEqual([
       expect.stringMatching(/^INVENTORY_TLS_KEY: must be set too/),
@@ -113,18 +113,18 @@ describe("settings for TLS", () => {
     ["dns:*.internal=reader", /entry 1/],
     ["dns:a.internal=reader,dns:a.internal=admin", /entry 2 names an identity again/],
     ["dns:a.internal=reader,", /entry 2/],
-  ])("refuse the role table %j", (text, fault) => {
+  ])("settings for TLS refuse the role table %j", (text, fault) => {
     const faults = inventory({ ...inventoryTls(files), INVENTORY_TLS_ROLES: text });
     expect(faults).toEqual([expect.stringMatching(fault)]);
     expect(faults[0]).toMatch(/^INVENTORY_TLS_ROLES: /);
   });
 
-  test("refuse roles without TLS, because they would have no effect", () => {
+  test("settings for TLS refuse roles without TLS, because they would have no effect", () => {
     expect(inventory({ INVENTORY_TLS_ROLES: "dns:a.internal=reader" })).toHaveLength(1);
   });
 });
 
-describe("a service with mutual TLS", () => {
+describe("mutual TLS", () => {
   const stack = suiteStack();
   let authority: Authority;
   let stranger: Authority;
@@ -150,7 +150,7 @@ describe("a service with mutual TLS", () => {
   const connectWith = async (...own: string[]) => connect(credentials(await authority.issue({ names: own })));
   const headers = () => ({ authorization: `Bearer ${system.keys.enterprise}`, "content-type": "application/json" });
 
-  test("is unavailable to a caller without a certificate, with one of another authority or with an expired one", async () => {
+  test("a service with mutual TLS is unavailable to a caller without a certificate, with one of another authority or with an expired one", async () => {
     const ca = readFileSync(authority.ca);
     const foreign = await stranger.issue({ names: [names.admin] });
     const expired = await authority.issue({ names: [names.admin], days: -1 });
@@ -164,7 +164,7 @@ describe("a service with mutual TLS", () => {
     }
   });
 
-  test("allows each role its own calls and refuses all others, for every call of the contract", async () => {
+  test("a service with mutual TLS allows each role its own calls and refuses all others, for every call of the contract", async () => {
     for (const [index, role] of roles.entries()) {
       const { client } = await connectWith(names[role]);
       for (const [name, { path, requestStream }] of Object.entries(InventoryServiceService)) {
@@ -183,7 +183,7 @@ describe("a service with mutual TLS", () => {
     }
   });
 
-  test("names the identity of a refused caller and the role it lacks, in the answer and in the log", async () => {
+  test("a service with mutual TLS names the identity of a refused caller and the role it lacks, in the answer and in the log", async () => {
     const create = { petId: 8n, quantity: 1, status: 1 } as const;
     const detailsOf = (call: Promise<unknown>) => call.catch(({ details }: ServiceError) => details);
     const writer = await connectWith(names.writer);
@@ -204,7 +204,7 @@ describe("a service with mutual TLS", () => {
     expect(metrics.text).toMatch(/rpc_duration_seconds_count\{method="CreateInventoryItem",code="7"\} [1-9]/);
   });
 
-  test("gives a certificate with several names the strongest of their roles", async () => {
+  test("a service with mutual TLS gives a certificate with several names the strongest of their roles", async () => {
     const both = await connectWith(names.reader, names.writer);
     expect(await statusOf(both.update({ petId: 7n, quantity: 2 }))).toBe("OK");
   });
@@ -215,11 +215,11 @@ describe("a service with mutual TLS", () => {
     ["the URI of an identity in capitals", `URI:${identities.admin.toUpperCase()}`],
     ["a URI that continues that of an identity", `URI:${identities.admin}/intern`],
     ["a wildcard that covers an identity", "DNS:*.internal"],
-  ])("gives no role to a certificate with %s", async (_what, name) => {
+  ])("a service with mutual TLS gives no role to a certificate with %s", async (_what, name) => {
     expect(await statusOf((await connectWith(name)).list())).toBe("PERMISSION_DENIED");
   });
 
-  test("reports its health to every caller with a certificate, whatever its role", async () => {
+  test("a service with mutual TLS reports its health to every caller with a certificate, whatever its role", async () => {
     interface Health {
       check(request: object, done: (error: ServiceError | null, answer: { status: string }) => void): void;
     }
@@ -230,7 +230,7 @@ describe("a service with mutual TLS", () => {
     expect(answer).toEqual({ status: "SERVING" });
   });
 
-  test("serves a gateway, and no private key appears in a log", async () => {
+  test("a service with mutual TLS serves a gateway, and no private key appears in a log", async () => {
     const path = "/v1/inventory";
     const body = '{"quantity":33}';
     expect(
@@ -243,7 +243,7 @@ describe("a service with mutual TLS", () => {
     expect(logs).not.toMatch(/BEGIN|PRIVATE/);
   });
 
-  test("serves the client for internal callers within its role", async () => {
+  test("a service with mutual TLS serves the client for internal callers within its role", async () => {
     const tls = { ...(await authority.issue({ names: [names.reader] })), serverName: "inventory.internal" };
     const inventory = createInventoryClient({ address: system.inventory.listen, tls });
     stack.defer(() => inventory.close());
@@ -252,7 +252,7 @@ describe("a service with mutual TLS", () => {
     expect(() => createInventoryClient({ address: "any", tls: { ...tls, key: "/nowhere" } })).toThrow("key: cannot be");
   });
 
-  test("keeps a gateway unready whose certificate it refuses, and that gateway answers 503", async () => {
+  test("a service with mutual TLS keeps a gateway unready whose certificate it refuses, and that gateway answers 503", async () => {
     const files = await stranger.issue({ names: [names.writer] });
     const [listen, admin] = [`127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`];
     const gateway = await startScript({

@@ -27,7 +27,7 @@ const queries = dashboards.flatMap(({ panels }) =>
   panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr)),
 );
 
-describe("a running system under Prometheus", () => {
+describe("Prometheus", () => {
   const stack = suiteStack();
   let system: System;
   let prometheus: Prometheus;
@@ -52,7 +52,7 @@ describe("a running system under Prometheus", () => {
     return groups.flatMap((group) => group.rules);
   };
 
-  test("has every series that dashboards, alerts and recording rules name", async () => {
+  test("a running system has every series that dashboards, alerts and recording rules name", async () => {
     const all = [...queries, ...(await rules()).map(({ query }) => query)];
     const named = new Set(all.flatMap((query) => [...metricsIn(query)]));
     named.delete("ALERTS"); // exists only while an alert does
@@ -67,14 +67,14 @@ describe("a running system under Prometheus", () => {
     expect(missing).toEqual([]);
   });
 
-  test("has no rule that fails and no alert that fires", async () => {
+  test("a running system has no rule that fails and no alert that fires", async () => {
     const all = await rules();
     expect(all.filter(({ health, lastError }) => health !== "ok" || lastError)).toEqual([]);
     const { alerts } = await prometheus.ask<{ alerts: { state: string }[] }>("alerts");
     expect(alerts.filter(({ state }) => state === "firing")).toEqual([]);
   });
 
-  test("has labels from closed sets, whatever callers send", async () => {
+  test("a running system has labels from closed sets, whatever callers send", async () => {
     const values = (label: string) => prometheus.ask<string[]>(`label/${label}/values`);
     expect(await values("route")).toEqual([
       "docs",
@@ -94,14 +94,18 @@ describe("the observability files", () => {
     ["a valid configuration", ["check", "config"], "prometheus.yaml"],
     ["valid rules", ["check", "rules"], "rules.yaml"],
     ["alerts that fire when they should and at no other time", ["test", "rules"], "rules.test.yaml"],
-  ])("have %s according to promtool", (_what, command, file) => promtool(command, file), installTimeoutMs);
+  ])(
+    "the observability files have %s according to promtool",
+    (_what, command, file) => promtool(command, file),
+    installTimeoutMs,
+  );
 
-  test("have dashboards with distinct uids", () => {
+  test("the dashboards have distinct uids", () => {
     expect(new Set(dashboards.map(({ uid }) => uid)).size).toBe(dashboards.length);
     expect(dashboards.length).toBeGreaterThan(0);
   });
 
-  test.each(dashboards)("have a well-formed dashboard in $file", ({ panels, templating }) => {
+  test.each(dashboards)("the dashboard in $file is well-formed", ({ panels, templating }) => {
     expect(templating.list[0]).toMatchObject({ name: "datasource", type: "datasource", query: "prometheus" });
     expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
     for (const { type, title, datasource, targets = [] } of panels) {

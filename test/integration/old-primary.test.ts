@@ -19,7 +19,7 @@ import { until } from "../support/until.ts";
 
 const pepper = "a pepper of more than 32 characters";
 
-describe("a database server that became read-only in a planned switch", () => {
+describe("an old primary", () => {
   const stack = suiteStack();
   const key = createKey("test");
   let url: string;
@@ -41,7 +41,7 @@ describe("a database server that became read-only in a planned switch", () => {
   });
   afterEach(() => setReadOnly(0));
 
-  test("answers no check of the stock, because its position may be old", async () => {
+  test("a database server that became read-only answers no check of the stock, because its position may be old", async () => {
     const store = new StockStore(db);
     const position = await store.position();
     await store.write([{ kind: "put", petId: 1n, quantity: 5, status: "available" }]);
@@ -58,18 +58,21 @@ describe("a database server that became read-only in a planned switch", () => {
   test.each([
     ["that there is", 1n],
     ["that there is not", 2n],
-  ])("answers no read of an entry %s, nor of the list", async (_what, petId) => {
-    const store = new StockStore(db);
-    await store.write([{ kind: "put", petId: 1n, quantity: 5, status: "available" }]);
-    await setReadOnly(1);
-    await expect(store.get(petId)).rejects.toThrow(StockUnavailableError);
-    await expect(store.getMany([petId])).rejects.toThrow(StockUnavailableError);
-    await expect(Array.fromAsync(store.pages(100))).rejects.toThrow(StockUnavailableError);
-    await setReadOnly(0);
-    expect((await store.get(petId))?.quantity).toBe(petId === 1n ? 5 : undefined);
-  });
+  ])(
+    "a database server that became read-only answers no read of an entry %s, nor of the list",
+    async (_what, petId) => {
+      const store = new StockStore(db);
+      await store.write([{ kind: "put", petId: 1n, quantity: 5, status: "available" }]);
+      await setReadOnly(1);
+      await expect(store.get(petId)).rejects.toThrow(StockUnavailableError);
+      await expect(store.getMany([petId])).rejects.toThrow(StockUnavailableError);
+      await expect(Array.fromAsync(store.pages(100))).rejects.toThrow(StockUnavailableError);
+      await setReadOnly(0);
+      expect((await store.get(petId))?.quantity).toBe(petId === 1n ? 5 : undefined);
+    },
+  );
 
-  test("is refused as soon as a connection opens, with what mends it", async () => {
+  test("a database server that became read-only is refused as soon as a connection opens, with what mends it", async () => {
     await setReadOnly(1);
     const replica = openDatabase(url);
     await expect(replica.raw("SELECT 1")).rejects.toThrow("the URL has to lead to the primary");
@@ -79,7 +82,7 @@ describe("a database server that became read-only in a planned switch", () => {
   test.each([
     ["a key that it knows, which may be revoked elsewhere", key],
     ["a key that it does not know, which may be issued elsewhere", createKey("test")],
-  ])("answers no look-up of %s", async (_what, token) => {
+  ])("a database server that became read-only answers no look-up of %s", async (_what, token) => {
     const keys = createKeyStore(db, Date.now);
     await setReadOnly(1);
     await expect(keys.findByHash(hashKey(token, pepper))).rejects.toThrow(ReadOnlyServerError);
@@ -88,7 +91,7 @@ describe("a database server that became read-only in a planned switch", () => {
   });
 
   (isOnMysql ? test : test.skip)(
-    "answers nothing while MySQL still waits for a lock of a table before it counts as read-only",
+    "a database server answers nothing while MySQL still waits for a lock of a table before it counts as read-only",
     async () => {
       const store = new StockStore(db);
       await using lock = new AsyncDisposableStack();
@@ -107,7 +110,7 @@ describe("a database server that became read-only in a planned switch", () => {
     },
   );
 
-  test("is left for a new connection, which may lead to the new primary", async () => {
+  test("a database server that became read-only is left for a new connection, which may lead to the new primary", async () => {
     const connectionId = async () => Number((await db.raw("SELECT CONNECTION_ID() AS id"))[0][0].id);
     const before = await connectionId();
     await setReadOnly(1);

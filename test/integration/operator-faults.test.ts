@@ -50,7 +50,7 @@ async function faultOf(script: string, env: Record<string, string>, message = "n
 const gatewayFault = (env: Record<string, string>, message?: string) =>
   faultOf("gateway/main.ts", { GATEWAY_DATABASE_URL: keysUrl, KEY_PEPPER: "x".repeat(32), ...env }, message);
 
-describe("a database that cannot be used is named in one line", () => {
+describe("unusable databases", () => {
   let server: DatabaseServer;
   let root: Connection;
   let ready: string;
@@ -108,31 +108,34 @@ describe("a database that cannot be used is named in one line", () => {
     ],
   ];
 
-  test.each(cases)("%s: stock, keys and both services", async (_what, urlOf, said) => {
-    const url = await urlOf();
-    const env = { GATEWAY_DATABASE_URL: url, INVENTORY_DATABASE_URL: url };
-    const results = await Promise.all([
-      runScript({ script: "inventory-svc/cli/stock.ts", args: ["export"], env }),
-      runScript({ script: "gateway/accounts/commands.ts", args: ["list"], env }),
-    ]);
-    for (const [i, { code, stdout, stderr }] of results.entries()) {
-      expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-      expect(stderr).toMatch(/^[^\n]+\n$/);
-      expect(stderr).toMatch(
-        [/^INVENTORY_DATABASE_URL \(inventory-svc\): /, /^GATEWAY_DATABASE_URL \(gateway\): /][i]!,
-      );
-      expect(stderr).toMatch(said);
-      expect(stderr).not.toContain(secret);
-    }
-    for (const [line, setting] of [
-      [await faultOf("inventory-svc/main.ts", env), "INVENTORY_DATABASE_URL (inventory-svc): "],
-      [await gatewayFault(env), "GATEWAY_DATABASE_URL (gateway): "],
-    ]) {
-      expect(line.reason).toMatch(said);
-      expect(line.reason.startsWith(setting)).toBe(true);
-      expect(line).not.toHaveProperty("err");
-    }
-  });
+  test.each(cases)(
+    "stock, keys and both services name the fault of a database in one line: %s",
+    async (_what, urlOf, said) => {
+      const url = await urlOf();
+      const env = { GATEWAY_DATABASE_URL: url, INVENTORY_DATABASE_URL: url };
+      const results = await Promise.all([
+        runScript({ script: "inventory-svc/cli/stock.ts", args: ["export"], env }),
+        runScript({ script: "gateway/accounts/commands.ts", args: ["list"], env }),
+      ]);
+      for (const [i, { code, stdout, stderr }] of results.entries()) {
+        expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+        expect(stderr).toMatch(/^[^\n]+\n$/);
+        expect(stderr).toMatch(
+          [/^INVENTORY_DATABASE_URL \(inventory-svc\): /, /^GATEWAY_DATABASE_URL \(gateway\): /][i]!,
+        );
+        expect(stderr).toMatch(said);
+        expect(stderr).not.toContain(secret);
+      }
+      for (const [line, setting] of [
+        [await faultOf("inventory-svc/main.ts", env), "INVENTORY_DATABASE_URL (inventory-svc): "],
+        [await gatewayFault(env), "GATEWAY_DATABASE_URL (gateway): "],
+      ]) {
+        expect(line.reason).toMatch(said);
+        expect(line.reason.startsWith(setting)).toBe(true);
+        expect(line).not.toHaveProperty("err");
+      }
+    },
+  );
 
   test("a certificate of a known authority for another name is refused, and one for the URL's host is not", async () => {
     const authority = await createAuthority(stack);
@@ -183,7 +186,7 @@ describe("a database that cannot be used is named in one line", () => {
     }
   });
 
-  test("a missing schema: both services say to run npm run migrate, and the stack is there at debug", async () => {
+  test("both services say to run npm run migrate when the schema is missing, and give the stack at debug", async () => {
     for (const url of [await server.createDatabase(), "sqlite:new.sqlite"]) {
       const env = { GATEWAY_DATABASE_URL: url, INVENTORY_DATABASE_URL: url };
       const missing = /^\w+ \([a-z-]+\): the schema is missing, run npm run migrate \((no such table|Table ').*\)$/;
@@ -194,7 +197,7 @@ describe("a database that cannot be used is named in one line", () => {
     }
   });
 
-  test("a read-only server: the commands and the services say that the URL has to lead to the primary", async () => {
+  test("the commands and the services say that the URL has to lead to the primary when the server is read-only", async () => {
     await root.query("SET GLOBAL read_only = 1");
     const env = { INVENTORY_DATABASE_URL: ready };
     const readOnly =
@@ -209,8 +212,8 @@ describe("a database that cannot be used is named in one line", () => {
   });
 });
 
-describe("a gateway names the inventory service that it cannot use", () => {
-  test("one that has TLS, which the gateway has not", async () => {
+describe("the inventory service", () => {
+  test("a gateway names an inventory service that has TLS, which the gateway has not", async () => {
     const url = await createSqliteDatabase();
     stack.defer(() => dropDatabase(url));
     await migrateStock(url);
@@ -235,7 +238,7 @@ describe("a gateway names the inventory service that it cannot use", () => {
     await service.stop();
   });
 
-  test("none at its address", async () => {
+  test("a gateway names the inventory service when none is at its address", async () => {
     const line = await gatewayFault({
       INVENTORY_ADDRESS: `127.0.0.1:${await freePort()}`,
       INVENTORY_TIMEOUT_MS: "500",
@@ -244,12 +247,12 @@ describe("a gateway names the inventory service that it cannot use", () => {
   });
 });
 
-describe("a gateway says at its start, before any request, that Redis cannot be used", () => {
+describe("Redis", () => {
   const away = "Redis is away";
   // The list is not loaded, so that no request is possible yet.
   const inventory = async () => ({ INVENTORY_ADDRESS: `127.0.0.1:${await freePort()}` });
 
-  test("because none is there", async () => {
+  test("a gateway says at its start, before any request, that Redis cannot be used because none is there", async () => {
     const REDIS_URL = `redis://:${secret}@127.0.0.1:${await freePort()}`;
     const line = await gatewayFault({ REDIS_URL, ...(await inventory()) }, away);
     expect(line).toMatchObject({
@@ -260,7 +263,7 @@ describe("a gateway says at its start, before any request, that Redis cannot be 
     expect(line).not.toHaveProperty("err");
   });
 
-  test("because the password is wrong", async () => {
+  test("a gateway says at its start, before any request, that Redis cannot be used because the password is wrong", async () => {
     const redis = await startRedisServer({ args: ["--requirepass", "another"] });
     stack.defer(() => redis.stop());
     const line = await gatewayFault(
@@ -270,7 +273,7 @@ describe("a gateway says at its start, before any request, that Redis cannot be 
     expect(line).toMatchObject({ setting: "REDIS_URL", reason: expect.stringMatching(/WRONGPASS|NOAUTH/) });
   });
 
-  test("because what listens there never answers", async () => {
+  test("a gateway says at its start, before any request, that Redis cannot be used because what listens there never answers", async () => {
     const silent = createServer().listen(0, "127.0.0.1");
     stack.defer(() => void silent.close());
     await once(silent, "listening");

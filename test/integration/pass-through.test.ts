@@ -29,8 +29,8 @@ afterEach(async () => {
   for (const close of closing.splice(0).reverse()) await close();
 });
 
-describe("what reaches the upstream", () => {
-  test("is the client's request without anything that concerns the gateway alone", async () => {
+describe("the request to the upstream", () => {
+  test("the upstream gets the client's request without anything that concerns the gateway alone", async () => {
     const upstream = await startUpstream((_req, res) => res.end("{}"));
     const gateway = await startGateway({ upstream: upstream.url });
     await get(gateway, "/v1/pets/7", {
@@ -87,7 +87,7 @@ describe("what reaches the upstream", () => {
     ]);
   });
 
-  test("has the gateway's headers even when the client's Connection names them, and no other that it names", async () => {
+  test("the upstream gets the gateway's headers even when the client's Connection names them, and no other that it names", async () => {
     const upstream = await startUpstream((_req, res) => res.end("{}"));
     const gateway = await startGateway({ upstream: upstream.url });
     await get(gateway, "/v1/pets/7", {
@@ -100,7 +100,7 @@ describe("what reaches the upstream", () => {
     expect(upstream.requests[0]?.headers).not.toHaveProperty("x-mine");
   });
 
-  test("never contains the key or a body, even with Expect: 100-continue", async () => {
+  test("the upstream never gets the key or a body, even with Expect: 100-continue", async () => {
     const upstream = await startTcpUpstream((socket) => {
       socket.on("data", () => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"));
     });
@@ -132,21 +132,21 @@ describe("what reaches the upstream", () => {
     ["/api/", "/v1/pets/-9223372036854775808?a=1&b=%2F?&a=2", "/api/pets/-9223372036854775808?a=1&b=%2F?&a=2"],
     ["/a/b", "/v1/store/orders?status=placed", "/a/b/store/orders?status=placed"],
     ["/a", "/v1/PETS/%37/", "/a/pets/7"],
-  ])("goes below the base path %j: %s becomes %s", async (base, asked, sent) => {
+  ])("a passed-through request goes below the base path %j: %s becomes %s", async (base, asked, sent) => {
     const upstream = await startUpstream((_req, res) => res.end("{}"));
     const gateway = await startGateway({ upstream: new URL(base, upstream.url) });
     expect(await get(gateway, asked)).toMatchObject({ status: 200 });
     expect(upstream.requests.map(({ url }) => url)).toEqual([sent]);
   });
 
-  test("can go to an IPv6 address", async () => {
+  test("a passed-through request can go to an IPv6 address", async () => {
     const upstream = await startUpstream((_req, res) => res.end("{}"), "::1");
     const gateway = await startGateway({ upstream: new URL("/api", upstream.url) });
     expect(await get(gateway, "/v1/pets/7")).toMatchObject({ status: 200 });
     expect(upstream.requests).toMatchObject([{ url: "/api/pets/7", headers: { host: upstream.url.host } }]);
   });
 
-  test("is a HEAD for a HEAD", async () => {
+  test("a passed-through HEAD request is a HEAD request to the upstream", async () => {
     const upstream = await startUpstream((_req, res) => res.setHeader("Content-Length", 1234).end());
     const gateway = await startGateway({ upstream: upstream.url });
     const response = await get(gateway, "/v1/pets/7", { method: "HEAD" });
@@ -155,8 +155,8 @@ describe("what reaches the upstream", () => {
   });
 });
 
-describe("what comes back", () => {
-  test("is the upstream's response with the gateway's own headers", async () => {
+describe("the response of the upstream", () => {
+  test("the client gets the upstream's response with the gateway's own headers", async () => {
     const upstream = await startUpstream((_req, res) => {
       res.writeHead(200, {
         "Content-Type": "application/json",
@@ -205,7 +205,7 @@ describe("what comes back", () => {
     });
   });
 
-  test("is a 304 for the upstream's 304", async () => {
+  test("the client gets a 304 for the upstream's 304", async () => {
     const upstream = await startUpstream((_req, res) => res.writeHead(304, { ETag: '"7"' }).end());
     const gateway = await startGateway({ upstream: upstream.url });
     const response = await get(gateway, "/v1/pets/7", { headers: { "If-None-Match": '"7"' } });
@@ -227,7 +227,7 @@ describe("what comes back", () => {
     [500, 502, "upstream_unavailable"],
     [503, 502, "upstream_unavailable"],
     [999, 502, "upstream_unavailable"],
-  ])("is the contract's Error for the upstream's status %i: %i %s", async (theirs, ours, code) => {
+  ])("the client gets the contract's Error for the upstream's status %i: %i %s", async (theirs, ours, code) => {
     const upstream = await startUpstream((_req, res) =>
       res.writeHead(theirs, { "Content-Type": "text/html", ETag: '"e"', Location: "http://inside/" }).end("<p>secret"),
     );
@@ -241,7 +241,7 @@ describe("what comes back", () => {
     expect(gateway.errors[0]?.cause).toEqual(new Error(`pets answered with status ${theirs}`));
   });
 
-  test("is complete for a client that is slower than the upstream", async () => {
+  test("the client gets a complete response even when it is slower than the upstream", async () => {
     const piece = Buffer.alloc(1 << 20, "x");
     const pieces = 64;
     const upstream = await startUpstream(async (_req, res) => {
@@ -259,13 +259,13 @@ describe("what comes back", () => {
   });
 });
 
-describe("an upstream failure", () => {
-  test("is 503 when no upstream is configured", async () => {
+describe("failures of the upstream", () => {
+  test("a passed-through operation is 503 when no upstream is configured", async () => {
     const gateway = await startGateway({ upstream: null });
     expect(await getError(gateway)).toEqual({ status: 503, code: "service_unavailable" });
   });
 
-  test("is 502 when the upstream refuses the connection", async () => {
+  test("a passed-through operation is 502 when the upstream refuses the connection", async () => {
     const upstream = await startUpstream(() => {});
     await new Promise((resolve) => upstream.server.close(resolve));
     const gateway = await startGateway({ upstream: upstream.url });
@@ -284,7 +284,7 @@ describe("an upstream failure", () => {
       (socket: Socket) => socket.end("HTTP/1.1 101 S\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
     ],
     ["breaks off before its body", (socket: Socket) => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")],
-  ])("is 502 when the upstream %s", async (_what, answer) => {
+  ])("a passed-through operation is 502 when the upstream %s", async (_what, answer) => {
     const upstream = await startTcpUpstream((socket) => socket.once("data", () => answer(socket)));
     const gateway = await startGateway({ upstream: upstream.url });
     const response = await get(gateway, "/v1/pets/7");
@@ -295,7 +295,7 @@ describe("an upstream failure", () => {
     expect(gateway.errors[0]?.cause).toMatchObject({ message: expect.any(String) });
   });
 
-  test("leaves the connection of the client open", async () => {
+  test("an upstream failure leaves the connection of the client open", async () => {
     const upstream = await startTcpUpstream((socket) =>
       socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")),
     );
@@ -318,17 +318,20 @@ describe("an upstream failure", () => {
     ["no head", ""],
     ["only half a head", "HTTP/1.1 200 OK\r\nContent-"],
     ["only a head", "HTTP/1.1 200 OK\r\nETag: 1\r\nContent-Length: 5\r\n\r\n"],
-  ])("is 504 when the upstream sends %s in time, and closes the connection to it", async (_what, answer) => {
-    const upstream = await startTcpUpstream((socket) => socket.once("data", () => socket.write(answer)));
-    const gateway = await startGateway({ upstream: upstream.url, timeoutMs: 100 });
-    const response = await get(gateway, "/v1/pets/7");
-    expect(response).toMatchObject({ status: 504, complete: true });
-    expect(response.headers).not.toHaveProperty("etag");
-    expect(JSON.parse(response.body)).toMatchObject({ code: "upstream_timeout" });
-    await upstream.allClosed();
-  });
+  ])(
+    "a passed-through operation is 504 when the upstream sends %s in time, and its connection to the upstream is closed",
+    async (_what, answer) => {
+      const upstream = await startTcpUpstream((socket) => socket.once("data", () => socket.write(answer)));
+      const gateway = await startGateway({ upstream: upstream.url, timeoutMs: 100 });
+      const response = await get(gateway, "/v1/pets/7");
+      expect(response).toMatchObject({ status: 504, complete: true });
+      expect(response.headers).not.toHaveProperty("etag");
+      expect(JSON.parse(response.body)).toMatchObject({ code: "upstream_timeout" });
+      await upstream.allClosed();
+    },
+  );
 
-  test("is not assumed while a body keeps coming for longer than the timeout", async () => {
+  test("a body that keeps coming for longer than the timeout is not taken for an upstream failure", async () => {
     const upstream = await startUpstream(async (_req, res) => {
       for (let piece = 0; piece < 6; piece++) {
         res.write("x");
@@ -345,7 +348,7 @@ describe("an upstream failure", () => {
     ["breaks off before its last chunk", "Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n", true],
     ["stalls before its Content-Length", "Content-Length: 10\r\n\r\n12345", false],
     ["stalls before its last chunk", "Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n", false],
-  ])("never makes a body look complete that %s", async (_what, answer, breaks) => {
+  ])("an upstream body that %s never looks complete", async (_what, answer, breaks) => {
     const upstream = await startTcpUpstream((socket) =>
       socket.once("data", () => {
         socket.write(`HTTP/1.1 200 OK\r\n${answer}`);
@@ -358,7 +361,7 @@ describe("an upstream failure", () => {
     expect(gateway.errors.map(({ code }) => code)).toEqual([breaks ? "upstream_unavailable" : "upstream_timeout"]);
   });
 
-  test("is hidden when the upstream closes an idle connection just as a request goes out on it", async () => {
+  test("an upstream failure is hidden when the upstream closes an idle connection just as a request goes out on it", async () => {
     const upstream = await startTcpUpstream((socket) => {
       socket.once("data", () => {
         socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
@@ -370,7 +373,7 @@ describe("an upstream failure", () => {
     expect(upstream.connections()).toBe(3);
   });
 
-  test("leads to at most one retry of a request", async () => {
+  test("an upstream failure leads to at most one retry of a request", async () => {
     let requests = 0;
     const upstream = await startTcpUpstream((socket) => {
       socket.on("data", () => {
@@ -389,14 +392,14 @@ describe("an upstream failure", () => {
 });
 
 describe("connections to the upstream", () => {
-  test("are used again, even after error responses", async () => {
+  test("connections to the upstream are used again, even after error responses", async () => {
     const upstream = await startUpstream((_req, res) => res.writeHead(404).end("x".repeat(100_000)));
     const gateway = await startGateway({ upstream: upstream.url });
     for (let count = 0; count < 5; count++) expect(await get(gateway, "/v1/pets/7")).toMatchObject({ status: 404 });
     expect(upstream.connections()).toBe(1);
   });
 
-  test("are closed when the body of an error response does not end, after the client has its answer", async () => {
+  test("a connection to the upstream is closed when the body of an error response does not end, after the client has its answer", async () => {
     const upstream = await startTcpUpstream((socket) =>
       socket.once("data", () => socket.write("HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n1")),
     );
@@ -406,7 +409,7 @@ describe("connections to the upstream", () => {
     await upstream.allClosed();
   });
 
-  test("are closed when the client disconnects before the response head", async () => {
+  test("a connection to the upstream is closed when the client disconnects before the response head", async () => {
     const upstream = await startUpstream(() => {});
     const gateway = await startGateway({ upstream: upstream.url });
     const arrived = once(upstream.server, "request");
@@ -418,7 +421,7 @@ describe("connections to the upstream", () => {
     expect(gateway.errors).toEqual([]);
   });
 
-  test("are not opened for a client that has disconnected already", async () => {
+  test("no connection to the upstream is opened for a client that has disconnected already", async () => {
     const upstream = await startUpstream((_req, res) => res.end("{}"));
     const gateway = await startGateway({ upstream: upstream.url });
     const client = request(new URL("/v1/pets/7", gateway.url), { agent: false, headers: { "X-Hold": "1" } });
@@ -431,7 +434,7 @@ describe("connections to the upstream", () => {
     expect(gateway.errors).toEqual([]);
   });
 
-  test("are closed when the client disconnects in the middle of the body", async () => {
+  test("a connection to the upstream is closed when the client disconnects in the middle of the body", async () => {
     const upstream = await startUpstream((_req, res) => void res.write("1"));
     const gateway = await startGateway({ upstream: upstream.url });
     const arrived = once(upstream.server, "request");
@@ -442,7 +445,7 @@ describe("connections to the upstream", () => {
     expect(gateway.errors).toEqual([]);
   });
 
-  test("are closed when a client reads nothing, and its body does not pile up in memory", async () => {
+  test("a connection to the upstream is closed when a client reads nothing, and its body does not pile up in memory", async () => {
     const piece = Buffer.alloc(1 << 20, "x");
     let accepted = 0;
     const upstream = await startUpstream((_req, res) => {
@@ -467,7 +470,7 @@ describe("connections to the upstream", () => {
     expect(response.complete).toBe(false);
   });
 
-  test("are bounded: further requests wait for a free one, and all are answered", async () => {
+  test("connections to the upstream are bounded: further requests wait for a free one, and all are answered", async () => {
     let running = 0;
     let most = 0;
     const upstream = await startUpstream((_req, res) => {
@@ -484,7 +487,7 @@ describe("connections to the upstream", () => {
     expect(most).toBe(3);
   });
 
-  test("are awaited no longer than the timeout, and a request whose client has left is never sent", async () => {
+  test("a request waits for a connection to the upstream no longer than the timeout, and is never sent once its client has left", async () => {
     let endFirst = () => {};
     const upstream = await startUpstream((req, res) => {
       if (req.url !== "/pets/1") return res.end("{}");
@@ -507,7 +510,7 @@ describe("connections to the upstream", () => {
     expect(upstream.requests.map(({ url }) => url)).toEqual(["/pets/1", "/pets/4"]);
   });
 
-  test("are awaited by a bounded number of requests, and further ones are refused at once", async () => {
+  test("a bounded number of requests wait for a connection to the upstream, and further ones are refused at once", async () => {
     const held: (() => void)[] = [];
     const upstream = await startUpstream((_req, res) => void held.push(() => res.end("{}")));
     const gateway = await startGateway({ upstream: upstream.url, maxConnections: 1, maxWaiting: 1 });

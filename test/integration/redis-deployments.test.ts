@@ -113,17 +113,17 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
     await until(() => isBack(opened.pair));
   });
 
-  test("lets two replicas admit exactly the limit of each of 30 callers", async () => {
+  test("Redis lets two replicas admit exactly the limit of each of 30 callers", async () => {
     const callers = Array.from({ length: 30 }, newName);
     expect(await admittedOf(opened.pair, callers)).toEqual(Array(30).fill(50));
     expect(await admittedOf(opened.pair, callers)).toEqual(Array(30).fill(0));
   });
 
-  test("has one guard for what an account asks about itself at either replica", async () => {
+  test("Redis has one guard for what an account asks about itself at either replica", async () => {
     expect(await guardLeaves(opened.pair)).toEqual(Array(20).fill("59,58"));
   });
 
-  test("carries the notices of each replica to both", async () => {
+  test("Redis carries the notices of each replica to both", async () => {
     const { pair } = opened;
     const ids = [newName(), newName()];
     pair[0].notify(ids[0]!);
@@ -131,7 +131,7 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
     await until(async () => pair.every(({ heard }) => ids.every((id) => heard.includes(id))));
   });
 
-  test("carries the notices of the command line to both replicas", async () => {
+  test("Redis carries the notices of the command line to both replicas", async () => {
     const databaseUrl = await createSqliteDatabase();
     stack.defer(() => dropDatabase(databaseUrl));
     const env = { GATEWAY_DATABASE_URL: databaseUrl, KEY_PEPPER: "k".repeat(32), REDIS_URL: opened.url };
@@ -141,7 +141,7 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
     await until(async () => opened.pair.every(({ heard }) => heard.includes(keyId)));
   });
 
-  test("adds up the refusals at both replicas, for many keys at once", async () => {
+  test("Redis adds up the refusals at both replicas, for many keys at once", async () => {
     const { pair } = opened;
     const keyIds = Array.from({ length: 30 }, newName);
     const refusals = new Map(keyIds.map((keyId) => [keyId, 11]));
@@ -170,12 +170,12 @@ describe("a Redis with a password and a database number", () => {
     return { url: `redis://:${encodeURIComponent(password)}@127.0.0.1:${server.port}/3` };
   });
 
-  test("keeps everything in the database of that number, under keys that all expire", async () => {
+  test("a Redis with a database number keeps everything in the database of that number, under keys that all expire", async () => {
     await ask(opened.pair[0], newName());
     expect(await admin.info("keyspace")).toMatch(/^# Keyspace\r\ndb3:keys=(\d+),expires=\1,/);
   });
 
-  test("works for a user that has only the rights that a gateway needs", async () => {
+  test("a Redis with a password works for a user that has only the rights that a gateway needs", async () => {
     const stack = new AsyncDisposableStack();
     const rules = ["on", `>${password}`, "~petstore:*", "&petstore:*", "-@all"];
     const commands = ["hello", "info", "select", "client", "ping", "time", "get", "set", "incrby", "expire", "pttl"];
@@ -188,7 +188,7 @@ describe("a Redis with a password and a database number", () => {
     await stack.disposeAsync();
   });
 
-  test("counts as away when it refuses the password", async () => {
+  test("a Redis with a password counts as away when it refuses the password", async () => {
     const stack = new AsyncDisposableStack();
     const replica = startReplica(stack, `redis://:wrong@127.0.0.1:${server.port}/3`);
     expect((await ask(replica, newName())).windows[0]!.remaining).toBe(24); // half of the limit, less this request
@@ -210,10 +210,10 @@ test("a Redis that went away while nobody asked is logged with what its address 
   expect(replica.reasons).toEqual([expect.stringContaining("ECONNREFUSED")]);
 });
 
-describe("a Redis whose name leads to another server after a failover", () => {
+describe("a Redis behind a name", () => {
   const stack = suiteStack();
 
-  test("is looked up again when the old server refuses writes", async () => {
+  test("a Redis whose name leads to another server after a failover is looked up again when the old server refuses writes", async () => {
     const [first, second] = [await startRedisServer(), await startRedisServer()];
     for (const server of [first, second]) stack.defer(() => server.stop());
     let port = first.port;
@@ -253,12 +253,12 @@ describe("a Redis Cluster of three masters", () => {
     return size;
   };
 
-  test("spreads the counts over all of its nodes", async () => {
+  test("a Redis Cluster spreads the counts over all of its nodes", async () => {
     await admittedOf(opened.pair, Array.from({ length: 30 }, newName));
     for (const node of cluster.nodes) expect(await counted(node)).toBeGreaterThan(0);
   });
 
-  test("is found through any of its nodes", async () => {
+  test("a Redis Cluster is found through any of its nodes", async () => {
     const stack = new AsyncDisposableStack();
     const one = `${cluster.nodes[2]!.url},redis://127.0.0.1:1`;
     const pair: Pair = [startReplica(stack, one), opened.pair[1]];
@@ -270,7 +270,7 @@ describe("a Redis Cluster of three masters", () => {
     ["killed", "SIGKILL"],
     ["frozen", "SIGSTOP"],
   ] as const)(
-    "with one node %s leaves no request undecided, and counts exactly when the node is back",
+    "a Redis Cluster with one node %s leaves no request undecided, and counts exactly when the node is back",
     async (_how, signal) => {
       const { pair } = opened;
       const node = cluster.nodes[1]!;
@@ -302,7 +302,7 @@ describe.each([
 ] as const)("a Redis behind Sentinel whose master is %s", (_how, signal) => {
   const stack = suiteStack();
 
-  test("counts on the other server, even after the first one is back", async () => {
+  test("a Redis behind Sentinel counts on the other server when its master is away, even after the first one is back", async () => {
     const { url, servers } = await startRedisSentinel(stack, "secret");
     const [master, replica] = servers;
     const pair: Pair = [startReplica(stack, url), startReplica(stack, url)];
@@ -356,7 +356,7 @@ async function underLoad(pair: Pair, disturb: () => Promise<void>) {
   return { admitted, longestMs };
 }
 
-describe("a Redis with TLS and a certificate of a private authority", () => {
+describe("a Redis with TLS", () => {
   const stack = suiteStack();
   let tls: TlsRedis;
   let system: System;
@@ -383,21 +383,21 @@ describe("a Redis with TLS and a certificate of a private authority", () => {
     return [readLimits(await get(0, key)).remaining, readLimits(await get(1, key)).remaining].join();
   };
 
-  test("counts for both gateways with NODE_EXTRA_CA_CERTS", async () => {
+  test("a Redis with a certificate of a private authority counts for both gateways with NODE_EXTRA_CA_CERTS", async () => {
     await until(async () => (await counts()) === "59,58");
     const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 50, perDay: 1_000 } });
     const answers = await Promise.all(Array.from({ length: 80 }, (_, i) => get(i, key)));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(50);
   });
 
-  test("carries the notice of a revocation by the command line", async () => {
+  test("a Redis with TLS carries the notice of a revocation by the command line", async () => {
     const { key, keyId } = await system.issueKey();
     for (const gateway of [0, 1]) expect((await get(gateway, key)).status).toBe(200);
     expect(await system.runKeys("revoke", keyId)).toMatchObject({ code: 0, stderr: "" });
     await until(async () => (await get(0, key)).status === 401 && (await get(1, key)).status === 401, 2_000);
   });
 
-  test("is not trusted without NODE_EXTRA_CA_CERTS: the gateway logs it and admits its share", async () => {
+  test("a Redis with TLS is not trusted without NODE_EXTRA_CA_CERTS: the gateway logs it and admits its share", async () => {
     const stranger = await system.startGateway({ NODE_EXTRA_CA_CERTS: "" });
     const { key } = await system.issueKey({ plan: "free" });
     const headers = { authorization: `Bearer ${key}` };
@@ -408,7 +408,7 @@ describe("a Redis with TLS and a certificate of a private authority", () => {
     await stranger.stop();
   });
 
-  test("still counts while it refuses notices, and carries them again once it accepts them", async () => {
+  test("a Redis with TLS still counts while it refuses notices, and carries them again once it accepts them", async () => {
     await admin.call("ACL", "SETUSER", "default", "resetchannels");
     await admin.call("CLIENT", "KILL", "TYPE", "pubsub");
     await delay(1_500);

@@ -20,7 +20,7 @@ beforeAll(async () => {
 const open = (apiKey: string, fetch?: typeof globalThis.fetch) =>
   createInventoryApi({ baseUrl: `http://${system.address}/v1`, apiKey, ...(fetch && { fetch }) });
 
-test("the list and an update are exact, and a list that has not changed is not sent again", async () => {
+test("the list and an update are exact over the REST client, and a list that has not changed is not sent again", async () => {
   const statuses: number[] = [];
   const api = open(system.keys.enterprise, async (...request) => {
     const response = await fetch(...request);
@@ -60,7 +60,7 @@ test("behind a proxy that removes ETags, an update that depends on one is refuse
   expect(await system.stored(1001n)).toMatchObject({ quantity });
 });
 
-test("one entry, what has changed, many updates, the limits and the use are read exactly", async () => {
+test("the REST client reads one entry, what has changed, many updates, the limits and the use exactly", async () => {
   const statuses: number[] = [];
   const api = open(system.keys.pro, async (...request) => {
     const response = await fetch(...request);
@@ -95,7 +95,7 @@ test("one entry, what has changed, many updates, the limits and the use are read
   expect(steps.reduce((sum, { served }) => sum + served, 0)).toBe(7);
 });
 
-test("an update whose answer was lost is repeated with its key, and happens once", async () => {
+test("an update of the REST client whose answer was lost is repeated with its key, and happens once", async () => {
   let cuts = 0;
   const api = open(system.keys.business, async (...request) => {
     const response = await fetch(...request);
@@ -148,7 +148,7 @@ test("many updates with long lists of tags are made once, though the whole call 
   expect(new Set(statuses)).toEqual(new Set([200]));
 });
 
-test("fifty loops that want far more than the limit get all of it, hardly a 429 and no ban", async () => {
+test("fifty loops of the REST client that want far more than the limit get all of it, hardly a 429 and no ban", async () => {
   const { key, keyId } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 60, perDay: 100_000 } });
   const statuses: number[] = [];
   const enough = new AbortController();

@@ -141,7 +141,7 @@ async function emptyStock(url: string): Promise<void> {
   await close();
 }
 
-describe("an import file of npm run stock", () => {
+describe("import files of npm run stock", () => {
   const stack = suiteStack();
   let folder: Folder;
   let url: string;
@@ -180,7 +180,7 @@ describe("an import file of npm run stock", () => {
       `${header}-9223372036854775808,0,sold\n9223372036854775807,2147483647,sold\n`,
       "-9223372036854775808,0,sold\n9223372036854775807,2147483647,sold\n",
     ],
-  ])("may have %s", async (_what, name, content, expected) => {
+  ])("an import file may have %s", async (_what, name, content, expected) => {
     await folder.write(name, content);
     expect(await folder.run("import", name)).toBe(imported(expected.split("\n").length - 1));
     expect(await folder.lines()).toBe(expected);
@@ -226,7 +226,7 @@ describe("an import file of npm run stock", () => {
 
   const firstFaults = [...csvFaults.slice(0, 20), `and ${csvFaults.length - 20} more bad lines`];
 
-  test("with many bad lines is not imported, and the first 20 are printed with their numbers", async () => {
+  test("an import file with many bad lines is not imported, and the first 20 are printed with their numbers", async () => {
     await folder.write("bad.csv", csv);
     const { code, stdout, stderr } = await folder.stock("import", "bad.csv");
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
@@ -238,27 +238,30 @@ describe("an import file of npm run stock", () => {
   test.each([
     ["first", 0, 15],
     ["last", 15, 24],
-  ])("with a few bad lines has each of them printed with its number: the %s of all kinds", async (_which, from, to) => {
-    const lines = csvLines.slice(from, to);
-    await folder.write("bad.csv", header + lines.map(([line]) => line).join("\n"));
-    const faults = lines.flatMap(([, fault], i) => (fault ? [`bad.csv:${i + 2}: ${fault}`] : []));
-    const { stderr } = await folder.stock("import", "bad.csv");
-    expect(stderr.split("\n").slice(0, -2)).toEqual(faults);
-  });
+  ])(
+    "an import file with a few bad lines has each of them printed with its number: the %s of all kinds",
+    async (_which, from, to) => {
+      const lines = csvLines.slice(from, to);
+      await folder.write("bad.csv", header + lines.map(([line]) => line).join("\n"));
+      const faults = lines.flatMap(([, fault], i) => (fault ? [`bad.csv:${i + 2}: ${fault}`] : []));
+      const { stderr } = await folder.stock("import", "bad.csv");
+      expect(stderr.split("\n").slice(0, -2)).toEqual(faults);
+    },
+  );
 
-  test("with one bad line has it counted as one", async () => {
+  test("an import file with one bad line has it counted as one", async () => {
     await folder.write("bad.csv", `${header}x,1,sold\n`);
     expect((await folder.stock("import", "bad.csv")).stderr).toContain("\n1 bad line: nothing was imported.");
   });
 
-  test("with bad lines and --skip-bad gives its good lines, and the first line of each petId", async () => {
+  test("an import file with bad lines and --skip-bad gives its good lines, and the first line of each petId", async () => {
     await folder.write("bad.csv", csv);
     const said = await folder.run("import", "bad.csv", "--skip-bad");
     expect(said.split("\n")).toEqual([...firstFaults, "3 entries imported", ""]);
     expect(await folder.lines()).toBe("1,5,available\n3,7,pending\n4,8,sold\n");
   });
 
-  test("of NDJSON has every bad line printed with its number", async () => {
+  test("an import file of NDJSON has every bad line printed with its number", async () => {
     const all = `${petId}; ${quantity}; ${status}`;
     const lines: [string, string?][] = [
       ['{"petId":1,"quantity":5,"status":"sold"}'],
@@ -294,7 +297,7 @@ describe("an import file of npm run stock", () => {
     ["nothing in it", "", needsHeader],
     ["UTF-16", Buffer.from(`\ufeff${header}1,5,sold\n`, "utf16le"), "a.csv: is UTF-16; save it as UTF-8"],
     ["UTF-16 without a mark", Buffer.from(`${header}1,5,sold\n`, "utf16le"), "a.csv: is UTF-16; save it as UTF-8"],
-  ])("with %s is refused by its first line, with --skip-bad too", async (_what, content, said) => {
+  ])("an import file with %s is refused by its first line, with --skip-bad too", async (_what, content, said) => {
     await folder.write("a.csv", content);
     for (const args of [[], ["--skip-bad"]]) {
       expect(await folder.stock("import", "a.csv", ...args)).toEqual({ code: 1, stdout: "", stderr: `${said}\n` });
@@ -330,15 +333,18 @@ describe("an import file of npm run stock", () => {
       /^error: a\.txt: the name does not tell the format: [^\n]*\n$/,
     ],
     ["an unknown command", 64, ["delete"], /unknown command 'delete'/],
-  ])("or command that cannot be used gets a plain message: %s (exit code %i)", async (_what, exitCode, args, said) => {
-    await mkdir(join(folder.cwd, "folder.csv"), { recursive: true });
-    const { code, stdout, stderr } = await folder.stock(...args);
-    expect(stderr).toMatch(said);
-    expect({ code, stdout }).toEqual({ code: exitCode, stdout: "" });
-    expect((await folder.files()).filter((name) => name.endsWith(".part"))).toEqual([]);
-  });
+  ])(
+    "a file or command of npm run stock that cannot be used gets a plain message: %s (exit code %i)",
+    async (_what, exitCode, args, said) => {
+      await mkdir(join(folder.cwd, "folder.csv"), { recursive: true });
+      const { code, stdout, stderr } = await folder.stock(...args);
+      expect(stderr).toMatch(said);
+      expect({ code, stdout }).toEqual({ code: exitCode, stdout: "" });
+      expect((await folder.files()).filter((name) => name.endsWith(".part"))).toEqual([]);
+    },
+  );
 
-  test("that is a pipe is refused, because it cannot be read twice", async () => {
+  test("an import file that is a pipe is refused, because it cannot be read twice", async () => {
     const args = [
       "-c",
       `printf 'petId,quantity,status\\n1,5,sold\\n' | "$0" "$1" import /dev/stdin --format csv`,
@@ -355,14 +361,14 @@ describe("an import file of npm run stock", () => {
     expect(await folder.lines()).toBe("");
   });
 
-  test("can have any name when --format gives its format", async () => {
+  test("an import file can have any name when --format gives its format", async () => {
     await folder.write("data", `${header}1,5,sold\n`);
     await folder.run("import", "data", "--format", "csv");
     await folder.run("export", "copy", "--format", "csv");
     expect(await folder.read("copy")).toBe(`${header}1,5,sold\n`);
   });
 
-  test("can be replaced by --generate N, which makes petId 1 to N, the same every time", async () => {
+  test("an import file can be replaced by --generate N, which makes petId 1 to N, the same every time", async () => {
     expect(await folder.run("import", "--generate", "1500")).toBe("1500 entries imported\n");
     const first = await folder.lines();
     expect(first.split("\n").map((line) => Number(line.split(",")[0]))).toEqual([
@@ -377,7 +383,7 @@ describe("an import file of npm run stock", () => {
     expect(await folder.lines()).toBe(first);
   });
 
-  test("is written without an error when its reader leaves before the end", async () => {
+  test("an export is written without an error when its reader leaves before the end", async () => {
     await folder.run("import", "--generate", "20000");
     const args = [
       "-c",
@@ -391,17 +397,17 @@ describe("an import file of npm run stock", () => {
   });
 });
 
-describe("the settings of npm run stock", () => {
+describe("settings of npm run stock", () => {
   const run = (url: string) => runScript({ script, args: ["export"], env: { INVENTORY_DATABASE_URL: url } });
 
-  test("name a bad URL without its content, with exit code 78", async () => {
+  test("npm run stock names a bad URL without its content, with exit code 78", async () => {
     const { code, stderr } = await run("mysql://pets:s3cret@127.0.0.1");
     expect(code).toBe(78);
     expect(stderr).toMatch(/^The configuration has a fault:\n {2}INVENTORY_DATABASE_URL: must be [^\n]*\n$/);
     expect(stderr).not.toContain("s3cret");
   });
 
-  test("give exit code 1 for a missing database, without its password", async () => {
+  test("npm run stock gives exit code 1 for a missing database, without its password", async () => {
     const { code, stdout, stderr } = await run(`mysql://pets:s3cret@127.0.0.1:${await freePort()}/stock`);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr).toMatch(
@@ -410,7 +416,7 @@ describe("the settings of npm run stock", () => {
     expect(stderr).not.toContain("s3cret");
   });
 
-  test("are listed by --help, with the commands", async () => {
+  test("npm run stock lists its settings with --help, and its commands", async () => {
     const { code, stdout } = await runScript({ script, args: ["--help"] });
     expect(code).toBe(0);
     expect(stdout).toMatch(/import[\s\S]*export[\s\S]*INVENTORY_DATABASE_URL/);

@@ -182,13 +182,13 @@ describeEachDatabase("the stock's store", (url) => {
     });
   });
 
-  test.each([1, 2, 4, 8, 9])("pages of %i give every entry once, in the order of petId", async (pageSize) => {
+  test.each([1, 2, 4, 8, 9])("pages of %i entries give every entry once, in the order of petId", async (pageSize) => {
     const ids = [minPetId, minPetId + 1n, -5n, -1n, 0n, 1n, maxPetId - 1n, maxPetId];
     await store.write([...ids.toReversed().map((petId) => create(petId)), create(3n), remove(3n)]);
     expect(petIds(await allPages(store, pageSize))).toEqual(ids);
   });
 
-  test("pages give every entry that stays once and in order, whatever is written between them", async () => {
+  test("pages of the stock give every entry that stays once and in order, whatever is written between them", async () => {
     const stays = [...range(-20, -11), ...range(11, 20)];
     const goes = range(-10, 10);
     await store.write([...stays, ...goes].map((petId) => create(petId)));
@@ -210,7 +210,7 @@ describeEachDatabase("the stock's store", (url) => {
     expect(ids).not.toContain(-10n); // removed before its page was read
   });
 
-  test("changes after a position are the latest states in the order of revisions, removals included", async () => {
+  test("the changes after a position are the latest states in the order of revisions, removals included", async () => {
     await store.write([create(1n), create(2n), create(3n)]);
     const position = await store.position();
     await store.write([update(1n, 5), remove(2n), create(4n), update(1n, 6)]);
@@ -416,7 +416,7 @@ describeEachDatabase("the stock's store", (url) => {
       for (let i = 0; i < 4; i++) await writer.write([update(1n, 6), update(2n, 5)]);
     };
 
-    test("spares a write its reads, and on MySQL the write is one round trip", async () => {
+    test("the row cache spares a write its reads, and on MySQL the write is one round trip", async () => {
       const statements = noteStatements(stock.db);
       await store.write([update(1n, 7), remove(2n), { kind: "put", petId: 2n, quantity: 1, status: "sold" }]);
       expect(statements.join(";")).toMatch(
@@ -428,7 +428,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await store.position()).toMatchObject({ revision: 6n });
     });
 
-    test("is proved by the counter before it answers, even where nothing is written", async () => {
+    test("the row cache answers only once the counter has proved it, even where nothing is written", async () => {
       const statements = noteStatements(stock.db);
       const outcomes = await store.write([update(1n, 6)]);
       expect(outcomes).toMatchObject([{ kind: "done", item: { quantity: 6, revision: 3n } }]);
@@ -437,7 +437,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await store.write([update(1n, 6)])).toMatchObject([{ kind: "done", item: { quantity: 6, revision: 5n } }]);
     });
 
-    test("is not used once another replica has written", async () => {
+    test("the row cache is not used once another replica has written", async () => {
       await other.store.write([update(1n, 60)]);
       const outcomes = await store.write([{ kind: "update", petId: 1n, status: "sold" }, update(2n, 8)]);
       expect(outcomes).toMatchObject([
@@ -449,7 +449,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(kinds(await store.write([late]))).toEqual(["not_found"]);
     });
 
-    test("is not used in a restored database, even where the counter is at the same revision again", async () => {
+    test("the row cache is not used in a restored database, even where the counter is at the same revision again", async () => {
       await stock.empty();
       await other.store.write([create(1n, 50), create(2n, 50), update(2n, 51)]);
       expect(await store.position()).toMatchObject({ revision: 3n });
@@ -457,7 +457,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await store.get(1n)).toMatchObject({ quantity: 50, status: "sold", revision: 4n });
     });
 
-    test("never meets one of its revisions again after a restore, because a new epoch moves the counter on", async () => {
+    test("the row cache never meets one of its revisions again after a restore, because a new epoch moves the counter on", async () => {
       const { revision } = await store.position();
       await stock.db("stock_head").update({ revision: 2 }); // as a backup has it
       const before = await store.beginEpoch();
@@ -468,7 +468,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect((await store.beginEpoch()).revision).toBeGreaterThan(before.revision + 1n);
     });
 
-    test("is rarely wrong while others write too, whatever their turns", async () => {
+    test("the row cache is rarely wrong while others write too, whatever their turns", async () => {
       const { wrong } = countPredictions(stock.db);
       const turns = fc.sample(fc.boolean(), { numRuns: 200, seed: 1 });
       for (const [i, mine] of turns.entries()) await (mine ? store : other.store).write([update(1n, i)]);
@@ -476,7 +476,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(wrong()).toBeLessThan(20);
     });
 
-    test("shows that others write: then a turn that may grow takes the lock before its changes are known", async () => {
+    test("a turn that may grow takes the lock before its changes are known when the row cache shows that others write", async () => {
       await other.store.write([update(1n, 60)]);
       await store.write([update(1n, 61)]); // and finds that
       const statements = noteStatements(stock.db);
@@ -495,7 +495,7 @@ describeEachDatabase("the stock's store", (url) => {
       await writeInTurn(store, false, [update(1n, 1)], () => expect(statements).toEqual([]));
     });
 
-    test("that a fault has made doubtful is dropped, and the next write works", async () => {
+    test("a row cache that a fault has made doubtful is dropped, and the next write works", async () => {
       await stock.db.schema.alterTable("stock", (table) => table.renameColumn("quantity", "away"));
       for (const writer of [store, other.store]) {
         await expect(writer.write([update(1n, 7)])).rejects.toBeInstanceOf(StockUnavailableError);
@@ -505,7 +505,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await store.write([update(1n, 7)])).toMatchObject([{ kind: "done", item: { revision: 4n } }]);
     });
 
-    test("acknowledges no write without a counter", async () => {
+    test("the row cache acknowledges no write without a counter", async () => {
       const head = await stock.db("stock_head").first();
       await stock.db("stock_head").delete();
       await expect(store.write([update(1n, 7)])).rejects.toBeInstanceOf(OutcomeUnknownError);
@@ -513,7 +513,7 @@ describeEachDatabase("the stock's store", (url) => {
       await stock.db("stock_head").insert(head);
     });
 
-    test("changes nothing about locks: a write is retried, and gives up after four attempts", async () => {
+    test("the row cache changes nothing about locks: a write is retried, and gives up after four attempts", async () => {
       const hasty = openStock(url(), { ...databaseDefaults, poolMax: 1 });
       stack.defer(() => hasty.close());
       const isSqlite = url().startsWith("sqlite:");
@@ -538,14 +538,14 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await store.get(1n)).toMatchObject({ quantity: 6 });
     });
 
-    test("predicts no adjustments: the database has the records of those", async () => {
+    test("the row cache predicts no adjustments: the database has the records of those", async () => {
       expect(kinds(await store.write([adjust("a", 1n, 1)]))).toEqual(["done"]);
       await store.write([update(1n, 9)]);
       expect(kinds(await store.write([adjust("a", 1n, 1)]))).toEqual(["replayed"]);
     });
   });
 
-  describe("a turn that takes the lock first", () => {
+  describe("early locks", () => {
     let hasty: OpenStock;
     let failures: string[];
     beforeEach(async () => {
@@ -559,7 +559,7 @@ describeEachDatabase("the stock's store", (url) => {
     afterEach(() => hasty.close());
     const firstFailure = () => new Promise((resolve) => hasty.db.once("query-error", resolve));
 
-    test("is retried until the lock is free", async () => {
+    test("a turn that takes the lock first is retried until the lock is free", async () => {
       const lock = await holdWriteLock(url());
       const failed = firstFailure();
       const writing = writeInTurn(hasty.store, true, [update(1n, 7), update(2n, 8)]);
@@ -569,7 +569,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await store.position()).toMatchObject({ revision: 4n });
     });
 
-    test("fails after four attempts, and the next turn works", async () => {
+    test("a turn that takes the lock first fails after four attempts, and the next turn works", async () => {
       const lock = await holdWriteLock(url());
       await expect(hasty.store.takeTurn(true)).rejects.toBeInstanceOf(StockUnavailableError);
       expect(failures).toHaveLength(4);
@@ -577,7 +577,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(kinds(await writeInTurn(hasty.store, true, [update(1n, 7)]))).toEqual(["done"]);
     });
 
-    test("writes all its changes once when the database takes the first attempt back", async () => {
+    test("a turn that takes the lock first writes all its changes once when the database takes the first attempt back", async () => {
       if (url().startsWith("sqlite:")) return; // a writer with the lock has all locks
       const rowLock = await stock.db.transaction();
       await rowLock("stock").where({ pet_id: 2 }).forUpdate().select();
@@ -589,7 +589,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await store.position()).toMatchObject({ revision: 5n });
     });
 
-    test("has four attempts in all, for its lock and its write", async () => {
+    test("a turn that takes the lock first has four attempts in all, for its lock and its write", async () => {
       if (url().startsWith("sqlite:")) return; // a writer with the lock has all locks
       const rowLock = await stock.db.transaction();
       await rowLock("stock").where({ pet_id: 2 }).forUpdate().select();
@@ -604,7 +604,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await store.position()).toMatchObject({ revision: 2n });
     });
 
-    test("releases the lock when it is not used, and has changed nothing", async () => {
+    test("a turn that takes the lock first and is not used releases the lock, and has changed nothing", async () => {
       const turn = await hasty.store.takeTurn(true);
       await turn[Symbol.asyncDispose]();
       expect(kinds(await store.write([update(1n, 7)]))).toEqual(["done"]);
@@ -612,7 +612,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(failures).toEqual([]);
     });
 
-    test("fails without a counter", async () => {
+    test("a turn that takes the lock first fails without a counter", async () => {
       const head = await stock.db("stock_head").first();
       await stock.db("stock_head").delete();
       await expect(hasty.store.takeTurn(true)).rejects.toBeInstanceOf(StockUnavailableError);
@@ -623,7 +623,7 @@ describeEachDatabase("the stock's store", (url) => {
   describe("adjustments", () => {
     const recorded = () => stock.db("stock_requests").pluck("request_id").orderBy("id");
 
-    test("that are repeated give the first result, even on another replica and after a restart", async () => {
+    test("adjustments that are repeated give the first result, even on another replica and after a restart", async () => {
       await store.write([create(1n, 5), { kind: "update", petId: 1n, status: "sold" }]);
       const item = { petId: 1n, quantity: 2, status: "sold", revision: 3n };
       expect(await store.write([adjust("a", 1n, -3)])).toMatchObject([{ kind: "done", item }]);
@@ -640,7 +640,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await store.position()).toMatchObject({ revision: 5n });
     });
 
-    test("are recorded in the transaction that makes them, all 1,201 of them or none", async () => {
+    test("adjustments are recorded in the transaction that makes them, all 1,201 of them or none", async () => {
       await store.write(range(1, 1_201).map((petId) => create(petId, 1)));
       const batch = range(1, 1_201).map((petId) => adjust(`id:${petId}`, petId, Number(petId)));
       // The insert of adjustments fails, which comes after the entries and the counter: nothing of those may stay.
@@ -661,7 +661,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await recorded()).toHaveLength(1_201);
     });
 
-    test("happen once each when three processes make the same adjustments", async () => {
+    test("adjustments happen once each when three processes make the same ones", async () => {
       await store.write(range(1, 210).map((petId) => create(petId, 0)));
       const results = await runWriters(url(), Array(3).fill(["adjust", "1", "210", "7"]));
       expect(results.reduce((sum, { done }) => sum + done, 0)).toBe(210);
@@ -670,7 +670,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await recorded()).toHaveLength(210);
     });
 
-    test("cost nothing to a batch without any: its statements name no other table", async () => {
+    test("adjustments cost nothing to a batch without any: its statements name no other table", async () => {
       await store.write([create(1n, 5)]);
       const statements = noteStatements(stock.db);
       await store.write([update(1n, 6)]);
@@ -683,7 +683,7 @@ describeEachDatabase("the stock's store", (url) => {
       if (!url().startsWith("sqlite:")) expect(statements).toHaveLength(2);
     });
 
-    describe("are deleted", () => {
+    describe("deletion", () => {
       const never = new AbortController().signal;
 
       /** Makes an adjustment of one pet of each of these ages. */
@@ -697,7 +697,7 @@ describeEachDatabase("the stock's store", (url) => {
       const age = (byMs: number, requestIds: readonly string[]) =>
         stock.db("stock_requests").whereIn("request_id", requestIds).decrement("made_at", byMs);
 
-      test("after 25 hours and not before, and can then be made again", async () => {
+      test("adjustments are deleted after 25 hours and not before, and can then be made again", async () => {
         await makeAged(retentionMs + 60_000, retentionMs - 60_000, 0);
         await deleteOldRecords(store, never);
         expect(await recorded()).toEqual(["1", "2"]);
@@ -705,7 +705,7 @@ describeEachDatabase("the stock's store", (url) => {
         expect(retentionMs).toBe(25 * 60 * 60_000);
       });
 
-      test("by the clock of the database, whatever the clock of the service says", async () => {
+      test("adjustments are deleted by the clock of the database, whatever the clock of the service says", async () => {
         const nowMs = Date.now();
         await store.write([create(1n, 0)]);
         const clock = import.meta.jest.spyOn(Date, "now");
@@ -718,7 +718,7 @@ describeEachDatabase("the stock's store", (url) => {
         expect(await recorded()).toEqual(["0", "1"]);
       });
 
-      test("in steps of a bounded size, and those of a slow clock together with the adjustments after them", async () => {
+      test("adjustments are deleted in steps of a bounded size, and those of a slow clock together with the adjustments after them", async () => {
         await makeAged(6_000, 6_000, 6_000, 6_000, 6_000, -60_000, 6_000);
         const ids: bigint[] = await stock.db("stock_requests").orderBy("id").pluck("id");
         expect(await store.deleteRecords(5_000, 2, 0n)).toBe(ids[1]);
@@ -730,7 +730,7 @@ describeEachDatabase("the stock's store", (url) => {
         expect(await recorded()).toEqual([]);
       });
 
-      test("by several services while writers go on, without an error, and young adjustments stay", async () => {
+      test("adjustments are deleted by several services while writers go on, without an error, and young adjustments stay", async () => {
         const old = Array.from({ length: 3_000 }, (_, i) => adjust(`old${i}`, 1n, 1));
         const young = openStock(url());
         // On SQLite all share a connection, as in a process: two of one process would block each other.
@@ -762,7 +762,7 @@ describeEachDatabase("the stock's store", (url) => {
     });
   });
 
-  describe("while another process holds the lock", () => {
+  describe("a lock of another process", () => {
     let other: OpenStock;
     beforeAll(async () => {
       other = openStock(url(), { ...databaseDefaults, poolMax: 1 });
@@ -771,7 +771,7 @@ describeEachDatabase("the stock's store", (url) => {
       await other.db.raw(isSqlite ? "PRAGMA busy_timeout = 50" : "SET SESSION innodb_lock_wait_timeout = 1");
     });
 
-    test("a write that waited too long is retried and happens once", async () => {
+    test("a write that waited too long for the lock of another process is retried and happens once", async () => {
       const lock = await holdWriteLock(url());
       const failed = new Promise<string>((resolve) => {
         other.db.once("query-error", ({ code }: { code: string }) => resolve(code));
@@ -783,7 +783,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(await store.position()).toMatchObject({ revision: 1n });
     });
 
-    test("a write gives up after four attempts, has changed nothing, and the next one works", async () => {
+    test("a write gives up after four attempts while another process holds the lock, changes nothing, and the next one works", async () => {
       const lock = await holdWriteLock(url());
       const failures = failuresOf(other.db);
       await expect(other.store.write([create(1n)])).rejects.toBeInstanceOf(StockUnavailableError);
@@ -793,7 +793,7 @@ describeEachDatabase("the stock's store", (url) => {
       expect(kinds(await other.store.write([create(1n)]))).toEqual(["done"]);
     });
 
-    test("reads go on", async () => {
+    test("reads go on while another process holds the lock", async () => {
       await store.write([create(1n)]);
       const lock = await holdWriteLock(url());
       expect(await other.store.get(1n)).toBeDefined();
@@ -804,10 +804,10 @@ describeEachDatabase("the stock's store", (url) => {
   });
 });
 
-describe("connections to a server that has become read-only (MySQL/MariaDB)", () => {
+describe("a read-only server (MySQL/MariaDB)", () => {
   const stack = suiteStack();
 
-  test("are discarded: the write happens once, over another connection", async () => {
+  test("connections to a server that has become read-only are discarded: the write happens once, over another connection", async () => {
     const { db, store } = await newMysqlStock(stack, { ...databaseDefaults, poolMax: 6 });
     await store.write([create(1n)]);
     for (const quantity of [7, 8]) {
@@ -826,10 +826,10 @@ describe("connections to a server that has become read-only (MySQL/MariaDB)", ()
   });
 });
 
-describe("a write that deadlocks (MySQL/MariaDB)", () => {
+describe("deadlocks (MySQL/MariaDB)", () => {
   const stack = suiteStack();
 
-  test("is retried and happens once", async () => {
+  test("a write that deadlocks is retried and happens once", async () => {
     const { url, db, store } = await newMysqlStock(stack);
     await store.write(range(1, 300).map((petId) => create(petId)));
     const failures = failuresOf(db);
@@ -851,10 +851,10 @@ describe("a write that deadlocks (MySQL/MariaDB)", () => {
   });
 });
 
-describe("a write whose connection is cut while it waits for the counter (MySQL/MariaDB)", () => {
+describe("a cut connection (MySQL/MariaDB)", () => {
   const stack = suiteStack();
 
-  test("has an unknown outcome when its commit was sent with it, and the next write works", async () => {
+  test("a write that is cut off while it waits for the counter has an unknown outcome when its commit was sent with it, and the next write works", async () => {
     const { url, store } = await newMysqlStock(stack);
     await store.write([create(1n, 5)]);
     for (let i = 0; i < 4; i++) await store.write([update(1n, 5)]);
@@ -873,7 +873,7 @@ describe("a write whose connection is cut while it waits for the counter (MySQL/
   });
 });
 
-describe("a write's round trips (MySQL/MariaDB)", () => {
+describe("round trips (MySQL/MariaDB)", () => {
   const stack = suiteStack();
   const ids = range(1, 3);
   let stock: { url: string; db: Knex; store: StockStore };
@@ -918,7 +918,7 @@ describe("a write's round trips (MySQL/MariaDB)", () => {
     await stock.store.write([update(1n, quantity + 2_000)]);
   }
 
-  test("are two for a group of updates that happen once, also where its entries are predicted, and for its repeat", async () => {
+  test("a group of updates that happen once takes two round trips, also where its entries are predicted, and so does its repeat", async () => {
     await writeAlone();
     const group = [1n, 2n].map((petId): Change => {
       return { kind: "update", petId, quantity: 90, once: { id: `acme k ${petId}`, fingerprint: "x" } };
@@ -932,13 +932,13 @@ describe("a write's round trips (MySQL/MariaDB)", () => {
     expect(await roundTripsOf([1n, 2n])).toBe(1); // others are predicted again at once
   });
 
-  test("are one where the entries are predicted, for one change and for a batch", async () => {
+  test("a write takes one round trip where its entries are predicted, for one change and for a batch", async () => {
     await writeAlone();
     expect(await roundTripsOf([1n])).toBe(1);
     expect(await roundTripsOf([1n, 2n])).toBe(1);
   });
 
-  test("are two where they are not predicted, for one change and for a batch", async () => {
+  test("a write takes two round trips where its entries are not predicted, for one change and for a batch", async () => {
     await writeAlone();
     expect(await roundTripsOf([3n])).toBe(2);
     stock = { ...stock, ...openStock(stock.url) };
@@ -948,14 +948,14 @@ describe("a write's round trips (MySQL/MariaDB)", () => {
     expect(await roundTripsOf(ids)).toBe(2);
   });
 
-  test("are two for one change, and three for a batch, where others write too", async () => {
+  test("a write takes two round trips for one change, and three for a batch, where others write too", async () => {
     await meetOther();
     expect(await roundTripsOf([1n])).toBe(2);
     await meetOther();
     expect(await roundTripsOf(ids)).toBe(3);
   });
 
-  test("stay three for changes that arrive while others have the lock: all share the transaction", async () => {
+  test("a write still takes three round trips for changes that arrive while others have the lock: all share the transaction", async () => {
     await meetOther();
     const commits = openGroupCommit();
     const statements = noteStatements(stock.db);
@@ -971,7 +971,7 @@ describe("a write's round trips (MySQL/MariaDB)", () => {
   });
 });
 
-describe("a stock that cannot be reached", () => {
+describe("an unreachable stock", () => {
   const stack = suiteStack();
   const open = (url: string): StockStore => {
     const stock = openStock(url, { ...databaseDefaults, acquireTimeoutMs: 500 });
@@ -995,28 +995,31 @@ describe("a stock that cannot be reached", () => {
     return url;
   }
 
-  test.each(broken)("gives StockUnavailableError with the cause from every operation: %s", async (_why, urlOf) => {
-    const store = open(await urlOf(stack));
-    const operations: Record<string, () => Promise<unknown>> = {
-      ping: () => store.ping(),
-      position: () => store.position(),
-      get: () => store.get(1n),
-      pages: () => allPages(store, 10),
-      changesAfter: () => store.changesAfter({ epoch: "", revision: 0n }, 10),
-      write: () => store.write([create(1n)]),
-      getMany: () => store.getMany([1n]),
-      deleteRecords: () => store.deleteRecords(1, 1, 0n),
-    };
-    for (const [name, operation] of Object.entries(operations)) {
-      const error = await operation().then(
-        () => `${name} succeeded`,
-        (thrown) => thrown,
-      );
-      expect(error).toBeInstanceOf(StockUnavailableError);
-      expect(error.message).toBe("the stock database is not available");
-      expect(error.cause.message).toMatch(/./);
-    }
-  });
+  test.each(broken)(
+    "a stock that cannot be reached gives StockUnavailableError with the cause from every operation: %s",
+    async (_why, urlOf) => {
+      const store = open(await urlOf(stack));
+      const operations: Record<string, () => Promise<unknown>> = {
+        ping: () => store.ping(),
+        position: () => store.position(),
+        get: () => store.get(1n),
+        pages: () => allPages(store, 10),
+        changesAfter: () => store.changesAfter({ epoch: "", revision: 0n }, 10),
+        write: () => store.write([create(1n)]),
+        getMany: () => store.getMany([1n]),
+        deleteRecords: () => store.deleteRecords(1, 1, 0n),
+      };
+      for (const [name, operation] of Object.entries(operations)) {
+        const error = await operation().then(
+          () => `${name} succeeded`,
+          (thrown) => thrown,
+        );
+        expect(error).toBeInstanceOf(StockUnavailableError);
+        expect(error.message).toBe("the stock database is not available");
+        expect(error.cause.message).toMatch(/./);
+      }
+    },
+  );
 });
 
 describeEachDatabase("a stock of 100,000 entries", (url) => {
@@ -1067,7 +1070,7 @@ describeEachDatabase("a stock of 100,000 entries", (url) => {
     ["10 changes before it", 10, 1_000],
     ["half the stock before it, for a page of 1,000", 50_000, 1_000],
     ["all of the stock before it, for a page of 10", 100_000, 10],
-  ])("reading changes costs the changes, not the stock: %s", async (_where, behind, limit) => {
+  ])("a read of changes costs the changes, not the whole stock: %s", async (_where, behind, limit) => {
     const position = { epoch, revision: BigInt(count - behind) };
     const rows = Math.min(behind, limit);
     const { read, plan } = await costOf(async () => {
@@ -1088,7 +1091,7 @@ describeEachDatabase("a stock of 100,000 entries", (url) => {
     expect(plan).toMatch(/PRIMARY|INTEGER PRIMARY KEY|USING INDEX/);
   });
 
-  test("one entry costs one row", async () => {
+  test("a read of one entry costs one row", async () => {
     const { read } = await costOf(async () => {
       expect(await stock.store.get(BigInt(count))).toBeDefined();
     });

@@ -24,7 +24,7 @@ const updatesAtOnce = 20;
 const questionsAtOnce = 10;
 const petId = 7_654_321n;
 
-describe("tracing that the OpenTelemetry variables switch on", () => {
+describe("tracing that is switched on", () => {
   const stack = suiteStack();
   const spans: Span[] = [];
   let sentUp: IncomingHttpHeaders = {};
@@ -87,7 +87,7 @@ describe("tracing that the OpenTelemetry variables switch on", () => {
   const attributesOf = (span: Span) =>
     Object.fromEntries(span.attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
 
-  test("continues the caller's trace through an update, from HTTP to SQL", () => {
+  test("tracing continues the caller's trace through an update, from HTTP to SQL", () => {
     const sql = trace(1).filter(({ service, name }) => service === "inventory-svc" && name === "UPDATE");
     expect(sql).toHaveLength(1);
     expect(pathTo(sql[0])).toEqual([
@@ -102,7 +102,7 @@ describe("tracing that the OpenTelemetry variables switch on", () => {
     expect(attributesOf(root)).toMatchObject({ "http.response.status_code": 200, "petstore.plan": "enterprise" });
   });
 
-  test("continues the caller's trace through a read, with the check that it began", () => {
+  test("tracing continues the caller's trace through a read, with the check that it began", () => {
     const sql = trace(2).find(({ service, name }) => service === "inventory-svc" && name === "SELECT");
     expect(pathTo(sql)).toEqual([
       "gateway: GET listInventory",
@@ -112,16 +112,16 @@ describe("tracing that the OpenTelemetry variables switch on", () => {
     ]);
   });
 
-  test("passes the trace on to the upstream, with the gateway's span as the parent", () => {
+  test("tracing passes the trace on to the upstream, with the gateway's span as the parent", () => {
     const span = trace(3).find(({ name }) => name === "GET getPet")!;
     expect(sentUp.traceparent).toBe(`00-${traceOf(3)}-${span.spanId}-01`);
   });
 
-  test("continues the trace of an internal caller", () => {
+  test("tracing continues the trace of an internal caller", () => {
     expect(trace(4).map(pathTo)).toContainEqual(["inventory-svc: GetInventoryItem", "inventory-svc: SELECT"]);
   });
 
-  test("links each commit to its updates, and each of these to the commit", () => {
+  test("tracing links each commit to its updates, and each of these to the commit", () => {
     const commits = spans.filter(({ name, traceId }) => name === "commit" && traceId !== traceOf(1));
     const written = (commit: Span) => 1 + (commit.links?.length ?? 0);
     expect(commits.map(written).reduce((sum, count) => sum + count, 0)).toBe(updatesAtOnce);
@@ -138,7 +138,7 @@ describe("tracing that the OpenTelemetry variables switch on", () => {
   test.each([
     ["each read of a gateway to the one in whose trace their check is", "GET listInventory", "CheckInventory", 200],
     ["each question of a gateway to the one in whose trace their SELECT is", "CheckInventory", "SELECT", 300],
-  ])("links %s", (_what, name, shared, from) => {
+  ])("tracing links %s", (_what, name, shared, from) => {
     const traces = Array.from({ length: questionsAtOnce }, (_, i) => traceOf(from + i));
     const asked = spans.filter((span) => span.name === name && span.kind === 2 && traces.includes(span.traceId));
     expect(asked).toHaveLength(questionsAtOnce);
@@ -152,7 +152,7 @@ describe("tracing that the OpenTelemetry variables switch on", () => {
     }
   });
 
-  test("adds the trace id to the log lines of both tiers", () => {
+  test("tracing adds the trace id to the log lines of both tiers", () => {
     const lines = logs.split("\n").filter((line) => line.includes(`"trace_id":"${traceOf(1)}"`));
     expect(
       lines
@@ -162,14 +162,14 @@ describe("tracing that the OpenTelemetry variables switch on", () => {
     ).toEqual(["gateway request", "inventory-svc call"]);
   });
 
-  test("adds the trace id to the log line of a unary call", () => {
+  test("tracing adds the trace id to the log line of a unary call", () => {
     const lines = logs.split("\n").filter((line) => line.includes(`"trace_id":"${traceOf(4)}"`));
     expect(lines.map((line) => JSON.parse(line).method)).toEqual([
       "/petstore.inventory.v1.InventoryService/GetInventoryItem",
     ]);
   });
 
-  test("exports neither the values of a statement nor a key", () => {
+  test("tracing exports neither the values of a statement nor a key", () => {
     const statements = spans.map((span) => attributesOf(span)["db.query.text"]).filter((text) => text !== undefined);
     expect(statements.length).toBeGreaterThan(0);
     for (const secret of [petId, "ps_test_"]) expect(JSON.stringify(spans)).not.toContain(String(secret));
@@ -179,7 +179,7 @@ describe("tracing that the OpenTelemetry variables switch on", () => {
 describe("tracing that is switched off", () => {
   const stack = suiteStack();
 
-  test("does not load the OpenTelemetry SDK, and passes a caller's traceparent on unchanged", async () => {
+  test("tracing that is switched off does not load the OpenTelemetry SDK, and passes a caller's traceparent on unchanged", async () => {
     let sentUp: IncomingHttpHeaders = {};
     const upstream = await listen(stack, (call, response) => {
       sentUp = call.headers;
