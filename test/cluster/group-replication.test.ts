@@ -12,7 +12,7 @@ import { startWriterSwitch } from "./writer-switch.ts";
 const isLong = process.env.FAULTS === "long";
 const pets = 8;
 
-describe("two gateways and two inventory services on MySQL Group Replication", () => {
+describe("MySQL Group Replication", () => {
   const stack = suiteStack();
   let tiers: Tiers;
   let faults: ReturnType<typeof writerFaults>;
@@ -24,13 +24,13 @@ describe("two gateways and two inventory services on MySQL Group Replication", (
     tiers = await startTiers(stack, [writerSwitch.serverUrl, writerSwitch.serverUrl], { gateways: 2, pets });
   }, 180_000);
 
-  test("answer every request with 200 while the primary is switched by plan", async () => {
+  test("both tiers on Group Replication answer every request with 200 while the primary is switched by plan", async () => {
     const run = Array.from({ length: isLong ? 20 : 3 }, () => faults.planned);
     const verdict = await checkThrough(run, tiers, pets);
     expect(verdict).toMatchObject({ refused: 0, violations: [] });
   }, 600_000);
 
-  test("lose no acknowledged update and show nothing older while the primary is switched, killed and frozen", async () => {
+  test("both tiers on Group Replication lose no acknowledged update and show nothing older while the primary is switched, killed and frozen", async () => {
     const { planned, killed, frozen } = faults;
     const run = isLong ? inTurns([40, planned], [10, killed], [6, frozen]) : [planned, killed, planned, frozen];
     const verdict = await checkThrough(run, tiers, pets);
@@ -38,7 +38,7 @@ describe("two gateways and two inventory services on MySQL Group Replication", (
     expect(verdict.refused).toBeGreaterThan(0); // the faults had an effect
   }, 1_800_000);
 
-  test("apply every acknowledged adjustment once while the primary is switched and killed", async () => {
+  test("both tiers on Group Replication apply every acknowledged adjustment once while the primary is switched and killed", async () => {
     const run = isLong ? inTurns([10, faults.planned], [4, faults.killed]) : [faults.planned, faults.killed];
     const verdict = await checkAdjustments(tiers, {
       petIds: [101n, 102n, 103n],
@@ -51,7 +51,7 @@ describe("two gateways and two inventory services on MySQL Group Replication", (
   }, 1_800_000);
 });
 
-describe("two inventory services on a group with several primaries", () => {
+describe("several primaries", () => {
   const stack = suiteStack();
   let group: DatabaseCluster;
 
@@ -59,7 +59,7 @@ describe("two inventory services on a group with several primaries", () => {
     group = await startGroupReplication(stack, { multiPrimary: true });
   }, 180_000);
 
-  test("apply every acknowledged adjustment once while each writes to a primary of its own", async () => {
+  test("two inventory services apply every acknowledged adjustment once while each writes to a primary of its own", async () => {
     const [first, second] = group.nodes;
     const tiers = await startTiers(stack, [first!.url(""), second!.url("")], { gateways: 0, pets: 1 });
     const verdict = await checkAdjustments(tiers, {
@@ -72,7 +72,7 @@ describe("two inventory services on a group with several primaries", () => {
     expect(verdict).toMatchObject({ astray: 0, falselyDenied: 0, differences: [0n, 0n, 0n] });
   }, 300_000);
 
-  test("read what another primary has acknowledged, as an account without any privilege for it", async () => {
+  test("a plain account without any privilege for it reads what another primary has acknowledged", async () => {
     const [first, second] = group.nodes;
     await first!.query("CREATE DATABASE plain");
     await first!.query("CREATE USER plain@'127.0.0.1' IDENTIFIED BY 'plain'");

@@ -7,7 +7,7 @@ import type { DatabaseCluster } from "./database-cluster.ts";
 import { type ReadSplitter, startReadSplitter } from "./read-splitter.ts";
 import { startSemiSynchronousPair } from "./semi-synchronous.ts";
 
-describe("a proxy that sends reads to a replica that is behind", () => {
+describe("a proxy that sends reads to a replica", () => {
   const stack = suiteStack();
   let pair: DatabaseCluster;
   let splitter: ReadSplitter;
@@ -37,43 +37,49 @@ describe("a proxy that sends reads to a replica that is behind", () => {
   test.each([
     ["is read-only", 1, "ON"],
     ["takes writes", 2, "OFF"],
-  ])("and %s makes no read stale: reads are refused until it stops", async (_what, quantity, isReadOnly) => {
-    const [, replica] = pair.nodes;
-    await replica!.query(`SET GLOBAL super_read_only = ${isReadOnly}`);
-    await replica!.query(`SET GLOBAL read_only = ${isReadOnly}`);
-    expect(await list()).toMatchObject({ status: 200 });
-    await replica!.query("STOP REPLICA SQL_THREAD");
-    splitter.isSplitting = true;
-    expect(await set(quantity)).toMatchObject({ status: 200 });
-    const answers = await Promise.all(Array.from({ length: 20 }, list));
-    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([503]));
-    expect(await request(system.inventory.admin, { path: "/readyz" })).toMatchObject({ status: 503 });
-    expect(system.inventory.output()).toContain("the URL has to lead to the primary without splitting reads");
+  ])(
+    "a proxy that sends reads to a replica that is behind and %s makes no read stale: reads are refused until it stops",
+    async (_what, quantity, isReadOnly) => {
+      const [, replica] = pair.nodes;
+      await replica!.query(`SET GLOBAL super_read_only = ${isReadOnly}`);
+      await replica!.query(`SET GLOBAL read_only = ${isReadOnly}`);
+      expect(await list()).toMatchObject({ status: 200 });
+      await replica!.query("STOP REPLICA SQL_THREAD");
+      splitter.isSplitting = true;
+      expect(await set(quantity)).toMatchObject({ status: 200 });
+      const answers = await Promise.all(Array.from({ length: 20 }, list));
+      expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([503]));
+      expect(await request(system.inventory.admin, { path: "/readyz" })).toMatchObject({ status: 503 });
+      expect(system.inventory.output()).toContain("the URL has to lead to the primary without splitting reads");
 
-    splitter.isSplitting = false;
-    await until(async () => (await list()).status === 200);
-    expect(JSON.parse((await list()).text)).toEqual([{ petId: 1, quantity, status: "available" }]);
-    await replica!.query("START REPLICA SQL_THREAD");
-    await pair.rejoin(replica!);
-  });
+      splitter.isSplitting = false;
+      await until(async () => (await list()).status === 200);
+      expect(JSON.parse((await list()).text)).toEqual([{ petId: 1, quantity, status: "available" }]);
+      await replica!.query("START REPLICA SQL_THREAD");
+      await pair.rejoin(replica!);
+    },
+  );
 
   test.each([
     ["inventory-svc", "inventory-svc/main.ts"],
     ["a gateway", "gateway/main.ts"],
-  ])("keeps %s from becoming ready, which its log explains", async (name, script) => {
-    splitter.isSplitting = true;
-    const ports = { GATEWAY_LISTEN: "127.0.0.1:0", GATEWAY_ADMIN_LISTEN: "127.0.0.1:0" };
-    const env = {
-      ...system.gatewayEnv,
-      ...ports,
-      INVENTORY_LISTEN: "127.0.0.1:0",
-      INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
-      INVENTORY_DATABASE_URL: system.databaseUrls.inventory,
-    };
-    const process = await startScript({ name, script, env });
-    stack.defer(() => process.kill("SIGKILL"));
-    await process.waitForLine((line) => /without splitting reads.*not ready yet/.test(line) || undefined, 30_000);
-    await process.kill("SIGKILL");
-    splitter.isSplitting = false;
-  });
+  ])(
+    "a proxy that sends reads to a replica that is behind keeps %s from becoming ready, which its log explains",
+    async (name, script) => {
+      splitter.isSplitting = true;
+      const ports = { GATEWAY_LISTEN: "127.0.0.1:0", GATEWAY_ADMIN_LISTEN: "127.0.0.1:0" };
+      const env = {
+        ...system.gatewayEnv,
+        ...ports,
+        INVENTORY_LISTEN: "127.0.0.1:0",
+        INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
+        INVENTORY_DATABASE_URL: system.databaseUrls.inventory,
+      };
+      const process = await startScript({ name, script, env });
+      stack.defer(() => process.kill("SIGKILL"));
+      await process.waitForLine((line) => /without splitting reads.*not ready yet/.test(line) || undefined, 30_000);
+      await process.kill("SIGKILL");
+      splitter.isSplitting = false;
+    },
+  );
 });

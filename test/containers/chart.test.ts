@@ -20,7 +20,7 @@ const registry = "localhost/petstore-chart";
  * pod, one pod of each Deployment runs, the Secrets of cert-manager are folders, and the probes are asked by the test.
  * `npm run test:containers` runs it.
  */
-(process.env.FAULTS === "long" ? describe : describe.skip)("the pods of the chart, played by Podman,", () => {
+(process.env.FAULTS === "long" ? describe : describe.skip)("pods", () => {
   const stack = suiteStack();
   let engine: Engine;
   let helm: Helm;
@@ -46,7 +46,7 @@ const registry = "localhost/petstore-chart";
   }, 3_600_000);
 
   test.each(["staging", "production"])(
-    "migrate, serve over TLS between the tiers, and stop, with values of %s",
+    "the pods of the chart, played by Podman, migrate, serve over TLS between the tiers, and stop, with values of %s",
     async (name) => {
       if (engine.isDocker) return void console.warn("Docker's engine plays no pods");
       await engine.docker(["pod", "rm", "--all", "--force"]); // those of the other values

@@ -34,7 +34,7 @@ async function secrets(): Promise<Record<string, string>> {
   );
 }
 
-describe.each(["production.env", "staging.env"])("compose.yaml with %s, read by Compose,", (name) => {
+describe.each(["production.env", "staging.env"])("compose.yaml with %s", (name) => {
   const stack = suiteStack();
   let engine: Engine;
   let env: Record<string, string>;
@@ -53,20 +53,20 @@ describe.each(["production.env", "staging.env"])("compose.yaml with %s, read by 
     ({ services } = await config(env));
   }, 600_000);
 
-  test("requires every secret", async () => {
+  test(`compose.yaml with ${name} requires every secret`, async () => {
     for (const secret of Object.keys(await secrets())) {
       const { [secret]: _, ...rest } = env;
       await expect(config(rest)).rejects.toThrow(secret);
     }
   });
 
-  test("uses every variable that the file has", async () => {
+  test(`compose.yaml uses every variable of ${name}`, async () => {
     const text = await readFile(join(folder, "compose.yaml"), "utf8");
     const used = new Set([...text.matchAll(/\$\{(\w+)/g)].map(([, variable]) => variable));
     expect(Object.keys(env).filter((one) => !used.has(one))).toEqual(["COMPOSE_PROJECT_NAME"]);
   });
 
-  test("gives both tiers settings that they know and accept", () => {
+  test(`compose.yaml with ${name} gives both tiers settings that they know and accept`, () => {
     const { gateway, "inventory-svc": inventory, keys, stock, migrate } = services;
     const names = (...all: (Service | undefined)[]) => all.flatMap((service) => Object.keys(service!.environment!));
     const unknown = (given: string[], shape: object) => given.filter((one) => !(one in shape));
@@ -79,7 +79,7 @@ describe.each(["production.env", "staging.env"])("compose.yaml with %s, read by 
     expect(accepted.TRUSTED_PROXIES.every(isIPv4)).toBe(true);
   });
 
-  test("mounts files that exist", () => {
+  test(`compose.yaml with ${name} mounts files that exist`, () => {
     const mounts = Object.values(services).flatMap(({ volumes = [] }) => volumes);
     const files = mounts.filter(({ type }) => type === "bind").map(({ source }) => source);
     expect(files.length).toBeGreaterThan(3);

@@ -20,7 +20,7 @@ const startMs = 3_600_000;
 /** Services whose root directory is read-only. The servers write in theirs. */
 const confined = ["load-balancer", "gateway", "inventory-svc", "migrate"];
 
-describe("deploy/compose, started by the commands of its document,", () => {
+describe("deploy/compose", () => {
   const stack = suiteStack();
   let project: ComposeProject;
   let key: string;
@@ -42,7 +42,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
     (await project.containers(service)).filter(({ State }) => State.Status === "running");
   const inContainer = ({ Id }: Container, ...command: string[]) => project.engine.tryDocker(["exec", Id, ...command]);
 
-  test("runs both tiers twice and everything else once, after a migration", async () => {
+  test("deploy/compose runs both tiers twice and everything else once, after a migration", async () => {
     const all = await project.containers();
     const states = all.map((container) => `${serviceOf(container)} ${container.State.Status}`).sort();
     expect(states).toEqual([
@@ -59,7 +59,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
     ]);
   });
 
-  test("answers a list, an update and both passed-through routes over TLS, with limit headers", async () => {
+  test("deploy/compose answers a list, an update and both passed-through routes over TLS, with limit headers", async () => {
     const updated = await patch(2, 77);
     expect({ status: updated.status, body: await updated.json() }).toMatchObject({
       status: 200,
@@ -83,7 +83,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
     });
   });
 
-  test("limits both gateways together, and ignores an address that the caller made up", async () => {
+  test("deploy/compose limits both gateways together, and ignores an address that the caller made up", async () => {
     const left: number[] = [];
     for (const address of ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"]) {
       left.push(Number((await read()).headers.get("x-ratelimit-remaining")));
@@ -93,7 +93,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
     expect(left).toEqual(left.map((_, index) => left[0]! - index));
   });
 
-  test("opens the load balancer to all, and Prometheus and Grafana to this machine alone", async () => {
+  test("deploy/compose opens the load balancer to all, and Prometheus and Grafana to this machine alone", async () => {
     const open = (await project.containers()).flatMap((container) =>
       Object.entries(container.HostConfig.PortBindings ?? {}).flatMap(([port, bindings]) =>
         (bindings ?? []).map(
@@ -109,7 +109,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
     ]);
   });
 
-  test("closes the networks: the inventory has no way out, and the load balancer none to the database", async () => {
+  test("deploy/compose closes the networks: the inventory has no way out, and the load balancer none to the database", async () => {
     const reaches = async (container: Container, host: string, port: number) => {
       const script = `require("node:net").connect(${port}, "${host}")
         .on("connect", () => process.exit(0)).on("error", () => process.exit(1)).setTimeout(3000, () => process.exit(2))`;
@@ -133,7 +133,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
     }
   });
 
-  test("gives no process a capability or a way to more rights, and the product no file to write", async () => {
+  test("deploy/compose gives no process a capability or a way to more rights, and the product no file to write", async () => {
     for (const container of await running()) {
       const service = serviceOf(container);
       const status = await readFile(`/proc/${container.State.Pid}/status`, "utf8");
@@ -154,7 +154,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
     }
   });
 
-  test("gives the accounts of the database the documented grants and no others", async () => {
+  test("deploy/compose gives the accounts of the database the documented grants and no others", async () => {
     const text = await readFile(join(projectRoot, "docs/operations/databases.md"), "utf8");
     const byDefault = text.replace(/^-- and only with .*\n.*;$/gm, "");
     const documented = [...byDefault.matchAll(/^GRANT .*;$/gm)].map(([line]) => line);
@@ -179,7 +179,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
     expect(whole.trim().split("\n").sort()).toEqual(["petstore_owner petstore_keys", "petstore_owner petstore_stock"]);
   });
 
-  test("lets keys list, change and revoke a key", async () => {
+  test("deploy/compose lets its service keys list, change and revoke a key", async () => {
     const issued = JSON.parse(await project.shell("docker compose run --rm keys issue --account other --json"));
     const ask = () => project.ask("/v1/inventory", { headers: { authorization: `Bearer ${issued.key}` } });
     expect((await ask()).status).toBe(200);
@@ -188,7 +188,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
   });
 
   longTest(
-    "restores a backup by the documented commands, and loses what came after it",
+    "deploy/compose restores a backup by the documented commands, and loses what came after it",
     async () => {
       const [commands] = await documentedCommands("Backup and restore");
       const [backUp, restore] = commands!.trim().split("\n");
@@ -210,7 +210,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
   );
 
   longTest(
-    "updates one tier at a time without an answer that differs",
+    "deploy/compose updates one tier at a time without an answer that differs",
     async () => {
       const old = [...(await running("gateway")), ...(await running("inventory-svc"))].map(({ Id }) => Id);
       await using load = startLoad(project, key, [5, 8, 13, 1001]);
@@ -228,7 +228,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
   );
 
   longTest.each(["gateway", "inventory-svc", "valkey", "prometheus", "mysql", "load-balancer"])(
-    "comes back after kill -9 of %s under load, and keeps every acknowledged update",
+    "deploy/compose comes back after kill -9 of %s under load, and keeps every acknowledged update",
     async (service) => {
       await using load = startLoad(project, key, [5, 8, 13, 1001]);
       await load.answered();
@@ -259,7 +259,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
   );
 
   longTest(
-    "answers in the API's form while there is no gateway",
+    "deploy/compose answers in the API's form while there is no gateway",
     async () => {
       await project.shell("docker compose stop gateway");
       await until(async () => (await read()).status === 503, { withinMs: 30_000, everyMs: 250 });
@@ -276,7 +276,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
   );
 
   longTest(
-    "never sends a PATCH twice that a gateway lost",
+    "deploy/compose never sends a PATCH twice that a gateway lost",
     async () => {
       await project.shell("docker compose stop gateway");
       const name = "petstore-tests-lossy";
@@ -318,7 +318,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
     180_000,
   );
 
-  test("gives Prometheus all replicas of both tiers", async () => {
+  test("deploy/compose gives Prometheus all replicas of both tiers", async () => {
     const query = new URLSearchParams({ query: "sum by (job) (up)" });
     const counts = async () => {
       const answer = await fetch(`http://127.0.0.1:${project.ports.prometheus}/api/v1/query?${query}`);
@@ -336,7 +336,7 @@ describe("deploy/compose, started by the commands of its document,", () => {
     );
   }, 180_000);
 
-  test("writes no secret into a log", async () => {
+  test("deploy/compose writes no secret into a log", async () => {
     const logs = await project.shell("docker compose logs --no-color 2>&1");
     expect(logs).toContain('"msg":"ready"');
     const found = Object.entries({ ...project.secrets, key }).filter(([, secret]) => logs.includes(secret));

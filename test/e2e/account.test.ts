@@ -149,7 +149,7 @@ test("two clicks on a gateway's own page make a key that works, and the old one 
   expect(faults).toEqual([]);
 }, 60_000);
 
-test("a ban is told with its end, and the numbers stay", async () => {
+test("the account page tells of a ban with its end, and the numbers stay", async () => {
   api.rateLimit.ban = { until: "2026-11-23T12:05:00.000Z" };
   const { page } = await open("/account/", { timezoneId: "UTC" });
   await give(page);
@@ -202,7 +202,7 @@ test("rotation is offered only for keys with the scope, and only where the gatew
   expect(await other.locator("#rotation").count()).toBe(0);
 });
 
-test("the page can be used by keyboard alone", async () => {
+test("the account page can be used by keyboard alone", async () => {
   const { page } = await open("/account/");
   const focused = () => page.evaluate("document.activeElement.id");
   await page.locator("body").press("Tab");
@@ -221,7 +221,7 @@ test("the page can be used by keyboard alone", async () => {
   await until(() => api.authorizations.at(-1) === "Bearer ps_test_new_key_1");
 });
 
-test("the page and all that it loads take less than 80 KB on the way", async () => {
+test("the account page and all that it loads take less than 80 KB on the way", async () => {
   const sizes = await Promise.all(
     files.map(async (path) => {
       const { headers } = await request(new URL(origin).host, { path, headers: { "accept-encoding": "gzip" } });
@@ -235,20 +235,23 @@ const looks = [360, 1280].flatMap((width) =>
   (["light", "dark"] as const).map((colorScheme) => ({ width, colorScheme, viewport: { width, height: 800 } })),
 );
 
-test.each(looks)("the page has no fault that axe-core finds, and fits: $width px, $colorScheme", async (look) => {
-  api.rateLimit.ban = { until: "2026-11-23T12:05:00.000Z" };
-  const { page, faults } = await open("/account/", look);
-  expect(await axeViolations(page)).toEqual([]);
-  await give(page);
-  await page.locator("#plot canvas").waitFor();
-  expect(await axeViolations(page)).toEqual([]);
-  await page.getByRole("button", { name: "Rotate this key" }).click();
-  await page.getByRole("button", { name: "Make the new key now" }).click();
-  await page.locator("#rotated").waitFor();
-  expect(await axeViolations(page)).toEqual([]);
-  expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(look.width);
-  expect(faults).toEqual([]);
-});
+test.each(looks)(
+  "the account page has no fault that axe-core finds, and fits: $width px, $colorScheme",
+  async (look) => {
+    api.rateLimit.ban = { until: "2026-11-23T12:05:00.000Z" };
+    const { page, faults } = await open("/account/", look);
+    expect(await axeViolations(page)).toEqual([]);
+    await give(page);
+    await page.locator("#plot canvas").waitFor();
+    expect(await axeViolations(page)).toEqual([]);
+    await page.getByRole("button", { name: "Rotate this key" }).click();
+    await page.getByRole("button", { name: "Make the new key now" }).click();
+    await page.locator("#rotated").waitFor();
+    expect(await axeViolations(page)).toEqual([]);
+    expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(look.width);
+    expect(faults).toEqual([]);
+  },
+);
 
 const open = (path: string, options: BrowserContextOptions = {}) => openPage(browser, `${origin}${path}`, options);
 

@@ -54,14 +54,14 @@ test.each(["/docs", "/docs/", "/api/docs", "/api/docs/"])(
   },
 );
 
-test("the page is complete without its script", async () => {
+test("the documentation page is complete without its script", async () => {
   const page = await browser.newPage({ javaScriptEnabled: false });
   await page.goto(`${origin}/docs/`);
   expect(await page.locator("article h3").count()).toBe(10);
   expect(await page.locator("#authorize").isVisible()).toBe(false);
 });
 
-test("the page and all that it loads take less than 40 KB on the way", async () => {
+test("the documentation page and all that it loads take less than 40 KB on the way", async () => {
   const sizes = await Promise.all(
     ["/docs/", "/docs/page.css", "/docs/page.js"].map(async (path) => {
       const { headers } = await request(new URL(origin).host, { path, headers: { "accept-encoding": "gzip" } });
@@ -71,7 +71,7 @@ test("the page and all that it loads take less than 40 KB on the way", async () 
   expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(40_000);
 });
 
-test("a request from the page carries the key, and its petId is exact in both directions", async () => {
+test("a request from the documentation page carries the key, and its petId is exact in both directions", async () => {
   const { page, faults } = await open("/api/docs/");
   await page.getByLabel("API key, for the requests from this page").fill("ps_test_key");
   const form = page.locator("form.try[data-method=PATCH]");
@@ -89,7 +89,7 @@ test("a request from the page carries the key, and its petId is exact in both di
   expect(faults).toEqual([]);
 });
 
-test("a query parameter of a request from the page goes into its address, and an empty one stays away", async () => {
+test("a query parameter of a request from the documentation page goes into its address, and an empty one stays away", async () => {
   const { page, faults } = await open("/api/docs/");
   const form = page.locator("form.try[data-path='/usage']");
   const addressOf = async (hours: string) => {
@@ -114,7 +114,7 @@ const looks = screens.flatMap(([screen, viewport]) =>
 );
 
 test.each(looks)(
-  "the page has no fault that axe-core finds, and fits: $screen, $colorScheme",
+  "the documentation page has no fault that axe-core finds, and fits: $screen, $colorScheme",
   async ({ viewport, colorScheme }) => {
     const { page, faults } = await open("/docs/", { viewport, colorScheme });
     await page.evaluate("for (const details of document.querySelectorAll('details')) details.open = true");

@@ -123,7 +123,7 @@ describe("an app with the package", () => {
     };
   });
 
-  test("serves the API below /api with the commands of the package and the lines of docs/embedding.md", async () => {
+  test("an app with the package serves the API below /api with the commands of the package and the lines of docs/embedding.md", async () => {
     expect(await command("petstore-migrate")).toContain("inventory: up 0001");
     await command("petstore-stock", "import", "--generate", "3");
     const issued = JSON.parse(await command("petstore-keys", "issue", "--account", "shop", "--json"));
@@ -199,7 +199,7 @@ describe("an app with the package", () => {
     expect(await service.stop(20_000)).toBe(0);
   }, 120_000);
 
-  test("gets the times and cookies of the middleware before it on every response", async () => {
+  test("an app with the package gets the times and cookies of the middleware before the gateway on every response", async () => {
     const middleware = ["morgan@1", "response-time@2", "cookie-session@2"];
     await npm(app, "install", ...middleware);
     const port = await freePort();
@@ -244,7 +244,7 @@ express()
     }
   }, 120_000);
 
-  test("may compress, use response.locals.principal for itself, and lose a client in the middle of its requests", async () => {
+  test("an app with the package may compress, use response.locals.principal for itself, and lose a client in the middle of its requests", async () => {
     await npm(app, "install", "compression@1");
     const port = await freePort();
     const file = join(app, "other.js");

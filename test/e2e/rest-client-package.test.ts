@@ -90,7 +90,7 @@ beforeAll(async () => {
   stack.defer(() => system.close());
 }, 180_000);
 
-test("the package holds JavaScript, declarations and texts, and needs no other package", async () => {
+test("the package of the REST client holds JavaScript, declarations and texts, and needs no other package", async () => {
   const files = (await readdir(own, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
   const names = files.map((file) => join(file.parentPath, file.name).slice(own.length + 1)).sort();
   expect(names.filter((name) => !/^dist\/\w+(\.d\.ts|\.js)$/.test(name))).toEqual([
@@ -102,22 +102,29 @@ test("the package holds JavaScript, declarations and texts, and needs no other p
   expect(await readdir(join(app, "node_modules"))).toEqual([".package-lock.json", "petstore-inventory-rest-client"]);
 });
 
-test.each(runtimes)("the lines of its README work on $name when they are pasted", async ({ program, args }) => {
-  const readme = await readFile(join(own, "README.md"), "utf8");
-  const [calls, follow] = [...readme.matchAll(/```js\n([^`]*(?:`[^`]+`[^`]*)*?)```/g)].map(([, lines]) =>
-    lines!.replace("127.0.0.1:8080", system.address),
-  );
-  const path = resolve(runtimesFolder, program);
-  const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 600, perDay: 100_000 } });
-  // Deno keeps a cache, and asks for newer versions of itself.
-  const env = { PATH: process.env.PATH, KEY: key, DENO_DIR: join(runtimesFolder, "cache"), DENO_NO_UPDATE_CHECK: "1" };
-  const stock = createInventoryApi({ baseUrl: `http://${system.address}/v1`, apiKey: system.keys.enterprise });
-  await stock.updateMany([1001, 1002].map((petId) => ({ petId, quantity: 1 })));
+test.each(runtimes)(
+  "the lines of the REST client's README work on $name when they are pasted",
+  async ({ program, args }) => {
+    const readme = await readFile(join(own, "README.md"), "utf8");
+    const [calls, follow] = [...readme.matchAll(/```js\n([^`]*(?:`[^`]+`[^`]*)*?)```/g)].map(([, lines]) =>
+      lines!.replace("127.0.0.1:8080", system.address),
+    );
+    const path = resolve(runtimesFolder, program);
+    const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 600, perDay: 100_000 } });
+    // Deno keeps a cache, and asks for newer versions of itself.
+    const env = {
+      PATH: process.env.PATH,
+      KEY: key,
+      DENO_DIR: join(runtimesFolder, "cache"),
+      DENO_NO_UPDATE_CHECK: "1",
+    };
+    const stock = createInventoryApi({ baseUrl: `http://${system.address}/v1`, apiKey: system.keys.enterprise });
+    await stock.updateMany([1001, 1002].map((petId) => ({ petId, quantity: 1 })));
 
-  await writeFile(join(app, "calls.js"), calls!);
-  const { stdout } = await run(path, [...args, "calls.js"], { cwd: app, env });
-  expect(plain(stdout)).toBe(
-    plain(`3 entries, the first is { petId: 1001n, quantity: 1, status: 'available' }
+    await writeFile(join(app, "calls.js"), calls!);
+    const { stdout } = await run(path, [...args, "calls.js"], { cwd: app, env });
+    expect(plain(stdout)).toBe(
+      plain(`3 entries, the first is { petId: 1001n, quantity: 1, status: 'available' }
       [
         { petId: 1001n, quantity: 12, status: 'available', etag: '"r3"' },
         { petId: 1002n, quantity: 0, status: 'available', etag: '"r4"' }
@@ -128,17 +135,18 @@ test.each(runtimes)("the lines of its README work on $name when they are pasted"
         { name: 'day', limit: 100000, used: 5, remaining: 99995, resetAt: '2026-01-02T00:00:00.000Z' }
       ]
       { at: '2026-01-01T00:00:00Z', served: 5, refused: 0 }`),
-  );
+    );
 
-  await writeFile(join(app, "follow.js"), follow!);
-  const follower = startChild(path, [...args, "follow.js"], { name: "the follower", cwd: app, env });
-  stack.defer(() => follower.kill("SIGKILL"));
-  const isState = (line: string) => line.startsWith("3 entries at ");
-  const first = await follower.waitForLine((line) => (isState(line) ? line : undefined), 30_000);
-  await stock.update(1001, 50);
-  await follower.waitForLine((line) => (isState(line) && line !== first) || undefined, 30_000);
-  await follower.kill("SIGKILL");
-});
+    await writeFile(join(app, "follow.js"), follow!);
+    const follower = startChild(path, [...args, "follow.js"], { name: "the follower", cwd: app, env });
+    stack.defer(() => follower.kill("SIGKILL"));
+    const isState = (line: string) => line.startsWith("3 entries at ");
+    const first = await follower.waitForLine((line) => (isState(line) ? line : undefined), 30_000);
+    await stock.update(1001, 50);
+    await follower.waitForLine((line) => (isState(line) && line !== first) || undefined, 30_000);
+    await follower.kill("SIGKILL");
+  },
+);
 
 /** What was printed, in the same form for each runtime and time: they differ in quotes, line breaks and last commas. */
 function plain(printed: string): string {
@@ -150,7 +158,7 @@ function plain(printed: string): string {
     .replaceAll("{", "\n{");
 }
 
-test("its types pass a strict consumer that checks libraries too, with the types of browsers alone", async () => {
+test("the REST client's types pass a strict consumer that checks libraries too, with the types of browsers alone", async () => {
   await writeFile(
     join(app, "tsconfig.json"),
     JSON.stringify({
@@ -194,7 +202,7 @@ export { ids, wait };
 }, 120_000);
 
 test(
-  "it runs in a page of the API's own origin",
+  "the REST client runs in a page of the API's own origin",
   async () => {
     const site = express()
       .use("/client", express.static(join(own, "dist")))

@@ -70,9 +70,9 @@ const sent: Readonly<Record<string, readonly string[]>> = {
   "/keys/rotate": ["graceSeconds", "86400"],
 };
 
-describe.each(Object.entries(languages))("a sample in %s", (lang, [program, file, ...args]) => {
+describe.each(Object.entries(languages))("samples in %s", (lang, [program, file, ...args]) => {
   (program === undefined ? test.skip : test).each(operations)(
-    "runs as it stands, with the key: %s %s",
+    `a sample in ${lang} runs as it stands, with the key: %s %s`,
     async (verb, path, method, url) => {
       const { source } = paths[path]![verb]!["x-codeSamples"]!.find((sample) => sample.lang === lang)!;
       await writeFile(join(folder, file), source);

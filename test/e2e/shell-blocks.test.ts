@@ -103,7 +103,7 @@ test.each(blocks)("the block $name does the same in bash, dash and zsh", async (
   for (const program of called) expect(pasted[0]!.calls.join("\n")).toContain(program);
 });
 
-describe("the requests of the README and docs/api.md", () => {
+describe("requests", () => {
   let system: System;
   let key: string;
   beforeAll(async () => {
@@ -113,20 +113,23 @@ describe("the requests of the README and docs/api.md", () => {
     ({ key } = await system.issueKey({ plan: "business", scopes }));
   });
 
-  test.each(Object.keys(shells) as Shell[])("work when pasted into %s", async (shell) => {
-    const requests = blocks.filter(
-      ({ name, text }) => /^(README|docs\/api)\.md/.test(name) && text.includes("curl -i"),
-    );
-    expect(requests.length).toBeGreaterThan(2);
-    const text = requests
-      .map((block) => block.text)
-      .join("\n")
-      .replaceAll("ps_live_replace_this_by_a_key", key)
-      .replaceAll("127.0.0.1:8080", system.address);
-    const answers = (await paste(shell, text)).stdout.match(/HTTP\/1\.1 \d+/g)!;
-    expect(answers).toHaveLength(text.match(/^curl -i/gm)!.length);
-    for (const answer of answers) expect(answer).toMatch(/ (20\d|304)$/);
-  });
+  test.each(Object.keys(shells) as Shell[])(
+    "the requests of the README and docs/api.md work when pasted into %s",
+    async (shell) => {
+      const requests = blocks.filter(
+        ({ name, text }) => /^(README|docs\/api)\.md/.test(name) && text.includes("curl -i"),
+      );
+      expect(requests.length).toBeGreaterThan(2);
+      const text = requests
+        .map((block) => block.text)
+        .join("\n")
+        .replaceAll("ps_live_replace_this_by_a_key", key)
+        .replaceAll("127.0.0.1:8080", system.address);
+      const answers = (await paste(shell, text)).stdout.match(/HTTP\/1\.1 \d+/g)!;
+      expect(answers).toHaveLength(text.match(/^curl -i/gm)!.length);
+      for (const answer of answers) expect(answer).toMatch(/ (20\d|304)$/);
+    },
+  );
 });
 
 test("the certificates made by hand as docs/operations/tls.md says connect a gateway with an inventory-svc", async () => {

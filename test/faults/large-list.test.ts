@@ -72,7 +72,7 @@ describe(`a list of ${size} entries`, () => {
     return socket;
   }
 
-  test("has its first byte sent within 10 s by a cold gateway", async () => {
+  test(`a list of ${size} entries has its first byte sent within 10 s by a cold gateway`, async () => {
     const { text } = await list();
     const tookMs = performance.now() - startedMs;
     startMiB = memoryMiB(system.gateways[0]!.pid); // later tests need these, also after a slow start
@@ -81,7 +81,7 @@ describe(`a list of ${size} entries`, () => {
     expect(tookMs).toBeLessThan(10_000 + 3_000); // 3 s more to read the whole body
   });
 
-  test("takes bounded memory with slow readers while everything changes, and other readers are served", async () => {
+  test(`a list of ${size} entries takes bounded memory with slow readers while everything changes, and other readers are served`, async () => {
     const sockets = await Promise.all(Array.from({ length: readerCount }, openReader));
     let taken = 0;
     const sip = setInterval(() => {
@@ -103,7 +103,7 @@ describe(`a list of ${size} entries`, () => {
     expect(peak).toBeLessThan(512);
   }, 120_000);
 
-  test("is not held for readers that have their answer, the list or a refusal, and stay connected", async () => {
+  test("a large list is not held for readers that have their answer, the list or a refusal, and stay connected", async () => {
     const { enterprise, free } = system.keys;
     for (let i = 0; i < 60; i++) {
       await request(system.address, { path: "/v1/store/orders", headers: { authorization: `Bearer ${free}` } });
@@ -115,7 +115,7 @@ describe(`a list of ${size} entries`, () => {
     }
   }, 120_000);
 
-  test("takes no more memory for slow readers after they have left", async () => {
+  test("a large list takes no more memory for slow readers after they have left", async () => {
     let changes = 0;
     // V8 frees everything only under load.
     await until(
@@ -131,7 +131,7 @@ describe(`a list of ${size} entries`, () => {
     console.log(`gateway: holds what it held at first, ${startHeldMiB.toFixed(0)} MiB; resident ${nowMiB.toFixed(0)}`);
   }, 90_000);
 
-  test("is cut off before its end for a reader that takes nothing", async () => {
+  test("a large list is cut off before its end for a reader that takes nothing", async () => {
     const socket = await openReader();
     const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
     // The kernel's buffers fill, and then the connection is silent. Node checks every 2 s whether anything moved.

@@ -7,7 +7,7 @@ import { type System, startSystem } from "../support/system.ts";
 
 const deadlineMs = 1_000;
 
-describe("an outage", () => {
+describe("outages", () => {
   const stack = suiteStack();
   let database: DatabaseServer;
   let system: System;
@@ -75,7 +75,7 @@ describe("an outage", () => {
     ["the database is killed", killDatabase, 13],
     ["the database is frozen", freezeDatabase, 14],
   ])(
-    "in which %s gives 503 or 504 in time, and ends without a restart of the other parts",
+    "an outage in which %s gives 503 or 504 in time, and ends without a restart of the other parts",
     async (_what, fault, quantity) => {
       await expectRecovery(quantity - 10);
       await fault.break();
@@ -87,7 +87,7 @@ describe("an outage", () => {
     },
   );
 
-  test("in which inventory-svc is frozen refuses callers in the order of their arrival, reads that wait for the next check included", async () => {
+  test("callers are refused in the order of their arrival while inventory-svc is frozen, reads that wait for the next check included", async () => {
     await expectRecovery(1);
     await freezeService.break();
     const refused: string[] = [];
@@ -110,7 +110,7 @@ describe("an outage", () => {
     await expectRecovery(2);
   });
 
-  test("of the key database gives a key that was never seen 503 or 504 with the limit headers", async () => {
+  test("an outage of the key database gives a key that was never seen 503 or 504 with the limit headers", async () => {
     const { key } = await system.issueKey({ plan: "pro" });
     await database.kill("SIGKILL");
     await expectRefusal(() =>

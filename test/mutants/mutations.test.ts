@@ -2,7 +2,7 @@ import { mutationsOf, planted } from "./mutations.ts";
 
 const faultsOf = (source: string) => mutationsOf(source).map((mutation) => planted(source, mutation));
 
-test("each fault changes one thing, and the rest of the source stays as it is", () => {
+test("each planted fault changes one thing, and the rest of the source stays as it is", () => {
   const source = "const isOver = (left: number) => left <= 0 && !closed;";
   expect(faultsOf(source)).toEqual([
     "const isOver = (left: number) => undefined;",
@@ -13,7 +13,7 @@ test("each fault changes one thing, and the rest of the source stays as it is", 
   ]);
 });
 
-test("types, imports, names of properties and texts for people have no faults", () => {
+test("types, imports, names of properties and texts for people have no planted faults", () => {
   const source = [
     'import { a } from "./a.ts";',
     'type Kind = "one" | 2;',
@@ -22,6 +22,6 @@ test("types, imports, names of properties and texts for people have no faults", 
   expect(faultsOf(source)).toEqual([]);
 });
 
-test("a call can be left out, and a condition can be always true or always false", () => {
+test("a planted fault can leave a call out, and make a condition always true or always false", () => {
   expect(faultsOf("if (isLate) stop();")).toEqual(["if (true) stop();", "if (false) stop();", "if (isLate) ;"]);
 });

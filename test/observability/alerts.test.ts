@@ -95,12 +95,12 @@ interface Rule {
 const { groups } = parse(readFileSync(rulesFile, "utf8")) as { groups: { rules: Rule[] }[] };
 const rules = groups.flatMap((group) => group.rules);
 
-test("the table of faults has every alert", () => {
+test("the table of faults has every alert of the rules", () => {
   const inTable = Object.values(alertsOf).flatMap(({ fire }) => fire);
   expect([...new Set(inTable)].sort()).toEqual(rules.flatMap(({ alert }) => alert ?? []).sort());
 });
 
-test("each time that differs here is in the rules", () => {
+test("each time that the suite of alerts changes is in the rules", () => {
   const absent = ownTimes.filter(([real]) => !rules.some(({ expr }) => expr.includes(real)));
   expect(absent).toEqual([]);
 });
@@ -158,7 +158,7 @@ test("each time that differs here is in the rules", () => {
   };
 
   test.each(Object.entries(alertsOf))(
-    "has no alerts but those of the fault while %s, and none before and after it",
+    "a real system has no alerts but those of the fault while %s, and none before and after it",
     async (name, { fire, may = [] }) => {
       for (let attempt = 1; ; attempt++) {
         const { fired, faults, longestDelayMs } = await tryFault(name as FaultName, fire);

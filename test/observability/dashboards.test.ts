@@ -5,7 +5,7 @@ import { type Run, runWithFaults } from "./run.ts";
 const panels = readDashboards().flatMap(({ file, panels }) => panels.map((panel) => ({ file, ...panel })));
 
 // `npm run test:containers` runs it.
-(process.env.FAULTS === "long" ? describe : describe.skip)("a run of some minutes with every fault in it", () => {
+(process.env.FAULTS === "long" ? describe : describe.skip)("a run with every fault", () => {
   const stack = suiteStack();
   let run: Run;
 
@@ -14,7 +14,7 @@ const panels = readDashboards().flatMap(({ file, panels }) => panels.map((panel)
   }, 1_800_000);
 
   test.each(panels.filter(({ type }) => type !== "row"))(
-    "gives data to each query of $title ($id) in $file, and not only zeros to its curves",
+    "a run with every fault in it gives data to each query of $title ($id) in $file, and not only zeros to its curves",
     async ({ type, targets = [] }) => {
       const found = await Promise.all(targets.map((target) => run.values(target)));
       expect(targets.filter((_target, i) => !found[i]!.some(({ at }) => at.size > 1))).toEqual([]);
@@ -23,7 +23,7 @@ const panels = readDashboards().flatMap(({ file, panels }) => panels.map((panel)
     },
   );
 
-  test("fails none of the rules", async () => {
+  test("a run with every fault in it fails none of the rules", async () => {
     type Rules = { groups: { rules: { name: string; health: string; lastError?: string }[] }[] };
     const { groups } = await run.prometheus.ask<Rules>("rules");
     const rules = groups.flatMap((group) => group.rules);
