@@ -49,7 +49,7 @@ test("older removals are asked for again when the service ends the stream, as th
 test("a question for older removals is given up after the time of a call without an answer, and the next one is asked", async () => {
   const client = openStockClient({
     address: await startService(1, "is silent"),
-    ...{ callTimeoutMs: 300, keyedTimeoutMs: 5_000, loadTimeoutMs: 120_000 },
+    ...{ callTimeoutMs: 1_000, keyedTimeoutMs: 5_000, loadTimeoutMs: 120_000 },
     onCheck: () => {},
   });
   stack.defer(() => client.close());
