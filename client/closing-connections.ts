@@ -1,7 +1,14 @@
 /** Lets calls finish on a connection that takes no new ones. */
+import type { Socket } from "node:net";
 import { Http2SubchannelConnector } from "@grpc/grpc-js/build/src/transport.js";
 
-/** What this file uses of grpc-js's own class, which declares it private. */
+/** Silence after which the kernel asks the other end, each second and ten times, whether it is still there. */
+const keepAliveMs = 10_000;
+
+/** What this file uses of grpc-js's own classes, which declare it private. */
+interface Connector {
+  tcpConnect?: (...args: unknown[]) => Promise<Socket>;
+}
 interface Transport {
   readonly session: { readonly closed: boolean };
   canSendPing?: () => boolean;
@@ -18,3 +25,13 @@ Http2SubchannelConnector.prototype.connect = async function (...args) {
   if (canSendPing) transport.canSendPing = () => !transport.session.closed && canSendPing();
   return opened;
 };
+
+// The kernel notices in place of those pings that the other end is gone: a watch has no deadline.
+const connector = Http2SubchannelConnector.prototype as unknown as Connector;
+const { tcpConnect } = connector;
+if (tcpConnect) {
+  connector.tcpConnect = async function (...args) {
+    const socket = await tcpConnect.apply(this, args);
+    return socket.setKeepAlive(true, keepAliveMs);
+  };
+}

@@ -118,6 +118,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       ? {
           rotate: (rotation) => rotateKey(keys.db, rotation),
           guard: limits.rotationGuard,
+          onRefused: (plan) => observer.onRefused(plan, "account"),
           onRotated: limits.onKeyChange,
           pepper,
           keyEnv: config.GATEWAY_KEY_ENV,

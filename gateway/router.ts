@@ -62,13 +62,7 @@ export function createRouter(parts: RouterParts): Router {
 /** The headers that announce the end of a request's operation, for an answer that is made before the router. */
 export function deprecationHeaders(table: RouteTable): (request: IncomingMessage) => HeaderList {
   const routes = readTable(table);
-  return (request) => {
-    try {
-      return findOperation(findRoute(routes, request), request)?.deprecation?.headers ?? [];
-    } catch {
-      return []; // a target that is no valid URL is for no operation
-    }
-  };
+  return (request) => findOperation(findRoute(routes, request), request)?.deprecation?.headers ?? [];
 }
 
 /** Groups the table by path: `GET /v1/pets/:petId` is the operation GET of the route `/v1/pets/:petId`. */

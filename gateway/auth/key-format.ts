@@ -33,6 +33,11 @@ export function isWellFormed(token: string): boolean {
   return checksum(token.slice(0, -checksumLength)) === token.slice(-checksumLength);
 }
 
+/** Whether a text has an API key in it, which must not be stored or sent on. */
+export function holdsKey(text: string): boolean {
+  return /ps_[a-z0-9]{1,16}_[0-9A-Za-z]{38}/.test(text);
+}
+
 /**
  * The hash that is stored of a key: its HMAC-SHA-256 (32 bytes) under the deployment's pepper. No key can be found from
  * a copy of the database alone. There is no salt, because the secrets are random.

@@ -7,7 +7,9 @@ test("an API key is no Idempotency-Key, bare or quoted, because that is stored a
   for (const header of [key, `"${key}"`, `order-${key}`]) {
     expect(() => readIdempotencyKey({ "idempotency-key": header })).toThrow("Idempotency-Key must not be an API key.");
   }
-  expect(readIdempotencyKey({ "idempotency-key": "ps_order:7" })).toBe("ps_order:7");
+  for (const name of ["ps_order:7", "groups_42_7", "ops_2026_0001"]) {
+    expect(readIdempotencyKey({ "idempotency-key": name })).toBe(name);
+  }
 });
 
 test("a request id that holds an API key is replaced by one of the gateway", () => {

@@ -2,9 +2,9 @@
 import { hash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import { maxExpectedRevisions, maxQuantity, parsePetId } from "../../proto/pet.ts";
+import { holdsKey } from "../auth/key-format.ts";
 import { ApiError } from "../http/errors.ts";
 import { parseJson } from "../http/json.ts";
-import { holdsApiKey } from "../http/request.ts";
 import type { ListTag } from "./list/stock-list.ts";
 
 /** The media types that a method takes, and the header that names them where a request has another one. */
@@ -210,7 +210,7 @@ export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHe
   if (header === undefined) return undefined;
   const [, quoted, bare] = idempotencyKey.exec(String(header).trim()) ?? [];
   const key = quoted ?? bare;
-  if (key !== undefined && !holdsApiKey(key)) return key;
+  if (key !== undefined && !holdsKey(key)) return key;
   const rule = key === undefined ? "be 1 to 64 of A-Z a-z 0-9 _ . : -" : "not be an API key.";
   throw new ApiError("invalid_request", { message: `Idempotency-Key must ${rule}` });
 }

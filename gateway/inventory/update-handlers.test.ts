@@ -58,3 +58,41 @@ test("updates of which no result is known have the first error for their answer"
   const answer = await answerOf(new ApiError("timeout"), new ApiError("service_unavailable"));
   expect(answer).toMatchObject({ status: 504, text: expect.stringContaining('"code":"timeout"') });
 });
+
+test("a repeat whose key cannot be looked up leaves the limits of the account in the answer", async () => {
+  const limits = ["X-RateLimit-Limit", "60"];
+  const context = { startedMs: performance.now(), limits } as unknown as RequestContext;
+  const found: unknown[] = [];
+  let isAway = false;
+  const handler = bulkUpdateInventory({
+    stock: {
+      update: async (_request, { mayRepeat }) => {
+        isAway = true;
+        found.push(await mayRepeat(), context.limits);
+        return [done(1n)];
+      },
+    },
+    admission: {
+      checkAgain: async () => {
+        if (!isAway) return;
+        context.limits = ["X-RateLimit-Limit", "600"];
+        throw new ApiError("service_unavailable");
+      },
+    },
+    bodyTimeoutMs: 5_000,
+  });
+  const server = createServer((incoming, response) => {
+    setContext(response, context);
+    void handler(incoming as Request, response as Response, () => {});
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  stack.defer(() => void server.close());
+  await request(`127.0.0.1:${(server.address() as AddressInfo).port}`, {
+    method: "POST",
+    path: "/",
+    headers: { "content-type": "application/json" },
+    body: '[{"petId":1,"quantity":5}]',
+  });
+  expect(found).toEqual([false, limits]);
+});

@@ -77,22 +77,26 @@ async function receive(
   const context = contextOf(response);
   const isWhole = request.complete;
   const body = await readBody(request, bodyTimeoutMs);
+  const arrivedMs = isWhole ? context.startedMs : performance.now();
   if (!isWhole) await admission.checkAgain(request, context);
+  if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });
   const caller: UpdateCaller = {
-    arrivedMs: isWhole ? context.startedMs : performance.now(),
+    arrivedMs,
     isWanted: () => !response.destroyed,
     mayRepeat: async () => {
       context.isHeld = true; // from here on it waits for the end of an outage, and for no work of this thread
-      return await admission.checkAgain(request, context).then(() => true, falseIfUnknown);
+      const { limits } = context;
+      try {
+        await admission.checkAgain(request, context);
+        return true;
+      } catch (error) {
+        context.limits = limits; // the answer is still that of this account
+        if ((error as ApiError).code !== "service_unavailable") throw error;
+        return false;
+      }
     },
   };
   return { body, caller };
-}
-
-/** @param error why a key is not known to be good @throws the error of one that is known not to be */
-function falseIfUnknown(error: ApiError): false {
-  if (error.code !== "service_unavailable") throw error;
-  return false;
 }
 
 /** What makes the updates of a request happen once. @returns undefined for a request without a key */

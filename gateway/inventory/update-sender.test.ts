@@ -132,3 +132,32 @@ test("updates with a key are repeated for their whole time, also when an outage 
   }, keyedTimeoutMs / 5);
   expect(await ask()).toEqual([entry(1n)]);
 });
+
+test("updates with a key are not sent again when the caller has left while it was looked at", async () => {
+  let isHere = true;
+  const leave = async () => {
+    isHere = false;
+    return true;
+  };
+  const { petIds } = await send([[lost, lost, lost]], { updates, once }, () => isHere, leave);
+  expect(petIds).toHaveLength(1);
+});
+
+test("in an outage at most 5,000 requests with a key are repeated at a time, and further ones fail at once", async () => {
+  let isAway = true;
+  const submit = async () => (isAway ? [undone] : [entry(1n)]);
+  const timeouts = { callTimeoutMs: 60_000, keyedTimeoutMs: 60_000 };
+  const { send: sendKeyed } = createUpdateSender({ pipeline: { submit }, ...timeouts });
+  const request = { updates: updates.slice(0, 1), once };
+  const caller = { arrivedMs: performance.now(), isWanted: () => true, mayRepeat: async () => true };
+  const held = Array.from({ length: 5_000 }, () => sendKeyed(request, caller));
+  expect(await sendKeyed(request, caller)).toMatchObject([{ code: "service_unavailable" }]);
+  isAway = false;
+  for (const outcomes of await Promise.all(held)) expect(outcomes).toEqual([entry(1n)]);
+  isAway = true;
+  const next = sendKeyed(request, caller);
+  setTimeout(() => {
+    isAway = false;
+  }, 10);
+  expect(await next).toEqual([entry(1n)]);
+});

@@ -47,8 +47,12 @@ export interface UpdateSender {
   endSoon(): void;
 }
 
+/** Requests with a key that are repeated at a time. In a long outage further ones fail after their first attempt. */
+const maxRepeating = 5_000;
+
 export function createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs }: UpdateSenderOptions): UpdateSender {
   const outage = new Outage(callTimeoutMs);
+  let repeating = 0;
   let endingSinceMs = Number.POSITIVE_INFINITY;
   /** When the last attempt at updates with a key ends. */
   const keyedEndMs = (arrivedMs: number) =>
@@ -63,7 +67,7 @@ export function createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs }: 
     let error: UpdateOutcome | undefined;
     /** Sends what has no final outcome. @throws the first error that allows a repeat, otherwise the first error */
     const attempt = async () => {
-      if (once && error && !(await mayRepeat())) throw error;
+      if (once && error && !((await mayRepeat()) && mayGoOn())) throw error;
       const places = [...outcomes.keys()].filter((i) => outcomes[i] === undefined || isUnsettled(outcomes[i]));
       const request = { updates: places.map((i) => updates[i]!), once, traceparent: activeTraceparent() };
       const deadlineMs = once
@@ -76,10 +80,19 @@ export function createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs }: 
       if (error) throw error;
     };
     const mayGoOn = () => isWanted() && (!once || performance.now() < keyedEndMs(arrivedMs));
+    let isRepeating = false;
+    const isHeld = (thrown: unknown) => {
+      if (once && !isRepeating && isUnsettled(thrown) && repeating < maxRepeating) {
+        isRepeating = true;
+        repeating += 1;
+      }
+      return isUnsettled(thrown) && (!once || isRepeating);
+    };
     await inSpan("ApplyUpdates", clientCall, context.active(), () =>
       // With a key, each caller has the whole time, however long others have waited already.
-      (once ? new Outage(keyedTimeoutMs) : outage).rideOut(attempt, isUnsettled, mayGoOn, arrivedMs),
+      (once ? new Outage(keyedTimeoutMs) : outage).rideOut(attempt, isHeld, mayGoOn, arrivedMs),
     ).catch(() => {}); // it is an outcome, too
+    if (isRepeating) repeating -= 1;
     return outcomes.map((outcome) => (outcome instanceof Error ? fromServiceError(outcome) : outcome!));
   };
 

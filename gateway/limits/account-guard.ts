@@ -5,7 +5,7 @@ import type { Decision, Window } from "./windows.ts";
 /** What accounts ask about themselves, which their windows are not charged for. */
 export const accountGuardOptions = { points: 60, duration: 60, keyPrefix: "petstore:own-account" } as const;
 
-/** Rotations of the keys of a line, each of which adds a row to the database for good. */
+/** Attempts to rotate the keys of a line: each that succeeds adds a row to the database for good. */
 export const rotationGuardOptions = { points: 100, duration: 86_400, keyPrefix: "petstore:rotations" } as const;
 
 /** Counts with rate-limiter-flexible, in one window for each id. Its times go by `Date.now`, as the library's do. */

@@ -2,6 +2,7 @@
 import type { Request, RequestHandler } from "express";
 import { createKey, hashKey } from "../auth/key-format.ts";
 import type { RotatedKey, Rotation, RotationRefusal } from "../auth/key-rotation.ts";
+import type { PlanName } from "../auth/plans.ts";
 import { ApiError } from "../http/errors.ts";
 import { parseJson } from "../http/json.ts";
 import { readBody } from "../http/request.ts";
@@ -16,6 +17,8 @@ export interface KeyRotation {
   readonly rotate: (rotation: Rotation) => Promise<RotatedKey | RotationRefusal>;
   /** Limits the rotations of a line. */
   readonly guard: AccountGuard;
+  /** Gets the plan of every caller that the guard refuses. */
+  readonly onRefused: (plan: PlanName) => void;
   /** Gets the line of the keys that have changed. */
   readonly onRotated: (lineId: string) => void;
   readonly pepper: string;
@@ -32,13 +35,14 @@ const defaultGraceSeconds = 86_400;
 
 /** The answer is the only place where the new key is ever shown. */
 export function rotateOwnKey(options: KeyRotation): RequestHandler {
-  const { rotate, guard, onRotated, pepper, keyEnv, bodyTimeoutMs, now } = options;
+  const { rotate, guard, onRefused, onRotated, pepper, keyEnv, bodyTimeoutMs, now } = options;
   return async (request, response) => {
     const graceMs = (await readGraceSeconds(request, bodyTimeoutMs)) * 1_000;
     const context = contextOf(response);
-    const { keyId: oldId, lineId: oldLineId } = context.principal!;
+    const { keyId: oldId, lineId: oldLineId, plan } = context.principal!;
     const guarded = await guard.charge(oldLineId);
     if (!guarded.admitted) {
+      onRefused(plan);
       context.limits = limitHeaders(guard.windows, guarded);
       throw overLimit(guarded);
     }
