@@ -53,7 +53,9 @@ export function createRouter(parts: RouterParts): Router {
     route.all(refuseMethod(operations));
   }
   router.use(() => {
-    throw new ApiError("not_found");
+    throw new ApiError("not_found", {
+      message: "There is no such path; operations are below /v1, described at /docs.",
+    });
   });
   router.use(answerError(routes, parts));
   return router;

@@ -80,9 +80,9 @@ export interface InventoryApi {
   changes(since: string, options?: CallOptions & { readonly waitSeconds?: number }): Promise<InventoryChanges>;
   /** The stock, then every difference, once and in order; the stock again where differences are no longer known. */
   follow(options?: CallOptions): AsyncGenerator<FollowEvent, never, undefined>;
-  /** What is left of the limits. No limit counts this. */
+  /** What is left of the limits. The account's limits do not count this. */
   rateLimit(options?: CallOptions): Promise<RateLimitStatus>;
-  /** Requests of the account in the last hours, up to 168. No limit counts this. */
+  /** Requests of the account in the last hours, up to 168. The account's limits do not count this. */
   usage(options?: CallOptions & { readonly hours?: number }): Promise<Usage>;
 }
 

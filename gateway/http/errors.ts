@@ -23,7 +23,8 @@ export const errorTable = {
   precondition_failed: { status: 412, message: "A precondition of the request does not hold; nothing was changed." },
   idempotency_key_reused: {
     status: 422,
-    message: "The Idempotency-Key was used for another request within the last 24 hours; nothing was changed.",
+    message:
+      "The Idempotency-Key was used within the last 24 hours for a request that differs in its quantities, preconditions or operation; nothing was changed.",
   },
   rate_limit_exceeded: { status: 429, message: "The rate limit is exceeded: wait for Retry-After, then back off." },
   api_key_banned: {

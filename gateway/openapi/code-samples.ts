@@ -32,7 +32,8 @@ function curl({ method, url, body }: SampledRequest): string {
 function javaScript({ method, url, body }: SampledRequest): string {
   const request = body === undefined ? "" : `\n  method: "${method}",\n  body: '${body}',`;
   const type = body === undefined ? "" : ', "Content-Type": "application/json"';
-  return `const response = await fetch("${url}", {${request}
+  return `// Node 22 or later
+const response = await fetch("${url}", {${request}
   headers: { Authorization: \`Bearer \${process.env.KEY}\`${type} },
 });
 if (!response.ok) throw new Error(await response.text());
@@ -46,14 +47,18 @@ function python({ method, url, body }: SampledRequest): string {
   const type = body === undefined ? "" : ', "Content-Type": "application/json"';
   return `import json
 import os
+import urllib.error
 import urllib.request
 
 request = urllib.request.Request(
     "${url}",${request}
     headers={"Authorization": f"Bearer {os.environ['KEY']}"${type}},
 )
-with urllib.request.urlopen(request) as response:
-    print(json.load(response))`;
+try:
+    with urllib.request.urlopen(request) as response:
+        print(json.load(response))
+except urllib.error.HTTPError as error:
+    raise SystemExit(error.read().decode())`;
 }
 
 function go({ method, url, body }: SampledRequest): string {
