@@ -1,6 +1,6 @@
 /** Builds images and runs containers: with a Docker engine where one answers, else with Podman. */
 import { execFile } from "node:child_process";
-import { mkdir, symlink, writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -69,10 +69,7 @@ async function openPodman(stack: AsyncDisposableStack): Promise<Engine> {
   const folder = await temporaryFolder("podman");
   stack.defer(() => folder.remove());
   const config = join(folder.path, "containers.conf");
-  // The name service of Debian 12 gives no answer for seconds when a container starts or stops.
-  const nameService = "usr/lib/podman/aardvark-dns";
-  await symlink(join(await unpackFromSid("aardvark-dns"), nameService), join(folder.path, "aardvark-dns"));
-  await writeFile(config, await podmanConfig(join(store, "networks"), folder.path));
+  await writeFile(config, await podmanConfig(join(store, "networks")));
   const env = { ...processEnv(), CONTAINERS_CONF: config };
   const args = ["--root", store, "--runroot", runFolder];
   const engine = commands(findProgram(["podman"])!, args, env);
@@ -129,12 +126,8 @@ async function takeTurn(stack: AsyncDisposableStack): Promise<void> {
   await until(listens, { withinMs: 600_000, everyMs: 500 });
 }
 
-/**
- * Settings that work without systemd, and with any limits of this process.
- *
- * @param programs a folder whose programs Podman prefers to its own
- */
-async function podmanConfig(networks: string, programs: string): Promise<string> {
+/** Settings that work without systemd, and with any limits of this process. */
+async function podmanConfig(networks: string): Promise<string> {
   const { stdout } = await run("sh", ["-c", "ulimit -Hn"]);
   const files = stdout.trim() === "unlimited" ? 1_048_576 : Number(stdout);
   return `
@@ -144,7 +137,6 @@ log_driver = "k8s-file"
 [engine]
 cgroup_manager = "cgroupfs"
 events_logger = "file"
-helper_binaries_dir = ["${programs}", "/usr/lib/podman", "/usr/libexec/podman"]
 runtime = "runc"
 tmp_dir = "${runFolder}/libpod"
 [network]
