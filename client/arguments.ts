@@ -38,6 +38,20 @@ export function checkStatus(status: unknown) {
   return toWireStatus(known);
 }
 
+/** What an entry may bring along where it is passed on as arguments. */
+const ofEntries = ["petId", "quantity", "status", "revision"];
+
+/**
+ * Passes on an object of named arguments. A misspelt name would be as if it were left out, and a condition with it.
+ *
+ * @throws InventoryError INVALID_ARGUMENT for a name that is not known
+ */
+export function checkNames<T extends object>(given: T, ...known: readonly (keyof T & string)[]): T {
+  const unknown = Object.keys(Object(given)).find((name) => ![...ofEntries, ...known].includes(name));
+  if (unknown !== undefined) throw invalid(`there is no argument ${unknown}, only ${known.join(", ")}`);
+  return given;
+}
+
 /** @throws InventoryError INVALID_ARGUMENT for what is no gRPC target: grpc-js would look for it until the deadline */
 export function checkAddress(address: unknown): void {
   const example = "must be a gRPC target, such as 127.0.0.1:50051 or dns:///inventory-svc:50051";

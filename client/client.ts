@@ -1,7 +1,15 @@
 /** The inventory service with promises, for internal callers. */
 import type { ListInventoryResponse, WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import { type Item, maxQuantity, type PetStatus, type Position } from "../proto/pet.ts";
-import { checkAddress, checkInt64, checkInt64s, checkInteger, checkStatus, checkText } from "./arguments.ts";
+import {
+  checkAddress,
+  checkInt64,
+  checkInt64s,
+  checkInteger,
+  checkNames,
+  checkStatus,
+  checkText,
+} from "./arguments.ts";
 import { type CallOptions, callUnary, deadlineIn, readStream, type UnaryMethod } from "./calls.ts";
 import { type InventoryChannelOptions, openInventoryChannel } from "./channel.ts";
 import { InventoryError } from "./errors.ts";
@@ -119,6 +127,7 @@ export function createInventoryClient({
   const throwIfClosed = () => closed.signal.throwIfAborted();
   const call = <Req, Res>(method: UnaryMethod<Req, Res>, request: Req, options: CallOptions | undefined) => {
     throwIfClosed();
+    checkNames(options ?? {}, "timeoutMs", "signal");
     return callUnary(method.bind(stub), request, {
       timeoutMs: options?.timeoutMs ?? timeoutMs,
       signal: options?.signal,
@@ -135,14 +144,17 @@ export function createInventoryClient({
       return { items: items.map(toItem), missing: missingPetIds };
     },
 
-    update: async ({ petId, quantity, expectedRevision: expected, idempotencyKey: key }, options) => {
+    update: async (update, options) => {
+      checkNames(update, "petId", "quantity", "expectedRevision", "idempotencyKey");
+      const { petId, quantity, expectedRevision: expected, idempotencyKey: key } = update;
       const [expectedRevision, ...furtherExpectedRevisions] = expectedRevisions(expected);
       const idempotencyKey = key === undefined ? undefined : checkText("idempotencyKey", key);
       const request = { ...checked({ petId, quantity }), expectedRevision, furtherExpectedRevisions, idempotencyKey };
       return toItem((await call(stub.updateInventory, request, options)).item);
     },
 
-    adjust: async ({ petId, delta, requestId }, options) => {
+    adjust: async (adjustment, options) => {
+      const { petId, delta, requestId } = checkNames(adjustment, "petId", "delta", "requestId");
       const request = {
         petId: checkInt64("petId", petId),
         delta: checkInteger("delta", delta, -maxQuantity - 1, maxQuantity),
@@ -152,7 +164,8 @@ export function createInventoryClient({
       return { item: toItem(item), replayed };
     },
 
-    setStatus: async ({ petId, status, expectedRevision }, options) => {
+    setStatus: async (change, options) => {
+      const { petId, status, expectedRevision } = checkNames(change, "petId", "status", "expectedRevision");
       const request = {
         petId: checkInt64("petId", petId),
         status: checkStatus(status),
@@ -161,7 +174,8 @@ export function createInventoryClient({
       return toItem((await call(stub.setStatus, request, options)).item);
     },
 
-    create: async ({ petId, quantity, status }, options) => {
+    create: async (entry, options) => {
+      const { petId, quantity, status } = checkNames(entry, "petId", "quantity", "status");
       const request = { ...checked({ petId, quantity }), status: checkStatus(status ?? "available") };
       return toItem((await call(stub.createInventoryItem, request, options)).item);
     },

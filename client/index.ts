@@ -1,4 +1,6 @@
 /** The client of inventory-svc for callers in TypeScript and JavaScript. */
+import "../runtime/node-version.ts";
+
 export type { Item, PetStatus, Position } from "../proto/pet.ts";
 export type { CallOptions } from "./calls.ts";
 export type { ChannelTls } from "./channel.ts";

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 /** Brings the schemas of both tiers up to date (npm run migrate), or takes the last step of one back (--down). */
+import "../runtime/node-version.ts";
 import { Option } from "commander";
 import { keyMigrations } from "../gateway/accounts/migrations.ts";
 import { keyDatabaseSetting, keySettings } from "../gateway/config.ts";

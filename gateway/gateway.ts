@@ -1,4 +1,5 @@
 /** Constructs the gateway from its configuration: the keys, the limits, the stock, then the routes over them. */
+import "../runtime/node-version.ts";
 import type { IncomingMessage } from "node:http";
 import { Router } from "express";
 import type { Registry } from "prom-client";

@@ -1,5 +1,6 @@
 #!/usr/bin/env -S node --max-semi-space-size=32
 /** The gateway as a process: the public port, the operators' port, and a stop that drains. */
+import "../runtime/node-version.ts";
 import { Counter } from "prom-client";
 import { blamingSetting, listenOn, startAdmin } from "../runtime/admin.ts";
 import { createCommand, runCommand } from "../runtime/commands.ts";

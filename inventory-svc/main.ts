@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 /** inventory-svc as a process: the stock, the gRPC server over it, the operators' port, and a stop that drains. */
+import "../runtime/node-version.ts";
 import { ServerCredentials } from "@grpc/grpc-js";
 import { connectionGraceMs } from "../proto/streams.ts";
 import { blamingSetting, startAdmin } from "../runtime/admin.ts";

@@ -1,6 +1,6 @@
 /** What every command has in common: its name, `--help`, `--version`, refused arguments, and exit codes. */
 import { existsSync, readFileSync } from "node:fs";
-import { findPackageJSON } from "node:module";
+import nodeModule from "node:module";
 import { basename, relative } from "node:path";
 import { Command, CommanderError } from "commander";
 import { OperatorError } from "./operator-error.ts";
@@ -54,7 +54,7 @@ function calledAs(script: string): string {
 }
 
 function version(): string {
-  return JSON.parse(readFileSync(findPackageJSON(import.meta.url)!, "utf8")).version;
+  return JSON.parse(readFileSync(nodeModule.findPackageJSON(import.meta.url)!, "utf8")).version;
 }
 
 /** Reads settings from a `.env` file in the working directory. Variables of the environment win. */

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 /** The operators' command line, `npm run keys --`. Exit codes: 0 done, 1 refused, 64 wrong usage, 78 configuration. */
+import "../../runtime/node-version.ts";
 import { type Command, Option } from "commander";
 import { createCommand, exitUsage, runCommand } from "../../runtime/commands.ts";
 import { blamingDatabase } from "../../runtime/database/faults.ts";

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 /** The operators' command line of the stock, `npm run stock --`: imports and exports its entries as files. */
+import "../../runtime/node-version.ts";
 import { createWriteStream } from "node:fs";
 import { rename, rm, stat } from "node:fs/promises";
 import type { Writable } from "node:stream";

@@ -138,6 +138,15 @@ describe("the client for internal callers", () => {
     }
   });
 
+  test("the internal client refuses names of arguments that it does not know, because a condition may be misspelt", async () => {
+    const before = await inventory.get(big);
+    const update = (names: object) => failureOf(inventory.update({ ...before, quantity: 77, ...names }));
+    expect(await update({ expected_revision: 1n })).toBe("INVALID_ARGUMENT");
+    expect(await failureOf(inventory.get(big, { timeout: 1 } as object))).toBe("INVALID_ARGUMENT");
+    expect(await inventory.get(big)).toEqual(before);
+    expect(await update({ expectedRevision: before.revision })).toBe("OK");
+  });
+
   test("the internal client refuses arguments that cannot be sent with INVALID_ARGUMENT, and sends nothing", async () => {
     const nothing = undefined as never;
     const position = await here();
