@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { pino } from "pino";
 import { Registry } from "prom-client";
 import { parse } from "yaml";
 import { readGatewayConfig } from "../gateway/config.ts";
@@ -291,6 +292,7 @@ describe("the Helm chart", () => {
         listen: { host: "127.0.0.1", port: 0 },
         metrics: new Registry(),
         ready: async () => [],
+        log: pino({ level: "silent" }),
       });
       try {
         for (const { startupProbe, livenessProbe, readinessProbe } of [container("production", "gateway")]) {

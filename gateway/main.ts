@@ -54,6 +54,7 @@ async function start(): Promise<RunningProcess> {
     startAdmin({
       listen: config.GATEWAY_ADMIN_LISTEN,
       metrics: gateway.metrics,
+      log,
       ready: async () => {
         if (reasonNotReady !== undefined) throw new Error(reasonNotReady);
         return gateway.risks;

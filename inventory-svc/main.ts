@@ -86,9 +86,10 @@ async function start(): Promise<RunningProcess> {
     startAdmin({
       listen: config.INVENTORY_ADMIN_LISTEN,
       metrics: metrics.registry,
+      log,
       ready: async () => {
         if (isLeaving) throw new Error("draining");
-        await store.ping();
+        await blamingDatabase(databaseSetting, () => store.ping());
         return risks.current;
       },
     }),

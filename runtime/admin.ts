@@ -2,7 +2,8 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Registry } from "prom-client";
-import { OperatorError } from "./operator-error.ts";
+import type { Logger } from "./log.ts";
+import { OperatorError, reasonFields } from "./operator-error.ts";
 import type { ListenAddress } from "./settings.ts";
 
 export interface AdminOptions {
@@ -10,13 +11,26 @@ export interface AdminOptions {
   readonly metrics: Registry;
   /** Resolves when the process can serve, with what operators should know; rejects with the reason when it cannot. */
   readonly ready: () => Promise<readonly string[]>;
+  /** Gets a line when a process that was ready cannot serve for a reason that an operator can mend, and when it can again. */
+  readonly log: Logger;
 }
 
 /**
  * Opens the operators' port: `/livez` (the process runs), `/readyz` (200 when it can serve, else 503, with a text) and
  * `/metrics` (Prometheus text).
  */
-export async function startAdmin({ listen, metrics, ready }: AdminOptions): Promise<AdminServer> {
+export async function startAdmin({ listen, metrics, ready, log }: AdminOptions): Promise<AdminServer> {
+  let wasReady = false;
+  let isAway = false;
+  const noteReady = () => {
+    if (isAway) log.info("ready again");
+    [wasReady, isAway] = [true, false];
+  };
+  const noteAway = (error: Error) => {
+    if (!wasReady || isAway || !(error instanceof OperatorError)) return;
+    isAway = true;
+    log.warn(reasonFields(error, log), "not ready");
+  };
   const server = createServer((request, response) => {
     const answer = (status: number, text: string, type = "text/plain; charset=utf-8") => {
       response.writeHead(status, { "Content-Type": type, "Content-Length": Buffer.byteLength(text) });
@@ -28,8 +42,14 @@ export async function startAdmin({ listen, metrics, ready }: AdminOptions): Prom
         break;
       case "/readyz":
         ready().then(
-          (notes) => answer(200, ["ok", ...notes, ""].join("\n")),
-          (error: Error) => answer(503, `${error.message}\n`),
+          (notes) => {
+            noteReady();
+            answer(200, ["ok", ...notes, ""].join("\n"));
+          },
+          (error: Error) => {
+            noteAway(error);
+            answer(503, `${error.message}\n`);
+          },
         );
         break;
       case "/metrics":

@@ -22,5 +22,8 @@ function serviceFault(error: unknown): string {
   const last = /^.*No connection established.*Last error: (.*?)\.? Resolution note:/.exec(said)?.[1];
   if (last === undefined) return said;
   if (/connect E[A-Z]|getaddrinfo|timed? out/i.test(last)) return `no service answers (${last})`;
+  if (/certificate|altname|\bcert\b/i.test(last)) {
+    return `the service's certificate cannot be trusted, or is for another name (${last}): see GATEWAY_INVENTORY_TLS_CA and GATEWAY_INVENTORY_TLS_SERVER_NAME`;
+  }
   return `what answers there is no gRPC of this kind (${last}): TLS has to be on at both sides (GATEWAY_INVENTORY_TLS_CA, GATEWAY_INVENTORY_TLS_CERT, GATEWAY_INVENTORY_TLS_KEY) or at none`;
 }

@@ -310,7 +310,9 @@ describe("migrations", () => {
     expect(await request(admin, { path: "/livez" })).toMatchObject({ status: 200 });
     expect(await request(admin, { path: "/readyz" })).toMatchObject({
       status: 503,
-      text: "the stock database is not available\n",
+      text: expect.stringMatching(
+        /^INVENTORY_DATABASE_URL \(inventory-svc\): the schema is .*run npm run migrate.*\n$/,
+      ),
     });
     const health = watchHealth(listen);
     expect(await health.next()).toBe("NOT_SERVING");
