@@ -79,6 +79,7 @@ export function connectRedis(url: string): Redis | Cluster {
         retryDelayOnFailover: redirectionDelayMs,
         retryDelayOnClusterDown: 0, // that takes seconds, and a command that was given up must not run later
         slotsRefreshInterval: nodesRefreshMs,
+        slotsRefreshTimeout: answerTimeoutMs, // otherwise a frozen node holds up the search for the new master
         // Certificates name hosts, not the addresses that they resolve to.
         ...(tls && { dnsLookup: (address, done) => done(null, address) }),
       });
