@@ -7,20 +7,21 @@ import { request } from "../../test/support/http.ts";
 import { ApiError } from "../http/errors.ts";
 import { type RequestContext, setContext } from "../http/request-context.ts";
 import { writeError } from "../http/respond.ts";
-import { bulkUpdateInventory } from "./update-handlers.ts";
+import { bulkUpdateInventory, type UpdateInventoryOptions } from "./update-handlers.ts";
 import type { Updated } from "./updates.ts";
 
 const stack = suiteStack();
 
-/** Sends one update for each outcome, of the petIds 1, 2 and so on. @returns the answer */
-async function answerOf(...outcomes: (Updated | ApiError)[]) {
-  const handler = bulkUpdateInventory({
-    stock: { update: async () => outcomes },
-    admission: { checkAgain: async () => {} },
-    bodyTimeoutMs: 5_000,
-  });
+/** Sends many updates to a handler with these parts. @returns the answer */
+async function post(
+  parts: Omit<UpdateInventoryOptions, "bodyTimeoutMs">,
+  updates: readonly object[],
+  more: Partial<RequestContext> = {},
+) {
+  const handler = bulkUpdateInventory({ ...parts, bodyTimeoutMs: 5_000 });
+  const context = Object.assign(more, { startedMs: performance.now() }) as RequestContext;
   const server = createServer((incoming, response) => {
-    setContext(response, { startedMs: performance.now() } as RequestContext);
+    setContext(response, context);
     const answered = handler(incoming as Request, response as Response, () => {}) as Promise<void>;
     answered.catch((error) => writeError(incoming, response, error));
   });
@@ -31,8 +32,14 @@ async function answerOf(...outcomes: (Updated | ApiError)[]) {
     method: "POST",
     path: "/",
     headers: { "content-type": "application/json" },
-    body: JSON.stringify(outcomes.map((_, i) => ({ petId: i + 1, quantity: 5 }))),
+    body: JSON.stringify(updates),
   });
+}
+
+/** Sends one update for each outcome, of the petIds 1, 2 and so on. @returns the answer */
+function answerOf(...outcomes: (Updated | ApiError)[]) {
+  const updates = outcomes.map((_, i) => ({ petId: i + 1, quantity: 5 }));
+  return post({ stock: { update: async () => outcomes }, admission: { checkAgain: async () => {} } }, updates);
 }
 
 const done = (petId: bigint): Updated => ({ petId, quantity: 5, status: "sold", revision: 7n, isReplayed: false });
@@ -61,38 +68,21 @@ test("updates of which no result is known have the first error for their answer"
 
 test("a repeat whose key cannot be looked up leaves the limits of the account in the answer", async () => {
   const limits = ["X-RateLimit-Limit", "60"];
-  const context = { startedMs: performance.now(), limits } as unknown as RequestContext;
+  const context: Partial<RequestContext> = { limits };
   const found: unknown[] = [];
   let isAway = false;
-  const handler = bulkUpdateInventory({
-    stock: {
-      update: async (_request, { mayRepeat }) => {
-        isAway = true;
-        found.push(await mayRepeat(), context.limits);
-        return [done(1n)];
-      },
+  const stock: UpdateInventoryOptions["stock"] = {
+    update: async (_request, { mayRepeat }) => {
+      isAway = true;
+      found.push(await mayRepeat(), context.limits);
+      return [done(1n)];
     },
-    admission: {
-      checkAgain: async () => {
-        if (!isAway) return;
-        context.limits = ["X-RateLimit-Limit", "600"];
-        throw new ApiError("service_unavailable");
-      },
-    },
-    bodyTimeoutMs: 5_000,
-  });
-  const server = createServer((incoming, response) => {
-    setContext(response, context);
-    void handler(incoming as Request, response as Response, () => {});
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  stack.defer(() => void server.close());
-  await request(`127.0.0.1:${(server.address() as AddressInfo).port}`, {
-    method: "POST",
-    path: "/",
-    headers: { "content-type": "application/json" },
-    body: '[{"petId":1,"quantity":5}]',
-  });
+  };
+  const checkAgain = async () => {
+    if (!isAway) return;
+    context.limits = ["X-RateLimit-Limit", "600"];
+    throw new ApiError("service_unavailable");
+  };
+  await post({ stock, admission: { checkAgain } }, [{ petId: 1, quantity: 5 }], context);
   expect(found).toEqual([false, limits]);
 });

@@ -78,8 +78,10 @@ async function receive(
   const isWhole = request.complete;
   const body = await readBody(request, bodyTimeoutMs);
   const arrivedMs = isWhole ? context.startedMs : performance.now();
-  if (!isWhole) await admission.checkAgain(request, context);
-  if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });
+  if (!isWhole) {
+    await admission.checkAgain(request, context);
+    if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });
+  }
   const caller: UpdateCaller = {
     arrivedMs,
     isWanted: () => !response.destroyed,

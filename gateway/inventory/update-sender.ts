@@ -81,16 +81,18 @@ export function createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs }: 
     };
     const mayGoOn = () => isWanted() && (!once || performance.now() < keyedEndMs(arrivedMs));
     let isRepeating = false;
-    const isHeld = (thrown: unknown) => {
-      if (once && !isRepeating && isUnsettled(thrown) && repeating < maxRepeating) {
-        isRepeating = true;
-        repeating += 1;
-      }
-      return isUnsettled(thrown) && (!once || isRepeating);
+    /** Whether to try again after this error; takes one of the places for requests with a key. */
+    const hold = (thrown: unknown) => {
+      if (!isUnsettled(thrown)) return false;
+      if (!once || isRepeating) return true;
+      if (repeating >= maxRepeating) return false;
+      isRepeating = true;
+      repeating += 1;
+      return true;
     };
     await inSpan("ApplyUpdates", clientCall, context.active(), () =>
       // With a key, each caller has the whole time, however long others have waited already.
-      (once ? new Outage(keyedTimeoutMs) : outage).rideOut(attempt, isHeld, mayGoOn, arrivedMs),
+      (once ? new Outage(keyedTimeoutMs) : outage).rideOut(attempt, hold, mayGoOn, arrivedMs),
     ).catch(() => {}); // it is an outcome, too
     if (isRepeating) repeating -= 1;
     return outcomes.map((outcome) => (outcome instanceof Error ? fromServiceError(outcome) : outcome!));
