@@ -10,6 +10,7 @@ import { testCache, unpackFromSid } from "../support/debian-sid.ts";
 import { findProgram, installMissing } from "../support/server-programs.ts";
 import { until } from "../support/until.ts";
 import { correctNetworkIds } from "./network-ids.ts";
+import { networkPrograms } from "./network-programs.ts";
 import { askPodman, followHealth } from "./podman-api.ts";
 
 const run = promisify(execFile);
@@ -62,14 +63,14 @@ async function openPodman(stack: AsyncDisposableStack): Promise<Engine> {
   if (process.getuid?.() !== 0) {
     throw new Error("The tests of containers need a Docker engine with Compose, or root on Debian, where Podman does");
   }
-  await installMissing(["podman", "netavark", "catatonit", "debootstrap"]);
+  await installMissing(["podman", "nftables", "catatonit", "debootstrap"]);
   await takeTurn(stack);
   const store = join(await testCache(), "containers");
   await mkdir(store, { recursive: true, mode: 0o700 });
   const folder = await temporaryFolder("podman");
   stack.defer(() => folder.remove());
   const config = join(folder.path, "containers.conf");
-  await writeFile(config, await podmanConfig(join(store, "networks")));
+  await writeFile(config, await podmanConfig(join(store, "networks"), await networkPrograms()));
   const env = { ...processEnv(), CONTAINERS_CONF: config };
   const args = ["--root", store, "--runroot", runFolder];
   const engine = commands(findProgram(["podman"])!, args, env);
@@ -127,7 +128,7 @@ async function takeTurn(stack: AsyncDisposableStack): Promise<void> {
 }
 
 /** Settings that work without systemd, and with any limits of this process. */
-async function podmanConfig(networks: string): Promise<string> {
+async function podmanConfig(networks: string, programs: string): Promise<string> {
   const { stdout } = await run("sh", ["-c", "ulimit -Hn"]);
   const files = stdout.trim() === "unlimited" ? 1_048_576 : Number(stdout);
   return `
@@ -137,6 +138,7 @@ log_driver = "k8s-file"
 [engine]
 cgroup_manager = "cgroupfs"
 events_logger = "file"
+helper_binaries_dir = ["${programs}", "/usr/lib/podman"]
 runtime = "runc"
 tmp_dir = "${runFolder}/libpod"
 [network]

@@ -31,12 +31,8 @@ const servers = {
   systemd: { programs: ["systemd-analyze"], packages: ["systemd"], choices: [] },
   /** Builds images and runs containers where no Docker engine does. */
   podman: { programs: ["podman"], packages: ["podman", "runc"], choices: ["a Docker engine"] },
-  /** Connects the containers of Podman. */
-  netavark: {
-    programs: ["/usr/lib/podman/netavark"],
-    packages: ["netavark", "aardvark-dns", "iptables"],
-    choices: ["a Docker engine"],
-  },
+  /** Lets the containers of Podman reach each other and be reached. */
+  nftables: { programs: ["nft"], packages: ["nftables"], choices: ["a Docker engine"] },
   /** The first process of Podman's pods. */
   catatonit: { programs: ["catatonit"], packages: ["catatonit"], choices: ["a Docker engine"] },
   /** Makes the base of images. */
