@@ -81,7 +81,7 @@ export const faults = {
     for (let i = 0; i < 3; i++) {
       const { result } = await prometheus.ask<{ result: { value: [number, string] }[] }>("query", { query });
       await services[1].crash();
-      await until(() => prometheus.shows(`${query} != ${result[0]!.value[1]}`));
+      await until(() => prometheus.shows(`${query} != ${result[0]!.value[1]}`), { withinMs: 60_000, everyMs: 200 });
     }
     return async () => {};
   },
