@@ -1,0 +1,65 @@
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import type { AddressInfo, Server } from "node:net";
+import { createServer as createTlsServer } from "node:tls";
+import type { ChannelTls } from "../../client/channel.ts";
+import { createAuthority } from "../../test/support/certificates.ts";
+import { suiteStack } from "../../test/support/cleanup.ts";
+import { freePort } from "../../test/support/ports.ts";
+import { blamingService } from "./service-fault.ts";
+import { openStockClient } from "./stock-client.ts";
+
+const stack = suiteStack();
+
+/** Has a gateway use what answers at this port. @returns what its operator is told */
+async function faultAt(port: number, tls?: ChannelTls): Promise<string> {
+  const client = openStockClient({
+    address: `127.0.0.1:${port}`,
+    tls,
+    ...{ callTimeoutMs: 20_000, keyedTimeoutMs: 20_000, loadTimeoutMs: 20_000 },
+    onCheck: () => {},
+  });
+  try {
+    await blamingService(async () => {
+      for await (const _part of client.load());
+    });
+    throw new Error("the service can be used");
+  } catch (error) {
+    return (error as Error).message;
+  } finally {
+    client.close();
+  }
+}
+
+async function listen(server: Server): Promise<number> {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  stack.defer(() => void server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+test("an operator is told that no service answers at the address of the inventory service", async () => {
+  expect(await faultAt(await freePort())).toMatch(
+    /^INVENTORY_ADDRESS \(inventory-svc\): no service answers \(.*ECONNREFUSED.*\)$/,
+  );
+});
+
+test("an operator is told of a service whose certificate cannot be trusted, and of one for another name", async () => {
+  const [own, other] = [await createAuthority(stack), await createAuthority(stack)];
+  const { cert, key } = await own.issue({ names: ["DNS:elsewhere.example"] });
+  const port = await listen(
+    createTlsServer({ cert: await readFile(cert), key: await readFile(key), ALPNProtocols: ["h2"] }),
+  );
+  for (const { ca } of [own, other]) {
+    const files = { ...(await own.issue({ names: ["DNS:gateway"] })), ca };
+    const fault = await faultAt(port, { ...files, serverName: "inventory.example" });
+    expect(fault).toContain("the service's certificate cannot be trusted, or is for another name");
+    expect(fault).toContain("see GATEWAY_INVENTORY_TLS_CA and GATEWAY_INVENTORY_TLS_SERVER_NAME");
+  }
+});
+
+test("an operator is told of a service with TLS where the gateway has none", async () => {
+  const { cert, key } = await (await createAuthority(stack)).issue({ names: ["DNS:inventory"] });
+  const port = await listen(createTlsServer({ cert: await readFile(cert), key: await readFile(key) }));
+  expect(await faultAt(port)).toContain("what answers there is no gRPC of this kind");
+});
