@@ -85,6 +85,7 @@ test("an attempt has the deadline of a call: with a key from its start on, witho
   const all = updates.map(({ petId }) => entry(petId));
   const plain = await send([all], { updates });
   expect(plain.deadlines[0]).toBeLessThanOrEqual(10_000);
+  expect(plain.deadlines[0]).toBeGreaterThan(0);
   const keyed = await send([all], { updates, once });
   expect(keyed.deadlines[0]).toBeGreaterThan(15_000);
 });
@@ -143,16 +144,37 @@ test("updates with a key are not sent again when the caller has left while it wa
   expect(petIds).toHaveLength(1);
 });
 
+test("a repeat of updates with a key has no more than the time of a call left, counted from the begin of a stop", async () => {
+  const [callTimeoutMs, keyedTimeoutMs] = [20_000, 60_000];
+  const deadlines: number[] = [];
+  let endedMs = Number.NaN;
+  const submit = async (_request: UpdateRequest, deadlineMs: number) => {
+    deadlines.push(deadlineMs);
+    if (deadlines.length > 1) return [entry(1n)];
+    endSoon();
+    endedMs = performance.now();
+    return [lost];
+  };
+  const { send: sendKeyed, endSoon } = createUpdateSender({ pipeline: { submit }, callTimeoutMs, keyedTimeoutMs });
+  const caller = { arrivedMs: performance.now(), isWanted: () => true, mayRepeat: async () => true };
+  await sendKeyed({ updates: updates.slice(0, 1), once }, caller);
+  expect(deadlines[1]).toBeLessThanOrEqual(endedMs + callTimeoutMs);
+});
+
 test("in an outage at most 5,000 requests with a key are repeated at a time, and further ones fail at once", async () => {
   let isAway = true;
-  const submit = async () => (isAway ? [undone] : [entry(1n)]);
+  let attempts = 0;
+  const submit = async () => {
+    attempts += 1;
+    if (attempts === 15_000) isAway = false; // however often they are repeated, they keep their places
+    return isAway ? [undone] : [entry(1n)];
+  };
   const timeouts = { callTimeoutMs: 60_000, keyedTimeoutMs: 60_000 };
   const { send: sendKeyed } = createUpdateSender({ pipeline: { submit }, ...timeouts });
   const request = { updates: updates.slice(0, 1), once };
   const caller = { arrivedMs: performance.now(), isWanted: () => true, mayRepeat: async () => true };
   const held = Array.from({ length: 5_000 }, () => sendKeyed(request, caller));
   expect(await sendKeyed(request, caller)).toMatchObject([{ code: "service_unavailable" }]);
-  isAway = false;
   for (const outcomes of await Promise.all(held)) expect(outcomes).toEqual([entry(1n)]);
   isAway = true;
   const next = sendKeyed(request, caller);
