@@ -1,9 +1,10 @@
 import { once } from "node:events";
-import { createServer } from "node:http";
+import { request as clientRequest, createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Request, Response } from "express";
 import { suiteStack } from "../../test/support/cleanup.ts";
 import { request } from "../../test/support/http.ts";
+import { until } from "../../test/support/until.ts";
 import { ApiError } from "../http/errors.ts";
 import { type RequestContext, setContext } from "../http/request-context.ts";
 import { writeError } from "../http/respond.ts";
@@ -12,23 +13,34 @@ import type { Updated } from "./updates.ts";
 
 const stack = suiteStack();
 
-/** Sends many updates to a handler with these parts. @returns the answer */
-async function post(
+/** Serves a handler with these parts. @returns its address */
+async function serve(
   parts: Omit<UpdateInventoryOptions, "bodyTimeoutMs">,
-  updates: readonly object[],
   more: Partial<RequestContext> = {},
-) {
+  onHead: (incoming: IncomingMessage) => void | Promise<void> = () => {},
+): Promise<string> {
   const handler = bulkUpdateInventory({ ...parts, bodyTimeoutMs: 5_000 });
   const context = Object.assign(more, { startedMs: performance.now() }) as RequestContext;
-  const server = createServer((incoming, response) => {
+  const server = createServer(async (incoming, response) => {
     setContext(response, context);
+    await onHead(incoming);
     const answered = handler(incoming as Request, response as Response, () => {}) as Promise<void>;
     answered.catch((error) => writeError(incoming, response, error));
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   stack.defer(() => void server.close());
-  return request(`127.0.0.1:${(server.address() as AddressInfo).port}`, {
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** Sends many updates to a handler with these parts. @returns the answer */
+async function post(
+  parts: Omit<UpdateInventoryOptions, "bodyTimeoutMs">,
+  updates: readonly object[],
+  more: Partial<RequestContext> = {},
+  onHead?: (incoming: IncomingMessage) => Promise<void>,
+) {
+  return request(await serve(parts, more, onHead), {
     method: "POST",
     path: "/",
     headers: { "content-type": "application/json" },
@@ -85,4 +97,34 @@ test("a repeat whose key cannot be looked up leaves the limits of the account in
   };
   await post({ stock, admission: { checkAgain } }, [{ petId: 1, quantity: 5 }], context);
   expect(found).toEqual([false, limits]);
+});
+
+test("the deadline of updates whose body comes after its head counts from the arrival of the body", async () => {
+  let arrivedMs = Number.NaN;
+  const stock: UpdateInventoryOptions["stock"] = {
+    update: async (_request, caller) => {
+      arrivedMs = caller.arrivedMs;
+      return [done(1n)];
+    },
+  };
+  const head = Promise.withResolvers<void>();
+  const address = await serve({ stock, admission: { checkAgain: async () => {} } }, {}, () => head.resolve());
+  const sender = clientRequest(`http://${address}/`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+  });
+  sender.flushHeaders();
+  await head.promise;
+  const sentMs = performance.now();
+  sender.end('[{"petId":1,"quantity":5}]');
+  await once(sender, "response");
+  expect(arrivedMs).toBeGreaterThanOrEqual(sentMs);
+});
+
+test("updates that have come whole by their turn are done without another look at their key", async () => {
+  const stock = { update: async () => [done(1n)] };
+  const checkAgain = () => Promise.reject(new ApiError("service_unavailable"));
+  const whole = (incoming: IncomingMessage) => until(() => incoming.complete);
+  const answer = await post({ stock, admission: { checkAgain } }, [{ petId: 1, quantity: 5 }], {}, whole);
+  expect(answer).toMatchObject({ status: 200 });
 });
