@@ -1,8 +1,17 @@
-import { type handleBidiStreamingCall, Server, ServerCredentials } from "@grpc/grpc-js";
+import {
+  type handleBidiStreamingCall,
+  type handleServerStreamingCall,
+  Server,
+  ServerCredentials,
+  type UntypedServiceImplementation,
+} from "@grpc/grpc-js";
 import {
   type CheckInventoryRequest,
   CheckInventoryResponse,
   InventoryServiceService,
+  type ListInventoryRequest,
+  ListInventoryResponse,
+  PetStatus,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { suiteStack } from "../../test/support/cleanup.ts";
 import { openStockClient } from "./stock-client.ts";
@@ -21,8 +30,13 @@ async function startService(failures: number, fault: "ends" | "is silent" = "end
     });
     call.on("end", () => call.end());
   };
+  return serve({ checkInventory });
+}
+
+/** Serves these calls. @returns their address */
+async function serve(calls: UntypedServiceImplementation): Promise<string> {
   const server = new Server();
-  server.addService(InventoryServiceService, { checkInventory });
+  server.addService(InventoryServiceService, calls);
   const port = await new Promise<number>((resolve, reject) => {
     server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) =>
       error ? reject(error) : resolve(bound),
@@ -56,4 +70,50 @@ test("a question for older removals is given up after the time of a call without
   const ask = () => client.removedAfter({ epoch: "e", revision: 5n }, 1_000, { progress: () => {}, setback: () => {} });
   await expect(ask()).rejects.toMatchObject({ code: "service_unavailable" });
   expect(await ask()).toEqual([{ petId: 7n, revision: 8n }]);
+});
+
+test("each part of the answer about older removals but the last is reported as progress", async () => {
+  const checkInventory: handleBidiStreamingCall<CheckInventoryRequest, CheckInventoryResponse> = (call) => {
+    call.on("data", ({ epoch }) => {
+      for (const petId of [1n, 2n, 3n]) {
+        const removed = { removedPetIds: [petId], removedRevisions: [petId + 5n] };
+        call.write(CheckInventoryResponse.fromPartial({ epoch, revision: 9n, ...removed, more: petId < 3n }));
+      }
+    });
+  };
+  const client = openStockClient({
+    address: await serve({ checkInventory }),
+    ...{ callTimeoutMs: 5_000, keyedTimeoutMs: 5_000, loadTimeoutMs: 5_000 },
+    onCheck: () => {},
+  });
+  stack.defer(() => client.close());
+  let parts = 0;
+  const progress = () => {
+    parts += 1;
+  };
+  const removed = await client.removedAfter({ epoch: "e", revision: 5n }, 1_000, { progress, setback: () => {} });
+  expect(removed?.map(({ petId }) => petId)).toEqual([1n, 2n, 3n]);
+  expect(parts).toBe(2);
+});
+
+test("the list comes in the parts that the service sends, and a read that is given up ends at the service too", async () => {
+  const cancelled = Promise.withResolvers<void>();
+  const listInventory: handleServerStreamingCall<ListInventoryRequest, ListInventoryResponse> = (call) => {
+    call.on("cancelled", cancelled.resolve);
+    const items = [{ petId: 1n, quantity: 2, status: PetStatus.PET_STATUS_SOLD, revision: 3n }];
+    call.write(ListInventoryResponse.fromPartial({ epoch: "e", revision: 9n, items })); // and more to come
+  };
+  const client = openStockClient({
+    address: await serve({ listInventory }),
+    ...{ callTimeoutMs: 5_000, keyedTimeoutMs: 5_000, loadTimeoutMs: 120_000 },
+    onCheck: () => {},
+  });
+  stack.defer(() => client.close());
+  const parts = [];
+  for await (const part of client.load()) {
+    parts.push(part);
+    break;
+  }
+  expect(parts).toMatchObject([{ position: { epoch: "e", revision: 9n }, items: [{ petId: 1n, quantity: 2 }] }]);
+  await cancelled.promise;
 });
