@@ -18,6 +18,12 @@ import { openStockClient } from "./stock-client.ts";
 
 const stack = suiteStack();
 
+/** What the service tells of older removals, in two messages. */
+const removals = [
+  { petId: 6n, revision: 7n },
+  { petId: 7n, revision: 8n },
+];
+
 /** A service that ends its first streams of checks without an answer, as one that stops does, or is silent there. */
 async function startService(failures: number, fault: "ends" | "is silent" = "ends"): Promise<string> {
   let streams = 0;
@@ -25,8 +31,10 @@ async function startService(failures: number, fault: "ends" | "is silent" = "end
     streams += 1;
     if (streams <= failures) return fault === "ends" ? call.end() : undefined;
     call.on("data", ({ epoch }) => {
-      const answer = { epoch, revision: 9n, removedPetIds: [7n], removedRevisions: [8n] };
-      call.write(CheckInventoryResponse.fromPartial(answer));
+      for (const { petId, revision } of removals) {
+        const part = { removedPetIds: [petId], removedRevisions: [revision], more: revision < 8n };
+        call.write(CheckInventoryResponse.fromPartial({ epoch, revision: 9n, ...part }));
+      }
     });
     call.on("end", () => call.end());
   };
@@ -56,8 +64,21 @@ test("older removals are asked for again when the service ends the stream, as th
   const setbacks: unknown[] = [];
   const report = { progress: () => {}, setback: (error: unknown) => setbacks.push(error) };
   const removed = await client.removedAfter({ epoch: "e", revision: 5n }, 1_000, report);
-  expect(removed).toEqual([{ petId: 7n, revision: 8n }]);
+  expect(removed).toEqual(removals);
   expect(setbacks).toHaveLength(3);
+});
+
+test("older removals are taken from all messages of the answer, each of which but the last is reported", async () => {
+  const client = openStockClient({
+    address: await startService(0),
+    ...{ callTimeoutMs: 5_000, keyedTimeoutMs: 5_000, loadTimeoutMs: 5_000 },
+    onCheck: () => {},
+  });
+  stack.defer(() => client.close());
+  const progress = import.meta.jest.fn();
+  const report = { progress, setback: () => {} };
+  expect(await client.removedAfter({ epoch: "e", revision: 5n }, 1_000, report)).toEqual(removals);
+  expect(progress).toHaveBeenCalledTimes(1);
 });
 
 test("a question for older removals is given up after the time of a call without an answer, and the next one is asked", async () => {
@@ -69,7 +90,7 @@ test("a question for older removals is given up after the time of a call without
   stack.defer(() => client.close());
   const ask = () => client.removedAfter({ epoch: "e", revision: 5n }, 1_000, { progress: () => {}, setback: () => {} });
   await expect(ask()).rejects.toMatchObject({ code: "service_unavailable" });
-  expect(await ask()).toEqual([{ petId: 7n, revision: 8n }]);
+  expect(await ask()).toEqual(removals);
 });
 
 test("each part of the answer about older removals but the last is reported as progress", async () => {
