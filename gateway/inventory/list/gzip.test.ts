@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { crc32, gunzipSync } from "node:zlib";
+import { crc32, gunzipSync, gzipSync } from "node:zlib";
 import { combineCrc32, deflateBlock, joinGzip, storedBlock } from "./gzip.ts";
 
 describe("gzip from blocks", () => {
@@ -24,6 +24,12 @@ describe("gzip from blocks", () => {
     );
     expect(gunzipSync(Buffer.concat(joinGzip(blocks))).toString()).toBe(texts.join(""));
     expect(gunzipSync(Buffer.concat(joinGzip(blocks.toReversed()))).toString()).toBe(texts.toReversed().join(""));
+  });
+
+  test("a gzip stream from blocks has the header of Node's own, which holds no flag and no time", () => {
+    const [header] = joinGzip([]);
+    expect(header).toHaveLength(10);
+    expect(header!.subarray(0, 9)).toEqual(gzipSync("").subarray(0, 9)); // the last byte is the operating system
   });
 
   test("no blocks make the gzip stream of an empty text", () => {

@@ -88,6 +88,14 @@ test("a reader is not cut off for what another account holds, however old its ve
   expect(cut).toEqual(Array.from({ length: 16 }, (_, i) => `greedy ${i}`));
 });
 
+test("of accounts that hold the same, the one that began first loses its readers", () => {
+  const { hold, cut } = bound(5);
+  hold("a", newVersion(10), "first");
+  hold("b", newVersion(10), "second");
+  hold("c", newVersion(10), "third");
+  expect(cut).toEqual(["a"]);
+});
+
 test("a fast account that reads many versions at once, which share nearly everything, is not cut off for a slow one", () => {
   const { hold, cut } = bound(400);
   const releases: (() => void)[] = [];

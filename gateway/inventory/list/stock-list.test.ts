@@ -5,7 +5,7 @@ import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-ho
 import fc from "fast-check";
 import type { Item } from "../../../proto/pet.ts";
 import { PlainStock as Stock } from "../../../test/support/plain-stock.ts";
-import type { Body, Snapshot } from "./snapshot.ts";
+import { type Body, Snapshot } from "./snapshot.ts";
 import { type CheckReport, type ListChanges, nextSnapshot, StockList } from "./stock-list.ts";
 
 const { jest } = import.meta;
@@ -298,6 +298,19 @@ describe("linearizability", () => {
 });
 
 describe("nextSnapshot", () => {
+  test("a list that grows one entry at a time, from its end to its beginning, stays in few chunks", () => {
+    let snapshot = new Snapshot("e", 0n, []);
+    for (let petId = 2_000n; petId > 0n; petId--) {
+      const revision = snapshot.revision + 1n;
+      const changed: Item[] = [{ petId, quantity: 1, status: "sold", revision }];
+      snapshot = nextSnapshot(snapshot, { kind: "changes", position: { epoch: "e", revision }, changed, removed: [] });
+    }
+    expect(snapshot.chunks.length).toBeLessThan(20);
+    expect(snapshot.chunks.flatMap(({ petIds }) => [...petIds])).toEqual(
+      Array.from({ length: 2_000 }, (_, i) => BigInt(i + 1)),
+    );
+  });
+
   test("nextSnapshot splits chunks for a large batch, so that none grows without bound", async () => {
     const stock = new Stock();
     stock.set(0n, 0);
