@@ -88,8 +88,9 @@ test("a reader is not cut off for what another account holds, however old its ve
   expect(cut).toEqual(Array.from({ length: 16 }, (_, i) => `greedy ${i}`));
 });
 
-test("of accounts that hold the same, the one that began first loses its readers", () => {
+test("of accounts that hold the same, the one that began first loses its readers; what it released before is forgotten", () => {
   const { hold, cut } = bound(5);
+  hold("over", newVersion(10), "second")();
   hold("a", newVersion(10), "first");
   hold("b", newVersion(10), "second");
   hold("c", newVersion(10), "third");
