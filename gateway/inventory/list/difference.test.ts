@@ -184,6 +184,21 @@ describe("changes_unavailable", () => {
   );
 });
 
+test("a difference of hundreds of entries is in bytes, which count as held by slow readers, and one of ten is text", async () => {
+  for (const [count, isText] of [
+    [10, true],
+    [300, false],
+  ] as const) {
+    const { stock, list } = stockOf(count);
+    const [epoch, revision] = [(await list.current()).etag.slice(1, 9), stock.revision];
+    for (let i = 0; i < count; i++) stock.set(BigInt(i), 7);
+    await list.current();
+    const { text, pieces, length } = await list.changesSince({ epoch, revision }, performance.now());
+    expect(text !== undefined).toBe(isText);
+    expect(Buffer.concat(pieces)).toHaveLength(isText ? 0 : length);
+  }
+});
+
 test("long differences that many readers ask for at once are rendered one after the other", async () => {
   const { stock, list } = stockOf(40_000);
   const [epoch, revision] = [(await list.current()).etag.slice(1, 9), stock.revision];
