@@ -49,3 +49,17 @@ test("a repeatable call keeps its result and errors, and offers a retry after an
   const unknown = repeatable(Promise.reject(new OutcomeUnknownError(secret)));
   await expect(unknown).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN", isRepeatable: true });
 });
+
+test("ResourceInfo is given exactly where an entry is missing or exists already, and names the entry", async () => {
+  const named: [Reason, string][] = [];
+  for (const reason of reasonsOf) {
+    const error = new RpcError(reason, "text", { metadata: { pet_id: "7" } });
+    const { resource } = await refusalOf(Promise.reject(toServiceError(error)));
+    if (resource !== undefined) named.push([reason, resource]);
+  }
+  const entry = "petstore.inventory.v1.InventoryItem 7";
+  expect(named).toEqual([
+    ["ENTRY_NOT_FOUND", entry],
+    ["ENTRY_EXISTS", entry],
+  ]);
+});
