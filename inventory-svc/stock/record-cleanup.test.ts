@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import { deleteOldRecords, retentionMs, startRecordCleanup } from "./record-cleanup.ts";
 
 test("old records are deleted step by step until none is left, and each step continues after the previous one", async () => {
@@ -33,4 +34,26 @@ test("a stop ends a long cleanup after the current step", async () => {
   await begun.promise;
   await stop();
   expect(steps).toBe(1n);
+});
+
+test("a stop waits for the cleanup's statement that is running, and no statement follows it", async () => {
+  const begun = Promise.withResolvers<void>();
+  const statement = Promise.withResolvers<bigint>();
+  let steps = 0;
+  const deleteRecords = () => {
+    steps += 1;
+    begun.resolve();
+    return statement.promise;
+  };
+  const stop = startRecordCleanup({ store: { deleteRecords }, onError: () => {} });
+  await begun.promise;
+  let isStopped = false;
+  const stopping = stop().then(() => {
+    isStopped = true;
+  });
+  await setImmediate();
+  expect(isStopped).toBe(false);
+  statement.resolve(500n);
+  await stopping;
+  expect(steps).toBe(1);
 });
