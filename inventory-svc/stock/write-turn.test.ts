@@ -1,0 +1,112 @@
+import Sqlite from "better-sqlite3";
+import { migrate } from "../../runtime/database/migrations.ts";
+import { suiteStack } from "../../test/support/cleanup.ts";
+import { openStock } from "../../test/support/stock.ts";
+import type { Change } from "./changes.ts";
+import { OutcomeUnknownError, StockUnavailableError } from "./errors.ts";
+import { stockMigrations } from "./migrations.ts";
+import { StockStore } from "./store.ts";
+
+const create = (petId: bigint): Change => ({ kind: "create", petId, quantity: 1, status: "available" });
+const update = (petId: bigint, quantity: number): Change => ({ kind: "update", petId, quantity });
+
+describe("a write", () => {
+  const stack = suiteStack();
+  const { db, empty, close } = openStock("sqlite::memory:");
+  stack.defer(close);
+  let store: StockStore;
+  beforeAll(() => migrate(db, "inventory", stockMigrations, "up"));
+  beforeEach(async () => {
+    await empty();
+    store = new StockStore(db); // one that knows nothing
+    await store.write([create(1n), create(2n)]);
+  });
+  afterEach(() => import.meta.jest.restoreAllMocks());
+
+  /** Writes until the store predicts what its next write meets. */
+  async function writeAlone() {
+    for (const quantity of [2, 3, 4, 5]) await store.write([update(1n, quantity)]);
+  }
+
+  /** Collects the statements that `work` sends. */
+  async function statementsOf(work: () => Promise<unknown>): Promise<string[]> {
+    const sent: string[] = [];
+    const note = ({ sql }: { sql: string }) => sent.push(sql);
+    db.on("query", note);
+    await work();
+    db.off("query", note);
+    return sent;
+  }
+
+  /** Makes the database fail the next `times` statements that begin like this. @returns how many it has failed */
+  function failStatements(beginning: string, code: string, times: number) {
+    const prepare = Sqlite.prototype.prepare;
+    let failed = 0;
+    import.meta.jest.spyOn(Sqlite.prototype, "prepare").mockImplementation(function (this: Sqlite.Database, sql) {
+      if (sql.startsWith(beginning) && failed < times) {
+        failed += 1;
+        throw Object.assign(new Error("from the database"), { code });
+      }
+      return prepare.call(this, sql);
+    });
+    return () => failed;
+  }
+
+  test("a write that the database takes back is tried again, and is given up after four attempts", async () => {
+    failStatements("BEGIN", "SQLITE_BUSY", 3);
+    expect(await store.write([update(1n, 7)])).toMatchObject([{ kind: "done", item: { quantity: 7 } }]);
+    import.meta.jest.restoreAllMocks();
+    const failed = failStatements("BEGIN", "SQLITE_BUSY", 9);
+    await expect(store.write([update(1n, 8)])).rejects.toBeInstanceOf(StockUnavailableError);
+    expect(failed()).toBe(4);
+    import.meta.jest.restoreAllMocks();
+    expect(await store.get(1n)).toMatchObject({ quantity: 7 });
+  });
+
+  test("a write that fails for good is tried once, whether or not it was predicted, and changes nothing", async () => {
+    for (const prepareStore of [async () => {}, writeAlone]) {
+      await prepareStore();
+      const before = await store.get(1n);
+      const failed = failStatements("insert into `stock`", "SQLITE_FULL", 9);
+      await expect(store.write([update(1n, 7)])).rejects.toBeInstanceOf(StockUnavailableError);
+      expect(failed()).toBe(1);
+      import.meta.jest.restoreAllMocks();
+      expect(await store.get(1n)).toEqual(before);
+    }
+  });
+
+  test("a write is not acknowledged without the counter, whether or not it was predicted", async () => {
+    const head = await db("stock_head").first();
+    await writeAlone();
+    await db("stock_head").delete();
+    await expect(store.write([update(1n, 7)])).rejects.toBeInstanceOf(OutcomeUnknownError);
+    await expect(store.write([update(1n, 7)])).rejects.toBeInstanceOf(StockUnavailableError);
+    await expect(store.takeTurn(true)).rejects.toBeInstanceOf(StockUnavailableError);
+    await db("stock_head").insert(head);
+  });
+
+  test("a write in a turn that has the lock already does not take it again", async () => {
+    const sent = await statementsOf(async () => {
+      await using turn = await new StockStore(db).takeTurn(true);
+      expect(await turn.write([[update(1n, 7)]])).toMatchObject([[{ kind: "done", item: { quantity: 7 } }]]);
+    });
+    expect(sent.filter((sql) => sql.includes("select `epoch`"))).toHaveLength(1);
+  });
+
+  test("a turn that has the lock and is not used gives its connection back", async () => {
+    await (await new StockStore(db).takeTurn(true))[Symbol.asyncDispose]();
+    expect(await store.write([update(1n, 7)])).toMatchObject([{ kind: "done" }]);
+  });
+
+  test("a write alone reads no entry that it knows, also one that the write before left as it was", async () => {
+    await writeAlone();
+    const reads = async (change: Change) => {
+      const sent = await statementsOf(() => store.write([change]));
+      return sent.filter((sql) => sql.startsWith("select")).length;
+    };
+    expect(await reads(update(1n, 7))).toBe(0);
+    expect(await reads(update(2n, 1))).toBeGreaterThan(0); // changes nothing
+    expect(await reads(update(2n, 3))).toBe(0);
+    expect(await store.get(2n)).toMatchObject({ quantity: 3 });
+  });
+});
