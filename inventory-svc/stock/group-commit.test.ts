@@ -340,6 +340,17 @@ describe("group commit", () => {
       await settle();
       expect(settled.at(-1)).toBe("4 is 4");
     });
+
+    test("a turn that gets no lock is measured as no batch when no caller waits any more", async () => {
+      const { database, measured, submit, settled } = open();
+      database.mayHaveOtherWriters = true;
+      for (const n of [1, 2]) void submit(n, () => false);
+      await settle();
+      database.locks[0]!.deny(new RangeError("no lock"));
+      await settle();
+      expect(settled).toEqual(["1 ExpiredError", "2 ExpiredError"]);
+      expect(measured).toEqual([]);
+    });
   });
 
   test("a failed write rejects the changes that joined late, and no later ones", async () => {
