@@ -13,7 +13,7 @@ import type { ChangesPage } from "../stock/store.ts";
 import { type HandlerDeps, inventoryHandlers } from "./handlers.ts";
 
 const create = (petId: bigint): Change => ({ kind: "create", petId, quantity: 1, status: "available" });
-const soon = () => ({ deadline: Date.now() + 10_000 });
+const soon = () => ({ deadline: Date.now() + 20_000 });
 const start: Position = { epoch: "e", revision: 0n };
 
 describe("the handlers of calls", () => {
