@@ -103,7 +103,9 @@ describe("group commit", () => {
       return commits.submit(each);
     });
     expect(commits.queued).toBe(120);
-    await expect(commits.submit(group(200, 1))).rejects.toBeInstanceOf(QueueFullError);
+    const refused = expect(commits.submit(group(200, 1))).rejects.toBeInstanceOf(QueueFullError);
+    expect(commits.queued).toBe(120);
+    await refused;
     for (const size of [31, 18, 60, 11]) {
       await setImmediate();
       expect(database.batches().at(-1)).toHaveLength(size);
