@@ -34,7 +34,12 @@ const areas: Readonly<Record<string, readonly string[]>> = {
     "contract/errors",
   ],
   "gateway/http/": ["contract/errors", "contract/bounds", "contract/overload", "contract/authentication"],
-  "inventory-svc/stock/": ["integration/stock-store", "integration/adjustments", "integration/watch"],
+  "inventory-svc/stock/": [
+    "integration/stock-store",
+    "integration/adjustments",
+    "integration/watch",
+    "integration/migrations",
+  ],
   "inventory-svc/rpc/": ["integration/inventory-service.test", "integration/adjustments", "integration/watch"],
 };
 
@@ -148,7 +153,8 @@ async function judge(folder: string, mutant: Mutant, env: NodeJS.ProcessEnv): Pr
     if (!(await run("node_modules/.bin/tsc", ["-p", "tsconfig.json"], types))) return "types";
     const area = Object.keys(areas).find((name) => mutant.file.startsWith(name))!;
     const suites = areas[area]!.map((suite) => `test/${suite}`);
-    return (await jest(["--selectProjects", "system", ...suites], suitesTimeoutMs)) ? "survived" : "suites";
+    // Jest takes all words after --selectProjects for projects.
+    return (await jest([...suites, "--selectProjects", "system"], suitesTimeoutMs)) ? "survived" : "suites";
   } finally {
     await writeFile(path, mutant.source);
   }
