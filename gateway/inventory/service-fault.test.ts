@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
+import { createServer } from "node:http2";
 import type { AddressInfo, Server } from "node:net";
 import { createServer as createTlsServer } from "node:tls";
 import type { ChannelTls } from "../../client/channel.ts";
@@ -62,4 +63,11 @@ test("an operator is told of a service with TLS where the gateway has none", asy
   const { cert, key } = await (await createAuthority(stack)).issue({ names: ["DNS:inventory"] });
   const port = await listen(createTlsServer({ cert: await readFile(cert), key: await readFile(key) }));
   expect(await faultAt(port)).toContain("what answers there is no gRPC of this kind");
+});
+
+test("an operator is told in one line of a service without TLS where the gateway has it", async () => {
+  const files = await (await createAuthority(stack)).issue({ names: ["DNS:gateway"] });
+  const fault = await faultAt(await listen(createServer()), { ...files, serverName: "inventory.example" });
+  expect(fault).toContain("what answers there is no gRPC of this kind");
+  expect(fault).not.toContain("\n");
 });

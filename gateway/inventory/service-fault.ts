@@ -18,8 +18,8 @@ export async function blamingService<T>(work: () => Promise<T>): Promise<T> {
 function serviceFault(error: unknown): string {
   const { details, message } = ((error as Error).cause ?? error) as Partial<ServiceError>;
   const said = details || message || String(error);
-  // grpc-js puts the errors of its layers around the one of the connection.
-  const last = /^.*No connection established.*Last error: (.*?)\.? Resolution note:/.exec(said)?.[1];
+  // grpc-js puts the errors of its layers around the one of the connection. OpenSSL's end with a line break.
+  const last = /No connection established.*Last error: (.*?)\.?\s+\.? ?Resolution note:/s.exec(said)?.[1];
   if (last === undefined) return said;
   if (/connect E[A-Z]|getaddrinfo|timed? out/i.test(last)) return `no service answers (${last})`;
   if (/certificate|altname|\bcert\b/i.test(last)) {
