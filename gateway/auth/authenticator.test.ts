@@ -129,6 +129,18 @@ describe("known keys", () => {
     expect(asked).toHaveLength(2);
   });
 
+  test("a known key is remembered from its look-up until it expires, and a key that was not looked up is not", async () => {
+    const { use, newKey, clock, pass, authenticator, asked } = setUp();
+    const { token, principal } = newKey({ expiresAtMs: clock.unixMs + 2_000 });
+    expect(authenticator.remembered(token)).toBeUndefined();
+    await use(token);
+    pass(1_999);
+    expect(authenticator.remembered(token)).toEqual(principal);
+    pass(1);
+    expect(authenticator.remembered(token)).toBeUndefined();
+    expect(asked).toHaveLength(1);
+  });
+
   test("a known key ends at the moment of its expiry, even between two look-ups", async () => {
     const { use, newKey, clock, pass, asked } = setUp();
     const { token } = newKey({ expiresAtMs: clock.unixMs + 2_000 });
