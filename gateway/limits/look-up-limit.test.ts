@@ -4,12 +4,13 @@ import type { Decision } from "./windows.ts";
 
 const limit = 60;
 
-/** Every address block has all of its limit left. */
-const untouched = (): Decision => ({
-  admitted: true,
-  windows: [{ name: "minute", seconds: 60, limit, used: 0, remaining: limit, resetAtMs: 60_000 }],
+/** Every address block has so much of its limit left. */
+const left = (remaining: number) => (): Decision => ({
+  admitted: remaining > 0,
+  windows: [{ name: "minute", seconds: 60, limit, used: limit - remaining, remaining, resetAtMs: 60_000 }],
   nowMs: 0,
 });
+const untouched = left(limit);
 
 const block = (network: number, site: number) => `2001:db8:${network.toString(16)}:${site.toString(16)}::/64`;
 
@@ -53,6 +54,16 @@ describe("look-ups of unknown keys", () => {
       await store.answer();
     }
     expect(await Promise.all(outcomes)).toEqual(store.asked.map(({ name }) => name));
+  });
+
+  test("look-ups of unknown keys of an address are at most as many at once as its limit has left", async () => {
+    const [lookUps, store] = [new LookUpLimit(left(3)), openStore()];
+    const outcomes = Array.from({ length: 10 }, (_, i) => lookUps.run("192.0.2.1", store.lookUp(`${i}`)));
+    for (let i = 0; i < 10; i++) {
+      expect(store.underWay).toBe(Math.min(3, 10 - i));
+      await store.answer();
+    }
+    expect(await Promise.all(outcomes)).toHaveLength(10);
   });
 
   test("look-ups of unknown keys from elsewhere wait for one turn of a network that floods", async () => {
