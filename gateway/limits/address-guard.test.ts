@@ -7,7 +7,10 @@ const minuteMs = 60_000;
 const address = "192.0.2.1";
 
 beforeEach(() => void jest.useFakeTimers({ now: 1_000_000 }));
-afterEach(() => void jest.useRealTimers());
+afterEach(() => {
+  jest.restoreAllMocks();
+  jest.useRealTimers();
+});
 
 const remaining = ({ windows }: Decision) => windows[0]!.remaining;
 const resetAtMs = ({ windows }: Decision) => windows[0]!.resetAtMs;
@@ -34,6 +37,18 @@ describe("the guard of addresses", () => {
     jest.setSystemTime(1_000_000 + minuteMs + 500);
     const next = await guard.charge(address);
     expect([next.admitted, remaining(next), resetAtMs(next)]).toEqual([true, limit - 1, Date.now() + minuteMs]);
+  });
+
+  test("the guard of addresses gives every answer of a window the same end, although its limiter and it read the clock at different times", async () => {
+    let nowMs = 1_000_000;
+    jest.spyOn(Date, "now").mockImplementation(() => {
+      nowMs += 0.3;
+      return Math.floor(nowMs);
+    });
+    const guard = new AddressGuard(limit);
+    const ends = new Set<number>();
+    for (let i = 0; i < limit; i++) ends.add(resetAtMs(await guard.charge(address)));
+    expect(ends.size).toBe(1);
   });
 
   test("the guard of addresses begins another window when the clock is set back by an hour", async () => {

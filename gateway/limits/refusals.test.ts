@@ -138,4 +138,16 @@ describe("the counter of refusals", () => {
     await reported.promise;
     expect(found).toHaveLength(1);
   });
+
+  test("the counter of refusals shares nothing more once its gateway has closed it", () => {
+    const { jest } = import.meta;
+    jest.useFakeTimers();
+    const share = jest.fn(async () => []);
+    const counter = new RefusalCounter({ tooMany: 30, onTooMany: async () => {}, share, now: () => 0 });
+    counter.refused("k", { arrivedAtMs: 0, waitMs: day });
+    counter.close();
+    jest.advanceTimersByTime(minute);
+    expect(share).not.toHaveBeenCalled();
+    jest.useRealTimers();
+  });
 });

@@ -110,6 +110,12 @@ describe("limit headers", () => {
   test.each([
     ["the one with the smaller share left", state(minute, 1, 60_000), state(day, 4, 90_000), "day"],
     ["the minute when both shares are equal", state(minute, 0, 60_000), state(day, 0, 90_000), "minute"],
+    [
+      "the one with the smaller share left, although the other one has only one request left",
+      state({ ...minute, limit: 60 }, 50, 60_000),
+      state(day, 4, 90_000),
+      "minute",
+    ],
     ["the exhausted one", state(minute, 3, 60_000), state(day, 4, 90_000), "minute"],
     ["the last to end of two exhausted ones", state(minute, 3, 60_000), state(day, 5, 90_000), "day"],
   ])("the window that the headers describe is %s", (_what, a, b, name) => {
