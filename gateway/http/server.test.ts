@@ -17,20 +17,26 @@ const invalid = [
 ] as const;
 
 /** Starts a server whose requests the test answers, and a client of it that keeps its side open. */
-async function open({ requestTimeoutMs = 60_000 } = {}) {
+async function open({ requestTimeoutMs = 60_000, keepAliveTimeoutMs = 60_000 } = {}) {
   const requests: { readonly request: IncomingMessage; readonly response: ServerResponse }[] = [];
   const closed: string[] = [];
   const malformed: string[] = [];
+  let countWaitingForOthers = () => 0;
   const publicServer = createPublicServer({
     router: Router().use((request, response) => {
       requests.push({ request, response });
       response.on("close", () => closed.push(request.url));
     }),
-    keepAliveTimeoutMs: 60_000,
+    keepAliveTimeoutMs,
     requestTimeoutMs,
     maxConnections: 100,
-    overload: { enter: () => true },
-    headersFor: () => [],
+    overload: {
+      enter: (_response, countForOthers) => {
+        countWaitingForOthers = countForOthers;
+        return true;
+      },
+    },
+    headersFor: () => ["X-RateLimit-Limit", "60"],
     onMalformed: ({ code }) => malformed.push(code),
   });
   const { server } = publicServer;
@@ -56,6 +62,7 @@ async function open({ requestTimeoutMs = 60_000 } = {}) {
     requests,
     closed,
     malformed,
+    countWaitingForOthers: () => countWaitingForOthers(),
     socket,
     /** Sends the bytes and waits until `count` requests in all have arrived. */
     send: async (bytes: string, count: number) => {
@@ -129,6 +136,44 @@ test.each(invalid)(
   },
 );
 
+test.each([
+  ["nonsense", "nonsense\r\n\r\n", 400, "invalid_request"],
+  ["a CONNECT", tunnel, 405, "method_not_allowed"],
+  ["a request without a Host", "GET / HTTP/1.1\r\n\r\n", 400, "invalid_request"],
+])(
+  "%s is answered with an Error, an id, limits and its length, and ends its connection",
+  async (_what, bytes, status, code) => {
+    const { socket, received, requests, malformed } = await open();
+    socket.write(bytes);
+    await until(() => received().endsWith("}"));
+    const [head, body] = received().split("\r\n\r\n") as [string, string];
+    expect(JSON.parse(body)).toMatchObject({ code });
+    const [line, ...fields] = head.split("\r\n");
+    expect(line).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(Object.fromEntries(fields.map((field) => field.split(": ")))).toMatchObject({
+      "Content-Type": "application/json",
+      "Content-Length": `${body.length}`,
+      "X-Request-Id": expect.stringMatching(/^[\w.:-]{8,64}$/),
+      "X-RateLimit-Limit": "60",
+      Connection: "close",
+    });
+    expect(malformed).toEqual([code]);
+    expect(requests).toEqual([]);
+  },
+);
+
+test("a long answer is not cut short by something invalid after its request, before it has begun", async () => {
+  const { send, socket, requests, malformed, statuses, ended } = await open({ keepAliveTimeoutMs: 50 });
+  await send(get("/1"), 1);
+  socket.write("nonsense\r\n\r\n");
+  await until(() => malformed.length === 1);
+  const [{ request, response }] = requests as [(typeof requests)[number]];
+  expect(request.socket.timeout ?? 0).toBe(0);
+  response.end("1");
+  await ended;
+  expect(statuses()).toEqual([200, 400]);
+});
+
 test("an invalid body is answered after the requests before it, and its request is not processed", async () => {
   const { send, requests, statuses, ended } = await open();
   await send(`${patch("/1")}PATCH /2 HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n`, 1);
@@ -167,6 +212,46 @@ test("an invalid body gets no second answer when its request has one", async () 
   socket.write("nonsense\r\n");
   await ended;
   expect(statuses()).toEqual([413]);
+});
+
+test("an idle connection gets one more answer after connections are to end, and that one says that it is the last", async () => {
+  const { send, socket, requests, received, statuses, ended, endConnections } = await open();
+  await send(get("/1"), 1);
+  requests[0]!.response.end("1");
+  await until(() => statuses().length === 1);
+  expect(received()).toMatch(/Connection: keep-alive/);
+  endConnections();
+  await send(get("/2"), 2);
+  socket.write(get("/3"));
+  requests[1]!.response.end("2");
+  await ended;
+  expect(received()).toMatch(/Connection: close\r\n(?:[^\r]+\r\n)*\r\n(?:1\r\n)?2/);
+  expect(statuses()).toEqual([200, 200]);
+  expect(requests).toHaveLength(2);
+});
+
+test("a request that arrives in part before a stop is answered, and that answer is the last", async () => {
+  const { server, send, socket, requests, received, ended, close } = await open();
+  socket.write("GET /1 HTTP/1.1\r\nHost: g\r\n");
+  const [accepted] = (await once(server, "connection")) as [Socket];
+  await until(() => accepted.bytesRead > 0);
+  const stopped = close();
+  await send("\r\n", 1);
+  requests[0]!.response.end("1");
+  await Promise.all([ended, stopped]);
+  expect(received()).toMatch(/^HTTP\/1.1 200 .*Connection: close/s);
+});
+
+test("responses that have begun or are over do not count as waiting for the gateway, behind others on a connection too", async () => {
+  const { send, requests, countWaitingForOthers } = await open();
+  await send(get("/1") + get("/2") + get("/3") + get("/4"), 4);
+  expect(countWaitingForOthers()).toBe(0);
+  for (const i of [1, 3]) requests[i]!.response.write("begun");
+  expect(countWaitingForOthers()).toBe(2);
+  const [{ response }] = requests as [(typeof requests)[number]];
+  response.end();
+  await once(response, "close");
+  expect(countWaitingForOthers()).toBe(2);
 });
 
 test("a request after the last response of its connection is not processed", async () => {
