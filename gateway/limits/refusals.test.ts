@@ -139,6 +139,21 @@ describe("the counter of refusals", () => {
     expect(found).toHaveLength(1);
   });
 
+  test("the counter of refusals shares none of what is refused while a ban is being stored, which would bring a second ban", async () => {
+    const shared = Promise.withResolvers<ReadonlyMap<string, number>>();
+    const counter = new RefusalCounter({
+      tooMany: 30,
+      onTooMany: () => new Promise(() => {}),
+      share: async (added) => {
+        shared.resolve(added);
+        return [];
+      },
+      now: () => 0,
+    });
+    for (let i = 0; i < 30 + 59; i++) counter.refused("k", { arrivedAtMs: i + 1, waitMs: day });
+    expect([...(await shared.promise)]).toEqual([["k", 30]]);
+  });
+
   test("the counter of refusals shares nothing more once its gateway has closed it", () => {
     const { jest } = import.meta;
     jest.useFakeTimers();
