@@ -51,7 +51,7 @@ function setUp({ lookUpTurns = 3, perMinute = 1_000_000 }: SetUp = {}) {
   const reasons: string[] = [];
   const refused: (Refusal & { readonly lineId: string })[] = [];
   const limiter = new MemoryWindows({ maxCallers: 1_000, replicas: 1, now });
-  const { admit } = createAdmission({
+  const { admit, readmit } = createAdmission({
     authenticator: new Authenticator({ store: { findByHash }, pepper, now }),
     onUse: ({ keyId }, use) => used.push(`${keyId} ${use}`),
     limiter,
@@ -64,10 +64,13 @@ function setUp({ lookUpTurns = 3, perMinute = 1_000_000 }: SetUp = {}) {
     now,
   });
   const contextFrom = (address: string) => ({ clientAddress: address, arrivedAtMs: clock.nowMs }) as RequestContext;
-  const send = async (key: string, context: RequestContext, operation?: OperationAccess): Promise<Outcome> => {
+  const send = (key: string, context: RequestContext, operation?: OperationAccess) =>
+    outcomeOf(key, context, (request) => admit(request, context, operation));
+  type Work = (request: IncomingMessage) => Promise<void>;
+  const outcomeOf = async (key: string, context: RequestContext, work: Work): Promise<Outcome> => {
     const request = { headers: { authorization: `Bearer ${key}` }, rawHeaders: [] } as unknown as IncomingMessage;
     try {
-      await admit(request, context, operation);
+      await work(request);
     } catch (error) {
       expect(error).toBeInstanceOf(ApiError);
       expect(context.limits).toHaveLength(10);
@@ -98,6 +101,9 @@ function setUp({ lookUpTurns = 3, perMinute = 1_000_000 }: SetUp = {}) {
     },
     contextFrom,
     send,
+    /** A request that was held goes on. */
+    goOn: (key: string, context: RequestContext) => outcomeOf(key, context, (request) => readmit(request, context)),
+    revoke: (key: string) => void principals.delete(hashKey(key, pepper).toString("hex")),
     use: (key: string, address = flooder) => send(key, contextFrom(address)),
   };
 }
@@ -253,6 +259,20 @@ describe("uncharged operations", () => {
     expect(await use(key)).toBe("passed");
     expect(await send(newKey(), contextFrom(flooder), uncharged)).toBe("passed");
   });
+});
+
+test("a request that was held goes on only with a key that is still valid, and gets 503 when that cannot be found out", async () => {
+  const { send, goOn, revoke, contextFrom, newKey, clock, store } = setUp();
+  const [key, context] = [newKey(), contextFrom(flooder)];
+  expect(await send(key, context)).toBe("passed");
+  clock.nowMs += 8 * second; // the key has to be looked up again
+  store.away = true;
+  expect(await goOn(key, context)).toBe("service_unavailable");
+  store.away = false;
+  expect(await goOn(key, context)).toBe("passed");
+  revoke(key);
+  clock.nowMs += 8 * second;
+  expect(await goOn(key, context)).toBe("invalid_api_key");
 });
 
 describe("work during the decision", () => {
