@@ -16,5 +16,7 @@ test.each([
   ["no limit for a minute", "enterprise", null, 70n],
   ["no limit for a day", "enterprise", 7n, null],
 ])("an account with %s cannot be used, and its limits are never taken for zero", (_what, plan, minute, day) => {
-  expect(() => toPlan({ plan, per_minute: minute, per_day: day })).toThrow(UnusablePlanError);
+  const read = () => toPlan({ plan, per_minute: minute, per_day: day });
+  expect(read).toThrow(UnusablePlanError);
+  expect(read).toThrow(expect.objectContaining({ name: "UnusablePlanError" })); // the type in the log
 });
