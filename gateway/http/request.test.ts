@@ -25,7 +25,7 @@ const head = (length: number) => `PATCH / HTTP/1.1\r\nHost: g\r\nContent-Length:
 
 test("a body whose length is announced as too large is refused before any of it arrives", async () => {
   const request = await receive(head(16 * 1024 + 1));
-  await expect(readBody(request, 60_000)).rejects.toMatchObject({ status: 413, code: "payload_too_large" });
+  await expect(readBody(request, 1)).rejects.toMatchObject({ status: 413, code: "payload_too_large" });
 });
 
 test("a body that does not arrive in time is refused with 408, and its connection is to end", async () => {
