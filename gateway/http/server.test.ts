@@ -230,13 +230,14 @@ test("an idle connection gets one more answer after connections are to end, and 
   expect(requests).toHaveLength(2);
 });
 
-test("a request that arrives in part before a stop is answered, and that answer is the last", async () => {
-  const { server, send, socket, requests, received, ended, close } = await open();
+test("a request that is on its way at a stop is answered, and that answer is the last", async () => {
+  const { server, socket, requests, received, ended, close } = await open();
   socket.write("GET /1 HTTP/1.1\r\nHost: g\r\n");
   const [accepted] = (await once(server, "connection")) as [Socket];
   await until(() => accepted.bytesRead > 0);
+  socket.write("\r\n");
   const stopped = close();
-  await send("\r\n", 1);
+  await until(() => requests.length === 1);
   requests[0]!.response.end("1");
   await Promise.all([ended, stopped]);
   expect(received()).toMatch(/^HTTP\/1.1 200 .*Connection: close/s);
