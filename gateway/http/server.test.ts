@@ -174,6 +174,18 @@ test("a long answer is not cut short by something invalid after its request, bef
   expect(statuses()).toEqual([200, 400]);
 });
 
+test("an answer that has begun and does not go on is given up after the idle time, when something invalid follows its request", async () => {
+  const { send, socket, requests, received, malformed, closed } = await open({ keepAliveTimeoutMs: 50 });
+  await send(get("/1"), 1);
+  const [{ request, response }] = requests as [(typeof requests)[number]];
+  response.write("half");
+  await until(() => received().includes("half"));
+  socket.write("nonsense\r\n\r\n");
+  await until(() => malformed.length === 1);
+  expect(request.socket.timeout).toBe(50);
+  await until(() => closed.length === 1);
+});
+
 test("an invalid body is answered after the requests before it, and its request is not processed", async () => {
   const { send, requests, statuses, ended } = await open();
   await send(`${patch("/1")}PATCH /2 HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n`, 1);
