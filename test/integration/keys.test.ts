@@ -81,6 +81,7 @@ describeEachDatabase("keys", (url) => {
       });
       expect(keyId).toMatch(/^key_/);
       expect(accountId).toMatch(/^acc_/);
+      expect((await keyOf(keyId)).lastUsedAtMs).toBeNull(); // only a look-up of a key that a rotation made is a use
     });
 
     test("a look-up finds the exact hash only, whatever its bytes", async () => {
