@@ -54,13 +54,14 @@ async function serve(calls: UntypedServiceImplementation): Promise<string> {
   return `127.0.0.1:${port}`;
 }
 
-test("older removals are asked for again when the service ends the stream, as the changes are", async () => {
-  const client = openStockClient({
-    address: await startService(3),
-    ...{ callTimeoutMs: 5_000, keyedTimeoutMs: 5_000, loadTimeoutMs: 5_000 },
-    onCheck: () => {},
-  });
+function open(address: string, { callTimeoutMs = 5_000, loadTimeoutMs = 5_000 } = {}) {
+  const client = openStockClient({ address, callTimeoutMs, keyedTimeoutMs: 5_000, loadTimeoutMs, onCheck: () => {} });
   stack.defer(() => client.close());
+  return client;
+}
+
+test("older removals are asked for again when the service ends the stream, as the changes are", async () => {
+  const client = open(await startService(3));
   const setbacks: unknown[] = [];
   const report = { progress: () => {}, setback: (error: unknown) => setbacks.push(error) };
   const removed = await client.removedAfter({ epoch: "e", revision: 5n }, 1_000, report);
@@ -69,12 +70,7 @@ test("older removals are asked for again when the service ends the stream, as th
 });
 
 test("older removals are taken from all messages of the answer, each of which but the last is reported", async () => {
-  const client = openStockClient({
-    address: await startService(0),
-    ...{ callTimeoutMs: 5_000, keyedTimeoutMs: 5_000, loadTimeoutMs: 5_000 },
-    onCheck: () => {},
-  });
-  stack.defer(() => client.close());
+  const client = open(await startService(0));
   const progress = import.meta.jest.fn();
   const report = { progress, setback: () => {} };
   expect(await client.removedAfter({ epoch: "e", revision: 5n }, 1_000, report)).toEqual(removals);
@@ -82,39 +78,10 @@ test("older removals are taken from all messages of the answer, each of which bu
 });
 
 test("a question for older removals is given up after the time of a call without an answer, and the next one is asked", async () => {
-  const client = openStockClient({
-    address: await startService(1, "is silent"),
-    ...{ callTimeoutMs: 1_000, keyedTimeoutMs: 5_000, loadTimeoutMs: 120_000 },
-    onCheck: () => {},
-  });
-  stack.defer(() => client.close());
+  const client = open(await startService(1, "is silent"), { callTimeoutMs: 1_000, loadTimeoutMs: 120_000 });
   const ask = () => client.removedAfter({ epoch: "e", revision: 5n }, 1_000, { progress: () => {}, setback: () => {} });
   await expect(ask()).rejects.toMatchObject({ code: "service_unavailable" });
   expect(await ask()).toEqual(removals);
-});
-
-test("each part of the answer about older removals but the last is reported as progress", async () => {
-  const checkInventory: handleBidiStreamingCall<CheckInventoryRequest, CheckInventoryResponse> = (call) => {
-    call.on("data", ({ epoch }) => {
-      for (const petId of [1n, 2n, 3n]) {
-        const removed = { removedPetIds: [petId], removedRevisions: [petId + 5n] };
-        call.write(CheckInventoryResponse.fromPartial({ epoch, revision: 9n, ...removed, more: petId < 3n }));
-      }
-    });
-  };
-  const client = openStockClient({
-    address: await serve({ checkInventory }),
-    ...{ callTimeoutMs: 5_000, keyedTimeoutMs: 5_000, loadTimeoutMs: 5_000 },
-    onCheck: () => {},
-  });
-  stack.defer(() => client.close());
-  let parts = 0;
-  const progress = () => {
-    parts += 1;
-  };
-  const removed = await client.removedAfter({ epoch: "e", revision: 5n }, 1_000, { progress, setback: () => {} });
-  expect(removed?.map(({ petId }) => petId)).toEqual([1n, 2n, 3n]);
-  expect(parts).toBe(2);
 });
 
 test("the list comes in the parts that the service sends, and a read that is given up ends at the service too", async () => {
@@ -124,12 +91,7 @@ test("the list comes in the parts that the service sends, and a read that is giv
     const items = [{ petId: 1n, quantity: 2, status: PetStatus.PET_STATUS_SOLD, revision: 3n }];
     call.write(ListInventoryResponse.fromPartial({ epoch: "e", revision: 9n, items })); // and more to come
   };
-  const client = openStockClient({
-    address: await serve({ listInventory }),
-    ...{ callTimeoutMs: 5_000, keyedTimeoutMs: 5_000, loadTimeoutMs: 120_000 },
-    onCheck: () => {},
-  });
-  stack.defer(() => client.close());
+  const client = open(await serve({ listInventory }), { loadTimeoutMs: 120_000 });
   const parts = [];
   for await (const part of client.load()) {
     parts.push(part);
