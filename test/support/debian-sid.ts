@@ -3,7 +3,7 @@ import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { promisify } from "node:util";
 
 const run = promisify(execFile);
@@ -30,6 +30,27 @@ export async function unpackFromSid(
   const cache = await testCache();
   const known = (await readdir(cache)).find((name) => name.startsWith(`${packageName}-`));
   return join(cache, known ?? (await unpack(cache, packageName, complete)));
+}
+
+/**
+ * Writes a script into the folder of unpacked packages that runs one of their programs with their own loader, because
+ * older systems do not have the libraries that it needs. The script has the program's name.
+ *
+ * @param program its path in the packages
+ * @param more folders of further libraries, and arguments; `$tree` in them is the folder
+ */
+export async function writeLauncher(
+  folder: string,
+  program: string,
+  more: { readonly libraries?: string; readonly arguments?: string } = {},
+): Promise<void> {
+  const libraries = ["$lib", more.libraries].filter(Boolean).join(":");
+  const script = `#!/bin/sh
+tree=$(dirname "$(readlink -f "$0")")
+lib=$tree/usr/lib/x86_64-linux-gnu
+exec "$lib/ld-linux-x86-64.so.2" --library-path "${libraries}" "$tree/${program}" "$@" ${more.arguments ?? ""}
+`;
+  await writeFile(join(folder, basename(program)), script, { mode: 0o755 });
 }
 
 /** @returns the name of the new folder, which ends with the version */
