@@ -45,7 +45,7 @@ test("an operator is told that no service answers at the address of the inventor
   );
 });
 
-test("an operator is told of a service whose certificate cannot be trusted, and of one for another name", async () => {
+test("an operator is told that the certificate of the service cannot be trusted, or has another name", async () => {
   const [own, other] = [await createAuthority(stack), await createAuthority(stack)];
   const { cert, key } = await own.issue({ names: ["DNS:elsewhere.example"] });
   const port = await listen(
@@ -59,13 +59,13 @@ test("an operator is told of a service whose certificate cannot be trusted, and 
   }
 });
 
-test("an operator is told of a service with TLS where the gateway has none", async () => {
+test("an operator is told that the service has TLS and the gateway does not", async () => {
   const { cert, key } = await (await createAuthority(stack)).issue({ names: ["DNS:inventory"] });
   const port = await listen(createTlsServer({ cert: await readFile(cert), key: await readFile(key) }));
   expect(await faultAt(port)).toContain("what answers there is no gRPC of this kind");
 });
 
-test("an operator is told in one line of a service without TLS where the gateway has it", async () => {
+test("an operator is told in one line that the gateway has TLS and the service does not", async () => {
   const files = await (await createAuthority(stack)).issue({ names: ["DNS:gateway"] });
   const fault = await faultAt(await listen(createServer()), { ...files, serverName: "inventory.example" });
   expect(fault).toContain("what answers there is no gRPC of this kind");

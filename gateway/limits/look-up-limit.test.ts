@@ -4,7 +4,7 @@ import type { Decision } from "./windows.ts";
 
 const limit = 60;
 
-/** Every address block has so much of its limit left. */
+/** What every address block has left of its limit. */
 const left = (remaining: number) => (): Decision => ({
   admitted: remaining > 0,
   windows: [{ name: "minute", seconds: 60, limit, used: limit - remaining, remaining, resetAtMs: 60_000 }],

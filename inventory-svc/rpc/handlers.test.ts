@@ -1,14 +1,12 @@
 import { ServerCredentials } from "@grpc/grpc-js";
 import type { Position } from "../../proto/pet.ts";
-import { migrate } from "../../runtime/database/migrations.ts";
 import { suiteStack } from "../../test/support/cleanup.ts";
 import { connectInventory, messagesOf } from "../../test/support/grpc.ts";
-import { openStock } from "../../test/support/stock.ts";
+import { suiteStock } from "../../test/support/stock.ts";
 import { until } from "../../test/support/until.ts";
 import { createRpcServer } from "../server.ts";
 import { ChangeFeed } from "../stock/change-feed.ts";
 import type { Change, ChangeGroup, Outcome } from "../stock/changes.ts";
-import { stockMigrations } from "../stock/migrations.ts";
 import type { ChangesPage } from "../stock/store.ts";
 import { type HandlerDeps, inventoryHandlers } from "./handlers.ts";
 
@@ -18,10 +16,7 @@ const start: Position = { epoch: "e", revision: 0n };
 
 describe("the handlers of calls", () => {
   const stack = suiteStack();
-  const { db, store, empty, close } = openStock("sqlite::memory:");
-  stack.defer(close);
-  beforeAll(() => migrate(db, "inventory", stockMigrations, "up"));
-  beforeEach(empty);
+  const { store } = suiteStock();
 
   /** Serves calls over gRPC. @param overrides replace parts of what the handlers use */
   async function serve(overrides: Partial<HandlerDeps> = {}) {

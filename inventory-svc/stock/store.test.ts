@@ -1,22 +1,15 @@
-import { migrate } from "../../runtime/database/migrations.ts";
-import { suiteStack } from "../../test/support/cleanup.ts";
-import { openStock } from "../../test/support/stock.ts";
+import { statementsOf, suiteStock } from "../../test/support/stock.ts";
 import type { Change } from "./changes.ts";
 import { StockUnavailableError } from "./errors.ts";
-import { stockMigrations } from "./migrations.ts";
 import { retentionMs } from "./record-cleanup.ts";
 import { StockStore } from "./store.ts";
 
 const create = (petId: bigint): Change => ({ kind: "create", petId, quantity: 1, status: "available" });
 
 describe("the store", () => {
-  const stack = suiteStack();
-  const { db, empty, close } = openStock("sqlite::memory:");
-  stack.defer(close);
+  const { db } = suiteStock();
   let store: StockStore;
-  beforeAll(() => migrate(db, "inventory", stockMigrations, "up"));
-  beforeEach(async () => {
-    await empty();
+  beforeEach(() => {
     store = new StockStore(db); // one that knows nothing
   });
 
@@ -63,14 +56,12 @@ describe("the store", () => {
   });
 
   test("a turn that no change can join sends nothing before its changes are known", async () => {
-    const sent: string[] = [];
-    const note = ({ sql }: { sql: string }) => sent.push(sql);
-    db.on("query", note);
-    await using turn = await store.takeTurn();
-    expect(sent).toEqual([]);
-    await turn.write([[create(1n)]]);
-    db.off("query", note);
-    expect(sent.length).toBeGreaterThan(0);
+    const all = await statementsOf(db, async (sent) => {
+      await using turn = await store.takeTurn();
+      expect(sent).toEqual([]);
+      await turn.write([[create(1n)]]);
+    });
+    expect(all.length).toBeGreaterThan(0);
   });
 
   test.each(["stock_head", "stock_requests"])("the store is not ready without the table %s", async (table) => {

@@ -1,23 +1,16 @@
 import Sqlite from "better-sqlite3";
-import { migrate } from "../../runtime/database/migrations.ts";
-import { suiteStack } from "../../test/support/cleanup.ts";
-import { openStock } from "../../test/support/stock.ts";
+import { statementsOf, suiteStock } from "../../test/support/stock.ts";
 import type { Change } from "./changes.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "./errors.ts";
-import { stockMigrations } from "./migrations.ts";
 import { StockStore } from "./store.ts";
 
 const create = (petId: bigint): Change => ({ kind: "create", petId, quantity: 1, status: "available" });
 const update = (petId: bigint, quantity: number): Change => ({ kind: "update", petId, quantity });
 
 describe("a write", () => {
-  const stack = suiteStack();
-  const { db, empty, close } = openStock("sqlite::memory:");
-  stack.defer(close);
+  const { db } = suiteStock();
   let store: StockStore;
-  beforeAll(() => migrate(db, "inventory", stockMigrations, "up"));
   beforeEach(async () => {
-    await empty();
     store = new StockStore(db); // one that knows nothing
     await store.write([create(1n), create(2n)]);
   });
@@ -26,16 +19,6 @@ describe("a write", () => {
   /** Writes until the store predicts what its next write meets. */
   async function writeAlone() {
     for (const quantity of [2, 3, 4, 5]) await store.write([update(1n, quantity)]);
-  }
-
-  /** Collects the statements that `work` sends. */
-  async function statementsOf(work: () => Promise<unknown>): Promise<string[]> {
-    const sent: string[] = [];
-    const note = ({ sql }: { sql: string }) => sent.push(sql);
-    db.on("query", note);
-    await work();
-    db.off("query", note);
-    return sent;
   }
 
   /** Makes the database fail the next `times` statements that begin like this. @returns how many it has failed */
@@ -86,7 +69,7 @@ describe("a write", () => {
   });
 
   test("a write in a turn that has the lock already does not take it again", async () => {
-    const sent = await statementsOf(async () => {
+    const sent = await statementsOf(db, async () => {
       await using turn = await new StockStore(db).takeTurn(true);
       expect(await turn.write([[update(1n, 7)]])).toMatchObject([[{ kind: "done", item: { quantity: 7 } }]]);
     });
@@ -101,7 +84,7 @@ describe("a write", () => {
   test("a write alone reads no entry that it knows, also one that the write before left as it was", async () => {
     await writeAlone();
     const reads = async (change: Change) => {
-      const sent = await statementsOf(() => store.write([change]));
+      const sent = await statementsOf(db, () => store.write([change]));
       return sent.filter((sql) => sql.startsWith("select")).length;
     };
     expect(await reads(update(1n, 7))).toBe(0);

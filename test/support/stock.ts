@@ -40,6 +40,25 @@ export async function migrateStock(url: string): Promise<void> {
   }
 }
 
+/** Opens a stock in memory for a suite, which ends it. It is empty before each test. */
+export function suiteStock(): OpenStock {
+  const stock = openStock("sqlite::memory:");
+  beforeAll(() => migrate(stock.db, "inventory", stockMigrations, "up"));
+  beforeEach(stock.empty);
+  afterAll(stock.close);
+  return stock;
+}
+
+/** Collects the statements that `work` sends. @param work is given those that were sent so far */
+export async function statementsOf(db: Knex, work: (sent: readonly string[]) => Promise<unknown>): Promise<string[]> {
+  const sent: string[] = [];
+  const note = ({ sql }: { sql: string }) => sent.push(sql);
+  db.on("query", note);
+  await work(sent);
+  db.off("query", note);
+  return sent;
+}
+
 /** Returns the path of a SQLite database. */
 export const sqliteFile = (url: string): string => url.slice("sqlite:".length);
 
