@@ -1,5 +1,4 @@
 /** Holds callers while the inventory service or its database is away. */
-import { setTimeout as delay } from "node:timers/promises";
 
 /** Waits between attempts, in milliseconds; the last one repeats. */
 const waitsMs = [25, 50, 100, 200];
@@ -42,7 +41,7 @@ export class Outage {
         const leftMs = isRepeatable(error) ? this.#patienceLeftMs(arrivedMs) : 0;
         if (leftMs <= 0) throw error;
         const waitMs = waitsMs[Math.min(attempt, waitsMs.length - 1)]! * (0.75 + Math.random() / 2); // not all at once
-        await delay(Math.min(waitMs, leftMs));
+        await new Promise((resolve) => setTimeout(resolve, Math.min(waitMs, leftMs)));
         if (performance.now() - arrivedMs >= this.#patienceMs || !mayRetry(error)) throw error;
       }
     }
