@@ -63,11 +63,12 @@ describe(`a list of ${size} entries`, () => {
   }
 
   /** Opens a client that has asked for the list and has read nothing of it. */
-  async function openReader(): Promise<Socket> {
+  async function openReader(coding = "identity"): Promise<Socket> {
     const { hostname, port } = new URL(`http://${system.address}`);
     const socket = connect(Number(port), hostname);
     socket.on("error", () => {});
-    socket.write(`GET /v1/inventory HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${system.keys.enterprise}\r\n\r\n`);
+    const wanted = `Authorization: Bearer ${system.keys.enterprise}\r\nAccept-Encoding: ${coding}`;
+    socket.write(`GET /v1/inventory HTTP/1.1\r\nHost: x\r\n${wanted}\r\n\r\n`);
     await new Promise((resolve) => socket.once("readable", resolve)); // from then on it reads only on request
     return socket;
   }
@@ -82,7 +83,7 @@ describe(`a list of ${size} entries`, () => {
   });
 
   test(`a list of ${size} entries takes bounded memory with slow readers while everything changes, and other readers are served`, async () => {
-    const sockets = await Promise.all(Array.from({ length: readerCount }, openReader));
+    const sockets = await Promise.all(Array.from({ length: readerCount }, () => openReader()));
     let taken = 0;
     const sip = setInterval(() => {
       for (const socket of sockets) taken += socket.read(10)?.length ?? 0;
@@ -102,6 +103,14 @@ describe(`a list of ${size} entries`, () => {
     );
     expect(peak).toBeLessThan(512);
   }, 120_000);
+
+  test("a large list is compressed a few chunks at a time", async () => {
+    const { pid } = system.gateways[0]!;
+    const peakMiB = peakMemoryMiB(pid);
+    const socket = await openReader("gzip");
+    socket.destroy();
+    expect(peakMemoryMiB(pid) - peakMiB).toBeLessThan(100);
+  }, 30_000);
 
   test("a large list is not held for readers that have their answer, the list or a refusal, and stay connected", async () => {
     const { enterprise, free } = system.keys;

@@ -2,7 +2,7 @@
 
 import type { Chunk } from "./chunk.ts";
 import { joinBytes } from "./chunk.ts";
-import { joinGzip, storedBlock } from "./gzip.ts";
+import { type DeflatedBlock, joinGzip, storedBlock } from "./gzip.ts";
 import { type Segment, segmentsOf } from "./segment.ts";
 
 /** A body that is ready to be sent. */
@@ -64,10 +64,15 @@ export class Snapshot {
 
   /** The JSON array as gzip. */
   gzip(): Promise<Body> {
-    this.#gzip ??= Promise.all(this.#segments.map((segment) => segment.deflated())).then((blocks) =>
-      bodyOf(joinGzip([...(blocks.length === 0 ? [emptyBlock] : blocks), endBlock])),
-    );
+    this.#gzip ??= this.#deflated();
     return this.#gzip;
+  }
+
+  async #deflated(): Promise<Body> {
+    const blocks: DeflatedBlock[] = [];
+    // One after the other, because zlib takes 256 KiB for each chunk that it works on or will work on.
+    for (const segment of this.#segments) blocks.push(await segment.deflated());
+    return bodyOf(joinGzip([...(blocks.length === 0 ? [emptyBlock] : blocks), endBlock]));
   }
 
   #pieces(): readonly Buffer[] {
