@@ -20,7 +20,8 @@ async function serveList(
   snapshot: () => Snapshot,
   held: HeldVersions,
 ): Promise<{ socket: Socket; response: Response; answered: Promise<unknown> }> {
-  const handler = listInventory({ list: { current: async () => snapshot() }, held, stallTimeoutMs: 10_000 });
+  const list = { current: async () => snapshot() };
+  const handler = listInventory({ list, admission: { checkAgain: async () => {} }, held, stallTimeoutMs: 10_000 });
   const server = createServer();
   server.listen(0, "127.0.0.1");
   await once(server, "listening");

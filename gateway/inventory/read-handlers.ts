@@ -4,6 +4,7 @@ import { ApiError } from "../http/errors.ts";
 import { queryOf } from "../http/request.ts";
 import { contextOf } from "../http/request-context.ts";
 import { acceptsGzip, jsonType, matchesEtag, writeJson } from "../http/respond.ts";
+import type { Admission } from "../limits/admission.ts";
 import type { HeldRequests } from "./held-requests.ts";
 import { readPetId, readSince } from "./input.ts";
 import { entryEtag } from "./list/chunk.ts";
@@ -15,6 +16,8 @@ import { streamBody } from "./stream-body.ts";
 
 export interface ListInventoryOptions {
   readonly list: Pick<StockList, "current">;
+  /** Looks at the key of a request again that had to wait. */
+  readonly admission: Pick<Admission, "checkAgain">;
   /** Bounds the memory of versions that slow readers still read. */
   readonly held: HeldVersions;
   /** A reader that takes nothing in this time is cut off, and so is one that takes too little for long. */
@@ -27,10 +30,14 @@ export interface ReadInventoryOptions extends ListInventoryOptions {
   readonly waits: Pick<HeldRequests, "forChange">;
 }
 
+/** A request that took longer than this has its key looked at again before its answer. */
+const longWaitMs = 2_000;
+
 /** GET /inventory: every entry, at least as new as the request. */
-export function listInventory({ list, held, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
+export function listInventory({ list, admission, held, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
     const { headers, body } = await findList(request, response, list);
+    await checkAfterWait(request, response, admission);
     if (body) await sendBody(request, response, body, headers, { held, stallTimeoutMs });
     else response.writeHead(304, headers).end();
   };
@@ -58,13 +65,18 @@ async function findList(
 }
 
 /** GET /inventory/{petId}: one entry, at least as new as the request. */
-export function getInventoryItem({ list, waits }: Pick<ReadInventoryOptions, "list" | "waits">): RequestHandler {
+export function getInventoryItem({
+  list,
+  admission,
+  waits,
+}: Pick<ReadInventoryOptions, "list" | "admission" | "waits">): RequestHandler {
   return async (request, response) => {
     const petId = readPetId(request.params.petId);
     const ifNoneMatch = request.headers["if-none-match"];
     const isUnchanged = ({ chunks }: Snapshot) => isKnown(ifNoneMatch, findEntry(chunks, petId));
     const applied = ifNoneMatch === undefined ? [] : await waits.forChange(request, response, { petId, isUnchanged });
     const entry = findEntry((await currentList(response, list)).chunks, petId);
+    await checkAfterWait(request, response, admission);
     if (!entry) throw new ApiError("not_found");
     const headers = ["ETag", entryEtag(entry.revision), "Cache-Control", "private, no-cache", ...applied];
     if (isKnown(ifNoneMatch, entry)) response.writeHead(304, headers).end();
@@ -77,16 +89,31 @@ function isKnown(ifNoneMatch: string | undefined, entry: ListEntry | undefined):
 }
 
 /** GET /inventory/changes: the difference between the list of an ETag and the present one. */
-export function listInventoryChanges({ list, held, waits, stallTimeoutMs }: ReadInventoryOptions): RequestHandler {
+export function listInventoryChanges(options: ReadInventoryOptions): RequestHandler {
+  const { list, admission, held, waits, stallTimeoutMs } = options;
   return async (request, response) => {
     const since = readSince(queryOf(request));
     const isUnchanged = (snapshot: Snapshot) => isAt(snapshot, since);
     const applied = await waits.forChange(request, response, { petId: undefined, isUnchanged });
     await currentList(response, list);
     const body = await list.changesSince(since, contextOf(response).startedMs);
+    await checkAfterWait(request, response, admission);
     const headers = ["Cache-Control", "private, no-cache", ...applied];
     await sendBody(request, response, body, headers, { held, stallTimeoutMs });
   };
+}
+
+/**
+ * Looks at the key of a request again that had to wait, such as for the end of an outage: a revoked key must not read
+ * any more, and a look-up is remembered for 8 s of the 10 s that a revocation may take.
+ */
+async function checkAfterWait(
+  request: Request,
+  response: Response,
+  admission: Pick<Admission, "checkAgain">,
+): Promise<void> {
+  const context = contextOf(response);
+  if (performance.now() - context.startedMs > longWaitMs) await admission.checkAgain(request, context);
 }
 
 /** The list at least as new as a request; admission may have begun the check for it. */
@@ -103,7 +130,7 @@ async function sendBody(
   response: Response,
   body: Body,
   headers: readonly string[],
-  { held, stallTimeoutMs }: Omit<ListInventoryOptions, "list">,
+  { held, stallTimeoutMs }: Pick<ListInventoryOptions, "held" | "stallTimeoutMs">,
 ): Promise<void> {
   if (response.destroyed) return; // the client has left, and no event would release what is held for it
   if (body.text === undefined && request.method !== "HEAD") {

@@ -67,7 +67,7 @@ export function bulkUpdateInventory(options: UpdateInventoryOptions): RequestHan
 
 /**
  * Reads the body. When it comes later than its head, the deadline counts from its arrival: a slow body is the client's
- * own delay. Its key is looked at again then, and before each repeat, because a revoked key must not write any more.
+ * own delay. The key is looked at again then, and before each further attempt: a revoked key must not write any more.
  */
 async function receive(
   request: Request,

@@ -197,6 +197,7 @@ test("a closed pipeline opens no stream, and an unreadable entry fails its own c
   const broken = Object.assign(new Error("cancelled"), { code: 1 });
   streams[1]!.emit("error", broken);
   await expect(late).rejects.toBe(broken);
+  await expect(submit({ petId: 4n, quantity: 1 })).rejects.toMatchObject({ code: 8 });
   expect(streams).toHaveLength(2);
 });
 

@@ -90,6 +90,7 @@ export class UpdatePipeline {
   ): Promise<readonly UpdateOutcome[]> {
     return new Promise((resolve) => {
       const nowMs = performance.now();
+      if (this.#isClosed) return resolve(updates.map(closed));
       if (deadlineMs <= nowMs) return resolve(updates.map(tooLate));
       const lane = this.#currentLane();
       // The service does not answer: further updates would only wait too.
@@ -234,6 +235,10 @@ function settle({ waiting, index }: Pending, outcome: UpdateOutcome): void {
 /** The time until a deadline, in whole milliseconds, at least 1: the service takes no update without time. */
 function timeLeft(deadlineMs: number, nowMs: number): number {
   return Math.max(1, Math.ceil(deadlineMs - nowMs));
+}
+
+function closed(): ServiceError {
+  return serviceError(status.RESOURCE_EXHAUSTED, "this gateway has closed");
 }
 
 function tooLate(): ServiceError {

@@ -41,7 +41,7 @@ test("only the updates of a request that have certainly not happened are sent ag
   const { outcomes, petIds, repeats } = await send([first, [entry(3n)]], { updates });
   expect(petIds).toEqual([[1n, 2n, 3n], [3n]]);
   expect(outcomes).toMatchObject([entry(1n), { code: "service_unavailable" }, entry(3n)]);
-  expect(repeats).toBe(0);
+  expect(repeats).toBe(1);
 });
 
 test.each([
@@ -110,9 +110,12 @@ test("a repeat of updates with a key waits until it is known that the caller may
   expect(outcomes).toEqual(all);
 });
 
-test("updates with a key are not repeated for a caller that may no longer update", async () => {
+test.each([
+  ["with a key", { updates, once }, lost],
+  ["without a key", { updates }, undone],
+])("updates %s are not sent again for a caller that may no longer update", async (_what, request, error) => {
   const refuse = () => Promise.reject(new Error("the key was revoked"));
-  const { petIds, outcomes } = await send([[lost, lost, lost]], { updates, once }, () => true, refuse);
+  const { petIds, outcomes } = await send([[error, error, error]], request, () => true, refuse);
   expect(petIds).toHaveLength(1);
   expect(outcomes).toMatchObject(Array(3).fill({ code: "service_unavailable" }));
 });

@@ -23,8 +23,8 @@ export interface UpdateCaller {
   /** False once the caller has left: what it sends next must not be followed by these updates. */
   readonly isWanted: () => boolean;
   /**
-   * Asked before each repeat of updates with a key: false while it is not known whether the caller may still update.
-   * Rejects once the caller may not.
+   * Asked before each further attempt: false while it is not known whether the caller may still update. Rejects once
+   * the caller may not.
    */
   readonly mayRepeat: () => Promise<boolean>;
 }
@@ -67,7 +67,7 @@ export function createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs }: 
     let error: UpdateOutcome | undefined;
     /** Sends what has no final outcome. @throws the first error that allows a repeat, otherwise the first error */
     const attempt = async () => {
-      if (once && error && !((await mayRepeat()) && mayGoOn())) throw error;
+      if (error && !((await mayRepeat()) && mayGoOn())) throw error;
       const places = [...outcomes.keys()].filter((i) => outcomes[i] === undefined || isUnsettled(outcomes[i]));
       const request = { updates: places.map((i) => updates[i]!), once, traceparent: activeTraceparent() };
       const deadlineMs = once

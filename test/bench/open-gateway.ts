@@ -37,7 +37,12 @@ const router = createRouter({
     "GET /v1/inventory": {
       name: "listInventory",
       scope: "inventory:read",
-      handler: listInventory({ list, held, stallTimeoutMs: config.STALL_TIMEOUT_MS }),
+      handler: listInventory({
+        list,
+        admission: { checkAgain: async () => {} },
+        held,
+        stallTimeoutMs: config.STALL_TIMEOUT_MS,
+      }),
     },
   },
   admission: {
