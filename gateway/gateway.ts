@@ -64,6 +64,11 @@ export interface Gateway {
    * Updates with a key are repeated for at most `INVENTORY_TIMEOUT_MS` more.
    */
   endWaits(): void;
+  /**
+   * Writes what it holds of use, as `close` does: for a stop that may end by force, because of a client that does not
+   * take its answer, before it gets to `close`. Never rejects.
+   */
+  saveUse(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -166,6 +171,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       waits.close();
       stock.endRepeats();
     },
+    saveUse: () => keys.usage.save(),
     close: async () => {
       waits.close();
       closing.abort(new Error("the gateway was closed"));

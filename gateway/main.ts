@@ -77,7 +77,8 @@ async function start(): Promise<RunningProcess> {
       gateway.endWaits();
     },
     stop: async () => {
-      await publicServer.close();
+      // A client that does not take its answer may hold up all that follows until the stop ends by force.
+      await Promise.all([publicServer.close(), gateway.saveUse()]);
       overload.close();
       await gateway.close();
       await admin.close();

@@ -91,11 +91,16 @@ export class UsageRecorder {
     throw new Error("counts were being written at each read of them");
   }
 
+  /** Writes everything that was counted before the call. A failure is logged, and the counts are kept. */
+  async save(): Promise<void> {
+    await this.#writing;
+    await this.#write();
+  }
+
   /** Writes what is left and stops. */
   async close(): Promise<void> {
     clearInterval(this.#timer);
-    await this.#writing;
-    await this.#write();
+    await this.save();
   }
 
   /** Joins the write under way, so that a slow database does not get several at once. */

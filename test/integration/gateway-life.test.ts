@@ -8,6 +8,7 @@ import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { readGatewayConfig } from "../../gateway/config.ts";
 import { createGateway } from "../../gateway/gateway.ts";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { createLogger } from "../../runtime/log.ts";
 import { expectOutage } from "../support/answers.ts";
 import { suiteStack } from "../support/cleanup.ts";
@@ -114,6 +115,32 @@ describe("the life of a gateway", () => {
     expect(await gateway.exited).toBe(1);
     expect(gateway.output()).toContain("by force");
     await busy.ended;
+  });
+
+  test("a gateway that stops writes the use of keys before it waits for a client that holds up the stop", async () => {
+    const gateway = await start({ DRAIN_SECONDS: "60", BODY_TIMEOUT_MS: "60000" });
+    const { key, accountId } = await system.issueKey();
+    for (let i = 0; i < 3; i++) {
+      await request(gateway.listen, { path: "/v1/pets/1", headers: { authorization: `Bearer ${key}` } });
+    }
+    const busy = openConnection(gateway);
+    busy.socket.write(patchHead());
+    expect(await openConnection(gateway).ask(get())).toMatchObject({ status: 200 }); // so the head above has arrived
+    await gateway.kill("SIGTERM");
+
+    const db = openDatabase(system.databaseUrls.gateway);
+    stack.defer(() => db.destroy());
+    const rowsOf = (table: string) => db(table).where("account_id", accountId);
+    const isWritten = async () => {
+      const [minutes] = await rowsOf("account_minutes").sum({ requests: "requests" });
+      const [deprecated] = await rowsOf("deprecated_use").sum({ requests: "requests" });
+      const used = await rowsOf("api_keys").whereNotNull("last_used_at");
+      return Number(minutes?.requests) === 3 && Number(deprecated?.requests) === 3 && used.length === 1;
+    };
+    await until(isWritten);
+    busy.socket.write(body); // the stop still waits for it
+    expect(await busy.answer()).toMatchObject({ status: 200 });
+    expect(await gateway.exited).toBe(0);
   });
 
   test("a gateway that stops during an outage answers the update that it repeats, and then ends by itself", async () => {
