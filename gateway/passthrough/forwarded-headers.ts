@@ -112,6 +112,13 @@ const notPassedBack = {
     "set-cookie",
     "www-authenticate",
     "x-powered-by",
+    // In a browser they would hold for the gateway's whole origin.
+    "clear-site-data",
+    "nel",
+    "report-to",
+    "reporting-endpoints",
+    "strict-transport-security",
   ]),
-  prefixes: ["proxy-", "x-account-", "x-ratelimit"],
+  // access-control-: the API has no CORS
+  prefixes: ["access-control-", "proxy-", "x-account-", "x-ratelimit"],
 };

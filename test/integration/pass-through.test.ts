@@ -179,6 +179,13 @@ describe("the response of the upstream", () => {
         "WWW-Authenticate": "Basic",
         "Proxy-Authenticate": "Basic",
         "Alt-Svc": "theirs",
+        "Access-Control-Allow-Origin": "*",
+        "Access-Control-Expose-Headers": "ETag",
+        "Clear-Site-Data": '"*"',
+        NEL: "{}",
+        "Report-To": "{}",
+        "Reporting-Endpoints": 'main="https://upstream.example/"',
+        "Strict-Transport-Security": "max-age=31536000; includeSubDomains",
         Connection: "keep-alive, X-Hop",
         "X-Hop": "theirs",
       });
