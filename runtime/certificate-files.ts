@@ -29,15 +29,16 @@ export class CertificateFiles implements CertificateProvider {
   readonly #caListeners = new Set<CaListener>();
   readonly #identityListeners = new Set<IdentityListener>();
   #loaded: TlsContents;
-  #judged: TlsContents;
   #seen: TlsContents;
+  /** The latest contents that cannot be used with their faults, as JSON; undefined once contents are loaded. */
+  #refused: string | undefined;
   #timer: NodeJS.Timeout | undefined;
 
   /** @throws Error that says what is wrong with the files */
   constructor(files: TlsFiles, log?: TlsLog) {
     this.#files = files;
     this.#log = log;
-    this.#loaded = this.#judged = this.#seen = readAll(files);
+    this.#loaded = this.#seen = readAll(files);
     const faults = Object.entries(faultsOf(this.#loaded)).map(([name, fault]) => `${name}: ${fault}`);
     if (faults.length > 0) throw new Error(`the TLS files cannot be used: ${faults.join("; ")}`);
   }
@@ -84,13 +85,17 @@ export class CertificateFiles implements CertificateProvider {
     // Files are written one after the other, so contents count only when two polls have found the same.
     const isSettled = isSame(contents, this.#seen);
     this.#seen = contents;
-    if (!isSettled || isSame(contents, this.#judged)) return;
-    this.#judged = contents;
+    if (!isSettled || (this.#refused === undefined && isSame(contents, this.#loaded))) return;
+    // Refused contents are judged at each poll: a certificate may have expired only by a wrong clock.
     const faults = faultsOf(contents);
     if (Object.keys(faults).length > 0) {
+      const refused = JSON.stringify({ contents, faults });
+      if (refused === this.#refused) return;
+      this.#refused = refused;
       this.#log?.error({ faults }, "the new TLS files cannot be used: those loaded before stay in use");
       return;
     }
+    this.#refused = undefined;
     this.#loaded = contents;
     for (const listener of this.#identityListeners) listener(toIdentity(contents));
     for (const listener of this.#caListeners) listener(toCa(contents));

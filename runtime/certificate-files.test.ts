@@ -1,0 +1,81 @@
+import { copyFileSync, rmSync } from "node:fs";
+import { createAuthority } from "../test/support/certificates.ts";
+import { suiteStack, temporaryFolder } from "../test/support/cleanup.ts";
+import { CertificateFiles } from "./certificate-files.ts";
+import type { TlsFiles } from "./tls-files.ts";
+
+const { jest } = import.meta;
+const day = 24 * 60 * 60_000;
+
+describe("certificate files", () => {
+  const stack = suiteStack();
+  let issued: TlsFiles[];
+  let files: TlsFiles;
+
+  beforeAll(async () => {
+    const authority = await createAuthority(stack);
+    issued = [];
+    for (const name of ["first", "second"]) issued.push(await authority.issue({ names: [`DNS:${name}`], days: 2 }));
+    const folder = await temporaryFolder("tls");
+    stack.defer(() => folder.remove());
+    files = { cert: `${folder.path}/cert`, key: `${folder.path}/key`, ca: `${folder.path}/ca` };
+  });
+  beforeEach(() => void jest.useFakeTimers());
+  afterEach(() => void jest.useRealTimers());
+
+  const put = (from: TlsFiles) => {
+    for (const kind of ["cert", "key", "ca"] as const) copyFileSync(from[kind], files[kind]);
+  };
+  const polls = () => void jest.advanceTimersByTime(5_000);
+
+  /** Follows the files, which hold the first certificate. @returns what is logged: faults, or "loaded" */
+  function follow() {
+    put(issued[0]!);
+    const logged: unknown[] = [];
+    const followed = new CertificateFiles(files, {
+      info: () => void logged.push("loaded"),
+      error: (fields) => void logged.push(fields),
+    });
+    followed.addCaCertificateListener(() => {});
+    return logged;
+  }
+
+  test("a certificate that a wrong clock calls expired is logged once, and loaded when the clock is right", () => {
+    const now = Date.now();
+    const logged = follow();
+    jest.setSystemTime(now + 3 * day);
+    put(issued[1]!);
+    polls();
+    expect(logged).toEqual([{ faults: { cert: "holds a certificate that has expired" } }]);
+    jest.setSystemTime(now);
+    polls();
+    expect(logged.slice(1)).toEqual(["loaded"]);
+  });
+
+  test("TLS files that cannot be used are logged for each change, also when the old ones come back", () => {
+    const logged = follow();
+    for (let times = 0; times < 2; times++) {
+      copyFileSync(issued[1]!.key, files.key);
+      polls();
+      rmSync(files.cert);
+      polls();
+      put(issued[0]!);
+      polls();
+    }
+    const faults = [
+      { faults: { key: "must hold the key of the certificate" } },
+      { faults: { cert: "cannot be read (ENOENT)" } },
+      "loaded",
+    ];
+    expect(logged).toEqual([...faults, ...faults]);
+  });
+
+  test("TLS files that do not change are loaded once", () => {
+    const logged = follow();
+    polls();
+    put(issued[1]!);
+    polls();
+    polls();
+    expect(logged).toEqual(["loaded"]);
+  });
+});
