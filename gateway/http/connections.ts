@@ -1,5 +1,5 @@
 /** The open connections of the public server: the latest response of each, and how each of them ends. */
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { type IncomingMessage, Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { isHeld } from "./request-context.ts";
 
@@ -76,12 +76,13 @@ export class Connections {
   /** Counts the responses that wait for others: for a client that reads slowly, or because they are held. */
   countWaitingForOthers(): number {
     let count = 0;
-    const countOf = (response: ServerResponse | undefined) => {
-      if (response && !response.closed && (response.headersSent || isHeld(response))) count += 1;
-    };
-    for (const response of this.#latest.values()) countOf(response);
-    for (const responses of this.#earlier.values()) for (const response of responses) countOf(response);
+    for (const response of this.#open()) if (response.headersSent || isHeld(response)) count += 1;
     return count;
+  }
+
+  *#open(): Iterable<ServerResponse> {
+    for (const response of this.#latest.values()) if (response?.closed === false) yield response;
+    for (const responses of this.#earlier.values()) yield* responses;
   }
 
   /** Ends every connection after the response that is under way on it. */
@@ -98,6 +99,17 @@ export class Connections {
     const close = () => this.#latest.get(socket) === response && closeGracefully(socket);
     if (response.closed) close();
     else response.once("close", close);
+  }
+
+  /**
+   * Closes the connections of a server that wait for the begin of a request. Node by itself takes a response for over
+   * once it is ended, and would cut off what its client has not taken yet.
+   */
+  closeIdle(server: Server): void {
+    const unsent = [...this.#open()].filter((response) => response.writableEnded);
+    for (const response of unsent) response.finished = false; // Node looks at this alone
+    Server.prototype.closeIdleConnections.call(server);
+    for (const response of unsent) response.finished = true;
   }
 
   /** Closes the connections on which no response is under way. */

@@ -100,6 +100,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   );
   server.maxConnections = options.maxConnections;
   server.on("connection", (socket) => connections.add(socket));
+  server.closeIdleConnections = () => connections.closeIdle(server); // `server.close` calls it
   // RFC 9110 section 10.1.1: an unknown expectation may be ignored. Node would answer 417 without a body.
   server.on("checkExpectation", onRequest);
   const onInvalid = (socket: Socket, error: ApiError) => refuseInvalid(socket, connections, error, options);
