@@ -37,13 +37,20 @@ test("a server that takes no writes is recognized, in all degrees of MariaDB 12 
   expect(engine({ ...mysql, innodb_read_only: "ON" }).isReadOnly).toBe(true);
 });
 
-test("settings by which a crash can lose a commit are risks, the binary log's only where there is one", () => {
+test("settings by which a crash can lose a commit are risks", () => {
   const lossy = { innodb_flush_log_at_trx_commit: "2", sync_binlog: "0" };
   expect(engine({ ...mysql, ...lossy }).risks).toEqual([
     expect.stringContaining("innodb_flush_log_at_trx_commit is 2"),
     expect.stringContaining("sync_binlog is 0"),
   ]);
-  expect(engine({ ...mysql, sync_binlog: "0", log_bin: "OFF" }).risks).toEqual([]);
+});
+
+test("a server without a binary log is a risk, except in Galera, and its sync_binlog is none", () => {
+  const withoutLog = { sync_binlog: "0", log_bin: "OFF" };
+  expect(engine({ ...mariadb, ...withoutLog }).risks).toEqual([
+    "log_bin is OFF, so readers may see an update that a crash takes back: set log_bin and sync_binlog=1",
+  ]);
+  expect(engine({ ...mariadb, ...withoutLog, wsrep_on: "ON" }).risks).toEqual([]);
 });
 
 test("Galera gets one statement at a time, and its sessions read what other nodes have acknowledged", () => {
@@ -115,6 +122,7 @@ test("sessions of TiDB lock what they write and read from leaders only, and what
   const tidb = {
     version: "8.0.11-TiDB-v8.5.0",
     read_only: "0",
+    log_bin: "0",
     sync_binlog: "0",
     tidb_txn_mode: "",
     tidb_replica_read: "closest-replicas",

@@ -25,7 +25,7 @@ export interface Engine {
   readonly isReadOnly: boolean;
   /** Statements that give a session what reads rely on. */
   readonly sessionSettings: readonly string[];
-  /** Settings by which an acknowledged update can be lost or a read be old, each with what mends it. */
+  /** Settings by which an update can be lost, or a read be old or show what a crash takes back, with what mends them. */
   readonly risks: readonly string[];
 }
 
@@ -240,5 +240,8 @@ function durabilityRisks(variables: Variables): string[] {
   };
   mustBeOne("innodb_flush_log_at_trx_commit");
   if (isOn(variables.get("log_bin"))) mustBeOne("sync_binlog");
+  // Without it InnoDB shows a commit before it is on the disk. In Galera the other nodes have the commit by then.
+  else if (variables.has("log_bin") && !isOn(variables.get("wsrep_on")))
+    risks.push("log_bin is OFF, so readers may see an update that a crash takes back: set log_bin and sync_binlog=1");
   return risks;
 }

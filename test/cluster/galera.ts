@@ -46,6 +46,7 @@ export async function startGalera(
   const addresses = places.map(({ address, group }) => `${address}:${group}`);
   const args = places.map(({ address, group, history }, i) => [
     `--server-id=${i + 1}`,
+    "--skip-log-bin", // the other nodes have each commit
     "--binlog-format=ROW",
     "--innodb-autoinc-lock-mode=2",
     "--wsrep-on=ON",

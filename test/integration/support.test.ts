@@ -33,12 +33,12 @@ describe("a private database server", () => {
     stack.defer(() => server.stop());
   });
 
-  test("a private database server is set to have every acknowledged commit on disk", async () => {
+  test("a private database server is set to have every commit on disk before it is acknowledged or readers see it", async () => {
     const [settings] = await query(
       server.url(""),
-      "SELECT @@innodb_flush_log_at_trx_commit AS redo, @@sync_binlog AS binlog, @@innodb_doublewrite AS doublewrite",
+      "SELECT @@innodb_flush_log_at_trx_commit AS redo, @@log_bin AS binlog, @@sync_binlog AS synced, @@innodb_doublewrite AS doublewrite",
     );
-    expect(settings).toMatchObject({ redo: 1, binlog: 1 });
+    expect(settings).toMatchObject({ redo: 1, binlog: 1, synced: 1 });
     expect(String(settings?.doublewrite)).toMatch(/^(1|ON)$/);
   });
 

@@ -36,8 +36,12 @@ export async function startDatabaseServer(): Promise<DatabaseServer> {
   return given ? await useGivenServer(given) : await startPrivateDatabaseServer();
 }
 
-/** Starts a private server that a test may kill and restart, even when `TEST_MYSQL_URL` is set. */
-export async function startPrivateDatabaseServer(): Promise<DatabaseServer> {
+/**
+ * Starts a private server that a test may kill and restart, even when `TEST_MYSQL_URL` is set.
+ *
+ * @param args besides those that every server of the tests has
+ */
+export async function startPrivateDatabaseServer(...args: string[]): Promise<DatabaseServer> {
   const folder = await temporaryFolder("mysql");
   const port = await freePort();
   let server: ServerProcess | undefined;
@@ -49,7 +53,7 @@ export async function startPrivateDatabaseServer(): Promise<DatabaseServer> {
     const prepared = await prepareMysqld(folder.path, port);
     const running = serverProcess(prepared, { name: "the database", cwd: folder.path, env: process.env });
     server = running;
-    await running.start();
+    await running.start(...args);
     return {
       get pid() {
         return running.pid;
@@ -59,7 +63,7 @@ export async function startPrivateDatabaseServer(): Promise<DatabaseServer> {
       kill: running.kill,
       restart: async () => {
         await running.stop();
-        await running.start();
+        await running.start(...args);
       },
       stop,
     };

@@ -80,8 +80,9 @@ function servingArgs(folder: string, port: number, isMariadb: boolean): string[]
     "--bind-address=127.0.0.1",
     `--port=${port}`,
     "--skip-name-resolve",
-    // An acknowledged commit is on disk, as the system asks of a real server. MySQL has its binary log on by default.
+    // A commit is on disk before it is acknowledged or readers see it, as the system asks of a real server.
     "--innodb-flush-log-at-trx-commit=1",
+    "--log-bin=binlog",
     "--sync-binlog=1",
     // All suites share a server, and each of their processes has a pool.
     "--max-connections=500",
