@@ -84,6 +84,34 @@ test("after the end of a window one request asks for the next one, whose answers
   expect(windows.waitMs(10_060)).toBe(0);
 });
 
+/** Asks as often as the pace allows, with answers that come at once. @returns the requests that left in a time */
+function requestsBetween(windows: Windows, fromMs: number, toMs: number, answer: (nowMs: number) => Headers): number {
+  let count = 0;
+  for (let nowMs = fromMs; nowMs < toMs; nowMs += Math.max(windows.waitMs(nowMs), 5)) {
+    if (windows.waitMs(nowMs) > 0) continue;
+    windows.sent(nowMs);
+    windows.learn(answer(nowMs), nowMs);
+    count += 1;
+  }
+  return count;
+}
+
+test("an end that was told too early, as that of a window without a request, is replaced once it is over", () => {
+  const windows = new Windows();
+  windows.learn(headers([60, 60], [1_000, 86_400]), 0);
+  const real = (nowMs: number) => headers([59, Math.ceil((86_000 - nowMs) / 1_000)]);
+  expect(requestsBetween(windows, 26_000, 26_200, real)).toBe(40);
+  expect(requestsBetween(windows, 60_000, 60_200, real)).toBe(40);
+});
+
+test("after a ban, whose end is told as that of every window, the pace is that of the windows", () => {
+  const windows = new Windows();
+  windows.learn(headers([50, 60], [900, 40_000]), 0);
+  windows.learn(headers([0, 300], [0, 300]), 1_000);
+  const real = (nowMs: number) => headers([59, 60], [890, 40_000 - Math.floor(nowMs / 1_000)]);
+  expect(requestsBetween(windows, 302_000, 302_200, real)).toBe(40);
+});
+
 test("a window that is spent says for how long", () => {
   const windows = new Windows();
   windows.learn(headers([59, 60], [0, 5_000]), 0);

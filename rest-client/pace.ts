@@ -55,7 +55,7 @@ export class Windows {
     for (const [name, { r: left = 0, t: seconds = 0 }] of states) {
       const { q: limit = 0, w = 0 } = policies.get(name) ?? {};
       const told = { limit, lengthMs: w * 1_000, left, endsAtMs: nowMs + seconds * 1_000 };
-      known.set(name, newer(known.get(name), told));
+      known.set(name, newer(known.get(name), told, nowMs));
     }
     this.#known = known;
   }
@@ -78,10 +78,11 @@ function waitWithin({ limit, left, endsAtMs }: Window, latestMs: number, nowMs: 
 
 /**
  * Answers may overtake each other, and their times are whole seconds: within one window the smallest values are the
- * newest, and another window ends at least half its length later.
+ * newest, and another window ends at least half its length later. An end that has passed may have been told too early:
+ * a window without a request is told as if it began now, and a ban's end as that of every window.
  */
-function newer(known: Window | undefined, told: Window): Window {
-  if (known === undefined || known.limit !== told.limit) return told;
+function newer(known: Window | undefined, told: Window, nowMs: number): Window {
+  if (known === undefined || known.limit !== told.limit || known.endsAtMs <= nowMs) return told;
   const laterMs = told.endsAtMs - known.endsAtMs;
   if (Math.abs(laterMs) > told.lengthMs / 2) return laterMs > 0 ? told : known;
   return { ...told, left: Math.min(known.left, told.left), endsAtMs: Math.min(known.endsAtMs, told.endsAtMs) };
