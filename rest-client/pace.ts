@@ -12,80 +12,110 @@ interface Window {
 const slowShare = 0.2;
 /** Waits between two requests are no longer than this while something is left, so that a day's window stays usable. */
 const maxSpacingMs = 60_000;
-/** While nothing is known, one request in this time goes ahead to find out. */
+/** While it is not known what is left, one request in this time goes ahead to find out. */
 const probeMs = 2_000;
 
 /**
  * Tells when the next request may leave, so that the windows are not spent before they end. Pure: all times are
  * milliseconds of any one clock.
+ *
+ * Only answers tell what is left: a request that got none may not have reached the API. Until its attempt ends, each
+ * request takes one of it, because its answer may be late.
  */
 export class Windows {
-  /** By name; undefined before the first answer, and empty where answers tell no limits. */
-  #known: ReadonlyMap<string, Window> | undefined;
+  #known: ReadonlyMap<string, Window> = new Map();
+  /** Requests that have left. The place of a request among them is its number. */
+  #count = 0;
+  /** Numbers of the requests that a limit counts and whose attempts have not ended. */
+  readonly #underWay = new Set<number>();
+  /** The count when `#known` was told: the answers of later requests are newer. */
+  #toldAt = 0;
+  /** The count when a request ended that may have been charged and did not tell. What is left is unknown since then. */
+  #lostAt = 0;
+  /** The latest request whose answer told of the windows. */
+  #latestTold = 0;
   #latestMs = Number.NEGATIVE_INFINITY;
-  #probedMs = Number.NEGATIVE_INFINITY;
+  #probe = { number: 0, sentMs: 0 };
 
   /** Time in ms until the next request may leave; 0 for at once. */
   waitMs(nowMs: number): number {
-    const waits = [...(this.#known?.values() ?? [])]
+    const waits = [...this.#known.values()]
       .filter(({ endsAtMs }) => endsAtMs > nowMs)
-      .map((window) => waitWithin(window, this.#latestMs, nowMs));
-    if (this.#isUnknown(nowMs)) waits.push(this.#probedMs + probeMs - nowMs);
+      .map((window) => this.#waitWithin(window, nowMs));
+    if (this.#isUnknown(nowMs) && this.#underWay.has(this.#probe.number))
+      waits.push(this.#probe.sentMs + probeMs - nowMs);
     return Math.max(0, ...waits);
   }
 
   /** Time in ms until a window that has nothing left ends; 0 where none is spent. */
   spentMs(nowMs: number): number {
-    const spent = [...(this.#known?.values() ?? [])].filter(({ left }) => left <= 0);
+    const spent = [...this.#known.values()].filter(({ left }) => left <= 0);
     return Math.max(0, ...spent.map(({ endsAtMs }) => endsAtMs - nowMs));
   }
 
-  /** Counts a request that leaves now. Its answer may be late, so it counts before the answer does. */
-  sent(nowMs: number): void {
+  /** Counts a request that leaves now. @returns its number, for `learn` or `lose` at the end of its attempt */
+  sent(nowMs: number): number {
+    const number = this.sentFree();
     this.#latestMs = nowMs;
-    if (this.#isUnknown(nowMs)) this.#probedMs = nowMs;
-    this.#known &&= new Map([...this.#known].map(([name, window]) => [name, { ...window, left: window.left - 1 }]));
+    if (this.#isUnknown(nowMs)) this.#probe = { number, sentMs: nowMs };
+    this.#underWay.add(number);
+    return number;
   }
 
-  /** Takes over what an answer tells, by `RateLimit` and `RateLimit-Policy`. */
-  learn(headers: Headers, nowMs: number): void {
-    const policies = readItems(headers.get("ratelimit-policy"));
-    const states = readItems(headers.get("ratelimit"));
-    const known = new Map(this.#known);
-    for (const [name, { r: left = 0, t: seconds = 0 }] of states) {
-      const { q: limit = 0, w = 0 } = policies.get(name) ?? {};
-      const told = { limit, lengthMs: w * 1_000, left, endsAtMs: nowMs + seconds * 1_000 };
-      known.set(name, newer(known.get(name), told, nowMs));
-    }
-    this.#known = known;
+  /** As `sent`, for a request that no limit counts. */
+  sentFree(): number {
+    this.#count += 1;
+    return this.#count;
   }
 
-  learnNothing(): void {
-    this.#probedMs = Number.NEGATIVE_INFINITY;
+  /** Takes over what the answer to a request tells, by `RateLimit` and `RateLimit-Policy`. */
+  learn(headers: Headers, number: number, nowMs: number): void {
+    this.#underWay.delete(number);
+    this.#latestTold = Math.max(this.#latestTold, number);
+    const told = readWindows(headers, nowMs);
+    const isOvertaken = told.some(([name, window]) => isOlder(window, this.#known.get(name), nowMs));
+    if (isOvertaken && number <= this.#toldAt) return;
+    const running = [...this.#known].filter(([, { endsAtMs }]) => endsAtMs > nowMs);
+    this.#known = new Map([...running, ...told]);
+    this.#toldAt = this.#count;
   }
 
-  /** Whether the next answer tells of a window that is not known yet. */
+  /** Ends a request that did not tell what is left. */
+  lose(number: number): void {
+    if (this.#underWay.delete(number)) this.#lostAt = this.#count;
+  }
+
+  /** Whether the answer to the next request tells something new: of a window that is not known, or of lost requests. */
   #isUnknown(nowMs: number): boolean {
-    return this.#known === undefined || [...this.#known.values()].some(({ endsAtMs }) => endsAtMs <= nowMs);
+    const isSure = this.#latestTold > this.#lostAt;
+    return !isSure || [...this.#known.values()].some(({ endsAtMs }) => endsAtMs <= nowMs);
   }
-}
 
-function waitWithin({ limit, left, endsAtMs }: Window, latestMs: number, nowMs: number): number {
-  if (left <= 0) return endsAtMs - nowMs;
-  if (left > limit * slowShare) return 0;
-  return latestMs + Math.min(maxSpacingMs, (endsAtMs - nowMs) / left) - nowMs;
+  #waitWithin({ limit, left: told, endsAtMs }: Window, nowMs: number): number {
+    const left = told - this.#underWay.size;
+    if (left <= 0) return endsAtMs - nowMs;
+    if (left > limit * slowShare) return 0;
+    return this.#latestMs + Math.min(maxSpacingMs, (endsAtMs - nowMs) / left) - nowMs;
+  }
 }
 
 /**
- * Answers may overtake each other, and their times are whole seconds: within one window the smallest values are the
- * newest, and another window ends at least half its length later. An end that has passed may have been told too early:
- * a window without a request is told as if it began now, and a ban's end as that of every window.
+ * Whether an answer may have been overtaken: a window ends at least half its length before the one that is known, or
+ * has more left. Ends are not exact: their times are whole seconds, and one that has passed may have been told too
+ * early, because a window without a request is told as if it began now, and a ban's end as that of every window.
  */
-function newer(known: Window | undefined, told: Window, nowMs: number): Window {
-  if (known === undefined || known.limit !== told.limit || known.endsAtMs <= nowMs) return told;
+function isOlder(told: Window, known: Window | undefined, nowMs: number): boolean {
+  if (known === undefined || known.limit !== told.limit || known.endsAtMs <= nowMs) return false;
   const laterMs = told.endsAtMs - known.endsAtMs;
-  if (Math.abs(laterMs) > told.lengthMs / 2) return laterMs > 0 ? told : known;
-  return { ...told, left: Math.min(known.left, told.left), endsAtMs: Math.min(known.endsAtMs, told.endsAtMs) };
+  return Math.abs(laterMs) > told.lengthMs / 2 ? laterMs < 0 : told.left > known.left;
+}
+
+function readWindows(headers: Headers, nowMs: number): [name: string, Window][] {
+  const policies = readItems(headers.get("ratelimit-policy"));
+  return [...readItems(headers.get("ratelimit"))].map(([name, { r: left = 0, t: seconds = 0 }]) => {
+    const { q: limit = 0, w = 0 } = policies.get(name) ?? {};
+    return [name, { limit, lengthMs: w * 1_000, left, endsAtMs: nowMs + seconds * 1_000 }];
+  });
 }
 
 /** Items as `"minute";r=59;t=60, "day";r=999;t=86400`: their integers by item and name. */
@@ -105,7 +135,7 @@ export const maxLimitWaitMs = 120_000;
 interface Waiting {
   /** Whether it waits for a limit as long as that takes. */
   readonly isPatient: boolean;
-  readonly leave: () => void;
+  readonly leave: (number: number) => void;
   readonly fail: (reason: unknown) => void;
 }
 
@@ -117,12 +147,12 @@ export class Pace {
   #banEndsAtMs = 0;
 
   /**
-   * Resolves when the request may leave.
+   * Resolves when the request may leave, with its number for `learn` or `lose` at the end of its attempt.
    *
    * @throws InventoryApiError `api_key_banned` during a ban, and `rate_limit_exceeded` when a window is spent for more
    * than two minutes; the reason of `signal` once that is aborted
    */
-  turn(isPatient: boolean, signal: AbortSignal | undefined): Promise<void> {
+  turn(isPatient: boolean, signal: AbortSignal | undefined): Promise<number> {
     return new Promise((resolve, reject) => {
       signal?.throwIfAborted();
       const abort = () => waiting.fail(signal!.reason);
@@ -134,7 +164,7 @@ export class Pace {
       };
       const waiting: Waiting = {
         isPatient,
-        leave: () => settle(resolve),
+        leave: (number) => settle(() => resolve(number)),
         fail: (reason) => settle(() => reject(reason)),
       };
       signal?.addEventListener("abort", abort);
@@ -143,15 +173,20 @@ export class Pace {
     });
   }
 
-  /** Takes over what the headers of an answer tell. */
-  learn(headers: Headers): void {
-    this.#windows.learn(headers, performance.now());
+  /** Counts a request that no limit counts, and that waits for none. @returns its number, for `learn` */
+  free(): number {
+    return this.#windows.sentFree();
+  }
+
+  /** Takes over what the headers of the answer to a request tell. */
+  learn(headers: Headers, number: number): void {
+    this.#windows.learn(headers, number, performance.now());
     this.#next();
   }
 
-  /** Lets the next request find out what is left: one has ended without an answer that tells it. */
-  learnNothing(): void {
-    this.#windows.learnNothing();
+  /** Ends a request that got no answer, or one that does not tell what is left. */
+  lose(number: number): void {
+    this.#windows.lose(number);
     this.#next();
   }
 
@@ -178,8 +213,7 @@ export class Pace {
         this.#timer = setTimeout(() => this.#next(), Math.ceil(waitMs));
         return;
       }
-      this.#windows.sent(nowMs);
-      leave();
+      leave(this.#windows.sent(nowMs));
     }
   }
 }

@@ -95,3 +95,33 @@ test("a pause ends with the reason of the signal", async () => {
   expect(await failing).toMatchObject({ outcome: { message: "enough" }, gapsMs: [] });
   expect(performance.now()).toBeLessThan(50_000);
 });
+
+test("an outage with more attempts than a day's limit uses nothing of it up", async () => {
+  let attempts = 0;
+  let left = 1_000;
+  let isOut = false;
+  const fetch = async () => {
+    attempts += 1;
+    if (isOut) return cut();
+    left -= 1;
+    const headers = { "RateLimit-Policy": '"day";q=1000;w=86400', RateLimit: `"day";r=${left};t=80000` };
+    return new Response("done", { headers });
+  };
+  const send = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch });
+  let done = 0;
+  const sendTwenty = (request: Partial<ApiRequest>) => {
+    for (let i = 0; i < 20; i++) void send({ path: "/inventory", ...request }).then(() => (done += 1));
+  };
+  await send({ path: "/inventory" });
+  isOut = true;
+  sendTwenty({ isPatient: true });
+  await jest.advanceTimersByTimeAsync(3_600_000);
+  expect(attempts).toBeGreaterThan(1_000);
+  expect(done).toBe(0);
+  isOut = false;
+  await jest.advanceTimersByTimeAsync(10_000);
+  expect(done).toBe(20);
+  sendTwenty({});
+  await jest.advanceTimersByTimeAsync(0);
+  expect(done).toBe(40);
+});

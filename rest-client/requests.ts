@@ -53,10 +53,11 @@ export function createSender({ baseUrl, apiKey, fetch }: SenderOptions): (reques
    */
   async function send(request: ApiRequest): Promise<Answer> {
     const { isFree = false, isPatient = false, signal } = request;
+    const headers = new Headers({ ...request.headers, Authorization: authorization }); // throws for invalid values
     let failingSinceMs: number | undefined;
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, maxPauseMs)) {
-      if (!isFree) await pace.turn(isPatient, signal);
-      const outcome = await attempt(request);
+      const number = isFree ? pace.free() : await pace.turn(isPatient, signal);
+      const outcome = await attempt(request, headers, number);
       if (!(outcome instanceof InventoryApiError)) return outcome;
       if (!isPassing(outcome)) throw outcome;
 
@@ -69,27 +70,25 @@ export function createSender({ baseUrl, apiKey, fetch }: SenderOptions): (reques
     }
   }
 
-  async function attempt(request: ApiRequest): Promise<Answer | InventoryApiError> {
-    const { method = "GET", path, headers = {}, body, isFree, heldMs = 0, signal } = request;
-    const init = { method, headers: { ...headers, Authorization: authorization }, body: body ?? null };
-    new Headers(init.headers); // throws for invalid values, which are no fault of the connection
+  async function attempt(request: ApiRequest, headers: Headers, number: number): Promise<Answer | InventoryApiError> {
+    const { method = "GET", path, body = null, isFree, heldMs = 0, signal } = request;
     const connection = new AbortController();
     const cut = () => connection.abort();
     const timer = setTimeout(cut, answerTimeoutMs + heldMs);
     signal?.addEventListener("abort", cut);
     try {
-      const response = await fetch(root + path, { ...init, signal: connection.signal });
+      const response = await fetch(root + path, { method, headers, body, signal: connection.signal });
       clearTimeout(timer); // the time is that of the gateway's work; a long list may take longer on its way
       const text = await response.text();
       const { status } = response;
       const error = response.ok || status === 304 ? undefined : readError(response, text);
       if (error?.code === "api_key_banned") pace.stop(error.retryAfterMs ?? 0);
       // Other windows than the account's: those of the address (401, 5xx), or of the requests that no limit counts.
-      if (status < 500 && status !== 401 && !(isFree && status === 429)) pace.learn(response.headers);
-      else pace.learnNothing();
+      if (status < 500 && status !== 401 && !(isFree && status === 429)) pace.learn(response.headers, number);
+      else pace.lose(number);
       return error ?? { status, headers: response.headers, text };
     } catch (cause) {
-      pace.learnNothing();
+      pace.lose(number);
       signal?.throwIfAborted();
       return new InventoryApiError("no_answer", `${method} ${path} got no answer`, { cause });
     } finally {
