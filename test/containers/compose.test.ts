@@ -40,6 +40,10 @@ describe("deploy/compose", () => {
       headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
       body: JSON.stringify({ quantity }),
     });
+  const sql = (text: string) =>
+    project.shell(
+      `docker compose exec -T mysql sh -c 'MYSQL_PWD=$MYSQL_ROOT_PASSWORD mysql --user=root --batch --skip-column-names' <<'SQL'\n${text}\nSQL`,
+    );
   const running = async (service?: string) =>
     (await project.containers(service)).filter(({ State }) => State.Status === "running");
   const inContainer = ({ Id }: Container, ...command: string[]) => project.engine.tryDocker(["exec", Id, ...command]);
@@ -162,10 +166,6 @@ describe("deploy/compose", () => {
     const given = [...script.matchAll(/^GRANT .*;$/gm)].map(([line]) => line);
     expect(given.sort()).toEqual(documented.sort());
 
-    const sql = (text: string) =>
-      project.shell(
-        `docker compose exec -T mysql sh -c 'MYSQL_PWD=$MYSQL_ROOT_PASSWORD mysql --user=root --batch --skip-column-names' <<'SQL'\n${text}\nSQL`,
-      );
     const tables = await sql(
       "SELECT CONCAT_WS(' ', User, Db, Table_name, Table_priv) FROM mysql.tables_priv WHERE Db LIKE 'petstore%'",
     );
@@ -195,8 +195,11 @@ describe("deploy/compose", () => {
       expect((await patch(3, 30)).status).toBe(200);
       await project.shell(backUp!);
       expect((await patch(3, 31)).status).toBe(200);
+      // As a migration does that comes after the backup.
+      await sql("CREATE TABLE petstore_keys.newer (id INT); CREATE TABLE petstore_stock.newer (id INT)");
       const before = (await read()).headers.get("etag")!;
       await project.shell(restore!);
+      expect(await sql("SELECT table_schema FROM information_schema.tables WHERE table_name = 'newer'")).toBe("");
       // Each gateway finds the services by itself.
       const reads = () => Promise.all(Array.from({ length: 4 }, read));
       const areRead = async () => (await reads()).every(({ status }) => status === 200);
