@@ -1,10 +1,11 @@
 /** The client of the public API for consumers in TypeScript and JavaScript. */
+import { toHours, toIfMatch, toKey, toPetId, toQuantity, toSince, toWaitSeconds } from "./arguments.ts";
 import { InventoryApiError } from "./errors.ts";
 import { type FollowEvent, followStock } from "./follow.ts";
-import { readBody, type SentEntry, toPetId, withPetId } from "./json.ts";
+import { readBody, type SentEntry, withPetId } from "./json.ts";
 import { type Answer, type ApiRequest, createSender } from "./requests.ts";
 import type { BulkResult, InventoryChanges, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
-import { toIfMatch, toKey, toRequests, type UpdateEntry } from "./updates.ts";
+import { toRequests, type UpdateEntry } from "./updates.ts";
 
 export { InventoryApiError } from "./errors.ts";
 export type { ChangesEvent, FollowEvent, StockEvent } from "./follow.ts";
@@ -121,8 +122,8 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     const ifMatch = toIfMatch(options.ifMatch);
     const headers = { ...updateHeaders(toKey(options.idempotencyKey)), ...(ifMatch && { "If-Match": ifMatch }) };
     const path = `/inventory/${toPetId(petId)}`;
-    const { signal } = options;
-    const answer = await send({ method: "PATCH", path, headers, body: JSON.stringify({ quantity }), signal });
+    const body = JSON.stringify({ quantity: toQuantity(quantity) });
+    const answer = await send({ method: "PATCH", path, headers, body, signal: options.signal });
     const isReplayed = answer.headers.get("idempotency-replayed") === "true";
     return remember({ ...entryOf(answer), ...(isReplayed && { replayed: true }) });
   }
@@ -151,8 +152,9 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
   type ChangesRequest = Pick<ApiRequest, "signal" | "isPatient"> & { readonly waitSeconds?: number };
 
   async function changes(since: string, { waitSeconds, ...request }: ChangesRequest = {}): Promise<InventoryChanges> {
-    const path = `/inventory/changes?since=${encodeURIComponent(since)}`;
-    const held = waitSeconds && { headers: { Prefer: `wait=${waitSeconds}` }, heldMs: waitSeconds * 1_000 };
+    const path = `/inventory/changes?since=${encodeURIComponent(toSince(since))}`;
+    const seconds = toWaitSeconds(waitSeconds);
+    const held = seconds > 0 && { headers: { Prefer: `wait=${seconds}` }, heldMs: seconds * 1_000 };
     const answer = await send({ ...request, ...held, path });
     const body = readBody<{ etag: string; changed: SentEntry[]; removed: (number | string)[] }>(answer);
     return { ...body, changed: body.changed.map(withPetId<InventoryEntry>), removed: body.removed.map(BigInt) };
@@ -173,7 +175,9 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     },
     rateLimit: async ({ signal } = {}) => readBody(await send({ path: "/rate_limit", isFree: true, signal })),
     usage: async ({ hours, signal } = {}) =>
-      readBody(await send({ path: `/usage${hours === undefined ? "" : `?hours=${hours}`}`, isFree: true, signal })),
+      readBody(
+        await send({ path: `/usage${hours === undefined ? "" : `?hours=${toHours(hours)}`}`, isFree: true, signal }),
+      ),
   };
 }
 

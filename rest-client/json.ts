@@ -74,10 +74,3 @@ export function readBody<T>({ text, status }: { readonly text: string; readonly 
     throw new InventoryApiError("unknown_answer", "the body is no JSON", { status, cause });
   }
 }
-
-/** @throws TypeError for a number that may have been rounded already, and for what is no number */
-export function toPetId(id: bigint | number): bigint {
-  if (typeof id === "bigint" || Number.isSafeInteger(id)) return BigInt(id);
-  if (typeof id !== "number") throw new TypeError(`petId must be a bigint, such as 1001n, or a number: ${id}`);
-  throw new TypeError(`petId: ${id} is not exact; pass a bigint`);
-}

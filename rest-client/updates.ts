@@ -1,5 +1,5 @@
-/** Checks updates and writes them down before the first of them is sent. */
-import { toPetId } from "./json.ts";
+/** Checks many updates and writes them down before the first of them is sent. */
+import { toIfMatch, toKey, toPetId, toQuantity } from "./arguments.ts";
 
 /** One of many updates. */
 export interface UpdateEntry {
@@ -52,40 +52,8 @@ export function toRequests(updates: readonly UpdateEntry[], idempotencyKey: stri
   return parts.map(({ start, texts }) => ({ start, key: key + suffixOf(start), body: `[${texts}]` }));
 }
 
-/** One of many updates as JSON, with every digit of its petId. The API refuses a quantity that is missing. */
+/** One of many updates as JSON, with every digit of its petId. */
 function updateJson({ petId, quantity, ifMatch }: UpdateEntry): string {
-  const rest = { quantity: quantity ?? null, ifMatch: toIfMatch(ifMatch) };
+  const rest = { quantity: toQuantity(quantity), ifMatch: toIfMatch(ifMatch) };
   return `{"petId":${toPetId(petId)},${JSON.stringify(rest).slice(1)}`;
-}
-
-/**
- * Reads a precondition. One that is empty must not become none: the caller would overwrite what it has not seen. An
- * entry has an empty `etag` where a proxy removes the header.
- *
- * @throws TypeError for an empty one, or null, which JavaScript may pass
- */
-export function toIfMatch(ifMatch: string | undefined): string | undefined {
-  if (ifMatch === undefined || ifMatch?.trim()) return ifMatch;
-  throw new TypeError("ifMatch is empty: pass an ETag, or leave ifMatch out");
-}
-
-const validKey = /^(?:"([\w.:-]{1,64})"|([\w.:-]{1,64}))$/;
-
-/**
- * Reads a key as the API does, bare or as a quoted string, so that both are the same key.
- *
- * @returns the bare key; a new one without one
- * @throws TypeError
- */
-export function toKey(idempotencyKey: string | undefined): string {
-  if (idempotencyKey === undefined) return newKey();
-  const [, quoted, bare] = (typeof idempotencyKey === "string" && validKey.exec(idempotencyKey)) || [];
-  const key = quoted ?? bare;
-  if (key !== undefined) return key;
-  throw new TypeError("idempotencyKey must be 1 to 64 of A-Z a-z 0-9 _ . : -");
-}
-
-/** A key for one update: 128 random bits. */
-function newKey(): string {
-  return crypto.getRandomValues(new BigUint64Array(2)).join("-");
 }

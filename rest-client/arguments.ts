@@ -1,0 +1,67 @@
+/** Checks arguments before anything is sent: each of these functions throws a TypeError for one that is wrong. */
+
+const maxInt32 = 2_147_483_647;
+const maxInt64 = 2n ** 63n - 1n;
+
+/** Reads an int64. A number must be exact: a larger one may have been rounded already. */
+export function toPetId(id: bigint | number): bigint {
+  if (typeof id !== "bigint" && typeof id !== "number")
+    throw new TypeError(`petId must be a bigint, such as 1001n, or a number: ${id}`);
+  if (typeof id === "number" && !Number.isSafeInteger(id))
+    throw new TypeError(`petId: ${id} is not exact; pass a bigint`);
+  const petId = BigInt(id);
+  if (petId > maxInt64 || petId < -maxInt64 - 1n) throw new TypeError(`petId must be an int64: ${id}`);
+  return petId;
+}
+
+export function toQuantity(quantity: number): number {
+  return toInteger("quantity", quantity, 0, maxInt32);
+}
+
+export function toWaitSeconds(waitSeconds = 0): number {
+  return toInteger("waitSeconds", waitSeconds, 0, 90);
+}
+
+export function toHours(hours: number): number {
+  return toInteger("hours", hours, 1, 168);
+}
+
+function toInteger(name: string, value: number, min: number, max: number): number {
+  if (Number.isInteger(value) && value >= min && value <= max) return value;
+  throw new TypeError(`${name} must be an integer from ${min} to ${max}: ${value}`);
+}
+
+/** Reads the tag that changes are asked for since. It is empty where a proxy removes the header. */
+export function toSince(since: string): string {
+  if (typeof since === "string" && since.trim()) return since;
+  throw new TypeError("since is empty: pass the etag of a list or of changes");
+}
+
+/**
+ * Reads a precondition. One that is empty must not become none: the caller would overwrite what it has not seen. An
+ * entry has an empty `etag` where a proxy removes the header. JavaScript may pass null, too.
+ */
+export function toIfMatch(ifMatch: string | undefined): string | undefined {
+  if (ifMatch === undefined || ifMatch?.trim()) return ifMatch;
+  throw new TypeError("ifMatch is empty: pass an ETag, or leave ifMatch out");
+}
+
+const validKey = /^(?:"([\w.:-]{1,64})"|([\w.:-]{1,64}))$/;
+
+/**
+ * Reads a key as the API does, bare or as a quoted string, so that both are the same key.
+ *
+ * @returns the bare key; a new one without one
+ */
+export function toKey(idempotencyKey: string | undefined): string {
+  if (idempotencyKey === undefined) return newKey();
+  const [, quoted, bare] = (typeof idempotencyKey === "string" && validKey.exec(idempotencyKey)) || [];
+  const key = quoted ?? bare;
+  if (key !== undefined) return key;
+  throw new TypeError("idempotencyKey must be 1 to 64 of A-Z a-z 0-9 _ . : -");
+}
+
+/** A key for one update: 128 random bits. */
+function newKey(): string {
+  return crypto.getRandomValues(new BigUint64Array(2)).join("-");
+}
