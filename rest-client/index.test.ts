@@ -121,6 +121,22 @@ test("an update that got no answer, or a 503, is repeated with the same Idempote
   expect(sent).toEqual([sent[0], sent[0], sent[0]]);
 });
 
+test("an entry that an update was replayed for is read without that mark", async () => {
+  const done = `${entryText.slice(0, -1)},"etag":"\\"r1\\"","replayed":true}`;
+  handlers = [
+    answer(200, entryText, { ETag: '"r1"', "Idempotency-Replayed": "true" }),
+    answer(304, ""),
+    answer(200, `[${done}]`),
+    answer(304, ""),
+  ];
+  const api = open();
+  const read = { ...entry, etag: '"r1"' };
+  expect(await api.update(bigId, 12)).toEqual({ ...read, replayed: true });
+  expect(await api.get(bigId)).toEqual(read);
+  expect(await api.updateMany([{ petId: bigId, quantity: 12 }])).toEqual([{ ...read, replayed: true }]);
+  expect(await api.get(bigId)).toEqual(read);
+});
+
 test("an ifMatch that is empty, as behind a proxy that removes ETags, is a TypeError before anything is sent", async () => {
   handlers = [answer(200, entryText)];
   const api = open();

@@ -96,7 +96,7 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
   const entries = new Map<bigint, InventoryEntry>();
   let latest: InventoryList | undefined;
 
-  const remember = <T extends InventoryEntry>(entry: T): T => {
+  const remember = (entry: InventoryEntry): InventoryEntry => {
     entries.delete(entry.petId);
     entries.set(entry.petId, entry);
     if (entries.size > maxRemembered) entries.delete(entries.keys().next().value!);
@@ -125,7 +125,8 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     const body = JSON.stringify({ quantity: toQuantity(quantity) });
     const answer = await send({ method: "PATCH", path, headers, body, signal: options.signal });
     const isReplayed = answer.headers.get("idempotency-replayed") === "true";
-    return remember({ ...entryOf(answer), ...(isReplayed && { replayed: true }) });
+    const entry = remember(entryOf(answer));
+    return isReplayed ? { ...entry, replayed: true } : entry;
   }
 
   async function updateMany(updates: readonly UpdateEntry[], options: Omit<UpdateOptions, "ifMatch"> = {}) {
@@ -145,7 +146,11 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
         return [...results, ...failed];
       }
     }
-    for (const result of results) if ("etag" in result) remember(result);
+    for (const result of results) {
+      if ("error" in result) continue;
+      const { replayed: _, ...entry } = result;
+      remember(entry);
+    }
     return results;
   }
 
