@@ -125,3 +125,51 @@ test("an outage with more attempts than a day's limit uses nothing of it up", as
   await jest.advanceTimersByTimeAsync(0);
   expect(done).toBe(40);
 });
+
+/** An answer whose body has these parts, each this long after the one before it; then it goes silent, or ends. */
+function slowAnswer(signal: AbortSignal, parts: number, gapMs: number, isCut: boolean): Response {
+  let sent = 0;
+  const body = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      signal.addEventListener("abort", () => controller.error(signal.reason));
+      await new Promise((resolve) => setTimeout(resolve, gapMs));
+      if (sent < parts) controller.enqueue(new TextEncoder().encode("€").slice(sent % 3, (sent % 3) + 1));
+      else if (isCut) await new Promise(() => {});
+      else controller.close();
+      sent += 1;
+    },
+  });
+  return new Response(body);
+}
+
+test("an answer may take as long as it needs while parts of it come", async () => {
+  const fetch = async (_address: unknown, { signal }: RequestInit = {}) => slowAnswer(signal!, 30, 40_000, false);
+  const sent = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch })({ path: "/inventory" });
+  await jest.runAllTimersAsync();
+  expect(await sent).toMatchObject({ status: 200, text: "€".repeat(10) });
+});
+
+test("a request whose answer goes silent within its body is sent again after 45 s", async () => {
+  const times: number[] = [];
+  const fetch = async (_address: unknown, { signal }: RequestInit = {}) => {
+    times.push(performance.now());
+    return slowAnswer(signal!, 3, 1_000, times.length === 1);
+  };
+  draw(0);
+  const sent = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch })({ path: "/inventory" });
+  await jest.advanceTimersByTimeAsync(120_000);
+  expect(times.map((time) => time - times[0]!)).toEqual([0, 48_100]); // three parts, and a pause of 0.1 s
+  expect(await sent).toMatchObject({ status: 200, text: "€" });
+});
+
+test("a request whose signal was aborted before is not sent, though no limit counts it", async () => {
+  let count = 0;
+  const fetch = async () => {
+    count += 1;
+    return new Response("{}");
+  };
+  const send = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch });
+  const signal = AbortSignal.abort(new Error("enough"));
+  await expect(send({ path: "/rate_limit", isFree: true, signal })).rejects.toThrow("enough");
+  expect(count).toBe(0);
+});

@@ -31,8 +31,8 @@ export interface Answer {
   readonly text: string;
 }
 
-/** Longer than a gateway itself repeats an update. */
-const answerTimeoutMs = 45_000;
+/** How long an answer may be silent, before it begins and within it: longer than a gateway itself repeats an update. */
+const silenceTimeoutMs = 45_000;
 /** How long a request that fails is repeated. */
 const patienceMs = 60_000;
 const firstPauseMs = 200;
@@ -74,12 +74,17 @@ export function createSender({ baseUrl, apiKey, fetch }: SenderOptions): (reques
     const { method = "GET", path, body = null, isFree, heldMs = 0, signal } = request;
     const connection = new AbortController();
     const cut = () => connection.abort();
-    const timer = setTimeout(cut, answerTimeoutMs + heldMs);
+    let timer = setTimeout(cut, silenceTimeoutMs + heldMs);
+    const onPart = () => {
+      clearTimeout(timer);
+      timer = setTimeout(cut, silenceTimeoutMs);
+    };
     signal?.addEventListener("abort", cut);
     try {
+      signal?.throwIfAborted();
       const response = await fetch(root + path, { method, headers, body, signal: connection.signal });
-      clearTimeout(timer); // the time is that of the gateway's work; a long list may take longer on its way
-      const text = await response.text();
+      onPart();
+      const text = await readText(response, onPart);
       const { status } = response;
       const error = response.ok || status === 304 ? undefined : readError(response, text);
       if (error?.code === "api_key_banned") pace.stop(error.retryAfterMs ?? 0);
@@ -98,6 +103,19 @@ export function createSender({ baseUrl, apiKey, fetch }: SenderOptions): (reques
   }
 
   return send;
+}
+
+/** Reads a body, and tells of each part of it: a long list may take its time. */
+async function readText({ body }: Response, onPart: () => void): Promise<string> {
+  const reader = body?.getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  for (;;) {
+    const part = await reader?.read();
+    onPart();
+    if (!part?.value) return text + decoder.decode();
+    text += decoder.decode(part.value, { stream: true });
+  }
 }
 
 /** Whether the same request can succeed later. */
