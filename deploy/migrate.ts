@@ -8,8 +8,7 @@ import { databaseSetting, inventorySettings } from "../inventory-svc/config.ts";
 import { stockMigrations } from "../inventory-svc/stock/migrations.ts";
 import { counted, createCommand, exitUsage, runCommand } from "../runtime/commands.ts";
 import { blamingDatabase } from "../runtime/database/faults.ts";
-import { type DroppedRows, migrate } from "../runtime/database/migrations.ts";
-import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
+import { type DroppedRows, migrateDatabase } from "../runtime/database/migrations.ts";
 import { OperatorError } from "../runtime/operator-error.ts";
 import { readSettings } from "../runtime/settings.ts";
 
@@ -59,15 +58,9 @@ await runCommand(command);
 
 async function run(tier: Tier, url: string, direction: "up" | "down", mayDrop: boolean): Promise<void> {
   const { setting, migrations } = schemas[tier];
-  const steps = await blamingDatabase(setting, async () => {
-    // A statement that changes a large table can run long without an answer.
-    const db = openDatabase(url, { ...databaseDefaults, silenceTimeoutMs: 60 * 60_000 });
-    try {
-      return await migrate(db, tier, migrations, direction, (dropped) => confirmDrop(tier, dropped, mayDrop));
-    } finally {
-      await db.destroy();
-    }
-  });
+  const steps = await blamingDatabase(setting, () =>
+    migrateDatabase(url, tier, migrations, direction, (dropped) => confirmDrop(tier, dropped, mayDrop)),
+  );
   console.log(`${tier}: ${steps.length === 0 ? "nothing to do" : `${direction} ${steps.join(", ")}`}`);
 }
 

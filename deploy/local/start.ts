@@ -23,7 +23,7 @@ import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
 import { createCommand, runCommand } from "../../runtime/commands.ts";
 import { blamingDatabase } from "../../runtime/database/faults.ts";
-import { migrate } from "../../runtime/database/migrations.ts";
+import { migrateDatabase } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 import { SettingsError } from "../../runtime/settings.ts";
@@ -134,9 +134,9 @@ function readBothConfigs(env: NodeJS.ProcessEnv) {
 
 /** Brings the stock's schema up to date, and seeds a store that has never had an entry. */
 async function prepareStock(url: string): Promise<void> {
+  await migrateDatabase(url, "inventory", stockMigrations);
   const db = openDatabase(url);
   try {
-    await migrate(db, "inventory", stockMigrations, "up");
     const store = new StockStore(db);
     const { revision } = await store.position();
     if (revision > 0n) return;
@@ -154,9 +154,9 @@ async function prepareStock(url: string): Promise<void> {
  * next start. A kept key that works no more, for example because it was rotated, is replaced.
  */
 async function prepareKeys(url: string, pepper: string, env: string): Promise<DemoKeys> {
+  await migrateDatabase(url, "gateway", keyMigrations);
   const db = openDatabase(url);
   try {
-    await migrate(db, "gateway", keyMigrations, "up");
     const kept = readKeys();
     const store = createKeyStore(db, Date.now);
     const admin = createKeyAdmin(db, Date.now);

@@ -4,7 +4,7 @@ import "../../runtime/node-version.ts";
 import { type Command, Option } from "commander";
 import { createCommand, exitUsage, runCommand } from "../../runtime/commands.ts";
 import { blamingDatabase } from "../../runtime/database/faults.ts";
-import { migrate } from "../../runtime/database/migrations.ts";
+import { migrateDatabase } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { readSettings } from "../../runtime/settings.ts";
 import { createKey, hashKey } from "../auth/key-format.ts";
@@ -178,9 +178,9 @@ function makeKey() {
 async function withAdmin<T>(work: (admin: KeyAdmin) => Promise<T>): Promise<T> {
   const { GATEWAY_DATABASE_URL } = settings();
   return await blamingDatabase(keyDatabaseSetting, async () => {
+    await migrateDatabase(GATEWAY_DATABASE_URL, "gateway", keyMigrations);
     const db = openDatabase(GATEWAY_DATABASE_URL);
     try {
-      await migrate(db, "gateway", keyMigrations, "up");
       return await work(createKeyAdmin(db, Date.now));
     } finally {
       await db.destroy();

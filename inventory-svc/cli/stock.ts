@@ -8,8 +8,8 @@ import { pipeline } from "node:stream/promises";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { counted, createCommand, exitUsage, runCommand } from "../../runtime/commands.ts";
 import { blamingDatabase } from "../../runtime/database/faults.ts";
-import { migrate } from "../../runtime/database/migrations.ts";
-import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
+import { migrateDatabase } from "../../runtime/database/migrations.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 import { readSettings } from "../../runtime/settings.ts";
 import { databaseSetting, inventorySettings } from "../config.ts";
@@ -28,9 +28,9 @@ const maxPrinted = 20;
 async function withStore(work: (store: StockStore) => Promise<void>): Promise<void> {
   const { INVENTORY_DATABASE_URL } = readSettings(settings, process.env);
   await blamingDatabase(databaseSetting, async () => {
-    const db = openDatabase(INVENTORY_DATABASE_URL, databaseDefaults);
+    await migrateDatabase(INVENTORY_DATABASE_URL, "inventory", stockMigrations);
+    const db = openDatabase(INVENTORY_DATABASE_URL);
     try {
-      await migrate(db, "inventory", stockMigrations, "up");
       await work(new StockStore(db));
     } finally {
       await db.destroy();

@@ -4,7 +4,7 @@ import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
 import { DatabaseStateError } from "./errors.ts";
 import { acquireConnection, releaseConnection } from "./knex-internals.ts";
-import { isSqlite } from "./open.ts";
+import { databaseDefaults, isSqlite, openDatabase } from "./open.ts";
 
 /** A step of a schema. The names sort in the order of the steps, as in `0001_stock`. */
 export interface Migration {
@@ -26,6 +26,25 @@ export interface DroppedRows {
 
 /** How long a process waits for another one that migrates the same database. */
 const lockWaitSeconds = 60;
+
+/** A statement that changes a large table can run this long without an answer. */
+const statementTimeoutMs = 60 * 60_000;
+
+/** Migrates as `migrate` does, over connections of its own that wait for long statements. */
+export async function migrateDatabase(
+  url: string,
+  schema: string,
+  migrations: readonly Migration[],
+  direction: "up" | "down" = "up",
+  confirmDrop?: (dropped: DroppedRows) => void,
+): Promise<string[]> {
+  const db = openDatabase(url, { ...databaseDefaults, silenceTimeoutMs: statementTimeoutMs });
+  try {
+    return await migrate(db, schema, migrations, direction, confirmDrop);
+  } finally {
+    await db.destroy();
+  }
+}
 
 /**
  * Brings a schema up to date, or reverts its last step.

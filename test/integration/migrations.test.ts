@@ -12,6 +12,7 @@ import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../supp
 import { connectMysql } from "../support/mysql-client.ts";
 import { freePort } from "../support/ports.ts";
 import { cleanup, runScript, startScript } from "../support/processes.ts";
+import { untilRunning } from "../support/stock.ts";
 
 const schemas = [
   ["gateway", keyMigrations],
@@ -352,6 +353,26 @@ describe("the lock of migrations (MySQL/MariaDB)", () => {
     expect(await migrate(open(200), "slow", [slow], "up")).toEqual(["0001_slow"]);
     expect(held).toEqual([1, 1, 1, 1, 1, 1]);
     expect(await ask(other, "SELECT IS_FREE_LOCK(?) AS answer")).toBe(1);
+  });
+});
+
+describe("commands that migrate (MySQL/MariaDB)", () => {
+  test.each([
+    ["npm run stock", "inventory", "inventory-svc/cli/stock.ts", "export"],
+    ["npm run keys", "gateway", "gateway/accounts/commands.ts", "list"],
+  ])("%s waits longer for the statements of a migration than for its others", async (_name, schema, script, name) => {
+    const url = await createMysqlDatabase();
+    expect(await command(bothIn(url))).toMatchObject({ code: 0 });
+    const other = await connectMysql(url);
+    await other.query(`LOCK TABLES ${schema}_migrations WRITE`);
+    const running = runScript({ script, args: [name], env: bothIn(url) });
+    await untilRunning(url, "select");
+    // The silence after which a connection of the services would be closed, and some more.
+    const silence = delay(databaseDefaults.silenceTimeoutMs + 1_000, "still waiting");
+    expect(await Promise.race([running, silence])).toBe("still waiting");
+    await other.end();
+    expect(await running).toMatchObject({ code: 0 });
+    await dropDatabase(url);
   });
 });
 

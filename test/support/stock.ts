@@ -3,7 +3,7 @@ import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
-import { migrate } from "../../runtime/database/migrations.ts";
+import { migrate, migrateDatabase } from "../../runtime/database/migrations.ts";
 import { type DatabaseOptions, isSqlite, openDatabase } from "../../runtime/database/open.ts";
 import { connectMysql } from "./mysql-client.ts";
 import { until } from "./until.ts";
@@ -32,12 +32,7 @@ export function openStock(url: string, options?: DatabaseOptions): OpenStock {
 
 /** Brings the schema of a stock up to date. */
 export async function migrateStock(url: string): Promise<void> {
-  const db = openDatabase(url);
-  try {
-    await migrate(db, "inventory", stockMigrations, "up");
-  } finally {
-    await db.destroy();
-  }
+  await migrateDatabase(url, "inventory", stockMigrations);
 }
 
 /** Opens a stock in memory for a suite, which ends it. It is empty before each test. */
