@@ -85,7 +85,8 @@ export function serverStream<Req, Res>(
  * Makes a handler of a function that answers one question at a time, in their order. It does not read ahead: flow
  * control slows a caller that sends questions faster than they are answered.
  *
- * @param draining ends the stream between two questions; a question that arrives later gets no answer on this stream
+ * @param draining ends the stream between two questions, and a stream that is opened later at once; a question that
+ *   arrives later gets no answer on this stream
  */
 export function duplexStream<Req, Res>(
   draining: AbortSignal,
@@ -100,6 +101,7 @@ export function duplexStream<Req, Res>(
     const endIdle = () => {
       if (!isAnswering) call.end();
     };
+    if (draining.aborted) endIdle();
     draining.addEventListener("abort", endIdle);
     call.on("close", () => draining.removeEventListener("abort", endIdle));
     try {

@@ -95,6 +95,12 @@ describe("the handlers of calls", () => {
     expect(await stream.next()).toBeUndefined();
   });
 
+  test("CheckInventory ends a stream at once that is opened while the service drains", async () => {
+    const { inventory, drain } = await serve();
+    drain();
+    expect(await inventory.check(soon()).next()).toBeUndefined();
+  });
+
   test("CheckInventory gives the answer that it has begun when the service drains, and then ends the stream", async () => {
     const asked = Promise.withResolvers<void>();
     const page = Promise.withResolvers<ChangesPage>();
