@@ -177,23 +177,21 @@ export class StockStore {
    * @param ageMs by the clock of the database
    * @param limit maximum records
    * @param after the id of the record after which to begin
-   * @returns the id up to which they are deleted; undefined when no more of them are that old
+   * @returns the id up to which those that old are deleted; undefined when no more of them are
    * @throws StockUnavailableError
    */
   async deleteRecords(ageMs: number, limit: number, after: bigint): Promise<bigint | undefined> {
     const recorded = () => this.#db(recordsTable).where("id", ">", after as never);
-    const age = this.#db.raw(`${clockMs(this.#db)} - made_at as age`) as never;
+    const age = this.#db.raw(`${clockMs(this.#db)} - made_at`) as never;
     const oldest: { id: bigint; age: bigint | number }[] = await available(
-      recorded().orderBy("id").limit(limit).select("id", age),
+      recorded().orderBy("id").limit(limit).select("id", { age }),
     );
-    const kept = oldest.findIndex(({ age }) => age <= ageMs);
+    // A time in the future says nothing about the records after it: the clock was wrong.
+    const kept = oldest.findIndex(({ age }) => age >= 0 && age <= ageMs);
     const last = (kept === -1 ? oldest : oldest.slice(0, kept)).at(-1)?.id;
     if (last === undefined) return undefined;
-    await available(
-      recorded()
-        .where("id", "<=", last as never)
-        .delete(),
-    );
+    const old = recorded().where("id", "<=", last as never);
+    await available(old.where(age, ">", ageMs as never).delete());
     return kept === -1 && oldest.length === limit ? last : undefined;
   }
 

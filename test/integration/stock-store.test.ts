@@ -719,15 +719,25 @@ describeEachDatabase("the stock's store", (url) => {
       });
 
       test("adjustments are deleted in steps of a bounded size, and those of a slow clock together with the adjustments after them", async () => {
-        await makeAged(6_000, 6_000, 6_000, 6_000, 6_000, -60_000, 6_000);
+        await makeAged(16_000, 16_000, 16_000, 16_000, 16_000, 0, 16_000);
         const ids: bigint[] = await stock.db("stock_requests").orderBy("id").pluck("id");
-        expect(await store.deleteRecords(5_000, 2, 0n)).toBe(ids[1]);
+        expect(await store.deleteRecords(15_000, 2, 0n)).toBe(ids[1]);
         expect(await recorded()).toEqual(["2", "3", "4", "5", "6"]);
-        expect(await store.deleteRecords(5_000, 2, ids[1]!)).toBe(ids[3]);
-        expect(await store.deleteRecords(5_000, 2, ids[3]!)).toBeUndefined();
+        expect(await store.deleteRecords(15_000, 2, ids[1]!)).toBe(ids[3]);
+        expect(await store.deleteRecords(15_000, 2, ids[3]!)).toBeUndefined();
         expect(await recorded()).toEqual(["5", "6"]);
-        expect(await store.deleteRecords(-61_000, 10, 0n)).toBeUndefined();
+        expect(await store.deleteRecords(-1, 10, 0n)).toBeUndefined();
         expect(await recorded()).toEqual([]);
+      });
+
+      test("adjustments with a time in the future stay, and those after them are deleted nevertheless", async () => {
+        const [old, future] = [retentionMs + 60_000, -60_000];
+        await makeAged(old, future, future, future, old, 0);
+        const ids: bigint[] = await stock.db("stock_requests").orderBy("id").pluck("id");
+        expect(await store.deleteRecords(retentionMs, 2, 0n)).toBe(ids[1]);
+        expect(await store.deleteRecords(retentionMs, 2, ids[1]!)).toBe(ids[3]);
+        expect(await store.deleteRecords(retentionMs, 2, ids[3]!)).toBeUndefined();
+        expect(await recorded()).toEqual(["1", "2", "3", "5"]);
       });
 
       test("adjustments are deleted by several services while writers go on, without an error, and young adjustments stay", async () => {
