@@ -7,6 +7,12 @@ import { columns, recordColumns, recordsTable, toRecordRow, toRow } from "./rows
 /** Knex writes an insert of many rows for SQLite as a compound SELECT, which may have 500 terms. */
 const maxRowsPerInsert = 500;
 
+/**
+ * Fails on each engine. It is made of a column, whose value is 1, because an expression of constants may be computed
+ * although no row needs it.
+ */
+const outOfRange = "abs(-9223372036854775808 * id)";
+
 /** The statements of a write, between BEGIN and COMMIT. */
 export class WriteStatements {
   /** Locks the counter row and reads it. On SQLite, BEGIN has taken the lock already. */
@@ -20,7 +26,7 @@ export class WriteStatements {
   constructor(db: Knex) {
     const counter = () => db("stock_head").where("id", db.raw("1"));
     this.lockCounter = statementOf(counter().select("epoch", "revision").forUpdate());
-    const advanced = db.raw("case when epoch = ? and revision = ? then ? end", ["", 0, 0]);
+    const advanced = db.raw(`case when epoch = ? and revision = ? then ? else ${outOfRange} end`, ["", 0, 0]);
     this.#advanceCounter = statementOf(counter().update({ revision: advanced }));
     this.#entries = selectBy(db, "pet_id", "stock", columns);
     this.#setEntries = new RowsStatement(columns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());
@@ -32,8 +38,8 @@ export class WriteStatements {
   }
 
   /**
-   * Advances the counter. When the counter is not at `from`, the new revision is NULL, and the statement fails because
-   * the column takes no NULL (on MySQL by the strict `sql_mode` that `open.ts` sets).
+   * Advances the counter. When the counter is not at `from`, the new revision is out of the range of integers, with
+   * which the statement fails, whatever the settings of its session.
    */
   advanceCounter({ epoch, revision: from }: { epoch: string; revision: bigint }, to: bigint): Statement {
     return { sql: this.#advanceCounter.sql, bindings: [epoch, from, to] };

@@ -1,6 +1,6 @@
 /** One transaction that writes changes of the stock, from its lock to its commit. */
 import type { Knex } from "knex";
-import { isNotNullViolation, isRetryable } from "../../runtime/database/errors.ts";
+import { isOutOfRange, isRetryable } from "../../runtime/database/errors.ts";
 import { lostItsServer } from "../../runtime/database/open.ts";
 import { matchedRows } from "../../runtime/database/statements.ts";
 import { maxAttempts, Transaction } from "../../runtime/database/transactions.ts";
@@ -131,7 +131,7 @@ export class WriteTurn implements AsyncDisposable {
       );
       if (matchedRows(advanced) !== 1) throw noCounter();
     } catch (error) {
-      if (isPredicted && isNotNullViolation(error)) throw new CounterMovedError(error);
+      if (isPredicted && isOutOfRange(error)) throw new CounterMovedError(error);
       throw transaction.mayHaveHappened(error) ? new OutcomeUnknownError(error) : error;
     }
   }

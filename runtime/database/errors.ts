@@ -33,8 +33,6 @@ const deadlockDuringCommit = /^Got error 149\b/;
  */
 const inDoubtCodes = new Set(["ER_TRANSACTION_ROLLBACK_DURING_COMMIT", "ER_ERROR_DURING_COMMIT"]);
 
-const notNullCodes = new Set(["ER_BAD_NULL_ERROR", "SQLITE_CONSTRAINT_NOTNULL"]);
-
 /**
  * COMMIT never fails with these classes of SQLSTATE: 22 data, 23 constraint, 42 syntax or access (SQLITE_ERROR in
  * SQLite).
@@ -73,9 +71,10 @@ export function isBusyFile(error: unknown): boolean {
   return codeOf(error) === "SQLITE_BUSY";
 }
 
-/** True for the error of a statement that writes NULL to a column that takes none. */
-export function isNotNullViolation(error: unknown): boolean {
-  return notNullCodes.has(codeOf(error));
+/** True for the error of a statement with a number out of the range of integers. SQLite only has a message for it. */
+export function isOutOfRange(error: unknown): boolean {
+  if (codeOf(error) === "SQLITE_ERROR") return (error as Error).message.endsWith("integer overflow");
+  return codeOf(error) === "ER_DATA_OUT_OF_RANGE";
 }
 
 /**

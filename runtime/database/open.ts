@@ -203,7 +203,7 @@ function sessionSettings(silenceTimeoutMs: number): string {
     "autocommit = 1",
     "completion_type = NO_CHAIN",
     `innodb_lock_wait_timeout = ${lockWaitSeconds}`,
-    // Strict about values: NULL for a column that takes none is an error, on which writes rely. And without
+    // Strict about values: one that does not fit its column is an error, and is not changed until it fits. And without
     // NO_BACKSLASH_ESCAPES, with which mysql2's escapes would not be safe.
     "sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
     "sql_select_limit = 18446744073709551615",
