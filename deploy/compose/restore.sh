@@ -1,10 +1,16 @@
 #!/bin/sh
-# Puts a backup from standard input in place of both databases. Callers of the inventory get 503 meanwhile.
+# Puts a backup from standard input in place of both databases. It leaves the gateways stopped, so that keys that were
+# revoked after the backup can be revoked again before a caller uses one. Callers get 503 meanwhile.
 set -eu
 cd "$(dirname "$0")"
-docker compose stop inventory-svc
+docker compose stop gateway inventory-svc
 # shellcheck disable=SC2016 # the container's variable
 docker compose exec -T mysql sh -c 'MYSQL_PWD=$MYSQL_ROOT_PASSWORD exec mysql --user=root'
-# Gateways remember revisions that are gone now: docs/operations/databases.md, "After a restore".
+# Callers remember revisions that are gone now: docs/operations/databases.md, "After a restore".
 docker compose run --rm stock restored
 docker compose start inventory-svc
+cat <<'END'
+Restored. Each key that was revoked after the backup works again. Revoke it once more, then start the gateways:
+  docker compose run --rm keys revoke KEY_ID
+  docker compose start gateway
+END

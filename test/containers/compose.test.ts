@@ -33,7 +33,7 @@ describe("deploy/compose", () => {
     await until(async () => (await read()).status === 200, { withinMs: 60_000, everyMs: 250 });
   }, startMs);
 
-  const read = () => project.ask("/v1/inventory", { headers: { authorization: `Bearer ${key}` } });
+  const read = (bearer = key) => project.ask("/v1/inventory", { headers: { authorization: `Bearer ${bearer}` } });
   const patch = (petId: number, quantity: number) =>
     project.ask(`/v1/inventory/${petId}`, {
       method: "PATCH",
@@ -180,30 +180,51 @@ describe("deploy/compose", () => {
   });
 
   test("deploy/compose lets its service keys list, change and revoke a key", async () => {
-    const issued = JSON.parse(await project.shell("docker compose run --rm keys issue --account other --json"));
-    const ask = () => project.ask("/v1/inventory", { headers: { authorization: `Bearer ${issued.key}` } });
-    expect((await ask()).status).toBe(200);
-    await project.shell(`docker compose run --rm keys revoke ${issued.keyId ?? issued.id}`);
-    await until(async () => (await ask()).status === 401, { withinMs: 15_000, everyMs: 250 });
+    const issued = await issueKey();
+    expect((await read(issued.key)).status).toBe(200);
+    await project.shell(`docker compose run --rm keys revoke ${issued.keyId}`);
+    await until(async () => (await read(issued.key)).status === 401, { withinMs: 15_000, everyMs: 250 });
   });
 
   longTest(
-    "deploy/compose restores a backup by the documented commands, and loses what came after it",
+    "deploy/compose restores a backup by the documented commands, and loses what came after it but no revocation",
     async () => {
-      const [commands] = await documentedCommands("Backup and restore");
-      const [backUp, restore] = commands!.trim().split("\n");
+      const [backUp, restore, revoke, start] = await documentedCommands("Backup and restore");
+      const leaked = await issueKey();
+      const revokeLeaked = () => project.shell(revoke!.replace(/key_\w+/, leaked.keyId));
       expect((await patch(3, 30)).status).toBe(200);
       await project.shell(backUp!);
       expect((await patch(3, 31)).status).toBe(200);
       // As a migration does that comes after the backup.
       await sql("CREATE TABLE petstore_keys.newer (id INT); CREATE TABLE petstore_stock.newer (id INT)");
+      await revokeLeaked();
+      await until(async () => (await read(leaked.key)).status === 401, { withinMs: 15_000, everyMs: 250 });
       const before = (await read()).headers.get("etag")!;
+      const misuses = new Set<number>();
+      const isUp = new AbortController();
+      const misuse = async () => {
+        misuses.add((await read(leaked.key)).status);
+        return isUp.signal.aborted;
+      };
+      // Slower than the limit for requests without a valid key.
+      const misused = until(misuse, { withinMs: 150_000, everyMs: 1_500 });
+      await using caller = new AsyncDisposableStack();
+      caller.defer(() => {
+        isUp.abort();
+        return misused;
+      });
+
       await project.shell(restore!);
+      expect(await running("gateway")).toHaveLength(0);
       expect(await sql("SELECT table_schema FROM information_schema.tables WHERE table_name = 'newer'")).toBe("");
+      await revokeLeaked();
+      await project.shell(start!);
       // Each gateway finds the services by itself.
-      const reads = () => Promise.all(Array.from({ length: 4 }, read));
+      const reads = () => Promise.all(Array.from({ length: 4 }, () => read()));
       const areRead = async () => (await reads()).every(({ status }) => status === 200);
       await until(areRead, { withinMs: 60_000, everyMs: 250 });
+      await caller.disposeAsync();
+      expect([...misuses].sort()).toEqual([401, 503]);
       for (const list of await reads()) {
         expect(await list.json()).toContainEqual(expect.objectContaining({ petId: 3, quantity: 30 }));
         expect(list.headers.get("etag")).not.toBe(before);
@@ -377,6 +398,10 @@ describe("deploy/compose", () => {
     const found = Object.entries({ ...project.secrets, key }).filter(([, secret]) => logs.includes(secret));
     expect(found.map(([name]) => name)).toEqual([]);
   });
+
+  async function issueKey(): Promise<{ readonly key: string; readonly keyId: string }> {
+    return JSON.parse(await project.shell("docker compose run --rm keys issue --account other --json"));
+  }
 
   async function environmentOf({ Id }: Container): Promise<Record<string, string>> {
     const text = await project.engine.docker(["container", "inspect", "--format={{json .Config.Env}}", Id]);
