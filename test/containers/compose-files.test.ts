@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { parseEnv, promisify } from "node:util";
 import { gatewaySettings, readGatewayConfig } from "../../gateway/config.ts";
 import { inventorySettings, readInventoryConfig } from "../../inventory-svc/config.ts";
+import { processSettings } from "../../runtime/settings.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { documentedCommands } from "./compose-project.ts";
 import { type Engine, openEngine } from "./engine.ts";
@@ -18,6 +19,7 @@ interface Service {
   readonly environment?: Readonly<Record<string, string>>;
   readonly build?: { readonly context: string; readonly target: string };
   readonly deploy?: { readonly replicas: number };
+  readonly stop_grace_period?: string;
   readonly entrypoint?: readonly string[] | null;
   readonly volumes?: readonly { readonly type: string; readonly source: string }[];
 }
@@ -79,6 +81,15 @@ describe.each(["production.env", "staging.env"])("compose.yaml with %s", (name) 
     expect(accepted.TRUSTED_PROXIES.every(isIPv4)).toBe(true);
   });
 
+  test.each([
+    ["the default", "", processSettings.DRAIN_SECONDS.parse(undefined)],
+    ["less than the default", "3", 3],
+    ["more than a minute", "90", 90],
+  ])(`compose.yaml with ${name} lets both tiers drain 5 s longer than DRAIN_SECONDS: %s`, async (_, given, seconds) => {
+    const { gateway, "inventory-svc": inventory } = (await config({ ...env, DRAIN_SECONDS: given })).services;
+    for (const { stop_grace_period: period } of [gateway, inventory]) expect(secondsOf(period)).toBe(seconds + 5);
+  });
+
   test(`compose.yaml with ${name} mounts files that exist`, () => {
     const mounts = Object.values(services).flatMap(({ volumes = [] }) => volumes);
     const files = mounts.filter(({ type }) => type === "bind").map(({ source }) => source);
@@ -102,3 +113,9 @@ test("HAProxy waits longer than a request may wait for a change", async () => {
     ["server", "100s"],
   ]);
 });
+
+/** Seconds of a time as Compose writes it: 1m35s. */
+function secondsOf(period: string): number {
+  const [, minutes = "0", seconds] = /^(?:(\d+)m)?(\d+)s$/.exec(period)!;
+  return Number(minutes) * 60 + Number(seconds);
+}
