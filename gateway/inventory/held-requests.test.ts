@@ -41,7 +41,7 @@ async function open(admission: Partial<HeldRequestsOptions["admission"]> = {}) {
     await list.current();
     for (let turn = 0; turn < 10; turn++) await setImmediate();
   }
-  return { requests, hold, change };
+  return { stock, requests, hold, change };
 }
 
 test.each([[1], [250]])("a change lets all requests go on that wait for it: %i", async (count) => {
@@ -57,6 +57,19 @@ test.each([[1], [250]])("a change lets all requests go on that wait for it: %i",
 describe("held requests as time passes", () => {
   beforeEach(() => void jest.useFakeTimers({ doNotFake: ["setImmediate"] }));
   afterEach(() => void jest.useRealTimers());
+
+  test("a request goes on within a second of a change that nothing else finds", async () => {
+    const { stock, requests, hold } = await open();
+    const { applied } = await hold(60);
+    await jest.advanceTimersToNextTimerAsync(); // a check, so that all of the time to the next one is ahead
+    expect(requests.count).toBe(1);
+    stock.set(1n, 2);
+    await jest.advanceTimersByTimeAsync(950);
+    await setImmediate(); // those that go on do so in a turn of their own
+    expect(requests.count).toBe(0);
+    await applied;
+    requests.close();
+  });
 
   test("a request whose key was revoked ends within seconds, and one whose key cannot be looked up stays held", async () => {
     const faults = new Map<IncomingMessage, ApiError>();

@@ -110,11 +110,20 @@ describe("the API key", () => {
     expectError(answer, 400, "invalid_request", new RegExp(name));
   });
 
-  test("the API key is refused quickly even with 15,000 spaces in it", async () => {
-    const hostile = `Bearer a${" ".repeat(15_000)}b`;
-    const startedMs = performance.now();
-    for (let i = 0; i < 40; i++) expectError(await get({ authorization: hostile }), 401, "invalid_api_key");
-    expect(performance.now() - startedMs).toBeLessThan(1_500);
+  test("the API key with 15,000 spaces in it is refused about as quickly as one with as many letters", async () => {
+    const fastestMs = { spaces: Number.POSITIVE_INFINITY, letters: Number.POSITIVE_INFINITY };
+    for (let i = 0; i < 20; i++) {
+      for (const [kind, filler] of [
+        ["spaces", " "],
+        ["letters", "x"],
+      ] as const) {
+        const startedMs = performance.now();
+        const answer = await get({ authorization: `Bearer a${filler.repeat(15_000)}b` });
+        fastestMs[kind] = Math.min(fastestMs[kind], performance.now() - startedMs);
+        expectError(answer, 401, "invalid_api_key");
+      }
+    }
+    expect(fastestMs.spaces).toBeLessThan(10 * fastestMs.letters);
   });
 
   test("the API key is not needed for the documentation", async () => {

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 import { Pool } from "undici";
+import { LoopClock } from "../support/loop-clock.ts";
 import { connectMysql } from "../support/mysql-client.ts";
 import { until } from "../support/until.ts";
 import type { Tiers } from "./cluster.ts";
@@ -90,6 +91,7 @@ const petsPerWriter = 4;
  * right at any later time. With keys there is no such number: the writer repeats the update until it is answered.
  */
 export async function checkHistory(cluster: Tiers, options: HistoryOptions): Promise<Verdict> {
+  using clock = new LoopClock();
   const { key, pets, readers, kinds = ["list", "entry", "changes"], pauseMs, disturbances = [] } = options;
   const { isBulk = false, isKeyed = false } = options.updates ?? {};
   const sent = new Array<number>(pets + 1).fill(0);
@@ -110,7 +112,7 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
   };
 
   const send = async (turn: number, method: "GET" | "PATCH" | "POST", path: string, more: object) => {
-    const startedMs = performance.now();
+    const startedMs = clock.nowMs;
     try {
       const answer = await pools[turn % pools.length]!.request({ method, path, ...more });
       const bytes = Buffer.from(await answer.body.arrayBuffer());
@@ -123,7 +125,7 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
       const what = code ?? message;
       refusals[what] = (refusals[what] ?? 0) + 1;
     } finally {
-      counts.slowestMs = Math.max(counts.slowestMs, performance.now() - startedMs);
+      counts.slowestMs = Math.max(counts.slowestMs, clock.nowMs - startedMs);
     }
     counts.refused += 1;
     if (method !== "GET") counts.refusedWrites += 1;

@@ -90,20 +90,18 @@ describe("the life of a gateway", () => {
   });
 
   test("a gateway that stops without a delay closes idle connections at once, and does not wait for connections without a request", async () => {
-    const gateway = await start();
+    const gateway = await start({ DRAIN_SECONDS: "600" }); // a stop that waits for its end outlasts this test
     const [idle, silent, half, late] = Array.from({ length: 4 }, () => openConnection(gateway));
     expect(await idle!.ask(get())).toMatchObject({ status: 200 });
     for (const connection of [half, late]) connection!.socket.write(get().slice(0, -2));
     await silent!.opened;
     expect(await openConnection(gateway).ask(get())).toMatchObject({ status: 200 }); // so the bytes above have arrived
-    const stoppingMs = performance.now();
     await gateway.kill("SIGTERM");
     await isClosed(gateway);
     // The end of this request arrives after the signal.
     expect(await late!.ask("\r\n")).toMatchObject({ status: 200, headers: { connection: ["close"] } });
     await Promise.all([idle!.ended, silent!.ended, half!.ended]);
     expect(await gateway.exited).toBe(0);
-    expect(performance.now() - stoppingMs).toBeLessThan(10_000); // well before the end of DRAIN_SECONDS
   });
 
   test("a gateway that stops ends by force, with exit code 1, when a request does not end within DRAIN_SECONDS", async () => {
@@ -173,12 +171,8 @@ describe("the life of a gateway", () => {
     const child = fork(join(import.meta.dirname, "../../gateway/main.ts"), { env, stdio: "ignore" });
     stack.defer(() => void child.kill("SIGKILL"));
     const exited = once(child, "exit");
-    await until(() =>
-      request(listen, { path: "/docs/" }).then(
-        ({ status }) => status === 200,
-        () => false,
-      ),
-    );
+    const isServing = () => request(listen, { path: "/docs/" }).then(({ status }) => status === 200);
+    await until(() => isServing().catch(() => false), { withinMs: 30_000 });
     child.disconnect();
     expect(await exited).toEqual([0, null]);
   });
@@ -188,14 +182,14 @@ describe("the life of a gateway", () => {
     ["it listens to callers, and waits for its service", "listen"],
   ] as const)("a gateway that gets SIGTERM when %s ends with exit code 0", async (_moment, port) => {
     const { gateway, addresses } = await startWithoutService();
-    await until(() => isOpen(addresses[port]));
+    await until(() => isOpen(addresses[port]), { withinMs: 30_000 });
     await gateway.kill("SIGTERM");
     expect(await gateway.exited).toBe(0);
   });
 
   test("a gateway that gets SIGTERM while it waits for its service answers what is under way, and accepts nothing more", async () => {
     const { gateway, addresses } = await startWithoutService({ DRAIN_DELAY_SECONDS: "10" });
-    await until(() => isOpen(addresses.listen));
+    await until(() => isOpen(addresses.listen), { withinMs: 30_000 });
     const busy = openConnection(addresses);
     busy.socket.write(patchHead());
     const begun = busy.answer();
@@ -234,16 +228,15 @@ describe("the life of a gateway", () => {
         KEY_PEPPER: "a pepper that is long enough to be one",
         GATEWAY_DATABASE_URL: system.databaseUrls.gateway,
         INVENTORY_ADDRESS: address,
+        INVENTORY_TIMEOUT_MS: "60000", // waiting for the end of either outlasts this test
         LIST_TIMEOUT_MS: "600000",
       });
       const gateway = createGateway(config, { log: createLogger("gateway", "fatal") });
       const ready = gateway.ready();
       ready.catch(() => {});
       await isWaiting;
-      const closedMs = performance.now();
       await gateway.close();
       await expect(ready).rejects.toThrow("the gateway was closed");
-      expect(performance.now() - closedMs).toBeLessThan(5_000); // well before the connection attempt times out
     }
   });
 

@@ -21,6 +21,8 @@ const settings = (url: string, more: Record<string, string> = {}) => ({
   INVENTORY_DATABASE_URL: url,
   ...more,
 });
+/** So long that a stop that waits for its end outlasts its test. */
+const longDrain = { DRAIN_SECONDS: "600" };
 const create = (petId: bigint): Change => ({ kind: "create", petId, quantity: 1, status: "sold" });
 
 interface Health {
@@ -147,7 +149,7 @@ describe("configurations", () => {
 describe("stops", () => {
   test("a stopping inventory service finishes running calls, accepts no new ones and loses no acknowledged change", async () => {
     const url = await newStock();
-    const service = await startProcess({ name: "service", script, env: settings(url) });
+    const service = await startProcess({ name: "service", script, env: settings(url, longDrain) });
     const inventory = connect(service.listen);
     const health = watchHealth(service.listen);
     expect(await health.next()).toBe("SERVING");
@@ -172,9 +174,7 @@ describe("stops", () => {
     expect(await update).toMatchObject({ item: { quantity: 5 } });
     expect(await updates.next()).toMatchObject({ results: [{ id: 1, item: { quantity: 6 } }] });
     updates.call.end();
-    const releasedMs = performance.now();
     expect(await service.exited).toBe(0);
-    expect(performance.now() - releasedMs).toBeLessThan(5_000); // well before the end of DRAIN_SECONDS
     const { store, close } = openStock(url);
     expect([await store.get(1n), await store.get(2n)]).toMatchObject([{ quantity: 5 }, { quantity: 6 }]);
     await close();
@@ -199,7 +199,7 @@ describe("stops", () => {
   });
 
   test("a stopping inventory service waits only a moment for callers that never end their streams of updates", async () => {
-    const service = await startProcess({ name: "service", script, env: settings(await newStock()) });
+    const service = await startProcess({ name: "service", script, env: settings(await newStock(), longDrain) });
     const [quiet, busy] = [connect(service.listen).applyUpdates(), connect(service.listen).applyUpdates()];
     const send = (id: number) => busy.send({ updates: [{ id, petId: 1n, quantity: id, timeoutMs: 10_000 }] });
     quiet.send({ updates: [] });
@@ -207,14 +207,12 @@ describe("stops", () => {
     await busy.next();
     await service.kill("SIGTERM");
     expect(await busy.next()).toEqual({ results: [], draining: true });
-    const drainingMs = performance.now();
     send(2); // stands for an update that was already on its way
     expect(await busy.next()).toMatchObject({ results: [{ id: 2, item: { quantity: 2 } }] });
     const more = setInterval(() => send(3), 10);
     while ((await busy.next()) !== undefined);
     clearInterval(more);
     expect(await service.exited).toBe(0);
-    expect(performance.now() - drainingMs).toBeLessThan(10_000); // well below 80 % of DRAIN_SECONDS
   });
 
   test("a stopping inventory service waits at most DRAIN_SECONDS for a call that never ends", async () => {
