@@ -106,7 +106,6 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       deprecations,
     }),
     admit: (response) => limits.admission.admitDocs(contextOf(response)),
-    stallTimeoutMs: config.STALL_TIMEOUT_MS,
   } satisfies DocsPageOptions;
   const routes = routeTable({
     stock,

@@ -43,6 +43,7 @@ async function start(): Promise<RunningProcess> {
     router: gateway.router,
     keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,
     requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
+    stallTimeoutMs: config.STALL_TIMEOUT_MS,
     maxConnections: config.MAX_CONNECTIONS,
     overload,
     headersFor: gateway.headersFor,

@@ -8,7 +8,7 @@ import { accountPage } from "./page.ts";
 const document = { openapi: "3.1.0", info: { title: "", version: "", description: "" }, paths: {}, servers: [] };
 const files = ["/account/", "/account/page.css", "/account/page.js", "/account/uplot.js"];
 const app = express()
-  .use("/api", accountPage({ document, admit: async () => {}, stallTimeoutMs: 1_000 }))
+  .use("/api", accountPage({ document, admit: async () => {} }))
   .use((_request, response) => void response.status(404).end("the app's own answer"));
 const server = createServer(app);
 let address: string;

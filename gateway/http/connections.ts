@@ -68,6 +68,10 @@ export class Connections {
     return true;
   }
 
+  sockets(): Iterable<Socket> {
+    return this.#latest.keys();
+  }
+
   /** The latest response on a connection; it may be over. */
   latest(socket: Socket): ServerResponse | undefined {
     return this.#latest.get(socket);

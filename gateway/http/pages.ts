@@ -3,13 +3,11 @@ import { createHash } from "node:crypto";
 import { gzipSync } from "node:zlib";
 import { type Request, type RequestHandler, type Response, Router } from "express";
 import { pathOf } from "./request.ts";
-import { abortWhenStalled, acceptsGzip, matchesEtag } from "./respond.ts";
+import { acceptsGzip, matchesEtag } from "./respond.ts";
 
 export interface PageOptions {
   /** Admits a request, or rejects with the error that answers it. */
   readonly admit: (response: Response) => Promise<void>;
-  /** Time in ms after which a reader that takes nothing is cut off. */
-  readonly stallTimeoutMs: number;
 }
 
 /**
@@ -19,7 +17,7 @@ export interface PageOptions {
  */
 export function pageRouter(
   own: ReadonlyMap<string, RequestHandler>,
-  { admit, stallTimeoutMs }: PageOptions,
+  { admit }: PageOptions,
   isOurs: (request: Request) => boolean = () => true,
 ): Router {
   // No routes: a router with routes answers OPTIONS by itself.
@@ -27,7 +25,6 @@ export function pageRouter(
     .use((request, response, next) => {
       const isRead = request.method === "GET" || request.method === "HEAD";
       if (!isRead || !own.has(pathOf(request)) || !isOurs(request)) return next("router");
-      abortWhenStalled(response, stallTimeoutMs);
       admit(response).then(() => next(), next);
     })
     .use((request, response, next) => own.get(pathOf(request))!(request, response, next));

@@ -56,11 +56,3 @@ export function acceptsGzip(request: IncomingMessage): boolean {
   if (request.headers["accept-encoding"] === undefined) return false;
   return new Negotiator(request).encoding(["gzip", "identity"]) === "gzip";
 }
-
-/**
- * Cuts a response off when its reader takes nothing in this time. A slow reader is safe: Node restarts the time-out at
- * every byte that the kernel takes, also in the middle of a piece.
- */
-export function abortWhenStalled(response: ServerResponse, stallTimeoutMs: number): void {
-  response.setTimeout(stallTimeoutMs, () => response.destroy());
-}

@@ -17,6 +17,7 @@ async function start() {
     router: Router().use((_request, response) => void responses.push(response)),
     keepAliveTimeoutMs: 60_000,
     requestTimeoutMs: 60_000,
+    stallTimeoutMs: 60_000,
     maxConnections: 100,
     overload: { enter: () => true },
     headersFor: () => [],

@@ -29,6 +29,7 @@ async function open({ requestTimeoutMs = 60_000, keepAliveTimeoutMs = 60_000 } =
     }),
     keepAliveTimeoutMs,
     requestTimeoutMs,
+    stallTimeoutMs: 60_000,
     maxConnections: 100,
     overload: {
       enter: (_response, countForOthers) => {

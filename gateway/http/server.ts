@@ -11,6 +11,7 @@ import type { Overload } from "./overload.ts";
 import { requestId } from "./request.ts";
 import type { HeaderList } from "./request-context.ts";
 import { writeJson } from "./respond.ts";
+import { cutStalledReaders } from "./stalled-readers.ts";
 
 export interface PublicServerOptions {
   /**
@@ -22,6 +23,8 @@ export interface PublicServerOptions {
   readonly keepAliveTimeoutMs: number;
   /** How long a whole request, head and body, may take to arrive. */
   readonly requestTimeoutMs: number;
+  /** Time after which a client is cut off that takes nothing of what is sent to it. */
+  readonly stallTimeoutMs: number;
   /** Maximum connections; further ones are closed at once. */
   readonly maxConnections: number;
   /** Decides which requests are refused because there is more to do than can be done. */
@@ -45,6 +48,9 @@ export interface PublicServer {
   /** Accepts no more connections, closes those without a request, and resolves when the last response is out. */
   close(): Promise<void>;
 }
+
+/** The longest `stallTimeoutMs` after the begin of `close`: a client that takes nothing must not use up the drain. */
+const stopStallMs = 5_000;
 
 /** One object for all refusals: there is no time to lose. */
 const overloaded = new ApiError("service_unavailable", { headers: { "Retry-After": "1" } });
@@ -98,6 +104,8 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     },
     onRequest,
   );
+  const cutStalled = (timeoutMs: number) => cutStalledReaders(server, () => connections.sockets(), timeoutMs);
+  cutStalled(options.stallTimeoutMs);
   server.maxConnections = options.maxConnections;
   server.on("connection", (socket) => connections.add(socket));
   server.closeIdleConnections = () => connections.closeIdle(server); // `server.close` calls it
@@ -114,6 +122,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     },
     close: async () => {
       isEnding = true;
+      if (options.stallTimeoutMs > stopStallMs) cutStalled(stopStallMs);
       await close(server, connections);
     },
   };

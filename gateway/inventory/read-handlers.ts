@@ -20,7 +20,7 @@ export interface ListInventoryOptions {
   readonly admission: Pick<Admission, "checkAgain">;
   /** Bounds the memory of versions that slow readers still read. */
   readonly held: HeldVersions;
-  /** A reader that takes nothing in this time is cut off, and so is one that takes too little for long. */
+  /** How much longer than at the least speed the reader of a long body may take. */
   readonly stallTimeoutMs: number;
 }
 

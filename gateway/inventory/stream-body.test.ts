@@ -1,9 +1,11 @@
 import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import { type AddressInfo, connect } from "node:net";
+import { suiteStack } from "../../test/support/cleanup.ts";
 import { until } from "../../test/support/until.ts";
 import { streamBody } from "./stream-body.ts";
 
+const stack = suiteStack();
 const pieces = Array.from({ length: 64 }, () => Buffer.alloc(1024 * 1024));
 const length = 64 * 1024 * 1024; // far more than the kernel takes at once
 
@@ -68,4 +70,23 @@ test("a long body is not given to the connection as a whole before its reader ta
   const reader = await openReader(1024 * 1024);
   expect(reader.waiting).toBeLessThan(4 * 1024 * 1024);
   reader.close();
+});
+
+test("a long body leaves no time-out to the response after it on its connection", async () => {
+  const server = createServer();
+  const responses: ServerResponse[] = [];
+  server.on("request", (_request, response) => void responses.push(response));
+  server.listen(0, "127.0.0.1");
+  stack.defer(() => void server.close());
+  await once(server, "listening");
+  const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
+  stack.defer(() => void socket.destroy());
+  socket.write("GET / HTTP/1.1\r\nHost: g\r\n\r\n".repeat(2));
+  await until(() => responses.length === 2);
+  const [first, second] = responses as [ServerResponse, ServerResponse];
+  first.setHeader("Content-Length", length);
+  void streamBody(first, { pieces, length }, { stallTimeoutMs: 60_000 });
+  socket.resume();
+  await once(first, "close");
+  expect(second.req.socket.timeout ?? 0).toBe(0);
 });

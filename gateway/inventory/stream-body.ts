@@ -1,6 +1,5 @@
 /** Sends a long body as fast as its reader takes it. */
 import type { ServerResponse } from "node:http";
-import { abortWhenStalled } from "../http/respond.ts";
 import type { Body } from "./list/snapshot.ts";
 
 /** What the kernel usually takes at once: a body up to this size waits for no reader. */
@@ -13,7 +12,7 @@ const batchBytes = 512 * 1024;
 const leastBytesPerSecond = 16 * 1024;
 
 export interface StreamBodyOptions {
-  /** A reader that takes nothing in this time is cut off. */
+  /** How much longer than at the least speed the reader of a long body may take. */
   readonly stallTimeoutMs: number;
   readonly leastBytesPerSecond?: number;
 }
@@ -45,7 +44,6 @@ export async function streamBody(
 
 function abortWhenSlow(response: ServerResponse, length: number, options: StreamBodyOptions): void {
   const { stallTimeoutMs, leastBytesPerSecond: least = leastBytesPerSecond } = options;
-  abortWhenStalled(response, stallTimeoutMs);
   let timer: NodeJS.Timeout | undefined;
   const begin = () => {
     timer = setTimeout(() => response.destroy(), stallTimeoutMs + (length / least) * 1_000);

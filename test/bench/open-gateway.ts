@@ -62,6 +62,7 @@ const { server } = createPublicServer({
   router,
   keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,
   requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
+  stallTimeoutMs: config.STALL_TIMEOUT_MS,
   maxConnections: config.MAX_CONNECTIONS,
   overload: { enter: () => true },
   headersFor: () => [],

@@ -373,6 +373,7 @@ describe("connections with invalid HTTP", () => {
       }),
       keepAliveTimeoutMs: 500,
       requestTimeoutMs: 10_000,
+      stallTimeoutMs: 60_000,
       maxConnections: 100,
       overload: { enter: () => true },
       headersFor: () => headers,

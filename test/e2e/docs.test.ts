@@ -133,7 +133,7 @@ const open = (path: string, options: BrowserContextOptions = {}) => openPage(bro
 /** Serves the documentation, and an API that echoes its requests. */
 function petstore(): Router {
   return Router()
-    .use(docsPage({ document: describedApi, admit: async () => {}, stallTimeoutMs: 30_000 }))
+    .use(docsPage({ document: describedApi, admit: async () => {} }))
     .get("/v1/usage", (received, response) => void response.json({ address: received.originalUrl }))
     .patch("/v1/inventory/:petId", express.json(), (received, response) => {
       const { authorization, "if-match": ifMatch = null } = received.headers;

@@ -143,7 +143,7 @@ describe(`a list of ${size} entries`, () => {
   test("a large list is cut off before its end for a reader that takes nothing", async () => {
     const socket = await openReader();
     const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
-    // The kernel's buffers fill, and then the connection is silent. Node checks every 2 s whether anything moved.
+    // The kernel's buffers fill, and then the connection is silent.
     let received = 0;
     await new Promise((resolve) => setTimeout(resolve, 7_000));
     socket.on("data", (chunk) => {

@@ -38,7 +38,7 @@ export class AccountStub {
 
 /** The pages and the API. @param stub gives what the API answers at the moment */
 export function accountSite(stub: () => AccountStub): Router {
-  const page = { document: describedApi, admit: async () => {}, stallTimeoutMs: 30_000 };
+  const page = { document: describedApi, admit: async () => {} };
   const api = Router()
     .use((request, response, next) => {
       const { authorizations, refusal } = stub();

@@ -25,6 +25,7 @@ export async function startLocalGateway(env: Env, now: () => number = Date.now):
     router: gateway.router,
     keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,
     requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
+    stallTimeoutMs: config.STALL_TIMEOUT_MS,
     maxConnections: config.MAX_CONNECTIONS,
     overload: { enter: () => true },
     headersFor: gateway.headersFor,
