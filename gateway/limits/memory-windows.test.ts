@@ -22,7 +22,7 @@ describe("counts on their way to Redis", () => {
     await use(3);
     const taken = memory.takeUnsent("caller")!;
     await use(2);
-    memory.restoreUnsent("caller", taken);
+    memory.restoreUnsent("caller", [minute], taken);
     expect(left()).toBe(5);
     expect(memory.takeUnsent("caller")).toMatchObject([{ unsent: 5 }]);
   });
@@ -32,7 +32,7 @@ describe("counts on their way to Redis", () => {
     await use(3);
     const { resetAtMs } = memory.takeUnsent("caller")![0]!;
     await use(2);
-    memory.update("caller", [{ used: 4, resetAtMs }]); // one of another replica
+    memory.update("caller", [minute], [{ used: 4, resetAtMs }]); // one of another replica
     expect(left()).toBe(4);
     expect(memory.takeUnsent("caller")).toMatchObject([{ used: 4, unsent: 2 }]);
   });
@@ -43,9 +43,9 @@ describe("counts on their way to Redis", () => {
     const taken = memory.takeUnsent("caller")!;
     await use(2);
     clock.nowMs += 30_000;
-    memory.update("caller", [{ used: 1, resetAtMs: clock.nowMs + 60_000 }]);
+    memory.update("caller", [minute], [{ used: 1, resetAtMs: clock.nowMs + 60_000 }]);
     expect(left()).toBe(9);
-    memory.restoreUnsent("caller", taken);
+    memory.restoreUnsent("caller", [minute], taken);
     expect(left()).toBe(9);
   });
 });
@@ -55,6 +55,29 @@ test("counts that are sent to Redis once are not sent again", async () => {
   await use(3);
   expect(memory.takeUnsent("caller")).toMatchObject([{ unsent: 3 }]);
   expect(memory.takeUnsent("caller")).toMatchObject([{ unsent: 0 }]);
+});
+
+test("the callers with a window that runs are listed, the one that was quiet the longest first, but after those with unsent requests", async () => {
+  const clock = { nowMs: 1_000_000 };
+  const memory = new MemoryWindows({ maxCallers: 10, replicas: 1, now: () => clock.nowMs });
+  const update = (id: string, endsInMs: readonly number[]) => {
+    const windows = [minute, { ...minute, seconds: 120 }];
+    const totals = endsInMs.map((ms) => ({ used: 1, resetAtMs: clock.nowMs + ms }));
+    memory.update(id, windows, totals);
+  };
+  update("over", [-1, 0]);
+  update("first", [-1, 120_000]);
+  update("second", [60_000, 120_000]);
+  await memory.decide("alone", [minute]);
+  update("third", [60_000, 120_000]);
+  const ids = () => memory.running().map(({ id }) => id);
+  expect(ids()).toEqual(["alone", "first", "second", "third"]);
+  expect(memory.running()[0]).toEqual({ id: "alone", windows: [minute] });
+  memory.takeUnsent("alone");
+  update("first", [-1, 120_000]);
+  expect(ids()).toEqual(["second", "third", "alone", "first"]);
+  clock.nowMs += 60_000;
+  expect(ids()).toEqual(["second", "third", "first"]);
 });
 
 test("the caller that was quiet the longest is forgotten first", async () => {

@@ -11,26 +11,36 @@ export interface MemoryWindowsOptions {
   readonly now: () => number;
 }
 
+interface Caller {
+  readonly id: string;
+  readonly windows: readonly Window[];
+}
+
+/** What is kept for a caller: a count for each of its windows. */
+interface Known extends Pick<Caller, "windows"> {
+  readonly counts: readonly Count[];
+}
+
 /**
  * All windows of a caller in one step. With several replicas it also remembers what they have admitted together, and
  * which requests of its own they have not heard of.
  */
 export class MemoryWindows implements Limiter {
   readonly #options: MemoryWindowsOptions;
-  readonly #counts: LRUCache<string, readonly Count[]>;
+  readonly #known: LRUCache<string, Known>;
   /** Decisions so far. */
   decided = 0;
 
   constructor(options: MemoryWindowsOptions) {
     this.#options = options;
-    this.#counts = new LRUCache({ max: options.maxCallers });
+    this.#known = new LRUCache({ max: options.maxCallers });
   }
 
   async decide(id: string, windows: readonly Window[]): Promise<Decision> {
     this.decided += 1;
     const { now, replicas } = this.#options;
-    const { decision, counts } = charge(this.#counts.get(id), windows, 1, now(), replicas);
-    if (decision.admitted) this.#counts.set(id, counts);
+    const { decision, counts } = charge(this.#known.get(id)?.counts, windows, 1, now(), replicas);
+    if (decision.admitted) this.#known.set(id, { windows, counts });
     return decision;
   }
 
@@ -41,44 +51,48 @@ export class MemoryWindows implements Limiter {
   /** The windows of a caller as this replica knows them, without a charge. */
   currentLimits(id: string, windows: readonly Window[]): Decision {
     const { now, replicas } = this.#options;
-    return charge(this.#counts.get(id), windows, 0, now(), replicas).decision;
+    return charge(this.#known.get(id)?.counts, windows, 0, now(), replicas).decision;
+  }
+
+  /** The callers that have a window which still runs; those with unsent requests come first. */
+  running(): Caller[] {
+    const nowMs = this.#options.now();
+    const unsent: Caller[] = [];
+    const others: Caller[] = [];
+    // Each part begins with the caller that was quiet the longest: an `update` of all of them keeps their order.
+    this.#known.rforEach(({ windows, counts }, id) => {
+      if (!counts.some(({ resetAtMs }) => resetAtMs > nowMs)) return;
+      (counts.some((count) => count.unsent > 0) ? unsent : others).push({ id, windows });
+    });
+    return [...unsent, ...others];
   }
 
   /** Takes what is kept for a caller, to send it to Redis: its unsent requests count as sent from now on. */
   takeUnsent(id: string): readonly Count[] | undefined {
-    const counts = this.#counts.get(id);
-    if (counts?.some(({ unsent }) => unsent > 0)) {
-      this.#counts.set(
-        id,
-        counts.map((count) => ({ ...count, unsent: 0 })),
-      );
+    const known = this.#known.get(id);
+    if (known?.counts.some(({ unsent }) => unsent > 0)) {
+      this.#known.set(id, { ...known, counts: known.counts.map((count) => ({ ...count, unsent: 0 })) });
     }
-    return counts;
+    return known?.counts;
   }
 
   /** Restores counts that Redis did not receive. @param taken what `takeUnsent` gave */
-  restoreUnsent(id: string, taken: readonly Count[]): void {
-    const counts = this.#counts.get(id);
-    this.#counts.set(
-      id,
-      taken.map((count, i) => {
-        const now = counts?.[i];
-        return now && now.resetAtMs === count.resetAtMs
-          ? { ...now, unsent: now.unsent + count.unsent }
-          : (now ?? count);
-      }),
-    );
+  restoreUnsent(id: string, windows: readonly Window[], taken: readonly Count[]): void {
+    const known = this.#known.get(id)?.counts;
+    const counts = taken.map((count, i) => {
+      const now = known?.[i];
+      return now && now.resetAtMs === count.resetAtMs ? { ...now, unsent: now.unsent + count.unsent } : (now ?? count);
+    });
+    this.#known.set(id, { windows, counts });
   }
 
   /** Notes what all replicas together have admitted of a caller, for each window. */
-  update(id: string, totals: readonly Pick<Count, "used" | "resetAtMs">[]): void {
-    const counts = this.#counts.get(id);
-    this.#counts.set(
-      id,
-      totals.map(({ used, resetAtMs }, i) => {
-        const unsent = counts?.[i]?.resetAtMs === resetAtMs ? counts[i].unsent : 0;
-        return { used, unsent, resetAtMs };
-      }),
-    );
+  update(id: string, windows: readonly Window[], totals: readonly Pick<Count, "used" | "resetAtMs">[]): void {
+    const known = this.#known.get(id)?.counts;
+    const counts = totals.map(({ used, resetAtMs }, i) => {
+      const unsent = known?.[i]?.resetAtMs === resetAtMs ? known[i].unsent : 0;
+      return { used, unsent, resetAtMs };
+    });
+    this.#known.set(id, { windows, counts });
   }
 }

@@ -3,6 +3,7 @@ import calculateSlot from "cluster-key-slot";
 import type { Cluster, Redis } from "ioredis";
 import { LRUCache } from "lru-cache";
 import { Batches } from "../../runtime/batches.ts";
+import { SharedRead } from "../../runtime/shared-read.ts";
 import type { MemoryWindows } from "../limits/memory-windows.ts";
 import type { Count, Decision, Limiter, Window, WindowState } from "../limits/windows.ts";
 import type { Breaker } from "./breaker.ts";
@@ -60,13 +61,12 @@ export class RedisWindows implements Limiter {
   readonly #options: RedisWindowsOptions;
   readonly #client: Client;
   readonly #refusals = new LRUCache<string, Refusal>({ max: maxRefusals });
-  /** The callers that this replica admitted alone, with their windows. */
-  readonly #alone = new Map<string, readonly Window[]>();
   // Requests that arrive in one turn of the event loop share the first call.
   readonly #batches = new Batches<Waiting>(
     (take) => this.#decideAll(take()),
     () => new Promise(setImmediate),
   );
+  readonly #report = new SharedRead(() => this.#reportAll());
 
   constructor(options: RedisWindowsOptions) {
     this.#options = options;
@@ -78,7 +78,6 @@ export class RedisWindows implements Limiter {
     try {
       return await this.#ask(id, windows, 1);
     } catch {
-      this.#alone.set(id, windows);
       return await this.#options.memory.decide(id, windows);
     }
   }
@@ -93,13 +92,19 @@ export class RedisWindows implements Limiter {
   }
 
   /**
-   * Charges on Redis what this replica admitted alone. Call it when Redis is back: until then the other replicas do not
-   * know of it, and would admit as much again.
+   * Tells Redis all that this replica knows. Call it whenever Redis is back: it may have lost its data, and it has not
+   * heard of what this replica admitted alone. Until then the other replicas would admit as much again.
    */
-  async reportAlone(): Promise<void> {
-    const questions = Array.from(this.#alone, ([id, windows]): Question => ({ id, windows, requests: [] }));
-    this.#alone.clear();
-    await this.#askAll(questions);
+  async report(): Promise<void> {
+    await this.#report.next();
+  }
+
+  async #reportAll(): Promise<void> {
+    const { memory, breaker } = this.#options;
+    const questions = memory.running().map((caller): Question => ({ ...caller, requests: [] }));
+    for (let i = 0; i < questions.length && !breaker.isOpen; i += maxCallers) {
+      await this.#askAll(questions.slice(i, i + maxCallers));
+    }
   }
 
   /** @param cost 1, or 0 to look without a charge @throws what is wrong with Redis */
@@ -155,12 +160,12 @@ export class RedisWindows implements Limiter {
     });
     let answer: readonly number[];
     try {
-      const call = () => inTime(this.#client.decideWindows(questions.length, ...keysAndArguments));
-      answer = await breaker.run(keyPrefix + questions[0]!.id, call);
+      const call = () => this.#client.decideWindows(questions.length, ...keysAndArguments);
+      const isAwaited = questions.some(({ requests }) => requests.length > 0); // a report may take longer
+      answer = await breaker.run(keyPrefix + questions[0]!.id, () => (isAwaited ? inTime(call()) : call()));
     } catch (error) {
       questions.forEach(({ id, windows, requests }, i) => {
-        if (taken[i]) memory.restoreUnsent(id, taken[i]);
-        this.#alone.set(id, windows);
+        if (taken[i]) memory.restoreUnsent(id, windows, taken[i]);
         for (const { reject } of requests) reject(error);
       });
       return;
@@ -179,7 +184,7 @@ export class RedisWindows implements Limiter {
     const totals = windows.map((_window, i) => ({ used: answer[at + 1 + 2 * i]!, resetAtMs: answer[at + 2 + 2 * i]! }));
     // A window without a request has not begun, and a look must not begin it.
     const begun = totals.map(({ used, resetAtMs }) => ({ used, resetAtMs: used === 0 ? 0 : resetAtMs }));
-    this.#options.memory.update(id, begun);
+    this.#options.memory.update(id, windows, begun);
     let charged = 0;
     for (const { cost, resolve } of requests) {
       charged += cost;

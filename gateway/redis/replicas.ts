@@ -60,7 +60,7 @@ export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasO
         log.error(fields, "Redis is away: this replica admits its share of the limits");
       } else {
         log.info("Redis is back: the limits are exact again");
-        void limiter.reportAlone();
+        void limiter.report();
       }
     },
   });
@@ -73,6 +73,7 @@ export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasO
   });
   redis.on("ready", () => {
     connectionFault = undefined;
+    void limiter.report(); // when no request has met the outage, the breaker knows of none
   });
   // A wrong URL is told at the start, not to the first caller.
   breaker.run("start", () => firstAnswer(redis)).catch(() => {});

@@ -5,7 +5,8 @@
  * caller's windows or to none. It goes by the clock of Redis, so replicas need not agree on theirs.
  *
  * A replica sends with each question what it knows of the caller. So counts survive a Redis that lost its data, and
- * what a replica admitted while Redis was away is charged later, if its window has not ended by then.
+ * what a replica admitted while Redis was away is charged later, if its window has not ended by then. Where
+ * Redis began a window again and a replica knows of one that ends sooner, that one goes on, with the requests of both.
  *
  * KEYS: one for each caller.
  * ARGV: milliseconds to add to the clock (for tests), the number of windows; then for each caller the number of its
@@ -36,7 +37,11 @@ for i = 1, #KEYS do
       u, e = tonumber(numbers() or 0), tonumber(numbers() or 0)
     end
     if e > now and e <= latest_end then
-      if known_end == e and known_used > u then u = known_used end
+      if known_end == e and known_used > u then
+        u = known_used
+      elseif known_used > 0 and known_end > now and known_end < e then -- it is from Redis: a window begun alone has 0
+        u, e = u + known_used, known_end
+      end
       if known_end > now then u = u + ARGV[at + 5] end
     elseif known_end > now then
       u, e = known_used + ARGV[at + 5], known_end

@@ -211,6 +211,32 @@ test("a Redis that went away while nobody asked is logged with what its address 
   expect(replica.reasons).toEqual([expect.stringContaining("ECONNREFUSED")]);
 });
 
+test("a Redis that loses its data twice while nobody asks has the counts again before a gateway that never saw the caller is asked", async () => {
+  await using stack = new AsyncDisposableStack();
+  const server = await startRedisServer();
+  stack.defer(() => server.stop());
+  const replicas = Array.from({ length: 3 }, () => startReplica(stack, server.url));
+  const caller = newName();
+  const few = quotaWindows({ perMinute: 1_000, perDay: 12 });
+  const admitted: number[] = [];
+  for (const { limiter } of replicas) {
+    await until(async () => (await limiter.look(caller, few)).windows[1]!.remaining === 12 - (admitted[0] ?? 0));
+    const decisions = await Promise.all(Array.from({ length: 16 }, () => limiter.decide(caller, few)));
+    admitted.push(decisions.filter((decision) => decision.admitted).length);
+    await server.restart();
+    await until(() => isCountedBy(server, caller));
+  }
+  expect(admitted).toEqual([12, 0, 0]);
+});
+
+/** Whether a server has the counts of a caller. */
+async function isCountedBy({ url }: RedisServer, caller: string): Promise<boolean> {
+  const client = new Redis(url);
+  const found = await client.exists(`petstore:limits:${caller}`);
+  client.disconnect();
+  return found === 1;
+}
+
 describe("a Redis behind a name", () => {
   const stack = suiteStack();
 

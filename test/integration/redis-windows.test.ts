@@ -38,7 +38,7 @@ describe("windows on Redis", () => {
       probeIntervalMs: 50,
       onChange: (isOpen) => {
         changes.push(isOpen);
-        if (!isOpen) void limiter.reportAlone();
+        if (!isOpen) void limiter.report();
       },
     });
     const now = () => Date.now() + clockOffsetMs;
@@ -66,8 +66,15 @@ describe("windows on Redis", () => {
     replicas[replica % replicas.length]!.limiter.decide(caller, of);
   const admitted = (decisions: readonly Decision[]) => decisions.filter((decision) => decision.admitted);
   const left = ({ windows: states }: Decision) => states.map(({ remaining }) => remaining);
+  const calls = async () => {
+    const stats = await replicas[0]!.redis.info("commandstats");
+    return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);
+  };
   const backAgain = async () => {
-    for (const { changes } of replicas) await until(() => changes.at(-1) !== true);
+    for (const { redis, changes, limiter } of replicas) {
+      await until(() => redis.status === "ready" && changes.at(-1) !== true);
+      await limiter.report();
+    }
   };
 
   test("three replicas admit exactly the limit, and no two requests see the same count", async () => {
@@ -82,10 +89,6 @@ describe("windows on Redis", () => {
 
   test("requests of one turn of the event loop share a call to Redis, and those of a refused caller need none", async () => {
     const [caller, other] = [newCaller(), newCaller()];
-    const calls = async () => {
-      const stats = await replicas[0]!.redis.info("commandstats");
-      return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);
-    };
     await ask(0, caller);
     const before = await calls();
     await Promise.all(Array.from({ length: 100 }, (_, i) => ask(0, i % 2 === 0 ? caller : other)));
@@ -190,6 +193,49 @@ describe("windows on Redis", () => {
     await redis.set(`petstore:limits:${caller}`, older, "KEEPTTL");
     expect(left(await ask(0, caller))).toEqual([289, 9_989]);
     expect(left(await ask(1, caller))).toEqual([288, 9_988]);
+  });
+
+  test("a window that Redis began again after it lost its data is joined to the one that two replicas know, which are counted once", async () => {
+    const caller = newCaller();
+    const first = await ask(0, caller);
+    for (let i = 0; i < 5; i++) await ask(0, caller);
+    for (let i = 0; i < 2; i++) await ask(2, caller);
+    await replicas[0]!.redis.flushall();
+    clockOffsetMs += 10_000;
+    for (let i = 0; i < 4; i++) await ask(1, caller); // this replica has not seen the caller before
+    // 8 before, and 4 of the new window.
+    expect(left(await ask(2, caller))).toEqual([287, 9_987]);
+    expect(left(await ask(0, caller))).toEqual([286, 9_986]);
+    const last = await ask(1, caller);
+    expect(left(last)).toEqual([285, 9_985]);
+    expect(last.windows.map(({ resetAtMs }) => resetAtMs)).toEqual(first.windows.map(({ resetAtMs }) => resetAtMs));
+    clockOffsetMs += 50_000; // the minute that began first is over
+    expect(left(await ask(1, caller))).toEqual([299, 9_984]);
+  });
+
+  test("a replica that admitted requests alone by a clock that is behind does not end the windows of Redis earlier", async () => {
+    const caller = newCaller();
+    const { windows: known } = await ask(0, caller);
+    const memory = new MemoryWindows({ maxCallers: 10, replicas: 3, now: () => Date.now() + clockOffsetMs - 30_000 });
+    for (let i = 0; i < 5; i++) await memory.decide(caller, windows);
+    const { redis } = replicas[0]!;
+    const breaker = new Breaker({ probe: () => redis.ping(), probeIntervalMs: 50, onChange: () => {} });
+    const limiter = new RedisWindows({ redis, memory, breaker, clockOffsetMs: () => clockOffsetMs });
+    const decision = await limiter.decide(caller, windows);
+    expect(left(decision)).toEqual([293, 9_993]);
+    expect(decision.windows.map(({ resetAtMs }) => resetAtMs)).toEqual(known.map(({ resetAtMs }) => resetAtMs));
+  });
+
+  test("a replica reports 1,000 callers in 5 calls, which change no count that Redis has", async () => {
+    const callers = Array.from({ length: 1_000 }, newCaller);
+    const replica = await startReplica(3);
+    await Promise.all(callers.map((caller) => replica.limiter.decide(caller, windows)));
+    for (const caller of callers.slice(0, 10)) await ask(0, caller);
+    const counts = () => replica.redis.mget(callers.map((caller) => `petstore:limits:${caller}`));
+    const [before, callsBefore] = [await counts(), await calls()];
+    await replica.limiter.report();
+    expect((await calls()) - callsBefore).toBe(5);
+    expect(await counts()).toEqual(before);
   });
 
   test("any sequence of requests, clock steps and replicas agrees with a plain model", async () => {
