@@ -13,7 +13,7 @@ const maxKeys = 100_000;
  * Adds refusals, by line of keys, to the counts that all replicas share.
  *
  * @param tooMany refusals within a minute that are too many; a count that gets there starts again
- * @returns the lines whose count got there
+ * @returns the lines whose count got there, without those that could not be shared; it never rejects
  */
 export type ShareRefusals = (refusals: ReadonlyMap<string, number>, tooMany: number) => Promise<readonly string[]>;
 
@@ -108,11 +108,7 @@ export class RefusalCounter {
     const added = this.#unshared;
     this.#unshared = new Map();
     this.#timer = undefined;
-    try {
-      for (const lineId of await share(added, tooMany)) void this.#handle(lineId);
-    } catch {
-      // Redis is away: each replica goes by its own count, and the breaker logs the fault.
-    }
+    for (const lineId of await share(added, tooMany)) void this.#handle(lineId);
   }
 }
 

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import { Redis } from "ioredis";
+import { Cluster, Redis } from "ioredis";
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
@@ -291,6 +291,16 @@ describe("a Redis Cluster of three masters", () => {
     const pair: Pair = [startReplica(stack, one), opened.pair[1]];
     await until(() => isBack(pair));
     await stack.disposeAsync();
+  });
+
+  test("a Redis Cluster that cannot add up the refusals of one key names the others that were refused too often", async () => {
+    const share = opened.pair[0].shareRefusals!;
+    const keyIds = Array.from({ length: 30 }, newName);
+    const broken = newName();
+    const client = new Cluster([{ host: "127.0.0.1", port: cluster.nodes[0]!.port }]);
+    await client.lpush(`petstore:refused:${broken}`, "no text, which the script needs");
+    await client.quit();
+    expect(await share(new Map([broken, ...keyIds].map((keyId) => [keyId, 30])), 30)).toEqual(keyIds);
   });
 
   test.each([
