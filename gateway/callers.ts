@@ -66,7 +66,13 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
   const replicas =
     config.REDIS_URL === undefined
       ? standaloneReplica(memory)
-      : redisReplicas({ redisUrl: config.REDIS_URL, memory, log, metrics: observer.metrics });
+      : redisReplicas({
+          redisUrl: config.REDIS_URL,
+          count: config.GATEWAY_REPLICAS,
+          memory,
+          log,
+          metrics: observer.metrics,
+        });
   replicas.onNotice((id) => keys.authenticator.forget(id));
   const onKeyChange = (id: string) => {
     keys.authenticator.forget(id);

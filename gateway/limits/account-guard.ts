@@ -26,15 +26,19 @@ export class AccountGuard {
 
   /** Charges a request to an account or a line. A denial is a value. */
   async charge(id: string): Promise<Decision> {
+    let admitted = true;
     const { consumedPoints, remainingPoints, msBeforeNext } = await this.#limiter
       .consume(id)
-      .catch((denial: RateLimiterRes) => denial);
+      .catch((denial: RateLimiterRes) => {
+        admitted = false;
+        return denial;
+      });
     const window = this.windows[0]!;
     const nowMs = Date.now();
     // In memory, a clock that was set back since makes the wait longer than the window.
     const resetAtMs = nowMs + Math.min(msBeforeNext, window.seconds * 1_000);
     return {
-      admitted: consumedPoints <= window.limit,
+      admitted,
       windows: [{ ...window, used: consumedPoints, remaining: remainingPoints, resetAtMs }],
       nowMs,
     };

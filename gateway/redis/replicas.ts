@@ -38,6 +38,8 @@ export interface Replicas {
 export interface RedisReplicasOptions {
   /** A URL as `connectRedis` takes it. */
   readonly redisUrl: string;
+  /** How many gateways there are. */
+  readonly count: number;
   /** Decides while Redis is away. */
   readonly memory: MemoryWindows;
   readonly log: Logger;
@@ -45,7 +47,7 @@ export interface RedisReplicasOptions {
 }
 
 /** Connects gateways over Redis, so that they limit as one. While Redis is away, each admits its share. */
-export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasOptions): Replicas {
+export function redisReplicas({ redisUrl, count, memory, log, metrics }: RedisReplicasOptions): Replicas {
   const redis = connectRedis(redisUrl);
   /** Why there is no connection. A command only knows that there is none. */
   let connectionFault: unknown;
@@ -79,7 +81,7 @@ export function redisReplicas({ redisUrl, memory, log, metrics }: RedisReplicasO
   breaker.run("start", () => firstAnswer(redis)).catch(() => {});
   const changes = new KeyChanges(redis);
   const guard = (of: GuardOptions) => {
-    const insuranceLimiter = new RateLimiterMemory(of);
+    const insuranceLimiter = new RateLimiterMemory({ ...of, points: Math.ceil(of.points / count) });
     return new AccountGuard(new RateLimiterRedis({ ...of, storeClient: redis, insuranceLimiter }));
   };
   return {

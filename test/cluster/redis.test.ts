@@ -114,7 +114,7 @@ function startReplica(stack: Stack, redisUrl: string): Replicas & { isAlone(): b
   };
   const log = pino({}, { write });
   const memory = new MemoryWindows({ maxCallers: 10_000, replicas: gateways, now: Date.now });
-  const replicas = redisReplicas({ redisUrl, memory, log, metrics: new Registry() });
+  const replicas = redisReplicas({ redisUrl, count: gateways, memory, log, metrics: new Registry() });
   stack.defer(() => replicas.close());
   return { ...replicas, isAlone: () => latest.includes("Redis is away") };
 }

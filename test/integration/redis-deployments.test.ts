@@ -51,7 +51,7 @@ function startReplica(stack: Stack, url: string): Replica {
   };
   const log = pino({ level: "info" }, { write });
   const memory = new MemoryWindows({ maxCallers: 10_000, replicas: 2, now: Date.now });
-  const replicas = redisReplicas({ redisUrl: url, memory, log, metrics: new Registry() });
+  const replicas = redisReplicas({ redisUrl: url, count: 2, memory, log, metrics: new Registry() });
   stack.defer(() => replicas.close());
   replicas.onNotice((id) => heard.push(id));
   return { ...replicas, heard, logged, reasons };
@@ -187,6 +187,16 @@ describe("a Redis with a password and a database number", () => {
     await until(() => isBack(pair));
     expect(await guardLeaves(pair)).toEqual(Array(20).fill("59,58"));
     await stack.disposeAsync();
+  });
+
+  test("a guard of an account admits at each of two replicas half of its limit while Redis is away", async () => {
+    const stack = new AsyncDisposableStack();
+    const { accountGuard } = startReplica(stack, `redis://:wrong@127.0.0.1:${server.port}/3`);
+    const id = newName();
+    let admitted = 0;
+    for (let i = 0; i < 70; i++) if ((await accountGuard.charge(id)).admitted) admitted += 1;
+    await stack.disposeAsync();
+    expect(admitted).toBe(30);
   });
 
   test("a Redis with a password counts as away when it refuses the password", async () => {
