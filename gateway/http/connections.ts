@@ -36,7 +36,11 @@ export class Connections {
   take({ socket }: IncomingMessage, response: ServerResponse): boolean {
     if (socket.writableEnded || this.#unread.has(socket)) return false;
     const before = this.#latest.get(socket);
-    if (before?.shouldKeepAlive === false) return false;
+    if (before?.shouldKeepAlive === false) {
+      this.endReading(socket);
+      stopParsing(socket);
+      return false;
+    }
     if (before?.closed === false && !this.#keepEarlier(socket, before)) return false;
     if (this.#latest.has(socket)) this.#latest.set(socket, response);
     return true;
@@ -92,6 +96,13 @@ export class Connections {
   /** Ends every connection after the response that is under way on it. */
   endAll(): void {
     for (const [socket, response] of this.#latest) if (response?.closed === false) this.endAfter(socket, response);
+  }
+
+  /** Ends the connections whose response can still say so. The client of another one may be sending a request. */
+  endAnnounced(): void {
+    for (const [socket, response] of this.#latest) {
+      if (response?.closed === false && !response.headersSent) this.endAfter(socket, response);
+    }
   }
 
   /**

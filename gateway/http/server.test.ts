@@ -244,6 +244,52 @@ test("an idle connection gets one more answer after connections are to end, and 
   expect(requests).toHaveLength(2);
 });
 
+test("a request that follows an answer which promised to keep the connection is answered while connections are to end", async () => {
+  const { send, requests, received, ended, endConnections } = await open();
+  await send(get("/1"), 1);
+  requests[0]!.response.write("1");
+  endConnections();
+  requests[0]!.response.end();
+  await once(requests[0]!.response, "close");
+  await send(patch("/2"), 2);
+  requests[1]!.response.end("2");
+  await ended;
+  expect(received().match(/Connection: [a-z-]+/g)).toEqual(["Connection: keep-alive", "Connection: close"]);
+});
+
+test("nothing is parsed of what follows the last request of a connection, while its answer is awaited", async () => {
+  const { server, send, socket, requests, statuses, ended } = await open();
+  await send(get("/1"), 1);
+  let parsed = 0;
+  server.on("request", () => {
+    parsed += 1;
+  });
+  socket.write("GET /without-host HTTP/1.1\r\n\r\n");
+  await until(() => parsed === 1);
+  const accepted = requests[0]!.response.socket!;
+  const { bytesRead } = accepted;
+  const late = get("/late").repeat(10_000);
+  socket.write(late);
+  await until(() => accepted.bytesRead === bytesRead + late.length);
+  expect(parsed).toBeLessThan(5_000);
+  requests[0]!.response.end("1");
+  await ended;
+  expect(statuses()).toEqual([200, 400]);
+});
+
+test.each([
+  ["of a client that closes the connection after it", "Connection: close\r\n", () => {}],
+  ["at a stop", "", (end: () => void) => end()],
+])("a body that is no valid HTTP is 400 at once, also %s", async (_what, header, before) => {
+  const { send, socket, statuses, malformed, ended, endConnections } = await open();
+  before(endConnections);
+  await send(`PATCH / HTTP/1.1\r\nHost: g\r\n${header}Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n`, 1);
+  socket.write("nonsense\r\n");
+  await ended;
+  expect(statuses()).toEqual([400]);
+  expect(malformed).toEqual(["invalid_request"]);
+});
+
 test("a request that is on its way at a stop is answered, and that answer is the last", async () => {
   const { server, socket, requests, received, ended, close } = await open();
   socket.write("GET /1 HTTP/1.1\r\nHost: g\r\n");

@@ -49,9 +49,6 @@ export interface PublicServer {
   close(): Promise<void>;
 }
 
-/** The longest `stallTimeoutMs` after the begin of `close`: a client that takes nothing must not use up the drain. */
-const stopStallMs = 5_000;
-
 /** One object for all refusals: there is no time to lose. */
 const overloaded = new ApiError("service_unavailable", { headers: { "Retry-After": "1" } });
 
@@ -104,8 +101,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     },
     onRequest,
   );
-  const cutStalled = (timeoutMs: number) => cutStalledReaders(server, () => connections.sockets(), timeoutMs);
-  cutStalled(options.stallTimeoutMs);
+  cutStalledReaders(server, () => connections.sockets(), options.stallTimeoutMs);
   server.maxConnections = options.maxConnections;
   server.on("connection", (socket) => connections.add(socket));
   server.closeIdleConnections = () => connections.closeIdle(server); // `server.close` calls it
@@ -118,11 +114,10 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     server,
     endConnections: () => {
       isEnding = true;
-      connections.endAll();
+      connections.endAnnounced();
     },
     close: async () => {
       isEnding = true;
-      if (options.stallTimeoutMs > stopStallMs) cutStalled(stopStallMs);
       await close(server, connections);
     },
   };
@@ -158,8 +153,10 @@ function refuseRequest(
  */
 function refuseInvalid(socket: Socket, connections: Connections, error: ApiError, options: PublicServerOptions): void {
   const { headersFor, onMalformed, keepAliveTimeoutMs } = options;
+  const last = connections.latest(socket);
+  const endsAnyway = last?.shouldKeepAlive === false && (last.headersSent || last.req.complete);
   // The client has its answer and is still sending, or it has left, or the connection ends after an answer anyway.
-  if (!socket.writable || connections.latest(socket)?.shouldKeepAlive === false) return;
+  if (!socket.writable || endsAnyway) return;
   if (!connections.endReading(socket)) return; // the parser repeats its error with whatever arrives next
   const id = requestId(undefined);
   onMalformed(error, id);

@@ -115,14 +115,3 @@ test("a client whose answer the kernel has taken as a whole is not cut off, and 
   await once(held, "close");
   expect(held.writableFinished).toBe(true);
 });
-
-test("a stop waits for at most 5 s for a client that takes nothing", async () => {
-  const { server, open, ask, close } = await start();
-  const { client, closed } = await open();
-  const response = await ask(client);
-  response.end(long);
-  const stopped = close();
-  await until(() => !server.listening);
-  jest.advanceTimersByTime(5_500);
-  await Promise.all([closed, stopped]);
-});
