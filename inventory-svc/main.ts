@@ -17,6 +17,7 @@ import type { OnRefused } from "./access/role-interceptor.ts";
 import { databaseSetting, inventorySettings, readInventoryConfig, serviceTls } from "./config.ts";
 import { createServiceMetrics } from "./metrics.ts";
 import { inventoryHandlers } from "./rpc/handlers.ts";
+import { Standstill } from "./rpc/standstill.ts";
 import { entriesPerMessage } from "./rpc/wire.ts";
 import { createRpcServer } from "./server.ts";
 import { ChangeFeed } from "./stock/change-feed.ts";
@@ -75,8 +76,16 @@ async function start(): Promise<RunningProcess> {
 
   let isLeaving = false;
   const draining = new AbortController();
+  const standstill = new Standstill(() => performance.now());
   const server = createRpcServer({
-    handlers: inventoryHandlers({ store, commits, feed, draining: draining.signal, onCall: metrics.onCall }),
+    handlers: inventoryHandlers({
+      store,
+      commits,
+      feed,
+      draining: draining.signal,
+      onCall: metrics.onCall,
+      waitedMs: () => standstill.waitedMs,
+    }),
     credentials,
     maxConnectionAgeMs: config.INVENTORY_MAX_CONNECTION_AGE_MS,
     connectionGraceMs,
@@ -118,6 +127,7 @@ async function start(): Promise<RunningProcess> {
     stop: async () => {
       draining.abort();
       await server.close((config.DRAIN_SECONDS - config.DRAIN_DELAY_SECONDS) * 1_000 * 0.8);
+      standstill.close();
       await commits.drain();
       await stopCleanup?.();
       stopWatching();

@@ -5,7 +5,6 @@ import {
   type handleServerStreamingCall,
   type handleUnaryCall,
   type ServerUnaryCall,
-  type ServerWritableStream,
   status,
 } from "@grpc/grpc-js";
 import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
@@ -15,13 +14,15 @@ import { isOurFault, type RpcError, toRpcError, toServiceError } from "./errors.
 /** Gets every call at its end, except streams that their caller left. `error` is undefined after a success. */
 export type OnCall = (method: string, durationMs: number, code: status, error: RpcError | undefined) => void;
 
-export type AnyCall = ServerUnaryCall<unknown, unknown> | ServerWritableStream<unknown, unknown>;
-
-/** True while the caller waits: it has not left, and its deadline has not passed. */
-export function isWanted(call: AnyCall): boolean {
-  if (call.cancelled) return false;
-  const deadline = call.getDeadline();
-  return Number(deadline) > Date.now();
+/**
+ * Makes a function that is true while a caller waits: it has not left, and its time is not over.
+ *
+ * @param timeoutMs how long it waits, as its message says
+ * @param waitedMs for how long this message may have waited to be read
+ */
+export function whileWanted(call: { readonly cancelled: boolean }, timeoutMs: number, waitedMs: number): () => boolean {
+  const untilMs = performance.now() + timeoutMs - waitedMs;
+  return () => !call.cancelled && performance.now() < untilMs;
 }
 
 /** Makes a handler of a function that returns a promise. The call goes on from the `traceparent` in its metadata. */

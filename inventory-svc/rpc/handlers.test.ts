@@ -1,7 +1,7 @@
 import { ServerCredentials } from "@grpc/grpc-js";
 import type { Position } from "../../proto/pet.ts";
 import { suiteStack } from "../../test/support/cleanup.ts";
-import { connectInventory, messagesOf } from "../../test/support/grpc.ts";
+import { connectInventory, type Inventory, messagesOf } from "../../test/support/grpc.ts";
 import { suiteStock } from "../../test/support/stock.ts";
 import { until } from "../../test/support/until.ts";
 import { createRpcServer } from "../server.ts";
@@ -28,6 +28,7 @@ describe("the handlers of calls", () => {
       feed: new ChangeFeed((from) => store.changesAfter(from, 10)),
       draining: draining.signal,
       onCall: () => {},
+      waitedMs: () => 0,
       ...overrides,
     });
     const server = createRpcServer({
@@ -174,4 +175,30 @@ describe("the handlers of calls", () => {
     await until(() => !isWanted());
     reject(new Error("it was dropped"));
   });
+
+  const changes: [string, (inventory: Inventory) => void][] = [
+    ["a call", ({ client, begin }) => void begin(client.removeInventoryItem, { petId: 1n }).response.catch(() => {})],
+    [
+      "an update on a stream",
+      ({ applyUpdates }) => applyUpdates(soon()).send({ updates: [{ petId: 1n, quantity: 7, timeoutMs: 20_000 }] }),
+    ],
+  ];
+  test.each(changes)(
+    "the time that %s may have waited to be read counts towards the time that its caller waits",
+    async (_what, send) => {
+      for (const [waitedMs, stillWanted] of [
+        [0, true],
+        [21_000, false],
+      ] as const) {
+        const wanted = Promise.withResolvers<boolean>();
+        const submit = async (_group: ChangeGroup, isWanted = () => true) => {
+          wanted.resolve(isWanted());
+          throw new Error("nothing is written");
+        };
+        const { inventory } = await serve({ commits: { submit }, waitedMs: () => waitedMs });
+        send(inventory);
+        expect(await wanted.promise).toBe(stillWanted);
+      }
+    },
+  );
 });

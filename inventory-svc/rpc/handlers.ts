@@ -1,4 +1,5 @@
 /** The operations of `petstore.inventory.v1`, between the wire and the stock. */
+import type { ServerUnaryCall } from "@grpc/grpc-js";
 import type { InventoryServiceServer } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Position } from "../../proto/pet.ts";
 import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
@@ -6,7 +7,7 @@ import type { ChangeFeed } from "../stock/change-feed.ts";
 import type { Change } from "../stock/changes.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import type { ChangesPage, StockStore } from "../stock/store.ts";
-import { type AnyCall, duplexStream, isWanted, type OnCall, serverStream, unary } from "./calls.ts";
+import { duplexStream, type OnCall, serverStream, unary, whileWanted } from "./calls.ts";
 import { repeatable } from "./errors.ts";
 import { notFound, settled } from "./outcomes.ts";
 import { updateStream } from "./update-stream.ts";
@@ -28,11 +29,15 @@ export interface HandlerDeps {
   /** Aborted when the server is about to stop: streams without an end of their own end then. */
   readonly draining: AbortSignal;
   readonly onCall: OnCall;
+  /** For how long a message that is read now may have waited. */
+  readonly waitedMs: () => number;
 }
 
-export function inventoryHandlers({ store, commits, feed, draining, onCall }: HandlerDeps): InventoryServiceServer {
-  const commit = async (change: Change, call: AnyCall) => {
-    const [outcome] = await commits.submit([change], () => isWanted(call));
+export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
+  const { store, commits, feed, draining, onCall, waitedMs } = deps;
+  const commit = async (change: Change, call: ServerUnaryCall<unknown, unknown>) => {
+    const timeoutMs = Number(call.getDeadline()) - Date.now(); // grpc-js counts it from when it read the call
+    const [outcome] = await commits.submit([change], whileWanted(call, timeoutMs, waitedMs()));
     return settled(change, outcome!);
   };
 
@@ -89,7 +94,7 @@ export function inventoryHandlers({ store, commits, feed, draining, onCall }: Ha
       return { item: toWireItem(item), replayed: kind === "replayed" };
     }, onCall),
 
-    applyUpdates: updateStream({ commits, draining, onCall }),
+    applyUpdates: updateStream(deps),
 
     adjustInventory: unary(async ({ petId, delta, requestId }, call) => {
       const change = { kind: "adjust", petId, delta: readDelta(delta), requestId: readRequestId(requestId) } as const;

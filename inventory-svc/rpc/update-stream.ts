@@ -11,7 +11,7 @@ import { drainingUpdatesMs } from "../../proto/streams.ts";
 import { contextOfCaller, failSpan, inSpan, serverCall } from "../../runtime/spans.ts";
 import type { Change, ChangeGroup, Outcome } from "../stock/changes.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
-import type { OnCall } from "./calls.ts";
+import { type OnCall, whileWanted } from "./calls.ts";
 import { RpcError, toRpcError } from "./errors.ts";
 import { type Settled, settled } from "./outcomes.ts";
 import { readKeyedUpdates, readTimeoutMs, readUpdate, toWireItem } from "./wire.ts";
@@ -21,6 +21,8 @@ export interface UpdateStreamDeps {
   /** Aborted when the server is about to stop. */
   readonly draining: AbortSignal;
   readonly onCall: OnCall;
+  /** For how long a message that is read now may have waited. */
+  readonly waitedMs: () => number;
 }
 
 type UpdateCall = ServerDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
@@ -30,6 +32,7 @@ export function updateStream({
   commits,
   draining,
   onCall,
+  waitedMs,
 }: UpdateStreamDeps): handleBidiStreamingCall<ApplyUpdatesRequest, ApplyUpdatesResponse> {
   return (call) => {
     call.sendMetadata(new Metadata()); // accepts the stream: the caller sends nothing before
@@ -50,7 +53,7 @@ export function updateStream({
     const take = (updates: readonly Update[], read: () => ChangeGroup) => {
       const startedMs = performance.now();
       const apply = async (span: Span) => {
-        const settled = await applyTogether(updates, read, call, commits);
+        const settled = await applyTogether(updates, read, call, commits, waitedMs());
         const error = settled.find((each) => each instanceof RpcError);
         if (error) failSpan(span, error);
         return settled.map((each, i) => {
@@ -71,7 +74,7 @@ export function updateStream({
       clearTimeout(timer);
       draining.removeEventListener("abort", drain);
     });
-    call.on("error", () => {}); // the caller has left, and `isWanted` drops its updates
+    call.on("error", () => {}); // the caller has left, and `whileWanted` drops its updates
   };
 }
 
@@ -81,12 +84,12 @@ async function applyTogether(
   read: () => ChangeGroup,
   call: UpdateCall,
   commits: UpdateStreamDeps["commits"],
+  waitedMs: number,
 ): Promise<(Settled | RpcError)[]> {
   try {
-    const expiresAtMs = performance.now() + Math.min(...updates.map(({ timeoutMs }) => readTimeoutMs(timeoutMs)));
-    const isWanted = () => !call.cancelled && performance.now() < expiresAtMs;
+    const timeoutMs = Math.min(...updates.map((update) => readTimeoutMs(update.timeoutMs)));
     const group = read();
-    const outcomes = await commits.submit(group, isWanted);
+    const outcomes = await commits.submit(group, whileWanted(call, timeoutMs, waitedMs));
     return outcomes.map((outcome, i) => settledOrRefused(group[i]!, outcome));
   } catch (thrown) {
     const error = toRpcError(thrown);

@@ -53,7 +53,7 @@ describe("new TLS files", () => {
     const feed = new ChangeFeed((from) => stock.store.changesAfter(from, 100));
     const draining = new AbortController().signal;
     const server = createRpcServer({
-      handlers: inventoryHandlers({ store: stock.store, commits, feed, draining, onCall: () => {} }),
+      handlers: inventoryHandlers({ store: stock.store, commits, feed, draining, onCall: () => {}, waitedMs: () => 0 }),
       credentials: mutualTls({
         files,
         roles: parseRoles(roles) as RoleTable,

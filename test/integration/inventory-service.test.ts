@@ -497,6 +497,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
           feed: new ChangeFeed((from) => store.changesAfter(from, 100)),
           draining: new AbortController().signal,
           onCall: () => {},
+          waitedMs: () => 0,
         }),
         credentials: ServerCredentials.createInsecure(),
         maxConnectionAgeMs: 60_000,
