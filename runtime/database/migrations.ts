@@ -128,6 +128,9 @@ async function withMigrationLock<T>(db: Knex, work: () => Promise<T>): Promise<T
 /** A lock's name may have 64 characters, as a database's name may, so the name of the database goes in as a hash. */
 const lockName = "CONCAT('petstore-migrate:', LEFT(SHA2(DATABASE(), 256), 40))";
 
+/** The longest `wait_timeout` that the servers take: a year. */
+const longestSilenceSeconds = 31_536_000;
+
 interface MysqlConnection {
   readonly stream: Socket;
   promise(): { query(sql: string, values?: readonly unknown[]): Promise<[{ held: unknown }[], unknown]> };
@@ -140,6 +143,7 @@ async function withMysqlLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
     // This connection is silent while it waits and while other connections do the work, and closing it would release
     // the lock.
     holder.stream.setTimeout(lockWaitSeconds * 1_000 + timeoutMs);
+    await holder.promise().query(`SET SESSION wait_timeout = ${longestSilenceSeconds}`);
     const [rows] = await holder.promise().query(`SELECT GET_LOCK(${lockName}, ?) AS held`, [lockWaitSeconds]);
     if (Number(rows[0]?.held) !== 1)
       throw new DatabaseStateError("another process has been migrating this database for too long");

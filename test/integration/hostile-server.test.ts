@@ -5,7 +5,7 @@ import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
 import { createKeyStore } from "../../gateway/auth/key-store.ts";
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
-import { migrate } from "../../runtime/database/migrations.ts";
+import { type Migration, migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { startPrivateDatabaseServer } from "../support/database-server.ts";
@@ -22,6 +22,7 @@ const hostile = [
   "SET GLOBAL time_zone = '+05:00'",
   "SET GLOBAL default_storage_engine = MyISAM",
   "SET GLOBAL character_set_server = latin1",
+  "SET GLOBAL wait_timeout = 2",
 ];
 
 describe("a hostile database server", () => {
@@ -51,6 +52,26 @@ describe("a hostile database server", () => {
       "SELECT DISTINCT engine AS engine FROM information_schema.tables WHERE table_schema = DATABASE()",
     );
     expect(tables).toEqual([{ engine: "InnoDB" }]);
+  });
+
+  test("a database server with hostile defaults does not end the lock of migrations during a long step", async () => {
+    const isHeld = "IS_USED_LOCK(CONCAT('petstore-migrate:', LEFT(SHA2(DATABASE(), 256), 40))) IS NOT NULL";
+    const found: unknown[] = [];
+    const slow: Migration = {
+      name: "0001_slow",
+      up: async (db) => {
+        let silentIsClosed = false;
+        const silent = await connectMysql(url); // after the lock was taken
+        silent.on("error", () => {
+          silentIsClosed = true;
+        });
+        while (!silentIsClosed) await db.raw("SELECT SLEEP(0.1)");
+        found.push((await operator.query(`SELECT ${isHeld} AS held`))[0]);
+      },
+      down: async () => {},
+    };
+    expect(await migrate(open(), "slow", [slow], "up")).toEqual(["0001_slow"]);
+    expect(found).toEqual([[{ held: 1 }]]);
   });
 
   test("a database server with hostile defaults keeps an update and a new epoch once they are acknowledged", async () => {
