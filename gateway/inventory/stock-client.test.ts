@@ -80,7 +80,7 @@ test("older removals are taken from all messages of the answer, each of which bu
 test("a question for older removals is given up after the time of a call without an answer, and the next one is asked", async () => {
   const client = open(await startService(1, "is silent"), { callTimeoutMs: 1_000, loadTimeoutMs: 120_000 });
   const ask = () => client.removedAfter({ epoch: "e", revision: 5n }, 1_000, { progress: () => {}, setback: () => {} });
-  await expect(ask()).rejects.toMatchObject({ code: "service_unavailable" });
+  await expect(ask()).rejects.toMatchObject({ code: "timeout" });
   expect(await ask()).toEqual(removals);
 });
 

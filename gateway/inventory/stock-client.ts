@@ -9,7 +9,7 @@ import { CheckSession } from "./check-session.ts";
 import type { CheckReport, StockSource } from "./list/stock-list.ts";
 import { readRemovals } from "./older-removals.ts";
 import { Outage } from "./outage.ts";
-import { fromServiceError } from "./status.ts";
+import { fromServiceError, serviceError } from "./status.ts";
 import { UpdatePipeline } from "./update-pipeline.ts";
 import { createUpdateSender, type SendUpdates } from "./update-sender.ts";
 
@@ -104,7 +104,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
         const stream = client.checkInventory({ deadline: Date.now() + loadTimeoutMs });
         longReads.add(stream);
         // A service that is silent must not hold up all readers of older changes: another one may answer.
-        const silence = setTimeout(() => stream.cancel(), callTimeoutMs);
+        const silence = setTimeout(() => stream.destroy(noAnswer()), callTimeoutMs);
         try {
           return await readRemovals(stream, position, max, () => {
             silence.refresh();
@@ -129,4 +129,8 @@ export function openStockClient(options: StockClientOptions): StockClient {
       client.close();
     },
   };
+}
+
+function noAnswer(): ServiceError {
+  return serviceError(status.DEADLINE_EXCEEDED, "the inventory service did not send older changes in time");
 }
