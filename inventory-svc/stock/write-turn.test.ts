@@ -1,5 +1,8 @@
+import { mkdtempDisposable } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import Sqlite from "better-sqlite3";
-import { statementsOf, suiteStock } from "../../test/support/stock.ts";
+import { holdWriteLock, migrateStock, openStock, statementsOf, suiteStock } from "../../test/support/stock.ts";
 import type { Change } from "./changes.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "./errors.ts";
 import { StockStore } from "./store.ts";
@@ -36,14 +39,35 @@ describe("a write", () => {
   }
 
   test("a write that the database takes back is tried again, and is given up after four attempts", async () => {
-    failStatements("BEGIN", "SQLITE_BUSY", 3);
+    failStatements("BEGIN", "SQLITE_BUSY_SNAPSHOT", 3);
     expect(await store.write([update(1n, 7)])).toMatchObject([{ kind: "done", item: { quantity: 7 } }]);
     import.meta.jest.restoreAllMocks();
-    const failed = failStatements("BEGIN", "SQLITE_BUSY", 9);
+    const failed = failStatements("BEGIN", "SQLITE_BUSY_SNAPSHOT", 9);
     await expect(store.write([update(1n, 8)])).rejects.toBeInstanceOf(StockUnavailableError);
     expect(failed()).toBe(4);
     import.meta.jest.restoreAllMocks();
     expect(await store.get(1n)).toMatchObject({ quantity: 7 });
+  });
+
+  test("a write waits once for an SQLite file that another process holds, and the next one works", async () => {
+    await using folder = await mkdtempDisposable(join(tmpdir(), "stock-"));
+    const url = `sqlite:${join(folder.path, "stock.sqlite")}`;
+    await migrateStock(url);
+    const stock = openStock(url);
+    await stock.db.raw("PRAGMA busy_timeout = 1");
+    let failures = 0;
+    stock.db.on("query-error", () => {
+      failures += 1;
+    });
+    for (const write of [() => stock.store.write([create(1n)]), () => stock.store.takeTurn(true)]) {
+      const lock = await holdWriteLock(url);
+      failures = 0;
+      await expect(write()).rejects.toBeInstanceOf(StockUnavailableError);
+      expect(failures).toBe(1);
+      await lock.release();
+    }
+    expect(await stock.store.write([create(1n)])).toMatchObject([{ kind: "done", item: { revision: 1n } }]);
+    await stock.close();
   });
 
   test("a write that fails for good is tried once, whether or not it was predicted, and changes nothing", async () => {

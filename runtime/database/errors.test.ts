@@ -12,7 +12,6 @@ test.each([
   ["a deadlock that is reported during a commit", error("ER_ERROR_DURING_COMMIT", "HY000", "Got error 149 - 'Lock")],
   ["a write conflict of MariaDB", error("ER_CHECKREAD", "HY000")],
   ["a server that takes no writes any more", error("ER_OPTION_PREVENTS_STATEMENT", "HY000")],
-  ["a busy SQLite file", error("SQLITE_BUSY")],
 ])("a transaction may be retried after %s", (_what, thrown) => {
   expect(isRetryable(thrown)).toBe(true);
 });
@@ -22,6 +21,7 @@ test.each([
   ["a statement whose completion is unknown", error("ER_SOMETHING", "40003")],
   ["a broken connection", error("PROTOCOL_CONNECTION_LOST")],
   ["a duplicate key", error("ER_DUP_ENTRY", "23000")],
+  ["a busy SQLite file, for which the thread has waited", error("SQLITE_BUSY")],
   ["a fault that is no database error", new TypeError("no such property")],
 ])("a transaction is not retried after %s", (_what, thrown) => {
   expect(isRetryable(thrown)).toBe(false);
@@ -30,6 +30,7 @@ test.each([
 test("a lost race, a read-only server and errors of classes 22, 23 and 42 prove that a commit has not happened", () => {
   for (const state of ["22003", "23000", "42S02", "40001"]) expect(provesUndone(error("ER_ANY", state))).toBe(true);
   expect(provesUndone(error("ER_OPTION_PREVENTS_STATEMENT", "HY000"))).toBe(true);
+  expect(provesUndone(error("SQLITE_BUSY"))).toBe(true);
   for (const state of ["40003", "HY000", "08S01"]) expect(provesUndone(error("ER_ANY", state))).toBe(false);
 });
 

@@ -10,13 +10,7 @@ const readOnlyCodes = new Set([
 ]);
 
 /** Errors of a transaction that lost against another one. */
-const lostRaceCodes = new Set([
-  "ER_LOCK_DEADLOCK",
-  "ER_LOCK_WAIT_TIMEOUT",
-  "ER_CHECKREAD",
-  "SQLITE_BUSY",
-  "SQLITE_BUSY_SNAPSHOT",
-]);
+const lostRaceCodes = new Set(["ER_LOCK_DEADLOCK", "ER_LOCK_WAIT_TIMEOUT", "ER_CHECKREAD", "SQLITE_BUSY_SNAPSHOT"]);
 
 /**
  * SQLSTATE class 40: the server has rolled the transaction back, because of a deadlock or a conflict in a cluster.
@@ -35,9 +29,9 @@ const inDoubtCodes = new Set(["ER_TRANSACTION_ROLLBACK_DURING_COMMIT", "ER_ERROR
 
 /**
  * COMMIT never fails with these classes of SQLSTATE: 22 data, 23 constraint, 42 syntax or access (SQLITE_ERROR in
- * SQLite).
+ * SQLite). SQLite's BEGIN waits for the lock of the file, and fails with SQLITE_BUSY.
  */
-const beforeCommit = /^(22...|23...|42...|SQLITE_ERROR)$/;
+const beforeCommit = /^(22...|23...|42...|SQLITE_ERROR|SQLITE_BUSY)$/;
 
 /**
  * True for an error of a server that takes no writes any more. Nothing has happened, even when COMMIT failed with it.
@@ -49,6 +43,8 @@ export function isReadOnly(error: unknown): boolean {
 /**
  * True for an error after which another attempt may succeed: the transaction lost against another one, or another
  * server has to be asked. Before COMMIT was sent, nothing of the transaction is left after a ROLLBACK.
+ *
+ * SQLITE_BUSY is not among them: SQLite has blocked this thread while it waited for the lock of its file.
  */
 export function isRetryable(error: unknown): boolean {
   const { sqlState = "", sqlMessage = "" } = error as { sqlState?: string; sqlMessage?: string };
@@ -64,11 +60,6 @@ export function isRetryable(error: unknown): boolean {
 export function isLostServer(error: unknown): boolean {
   const { fatal = false, sqlState = "" } = error as { fatal?: boolean; sqlState?: string };
   return fatal || sqlState.startsWith("08") || isReadOnly(error);
-}
-
-/** True for SQLite's error after it has waited for the lock of its file. It waits on this thread. */
-export function isBusyFile(error: unknown): boolean {
-  return codeOf(error) === "SQLITE_BUSY";
 }
 
 /** True for the error of a statement with a number out of the range of integers. SQLite only has a message for it. */

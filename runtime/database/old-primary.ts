@@ -7,7 +7,7 @@
  */
 import type { Knex } from "knex";
 import { isOn, preparedServer } from "./engine.ts";
-import { isBusyFile, isRetryable, ReadOnlyServerError, SplitReadError } from "./errors.ts";
+import { isRetryable, ReadOnlyServerError, SplitReadError } from "./errors.ts";
 import { discardAllConnections } from "./knex-internals.ts";
 import { isSqlite, lostItsServer } from "./open.ts";
 import { maxAttempts } from "./transactions.ts";
@@ -54,7 +54,7 @@ export async function readCurrent<Row extends ServerRow>(
       return refuseWrongServer(db, await read());
     } catch (error) {
       // One repeat after a lost server: a query that is never answered would otherwise be sent again and again.
-      const mayRepeat = (attempt === 1 && lostItsServer(error)) || (isRetryable(error) && !isBusyFile(error));
+      const mayRepeat = (attempt === 1 && lostItsServer(error)) || isRetryable(error);
       if (attempt === maxAttempts || !mayRepeat) throw error;
     }
   }

@@ -1,7 +1,7 @@
 /** Runs statements: alone, in a transaction, and again where the database has taken back what they did. */
 import { setImmediate } from "node:timers/promises";
 import type { Knex } from "knex";
-import { isBusyFile, isRetryable, provesUndone } from "./errors.ts";
+import { isRetryable, provesUndone } from "./errors.ts";
 import {
   acquireConnection,
   discardConnection,
@@ -105,7 +105,7 @@ export async function retried<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
-      if (attempt === maxAttempts || !isRetryable(error) || isBusyFile(error)) throw error;
+      if (attempt === maxAttempts || !isRetryable(error)) throw error;
     }
   }
 }

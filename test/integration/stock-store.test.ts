@@ -514,10 +514,10 @@ describeEachDatabase("the stock's store", (url) => {
     });
 
     test("the row cache changes nothing about locks: a write is retried, and gives up after four attempts", async () => {
+      if (url().startsWith("sqlite:")) return; // its wait for a lock is not repeated
       const hasty = openStock(url(), { ...databaseDefaults, poolMax: 1 });
       stack.defer(() => hasty.close());
-      const isSqlite = url().startsWith("sqlite:");
-      await hasty.db.raw(isSqlite ? "PRAGMA busy_timeout = 50" : "SET SESSION innodb_lock_wait_timeout = 1");
+      await hasty.db.raw("SET SESSION innodb_lock_wait_timeout = 1");
       await writeAlone(hasty.store);
       const statements = noteStatements(hasty.db);
       const failures = failuresOf(hasty.db);
@@ -527,7 +527,7 @@ describeEachDatabase("the stock's store", (url) => {
       await failed;
       await lock.release();
       expect(kinds(await writing)).toEqual(["done"]);
-      expect(statements.join(";")).toMatch(/^BEGIN( IMMEDIATE;BEGIN IMMEDIATE;select|;update stock_head)/);
+      expect(statements.join(";")).toMatch(/^BEGIN;update stock_head/);
 
       await writeAlone(hasty.store);
       failures.length = 0;
@@ -551,15 +551,14 @@ describeEachDatabase("the stock's store", (url) => {
     beforeEach(async () => {
       await store.write([create(1n, 5), create(2n, 5)]);
       hasty = openStock(url(), { ...databaseDefaults, poolMax: 1 }); // it knows nothing, so others may write
-      await hasty.db.raw(
-        url().startsWith("sqlite:") ? "PRAGMA busy_timeout = 50" : "SET SESSION innodb_lock_wait_timeout = 1",
-      );
+      if (!url().startsWith("sqlite:")) await hasty.db.raw("SET SESSION innodb_lock_wait_timeout = 1");
       failures = failuresOf(hasty.db);
     });
     afterEach(() => hasty.close());
     const firstFailure = () => new Promise((resolve) => hasty.db.once("query-error", resolve));
 
     test("a turn that takes the lock first is retried until the lock is free", async () => {
+      if (url().startsWith("sqlite:")) return; // its wait for a lock is not repeated
       const lock = await holdWriteLock(url());
       const failed = firstFailure();
       const writing = writeInTurn(hasty.store, true, [update(1n, 7), update(2n, 8)]);
@@ -570,6 +569,7 @@ describeEachDatabase("the stock's store", (url) => {
     });
 
     test("a turn that takes the lock first fails after four attempts, and the next turn works", async () => {
+      if (url().startsWith("sqlite:")) return; // its wait for a lock is not repeated
       const lock = await holdWriteLock(url());
       await expect(hasty.store.takeTurn(true)).rejects.toBeInstanceOf(StockUnavailableError);
       expect(failures).toHaveLength(4);
@@ -777,23 +777,24 @@ describeEachDatabase("the stock's store", (url) => {
     beforeAll(async () => {
       other = openStock(url(), { ...databaseDefaults, poolMax: 1 });
       stack.defer(() => other.close());
-      const isSqlite = url().startsWith("sqlite:");
-      await other.db.raw(isSqlite ? "PRAGMA busy_timeout = 50" : "SET SESSION innodb_lock_wait_timeout = 1");
+      if (!url().startsWith("sqlite:")) await other.db.raw("SET SESSION innodb_lock_wait_timeout = 1");
     });
 
     test("a write that waited too long for the lock of another process is retried and happens once", async () => {
+      if (url().startsWith("sqlite:")) return; // its wait for a lock is not repeated
       const lock = await holdWriteLock(url());
       const failed = new Promise<string>((resolve) => {
         other.db.once("query-error", ({ code }: { code: string }) => resolve(code));
       });
       const writing = other.store.write([create(1n, 5)]);
-      expect(await failed).toMatch(/^(ER_LOCK_WAIT_TIMEOUT|SQLITE_BUSY)$/);
+      expect(await failed).toBe("ER_LOCK_WAIT_TIMEOUT");
       await lock.release();
       expect(kinds(await writing)).toEqual(["done"]);
       expect(await store.position()).toMatchObject({ revision: 1n });
     });
 
     test("a write gives up after four attempts while another process holds the lock, changes nothing, and the next one works", async () => {
+      if (url().startsWith("sqlite:")) return; // its wait for a lock is not repeated
       const lock = await holdWriteLock(url());
       const failures = failuresOf(other.db);
       await expect(other.store.write([create(1n)])).rejects.toBeInstanceOf(StockUnavailableError);
