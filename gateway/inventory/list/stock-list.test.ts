@@ -1,4 +1,6 @@
 import { setImmediate } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { gunzipSync } from "node:zlib";
 import { context, createContextKey, ROOT_CONTEXT } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
@@ -9,6 +11,9 @@ import { type Body, Snapshot } from "./snapshot.ts";
 import { type CheckReport, type ListChanges, nextSnapshot, StockList } from "./stock-list.ts";
 
 const { jest } = import.meta;
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc") as () => void;
 
 const timeoutMs = 60_000;
 
@@ -120,6 +125,27 @@ describe("StockList", () => {
     stock.set(1n, 1);
     const list = new StockList(stock, timeoutMs);
     expect(await list.current()).toBe(await list.current());
+  });
+
+  test("the list that a reset made useless leaves the memory before the next one is loaded", async () => {
+    const stock = new Stock();
+    const list = new StockList(stock, timeoutMs);
+    const readOne = async () => new WeakRef(await list.current());
+    const old = await readOne();
+    stock.epoch = "another epoch";
+    const [asked, loading] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    stock.load = async function* () {
+      asked.resolve();
+      await loading.promise;
+      yield* Stock.prototype.load.call(stock);
+    };
+    const reloaded = list.current();
+    await asked.promise;
+    await setImmediate(); // a WeakRef keeps its object until the end of its turn
+    collectGarbage();
+    expect(old.deref()).toBeUndefined();
+    loading.resolve();
+    expect((await reloaded).epoch).toBe("another epoch");
   });
 
   test("another epoch, or a revision that the stock does not have, loads the list again under another ETag", async () => {

@@ -170,8 +170,8 @@ export class StockList {
   }
 
   async #check(): Promise<Snapshot> {
-    let snapshot = this.#snapshot ?? (await this.#load());
     for (;;) {
+      const snapshot = this.#snapshot ?? (await this.#load());
       const isLoaded = snapshot !== this.#snapshot;
       // Only the position goes to the source, which keeps it for a while. A snapshot would keep the whole list alive.
       const { epoch, revision } = snapshot;
@@ -185,7 +185,6 @@ export class StockList {
         return this.#snapshot;
       }
       this.#snapshot = undefined;
-      snapshot = await this.#load();
     }
   }
 
