@@ -88,6 +88,48 @@ test.each([429, 503])("a %d is repeated after its Retry-After and a pause that d
   expect(gapsMs).toEqual([3_100, 3_200, 3_400]);
 });
 
+test.each([60, 90, 120])(
+  "the end of a window in %d s is awaited, though failures are repeated for a minute",
+  async (seconds) => {
+    draw(0);
+    const { outcome, gapsMs } = await sendFailing(refused(429, { "Retry-After": String(seconds) }), 1);
+    expect(outcome).toMatchObject({ status: 200 });
+    expect(gapsMs).toEqual([seconds * 1_000 + 100]);
+  },
+);
+
+test("the end of a window that is more than two minutes away is not awaited", async () => {
+  const { outcome, gapsMs } = await sendFailing(refused(429, { "Retry-After": "121" }), 1);
+  expect(outcome).toMatchObject({ status: 429, retryAfterMs: 121_000 });
+  expect(gapsMs).toEqual([]);
+});
+
+test.each([
+  { seconds: 0, count: 16 },
+  { seconds: 20, count: 3 },
+  { seconds: 90, count: 1 },
+])(
+  "a request that gets 429 again and again is repeated for a minute beyond one wait of $seconds s",
+  async ({ seconds, count }) => {
+    draw(0);
+    const { outcome, gapsMs } = await sendFailing(refused(429, { "Retry-After": String(seconds) }), 100);
+    expect(outcome).toMatchObject({ status: 429 });
+    expect(gapsMs).toHaveLength(count);
+  },
+);
+
+test("a failure after the end of a window is repeated for the rest of a minute", async () => {
+  draw(0);
+  let attempts = 0;
+  const failure: Failure = () => {
+    attempts += 1;
+    return attempts === 2 ? refused(429, { "Retry-After": "90" })() : cut();
+  };
+  const { outcome, gapsMs } = await sendFailing(failure, 5);
+  expect(outcome).toMatchObject({ status: 200 });
+  expect(gapsMs).toEqual([100, 90_200, 400, 800, 1_600]);
+});
+
 test("a pause ends with the reason of the signal", async () => {
   const stop = new AbortController();
   const failing = sendFailing(refused(503, { "Retry-After": "50" }), 1, { signal: stop.signal });

@@ -33,7 +33,7 @@ export interface Answer {
 
 /** How long an answer may be silent, before it begins and within it: longer than a gateway itself repeats an update. */
 const silenceTimeoutMs = 45_000;
-/** How long a request that fails is repeated. */
+/** How long a request that fails is repeated, beside the wait for the end of a window. */
 const patienceMs = 60_000;
 const firstPauseMs = 200;
 const maxPauseMs = 10_000;
@@ -55,6 +55,7 @@ export function createSender({ baseUrl, apiKey, fetch }: SenderOptions): (reques
     const { isFree = false, isPatient = false, signal } = request;
     const headers = new Headers({ ...request.headers, Authorization: authorization }); // throws for invalid values
     let failingSinceMs: number | undefined;
+    let limitMs = 0; // the longest wait for the end of a window, which uses up no patience
     for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, maxPauseMs)) {
       const number = isFree ? pace.free() : await pace.turn(isPatient, signal);
       const outcome = await attempt(request, headers, number);
@@ -62,9 +63,11 @@ export function createSender({ baseUrl, apiKey, fetch }: SenderOptions): (reques
       if (!isPassing(outcome)) throw outcome;
 
       const nowMs = performance.now();
-      if (outcome.status !== 429) failingSinceMs ??= nowMs;
-      const waitMs = (outcome.retryAfterMs ?? 0) + pauseMs * (0.5 + Math.random() / 2);
-      const isTooLong = waitMs > maxLimitWaitMs || nowMs + waitMs > (failingSinceMs ?? nowMs) + patienceMs;
+      const { status, retryAfterMs = 0 } = outcome;
+      failingSinceMs ??= nowMs;
+      if (status === 429) limitMs = Math.max(limitMs, retryAfterMs);
+      const waitMs = retryAfterMs + pauseMs * (0.5 + Math.random() / 2);
+      const isTooLong = retryAfterMs > maxLimitWaitMs || nowMs + waitMs > failingSinceMs + limitMs + patienceMs;
       if (isTooLong && !isPatient) throw outcome;
       await pause(waitMs, signal);
     }
