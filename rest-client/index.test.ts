@@ -246,6 +246,23 @@ test("a banned key sends nothing before the ban ends, but may still ask for its 
   expect(received.slice(1).map(({ url }) => url)).toEqual(["/v1/rate_limit", "/v1/usage?hours=48"]);
 });
 
+test("a call is sent again once rateLimit() says that the key is not banned", async () => {
+  const until = new Date().toISOString();
+  handlers = [
+    refusal(429, "api_key_banned", { "Retry-After": "300" }),
+    answer(200, JSON.stringify({ plan: "free", ban: { until } })),
+    answer(200, '{"plan":"free","ban":null}'),
+    answer(200, "[]"),
+  ];
+  const api = open();
+  for (const ban of [{ until }, null]) {
+    await expect(api.list()).rejects.toMatchObject({ code: "api_key_banned" });
+    expect(await api.rateLimit()).toMatchObject({ ban });
+  }
+  expect(await api.list()).toEqual([]);
+  expect(received).toHaveLength(4);
+});
+
 test("no more requests leave than the limit has left, however many calls wait", async () => {
   let left = 10;
   handlers = [

@@ -3,6 +3,7 @@ import { toHours, toIfMatch, toKey, toPetId, toQuantity, toSince, toWaitSeconds 
 import { InventoryApiError } from "./errors.ts";
 import { type FollowEvent, followStock } from "./follow.ts";
 import { readBody, type SentEntry, withPetId } from "./json.ts";
+import { Pace } from "./pace.ts";
 import { type Answer, type ApiRequest, createSender } from "./requests.ts";
 import type { BulkResult, InventoryChanges, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
 import { toRequests, type UpdateEntry } from "./updates.ts";
@@ -81,7 +82,7 @@ export interface InventoryApi {
   changes(since: string, options?: CallOptions & { readonly waitSeconds?: number }): Promise<InventoryChanges>;
   /** The stock, then every difference, once and in order; the stock again where differences are no longer known. */
   follow(options?: CallOptions): AsyncGenerator<FollowEvent, never, undefined>;
-  /** What is left of the limits. The account's limits do not count this. */
+  /** What is left of the limits. The account's limits do not count this, and banned keys may ask. */
   rateLimit(options?: CallOptions): Promise<RateLimitStatus>;
   /** Requests of the account in the last hours, up to 168. The account's limits do not count this. */
   usage(options?: CallOptions & { readonly hours?: number }): Promise<Usage>;
@@ -92,7 +93,8 @@ const maxRemembered = 1_000;
 
 /** @throws TypeError for an invalid base address or key */
 export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }: InventoryApiOptions): InventoryApi {
-  const send = createSender({ baseUrl, apiKey, fetch });
+  const pace = new Pace();
+  const send = createSender({ baseUrl, apiKey, fetch, pace });
   const entries = new Map<bigint, InventoryEntry>();
   let latest: InventoryList | undefined;
 
@@ -165,6 +167,12 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     return { ...body, changed: body.changed.map(withPetId<InventoryEntry>), removed: body.removed.map(BigInt) };
   }
 
+  async function rateLimit({ signal }: CallOptions = {}): Promise<RateLimitStatus> {
+    const status = readBody<RateLimitStatus>(await send({ path: "/rate_limit", isFree: true, signal }));
+    if (status.ban === null) pace.endBan();
+    return status;
+  }
+
   return {
     list: ({ signal }: CallOptions = {}) => list({ signal }),
     get,
@@ -178,7 +186,7 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
         signal,
       );
     },
-    rateLimit: async ({ signal } = {}) => readBody(await send({ path: "/rate_limit", isFree: true, signal })),
+    rateLimit,
     usage: async ({ hours, signal } = {}) =>
       readBody(
         await send({ path: `/usage${hours === undefined ? "" : `?hours=${toHours(hours)}`}`, isFree: true, signal }),

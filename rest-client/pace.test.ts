@@ -176,6 +176,49 @@ test("a window that is spent says for how long", () => {
   expect(new Windows().spentMs(0)).toBe(0);
 });
 
+test("while a day is spent, a request a minute finds out whether the plan was raised", () => {
+  const windows = new Windows();
+  windows.learn(headers([59, 60], [0, 5_000]), windows.sent(0), 0);
+  expect(windows.waitMs(0)).toBe(60_000);
+  windows.learn(headers([59, 60], [0, 4_940]), windows.sent(60_000), 60_000);
+  expect(windows.waitMs(60_000)).toBe(60_000);
+  windows.learn(headers([59, 60], [9_000, 4_880]), windows.sent(120_000), 120_000);
+  expect([windows.waitMs(120_000), windows.spentMs(120_000)]).toEqual([0, 0]);
+});
+
+test("a window that is spent for a minute or less is waited for to its end", () => {
+  const windows = new Windows();
+  windows.learn(headers([0, 60]), windows.sent(0), 50);
+  expect(windows.waitMs(50)).toBe(60_000);
+  windows.learn(headers([50, 60], [0, 30]), windows.sent(60_050), 60_050);
+  expect(windows.waitMs(60_050)).toBe(30_000);
+});
+
+test("during a ban a request a minute finds out whether it was lifted, and its answer ends it", () => {
+  const windows = new Windows();
+  const early = windows.sent(0);
+  const refused = windows.sent(0);
+  windows.ban(300_000, 0);
+  windows.learn(new Headers(), refused, 0);
+  expect([windows.banMs(0), windows.waitMs(0)]).toEqual([300_000, 60_000]);
+  windows.learn(new Headers(), early, 10); // of a request that left before the ban was told
+  learnFreely(windows, headers([50, 60]), 10); // what no limit counts, a banned key may ask
+  expect(windows.banMs(10)).toBe(299_990);
+  const probe = windows.sent(60_000);
+  expect(windows.waitMs(60_000)).toBe(60_000);
+  windows.learn(headers([49, 60]), probe, 60_010);
+  expect([windows.banMs(60_010), windows.waitMs(60_010)]).toEqual([0, 0]);
+});
+
+test("a ban ends at its time", () => {
+  const windows = new Windows();
+  const refused = windows.sent(0);
+  windows.ban(30_000, 0);
+  windows.learn(new Headers(), refused, 0);
+  expect(windows.waitMs(0)).toBe(30_000);
+  expect([windows.banMs(30_000), windows.waitMs(30_000)]).toEqual([0, 0]);
+});
+
 test("a changed plan replaces what is known of the limits", () => {
   const windows = new Windows();
   learnFreely(windows, headers([0, 50]), 0);

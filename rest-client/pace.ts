@@ -1,19 +1,17 @@
 /** Lets requests leave at the pace that the account's windows allow, as the headers of the answers tell them. */
 import { type ErrorCode, InventoryApiError } from "./errors.ts";
-
-interface Window {
-  readonly limit: number;
-  readonly lengthMs: number;
-  readonly left: number;
-  readonly endsAtMs: number;
-}
+import { readWindows, type ToldWindow } from "./headers.ts";
 
 /** Below this share of a window, what is left is spread over the rest of its time. */
 const slowShare = 0.2;
-/** Waits between two requests are no longer than this while something is left, so that a day's window stays usable. */
+/**
+ * Waits between two requests are no longer than this, so that a day's window stays usable, and one request finds out
+ * when a plan was raised or a ban was lifted. The gateway bans for many refusals within a minute, not for one.
+ */
 const maxSpacingMs = 60_000;
 /** While it is not known what is left, one request in this time goes ahead to find out. */
 const probeMs = 2_000;
+const noBan = { endsAtMs: 0, toldAt: 0 };
 
 /**
  * Tells when the next request may leave, so that the windows are not spent before they end. Pure: all times are
@@ -23,7 +21,7 @@ const probeMs = 2_000;
  * request takes one of it, because its answer may be late.
  */
 export class Windows {
-  #known: ReadonlyMap<string, Window> = new Map();
+  #known: ReadonlyMap<string, ToldWindow> = new Map();
   /** Requests that have left. The place of a request among them is its number. */
   #count = 0;
   /** Numbers of the requests that a limit counts and whose attempts have not ended. */
@@ -36,12 +34,15 @@ export class Windows {
   #latestTold = 0;
   #latestMs = Number.NEGATIVE_INFINITY;
   #probe = { number: 0, sentMs: 0 };
+  /** The latest ban, and the count when it was told: a later request that is not refused for it ends it. */
+  #ban = noBan;
 
   /** Time in ms until the next request may leave; 0 for at once. */
   waitMs(nowMs: number): number {
     const waits = [...this.#known.values()]
       .filter(({ endsAtMs }) => endsAtMs > nowMs)
       .map((window) => this.#waitWithin(window, nowMs));
+    waits.push(this.#waitForEnd(this.#ban.endsAtMs, nowMs));
     if (this.#isUnknown(nowMs) && this.#underWay.has(this.#probe.number))
       waits.push(this.#probe.sentMs + probeMs - nowMs);
     return Math.max(0, ...waits);
@@ -51,6 +52,11 @@ export class Windows {
   spentMs(nowMs: number): number {
     const spent = [...this.#known.values()].filter(({ left }) => left <= 0);
     return Math.max(0, ...spent.map(({ endsAtMs }) => endsAtMs - nowMs));
+  }
+
+  /** Time in ms until the ban ends; 0 where there is none. */
+  banMs(nowMs: number): number {
+    return Math.max(0, this.#ban.endsAtMs - nowMs);
   }
 
   /** Counts a request that leaves now. @returns its number, for `learn` or `lose` at the end of its attempt */
@@ -70,7 +76,8 @@ export class Windows {
 
   /** Takes over what the answer to a request tells, by `RateLimit` and `RateLimit-Policy`. */
   learn(headers: Headers, number: number, nowMs: number): void {
-    this.#underWay.delete(number);
+    const isCharged = this.#underWay.delete(number);
+    if (isCharged && number > this.#ban.toldAt) this.endBan();
     this.#latestTold = Math.max(this.#latestTold, number);
     const told = readWindows(headers, nowMs);
     const isOvertaken = told.some(([name, window]) => isOlder(window, this.#known.get(name), nowMs));
@@ -78,6 +85,15 @@ export class Windows {
     const running = [...this.#known].filter(([, { endsAtMs }]) => endsAtMs > nowMs);
     this.#known = new Map([...running, ...told]);
     this.#toldAt = this.#count;
+  }
+
+  /** Takes over a ban of this time. */
+  ban(ms: number, nowMs: number): void {
+    this.#ban = { endsAtMs: nowMs + ms, toldAt: this.#count };
+  }
+
+  endBan(): void {
+    this.#ban = noBan;
   }
 
   /** Ends a request that did not tell what is left. */
@@ -91,11 +107,17 @@ export class Windows {
     return !isSure || [...this.#known.values()].some(({ endsAtMs }) => endsAtMs <= nowMs);
   }
 
-  #waitWithin({ limit, left: told, endsAtMs }: Window, nowMs: number): number {
+  #waitWithin({ limit, left: told, endsAtMs }: ToldWindow, nowMs: number): number {
     const left = told - this.#underWay.size;
-    if (left <= 0) return endsAtMs - nowMs;
     if (left > limit * slowShare) return 0;
-    return this.#latestMs + Math.min(maxSpacingMs, (endsAtMs - nowMs) / left) - nowMs;
+    if (left > 0) return this.#latestMs + Math.min(maxSpacingMs, (endsAtMs - nowMs) / left) - nowMs;
+    return told > 0 ? endsAtMs - nowMs : this.#waitForEnd(endsAtMs, nowMs);
+  }
+
+  /** Waits for an end, or until a request may find out whether it has come before its time. */
+  #waitForEnd(endsAtMs: number, nowMs: number): number {
+    const restMs = endsAtMs - nowMs;
+    return restMs > maxSpacingMs ? this.#latestMs + maxSpacingMs - nowMs : restMs;
   }
 }
 
@@ -104,29 +126,10 @@ export class Windows {
  * has more left. Ends are not exact: their times are whole seconds, and one that has passed may have been told too
  * early, because a window without a request is told as if it began now, and a ban's end as that of every window.
  */
-function isOlder(told: Window, known: Window | undefined, nowMs: number): boolean {
+function isOlder(told: ToldWindow, known: ToldWindow | undefined, nowMs: number): boolean {
   if (known === undefined || known.limit !== told.limit || known.endsAtMs <= nowMs) return false;
   const laterMs = told.endsAtMs - known.endsAtMs;
   return Math.abs(laterMs) > told.lengthMs / 2 ? laterMs < 0 : told.left > known.left;
-}
-
-function readWindows(headers: Headers, nowMs: number): [name: string, Window][] {
-  const policies = readItems(headers.get("ratelimit-policy"));
-  return [...readItems(headers.get("ratelimit"))].map(([name, { r: left = 0, t: seconds = 0 }]) => {
-    const { q: limit = 0, w = 0 } = policies.get(name) ?? {};
-    return [name, { limit, lengthMs: w * 1_000, left, endsAtMs: nowMs + seconds * 1_000 }];
-  });
-}
-
-/** Items as `"minute";r=59;t=60, "day";r=999;t=86400`: their integers by item and name. */
-function readItems(header: string | null): Map<string, Record<string, number>> {
-  const items = [...(header ?? "").matchAll(/"([^"]*)"((?:;\s*\w+=\d+)+)/g)];
-  return new Map(
-    items.map(([, name, parameters]) => [
-      name!,
-      Object.fromEntries([...parameters!.matchAll(/(\w+)=(\d+)/g)].map(([, key, value]) => [key!, Number(value)])),
-    ]),
-  );
 }
 
 /** A longer wait for a limit is the caller's decision. */
@@ -144,13 +147,13 @@ export class Pace {
   readonly #windows = new Windows();
   readonly #waiting = new Set<Waiting>();
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #banEndsAtMs = 0;
 
   /**
    * Resolves when the request may leave, with its number for `learn` or `lose` at the end of its attempt.
    *
    * @throws InventoryApiError `api_key_banned` during a ban, and `rate_limit_exceeded` when a window is spent for more
-   * than two minutes; the reason of `signal` once that is aborted
+   * than two minutes, each unless a minute has passed since the latest request; the reason of `signal` once that is
+   * aborted
    */
   turn(isPatient: boolean, signal: AbortSignal | undefined): Promise<number> {
     return new Promise((resolve, reject) => {
@@ -190,31 +193,34 @@ export class Pace {
     this.#next();
   }
 
-  /** Refuses all requests until a ban ends. */
+  /** Takes over a ban. Call it before `learn` for the same answer. */
   stop(banMs: number): void {
-    this.#banEndsAtMs = performance.now() + banMs;
+    this.#windows.ban(banMs, performance.now());
     this.#next();
   }
 
-  /** Lets all leave that may. A timer, an answer or a new request calls it again for the others. */
+  /** Takes over that the key is not banned. */
+  endBan(): void {
+    this.#windows.endBan();
+    this.#next();
+  }
+
+  /** Lets all leave that may, and refuses those that need not wait. A timer, an answer or a new request calls it again. */
   #next(): void {
     clearTimeout(this.#timer);
     const nowMs = performance.now();
-    const banMs = this.#banEndsAtMs - nowMs;
+    for (const { leave } of this.#waiting) {
+      if (this.#windows.waitMs(nowMs) > 0) break;
+      leave(this.#windows.sent(nowMs));
+    }
+    const banMs = this.#windows.banMs(nowMs);
     const spentMs = this.#windows.spentMs(nowMs);
     for (const { isPatient, fail } of this.#waiting) {
       if (banMs > 0) fail(refusal("api_key_banned", "the key is banned, so nothing was sent", banMs));
       else if (spentMs > maxLimitWaitMs && !isPatient)
         fail(refusal("rate_limit_exceeded", "nothing is left of the limit, so nothing was sent", spentMs));
     }
-    for (const { leave } of this.#waiting) {
-      const waitMs = this.#windows.waitMs(nowMs);
-      if (waitMs > 0) {
-        this.#timer = setTimeout(() => this.#next(), Math.ceil(waitMs));
-        return;
-      }
-      leave(this.#windows.sent(nowMs));
-    }
+    if (this.#waiting.size > 0) this.#timer = setTimeout(() => this.#next(), Math.ceil(this.#windows.waitMs(nowMs)));
   }
 }
 

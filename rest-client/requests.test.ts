@@ -1,4 +1,5 @@
 import { InventoryApiError } from "./errors.ts";
+import { Pace } from "./pace.ts";
 import { type ApiRequest, createSender } from "./requests.ts";
 
 const { jest } = import.meta;
@@ -28,7 +29,7 @@ async function sendFailing(failure: Failure, failures: number, request: Partial<
     times.push(performance.now());
     return times.length > failures ? new Response("done") : failure();
   };
-  const send = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch });
+  const send = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch, pace: new Pace() });
   const sent = send({ path: "/inventory", ...request }).catch((error: InventoryApiError) => error);
   await jest.runAllTimersAsync();
   return { outcome: await sent, gapsMs: times.slice(1).map((time, i) => time - times[i]!) };
@@ -138,6 +139,54 @@ test("a pause ends with the reason of the signal", async () => {
   expect(performance.now()).toBeLessThan(50_000);
 });
 
+/** An API that refuses all requests until it is told otherwise, for `seconds` by its Retry-After. */
+function refusingApi(code: string, seconds: number) {
+  const api = { isOpen: false, count: 0 };
+  const fetch = async () => {
+    api.count += 1;
+    const tell = (left: number) => ({
+      "RateLimit-Policy": '"minute";q=60;w=60, "day";q=1000;w=86400',
+      RateLimit: `"minute";r=${Math.min(left, 59)};t=${seconds}, "day";r=${left};t=${seconds}`,
+      "Retry-After": String(seconds),
+    });
+    if (api.isOpen) return new Response("done", { headers: tell(900) });
+    return new Response(JSON.stringify({ code }), { status: 429, headers: tell(0) });
+  };
+  return { api, send: createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch, pace: new Pace() }) };
+}
+
+test.each([
+  { code: "rate_limit_exceeded", seconds: 40_000, name: "a day is spent" },
+  { code: "api_key_banned", seconds: 3_600, name: "the key is banned" },
+])("while $name, one call a minute is sent, and one that is not refused ends that", async ({ code, seconds }) => {
+  const { api, send } = refusingApi(code, seconds);
+  const call = () =>
+    send({ path: "/inventory" }).then(
+      () => "done",
+      (error: InventoryApiError) => error.code,
+    );
+  for (let i = 0; i < 600; i++) {
+    expect(await call()).toBe(code);
+    await jest.advanceTimersByTimeAsync(1_000);
+  }
+  expect(api.count).toBe(10);
+  api.isOpen = true;
+  expect(await Promise.all([call(), call()])).toEqual(["done", code]); // the first one finds out
+  expect(await Promise.all([call(), call()])).toEqual(["done", "done"]);
+});
+
+test("patient requests ask for a spent day at most once a minute, and go on when the plan was raised", async () => {
+  const { api, send } = refusingApi("rate_limit_exceeded", 40_000);
+  const done = jest.fn();
+  for (let i = 0; i < 5; i++) void send({ path: "/inventory", isPatient: true }).then(done);
+  await jest.advanceTimersByTimeAsync(3_600_000);
+  expect(api.count).toBeGreaterThan(20);
+  expect(api.count).toBeLessThanOrEqual(61);
+  api.isOpen = true;
+  await jest.advanceTimersByTimeAsync(200_000);
+  expect(done).toHaveBeenCalledTimes(5);
+});
+
 test("an outage with more attempts than a day's limit uses nothing of it up", async () => {
   let attempts = 0;
   let left = 1_000;
@@ -149,7 +198,7 @@ test("an outage with more attempts than a day's limit uses nothing of it up", as
     const headers = { "RateLimit-Policy": '"day";q=1000;w=86400', RateLimit: `"day";r=${left};t=80000` };
     return new Response("done", { headers });
   };
-  const send = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch });
+  const send = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch, pace: new Pace() });
   let done = 0;
   const sendTwenty = (request: Partial<ApiRequest>) => {
     for (let i = 0; i < 20; i++) void send({ path: "/inventory", ...request }).then(() => (done += 1));
@@ -186,7 +235,9 @@ function slowAnswer(signal: AbortSignal, parts: number, gapMs: number, isCut: bo
 
 test("an answer may take as long as it needs while parts of it come", async () => {
   const fetch = async (_address: unknown, { signal }: RequestInit = {}) => slowAnswer(signal!, 30, 40_000, false);
-  const sent = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch })({ path: "/inventory" });
+  const sent = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch, pace: new Pace() })({
+    path: "/inventory",
+  });
   await jest.runAllTimersAsync();
   expect(await sent).toMatchObject({ status: 200, text: "€".repeat(10) });
 });
@@ -198,7 +249,9 @@ test("a request whose answer goes silent within its body is sent again after 45 
     return slowAnswer(signal!, 3, 1_000, times.length === 1);
   };
   draw(0);
-  const sent = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch })({ path: "/inventory" });
+  const sent = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch, pace: new Pace() })({
+    path: "/inventory",
+  });
   await jest.advanceTimersByTimeAsync(120_000);
   expect(times.map((time) => time - times[0]!)).toEqual([0, 48_100]); // three parts, and a pause of 0.1 s
   expect(await sent).toMatchObject({ status: 200, text: "€" });
@@ -210,7 +263,7 @@ test("a request whose signal was aborted before is not sent, though no limit cou
     count += 1;
     return new Response("{}");
   };
-  const send = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch });
+  const send = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch, pace: new Pace() });
   const signal = AbortSignal.abort(new Error("enough"));
   await expect(send({ path: "/rate_limit", isFree: true, signal })).rejects.toThrow("enough");
   expect(count).toBe(0);

@@ -1,12 +1,14 @@
 /** Sends requests: at the pace that the limits allow, and again where an answer is missing. */
 import { InventoryApiError, readError } from "./errors.ts";
-import { maxLimitWaitMs, Pace } from "./pace.ts";
+import { maxLimitWaitMs, type Pace } from "./pace.ts";
 
 export interface SenderOptions {
   /** Base address of the API, which ends in /v1. */
   readonly baseUrl: string;
   readonly apiKey: string;
   readonly fetch: typeof globalThis.fetch;
+  /** The turns of all requests of the key. */
+  readonly pace: Pace;
 }
 
 /** A request that may be sent more than once: an update among them has an Idempotency-Key. */
@@ -39,12 +41,16 @@ const firstPauseMs = 200;
 const maxPauseMs = 10_000;
 
 /** Makes the function that sends all requests of one key. */
-export function createSender({ baseUrl, apiKey, fetch }: SenderOptions): (request: ApiRequest) => Promise<Answer> {
+export function createSender({
+  baseUrl,
+  apiKey,
+  fetch,
+  pace,
+}: SenderOptions): (request: ApiRequest) => Promise<Answer> {
   if (!apiKey) throw new TypeError("apiKey is missing"); // such as a variable of the environment that is not set
   const root = baseUrl.replace(/\/+$/, "");
   const authorization = `Bearer ${apiKey}`;
   new Request(root, { headers: { authorization } }); // throws for an invalid address or key
-  const pace = new Pace();
 
   /**
    * Resolves with an answer of 2xx or 304.
@@ -66,7 +72,8 @@ export function createSender({ baseUrl, apiKey, fetch }: SenderOptions): (reques
       const { status, retryAfterMs = 0 } = outcome;
       failingSinceMs ??= nowMs;
       if (status === 429) limitMs = Math.max(limitMs, retryAfterMs);
-      const waitMs = retryAfterMs + pauseMs * (0.5 + Math.random() / 2);
+      const endMs = status === 429 ? Math.min(retryAfterMs, maxLimitWaitMs) : retryAfterMs; // a limit may be raised
+      const waitMs = endMs + pauseMs * (0.5 + Math.random() / 2);
       const isTooLong = retryAfterMs > maxLimitWaitMs || nowMs + waitMs > failingSinceMs + limitMs + patienceMs;
       if (isTooLong && !isPatient) throw outcome;
       await pause(waitMs, signal);

@@ -1,6 +1,7 @@
 import { createInventoryApi } from "../../rest-client/index.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { type System, startSystem } from "../support/system.ts";
+import { until } from "../support/until.ts";
 
 const stack = suiteStack();
 const bigId = 9223372036854775807n;
@@ -146,6 +147,35 @@ test("many updates with long lists of tags are made once, though the whole call 
   expect(repeated).toEqual({ ...first, replayed: true });
   expect(await system.stored(bigId)).toMatchObject({ quantity: 41 });
   expect(new Set(statuses)).toEqual(new Set([200]));
+});
+
+test("the REST client learns from rateLimit() that a ban was lifted and that the limit of a day was raised", async () => {
+  const { key, keyId, account } = await system.issueKey({
+    plan: "enterprise",
+    limits: { perMinute: 1_000, perDay: 1 },
+  });
+  const [spent, banned] = [open(key), open(key)];
+  await spent.list();
+  await expect(spent.list()).rejects.toMatchObject({ code: "rate_limit_exceeded" });
+  const headers = { Authorization: `Bearer ${key}` };
+  await until(async () =>
+    (await (await fetch(`http://${system.address}/v1/inventory`, { headers })).text()).includes("api_key_banned"),
+  );
+  await expect(banned.list()).rejects.toMatchObject({ code: "api_key_banned" });
+
+  await system.runKeys("unban", keyId);
+  const raised = ["--plan", "enterprise", "--per-minute", "1000", "--per-day", "2000"];
+  await system.runKeys("plan", "--account", account, ...raised);
+  for (const api of [spent, banned]) {
+    await until(
+      async () => {
+        const { ban, windows } = await api.rateLimit();
+        return ban === null && windows.every(({ remaining }) => remaining > 0);
+      },
+      { withinMs: 45_000, everyMs: 1_000 },
+    );
+    expect(await api.list()).toHaveLength(3);
+  }
 });
 
 test("fifty loops of the REST client that want far more than the limit get all of it, hardly a 429 and no ban", async () => {

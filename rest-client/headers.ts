@@ -1,0 +1,29 @@
+/** Reads the headers that tell what is left of the limits. */
+
+/** A window as an answer tells it. */
+export interface ToldWindow {
+  readonly limit: number;
+  readonly lengthMs: number;
+  readonly left: number;
+  readonly endsAtMs: number;
+}
+
+/** The windows that an answer tells, by name. */
+export function readWindows(headers: Headers, nowMs: number): [name: string, ToldWindow][] {
+  const policies = readItems(headers.get("ratelimit-policy"));
+  return [...readItems(headers.get("ratelimit"))].map(([name, { r: left = 0, t: seconds = 0 }]) => {
+    const { q: limit = 0, w = 0 } = policies.get(name) ?? {};
+    return [name, { limit, lengthMs: w * 1_000, left, endsAtMs: nowMs + seconds * 1_000 }];
+  });
+}
+
+/** Items as `"minute";r=59;t=60, "day";r=999;t=86400`: their integers by item and name. */
+function readItems(header: string | null): Map<string, Record<string, number>> {
+  const items = [...(header ?? "").matchAll(/"([^"]*)"((?:;\s*\w+=\d+)+)/g)];
+  return new Map(
+    items.map(([, name, parameters]) => [
+      name!,
+      Object.fromEntries([...parameters!.matchAll(/(\w+)=(\d+)/g)].map(([, key, value]) => [key!, Number(value)])),
+    ]),
+  );
+}
