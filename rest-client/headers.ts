@@ -17,6 +17,15 @@ export function readWindows(headers: Headers, nowMs: number): [name: string, Tol
   });
 }
 
+/**
+ * Whether an error tells another window than those of the account, which has one of a day: that of the address, or of
+ * the requests that no limit counts.
+ */
+export function tellsOthers(headers: Headers): boolean {
+  const policies = readItems(headers.get("ratelimit-policy"));
+  return policies.size > 0 && !policies.has("day");
+}
+
 /** Items as `"minute";r=59;t=60, "day";r=999;t=86400`: their integers by item and name. */
 function readItems(header: string | null): Map<string, Record<string, number>> {
   const items = [...(header ?? "").matchAll(/"([^"]*)"((?:;\s*\w+=\d+)+)/g)];

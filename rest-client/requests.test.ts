@@ -187,6 +187,42 @@ test("patient requests ask for a spent day at most once a minute, and go on when
   expect(done).toHaveBeenCalledTimes(5);
 });
 
+test.each([
+  { status: 429, code: "rate_limit_exceeded", isFree: false },
+  { status: 429, code: "rate_limit_exceeded", isFree: true },
+  { status: 408, code: "timeout", isFree: false },
+  { status: 401, code: "invalid_api_key", isFree: false },
+])(
+  "a $status whose window is not the account's stops no other call (free: $isFree)",
+  async ({ status, code, isFree }) => {
+    const ofAccount = {
+      "RateLimit-Policy": '"minute";q=1000;w=60, "day";q=10000;w=86400',
+      RateLimit: '"minute";r=900;t=50, "day";r=9000;t=80000',
+    };
+    const ofAddress = {
+      "RateLimit-Policy": '"minute";q=60;w=60',
+      RateLimit: '"minute";r=0;t=60',
+      "Retry-After": "60",
+    };
+    let count = 0;
+    const fetch = async () => {
+      count += 1;
+      if (count === 2) return new Response(JSON.stringify({ code }), { status, headers: ofAddress });
+      return new Response("done", { headers: ofAccount });
+    };
+    const send = createSender({ baseUrl: "http://localhost/v1", apiKey: "key", fetch, pace: new Pace() });
+    await send({ path: "/inventory" });
+    const refused = send({ path: "/inventory", isFree }).catch(() => undefined);
+    await jest.advanceTimersByTimeAsync(0);
+    const done = jest.fn();
+    for (let i = 0; i < 10; i++) void send({ path: "/inventory" }).then(done);
+    await jest.advanceTimersByTimeAsync(0);
+    expect(done).toHaveBeenCalledTimes(10);
+    await jest.runAllTimersAsync();
+    await refused;
+  },
+);
+
 test("an outage with more attempts than a day's limit uses nothing of it up", async () => {
   let attempts = 0;
   let left = 1_000;

@@ -1,5 +1,6 @@
 /** Sends requests: at the pace that the limits allow, and again where an answer is missing. */
 import { InventoryApiError, readError } from "./errors.ts";
+import { tellsOthers } from "./headers.ts";
 import { maxLimitWaitMs, type Pace } from "./pace.ts";
 
 export interface SenderOptions {
@@ -81,7 +82,7 @@ export function createSender({
   }
 
   async function attempt(request: ApiRequest, headers: Headers, number: number): Promise<Answer | InventoryApiError> {
-    const { method = "GET", path, body = null, isFree, heldMs = 0, signal } = request;
+    const { method = "GET", path, body = null, heldMs = 0, signal } = request;
     const connection = new AbortController();
     const cut = () => connection.abort();
     let timer = setTimeout(cut, silenceTimeoutMs + heldMs);
@@ -98,8 +99,7 @@ export function createSender({
       const { status } = response;
       const error = response.ok || status === 304 ? undefined : readError(response, text);
       if (error?.code === "api_key_banned") pace.stop(error.retryAfterMs ?? 0);
-      // Other windows than the account's: those of the address (401, 5xx), or of the requests that no limit counts.
-      if (status < 500 && status !== 401 && !(isFree && status === 429)) pace.learn(response.headers, number);
+      if (status < 500 && !(error && tellsOthers(response.headers))) pace.learn(response.headers, number);
       else pace.lose(number);
       return error ?? { status, headers: response.headers, text };
     } catch (cause) {
