@@ -42,6 +42,7 @@ const sum = (numbers: readonly number[]) => numbers.reduce((all, one) => all + o
 
 const failures = [
   { name: "is refused by a 503", failure: refused(503) },
+  { name: "gets a 408, because it did not arrive in time,", failure: refused(408) },
   { name: "gets no answer", failure: cut },
 ];
 

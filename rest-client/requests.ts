@@ -130,7 +130,7 @@ async function readText({ body }: Response, onPart: () => void): Promise<string>
 
 /** Whether the same request can succeed later. */
 function isPassing({ code, status }: InventoryApiError): boolean {
-  return status === 0 || status >= 500 || (status === 429 && code !== "api_key_banned");
+  return status === 0 || status === 408 || status >= 500 || (status === 429 && code !== "api_key_banned");
 }
 
 /** @throws the reason of `signal` once that is aborted */
