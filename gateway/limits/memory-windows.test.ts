@@ -17,12 +17,36 @@ function setUp() {
 }
 
 describe("counts on their way to Redis", () => {
+  test("counts on their way to Redis count for the replica until Redis has answered", async () => {
+    const { memory, use, left } = setUp();
+    await use(3);
+    const taken = memory.takeUnsent("caller");
+    expect(left()).toBe(7);
+    memory.restoreUnsent("caller", taken);
+    expect(left()).toBe(7);
+  });
+
+  test("counts on their way to Redis are not sent by another call", async () => {
+    const { memory, use, left } = setUp();
+    await use(3);
+    const first = memory.takeUnsent("caller");
+    const second = memory.takeUnsent("caller");
+    expect(second).toMatchObject([{ unsent: 0 }]);
+    const { resetAtMs } = first[0]!;
+    memory.update("caller", [minute], [{ used: 1, resetAtMs }], second); // one of another replica
+    expect(left()).toBe(6);
+    memory.restoreUnsent("caller", second);
+    expect(memory.takeUnsent("caller")).toMatchObject([{ unsent: 0 }]);
+    memory.update("caller", [minute], [{ used: 4, resetAtMs }], first);
+    expect(left()).toBe(6);
+  });
+
   test("what a replica admits while its counts are on their way to Redis is kept when Redis does not receive them", async () => {
     const { memory, use, left } = setUp();
     await use(3);
-    const taken = memory.takeUnsent("caller")!;
+    const taken = memory.takeUnsent("caller");
     await use(2);
-    memory.restoreUnsent("caller", [minute], taken);
+    memory.restoreUnsent("caller", taken);
     expect(left()).toBe(5);
     expect(memory.takeUnsent("caller")).toMatchObject([{ unsent: 5 }]);
   });
@@ -30,9 +54,9 @@ describe("counts on their way to Redis", () => {
   test("what a replica admits while its counts are on their way to Redis is kept when Redis answers", async () => {
     const { memory, use, left } = setUp();
     await use(3);
-    const { resetAtMs } = memory.takeUnsent("caller")![0]!;
+    const taken = memory.takeUnsent("caller");
     await use(2);
-    memory.update("caller", [minute], [{ used: 4, resetAtMs }]); // one of another replica
+    memory.update("caller", [minute], [{ used: 4, resetAtMs: taken[0]!.resetAtMs }], taken); // one of another replica
     expect(left()).toBe(4);
     expect(memory.takeUnsent("caller")).toMatchObject([{ used: 4, unsent: 2 }]);
   });
@@ -40,21 +64,12 @@ describe("counts on their way to Redis", () => {
   test("what a replica admits while its counts are on their way belongs to its own window, not to the one that Redis has begun since", async () => {
     const { memory, use, left, clock } = setUp();
     await use(3);
-    const taken = memory.takeUnsent("caller")!;
+    const taken = memory.takeUnsent("caller");
     await use(2);
     clock.nowMs += 30_000;
-    memory.update("caller", [minute], [{ used: 1, resetAtMs: clock.nowMs + 60_000 }]);
-    expect(left()).toBe(9);
-    memory.restoreUnsent("caller", [minute], taken);
+    memory.update("caller", [minute], [{ used: 1, resetAtMs: clock.nowMs + 60_000 }], taken);
     expect(left()).toBe(9);
   });
-});
-
-test("counts that are sent to Redis once are not sent again", async () => {
-  const { memory, use } = setUp();
-  await use(3);
-  expect(memory.takeUnsent("caller")).toMatchObject([{ unsent: 3 }]);
-  expect(memory.takeUnsent("caller")).toMatchObject([{ unsent: 0 }]);
 });
 
 test("the callers with a window that runs are listed, the one that was quiet the longest first, but after those with unsent requests", async () => {
@@ -73,7 +88,8 @@ test("the callers with a window that runs are listed, the one that was quiet the
   const ids = () => memory.running().map(({ id }) => id);
   expect(ids()).toEqual(["alone", "first", "second", "third"]);
   expect(memory.running()[0]).toEqual({ id: "alone", windows: [minute] });
-  memory.takeUnsent("alone");
+  const taken = memory.takeUnsent("alone");
+  memory.update("alone", [minute], [{ used: 1, resetAtMs: taken[0]!.resetAtMs }], taken);
   update("first", [-1, 120_000]);
   expect(ids()).toEqual(["second", "third", "alone", "first"]);
   clock.nowMs += 60_000;

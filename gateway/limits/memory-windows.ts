@@ -28,6 +28,8 @@ interface Known extends Pick<Caller, "windows"> {
 export class MemoryWindows implements Limiter {
   readonly #options: MemoryWindowsOptions;
   readonly #known: LRUCache<string, Known>;
+  /** The callers whose unsent requests are on their way to Redis. */
+  readonly #sending = new Set<string>();
   /** Decisions so far. */
   decided = 0;
 
@@ -62,37 +64,51 @@ export class MemoryWindows implements Limiter {
     // Each part begins with the caller that was quiet the longest: an `update` of all of them keeps their order.
     this.#known.rforEach(({ windows, counts }, id) => {
       if (!counts.some(({ resetAtMs }) => resetAtMs > nowMs)) return;
-      (counts.some((count) => count.unsent > 0) ? unsent : others).push({ id, windows });
+      (hasUnsent(counts) ? unsent : others).push({ id, windows });
     });
     return [...unsent, ...others];
   }
 
-  /** Takes what is kept for a caller, to send it to Redis: its unsent requests count as sent from now on. */
-  takeUnsent(id: string): readonly Count[] | undefined {
-    const known = this.#known.get(id);
-    if (known?.counts.some(({ unsent }) => unsent > 0)) {
-      this.#known.set(id, { ...known, counts: known.counts.map((count) => ({ ...count, unsent: 0 })) });
-    }
-    return known?.counts;
+  /**
+   * Takes what is kept for a caller, to send it to Redis. Its unsent requests count here until Redis has answered. No
+   * other call sends them until then.
+   */
+  takeUnsent(id: string): readonly Count[] {
+    const counts = this.#known.get(id)?.counts ?? [];
+    if (!hasUnsent(counts)) return counts;
+    if (this.#sending.has(id)) return counts.map((count) => ({ ...count, unsent: 0 }));
+    this.#sending.add(id);
+    return counts;
   }
 
-  /** Restores counts that Redis did not receive. @param taken what `takeUnsent` gave */
-  restoreUnsent(id: string, windows: readonly Window[], taken: readonly Count[]): void {
-    const known = this.#known.get(id)?.counts;
-    const counts = taken.map((count, i) => {
-      const now = known?.[i];
-      return now && now.resetAtMs === count.resetAtMs ? { ...now, unsent: now.unsent + count.unsent } : (now ?? count);
-    });
-    this.#known.set(id, { windows, counts });
+  /** Lets the next call send what Redis did not receive. @param taken what `takeUnsent` gave */
+  restoreUnsent(id: string, taken: readonly Count[]): void {
+    if (hasUnsent(taken)) this.#sending.delete(id);
   }
 
-  /** Notes what all replicas together have admitted of a caller, for each window. */
-  update(id: string, windows: readonly Window[], totals: readonly Pick<Count, "used" | "resetAtMs">[]): void {
+  /**
+   * Notes what all replicas together have admitted of a caller, for each window.
+   *
+   * @param taken what `takeUnsent` gave for the call: Redis has charged it
+   */
+  update(
+    id: string,
+    windows: readonly Window[],
+    totals: readonly Pick<Count, "used" | "resetAtMs">[],
+    taken: readonly Count[] = [],
+  ): void {
+    this.restoreUnsent(id, taken);
     const known = this.#known.get(id)?.counts;
+    const unsentOf = (count: Count | undefined, resetAtMs: number) =>
+      count?.resetAtMs === resetAtMs ? count.unsent : 0;
     const counts = totals.map(({ used, resetAtMs }, i) => {
-      const unsent = known?.[i]?.resetAtMs === resetAtMs ? known[i].unsent : 0;
+      const unsent = Math.max(0, unsentOf(known?.[i], resetAtMs) - unsentOf(taken[i], resetAtMs));
       return { used, unsent, resetAtMs };
     });
     this.#known.set(id, { windows, counts });
   }
+}
+
+function hasUnsent(counts: readonly Count[]): boolean {
+  return counts.some(({ unsent }) => unsent > 0);
 }

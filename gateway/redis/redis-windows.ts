@@ -156,35 +156,34 @@ export class RedisWindows implements Limiter {
     const keysAndArguments: (string | number)[] = questions.map(({ id }) => keyPrefix + id);
     keysAndArguments.push(clockOffsetMs?.() ?? 0, questions[0]!.windows.length);
     questions.forEach((question, i) => {
-      pushArguments(keysAndArguments, question, taken[i]);
+      pushArguments(keysAndArguments, question, taken[i]!);
     });
     let answer: readonly number[];
     try {
-      const call = () => this.#client.decideWindows(questions.length, ...keysAndArguments);
-      const isAwaited = questions.some(({ requests }) => requests.length > 0); // a report may take longer
-      answer = await breaker.run(keyPrefix + questions[0]!.id, () => (isAwaited ? inTime(call()) : call()));
+      const call = () => inTime(this.#client.decideWindows(questions.length, ...keysAndArguments));
+      answer = await breaker.run(keyPrefix + questions[0]!.id, call);
     } catch (error) {
-      questions.forEach(({ id, windows, requests }, i) => {
-        if (taken[i]) memory.restoreUnsent(id, windows, taken[i]);
+      questions.forEach(({ id, requests }, i) => {
+        memory.restoreUnsent(id, taken[i]!);
         for (const { reject } of requests) reject(error);
       });
       return;
     }
     let at = 1;
-    for (const question of questions) {
-      this.#settle(question, answer, at);
+    questions.forEach((question, i) => {
+      this.#settle(question, taken[i]!, answer, at);
       at += 1 + 2 * question.windows.length;
-    }
+    });
   }
 
   /** Settles the requests of a caller, in the order in which they came. @param at where its answer begins */
-  #settle({ id, windows, requests }: Question, answer: readonly number[], at: number): void {
+  #settle({ id, windows, requests }: Question, taken: readonly Count[], answer: readonly number[], at: number): void {
     const nowMs = answer[0]!;
     const admittedCount = answer[at]!;
     const totals = windows.map((_window, i) => ({ used: answer[at + 1 + 2 * i]!, resetAtMs: answer[at + 2 + 2 * i]! }));
     // A window without a request has not begun, and a look must not begin it.
     const begun = totals.map(({ used, resetAtMs }) => ({ used, resetAtMs: used === 0 ? 0 : resetAtMs }));
-    this.#options.memory.update(id, windows, begun);
+    this.#options.memory.update(id, windows, begun, taken);
     let charged = 0;
     for (const { cost, resolve } of requests) {
       charged += cost;
@@ -234,14 +233,10 @@ function windowsAt(windows: readonly WindowState[], nowMs: number): WindowState[
 }
 
 /** Adds what the script takes for one caller. */
-function pushArguments(
-  target: (string | number)[],
-  { windows, requests }: Question,
-  counts: readonly Count[] | undefined,
-): void {
+function pushArguments(target: (string | number)[], { windows, requests }: Question, counts: readonly Count[]): void {
   target.push(requests.reduce((charges, { cost }) => charges + cost, 0));
   windows.forEach(({ limit, seconds }, i) => {
-    const count = counts?.[i];
+    const count = counts[i];
     target.push(limit, seconds * 1_000, count?.used ?? 0, count?.resetAtMs ?? 0, count?.unsent ?? 0);
   });
 }

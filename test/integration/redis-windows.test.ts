@@ -350,6 +350,28 @@ describe("windows on Redis", () => {
     expect(admitted(decisions)).toHaveLength(0);
   });
 
+  test("a caller gets no second share while the report of its first one is on its way to a frozen Redis", async () => {
+    const [caller, other] = [newCaller(), newCaller()];
+    const { redis } = replicas[0]!;
+    const memory = new MemoryWindows({ maxCallers: 10, replicas: 3, now: () => Date.now() + clockOffsetMs });
+    const breaker = new Breaker({ probe: () => redis.ping(), probeIntervalMs: 50, onChange: () => {} });
+    const limiter = new RedisWindows({ redis, memory, breaker, clockOffsetMs: () => clockOffsetMs });
+    for (let i = 0; i < 70; i++) await memory.decide(caller, windows);
+    await server.kill("SIGSTOP");
+    const first = limiter.decide(other, windows);
+    await new Promise((resolve) => setTimeout(resolve, 20)); // so it is given up before the report
+    const reported = limiter.report();
+    await first;
+    expect(breaker.isOpen).toBe(true);
+    const decisions = await Promise.all(Array.from({ length: 100 }, () => limiter.decide(caller, windows)));
+    expect(admitted(decisions)).toHaveLength(30);
+    await reported;
+    expect(memory.takeUnsent(caller)).toMatchObject([{ unsent: 100 }, { unsent: 100 }]);
+    breaker.close();
+    await server.kill("SIGCONT");
+    await backAgain();
+  });
+
   test("a look is answered from memory while Redis is away", async () => {
     const caller = newCaller();
     for (let i = 0; i < 30; i++) await ask(0, caller);
