@@ -1,7 +1,12 @@
 #!/bin/sh
-# Puts a backup from standard input in place of both databases. It leaves the gateways stopped, so that keys that were
-# revoked after the backup can be revoked again before a caller uses one. Callers get 503 meanwhile.
+# Puts a backup, a file on standard input, in place of both databases. It leaves the gateways stopped, so that keys that
+# were revoked after the backup can be revoked again before a caller uses one. Callers get 503 meanwhile.
 set -eu
+# A backup that failed has left an empty file, or one without this last line.
+if ! { [ -f /dev/stdin ] && tail -n 1 /dev/stdin | grep -q '^-- Dump completed'; }; then
+  echo "Standard input is no file with a whole backup, so nothing was changed: ./restore.sh < backup.sql" >&2
+  exit 1
+fi
 cd "$(dirname "$0")"
 docker compose stop gateway inventory-svc
 # shellcheck disable=SC2016 # the container's variable
