@@ -7,6 +7,8 @@
  * A replica sends with each question what it knows of the caller. So counts survive a Redis that lost its data, and
  * what a replica admitted while Redis was away is charged later, if its window has not ended by then. Where
  * Redis began a window again and a replica knows of one that ends sooner, that one goes on, with the requests of both.
+ * The end that this replaces is kept until it has passed: a replica that still knows the window by it would charge its
+ * requests a second time.
  *
  * KEYS: one for each caller.
  * ARGV: milliseconds to add to the clock (for tests), the number of windows; then for each caller the number of its
@@ -14,7 +16,7 @@
  * (admitted by this replica alone).
  * Returns the time in Unix ms; then for each caller how many of its requests are admitted, and for each window used and
  * end in Unix ms.
- * Each key holds used and end of each window, as text.
+ * Each key holds three numbers for each window, as text: used, end, and the end that was replaced (0 without one).
  */
 export const decideScript = `
 local time = redis.call('TIME')
@@ -25,32 +27,35 @@ local answer = { now }
 for i = 1, #KEYS do
   local kept = redis.call('GET', KEYS[i])
   local numbers = kept and string.gmatch(kept, '%d+')
-  local used, ends = {}, {}
+  local used, ends, replaced = {}, {}, {}
   local admitted = tonumber(ARGV[at + 1])
   at = at + 1
   for w = 1, windows do
     local known_used, known_end = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
     local latest_end = now + ARGV[at + 2] -- of a later end the clock has been set back since: its window is over
     if known_end > latest_end then known_end = 0 end
-    local u, e = 0, 0
+    local unsent = known_end > now and ARGV[at + 5] or 0
+    local u, e, r = 0, 0, 0
     if numbers then
-      u, e = tonumber(numbers() or 0), tonumber(numbers() or 0)
+      u, e, r = tonumber(numbers() or 0), tonumber(numbers() or 0), tonumber(numbers() or 0)
     end
+    if r <= now or r > latest_end then r = 0 end
+    if known_end == r then known_end = 0 end -- what the replica knows of this window has been joined
     if e > now and e <= latest_end then
       if known_end == e and known_used > u then
         u = known_used
       elseif known_used > 0 and known_end > now and known_end < e then -- it is from Redis: a window begun alone has 0
-        u, e = u + known_used, known_end
+        u, e, r = u + known_used, known_end, e
       end
-      if known_end > now then u = u + ARGV[at + 5] end
     elseif known_end > now then
-      u, e = known_used + ARGV[at + 5], known_end
+      u, e = known_used, known_end
     else
       u, e = 0, latest_end
     end
+    u = u + unsent
     local left = ARGV[at + 1] - u
     if left < admitted then admitted = left end
-    used[w], ends[w] = u, e
+    used[w], ends[w], replaced[w] = u, e, r
     at = at + 5
   end
   if admitted < 0 then admitted = 0 end
@@ -61,8 +66,8 @@ for i = 1, #KEYS do
     answer[#answer + 1] = u
     answer[#answer + 1] = e
     if u == 0 then e = 0 end -- a window without a request has not begun
-    if e > last then last = e end
-    text = text .. string.format('%.0f %.0f ', u, e)
+    last = math.max(last, e, replaced[w])
+    text = text .. string.format('%.0f %.0f %.0f ', u, e, replaced[w])
   end
   if last > 0 then redis.call('SET', KEYS[i], text, 'PX', string.format('%.0f', last - now)) end
 end

@@ -213,6 +213,46 @@ describe("windows on Redis", () => {
     expect(left(await ask(1, caller))).toEqual([299, 9_984]);
   });
 
+  test.each(["asks", "reports"])(
+    "a window that was joined to an older one is not charged to the next one by a replica that did not hear of it and %s",
+    async (how) => {
+      const caller = newCaller();
+      const hourMs = 3_600_000;
+      const { limiter, redis } = replicas[1]!;
+      const used = async () => (await replicas[0]!.limiter.look(caller, windows)).windows[1]!.used;
+      await ask(0, caller);
+      clockOffsetMs += 23 * hourMs;
+      await redis.flushall();
+      for (let i = 0; i < 5; i++) await ask(1, caller);
+      await replicas[0]!.limiter.report();
+      expect(await used()).toBe(6);
+      // The key outlives the older window: the replica knows its own one for a day.
+      expect(await redis.pttl(`petstore:limits:${caller}`)).toBeGreaterThan(23 * hourMs);
+      clockOffsetMs += 2 * hourMs;
+      expect((await ask(0, caller)).windows[1]!.used).toBe(1);
+      if (how === "asks") await limiter.look(caller, windows);
+      else await limiter.report();
+      expect(await used()).toBe(1);
+    },
+  );
+
+  test("what a replica admitted alone in a window that was joined to an older one is charged once", async () => {
+    const caller = newCaller();
+    const nowMs = () => Date.now() + clockOffsetMs;
+    const { redis } = replicas[1]!;
+    const memory = new MemoryWindows({ maxCallers: 10, replicas: 3, now: nowMs });
+    const breaker = new Breaker({ probe: () => redis.ping(), probeIntervalMs: 50, onChange: () => {} });
+    const limiter = new RedisWindows({ redis, memory, breaker, clockOffsetMs: () => clockOffsetMs });
+    await ask(0, caller);
+    clockOffsetMs += 10_000;
+    await redis.flushall();
+    for (let i = 0; i < 5; i++) await limiter.decide(caller, windows);
+    for (let i = 0; i < 3; i++) await memory.decide(caller, windows);
+    expect(left(await ask(0, caller))).toEqual([293, 9_993]);
+    expect(left(await limiter.decide(caller, windows))).toEqual([289, 9_989]);
+    expect(left(await limiter.decide(caller, windows))).toEqual([288, 9_988]);
+  });
+
   test("a replica that admitted requests alone by a clock that is behind does not end the windows of Redis earlier", async () => {
     const caller = newCaller();
     const { windows: known } = await ask(0, caller);
