@@ -30,7 +30,7 @@ export class Windows {
   #toldAt = 0;
   /** The count when a request ended that may have been charged and did not tell. What is left is unknown since then. */
   #lostAt = 0;
-  /** The latest request whose answer told of the windows. */
+  /** Number of the latest request with an answer that told the windows. */
   #latestTold = 0;
   #latestMs = Number.NEGATIVE_INFINITY;
   #probe = { number: 0, sentMs: 0 };

@@ -37,8 +37,7 @@ export class Connections {
     if (socket.writableEnded || this.#unread.has(socket)) return false;
     const before = this.#latest.get(socket);
     if (before?.shouldKeepAlive === false) {
-      this.endReading(socket);
-      stopParsing(socket);
+      this.#takeNoMore(socket);
       return false;
     }
     if (before?.closed === false && !this.#keepEarlier(socket, before)) return false;
@@ -50,8 +49,7 @@ export class Connections {
   #keepEarlier(socket: Socket, response: ServerResponse): boolean {
     const earlier = this.#earlier.get(socket) ?? new Set();
     if (earlier.size + 1 >= maxOpen || this.#earlierCount >= maxEarlier) {
-      this.endReading(socket);
-      stopParsing(socket);
+      this.#takeNoMore(socket);
       this.endAfter(socket, response);
       return false;
     }
@@ -63,6 +61,12 @@ export class Connections {
       if (earlier.size === 0) this.#earlier.delete(socket);
     });
     return true;
+  }
+
+  /** Takes no more requests of a connection, and has none of them parsed. */
+  #takeNoMore(socket: Socket): void {
+    this.endReading(socket);
+    stopParsing(socket);
   }
 
   /** Takes no more requests of a connection. @returns false the second time */

@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
-import { type AddressInfo, connect, type Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { Router } from "express";
 import { suiteStack } from "../../test/support/cleanup.ts";
+import { startPublicServer } from "../../test/support/public-server.ts";
 import { until } from "../../test/support/until.ts";
-import { createPublicServer } from "./server.ts";
 
 const stack = suiteStack();
 const get = "GET / HTTP/1.1\r\nHost: g\r\n\r\n";
@@ -13,22 +13,8 @@ const long = Buffer.alloc(8 * 1024 * 1024, "#"); // far more than the kernel tak
 /** Starts a server whose requests the test answers. */
 async function start() {
   const responses: ServerResponse[] = [];
-  const { server, close } = createPublicServer({
-    router: Router().use((_request, response) => void responses.push(response)),
-    keepAliveTimeoutMs: 60_000,
-    requestTimeoutMs: 60_000,
-    stallTimeoutMs: 60_000,
-    maxConnections: 100,
-    overload: { enter: () => true },
-    headersFor: () => [],
-    onMalformed: () => {},
-  });
-  stack.defer(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
+  const router = Router().use((_request, response) => void responses.push(response));
+  const { server, close, port } = await startPublicServer(stack, { router });
   return {
     server,
     close,

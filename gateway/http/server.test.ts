@@ -1,11 +1,11 @@
 import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type AddressInfo, connect, type Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { setImmediate } from "node:timers/promises";
 import { Router } from "express";
 import { suiteStack } from "../../test/support/cleanup.ts";
+import { startPublicServer } from "../../test/support/public-server.ts";
 import { until } from "../../test/support/until.ts";
-import { createPublicServer } from "./server.ts";
 
 const stack = suiteStack();
 const patch = (path: string) => `PATCH ${path} HTTP/1.1\r\nHost: g\r\nContent-Length: 2\r\n\r\n{}`;
@@ -22,15 +22,13 @@ async function open({ requestTimeoutMs = 60_000, keepAliveTimeoutMs = 60_000 } =
   const closed: string[] = [];
   const malformed: string[] = [];
   let countWaitingForOthers = () => 0;
-  const publicServer = createPublicServer({
+  const publicServer = await startPublicServer(stack, {
     router: Router().use((request, response) => {
       requests.push({ request, response });
       response.on("close", () => closed.push(request.url));
     }),
     keepAliveTimeoutMs,
     requestTimeoutMs,
-    stallTimeoutMs: 60_000,
-    maxConnections: 100,
     overload: {
       enter: (_response, countForOthers) => {
         countWaitingForOthers = countForOthers;
@@ -40,14 +38,8 @@ async function open({ requestTimeoutMs = 60_000, keepAliveTimeoutMs = 60_000 } =
     headersFor: () => ["X-RateLimit-Limit", "60"],
     onMalformed: ({ code }) => malformed.push(code),
   });
-  const { server } = publicServer;
-  stack.defer(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const socket: Socket = connect({
-    port: (server.address() as AddressInfo).port,
+    port: publicServer.port,
     host: "127.0.0.1",
     allowHalfOpen: true,
   });

@@ -1,11 +1,11 @@
 import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { type AddressInfo, connect, type Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { Router } from "express";
 import { suiteStack } from "../../test/support/cleanup.ts";
+import { startPublicServer } from "../../test/support/public-server.ts";
 import { until } from "../../test/support/until.ts";
 import { writeJson } from "./respond.ts";
-import { createPublicServer } from "./server.ts";
 
 const { jest } = import.meta;
 const stack = suiteStack();
@@ -31,26 +31,15 @@ function leftOf(socket: Socket): number {
 /** Starts a server that answers `/small` at once; the test answers all other requests. */
 async function start({ isOverloaded = false } = {}) {
   const requests: { readonly request: IncomingMessage; readonly response: ServerResponse }[] = [];
-  const publicServer = createPublicServer({
+  const publicServer = await startPublicServer(stack, {
     router: Router().use((request, response) => {
       if (request.url === "/small") writeJson(request, response, 200, small, []);
       else requests.push({ request, response });
     }),
-    keepAliveTimeoutMs: 60_000,
-    requestTimeoutMs: 60_000,
     stallTimeoutMs: timeoutMs,
-    maxConnections: 100,
     overload: { enter: () => !isOverloaded },
-    headersFor: () => [],
-    onMalformed: () => {},
   });
-  const { server } = publicServer;
-  stack.defer(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as AddressInfo;
+  const { server, port } = publicServer;
   return {
     ...publicServer,
     requests,

@@ -12,7 +12,7 @@ const batchBytes = 512 * 1024;
 const leastBytesPerSecond = 16 * 1024;
 
 export interface StreamBodyOptions {
-  /** How much longer than at the least speed the reader of a long body may take. */
+  /** Time that the reader of a long body gets in addition to what the least speed needs. */
   readonly stallTimeoutMs: number;
   readonly leastBytesPerSecond?: number;
 }

@@ -1,8 +1,7 @@
 import { once } from "node:events";
-import { type AddressInfo, connect, type Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { Metadata, Server, ServerCredentials, type ServerDuplexStream, status } from "@grpc/grpc-js";
 import { Router } from "express";
-import { createPublicServer } from "../../gateway/http/server.ts";
 import {
   type ApplyUpdatesRequest,
   type ApplyUpdatesResponse,
@@ -12,6 +11,7 @@ import { type Answer, bodyText, expectError, header, readLimits } from "../suppo
 import { callApi, sendToApi } from "../support/api.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { startLocalGateway } from "../support/local-gateway.ts";
+import { startPublicServer } from "../support/public-server.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 /** Connects a client that keeps its side open when the server closes. */
@@ -364,7 +364,7 @@ describe("connections with invalid HTTP", () => {
   let accepted: Promise<Socket>;
 
   beforeAll(async () => {
-    const { server } = createPublicServer({
+    const { server, port } = await startPublicServer(stack, {
       // Answers with half a body and nothing more, or with a whole body.
       router: Router().use((request, response) => {
         if (request.url === "/whole") return void response.end("whole");
@@ -373,21 +373,12 @@ describe("connections with invalid HTTP", () => {
       }),
       keepAliveTimeoutMs: 500,
       requestTimeoutMs: 10_000,
-      stallTimeoutMs: 60_000,
-      maxConnections: 100,
-      overload: { enter: () => true },
       headersFor: () => headers,
-      onMalformed: () => {},
-    });
-    stack.defer(() => {
-      server.close();
-      server.closeAllConnections();
     });
     server.on("connection", (socket: Socket) => {
       accepted = Promise.resolve(socket);
     });
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    address = `127.0.0.1:${port}`;
   });
 
   const wrong = [
