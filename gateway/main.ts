@@ -10,6 +10,7 @@ import { type RunningProcess, runProcess } from "../runtime/process.ts";
 import { startTracing } from "../runtime/tracing.ts";
 import { gatewaySettings, keyDatabaseSetting, readGatewayConfig } from "./config.ts";
 import { createGateway } from "./gateway.ts";
+import { proxyTest } from "./http/client-address.ts";
 import { Overload } from "./http/overload.ts";
 import { createPublicServer } from "./http/server.ts";
 
@@ -45,6 +46,7 @@ async function start(): Promise<RunningProcess> {
     requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
     stallTimeoutMs: config.STALL_TIMEOUT_MS,
     maxConnections: config.MAX_CONNECTIONS,
+    isProxy: proxyTest(config.TRUSTED_PROXIES),
     overload,
     headersFor: gateway.headersFor,
     onMalformed: gateway.onMalformed,

@@ -8,7 +8,7 @@ import { request } from "../test/support/http.ts";
 import { until } from "../test/support/until.ts";
 import type { Principal } from "./auth/principal.ts";
 import { ApiError, type ErrorCode } from "./http/errors.ts";
-import { contextOf, type RequestContext } from "./http/request-context.ts";
+import { contextOf } from "./http/request-context.ts";
 import { deprecation } from "./passthrough/deprecation.ts";
 import { createRouter, type RouterParts } from "./router.ts";
 
@@ -195,21 +195,4 @@ describe("deprecated operations", () => {
     expect(known.uses).toEqual(Array(2).fill(["account-1", "getPet"]));
     expect(unknown.uses).toEqual([]);
   });
-});
-
-test("what an operation began is forgotten with the response, so that an idle connection keeps no list", async () => {
-  const list = Promise.resolve("the list");
-  const contexts: RequestContext[] = [];
-  const { get } = await open({
-    admission: {
-      admit: async (_request, context) => {
-        context.meanwhile = list;
-        contexts.push(context);
-        throw new ApiError("rate_limit_exceeded");
-      },
-      setAddressLimits: () => {},
-    },
-  });
-  expectError(await get("/v1/pets/1"), 429, "rate_limit_exceeded");
-  await until(async () => contexts[0]!.meanwhile === undefined);
 });

@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from "express";
 import { refuseDuplicates } from "./http/bearer.ts";
 import { ApiError } from "./http/errors.ts";
-import { pathOf, requestId } from "./http/request.ts";
+import { pathOf, requestId, takeBody } from "./http/request.ts";
 import {
   addCommonHeaders,
   contextOf,
@@ -103,6 +103,7 @@ function enter(routes: readonly Route[], parts: RouterParts): RequestHandler {
     const route = findRoute(routes, request);
     const operation = findOperation(route, request);
     const context = openContext(request, response, operation, parts);
+    takeBody(request);
     context.clientAddress = clientAddress(request); // it may throw, and the answer to that needs a context
     const admit = () => {
       const pass = () => {
@@ -142,12 +143,13 @@ function openContext(
     deprecation: operation?.deprecation?.headers ?? [],
     principal: undefined,
     isHeld: false,
+    isHurried: false,
+    onHurry: undefined,
     meanwhile: undefined,
   };
   setContext(response, context);
   addCommonHeaders(response);
   response.on("close", () => {
-    context.meanwhile = undefined; // an idle connection keeps its latest response, and must not keep a list with it
     if (operation?.deprecation && context.principal) onDeprecatedUse(context.principal.accountId, operation.name);
     onDone(request, response);
   });

@@ -5,6 +5,17 @@ import ipaddr from "ipaddr.js";
 import proxyaddr from "proxy-addr";
 
 /**
+ * Creates a function that says whether an address is that of a trusted proxy.
+ *
+ * @param trustedProxies addresses or CIDRs
+ */
+export function proxyTest(trustedProxies: readonly string[]): (address: string) => boolean {
+  if (trustedProxies.length === 0) return () => false;
+  const isTrusted = proxyaddr.compile([...trustedProxies]);
+  return (address) => isIP(address) !== 0 && isTrusted(address, 0);
+}
+
+/**
  * Creates a function that finds the address of a request's client: the peer, or what trusted proxies report in
  * `X-Forwarded-For`. The `trust proxy` setting of an Express app around the gateway has no effect on it.
  *

@@ -1,34 +1,39 @@
-/** Answers what is no valid request. There is no response object for it: the answer is written to its connection. */
-import { type Server, type ServerResponse, STATUS_CODES } from "node:http";
+/** Finds and answers what is no valid request. Most of it has no response object: the answer is written to its socket. */
+import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import type { Duplex } from "node:stream";
-import { closeGracefully } from "./connections.ts";
 import { ApiError } from "./errors.ts";
 import type { HeaderList } from "./request-context.ts";
 import { jsonType } from "./respond.ts";
 
-/** Writes a whole response and closes the connection. */
-export function answerRaw(socket: Socket, error: ApiError, headers: HeaderList): void {
-  const length = String(Buffer.byteLength(error.body));
-  const own = ["Content-Type", jsonType, "Content-Length", length, "Connection", "close"];
-  const head = [...headers, ...own, "Date", new Date().toUTCString()];
-  const lines = head.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`));
-  socket.write(`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}\r\n${lines.join("")}\r\n${error.body}`);
-  closeGracefully(socket);
-}
+/** Header lines that a request may have. Each one costs memory and time, however short it is. */
+export const maxHeaderLines = 100;
 
-/**
- * When an invalid request may be answered: each request on a connection gets one answer, in the order of arrival.
- *
- * @param latest the latest response on its connection
- * @returns `now`; `close` or `socket` for the event of the latest response after which to ask again; `never` where that
- *   response has begun and what is invalid belongs to the body of its request
- */
-export function turnOfInvalid(latest: ServerResponse | undefined): "now" | "close" | "socket" | "never" {
-  if (latest === undefined) return "now";
-  if (latest.req.complete) return latest.closed ? "now" : "close"; // what is invalid comes after that request
-  if (latest.headersSent) return "never";
-  return latest.socket === null ? "socket" : "now"; // it gets its socket when the responses before it are out
+/** A registered name or an address, and a port (RFC 9110 section 7.2, RFC 3986 section 3.2). It may be empty. */
+const hostPattern = /^(?:\[[\w.:~!$&'()*+,;=-]*\]|[\w.~!$&'()*+,;=%-]*)(?::\d*)?$/;
+
+// RFC 9110 section 15.6.6
+const otherVersion = new ApiError("invalid_request", { status: 505, message: "The API takes HTTP/1.0 and HTTP/1.1." });
+const tooManyLines = new ApiError("payload_too_large", {
+  status: 431,
+  message: `The request has more than ${maxHeaderLines} header lines.`,
+});
+// RFC 9112 section 6.1
+const oldChunks = new ApiError("invalid_request", { message: "A request of HTTP/1.0 has no Transfer-Encoding." });
+// RFC 9112 section 3.2
+const noHost = new ApiError("invalid_request", { message: "The request has no Host header." });
+const invalidHost = new ApiError("invalid_request", { message: "The Host header is not a host with a port." });
+
+/** The fault of a request that Node's parser has let through; undefined for a valid one. */
+export function requestFault({ httpVersion, rawHeaders, headers }: IncomingMessage): ApiError | undefined {
+  if (rawHeaders.length > 2 * maxHeaderLines) return tooManyLines;
+  if (httpVersion === "1.0") {
+    if (headers["transfer-encoding"] !== undefined) return oldChunks;
+  } else if (httpVersion !== "1.1") {
+    return otherVersion;
+  } else if (headers.host === undefined) {
+    return noHost;
+  }
+  return hostPattern.test(headers.host ?? "") ? undefined : invalidHost;
 }
 
 /** The public error for what Node's parser found wrong. */
@@ -38,33 +43,18 @@ export function parserError(cause: NodeJS.ErrnoException): ApiError {
       return new ApiError("timeout", { status: 408, message: "The request did not arrive in time.", cause });
     case "HPE_HEADER_OVERFLOW":
       return new ApiError("payload_too_large", { status: 431, cause });
+    case "HPE_CHUNK_EXTENSIONS_OVERFLOW":
+      return new ApiError("payload_too_large", { cause });
     default:
       return new ApiError("invalid_request", { message: "The request is not valid HTTP/1.1.", cause });
   }
 }
 
-/** What Node listens for on behalf of the responses of a connection. */
-const listenedFor = ["close", "drain", "timeout"] as const;
-
-/**
- * Calls back for a CONNECT. Node removes all listeners from its connection. Responses to earlier requests may be under
- * way there, so this restores their listeners. Whatever follows the CONNECT is dropped.
- */
-export function onTunnel(server: Server, callback: (socket: Socket) => void): void {
-  const listeners = new WeakMap<Duplex, readonly (readonly [string, readonly unknown[]])[]>();
-  server.on("connection", (socket) => {
-    listeners.set(
-      socket,
-      listenedFor.map((event) => [event, socket.listeners(event)]),
-    );
-  });
-  server.on("connect", ({ socket }) => {
-    socket.on("error", () => {}); // without a listener, an error would end the process
-    for (const [event, all] of listeners.get(socket) ?? []) {
-      const missing = (all as (() => void)[]).filter((listener) => !socket.listeners(event).includes(listener));
-      for (const listener of missing) socket.on(event, listener);
-    }
-    socket.resume();
-    callback(socket);
-  });
+/** Writes a whole response, of which nothing has been written. It says that it is the last on its connection. */
+export function answerRaw(socket: Socket, error: ApiError, headers: HeaderList): void {
+  const length = String(Buffer.byteLength(error.body));
+  const own = ["Content-Type", jsonType, "Content-Length", length, "Connection", "close"];
+  const head = [...headers, ...own, "Date", new Date().toUTCString()];
+  const lines = head.map((text, i) => (i % 2 === 0 ? `${text}: ` : `${text}\r\n`));
+  socket.write(`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}\r\n${lines.join("")}\r\n${error.body}`);
 }

@@ -37,6 +37,10 @@ export interface RequestContext {
   principal: Principal | undefined;
   /** True while the request waits for something other than this thread, such as its turn. It delays no others. */
   isHeld: boolean;
+  /** True once its client has sent a lot more, or has ended its side: then it is not held, or no longer. */
+  isHurried: boolean;
+  /** Called when that happens. */
+  onHurry: (() => void) | undefined;
   /** What the operation began while the limits were being decided. */
   meanwhile: Promise<unknown> | undefined;
 }
@@ -53,6 +57,14 @@ export function setContext(response: ServerResponse, context: RequestContext): v
 /** Whether a response is held; it need not have passed the gateway's entrance. */
 export function isHeld(response: ServerResponse): boolean {
   return (response as WithContext)[key]?.isHeld ?? false;
+}
+
+/** Has a response that is held go on; it need not have passed the gateway's entrance. */
+export function hurry(response: ServerResponse): void {
+  const context = (response as WithContext)[key];
+  if (!context) return;
+  context.isHurried = true;
+  context.onHurry?.();
 }
 
 /** The context of a response that has passed the gateway's entrance. */

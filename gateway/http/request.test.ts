@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
 import { type AddressInfo, connect } from "node:net";
 import { suiteStack } from "../../test/support/cleanup.ts";
-import { readBody } from "./request.ts";
+import { readBody, takeBody } from "./request.ts";
 
 const stack = suiteStack();
 
@@ -18,6 +18,7 @@ async function receive(bytes: string): Promise<IncomingMessage> {
   });
   socket.write(bytes);
   const [request] = (await once(server, "request")) as [IncomingMessage];
+  takeBody(request);
   return request;
 }
 

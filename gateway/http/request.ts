@@ -35,6 +35,21 @@ export function queryOf(request: IncomingMessage): URLSearchParams {
 }
 
 const maxBodyBytes = 16 * 1024;
+const none = Buffer.alloc(0);
+
+const bodyKey = Symbol("petstore body");
+
+type WithBody = IncomingMessage & { [bodyKey]?: Promise<Buffer> };
+
+/**
+ * Begins to take the body of a request, for `readBody`. A body that no operation reads is dropped as it comes. Until a
+ * body is taken, Node keeps each piece of it in a buffer of its own, and a client may send it byte by byte.
+ */
+export function takeBody(request: IncomingMessage): void {
+  if (request.readableEnded || request.readableDidRead) return; // there is none, or something else has read it
+  if (request.method === "GET" || request.method === "HEAD") request.resume();
+  else (request as WithBody)[bodyKey] = collectBody(request);
+}
 
 /**
  * Reads a whole request body of at most 16 KiB.
@@ -43,43 +58,50 @@ const maxBodyBytes = 16 * 1024;
  * @throws ApiError payload_too_large, timeout (408) for a body that is too slow, or invalid_request for one that breaks
  *   off
  */
-export function readBody(request: IncomingMessage, timeoutMs: number): Promise<Buffer> {
-  if (request.readableDidRead) {
+export async function readBody(request: IncomingMessage, timeoutMs: number): Promise<Buffer> {
+  const body = (request as WithBody)[bodyKey];
+  if (body === undefined) {
+    if (request.readableEnded && !request.readableDidRead) return none; // there is no body
     const cause = new Error("something read the body before the gateway: mount the gateway before any body parser");
-    return Promise.reject(new ApiError("internal_error", { cause }));
+    throw new ApiError("internal_error", { cause });
   }
-  if (Number(request.headers["content-length"] ?? 0) > maxBodyBytes) {
-    return Promise.reject(new ApiError("payload_too_large"));
+  if (Number(request.headers["content-length"] ?? 0) > maxBodyBytes) throw new ApiError("payload_too_large");
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => reject(new ApiError("timeout", bodyTimeout)), timeoutMs);
+  try {
+    return await Promise.race([body, late]);
+  } finally {
+    clearTimeout(timer);
   }
-  if (request.readableEnded) return Promise.resolve(Buffer.alloc(0)); // there is no body
-  if (request.destroyed) return Promise.reject(incomplete());
-  // Most bodies come with the head, and nothing has to be waited for.
-  if (request.complete && request.readableLength <= maxBodyBytes) {
-    return Promise.resolve((request.read() as Buffer | null) ?? Buffer.alloc(0));
-  }
-  return collectBody(request, timeoutMs);
 }
 
-function collectBody(request: IncomingMessage, timeoutMs: number): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let length = 0;
-    const finish = (error: ApiError | undefined) => {
-      clearTimeout(timer);
-      request.off("data", onData).off("end", onEnd).off("error", onGone).off("close", onGone);
-      if (error) reject(error);
-      else resolve(Buffer.concat(chunks));
-    };
-    const timer = setTimeout(() => finish(new ApiError("timeout", bodyTimeout)), timeoutMs);
-    const onData = (chunk: Buffer) => {
-      length += chunk.length;
-      if (length > maxBodyBytes) finish(new ApiError("payload_too_large"));
-      else chunks.push(chunk);
-    };
-    const onEnd = () => finish(undefined);
-    const onGone = () => finish(incomplete());
-    request.on("data", onData).on("end", onEnd).on("error", onGone).on("close", onGone);
-  });
+/** Copies a body into one buffer as it comes. One that is too large is dropped, and not waited for. */
+function collectBody(request: IncomingMessage): Promise<Buffer> {
+  const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
+  promise.catch(() => {}); // it may never be read
+  let bytes = none;
+  let length = 0;
+  const append = (piece: Buffer) => {
+    if (length + piece.length > maxBodyBytes) {
+      bytes = none;
+      length = Number.POSITIVE_INFINITY;
+      return reject(new ApiError("payload_too_large"));
+    }
+    if (length + piece.length > bytes.length) {
+      const larger = Buffer.allocUnsafeSlow(Math.min(maxBodyBytes, Math.max(2 * bytes.length, length + piece.length)));
+      bytes.copy(larger);
+      bytes = larger;
+    }
+    piece.copy(bytes, length);
+    length += piece.length;
+  };
+  const brokenOff = () => reject(incomplete());
+  request
+    .on("data", append)
+    .on("end", () => resolve(bytes.subarray(0, length)))
+    .on("error", brokenOff)
+    .on("close", brokenOff);
+  return promise;
 }
 
 function incomplete(): ApiError {

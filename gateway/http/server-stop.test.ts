@@ -37,17 +37,14 @@ async function readBodies(socket: Socket): Promise<number> {
   return Math.floor(bytes / long.length);
 }
 
-test.each([
-  ["one answer", 1],
-  ["answers in a row", 3],
-])("a client gets the whole of %s that it has not taken yet when the server stops", async (_what, count) => {
+test("a client gets the whole of an answer that it has not taken yet when the server stops", async () => {
   const { server, close, responses, open } = await start();
-  const socket = await open(get.repeat(count), count);
-  for (const response of responses) response.writeHead(200, { "Content-Length": long.length }).end(long);
-  expect(responses.map(({ writableEnded, closed }) => writableEnded && !closed)).not.toContain(false);
+  const socket = await open(get, 1);
+  const response = responses[0]!.writeHead(200, { "Content-Length": long.length }).end(long);
+  expect([response.writableEnded, response.closed]).toEqual([true, false]);
   const stopped = close();
   await until(() => !server.listening);
-  expect(await readBodies(socket)).toBe(count);
+  expect(await readBodies(socket)).toBe(1);
   await stopped;
 });
 

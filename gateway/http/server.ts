@@ -3,14 +3,16 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Request, Response, Router } from "express";
-import { peerAddress } from "./client-address.ts";
-import { Connections, lingerMs } from "./connections.ts";
+import { addressBlock, peerAddress } from "./client-address.ts";
+import { lingerMs } from "./connection.ts";
+import { Connections } from "./connections.ts";
 import { ApiError } from "./errors.ts";
-import { answerRaw, onTunnel, parserError, turnOfInvalid } from "./invalid-requests.ts";
+import { answerRaw, maxHeaderLines, parserError, requestFault } from "./invalid-requests.ts";
 import type { Overload } from "./overload.ts";
 import { requestId } from "./request.ts";
 import type { HeaderList } from "./request-context.ts";
 import { writeJson } from "./respond.ts";
+import { Shares } from "./shares.ts";
 import { cutStalledReaders } from "./stalled-readers.ts";
 
 export interface PublicServerOptions {
@@ -25,8 +27,10 @@ export interface PublicServerOptions {
   readonly requestTimeoutMs: number;
   /** Time after which a client is cut off that takes nothing of what is sent to it. */
   readonly stallTimeoutMs: number;
-  /** Maximum connections; further ones are closed at once. */
+  /** Maximum connections; further ones are closed at once. An address gets at most half of what others have left. */
   readonly maxConnections: number;
+  /** Whether an address is that of a proxy, whose connections are those of many clients. */
+  readonly isProxy: (address: string) => boolean;
   /** Decides which requests are refused because there is more to do than can be done. */
   readonly overload: Pick<Overload, "enter">;
   /**
@@ -52,8 +56,6 @@ export interface PublicServer {
 /** One object for all refusals: there is no time to lose. */
 const overloaded = new ApiError("service_unavailable", { headers: { "Retry-After": "1" } });
 
-// RFC 9112 section 3.2
-const noHost = new ApiError("invalid_request", { message: "The request has no Host header." });
 const noTarget = new ApiError("invalid_request", { message: "The target of the request is not a valid URL." });
 const noTunnel = new ApiError("method_not_allowed", { headers: { Allow: "GET, HEAD, PATCH, POST" } });
 
@@ -67,26 +69,13 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   const countForOthers = () => connections.countWaitingForOthers();
   let isEnding = false;
 
-  /** Responses of requests that wait for an earlier one on their connection. */
-  const waiting = new WeakSet<ServerResponse>();
-
   const onRequest = (request: IncomingMessage, response: ServerResponse) => {
-    const before = connections.latest(request.socket);
-    if (!connections.take(request, response)) return void request.resume();
-    if (before?.closed !== false || !(waiting.has(before) || isUnsafe(before.req) || isUnsafe(request))) {
-      return answer(request, response);
-    }
-    waiting.add(response);
-    before.once("close", () => {
-      waiting.delete(response);
-      if (!response.destroyed && request.socket.writable) answer(request, response);
-    });
-  };
-  const answer = (request: IncomingMessage, response: ServerResponse) => {
-    if (isEnding) response.shouldKeepAlive = false;
+    const connection = connections.of(request.socket)!;
+    connection.take(response);
+    if (isEnding) connection.endAfterOpen();
     const refuse = (error: ApiError) => refuseRequest(request, response, error, options);
-    if (!overload.enter(response, countForOthers)) refuse(overloaded);
-    else if (request.headers.host === undefined && request.httpVersion !== "1.0") refuse(noHost);
+    const fault = overload.enter(response, countForOthers) ? requestFault(request) : overloaded;
+    if (fault) refuse(fault);
     else router(request as Request, response as Response, () => refuse(noTarget));
   };
   const server = createServer(
@@ -96,20 +85,26 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
       headersTimeout: Math.min(options.requestTimeoutMs, 10_000),
       connectionsCheckingInterval: 1_000, // Node checks the two time-outs above only this often
       maxHeaderSize: 16 * 1024,
+      insecureHTTPParser: false, // whatever flags the process has: a lenient parser ends a request without an empty line
       requireHostHeader: false, // Node would answer without a body
       optimizeEmptyRequests: true, // a request without a body needs no stream for one, which is costly
     },
     onRequest,
   );
-  cutStalledReaders(server, () => connections.sockets(), options.stallTimeoutMs);
+  server.maxHeadersCount = maxHeaderLines + 1; // Node drops further ones
   server.maxConnections = options.maxConnections;
-  server.on("connection", (socket) => connections.add(socket));
-  server.closeIdleConnections = () => connections.closeIdle(server); // `server.close` calls it
+  const letIn = shareConnections(options, (socket) => connections.add(socket));
+  server.on("connection", letIn);
+  cutStalledReaders(server, () => connections.sockets(), options.stallTimeoutMs);
+  server.closeIdleConnections = () => connections.destroyIdle({ withParts: false }); // `server.close` calls it
   // RFC 9110 section 10.1.1: an unknown expectation may be ignored. Node would answer 417 without a body.
   server.on("checkExpectation", onRequest);
   const onInvalid = (socket: Socket, error: ApiError) => refuseInvalid(socket, connections, error, options);
   server.on("clientError", (cause, socket) => onInvalid(socket as Socket, parserError(cause)));
-  onTunnel(server, (socket) => onInvalid(socket, noTunnel));
+  server.on("connect", ({ socket }) => {
+    socket.on("error", () => {}); // Node has removed its listeners, and an error would end the process
+    onInvalid(socket, noTunnel);
+  });
   return {
     server,
     endConnections: () => {
@@ -123,12 +118,18 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   };
 }
 
-/**
- * Whether a request may change something. It has to keep its place among the requests on its connection, before and
- * after it (RFC 9112 section 9.3.2).
- */
-function isUnsafe({ method }: IncomingMessage): boolean {
-  return method !== "GET" && method !== "HEAD";
+/** Lets a connection in unless its client has its share of all connections already. */
+function shareConnections({ maxConnections, isProxy }: PublicServerOptions, letIn: (socket: Socket) => void) {
+  const shares = new Shares(maxConnections);
+  return (socket: Socket) => {
+    const address = peerAddress(socket);
+    if (!isProxy(address)) {
+      const owner = addressBlock(address);
+      if (!shares.take(owner)) return void socket.destroy();
+      socket.on("close", () => shares.release(owner));
+    }
+    letIn(socket);
+  };
 }
 
 /** Refuses a request that does not get to its route. */
@@ -148,28 +149,23 @@ function refuseRequest(
 }
 
 /**
- * Refuses invalid HTTP in its turn, and ends the connection. Invalid bytes in the body of a request whose answer has
- * begun get no answer of their own: the connection ends after that answer.
+ * Refuses invalid HTTP, and ends the connection. Invalid bytes in the body of a request whose answer has begun get no
+ * answer of their own: the connection ends after that answer.
  */
 function refuseInvalid(socket: Socket, connections: Connections, error: ApiError, options: PublicServerOptions): void {
   const { headersFor, onMalformed, keepAliveTimeoutMs } = options;
-  const last = connections.latest(socket);
-  const endsAnyway = last?.shouldKeepAlive === false && (last.headersSent || last.req.complete);
-  // The client has its answer and is still sending, or it has left, or the connection ends after an answer anyway.
-  if (!socket.writable || endsAnyway) return;
-  if (!connections.endReading(socket)) return; // the parser repeats its error with whatever arrives next
+  const connection = connections.of(socket);
+  if (!connection || !socket.writable) return; // its client has left, or it has its answer and is still sending
+  const { open } = connection;
+  connection.stopParsing();
   const id = requestId(undefined);
   onMalformed(error, id);
-  const refuse = () => {
-    if (!socket.writable) return;
-    const latest = connections.latest(socket);
-    const turn = turnOfInvalid(latest);
-    if (turn === "now") return answerRaw(socket, error, refusalHeaders(error, id, headersFor(peerAddress(socket))));
-    if (turn === "never") connections.endAfter(socket, latest!);
-    else latest!.once(turn, refuse);
-    if (latest!.headersSent) socket.setTimeout(keepAliveTimeoutMs); // for a response that never goes on
-  };
-  refuse();
+  if (open?.headersSent) {
+    socket.setTimeout(keepAliveTimeoutMs); // for an answer that never goes on
+  } else {
+    answerRaw(socket, error, refusalHeaders(error, id, headersFor(peerAddress(socket))));
+    connection.close();
+  }
 }
 
 function refusalHeaders(error: ApiError, id: string, limits: HeaderList): HeaderList {
@@ -181,7 +177,7 @@ async function close(server: Server, connections: Connections): Promise<void> {
   await nextTurn(); // takes a connection or a request that the kernel has already
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   // Node checks no time-outs after `close`. So a connection without a response gets only this long for a request.
-  const timer = setTimeout(() => connections.destroyIdle(), lingerMs);
+  const timer = setTimeout(() => connections.destroyIdle({ withParts: true }), lingerMs);
   await closed;
   clearTimeout(timer);
 }

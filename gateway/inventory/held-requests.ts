@@ -90,7 +90,7 @@ export class HeldRequests {
       const snapshot = list.last?.snapshot;
       const leftMs = context.startedMs + seconds * 1_000 - performance.now();
       if (response.destroyed || leftMs <= 0 || !snapshot || !awaited.isUnchanged(snapshot)) return applied;
-      if (this.#isClosed || this.#held.size >= this.#options.max) return [];
+      if (context.isHurried || this.#isClosed || this.#held.size >= this.#options.max) return [];
       context.meanwhile = undefined;
       return this.#hold(request, response, awaited.petId, leftMs).then(async () => {
         await this.#options.admission.readmit(request, context);
@@ -116,6 +116,7 @@ export class HeldRequests {
       this.#forget(held);
       clearTimeout(timer);
       response.off("close", leave);
+      context.onHurry = undefined;
       context.isHeld = false;
       context.startedMs = performance.now();
       if (error) reject(error);
@@ -123,6 +124,7 @@ export class HeldRequests {
     };
     const held: Held = { petId, request, context, round: this.#begun++ % rounds, end };
     const timer = setTimeout(end, waitMs);
+    context.onHurry = end;
     const leave = () => {
       this.#forget(held); // nothing waits for its promise any more
       clearTimeout(timer);

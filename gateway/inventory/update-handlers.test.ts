@@ -6,6 +6,7 @@ import { suiteStack } from "../../test/support/cleanup.ts";
 import { request } from "../../test/support/http.ts";
 import { until } from "../../test/support/until.ts";
 import { ApiError } from "../http/errors.ts";
+import { takeBody } from "../http/request.ts";
 import { type RequestContext, setContext } from "../http/request-context.ts";
 import { writeError } from "../http/respond.ts";
 import { bulkUpdateInventory, type UpdateInventoryOptions } from "./update-handlers.ts";
@@ -23,6 +24,7 @@ async function serve(
   const context = Object.assign(more, { startedMs: performance.now() }) as RequestContext;
   const server = createServer(async (incoming, response) => {
     setContext(response, context);
+    takeBody(incoming);
     await onHead(incoming);
     const answered = handler(incoming as Request, response as Response, () => {}) as Promise<void>;
     answered.catch((error) => writeError(incoming, response, error));

@@ -64,6 +64,7 @@ const { server } = createPublicServer({
   requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
   stallTimeoutMs: config.STALL_TIMEOUT_MS,
   maxConnections: config.MAX_CONNECTIONS,
+  isProxy: () => true,
   overload: { enter: () => true },
   headersFor: () => [],
   onMalformed: () => {},

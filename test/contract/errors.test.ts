@@ -13,6 +13,7 @@ import { suiteStack } from "../support/cleanup.ts";
 import { startLocalGateway } from "../support/local-gateway.ts";
 import { startPublicServer } from "../support/public-server.ts";
 import { type System, startSystem } from "../support/system.ts";
+import { until } from "../support/until.ts";
 
 /** Connects a client that keeps its side open when the server closes. */
 function connectTo(address: string): Socket {
@@ -397,10 +398,13 @@ describe("connections with invalid HTTP", () => {
           if (received.endsWith(half)) socket.write(bytes);
         });
         for (const path of paths) socket.write(`GET ${path} HTTP/1.1\r\nHost: g\r\n\r\n`);
-        await new Promise((resolve) => socket.once("end", resolve).once("close", resolve));
+        await until(() => received.endsWith(half));
+        const ours = await accepted;
+        await until(() => ours.bytesRead === socket.bytesWritten);
+        expect(received.match(/HTTP\/1\.1/g)).toHaveLength(1);
+        ours.destroy();
         socket.destroy();
         expect(received.endsWith(half)).toBe(true);
-        expect(received.match(/HTTP\/1\.1/g)).toHaveLength(1);
       }
     },
   );

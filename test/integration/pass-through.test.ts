@@ -602,6 +602,8 @@ async function startGateway(options: Partial<PassThroughOptions>) {
         deprecation: [],
         principal,
         isHeld: false,
+        isHurried: false,
+        onHurry: undefined,
         meanwhile: undefined,
       });
       res.setHeader("X-Request-Id", "request-1").setHeader("X-RateLimit-Limit", "60").setHeader("RateLimit", "ours");

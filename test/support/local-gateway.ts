@@ -27,6 +27,7 @@ export async function startLocalGateway(env: Env, now: () => number = Date.now):
     requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
     stallTimeoutMs: config.STALL_TIMEOUT_MS,
     maxConnections: config.MAX_CONNECTIONS,
+    isProxy: () => true,
     overload: { enter: () => true },
     headersFor: gateway.headersFor,
     onMalformed: gateway.onMalformed,

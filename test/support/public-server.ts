@@ -13,6 +13,7 @@ export async function startPublicServer(stack: Stack, options: Options): Promise
     requestTimeoutMs: 60_000,
     stallTimeoutMs: 60_000,
     maxConnections: 100,
+    isProxy: () => true,
     overload: { enter: () => true },
     headersFor: () => [],
     onMalformed: () => {},

@@ -1,0 +1,207 @@
+/** One connection of the public server. It answers one request at a time; what a client sends meanwhile waits as bytes. */
+import type { ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { hurry } from "./request-context.ts";
+
+/** How long a closing connection stays open for a client that is still sending, or for the rest of a head at a stop. */
+export const lingerMs = 1_000;
+
+/** How often a client that has ended its side is asked whether it is still there. */
+const askMs = 250;
+
+/** Bytes that may wait behind a request. */
+const maxWaitingBytes = 64 * 1024;
+
+/** Bytes that may wait behind a request that is held for a change. When there are more, it goes on. */
+const maxBehindHeldBytes = 4 * 1024;
+
+/** Room for what waits on all connections. */
+export interface WaitingRoom {
+  bytesLeft: number;
+}
+
+const emptyLine = Buffer.from("\r\n\r\n");
+const lineFeed = 0x0a;
+const none = Buffer.alloc(0);
+
+/**
+ * Stands between a socket and Node's parser. The parser gets the bytes of one request, and those of the next one after
+ * the response has closed. So a client can make the gateway keep one request and a few bytes, whatever it sends
+ * (pipelining, RFC 9112 section 9.3.2), and requests need no order of their own.
+ */
+export class Connection {
+  readonly socket: Socket;
+  readonly #parse: (bytes: Buffer) => void;
+  /** Tells the parser that the client has ended. */
+  readonly #endParsing: () => void;
+  #open: ServerResponse | undefined;
+  /** Bytes of the open request's body that have not arrived, where its head says how long it is. */
+  #bodyLeft = 0;
+  /** Whether the parser has a part of a head. */
+  #hasPart = false;
+  #waiting: Buffer = none;
+  readonly #room: WaitingRoom;
+  /** What of the arriving bytes is parsed. It only goes down, from all of them to none. */
+  #parsed: "requests" | "open body" | "nothing" = "requests";
+  /** Set when no more bytes come after those that wait: the client has ended, or bytes were dropped. */
+  #end: "of client" | "of room" | undefined;
+
+  constructor(socket: Socket, room: WaitingRoom) {
+    this.socket = socket;
+    this.#room = room;
+    const parse = socket.listeners("data")[0] as (bytes: Buffer) => void;
+    this.#parse = parse;
+    const end = socket.listeners("end").at(-1) as () => void; // the first one is that of the socket itself
+    this.#endParsing = end;
+    socket.off("data", parse).off("end", end);
+    // With a listener of its own for data, Node gives up its short cut from the socket to the parser.
+    socket.on("data", (bytes: Buffer) => {
+      if (this.#end === undefined) this.#receive(bytes);
+    });
+    socket.on("end", () => {
+      this.#end ??= "of client";
+      this.#findOut();
+      this.#finish();
+    });
+    socket.on("close", () => this.#takeWaiting());
+    socket.destroySoon = () => this.close(); // Node calls it after a response that is the last
+  }
+
+  /** The response under way. */
+  get open(): ServerResponse | undefined {
+    return this.#open;
+  }
+
+  /** Whether neither a request nor a part of one is here. */
+  get isIdle(): boolean {
+    return this.#open === undefined && !this.#hasPart;
+  }
+
+  /** Notes the response of a request whose head has been parsed. */
+  take(response: ServerResponse): void {
+    this.#open = response;
+    response.on("close", this.#closed);
+    if (!response.shouldKeepAlive) this.endAfterOpen();
+    const { headers } = response.req;
+    this.#bodyLeft = Number(headers["content-length"] ?? 0);
+    // An answer before the end of the body is the last: the rest of the body is not waited for (RFC 9112 section 9.3).
+    if (this.#bodyLeft > 0 || headers["transfer-encoding"] !== undefined) response.shouldKeepAlive = false;
+  }
+
+  /** Lets the connection go on after the open response, if its request is here as a whole. */
+  #keepAlive(): void {
+    const open = this.#open;
+    if (open?.req.complete && !open.headersSent && this.#parsed === "requests") open.shouldKeepAlive = true;
+  }
+
+  /** Makes the open response the last one. If its head has promised otherwise, the connection closes all the same. */
+  endAfterOpen(): void {
+    if (this.#parsed === "requests") this.#parsed = "open body";
+    if (this.#open?.headersSent === false) this.#open.shouldKeepAlive = false;
+    this.#takeWaiting();
+  }
+
+  /** Parses nothing any more. The open response may still end. */
+  stopParsing(): void {
+    this.#parsed = "nothing";
+    this.#takeWaiting();
+    this.socket.resume(); // what still arrives is dropped
+  }
+
+  /**
+   * Closes a connection whose client may still be sending. Closing it at once would take the answer away from such a
+   * client before it has read it (RFC 9112 section 9.6). What still arrives is dropped.
+   */
+  close(): void {
+    if (this.socket.writableEnded) return;
+    this.stopParsing();
+    this.socket.end();
+    const timer = setTimeout(() => this.socket.destroy(), lingerMs);
+    this.socket.once("close", () => clearTimeout(timer));
+  }
+
+  #receive(bytes: Buffer): void {
+    let rest = bytes;
+    while (rest.length > 0 && this.#parsed !== "nothing") {
+      if (this.#open?.req.complete) {
+        this.#keep(rest);
+        return;
+      }
+      const piece = this.#nextPiece(rest);
+      rest = rest.subarray(piece.length);
+      this.#parse(piece);
+      this.#hasPart = this.#open === undefined;
+      this.#keepAlive();
+    }
+  }
+
+  /** The first of these bytes, up to where a request may end: nothing after that may be parsed yet. */
+  #nextPiece(bytes: Buffer): Buffer {
+    if (this.#bodyLeft > 0) {
+      const piece = bytes.subarray(0, this.#bodyLeft);
+      this.#bodyLeft -= piece.length;
+      return piece;
+    }
+    // An empty line ends heads and chunked bodies. Its begin may be in an earlier piece.
+    for (let i = 0; i < 3; i++) if (bytes[i] === lineFeed) return bytes.subarray(0, i + 1);
+    const at = bytes.indexOf(emptyLine);
+    return at === -1 ? bytes : bytes.subarray(0, at + emptyLine.length);
+  }
+
+  /**
+   * Keeps bytes for after the open response. There is no need to stop reading, which would hide that a client leaves:
+   * what is too much is dropped, and the connection ends after the last request that is here as a whole.
+   */
+  #keep(bytes: Buffer): void {
+    if (this.#parsed !== "requests") return;
+    const before = this.#takeWaiting();
+    const all = before.length + bytes.length;
+    const length = Math.min(all, maxWaitingBytes, this.#room.bytesLeft);
+    if (length < all) this.#end = "of room";
+    if (length > maxBehindHeldBytes) hurry(this.#open!);
+    this.#room.bytesLeft -= length;
+    this.#waiting = Buffer.allocUnsafeSlow(length); // of the shared pool, a few bytes could keep 8 KiB
+    before.copy(this.#waiting);
+    bytes.copy(this.#waiting, before.length);
+  }
+
+  #takeWaiting(): Buffer {
+    const waiting = this.#waiting;
+    this.#room.bytesLeft += waiting.length;
+    this.#waiting = none;
+    return waiting;
+  }
+
+  readonly #closed = () => {
+    this.#open = undefined;
+    if (this.#parsed !== "requests") return this.close();
+    this.#receive(this.#takeWaiting());
+    if (this.#end !== undefined) this.#finish();
+  };
+
+  /**
+   * Finds out whether a client that sends no more has left: then its kernel refuses what it is sent, and the second
+   * write fails. One that has only ended its side takes interim responses as it takes others (RFC 9110 section 15.2).
+   */
+  #findOut(): void {
+    const open = this.#open;
+    if (!open) return;
+    hurry(open);
+    if (open.req.httpVersion !== "1.1") return;
+    const ask = () => {
+      if (!open.headersSent) open.writeProcessing();
+    };
+    ask();
+    const timer = setInterval(ask, askMs).unref();
+    open.once("close", () => clearInterval(timer));
+  }
+
+  /** Acts on the end of the bytes, after the answers to all that came before it. */
+  #finish(): void {
+    if (this.#parsed === "nothing") return;
+    if (this.#open?.req.complete) {
+      if (this.#waiting.length === 0) this.endAfterOpen();
+    } else if (this.#end === "of room") this.close();
+    else this.#endParsing(); // a part of a request is an error of the parser now
+  }
+}
