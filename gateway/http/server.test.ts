@@ -11,6 +11,7 @@ const stack = suiteStack();
 const patch = (path: string) => `PATCH ${path} HTTP/1.1\r\nHost: g\r\nContent-Length: 2\r\n\r\n{}`;
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: g\r\n\r\n`;
 const tunnel = "CONNECT g:1 HTTP/1.1\r\nHost: g\r\n\r\n";
+const chunked = "Transfer-Encoding: chunked\r\n\r\n";
 const invalid = [
   ["nonsense", "nonsense\r\n\r\n"],
   ["a CONNECT", tunnel],
@@ -166,6 +167,12 @@ test.each([
   ["nonsense", "nonsense\r\n\r\n", 400, "invalid_request"],
   ["a CONNECT", tunnel, 405, "method_not_allowed"],
   ["a request without a Host", "GET / HTTP/1.1\r\n\r\n", 400, "invalid_request"],
+  ["HTTP/2.0", "GET / HTTP/2.0\r\nHost: g\r\n\r\n", 505, "invalid_request"],
+  ["HTTP/0.9", "GET /\r\n\r\n", 505, "invalid_request"],
+  ["a Host with a path", "GET / HTTP/1.1\r\nHost: a b/c?d\r\n\r\n", 400, "invalid_request"],
+  ["a Host with a user", "GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400, "invalid_request"],
+  ["a Transfer-Encoding in HTTP/1.0", `POST / HTTP/1.0\r\n${chunked}0\r\n\r\n`, 400, "invalid_request"],
+  ["a head of 101 lines", `GET / HTTP/1.1\r\nHost: g\r\n${"a: b\r\n".repeat(100)}\r\n`, 431, "payload_too_large"],
 ])(
   "%s is answered with an Error, an id, limits and its length, and ends its connection",
   async (_what, bytes, status, code) => {
@@ -187,6 +194,24 @@ test.each([
     expect(requests).toEqual([]);
   },
 );
+
+test.each([
+  ["a name", "shop.example:8080"],
+  ["an IPv6 address", "[2001:db8::1]:80"],
+  ["no text", ""],
+])("a Host with %s is taken, and so is a head of 100 lines", async (_what, host) => {
+  const { send } = await open();
+  await send(`GET / HTTP/1.1\r\nHost: ${host}\r\n${"a: b\r\n".repeat(99)}\r\n`, 1);
+});
+
+test("a request behind one that offers an upgrade is answered", async () => {
+  const { send, requests, statuses } = await open();
+  await send(`GET /1 HTTP/1.1\r\nHost: g\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n${get("/2")}`, 1);
+  requests[0]!.response.end("1");
+  await until(() => requests.length === 2);
+  requests[1]!.response.end("2");
+  await until(() => statuses().length === 2);
+});
 
 test("an invalid body is answered after the requests before it, and its request gets no other answer", async () => {
   const { send, requests, statuses, ended } = await open();

@@ -1,4 +1,5 @@
 // Bounds that no other file checks; docs/operations/outages.md lists all of them.
+import { once } from "node:events";
 import { connect } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { Server, ServerCredentials, type ServerDuplexStream, type ServerWritableStream } from "@grpc/grpc-js";
@@ -14,13 +15,15 @@ import { until } from "../support/until.ts";
 const stack = suiteStack();
 let system: System;
 beforeAll(async () => {
-  system = await startSystem({ gatewayEnv: { MAX_CONNECTIONS: "2", KEEP_ALIVE_TIMEOUT_MS: "2500" } });
+  system = await startSystem({
+    gatewayEnv: { MAX_CONNECTIONS: "4", TRUSTED_PROXIES: "127.0.0.9", KEEP_ALIVE_TIMEOUT_MS: "2500" },
+  });
   stack.defer(() => system.close());
 });
 
-function open(address: string) {
+function open(address: string, from = "127.0.0.1") {
   const { hostname, port } = new URL(`http://${address}`);
-  const socket = connect(Number(port), hostname).on("error", () => {});
+  const socket = connect({ port: Number(port), host: hostname, localAddress: from }).on("error", () => {});
   const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
   socket.resume();
   stack.defer(() => void socket.destroy());
@@ -40,12 +43,18 @@ async function startGatewayOf(service: Server, env: Env): Promise<LocalGateway> 
   return gateway;
 }
 
-test("connections beyond MAX_CONNECTIONS are closed, and accepted again when others have ended", async () => {
-  const [first, second] = [open(system.address), open(system.address)];
+test("an address has half of MAX_CONNECTIONS, a trusted proxy has all that are left, and further ones are closed", async () => {
+  const clients = [open(system.address), open(system.address)];
   await open(system.address).closed;
-  first.socket.destroy();
-  second.socket.destroy();
+  const proxied = ["127.0.0.9", "127.0.0.9"].map((proxy) => open(system.address, proxy));
+  await open(system.address, "127.0.0.9").closed;
   const path = "/v1/nothing";
+  for (const { socket } of proxied) {
+    socket.write(`GET ${path} HTTP/1.1\r\nHost: g\r\n\r\n`);
+    await once(socket, "data");
+    socket.destroy();
+  }
+  for (const { socket } of clients) socket.destroy();
   await until(() =>
     callApi(system.address, { path }).then(
       ({ status }) => status === 401,
