@@ -495,6 +495,7 @@ describe("the Helm chart", () => {
     test.each<[string, object, string]>([
       ["an unknown setting", settings({ GATEWAY_LISTEN: "0.0.0.0:80" }), "GATEWAY_LISTEN"],
       ["a secret among the settings", settings({ KEY_PEPPER: pepper }), "KEY_PEPPER"],
+      ["an old secret among the settings", settings({ KEY_PEPPER_OLD: pepper }), "KEY_PEPPER_OLD"],
       ["a setting that is not text", settings({ BAN_REFUSALS_PER_MINUTE: 1_000_000 }), "BAN_REFUSALS_PER_MINUTE"],
       ["a missing setting", settings({ BAN_REFUSALS_PER_MINUTE: null }), "BAN_REFUSALS_PER_MINUTE"],
       ["a base address without /v1", settings({ GATEWAY_SERVERS: "https://petstore.example/" }), "GATEWAY_SERVERS"],

@@ -5,6 +5,7 @@ import { DatabaseRisks } from "../runtime/database/risks.ts";
 import type { Logger } from "../runtime/log.ts";
 import { Authenticator } from "./auth/authenticator.ts";
 import { createKeyStore } from "./auth/key-store.ts";
+import type { Peppers } from "./auth/pepper.ts";
 import type { GatewayConfig } from "./config.ts";
 import { createAdmission } from "./limits/admission.ts";
 import { type BanRules, createBanHandler, publishedBanRules } from "./limits/bans.ts";
@@ -29,7 +30,7 @@ export interface Base {
 const usageIntervalMs = 30_000;
 
 /** Accounts and keys: the database, the look-up of keys, and the record of their use. */
-export function openKeys({ config, log, now, isTraced, observer }: Base, pepper: string) {
+export function openKeys({ config, log, now, isTraced, observer }: Base, peppers: Peppers) {
   const risks = new DatabaseRisks(log);
   const db = openDatabase(config.GATEWAY_DATABASE_URL, { ...databaseDefaults, onConnected: risks.see });
   risks.expose(observer.metrics, "gateway");
@@ -37,7 +38,7 @@ export function openKeys({ config, log, now, isTraced, observer }: Base, pepper:
   if (isTraced) traceQueries(db);
   const store = createKeyStore(db, now);
   const usage = new UsageRecorder({ store: createUsageStore(db), log, intervalMs: usageIntervalMs, now });
-  const authenticator = new Authenticator({ store: observer.timed(store), pepper, now });
+  const authenticator = new Authenticator({ store: observer.timed(store), peppers, now });
   return {
     db,
     risks,

@@ -24,14 +24,11 @@ export const keySettings = {
   GATEWAY_DATABASE_URL: databaseUrl(defaultKeyDatabaseUrl).describe(
     "accounts and keys: sqlite:path/to/file or mysql://user:password@host:port/database",
   ),
-  KEY_PEPPER: z
-    .string()
-    .min(pepperMinLength, { error: `must be at least ${pepperMinLength} characters` })
-    .optional()
-    .meta({
-      description: `secret under which API keys are hashed, at least ${pepperMinLength} characters; a change ends every key`,
-      shownDefault: "none, required; npm start makes one in .data/key-pepper",
-    }),
+  KEY_PEPPER: pepper().meta({
+    description: `secret under which API keys are made and hashed, at least ${pepperMinLength} characters`,
+    shownDefault: "none, required; npm start makes one in .data/key-pepper",
+  }),
+  KEY_PEPPER_OLD: pepper().describe("the pepper before it: keys that were made under it work as long as this is set"),
   REDIS_URL: z
     .string()
     .optional()
@@ -175,6 +172,11 @@ export function readGatewayConfig(env: GatewayEnv): GatewayConfig {
       ? ["PETS_SUNSET_AT: must not be before PETS_DEPRECATED_AT (RFC 9745 section 4)"]
       : []),
   ]);
+}
+
+function pepper() {
+  const error = `must be at least ${pepperMinLength} characters`;
+  return z.string().min(pepperMinLength, { error }).optional();
 }
 
 /** Comma-separated entries; none when not set. */

@@ -8,7 +8,7 @@ import { createLogger, type Logger } from "../runtime/log.ts";
 import { untilReady } from "../runtime/process.ts";
 import { accountPage } from "./account-page/page.ts";
 import { rotateKey } from "./auth/key-rotation.ts";
-import { readPepper } from "./auth/pepper.ts";
+import { checkPeppers, readPeppers } from "./auth/pepper.ts";
 import { type Base, openKeys, openLimits } from "./callers.ts";
 import { type GatewayConfig, inventoryTls, keyDatabaseSetting } from "./config.ts";
 import { clientAddressOf } from "./http/client-address.ts";
@@ -54,7 +54,8 @@ export interface Gateway {
   readonly onMalformed: Observer["onMalformed"];
   /**
    * Resolves when the gateway can serve: keys can be looked up, and the list is loaded. Until then the log says what is
-   * missing. Rejects when the gateway is closed before.
+   * missing. Rejects when the gateway is closed before, and with a SettingsError for a pepper that is not that of the
+   * keys.
    */
   ready(): Promise<void>;
   /** Settings of the keys' database that put promises at risk, each with what mends it. */
@@ -72,9 +73,9 @@ export interface Gateway {
   close(): Promise<void>;
 }
 
-/** @throws SettingsError when there is no pepper; Error that says what is wrong with the TLS files */
+/** @throws SettingsError when there is no pepper, or twice the same; Error that says what is wrong with the TLS files */
 export function createGateway(config: GatewayConfig, options: GatewayOptions = {}): Gateway {
-  const pepper = readPepper(config);
+  const peppers = readPeppers(config);
   const log = options.log ?? createLogger("gateway", config.LOG_LEVEL);
   const { now = Date.now, isTraced = false } = options;
   const base: Base = { config, log, now, isTraced, observer: createObserver(log) };
@@ -82,7 +83,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const closing = new AbortController();
 
   const { stock, list } = openStock(base); // first, because TLS files that cannot be used are an error
-  const keys = openKeys(base, pepper);
+  const keys = openKeys(base, peppers);
   const limits = openLimits(base, keys);
   const waits = new HeldRequests({ list, max: config.MAX_HELD_REQUESTS, admission: limits.admission });
   exposeGauges(observer.metrics, { db: keys.db, stock, list, waits, replicas: config.GATEWAY_REPLICAS });
@@ -125,7 +126,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
           guard: limits.rotationGuard,
           onRefused: (plan) => observer.onRefused(plan, "account"),
           onRotated: limits.onKeyChange,
-          pepper,
+          pepper: peppers[0],
           keyEnv: config.GATEWAY_KEY_ENV,
           bodyTimeoutMs: config.BODY_TIMEOUT_MS,
           now,
@@ -154,15 +155,14 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       ...(request ? announcedEnd(request) : []),
     ],
     onMalformed: observer.onMalformed,
-    ready: () =>
-      untilReady(
-        async () => {
-          await blamingDatabase(keyDatabaseSetting, () => keys.store.ping());
-          await blamingService(() => list.current());
-        },
-        log,
-        closing.signal,
-      ),
+    ready: async () => {
+      const checkKeys = async () => {
+        await keys.store.ping();
+        await checkPeppers(peppers, keys.store);
+      };
+      await untilReady(() => blamingDatabase(keyDatabaseSetting, checkKeys), log, closing.signal);
+      await untilReady(() => blamingService(() => list.current()), log, closing.signal);
+    },
     get risks() {
       return keys.risks.current;
     },

@@ -4,6 +4,7 @@ import { setFlagsFromString } from "node:v8";
 import { kindOf } from "./error-log.ts";
 import type { Logger } from "./log.ts";
 import { reasonFields } from "./operator-error.ts";
+import { SettingsError } from "./settings.ts";
 
 /**
  * Signals that come sooner after the first one are the same one: a terminal and systemd signal every process of the
@@ -106,15 +107,16 @@ async function drain(running: RunningProcess, delaySeconds: number): Promise<voi
 /**
  * Resolves once `check` does, or rejects with the reason of the signal. Until then the process stays up and logs why it
  * cannot serve: a database that is still starting, or a schema that is still being migrated, is no reason for a
- * restart.
+ * restart. A setting that turns out to be wrong is: it rejects with the SettingsError of the check.
  */
-export async function untilReady(check: () => Promise<void>, log: Logger, signal?: AbortSignal): Promise<void> {
+export async function untilReady(check: () => Promise<unknown>, log: Logger, signal?: AbortSignal): Promise<void> {
   let lastKind = "";
   for (;;) {
     signal?.throwIfAborted();
     try {
-      return await check();
+      return void (await check());
     } catch (error) {
+      if (error instanceof SettingsError) throw error; // no wait mends it
       const kind = kindOf(error);
       if (kind !== lastKind && !signal?.aborted) log.warn(reasonFields(error, log), "not ready yet");
       lastKind = kind;

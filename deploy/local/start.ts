@@ -10,7 +10,7 @@ import { isIP } from "node:net";
 import { join } from "node:path";
 import { createKeyAdmin } from "../../gateway/accounts/key-admin.ts";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
-import { createKey, hashKey, isWellFormed } from "../../gateway/auth/key-format.ts";
+import { createKey, hashOwnKey, isWellFormed, storedKey } from "../../gateway/auth/key-format.ts";
 import { createKeyStore } from "../../gateway/auth/key-store.ts";
 import { defaultKeyDatabaseUrl, ensurePepper } from "../../gateway/auth/pepper.ts";
 import { hasOwnLimits, type PlanName, planNames } from "../../gateway/auth/plans.ts";
@@ -151,7 +151,7 @@ async function prepareStock(url: string): Promise<void> {
 
 /**
  * Returns one key for each plan, with all scopes. The database has only their hashes, so a file keeps the keys for the
- * next start. A kept key that works no more, for example because it was rotated, is replaced.
+ * next start. A kept key that works no more, because it was rotated or made under another pepper, is replaced.
  */
 async function prepareKeys(url: string, pepper: string, env: string): Promise<DemoKeys> {
   await migrateDatabase(url, "gateway", keyMigrations);
@@ -162,13 +162,14 @@ async function prepareKeys(url: string, pepper: string, env: string): Promise<De
     const admin = createKeyAdmin(db, Date.now);
     const keys: Partial<DemoKeys> = {};
     for (const plan of planNames) {
-      if (kept && (await store.findByHash(hashKey(kept[plan], pepper)))) {
+      const keyHash = kept && hashOwnKey(kept[plan], [pepper]);
+      if (keyHash && (await store.findByHash(keyHash))) {
         keys[plan] = kept[plan];
         continue;
       }
-      const key = createKey(env);
+      const key = createKey(env, pepper);
       const limits = hasOwnLimits(plan) ? { perMinute: 100_000, perDay: 10_000_000 } : null;
-      await admin.issue({ account: `demo-${plan}`, plan, limits, scopes, env, keyHash: hashKey(key, pepper) });
+      await admin.issue({ account: `demo-${plan}`, plan, limits, scopes, ...storedKey(key, pepper) });
       keys[plan] = key;
     }
     writeFileSync(keysFile, `${JSON.stringify(keys, null, 2)}\n`, { mode: 0o600 });

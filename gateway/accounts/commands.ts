@@ -7,8 +7,9 @@ import { blamingDatabase } from "../../runtime/database/faults.ts";
 import { migrateDatabase } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { readSettings } from "../../runtime/settings.ts";
-import { createKey, hashKey } from "../auth/key-format.ts";
-import { readPepper } from "../auth/pepper.ts";
+import { createKey, type StoredKey, storedKey } from "../auth/key-format.ts";
+import { createKeyStore } from "../auth/key-store.ts";
+import { checkPeppers, type Peppers, readPeppers } from "../auth/pepper.ts";
 import { type AccountLimits, hasOwnLimits, type PlanName, planNames } from "../auth/plans.ts";
 import { defaultScopes, type Scope } from "../auth/principal.ts";
 import { keyDatabaseSetting, keySettings } from "../config.ts";
@@ -46,9 +47,10 @@ command("issue", "makes a key, and its account if there is none; shows the key o
   .option("--expires <time>", "end of the key in ISO 8601 (default: never)", parseFutureTime)
   .action(async (options: IssueOptions, self: Command) => {
     const limits = readLimits(options, self);
-    const { key, newKey } = makeKey();
     const { expires: expiresAtMs, ...request } = options;
-    const issued = await withAdmin((admin) => admin.issue({ ...newKey, ...request, limits, expiresAtMs }));
+    const { key, done: issued } = await withNewKey((admin, newKey) =>
+      admin.issue({ ...newKey, ...request, limits, expiresAtMs }),
+    );
     const { keyId, account, plan } = issued;
     const what = `A key for account '${account}', plan ${describePlan(issued)}`;
     const text = `${what}, expires ${shownTime(issued.expiresAtMs, "never")}:${showOnce(keyId, key)}`;
@@ -73,8 +75,7 @@ command("rotate", "replaces a key that works by a new one; shows the new key onc
       .default(parseDuration("24h"), "24h"),
   )
   .action(async (oldId: string, options: Output & { grace: number }) => {
-    const { key, newKey } = makeKey();
-    const rotated = await withAdmin((admin) => admin.rotate(oldId, options.grace, newKey));
+    const { key, done: rotated } = await withNewKey((admin, newKey) => admin.rotate(oldId, options.grace, newKey));
     await notifyGateways(settings().REDIS_URL, rotated.lineId);
     const { keyId, account, plan, oldExpiresAtMs } = rotated;
     const what = `A new key for account '${account}'; ${oldId} works until ${shownTime(oldExpiresAtMs, "-")}`;
@@ -167,20 +168,28 @@ async function revokeAccount(name: string, options: Output): Promise<void> {
   print(options, json, `Account '${account.account}': ${keyIds.length === 0 ? "no key worked any more" : ended}.`);
 }
 
-/** Makes a key before the database is opened, so that a missing pepper leaves nothing behind. */
-function makeKey() {
-  const env = settings().GATEWAY_KEY_ENV;
-  const key = createKey(env);
-  return { key, newKey: { keyHash: hashKey(key, readPepper(settings())), env } };
+/** Reads the pepper before the database is opened, so that a missing one leaves nothing behind. */
+async function withNewKey<T>(
+  work: (admin: KeyAdmin, newKey: StoredKey) => Promise<T>,
+): Promise<{ key: string; done: T }> {
+  const peppers = readPeppers(settings());
+  const key = createKey(settings().GATEWAY_KEY_ENV, peppers[0]);
+  const done = await withAdmin((admin) => work(admin, storedKey(key, peppers[0])), peppers);
+  return { key, done };
 }
 
-/** Opens the database, brings its schema up to date, and closes it after the work. */
-async function withAdmin<T>(work: (admin: KeyAdmin) => Promise<T>): Promise<T> {
+/**
+ * Opens the database, brings its schema up to date, and closes it after the work.
+ *
+ * @param peppers for work that makes a key
+ */
+async function withAdmin<T>(work: (admin: KeyAdmin) => Promise<T>, peppers?: Peppers): Promise<T> {
   const { GATEWAY_DATABASE_URL } = settings();
   return await blamingDatabase(keyDatabaseSetting, async () => {
     await migrateDatabase(GATEWAY_DATABASE_URL, "gateway", keyMigrations);
     const db = openDatabase(GATEWAY_DATABASE_URL);
     try {
+      if (peppers) await checkPeppers(peppers, createKeyStore(db, Date.now));
       return await work(createKeyAdmin(db, Date.now));
     } finally {
       await db.destroy();

@@ -1,7 +1,8 @@
 /** What operators do with keys: issue, list, rotate, revoke, lift bans. */
 import type { Knex } from "knex";
 import { retried } from "../../runtime/database/transactions.ts";
-import { type NewKey, newKeyId, type RotatedKey, rotateKey } from "../auth/key-rotation.ts";
+import type { StoredKey } from "../auth/key-format.ts";
+import { newKeyId, type RotatedKey, rotateKey } from "../auth/key-rotation.ts";
 import type { AccountLimits, PlanName } from "../auth/plans.ts";
 import { defaultScopes, type Scope } from "../auth/principal.ts";
 import { fromScopes } from "../auth/rows.ts";
@@ -25,7 +26,7 @@ export interface KeyAdmin {
    *
    * @throws AccountError `unknown_key`, `key_revoked`, `key_expired`, `key_replaced`
    */
-  rotate(keyId: string, graceMs: number, newKey: NewKey): Promise<Account & RotatedKey>;
+  rotate(keyId: string, graceMs: number, newKey: StoredKey): Promise<Account & RotatedKey>;
   /** Ends a key; doing it again changes nothing. @throws AccountError `unknown_key` */
   revoke(keyId: string): Promise<KeyRecord>;
   /**
@@ -55,7 +56,7 @@ export interface KeyAdmin {
   usage(): Promise<AccountUsage[]>;
 }
 
-export interface IssueRequest extends NewKey {
+export interface IssueRequest extends StoredKey {
   /** Name of the account, made when there is none. */
   readonly account: string;
   /** Plan of a new account, default `free`; an account that exists must be on it already. */
@@ -85,7 +86,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
   }
 
   return {
-    async issue({ account: name, plan, limits, scopes = defaultScopes, expiresAtMs = null, keyHash, env }) {
+    async issue({ account: name, plan, limits, scopes = defaultScopes, expiresAtMs = null, keyHash, env, pepper }) {
       const nowMs = now();
       const account = await ensureAccount(db, name, nowMs, plan, limits);
       const keyId = newKeyId();
@@ -95,6 +96,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
           account_id: account.accountId,
           key_hash: keyHash,
           env,
+          pepper,
           scopes: fromScopes(scopes),
           created_at: nowMs,
           expires_at: expiresAtMs,

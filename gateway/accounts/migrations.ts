@@ -98,6 +98,16 @@ export const keyMigrations: readonly Migration[] = [
       await dropColumn(db, "api_keys", "line");
     },
   },
+  {
+    name: "0006_key_peppers",
+    async up(db) {
+      // The fingerprint of the pepper that the key was made under.
+      await addColumn(db, "api_keys", "pepper", (table) => table.string("pepper", 32));
+    },
+    async down(db) {
+      await dropColumn(db, "api_keys", "pepper");
+    },
+  },
 ];
 
 async function addColumn(

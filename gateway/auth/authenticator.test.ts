@@ -1,12 +1,9 @@
-import { Authenticator, type LimitLookUp } from "./authenticator.ts";
+import { Authenticator } from "./authenticator.ts";
 import { createKey, hashKey } from "./key-format.ts";
 import type { Principal } from "./principal.ts";
 
 const pepper = "a-pepper-that-only-the-tests-know";
-const allow: LimitLookUp = (lookUp) => lookUp();
-const refuse: LimitLookUp = async () => {
-  throw new Error("no look-up left");
-};
+const oldPepper = "the-pepper-before-that-of-the-tests";
 
 interface Question {
   readonly token: string;
@@ -25,7 +22,7 @@ function setUp() {
   const clock = { unixMs: 1_000_000, elapsedMs: 500 };
   const state = { slow: false, away: false };
   const authenticator = new Authenticator({
-    pepper,
+    peppers: [pepper, oldPepper],
     now: () => clock.unixMs,
     elapsed: () => clock.elapsedMs,
     store: {
@@ -49,9 +46,9 @@ function setUp() {
       clock.elapsedMs += ms;
     },
     /** A key that the store knows, unless `isKnown` is false. */
-    newKey: (more: Partial<Principal> = {}, isKnown = true) => {
-      const token = createKey("test");
-      hashes.set(hashKey(token, pepper).toString("hex"), token);
+    newKey: (more: Partial<Principal> = {}, isKnown = true, under = pepper) => {
+      const token = createKey("test", under);
+      hashes.set(hashKey(token, under).toString("hex"), token);
       const principal: Principal = {
         keyId: `key_${hashes.size}`,
         lineId: `key_${hashes.size}`,
@@ -71,7 +68,7 @@ function setUp() {
         change: (changes: Partial<Principal>) => void keys.set(token, { ...principal, ...changes }),
       };
     },
-    use: (token: string, limitLookUp = allow) => authenticator.authenticate(token, limitLookUp),
+    use: (token: string) => authenticator.authenticate(token),
   };
 }
 
@@ -182,84 +179,78 @@ describe("unknown keys", () => {
     const { token } = newKey({}, false);
     for (let i = 0; i < 3; i++) expect(await use(token)).toBeUndefined();
     pass(7_999);
-    expect(await use(token, refuse)).toBeUndefined();
+    expect(await use(token)).toBeUndefined();
     expect(asked).toHaveLength(1);
     pass(1);
     expect(await use(token)).toBeUndefined();
     expect(asked).toHaveLength(2);
   });
 
-  test("an unknown key that is malformed costs no look-up", async () => {
-    const { use, asked } = setUp();
-    const key = createKey("test");
-    const typo = key.slice(0, -1) + (key.endsWith("x") ? "y" : "x");
-    for (const token of ["", "null", typo, `${key}x`, "k".repeat(10_000)]) {
-      expect(await use(token, refuse)).toBeUndefined();
+  test("a key that was made up or has a typo costs no look-up, and displaces no key that has ended", async () => {
+    const { use, newKey, asked } = setUp();
+    const { token } = newKey({}, false);
+    await use(token);
+    const typo = token.slice(0, -1) + (token.endsWith("x") ? "y" : "x");
+    const madeUp = Array.from({ length: 10_001 }, () => createKey("test", "a-pepper-of-somewhere-else-entirely"));
+    for (const each of ["", "null", typo, `${token}x`, "k".repeat(10_000), ...madeUp]) {
+      expect(await use(each)).toBeUndefined();
     }
-    expect(asked).toEqual([]);
+    await use(token);
+    expect(asked).toHaveLength(1);
   });
 
   test("an unknown key displaces no valid key, and only the latest 10,000 unknown ones are remembered", async () => {
     const { use, newKey, asked } = setUp();
     const { token } = newKey();
     await use(token);
-    const madeUp = Array.from({ length: 10_001 }, () => createKey("test"));
-    for (const each of madeUp) await use(each);
+    const ended = Array.from({ length: 10_001 }, () => newKey({}, false).token);
+    for (const each of ended) await use(each);
     asked.length = 0;
-    expect(await use(token, refuse)).toBeDefined();
-    await use(madeUp.at(-1)!, refuse);
+    expect(await use(token)).toBeDefined();
+    await use(ended.at(-1)!);
     expect(asked).toEqual([]);
-    await use(madeUp[0]!); // the oldest is no longer remembered
+    await use(ended[0]!); // the oldest is no longer remembered
     expect(asked).toHaveLength(1);
   });
 });
 
-describe("limits on look-ups", () => {
-  test("the limit on look-ups applies to a new key until its look-up has begun", async () => {
+describe("look-ups", () => {
+  test("a key of the old pepper is found with one look-up, as one of the current pepper is", async () => {
+    const { use, newKey, pass, asked } = setUp();
+    const [old, current] = [newKey({}, true, oldPepper), newKey()];
+    for (const { token, principal } of [old, current]) expect(await use(token)).toEqual(principal);
+    expect(asked.map(({ token }) => token)).toEqual([old.token, current.token]);
+    pass(5_000);
+    expect(await use(old.token)).toEqual(old.principal);
+    expect(asked).toHaveLength(3);
+  });
+
+  test("200 requests at once with a new key are one look-up", async () => {
     const { use, newKey, asked, state } = setUp();
     const { token, principal } = newKey();
-    await expect(use(token, refuse)).rejects.toThrow("no look-up left");
     state.slow = true;
-    const first = use(token);
+    const uses = Array.from({ length: 200 }, () => use(token));
     await settle();
-    // 200 requests at once with a new key are one look-up, not 200.
-    const others = Array.from({ length: 200 }, () => use(token, refuse));
     asked[0]!.answer(principal);
-    for (const found of await Promise.all([first, ...others])) expect(found).toEqual(principal);
+    for (const found of await Promise.all(uses)) expect(found).toEqual(principal);
     expect(asked).toHaveLength(1);
   });
 
-  test("the limit on look-ups does not apply to a key that was ever valid in this process", async () => {
-    const { use, newKey, pass } = setUp();
-    const { token, principal } = newKey();
-    await use(token);
-    pass(24 * 3_600_000);
-    expect(await use(token, refuse)).toEqual(principal);
-  });
-
-  test("the limit on look-ups applies to a key that has ended", async () => {
-    const { use, newKey, pass } = setUp();
-    const key = newKey();
-    await use(key.token);
-    key.end();
+  test("look-ups of new keys are at most 1,000 at once, and those of known keys and of keys under way go on", async () => {
+    const { use, newKey, pass, asked, state } = setUp();
+    const known = newKey();
+    await use(known.token);
     pass(8_000);
-    expect(await use(key.token, refuse)).toBeUndefined();
-    pass(8_000);
-    await expect(use(key.token, refuse)).rejects.toThrow("no look-up left");
-  });
-
-  test("the limit on look-ups causes no second look-up of a key that was found unknown during the delay", async () => {
-    const { use, newKey, asked } = setUp();
-    const { token } = newKey({}, false);
-    const { promise: turn, resolve: comes } = Promise.withResolvers<void>();
-    const waiting = use(token, async (lookUp) => {
-      await turn;
-      return await lookUp();
-    });
-    await use(token);
-    comes();
-    expect(await waiting).toBeUndefined();
-    expect(asked).toHaveLength(1);
+    state.slow = true;
+    const waiting = Array.from({ length: 1_000 }, () => newKey()).map(({ token }) => ({ token, answer: use(token) }));
+    await expect(use(newKey().token)).rejects.toThrow("too many new keys are being looked up");
+    const shared = use(waiting[0]!.token);
+    const refresh = use(known.token);
+    expect(asked).toHaveLength(1_002);
+    for (const { answer } of asked) answer(known.principal);
+    for (const each of [shared, refresh, ...waiting.map(({ answer }) => answer)]) expect(await each).toBeDefined();
+    state.slow = false;
+    expect(await use(newKey().token)).toBeDefined();
   });
 });
 
@@ -364,7 +355,7 @@ describe("an unavailable store", () => {
     for (let i = 0; i < 3; i++) await expect(use(token)).rejects.toThrow("the store is unavailable");
     await expect(use(newKey().token)).rejects.toThrow("the store is unavailable");
     state.away = false;
-    expect(await use(token, refuse)).toEqual(principal);
+    expect(await use(token)).toEqual(principal);
   });
 
   test("a failed look-up is not remembered as an answer", async () => {

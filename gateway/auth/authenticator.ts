@@ -1,21 +1,19 @@
 /** Finds the caller that a bearer token stands for. */
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
-import { hashKey, isWellFormed } from "./key-format.ts";
+import { hashOwnKey } from "./key-format.ts";
 import type { KeyStore } from "./key-store.ts";
+import type { Peppers } from "./pepper.ts";
 import type { Principal } from "./principal.ts";
 
 export interface AuthenticatorOptions {
   readonly store: Pick<KeyStore, "findByHash">;
-  readonly pepper: string;
+  readonly peppers: Peppers;
   /** Unix milliseconds. */
   readonly now: () => number;
   /** Milliseconds by a clock that cannot be set back; default: `performance.now`. */
   readonly elapsed?: () => number;
 }
-
-/** Runs the look-up of a key that is not known here. It may delay the look-up, or prevent it by throwing. */
-export type LimitLookUp = <T>(lookUp: () => Promise<T>) => Promise<T>;
 
 /** How long a look-up is used. A revocation holds after this time at the latest. */
 const maxAgeMs = 8_000;
@@ -26,15 +24,23 @@ const refreshAfterMs = 4_000;
 const maxKnown = 50_000;
 const maxUnknown = 10_000;
 
+/**
+ * Look-ups under way of keys that were not good here before. They wait for the same connections as those of known keys,
+ * which have to get through within seconds.
+ */
+const maxNew = 1_000;
+
 /** Finds the principal of a bearer token. It remembers look-ups for a few seconds, even those that found nothing. */
 export class Authenticator {
   readonly #options: Required<AuthenticatorOptions>;
-  // Two caches, so that a flood of made-up keys displaces no valid one. Neither holds a token itself.
+  // Two caches, so that keys that have ended displace no valid one. Neither holds a token itself.
   readonly #known = new LRUCache<string, Known>({ max: maxKnown });
   readonly #unknown = new LRUCache<string, Moment>({ max: maxUnknown });
   /** Counts the calls of `forget`: a look-up that began before the latest one is not remembered. */
   #forgotten = 0;
   readonly #lookUps = new Map<string, Promise<Principal | undefined>>();
+  /** How many of `maxNew` are under way. */
+  #new = 0;
 
   constructor(options: AuthenticatorOptions) {
     this.#options = { elapsed: () => performance.now(), ...options };
@@ -43,26 +49,31 @@ export class Authenticator {
   /** The principal of a key that was looked up in the last seconds; undefined for any other key, which may be valid. */
   remembered(token: string): Principal | undefined {
     const id = hash("sha256", token, "base64");
-    const principal = this.#fresh(id, token);
+    const principal = this.#fresh(id);
     return principal && !isExpired(principal, this.#options.now()) ? principal : undefined;
   }
 
   /**
-   * Finds the principal of a token, from memory or from the store.
+   * Finds the principal of a token, from memory or from the store. The store is asked only for keys that were made here.
    *
-   * @param limitLookUp runs the look-up of a token that was not a valid key here lately
-   * @returns undefined for a token that is unknown, revoked, expired or no well-formed key
-   * @throws what `limitLookUp` or the store throws
+   * @returns undefined for a token that was not made here, is unknown, revoked or expired
+   * @throws what the store throws, or Error when too many new keys are being looked up
    */
-  async authenticate(token: string, limitLookUp: LimitLookUp): Promise<Principal | undefined> {
+  async authenticate(token: string): Promise<Principal | undefined> {
     const id = hash("sha256", token, "base64");
-    const principal = this.#fresh(id, token);
+    const principal = this.#fresh(id);
     if (principal) return isExpired(principal, this.#options.now()) ? undefined : principal;
     if (this.#isUnknown(id)) return undefined;
-    if (this.#known.has(id) || this.#lookUps.has(id)) return await this.#lookUp(id, token);
-    if (!isWellFormed(token)) return undefined;
-    // Asked again, because another request with this token may have been looked up during a delay.
-    return await limitLookUp(async () => (this.#isUnknown(id) ? undefined : await this.#lookUp(id, token)));
+    const keyHash = hashOwnKey(token, this.#options.peppers);
+    if (keyHash === undefined) return undefined;
+    if (this.#known.has(id) || this.#lookUps.has(id)) return await this.#lookUp(id, keyHash);
+    if (this.#new >= maxNew) throw new Error("too many new keys are being looked up");
+    this.#new += 1;
+    try {
+      return await this.#lookUp(id, keyHash);
+    } finally {
+      this.#new -= 1;
+    }
   }
 
   /**
@@ -81,33 +92,33 @@ export class Authenticator {
   }
 
   /** What the latest look-up of a key found, if it is recent; looks the key up again when that is due. */
-  #fresh(id: string, token: string): Principal | undefined {
+  #fresh(id: string): Principal | undefined {
     const known = this.#known.get(id);
     if (!known) return undefined;
     const ageMs = this.#ageMs(known.checkedAt);
     if (ageMs >= maxAgeMs) return undefined;
-    if (ageMs >= refreshAfterMs) this.#lookUp(id, token).catch(() => {});
+    if (ageMs >= refreshAfterMs) this.#lookUp(id, known.keyHash).catch(() => {});
     return known.principal;
   }
 
   /** Requests with the same key share a look-up. */
-  #lookUp(id: string, token: string): Promise<Principal | undefined> {
+  #lookUp(id: string, keyHash: Buffer): Promise<Principal | undefined> {
     const running = this.#lookUps.get(id);
     if (running) return running;
-    const lookUp = this.#ask(id, token).finally(() => {
+    const lookUp = this.#ask(id, keyHash).finally(() => {
       if (this.#lookUps.get(id) === lookUp) this.#lookUps.delete(id);
     });
     this.#lookUps.set(id, lookUp);
     return lookUp;
   }
 
-  async #ask(id: string, token: string): Promise<Principal | undefined> {
-    const { store, pepper, now, elapsed } = this.#options;
+  async #ask(id: string, keyHash: Buffer): Promise<Principal | undefined> {
+    const { store, now, elapsed } = this.#options;
     const askedAt = { unixMs: now(), elapsedMs: elapsed() }; // a revocation while the answer travels may be missed
     const forgotten = this.#forgotten;
-    const principal = await store.findByHash(hashKey(token, pepper));
+    const principal = await store.findByHash(keyHash);
     if (principal) {
-      this.#known.set(id, { principal, checkedAt: forgotten === this.#forgotten ? askedAt : longAgo });
+      this.#known.set(id, { principal, keyHash, checkedAt: forgotten === this.#forgotten ? askedAt : longAgo });
     } else {
       this.#known.delete(id);
       this.#unknown.set(id, askedAt);
@@ -128,6 +139,7 @@ export class Authenticator {
 
 interface Known {
   readonly principal: Principal;
+  readonly keyHash: Buffer;
   checkedAt: Moment;
 }
 

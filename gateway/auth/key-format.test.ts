@@ -1,34 +1,73 @@
-import { createKey, hashKey, isWellFormed } from "./key-format.ts";
+import { crc32 } from "node:zlib";
+import { createKey, hashKey, hashOwnKey, isWellFormed, pepperFingerprint, storedKey } from "./key-format.ts";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 // Computed with another implementation (Python's zlib and hmac), because issued keys must stay valid.
-const known = "ps_test_0123456789ABCDEFGHIJKLMNOPQRSTUV3b0fKF";
+const known = "ps_test_0123456789ABCDEFGHIJKLMNOPQScFX400e6d3";
 const pepper = "pepper-of-the-test-with-32-chars!";
+const other = `${pepper}!`;
 
-test("a new key is well-formed, whatever its env", () => {
+/** Adds the right checksum, as every caller can. */
+function checksummed(text: string): string {
+  const digits = Array.from({ length: 6 }, (_, i) => alphabet[Math.floor(crc32(text) / 62 ** i) % 62]);
+  return text + digits.reverse().join("");
+}
+
+test("a new key is well-formed and has the hash that is stored of it, whatever its env", () => {
   for (const env of ["live", "test", "a", "0123456789abcdef"]) {
-    const key = createKey(env);
-    expect(key).toMatch(new RegExp(`^ps_${env}_[0-9A-Za-z]{38}$`));
-    expect(isWellFormed(key)).toBe(true);
+    for (let i = 0; i < 100; i++) {
+      const key = createKey(env, pepper);
+      expect(key).toMatch(new RegExp(`^ps_${env}_[0-9A-Za-z]{38}$`));
+      expect(isWellFormed(key)).toBe(true);
+      const keyHash = hashOwnKey(key, [pepper]);
+      expect(storedKey(key, pepper)).toEqual({ keyHash, env, pepper: pepperFingerprint(pepper) });
+    }
   }
 });
 
 test("an env that could be taken for another part of the key is refused", () => {
   for (const env of ["", "Live", "a_b", "a-b", "live\n", "0123456789abcdefg"]) {
-    expect(() => createKey(env)).toThrow(RangeError);
+    expect(() => createKey(env, pepper)).toThrow(RangeError);
   }
 });
 
-test("a secret has at least 160 random bits: no key repeats, and all characters are equally likely", () => {
-  const keys = Array.from({ length: 5_000 }, () => createKey("live"));
+test("a key has at least 160 random bits, none repeats, and all characters are equally likely", () => {
+  const keys = Array.from({ length: 5_000 }, () => createKey("live", pepper));
   expect(new Set(keys).size).toBe(keys.length);
-  const secrets = keys.map((key) => key.slice("ps_live_".length, -6));
-  expect(secrets[0]!.length * Math.log2(62)).toBeGreaterThanOrEqual(160);
+  const [random, proofs] = [keys.map((key) => key.slice(8, -11)), keys.map((key) => key.slice(-11, -6))];
+  expect(random[0]!.length * Math.log2(62)).toBeGreaterThanOrEqual(160);
+  expect(new Set(proofs).size).toBeGreaterThan(4_990);
   const counts = new Map([...alphabet].map((character) => [character, 0]));
-  for (const character of secrets.join("")) counts.set(character, counts.get(character)! + 1);
+  for (const character of [...random, ...proofs].join("")) counts.set(character, counts.get(character)! + 1);
   // 160,000 characters: 2,581 of each, give or take 50; a byte modulo 62 would give eight of them 3,125.
   expect(Math.min(...counts.values())).toBeGreaterThan(2_581 - 300);
   expect(Math.max(...counts.values())).toBeLessThan(2_581 + 300);
+});
+
+test("a key is recognized under the pepper that made it, the current or the old one, and under no other", () => {
+  expect(hashOwnKey(known, [pepper])).toEqual(hashKey(known, pepper));
+  expect(hashOwnKey("ps_live_0000000000000000000000000360mFWY0RrAFQ", [pepper])).toBeDefined();
+  for (let i = 0; i < 500; i++) {
+    const [maker, stranger] = i % 2 === 0 ? [pepper, other] : [other, pepper];
+    const key = createKey("test", maker);
+    expect(hashOwnKey(key, [pepper, other])).toEqual(hashKey(key, maker));
+    expect(hashOwnKey(key, [stranger])).toBeUndefined();
+  }
+});
+
+test("a key that is made up is not recognized, even with the right checksum and of the parts of good keys", () => {
+  const [one, two] = [createKey("live", pepper), createKey("live", pepper)];
+  const madeUp = [
+    one.slice(0, -11) + two.slice(-11, -6),
+    two.slice(0, 20) + one.slice(20, -6),
+    `ps_test_${one.slice(8, -6)}`,
+    `ps_live_${"0".repeat(32)}`,
+  ].map(checksummed);
+  expect(checksummed(one.slice(0, -6))).toBe(one);
+  for (const key of madeUp) {
+    expect(isWellFormed(key)).toBe(true);
+    expect(hashOwnKey(key, [pepper, other])).toBeUndefined();
+  }
 });
 
 test("the checksum is the CRC32 of the text before it, in base62 with leading zeros", () => {
@@ -36,14 +75,16 @@ test("the checksum is the CRC32 of the text before it, in base62 with leading ze
   expect(isWellFormed("ps_live_0000000000000000000000000000034200wZgq")).toBe(true);
 });
 
-test("a typo anywhere makes a key malformed", () => {
-  for (let i = 0; i < known.length; i++) {
-    for (const character of alphabet) {
-      if (character === known[i]) continue;
-      expect(isWellFormed(known.slice(0, i) + character + known.slice(i + 1))).toBe(false);
+test("a key with one character changed, or two exchanged, is malformed", () => {
+  const survivors: string[] = [];
+  for (const key of [known, ...Array.from({ length: 40 }, () => createKey("live", pepper))]) {
+    for (let i = 0; i < key.length; i++) {
+      const changed = [...alphabet].map((character) => key.slice(0, i) + character + key.slice(i + 1));
+      const exchanged = key.slice(0, i) + (key[i + 1] ?? "") + key[i] + key.slice(i + 2);
+      survivors.push(...[...changed, exchanged].filter((text) => text !== key && isWellFormed(text)));
     }
   }
-  expect(isWellFormed(known.slice(0, 20) + known[21] + known[20] + known.slice(22))).toBe(false);
+  expect(survivors).toEqual([]);
 });
 
 test("a text that is no key is malformed, and a very long one is refused quickly", () => {
@@ -55,22 +96,24 @@ test("a text that is no key is malformed, and a very long one is refused quickly
   expect(performance.now() - start).toBeLessThan(1_000);
 });
 
-test("a text of another shape is malformed even with the right checksum", () => {
+test("a text of another shape is malformed even with the right checksum and the right proof", () => {
   const tokens = [
-    "pk_live_0123456789ABCDEFGHIJKLMNOPQRSTUV1j90KZ",
-    "ps_LIVE_0123456789ABCDEFGHIJKLMNOPQRSTUV2I5I2n",
-    "ps__x0123456789ABCDEFGHIJKLMNOPQRSTUV0002zrGhs",
-    "ps_live_0123456789ABCDEFGHIJKLMNOPQRSTU2c01ml",
-    "ps_live_0123456789ABCDEFGHIJKLMNOPQRSTUV03CJc3I",
-    "ps_live_0123456789ABCDEFGHIJKLMNOPQRSTU-3IGW6M",
-    "ps_0123456789abcdefg_0123456789ABCDEFGHIJKLMNOPQRSTUV37ua44",
+    "pk_live_0123456789ABCDEFGHIJKLMNOPQq306J4VP92R",
+    "ps_LIVE_0123456789ABCDEFGHIJKLMNOPQYXHXl3Qnp3O",
+    "ps__x0123456789ABCDEFGHIJKLMNOPQgzonG0olEEa",
+    "ps_live_0123456789ABCDEFGHIJKLMNOP8YvbI20zm9v",
+    "ps_live_0123456789ABCDEFGHIJKLMNOPQRHm36X1jFv6x",
+    "ps_live_0123456789ABCDEFGHIJKLMNOP-axRNQ37rE06",
+    "ps_0123456789abcdefg_0123456789ABCDEFGHIJKLMNOPQX677T0a8u9k",
   ];
   for (const token of tokens) expect(isWellFormed(token)).toBe(false);
 });
 
-test("only an HMAC-SHA-256 under the pepper is stored", () => {
+test("only an HMAC-SHA-256 of a key under the pepper is stored, and a fingerprint of the pepper", () => {
   expect(hashKey(known, pepper).toString("hex")).toBe(
-    "76b39148523e4de7ea23b2eae81e89fa9337044aeba8ea1d2bd1bae4de52cfc0",
+    "8b02b203456fe8935d40b6232e935e4f057536962522f6038929a39a6f987452",
   );
-  expect(hashKey(known, `${pepper}!`)).not.toEqual(hashKey(known, pepper));
+  expect(hashKey(known, other)).not.toEqual(hashKey(known, pepper));
+  expect(pepperFingerprint(pepper)).toBe("4caf42072b4f198fec835f2253fbdda1");
+  expect(pepperFingerprint(other)).not.toBe(pepperFingerprint(pepper));
 });

@@ -1,32 +1,51 @@
-/** The form of an API key, and what is stored of it. */
-import { createHmac, randomBytes } from "node:crypto";
+/** The form of an API key, which proves that it was made here, and what is stored of it. */
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import { crc32 } from "node:zlib";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/** 32 characters of base62 are 190 random bits. */
-const secretLength = 32;
+/** 27 characters of base62 are 160 random bits. */
+const randomLength = 27;
+/** Of made-up keys, one in 62^5 (900 million) passes for a key that was made here. */
+const proofLength = 5;
 /** 62^6 is the first power of 62 above 2^32, so every CRC32 fits. */
 const checksumLength = 6;
 
 /** The form of the env, the part of a key that names its deployment, as `live` or `test`. */
 export const keyEnvPattern = /^[a-z0-9]{1,16}$/;
 const keyPattern = /^ps_[a-z0-9]{1,16}_[0-9A-Za-z]{38}$/;
-const shortestKey = "ps_".length + 1 + "_".length + secretLength + checksumLength;
+const shortestKey = "ps_".length + 1 + "_".length + randomLength + proofLength + checksumLength;
 const longestKey = shortestKey + 15;
 
+/** What is stored of a key. */
+export interface StoredKey {
+  /** From `hashKey`; the key itself is never stored. */
+  readonly keyHash: Buffer;
+  /** The env in the key. */
+  readonly env: string;
+  /** The fingerprint of the pepper that the key was made under. */
+  readonly pepper: string;
+}
+
 /**
- * Makes a new API key: `ps_<env>_<secret><checksum>`. The prefix lets secret scanners find a leaked key.
+ * Makes a new API key: `ps_<env>_<random><proof><checksum>`. The prefix lets secret scanners find a leaked key. The
+ * proof is a MAC of what is before it, so a made-up key is refused without a look-up.
  *
  * @param env 1 to 16 lower-case letters and digits, as `live`
  * @throws RangeError for any other env
  */
-export function createKey(env: string): string {
+export function createKey(env: string, pepper: string): string {
   if (!keyEnvPattern.test(env)) throw new RangeError("a key's env is 1 to 16 lower-case letters and digits");
-  const text = `ps_${env}_${randomBase62(secretLength)}`;
-  return text + checksum(text);
+  const text = `ps_${env}_${randomBase62(randomLength)}`;
+  const proven = text + proof(text, pepper);
+  return proven + checksum(proven);
 }
 
-/** True for a text that can be a key. The checksum tells a key with a typo without a look-up. */
+/** What is stored of a key that was made under this pepper. */
+export function storedKey(key: string, pepper: string): StoredKey {
+  return { keyHash: hashKey(key, pepper), env: key.split("_")[1]!, pepper: pepperFingerprint(pepper) };
+}
+
+/** True for a text of the form of a key. The checksum tells a key with a typo. */
 export function isWellFormed(token: string): boolean {
   // The length comes first, so that a huge header costs nothing.
   if (token.length < shortestKey || token.length > longestKey || !keyPattern.test(token)) return false;
@@ -39,6 +58,17 @@ export function holdsKey(text: string): boolean {
 }
 
 /**
+ * The hash of a key that was made under one of these peppers, by that pepper.
+ *
+ * @returns undefined for any other text, such as a made-up key: no look-up can find it
+ */
+export function hashOwnKey(token: string, peppers: readonly string[]): Buffer | undefined {
+  if (!isWellFormed(token)) return undefined;
+  const pepper = peppers.find((each) => isProven(token, each));
+  return pepper === undefined ? undefined : hashKey(token, pepper);
+}
+
+/**
  * The hash that is stored of a key: its HMAC-SHA-256 (32 bytes) under the deployment's pepper. No key can be found from
  * a copy of the database alone. There is no salt, because the secrets are random.
  */
@@ -46,10 +76,40 @@ export function hashKey(token: string, pepper: string): Buffer {
   return createHmac("sha256", pepper).update(token).digest();
 }
 
+/** What is stored of a pepper: it tells two of them apart. 32 hex digits. */
+export function pepperFingerprint(pepper: string): string {
+  return derive(pepper, "fingerprint").slice(0, 32);
+}
+
+function isProven(key: string, pepper: string): boolean {
+  const text = key.slice(0, -(proofLength + checksumLength));
+  const given = key.slice(text.length, text.length + proofLength);
+  return timingSafeEqual(Buffer.from(given), Buffer.from(proof(text, pepper)));
+}
+
+function proof(text: string, pepper: string): string {
+  const mac = createHmac("sha256", derive(pepper, "proof")).update(text).digest();
+  // Of 48 bits, so that no proof is more likely than another by more than 1 in 300,000.
+  return base62(mac.readUIntBE(0, 6), proofLength);
+}
+
+/**
+ * A secret of its own for each purpose, as 64 hex digits: HMAC takes a text several times faster than a Buffer. None is
+ * the hash of a key, because every key begins with `ps_`.
+ */
+function derive(pepper: string, purpose: "proof" | "fingerprint"): string {
+  return createHmac("sha256", pepper).update(`petstore key ${purpose}`).digest("hex");
+}
+
 function checksum(text: string): string {
-  let rest = crc32(text);
+  return base62(crc32(text), checksumLength);
+}
+
+/** The last digits of a number in base 62. */
+function base62(value: number, length: number): string {
+  let rest = value;
   let digits = "";
-  for (let i = 0; i < checksumLength; i++) {
+  for (let i = 0; i < length; i++) {
     digits = alphabet[rest % 62] + digits;
     rest = Math.floor(rest / 62);
   }

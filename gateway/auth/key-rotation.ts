@@ -2,19 +2,13 @@
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
 import { retried } from "../../runtime/database/transactions.ts";
+import type { StoredKey } from "./key-format.ts";
 import type { Scope } from "./principal.ts";
 import { type DbInteger, toNumber, toScopes } from "./rows.ts";
 
-export interface NewKey {
-  /** From `hashKey`; the key itself is never stored. */
-  readonly keyHash: Buffer;
-  /** The env in the key. */
-  readonly env: string;
-}
-
 export interface Rotation {
   readonly oldId: string;
-  readonly newKey: NewKey;
+  readonly newKey: StoredKey;
   /** How long the old key still works; it never works past the end that it has. */
   readonly graceMs: number;
   readonly nowMs: number;
@@ -79,6 +73,7 @@ async function rotate(
     line: lineId,
     key_hash: newKey.keyHash,
     env: newKey.env,
+    pepper: newKey.pepper,
     scopes: old.scopes,
     created_at: nowMs,
     expires_at: expiresAtMs,

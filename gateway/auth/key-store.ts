@@ -20,6 +20,8 @@ export interface KeyStore {
    * @throws UnusablePlanError, or the error of the database
    */
   findByHash(keyHash: Buffer): Promise<Principal | undefined>;
+  /** The fingerprints of the peppers that the keys which work were made under, that of the latest key first. */
+  pepperFingerprints(): Promise<string[]>;
   /** The latest ban of a line of keys, running or over; undefined without one since an operator last lifted one. */
   lastBan(lineId: string): Promise<Ban | undefined>;
   /** Bans a line of keys. Of several bans the one that ends last holds, so each replica may report its own. */
@@ -77,6 +79,17 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
         expiresAtMs,
         bannedUntilMs: Number(row.banned_until),
       };
+    },
+
+    async pepperFingerprints() {
+      const rows: { pepper: string }[] = await db("api_keys")
+        .whereNotNull("pepper")
+        .whereNull("revoked_at")
+        .where((valid) => valid.whereNull("expires_at").orWhere("expires_at", ">", now()))
+        .groupBy("pepper")
+        .orderByRaw("max(created_at) desc")
+        .select("pepper");
+      return rows.map(({ pepper }) => pepper);
     },
 
     async lastBan(lineId) {

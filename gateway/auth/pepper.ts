@@ -1,8 +1,10 @@
-/** The secret under which keys are hashed. */
+/** The secrets under which keys are made and hashed. */
 import { randomBytes } from "node:crypto";
 import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { SettingsError } from "../../runtime/settings.ts";
+import { pepperFingerprint } from "./key-format.ts";
+import type { KeyStore } from "./key-store.ts";
 
 /** The default database of accounts and keys. */
 export const defaultKeyDatabaseUrl = "sqlite:.data/gateway.sqlite";
@@ -15,14 +17,42 @@ const defaultDataDir = ".data";
 export interface PepperSettings {
   readonly GATEWAY_DATABASE_URL: string;
   readonly KEY_PEPPER?: string | undefined;
+  readonly KEY_PEPPER_OLD?: string | undefined;
+}
+
+/** The pepper of new keys first, then the one before it while keys that were made under it go on working. */
+export type Peppers = readonly [current: string, ...old: string[]];
+
+/** @throws SettingsError for two equal ones; what `readPepper` throws */
+export function readPeppers(settings: PepperSettings): Peppers {
+  const current = readPepper(settings);
+  const { KEY_PEPPER_OLD: old } = settings;
+  if (old === undefined) return [current];
+  if (old === current) throw new SettingsError(["KEY_PEPPER_OLD: must differ from KEY_PEPPER"]);
+  return [current, old];
 }
 
 /**
- * Reads the pepper of the keys: the setting or, for the default database, the file that `npm start` made beside it.
+ * Looks at the keys that work for the pepper that they were made under, so that a mistyped one is found before a caller
+ * gets 401. A new pepper is right where the old one is that of the latest key. Without any key every pepper is right.
+ *
+ * @throws SettingsError for a pepper that is not that of the keys
+ */
+export async function checkPeppers(peppers: Peppers, store: Pick<KeyStore, "pepperFingerprints">) {
+  const known = await store.pepperFingerprints();
+  const [current, old] = peppers.map(pepperFingerprint);
+  if (known.length === 0 || known.includes(current!) || known[0] === old) return;
+  throw new SettingsError([
+    "KEY_PEPPER: is not what the keys in the database were made under; a new one needs the latest as KEY_PEPPER_OLD",
+  ]);
+}
+
+/**
+ * Reads the pepper of new keys: the setting or, for the default database, the file that `npm start` made beside it.
  *
  * @throws SettingsError when there is neither, or the file does not hold a pepper
  */
-export function readPepper({ GATEWAY_DATABASE_URL, KEY_PEPPER }: PepperSettings): string {
+function readPepper({ GATEWAY_DATABASE_URL, KEY_PEPPER }: PepperSettings): string {
   if (KEY_PEPPER !== undefined) return KEY_PEPPER;
   const kept = GATEWAY_DATABASE_URL === defaultKeyDatabaseUrl ? readPepperFile(defaultDataDir) : undefined;
   if (kept !== undefined) return kept;
@@ -31,13 +61,13 @@ export function readPepper({ GATEWAY_DATABASE_URL, KEY_PEPPER }: PepperSettings)
   ]);
 }
 
-/** The faults of `readPepper`, as a cross-field rule for `readSettings`. */
+/** The faults of `readPeppers`, as a cross-field rule for `readSettings`. */
 export function pepperFaults(settings: Partial<PepperSettings>): string[] {
   const { GATEWAY_DATABASE_URL } = settings;
   // A setting that could not be read is absent here, and its own fault is known already.
   if (GATEWAY_DATABASE_URL === undefined || !("KEY_PEPPER" in settings)) return [];
   try {
-    readPepper({ ...settings, GATEWAY_DATABASE_URL });
+    readPeppers({ ...settings, GATEWAY_DATABASE_URL });
     return [];
   } catch (error) {
     if (error instanceof SettingsError) return [...error.faults];

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { addressBlock, addressNetwork, clientAddressOf } from "./client-address.ts";
+import { addressBlock, clientAddressOf } from "./client-address.ts";
 
 const ask = (peer: string | undefined, forwarded?: string) =>
   ({ socket: { remoteAddress: peer }, headers: { "x-forwarded-for": forwarded } }) as unknown as IncomingMessage;
@@ -62,12 +62,4 @@ test.each([
   ["64:ff9b::192.0.2.1", "64:ff9b::192.0.2.1"],
 ])("the address %s counts as one caller with its block %s", (address, block) => {
   expect(addressBlock(address)).toBe(block);
-});
-
-test.each([
-  ["192.0.2.1", "192.0.2"],
-  ["2001:db8:1:2::/64", "2001:db8:1"],
-  ["fe80:0:0:0::/64", "fe80:0:0"],
-])("the address block %s belongs to the network %s, whose blocks share turns", (block, network) => {
-  expect(addressNetwork(block)).toBe(network);
 });

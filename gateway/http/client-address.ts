@@ -62,12 +62,3 @@ export function addressBlock(address: string): string {
     .map((part) => part.toString(16))
     .join(":")}::/64`;
 }
-
-/**
- * The network that an address block belongs to: the /48 of an IPv6 site, or the /24 of an IPv4 address.
- *
- * @param block an address as `addressBlock` makes it
- */
-export function addressNetwork(block: string): string {
-  return block.includes(":") ? block.split(":", 3).join(":") : block.slice(0, block.lastIndexOf("."));
-}

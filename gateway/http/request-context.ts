@@ -35,7 +35,7 @@ export interface RequestContext {
   deprecation: HeaderList;
   /** The caller; undefined until admission has found it. */
   principal: Principal | undefined;
-  /** True while the request waits for something other than this thread, such as its turn. It delays no others. */
+  /** True while the request waits for something other than this thread, such as a change. It delays no others. */
   isHeld: boolean;
   /** True once its client has sent a lot more, or has ended its side: then it is not held, or no longer. */
   isHurried: boolean;

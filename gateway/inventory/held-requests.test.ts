@@ -75,8 +75,7 @@ describe("held requests as time passes", () => {
     const faults = new Map<IncomingMessage, ApiError>();
     const { requests, hold } = await open({
       isGood: (request) => !faults.has(request),
-      checkAgain: async (request, context) => {
-        context.isHeld = false; // as a look-up does at its end
+      checkAgain: async (request) => {
         throw faults.get(request);
       },
     });

@@ -184,14 +184,9 @@ export class HeldRequests {
     const round = this.#checks++ % rounds;
     for (const held of this.#held) {
       if (held.round !== round || admission.isGood(held.request)) continue;
-      admission
-        .checkAgain(held.request, held.context)
-        .catch((error) => {
-          if (this.#held.has(held) && finalCodes.has((error as ApiError).code)) held.end(error);
-        })
-        .finally(() => {
-          held.context.isHeld = this.#held.has(held); // the look-up of a key holds and frees it too
-        });
+      admission.checkAgain(held.request, held.context).catch((error) => {
+        if (this.#held.has(held) && finalCodes.has((error as ApiError).code)) held.end(error);
+      });
     }
   }
 }

@@ -1,6 +1,6 @@
 /** Decides whether a request may go on. The order of the checks: key, ban, limits, scope. */
 import type { IncomingMessage } from "node:http";
-import type { Authenticator, LimitLookUp } from "../auth/authenticator.ts";
+import type { Authenticator } from "../auth/authenticator.ts";
 import type { PlanName } from "../auth/plans.ts";
 import type { Principal, Scope } from "../auth/principal.ts";
 import { bearerToken } from "../http/bearer.ts";
@@ -11,7 +11,6 @@ import type { AccountGuard } from "./account-guard.ts";
 import { AddressGuard } from "./address-guard.ts";
 import { checkScope, invalidKey, mayUse, missingKey, overLimit, unavailable } from "./denials.ts";
 import { limitHeaders, retryAfter, untilBanEnds } from "./limit-headers.ts";
-import { AddressExhaustedError, LookUpLimit } from "./look-up-limit.ts";
 import type { RefusalCounter } from "./refusals.ts";
 import { bindingWindow, type Decision, type Limiter, type Window } from "./windows.ts";
 
@@ -101,7 +100,6 @@ export function createAdmission(options: AdmissionOptions): Admission {
   const { authenticator, onUse, limiter, currentLimits, windowsFor, accountGuard, refusals, onRefused, now } = options;
   const guard = new AddressGuard(options.guardPerMinute);
   const docsGuard = new AddressGuard(docsPerMinute);
-  const lookUpLimit = new LookUpLimit((block) => guard.currentLimits(block));
 
   const headersFor = (address: string) => limitHeaders(guard.windows, guard.currentLimits(addressBlock(address)));
 
@@ -114,7 +112,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     try {
       const token = bearerToken(request);
       if (token === undefined) throw missingKey();
-      principal = authenticator.remembered(token) ?? (await lookUp(token, context));
+      principal = authenticator.remembered(token) ?? (await lookUp(token));
     } catch (cause) {
       throw await refuseUnidentified(context, cause);
     }
@@ -174,7 +172,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   async function checkAgain(request: IncomingMessage, context: RequestContext) {
     const token = bearerToken(request)!;
     try {
-      context.principal = authenticator.remembered(token) ?? (await lookUp(token, context));
+      context.principal = authenticator.remembered(token) ?? (await lookUp(token));
     } catch (cause) {
       setAddressLimits(context);
       throw cause instanceof ApiError ? cause : unavailable(cause);
@@ -194,24 +192,15 @@ export function createAdmission(options: AdmissionOptions): Admission {
     context.limits = limitHeaders(docsGuard.windows, decision);
   }
 
-  /** Looks a key up that this gateway does not remember. @throws ApiError invalid_api_key, AddressExhaustedError */
-  async function lookUp(token: string, context: RequestContext): Promise<Principal> {
-    const limitLookUp: LimitLookUp = (find) => {
-      context.isHeld = true;
-      return lookUpLimit.run(addressBlock(context.clientAddress), () => {
-        context.isHeld = false;
-        return find();
-      });
-    };
-    const principal = await authenticator.authenticate(token, limitLookUp);
+  /** Finds the caller of a key that this gateway does not remember. @throws ApiError invalid_api_key */
+  async function lookUp(token: string): Promise<Principal> {
+    const principal = await authenticator.authenticate(token);
     if (principal === undefined) throw invalidKey();
     return principal;
   }
 
   /** Charges the address of a request without a valid key. @returns the error that answers the request */
   async function refuseUnidentified(context: RequestContext, cause: unknown): Promise<ApiError> {
-    // The key was not looked up and may be a good one, so it is not called invalid.
-    if (cause instanceof AddressExhaustedError) return refuseAddress(context, guard, cause.decision);
     if (!(cause instanceof ApiError)) {
       setAddressLimits(context);
       return unavailable(cause);

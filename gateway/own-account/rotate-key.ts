@@ -1,6 +1,6 @@
 /** POST /keys/rotate: gives a caller a new key in place of its own. */
 import type { Request, RequestHandler } from "express";
-import { createKey, hashKey } from "../auth/key-format.ts";
+import { createKey, storedKey } from "../auth/key-format.ts";
 import type { RotatedKey, Rotation, RotationRefusal } from "../auth/key-rotation.ts";
 import type { PlanName } from "../auth/plans.ts";
 import { ApiError } from "../http/errors.ts";
@@ -21,6 +21,7 @@ export interface KeyRotation {
   readonly onRefused: (plan: PlanName) => void;
   /** Gets the line of the keys that have changed. */
   readonly onRotated: (lineId: string) => void;
+  /** The pepper of the new keys. */
   readonly pepper: string;
   /** The env in the new keys. */
   readonly keyEnv: string;
@@ -46,8 +47,8 @@ export function rotateOwnKey(options: KeyRotation): RequestHandler {
       context.limits = limitHeaders(guard.windows, guarded);
       throw overLimit(guarded);
     }
-    const key = createKey(keyEnv);
-    const newKey = { keyHash: hashKey(key, pepper), env: keyEnv };
+    const key = createKey(keyEnv, pepper);
+    const newKey = storedKey(key, pepper);
     const rotated = await rotate({ oldId, newKey, graceMs, nowMs: now(), replacesUnused: true }).catch((cause) => {
       throw unavailable(cause);
     });

@@ -4,6 +4,7 @@ import { expectError, header, readLimits } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import type { Response } from "../support/http.ts";
+import { madeUpKey, testPepper } from "../support/keys.ts";
 import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
 import { type System, startSystem, type TestKey } from "../support/system.ts";
 
@@ -63,7 +64,8 @@ describe("the API key", () => {
 
   describe("refusals", () => {
     const invalid: Record<string, () => Promise<string>> = {
-      "it was never issued": async () => createKey("test"),
+      "it was made up": async () => madeUpKey(),
+      "it was never issued": async () => createKey("test", testPepper),
       "it was revoked": async () => {
         const issued = await system.issueKey();
         expect(await system.runKeys("revoke", issued.keyId)).toMatchObject({ code: 0 });

@@ -2,6 +2,7 @@ import { execFile } from "node:child_process";
 import { cp, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { createKey } from "../../gateway/auth/key-format.ts";
 import type { Child } from "../support/children.ts";
 import { suiteStack, type TemporaryFolder, temporaryFolder } from "../support/cleanup.ts";
 import { freePort } from "../support/ports.ts";
@@ -14,6 +15,7 @@ const realServices = `GATEWAY_DATABASE_URL=mysql://petstore_gateway:gateway-pass
 INVENTORY_DATABASE_URL=mysql://petstore_inventory:inventory-password@127.0.0.1:1/petstore_stock
 REDIS_URL=redis://127.0.0.1:1
 KEY_PEPPER=${"0123456789abcdef".repeat(4)}
+KEY_PEPPER_OLD=${"fedcba9876543210".repeat(4)}
 `;
 
 describe("npm start", () => {
@@ -59,7 +61,13 @@ describe("npm start", () => {
   test("npm start obeys no database, Redis or key setting of .env or the environment, and says so", async () => {
     expect(child.output()).toContain("  Data           SQLite in .data/, limits in memory\n");
     const ignored = /^ {2}Not used {7}(.*): npm start has its own$/m.exec(child.output())?.[1]?.split(", ").sort();
-    expect(ignored).toEqual(["GATEWAY_DATABASE_URL", "INVENTORY_DATABASE_URL", "KEY_PEPPER", "REDIS_URL"]);
+    expect(ignored).toEqual([
+      "GATEWAY_DATABASE_URL",
+      "INVENTORY_DATABASE_URL",
+      "KEY_PEPPER",
+      "KEY_PEPPER_OLD",
+      "REDIS_URL",
+    ]);
     expect(child.output()).not.toMatch(/"level":"(warn|error)"/);
     for (const name of ["gateway.sqlite", "inventory.sqlite"]) {
       expect((await stat(join(folder.path, ".data", name))).size).toBeGreaterThan(0);
@@ -122,11 +130,16 @@ describe("npm start", () => {
     const rotated = await bash(`curl -s -X POST -H "Authorization: Bearer ${free}" ${json} ${base}/keys/rotate`);
     expect(JSON.parse(rotated)).toMatchObject({ key: expect.stringMatching(/^ps_live_/), expiresAt: null });
     expect(await stop("SIGINT")).toBe(0);
+    const file = join(folder.path, ".data/keys.json");
+    const foreign = createKey("live", "a pepper that is not that of the folder");
+    await writeFile(file, JSON.stringify({ ...JSON.parse(await readFile(file, "utf8")), business: foreign }));
     await start();
     expect(keyOf("pro")).toBe(pro);
     expect(keyOf("free")).not.toBe(free);
+    expect(keyOf("business")).not.toBe(foreign);
     for (const [key, status] of [
       [keyOf("free"), 200],
+      [keyOf("business"), 200],
       [JSON.parse(rotated).key, 200],
       [free, 401],
     ]) {

@@ -2,13 +2,14 @@ import { inspect } from "node:util";
 import type { Knex } from "knex";
 import { createKeyAdmin } from "../../gateway/accounts/key-admin.ts";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
-import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
+import { createKey, storedKey } from "../../gateway/auth/key-format.ts";
 import { createUsageStore, type UsageStore } from "../../gateway/usage/store.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { isSqlite, openDatabase } from "../../runtime/database/open.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { request } from "../support/http.ts";
+import { madeUpKey, testPepper } from "../support/keys.ts";
 import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
 import { type System, startSystem } from "../support/system.ts";
 
@@ -40,8 +41,8 @@ describeEachDatabase("counts by account and minute", (url) => {
   });
 
   async function newAccount(account: string) {
-    const keyHash = hashKey(createKey("test"), "pepper-of-the-test-with-32-chars!");
-    return (await createKeyAdmin(db, () => noon).issue({ account, keyHash, env: "test" })).accountId;
+    const stored = storedKey(createKey("test", testPepper), testPepper);
+    return (await createKeyAdmin(db, () => noon).issue({ account, ...stored })).accountId;
   }
 
   test("the counts by account and minute add up over all gateways without a deadlock", async () => {
@@ -169,7 +170,7 @@ describe("the requests of an account", () => {
     const get = (token: string, path = "/v1/inventory") =>
       request(gateway.address, { path, headers: { authorization: `Bearer ${token}` } });
     for (let i = 0; i < count; i++) await get(i % 2 === 0 ? first : second, i % 3 === 0 ? "/v1/nothing" : undefined);
-    for (let i = 0; i < 10; i++) await get(createKey("test"));
+    for (let i = 0; i < 10; i++) await get(madeUpKey());
     await gateway.close();
   }
 

@@ -13,6 +13,7 @@ import { createLogger } from "../../runtime/log.ts";
 import { expectOutage } from "../support/answers.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
+import { testPepper } from "../support/keys.ts";
 import { freePort } from "../support/ports.ts";
 import { type RunningProcess, startScript } from "../support/processes.ts";
 import { type RawResponse, readResponse } from "../support/raw-http.ts";
@@ -162,7 +163,7 @@ describe("the life of a gateway", () => {
     const listen = `127.0.0.1:${await freePort()}`;
     const env = {
       ...process.env,
-      KEY_PEPPER: "a pepper that is long enough to be one",
+      KEY_PEPPER: testPepper,
       GATEWAY_DATABASE_URL: system.databaseUrls.gateway,
       GATEWAY_LISTEN: listen,
       GATEWAY_ADMIN_LISTEN: "127.0.0.1:0",
@@ -225,7 +226,7 @@ describe("the life of a gateway", () => {
       [`127.0.0.1:${port}`, asked.promise],
     ] as const) {
       const config = readGatewayConfig({
-        KEY_PEPPER: "a pepper that is long enough to be one",
+        KEY_PEPPER: testPepper,
         GATEWAY_DATABASE_URL: system.databaseUrls.gateway,
         INVENTORY_ADDRESS: address,
         INVENTORY_TIMEOUT_MS: "60000", // waiting for the end of either outlasts this test

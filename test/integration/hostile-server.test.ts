@@ -1,7 +1,7 @@
 import type { Connection } from "mysql2/promise";
 import { createKeyAdmin } from "../../gateway/accounts/key-admin.ts";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
-import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
+import { createKey, storedKey } from "../../gateway/auth/key-format.ts";
 import { createKeyStore } from "../../gateway/auth/key-store.ts";
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
@@ -91,13 +91,13 @@ describe("a hostile database server", () => {
 
   test("a database server with hostile defaults keeps a key once it is issued, and its revocation", async () => {
     const pepper = "a pepper of more than 32 characters";
-    const keyHash = hashKey(createKey("test"), pepper);
+    const stored = storedKey(createKey("test", pepper), pepper);
     const admin = createKeyAdmin(open(), Date.now);
-    const { keyId } = await admin.issue({ account: "acm\u00e9", env: "test", keyHash });
+    const { keyId } = await admin.issue({ account: "acm\u00e9", ...stored });
     const keys = createKeyStore(open(), Date.now);
-    expect(await keys.findByHash(keyHash)).toMatchObject({ keyId });
+    expect(await keys.findByHash(stored.keyHash)).toMatchObject({ keyId });
     await admin.revoke(keyId);
-    expect(await keys.findByHash(keyHash)).toBeUndefined();
+    expect(await keys.findByHash(stored.keyHash)).toBeUndefined();
     const [rows] = await operator.query("SELECT revoked_at IS NOT NULL AS revoked FROM api_keys");
     expect(rows).toEqual([{ revoked: 1 }]);
   });

@@ -1,13 +1,14 @@
 import type { Knex } from "knex";
 import { createKeyAdmin, type IssueRequest, type KeyAdmin } from "../../gateway/accounts/key-admin.ts";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
-import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
-import { type NewKey, type RotatedKey, rotateKey } from "../../gateway/auth/key-rotation.ts";
+import { createKey, type StoredKey, storedKey } from "../../gateway/auth/key-format.ts";
+import { type RotatedKey, rotateKey } from "../../gateway/auth/key-rotation.ts";
 import { createKeyStore, type KeyStore } from "../../gateway/auth/key-store.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { isSqlite, openDatabase } from "../../runtime/database/open.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { describeEachDatabase } from "../support/databases.ts";
+import { testPepper } from "../support/keys.ts";
 
 const start = Date.UTC(2026, 0, 31, 23, 0);
 const hour = 3_600_000;
@@ -38,7 +39,7 @@ describeEachDatabase("the keys of a line", (url) => {
     for (const table of ["api_keys", "accounts"]) await db(table).delete();
   });
 
-  const newKey = (): NewKey => ({ keyHash: hashKey(createKey("test"), "p".repeat(32)), env: "test" });
+  const newKey = () => storedKey(createKey("test", testPepper), testPepper);
   async function issue(request: Partial<IssueRequest> = {}) {
     const key = newKey();
     return { ...(await admin.issue({ account: "acme", ...key, ...request })), ...key };
@@ -46,13 +47,13 @@ describeEachDatabase("the keys of a line", (url) => {
   /** Rotates as a caller does. */
   const rotate = (oldId: string, key = newKey(), graceMs = hour, via = db) =>
     rotateKey(via, { oldId, newKey: key, graceMs, nowMs, replacesUnused: true });
-  async function mustRotate(oldId: string, graceMs = hour): Promise<RotatedKey & NewKey> {
+  async function mustRotate(oldId: string, graceMs = hour): Promise<RotatedKey & StoredKey> {
     const key = newKey();
     const rotated = await rotate(oldId, key, graceMs);
     if (typeof rotated === "string") throw new Error(`${oldId} was not rotated: it is ${rotated}`);
     return { ...rotated, ...key };
   }
-  const works = async ({ keyHash }: NewKey) => (await store.findByHash(keyHash)) !== undefined;
+  const works = async ({ keyHash }: StoredKey) => (await store.findByHash(keyHash)) !== undefined;
 
   test("are replaced while they are unused, each by the next one, and the old key ends no later for it", async () => {
     const endMs = start + 100 * hour;

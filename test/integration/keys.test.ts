@@ -3,7 +3,7 @@ import type { Knex } from "knex";
 import { createKeyAdmin, type IssuedKey, type IssueRequest, type KeyAdmin } from "../../gateway/accounts/key-admin.ts";
 import { keyState } from "../../gateway/accounts/key-records.ts";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
-import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
+import { createKey, pepperFingerprint, storedKey } from "../../gateway/auth/key-format.ts";
 import { createKeyStore, type KeyStore } from "../../gateway/auth/key-store.ts";
 import { defaultScopes } from "../../gateway/auth/principal.ts";
 import { createUsageStore, type UsageStore } from "../../gateway/usage/store.ts";
@@ -42,7 +42,7 @@ describeEachDatabase("keys", (url) => {
     for (const table of ["deprecated_use", "api_keys", "accounts"]) await db(table).delete();
   });
 
-  const newKey = () => ({ keyHash: hashKey(createKey("test"), pepper), env: "test" });
+  const newKey = (under = pepper) => storedKey(createKey("test", under), under);
   async function issue(request: Partial<IssueRequest> = {}) {
     const key = newKey();
     return {
@@ -64,6 +64,28 @@ describeEachDatabase("keys", (url) => {
     expect(await migrate(db, "gateway", keyMigrations, "up")).toEqual(names);
     expect(await migrate(db, "gateway", keyMigrations, "up")).toEqual([]);
     expect(await admin.list()).toEqual([]);
+  });
+
+  test("the peppers of the keys that work are known by their fingerprints, that of the latest key first", async () => {
+    const [first, second] = ["1".repeat(32), "2".repeat(32)];
+    expect(await store.pepperFingerprints()).toEqual([]);
+    const old = await issue(newKey(first));
+    nowMs += hour;
+    const { keyId } = await admin.rotate(old.keyId, 2 * hour, newKey(second));
+    await issue({ ...newKey(), expiresAtMs: nowMs - 1 });
+    expect(await store.pepperFingerprints()).toEqual([second, first].map(pepperFingerprint));
+    expect(JSON.stringify(await db("api_keys").select("pepper"))).not.toMatch(/1{9}|2{9}/);
+    nowMs += 2 * hour;
+    expect(await store.pepperFingerprints()).toEqual([pepperFingerprint(second)]);
+    await admin.revoke(keyId);
+    expect(await store.pepperFingerprints()).toEqual([]);
+  });
+
+  test("a key that an older gateway makes, which names no pepper, is found, and hides no pepper", async () => {
+    const key = await issue();
+    await db("api_keys").update({ pepper: null });
+    expect(await key.find()).toBeDefined();
+    expect(await store.pepperFingerprints()).toEqual([]);
   });
 
   describe("look-ups", () => {
@@ -325,7 +347,7 @@ describeEachDatabase("keys", (url) => {
 
     test("a revocation of an unknown key is refused, and a key given in place of an id is not shown", async () => {
       await expect(admin.revoke("key_none")).rejects.toThrow("There is no key key_none; 'list' shows all.");
-      const key = createKey("live");
+      const key = createKey("live", pepper);
       for (const secret of [key, key.slice(0, 30), key.slice(3)]) {
         await expect(admin.revoke(secret)).rejects.toThrow("That is not the id of a key (key_…); 'list' shows all.");
       }
@@ -536,8 +558,7 @@ describe("a read-only server (MySQL/MariaDB)", () => {
     await migrate(db, "gateway", keyMigrations, "up");
     const { keyId } = await createKeyAdmin(db, Date.now).issue({
       account: "acme",
-      keyHash: randomBytes(32),
-      env: "test",
+      ...storedKey(createKey("test", pepper), pepper),
     });
     const all = () => Promise.all(Array.from({ length: 3 }, () => db.client.acquireConnection()));
     const stale = await all();

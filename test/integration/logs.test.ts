@@ -1,6 +1,6 @@
-import { createKey } from "../../gateway/auth/key-format.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { type RawResponse, rawRequest, request } from "../support/http.ts";
+import { madeUpKey } from "../support/keys.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 
@@ -67,7 +67,7 @@ describe("the logs of both tiers", () => {
 
   test("the logs of both tiers never contain a key, however it was sent", async () => {
     const good = system.keys.business;
-    const unknown = createKey("test");
+    const unknown = madeUpKey();
     const wrong = `${good.slice(0, -1)}${good.endsWith("0") ? "1" : "0"}`;
     const keys = [good, unknown, wrong];
     let last = "";

@@ -156,7 +156,7 @@ describeEachDatabase("migrations", (url) => {
       stderr: lost,
     });
 
-    for (const step of ["0005_key_lines", "0004_refused_requests", "0003_deprecated_operations"])
+    for (const step of ["0006_key_peppers", "0005_key_lines", "0004_refused_requests", "0003_deprecated_operations"])
       expect(await down("gateway")).toMatchObject({ code: 0, stdout: `gateway: down ${step}\n` });
     expect(await down("gateway")).toMatchObject({
       code: 1,

@@ -3,7 +3,7 @@ import type { Knex } from "knex";
 import type { Connection } from "mysql2/promise";
 import { createKeyAdmin } from "../../gateway/accounts/key-admin.ts";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
-import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
+import { createKey, hashKey, storedKey } from "../../gateway/auth/key-format.ts";
 import { createKeyStore } from "../../gateway/auth/key-store.ts";
 import { StockUnavailableError } from "../../inventory-svc/stock/errors.ts";
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
@@ -21,7 +21,7 @@ const pepper = "a pepper of more than 32 characters";
 
 describe("an old primary", () => {
   const stack = suiteStack();
-  const key = createKey("test");
+  const key = createKey("test", pepper);
   let url: string;
   let db: Knex;
   let operator: Connection;
@@ -35,7 +35,7 @@ describe("an old primary", () => {
     stack.defer(() => db.destroy());
     await migrate(db, "inventory", stockMigrations, "up");
     await migrate(db, "gateway", keyMigrations, "up");
-    await createKeyAdmin(db, Date.now).issue({ account: "acme", env: "test", keyHash: hashKey(key, pepper) });
+    await createKeyAdmin(db, Date.now).issue({ account: "acme", ...storedKey(key, pepper) });
     operator = await connectMysql(url);
     stack.defer(() => operator.end());
   });
@@ -81,7 +81,7 @@ describe("an old primary", () => {
 
   test.each([
     ["a key that it knows, which may be revoked elsewhere", key],
-    ["a key that it does not know, which may be issued elsewhere", createKey("test")],
+    ["a key that it does not know, which may be issued elsewhere", createKey("test", pepper)],
   ])("a database server that became read-only answers no look-up of %s", async (_what, token) => {
     const keys = createKeyStore(db, Date.now);
     await setReadOnly(1);

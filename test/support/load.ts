@@ -1,7 +1,7 @@
 import { request as openRequest } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
-import { createKey } from "../../gateway/auth/key-format.ts";
 import { rawRequest, request } from "./http.ts";
+import { madeUpKey } from "./keys.ts";
 import type { System } from "./system.ts";
 
 /** A load that does not wait for answers, so that it goes on while the system is slow or away. */
@@ -31,7 +31,7 @@ export function startLoad({ address, keys }: Pick<System, "address" | "keys">): 
     request(address, { path: "/v1/inventory", ...as(keys.pro) }),
     request(address, { path: "/v1/inventory", ...as(keys.business) }),
     request(address, { path: "/v1/inventory" }),
-    request(address, { path: "/v1/inventory", ...as(createKey("test")) }),
+    request(address, { path: "/v1/inventory", ...as(madeUpKey()) }),
     request(address, { path: "/openapi.json" }),
     rawRequest(address, "nonsense\r\n\r\n"),
   ];

@@ -2,7 +2,7 @@ import { ChannelCredentials, type ServiceError, status } from "@grpc/grpc-js";
 import { startStandIn } from "../../deploy/local/stand-in.ts";
 import { createKeyAdmin, type IssuedKey } from "../../gateway/accounts/key-admin.ts";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
-import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
+import { createKey, storedKey } from "../../gateway/auth/key-format.ts";
 import { type AccountLimits, hasOwnLimits, type PlanName, planNames } from "../../gateway/auth/plans.ts";
 import type { Scope } from "../../gateway/auth/principal.ts";
 import type { Entry } from "../../inventory-svc/cli/entries.ts";
@@ -13,6 +13,7 @@ import { petStatuses } from "../../proto/pet.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { createMysqlDatabase, createSqliteDatabase, dropDatabase } from "./databases.ts";
+import { testPepper } from "./keys.ts";
 import { type RunningProcess, runScript, type ScriptResult, startProcess } from "./processes.ts";
 
 export type Env = Readonly<Record<string, string>>;
@@ -79,7 +80,6 @@ export interface System {
   close(): Promise<void>;
 }
 
-const pepper = "a-pepper-that-only-the-tests-know";
 const keyEnv = "test";
 const usualDatabase = process.env.TEST_SYSTEMS === "mysql" ? "mysql" : "sqlite";
 const practicallyNoLimits: AccountLimits = { perMinute: 1_000_000_000, perDay: 2_000_000_000 };
@@ -125,7 +125,7 @@ export async function startSystem(options: SystemOptions = {}): Promise<System> 
     GATEWAY_ADMIN_LISTEN: anyPort,
     GATEWAY_DATABASE_URL: databaseUrls.gateway,
     GATEWAY_KEY_ENV: keyEnv,
-    KEY_PEPPER: pepper,
+    KEY_PEPPER: testPepper,
     INVENTORY_ADDRESS: inventory.listen,
     PETS_UPSTREAM_URL: `http://${standIn.address}`,
     ORDERS_UPSTREAM_URL: `http://${standIn.address}`,
@@ -189,13 +189,12 @@ async function openKeys(stack: AsyncDisposableStack, url: string): Promise<Syste
   let accounts = 0;
   return async ({ account, plan, limits, ...rest } = {}) => {
     accounts += 1;
-    const key = createKey(keyEnv);
+    const key = createKey(keyEnv, testPepper);
     const issued = await admin.issue({
       account: account ?? `account ${accounts}`,
       plan,
       limits: limits ?? (plan && hasOwnLimits(plan) ? practicallyNoLimits : undefined),
-      env: keyEnv,
-      keyHash: hashKey(key, pepper),
+      ...storedKey(key, testPepper),
       ...rest,
     });
     return { ...issued, key };
