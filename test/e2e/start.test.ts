@@ -2,7 +2,8 @@ import { execFile } from "node:child_process";
 import { cp, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { createKey } from "../../gateway/auth/key-format.ts";
+import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
+import { openDatabase } from "../../runtime/database/open.ts";
 import type { Child } from "../support/children.ts";
 import { suiteStack, type TemporaryFolder, temporaryFolder } from "../support/cleanup.ts";
 import { freePort } from "../support/ports.ts";
@@ -35,6 +36,14 @@ describe("npm start", () => {
       .split("\n")
       .filter((line) => line.startsWith("curl "));
   const bash = async (line: string) => (await run("bash", ["-c", line])).stdout;
+  /** Has the database of keys know another key in the place of one, whatever its form. */
+  const keepInPlaceOf = async (key: string, other: string) => {
+    const pepper = (await readFile(join(folder.path, ".data/key-pepper"), "utf8")).trim();
+    const db = openDatabase(`sqlite:${join(folder.path, ".data/gateway.sqlite")}`);
+    const [key_hash, otherHash] = [hashKey(key, pepper), hashKey(other, pepper)];
+    expect(await db("api_keys").where({ key_hash }).update({ key_hash: otherHash })).toBe(1);
+    await db.destroy();
+  };
   const stop = (signal: NodeJS.Signals) => {
     void child.kill(signal);
     return child.exited;
@@ -132,6 +141,7 @@ describe("npm start", () => {
     expect(await stop("SIGINT")).toBe(0);
     const file = join(folder.path, ".data/keys.json");
     const foreign = createKey("live", "a pepper that is not that of the folder");
+    await keepInPlaceOf(keyOf("business"), foreign); // as a key of an older form is kept
     await writeFile(file, JSON.stringify({ ...JSON.parse(await readFile(file, "utf8")), business: foreign }));
     await start();
     expect(keyOf("pro")).toBe(pro);

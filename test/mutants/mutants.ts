@@ -16,13 +16,14 @@ import { type Mutation, mutationsOf, planted } from "./mutations.ts";
 
 /** The folders whose faults are planted, with the suites beyond the unit tests that should notice them. */
 const areas: Readonly<Record<string, readonly string[]>> = {
-  "gateway/limits/": [
-    "contract/rate-limits",
-    "contract/own-account",
-    "integration/redis-windows",
+  "gateway/limits/": ["contract/rate-limits", "contract/own-account", "integration/redis-windows"],
+  "gateway/auth/": [
+    "contract/authentication",
+    "contract/key-rotation",
+    "integration/keys.test",
+    "integration/peppers",
     "integration/look-up-flood",
   ],
-  "gateway/auth/": ["contract/authentication", "contract/key-rotation", "integration/keys.test"],
   "gateway/inventory/": [
     "contract/update-inventory",
     "contract/bulk-updates",
