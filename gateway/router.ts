@@ -141,6 +141,7 @@ function openContext(
     limits: [],
     windows: [],
     deprecation: operation?.deprecation?.headers ?? [],
+    token: "",
     principal: undefined,
     isHeld: false,
     isHurried: false,

@@ -1,21 +1,16 @@
 /** Reads the API key of a request. */
-import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { ApiError } from "./errors.ts";
 
 /**
- * The bearer token of a request (RFC 6750 section 2.1); undefined for a request without one.
+ * The bearer token of a request (RFC 6750 section 2.1); empty for a request without one.
  *
  * @throws ApiError invalid_request for two Authorization or Host headers: a proxy in front may have read the other one
  */
-export function bearerToken({ headers, rawHeaders }: IncomingMessage): string | undefined {
+export function bearerToken({ headers: { authorization = "" }, rawHeaders }: IncomingMessage): string {
   refuseDuplicates(rawHeaders);
-  return tokenIn(headers);
-}
-
-/** The bearer token in the headers of a request that has been admitted. */
-export function tokenIn({ authorization = "" }: IncomingHttpHeaders): string | undefined {
   // Trimmed afterwards: a pattern that looks for the end itself takes time that grows with the square of the spaces.
-  return /^bearer +(\S.*)$/i.exec(authorization)?.[1]?.trimEnd();
+  return /^bearer +(\S.*)$/i.exec(authorization)?.[1]?.trimEnd() ?? "";
 }
 
 /** @throws ApiError invalid_request for two Authorization or Host headers */

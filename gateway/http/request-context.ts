@@ -33,6 +33,8 @@ export interface RequestContext {
   windows: readonly ShownWindow[];
   /** The headers that announce the end of the operation; empty for one that stays. */
   deprecation: HeaderList;
+  /** The bearer token; empty without one, and until admission has read it. */
+  token: string;
   /** The caller; undefined until admission has found it. */
   principal: Principal | undefined;
   /** True while the request waits for something other than this thread, such as a change. It delays no others. */

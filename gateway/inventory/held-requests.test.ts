@@ -24,7 +24,7 @@ async function open(admission: Partial<HeldRequestsOptions["admission"]> = {}) {
     const request = new IncomingMessage(new Socket());
     request.headers.prefer = `wait=${seconds}`;
     const response = new ServerResponse(request);
-    const context = { startedMs: performance.now() } as RequestContext;
+    const context = { startedMs: performance.now(), token: "" } as RequestContext;
     setContext(response, context);
     const count = requests.count;
     const applied = requests.forChange(request, response, {
@@ -32,7 +32,7 @@ async function open(admission: Partial<HeldRequestsOptions["admission"]> = {}) {
       isUnchanged: (snapshot) => isAt(snapshot, since),
     });
     while (requests.count === count) await setImmediate();
-    return { request, context, applied };
+    return { context, applied };
   }
 
   /** Changes the entry, and gives the requests that wait some turns of the event loop. */
@@ -72,17 +72,17 @@ describe("held requests as time passes", () => {
   });
 
   test("a request whose key was revoked ends within seconds, and one whose key cannot be looked up stays held", async () => {
-    const faults = new Map<IncomingMessage, ApiError>();
+    const faults = new Map<RequestContext, ApiError>();
     const { requests, hold } = await open({
-      isGood: (request) => !faults.has(request),
-      checkAgain: async (request) => {
-        throw faults.get(request);
+      isGood: (context) => !faults.has(context),
+      checkAgain: async (context) => {
+        throw faults.get(context);
       },
     });
     const [revoked, unknown] = [await hold(60), await hold(60)];
     faults
-      .set(revoked.request, new ApiError("invalid_api_key"))
-      .set(unknown.request, new ApiError("service_unavailable"));
+      .set(revoked.context, new ApiError("invalid_api_key"))
+      .set(unknown.context, new ApiError("service_unavailable"));
     const ended = expect(revoked.applied).rejects.toMatchObject({ code: "invalid_api_key" });
     await jest.advanceTimersByTimeAsync(5_000);
     expect(requests.count).toBe(1);

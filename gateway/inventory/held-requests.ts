@@ -25,7 +25,6 @@ export interface Awaited {
 
 interface Held {
   readonly petId: bigint | undefined;
-  readonly request: IncomingMessage;
   readonly context: RequestContext;
   /** Which of the rounds of checks of keys it belongs to. */
   readonly round: number;
@@ -93,7 +92,7 @@ export class HeldRequests {
       if (context.isHurried || this.#isClosed || this.#held.size >= this.#options.max) return [];
       context.meanwhile = undefined;
       return this.#hold(request, response, awaited.petId, leftMs).then(async () => {
-        await this.#options.admission.readmit(request, context);
+        await this.#options.admission.readmit(context);
         context.meanwhile = list.current();
         return applied;
       });
@@ -109,6 +108,7 @@ export class HeldRequests {
 
   #hold(request: IncomingMessage, response: ServerResponse, petId: bigint | undefined, waitMs: number): Promise<void> {
     const context = contextOf(response);
+    forgetHead(request, context);
     context.isHeld = true;
     context.limits = []; // they are read again at its end
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -122,7 +122,7 @@ export class HeldRequests {
       if (error) reject(error);
       else resolve();
     };
-    const held: Held = { petId, request, context, round: this.#begun++ % rounds, end };
+    const held: Held = { petId, context, round: this.#begun++ % rounds, end };
     const timer = setTimeout(end, waitMs);
     context.onHurry = end;
     const leave = () => {
@@ -183,10 +183,22 @@ export class HeldRequests {
     const { admission } = this.#options;
     const round = this.#checks++ % rounds;
     for (const held of this.#held) {
-      if (held.round !== round || admission.isGood(held.request)) continue;
-      admission.checkAgain(held.request, held.context).catch((error) => {
+      if (held.round !== round || admission.isGood(held.context)) continue;
+      admission.checkAgain(held.context).catch((error) => {
         if (this.#held.has(held) && finalCodes.has((error as ApiError).code)) held.end(error);
       });
     }
   }
+}
+
+/**
+ * Lets go of what a client sent with a request: as long as it is held, it costs the same whatever that was. Of its head
+ * only the token is needed.
+ */
+function forgetHead(request: IncomingMessage, context: RequestContext): void {
+  context.token = Buffer.from(context.token, "latin1").toString("latin1"); // V8 keeps the text that it was cut out of
+  request.rawHeaders = [];
+  request.headers = {};
+  request.url = request.url?.split("?", 1)[0]!;
+  for (const name of ["originalUrl", "_parsedUrl"]) delete (request as unknown as Record<string, unknown>)[name];
 }

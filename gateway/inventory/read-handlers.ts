@@ -37,7 +37,7 @@ const longWaitMs = 2_000;
 export function listInventory({ list, admission, held, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
     const { headers, body } = await findList(request, response, list);
-    await checkAfterWait(request, response, admission);
+    await checkAfterWait(response, admission);
     if (body) await sendBody(request, response, body, headers, { held, stallTimeoutMs });
     else response.writeHead(304, headers).end();
   };
@@ -64,6 +64,9 @@ async function findList(
   return { headers: [...headers, "Content-Encoding", "gzip"], body: await snapshot.gzip() };
 }
 
+/** Characters of an `If-None-Match` that is kept while its request is held. */
+const maxWaitingTags = 1_024;
+
 /** GET /inventory/{petId}: one entry, at least as new as the request. */
 export function getInventoryItem({
   list,
@@ -74,9 +77,10 @@ export function getInventoryItem({
     const petId = readPetId(request.params.petId);
     const ifNoneMatch = request.headers["if-none-match"];
     const isUnchanged = ({ chunks }: Snapshot) => isKnown(ifNoneMatch, findEntry(chunks, petId));
-    const applied = ifNoneMatch === undefined ? [] : await waits.forChange(request, response, { petId, isUnchanged });
+    const mayWait = ifNoneMatch !== undefined && ifNoneMatch.length <= maxWaitingTags;
+    const applied = mayWait ? await waits.forChange(request, response, { petId, isUnchanged }) : [];
     const entry = findEntry((await currentList(response, list)).chunks, petId);
-    await checkAfterWait(request, response, admission);
+    await checkAfterWait(response, admission);
     if (!entry) throw new ApiError("not_found");
     const headers = ["ETag", entryEtag(entry.revision), "Cache-Control", "private, no-cache", ...applied];
     if (isKnown(ifNoneMatch, entry)) response.writeHead(304, headers).end();
@@ -97,7 +101,7 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
     const applied = await waits.forChange(request, response, { petId: undefined, isUnchanged });
     await currentList(response, list);
     const body = await list.changesSince(since, contextOf(response).startedMs);
-    await checkAfterWait(request, response, admission);
+    await checkAfterWait(response, admission);
     const headers = ["Cache-Control", "private, no-cache", ...applied];
     await sendBody(request, response, body, headers, { held, stallTimeoutMs });
   };
@@ -107,13 +111,9 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
  * Looks at the key of a request again that had to wait, such as for the end of an outage: a revoked key must not read
  * any more, and a look-up is remembered for 8 s of the 10 s that a revocation may take.
  */
-async function checkAfterWait(
-  request: Request,
-  response: Response,
-  admission: Pick<Admission, "checkAgain">,
-): Promise<void> {
+async function checkAfterWait(response: Response, admission: Pick<Admission, "checkAgain">): Promise<void> {
   const context = contextOf(response);
-  if (performance.now() - context.startedMs > longWaitMs) await admission.checkAgain(request, context);
+  if (performance.now() - context.startedMs > longWaitMs) await admission.checkAgain(context);
 }
 
 /** The list at least as new as a request; admission may have begun the check for it. */

@@ -79,7 +79,7 @@ async function receive(
   const body = await readBody(request, bodyTimeoutMs);
   const arrivedMs = isWhole ? context.startedMs : performance.now();
   if (!isWhole) {
-    await admission.checkAgain(request, context);
+    await admission.checkAgain(context);
     if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });
   }
   const caller: UpdateCaller = {
@@ -89,7 +89,7 @@ async function receive(
       context.isHeld = true; // from here on it waits for the end of an outage, and for no work of this thread
       const { limits } = context;
       try {
-        await admission.checkAgain(request, context);
+        await admission.checkAgain(context);
         return true;
       } catch (error) {
         context.limits = limits; // the answer is still that of this account

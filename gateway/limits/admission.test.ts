@@ -98,7 +98,7 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
     contextFrom,
     send,
     /** A request that was held goes on. */
-    goOn: (key: string, context: RequestContext) => outcomeOf(key, context, (request) => readmit(request, context)),
+    goOn: (key: string, context: RequestContext) => outcomeOf(key, context, () => readmit(context)),
     revoke: (key: string) => void principals.delete(hashKey(key, pepper).toString("hex")),
     use: (key: string, address = flooder) => send(key, contextFrom(address)),
   };

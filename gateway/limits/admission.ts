@@ -56,7 +56,7 @@ export interface OperationAccess {
 export interface Admission {
   /**
    * Admits a request that has a valid key, no ban, something left of its limits, and the scope of its operation. Sets
-   * `principal`, `limits`, `windows` and `meanwhile` of its context.
+   * `token`, `principal`, `limits`, `windows` and `meanwhile` of its context.
    *
    * @param operation undefined where there is none by the path and method: such a request needs no scope
    * @throws ApiError of the contract for every other request
@@ -67,19 +67,19 @@ export interface Admission {
     operation: OperationAccess | undefined,
   ) => Promise<void>;
   /** Whether the key of a request that is held is still good, as far as this gateway remembers. */
-  readonly isGood: (request: IncomingMessage) => boolean;
+  readonly isGood: (context: RequestContext) => boolean;
   /**
    * Looks at the key of a request again while it is held.
    *
    * @throws ApiError invalid_api_key, api_key_banned; service_unavailable when the key cannot be looked up
    */
-  readonly checkAgain: (request: IncomingMessage, context: RequestContext) => Promise<void>;
+  readonly checkAgain: (context: RequestContext) => Promise<void>;
   /**
    * Looks at the key again when a held request goes on, and renews its `limits`, without a charge.
    *
    * @throws what `checkAgain` throws
    */
-  readonly readmit: (request: IncomingMessage, context: RequestContext) => Promise<void>;
+  readonly readmit: (context: RequestContext) => Promise<void>;
   /**
    * Admits a request for the documentation, which needs no key and is counted by its address, beside all others.
    *
@@ -110,9 +110,9 @@ export function createAdmission(options: AdmissionOptions): Admission {
   async function admit(request: IncomingMessage, context: RequestContext, operation: OperationAccess | undefined) {
     let principal: Principal;
     try {
-      const token = bearerToken(request);
-      if (token === undefined) throw missingKey();
-      principal = authenticator.remembered(token) ?? (await lookUp(token));
+      context.token = bearerToken(request);
+      if (context.token === "") throw missingKey();
+      principal = authenticator.remembered(context.token) ?? (await lookUp(context.token));
     } catch (cause) {
       throw await refuseUnidentified(context, cause);
     }
@@ -164,15 +164,14 @@ export function createAdmission(options: AdmissionOptions): Admission {
     context.windows = current.windows;
   }
 
-  function isGood(request: IncomingMessage): boolean {
-    const principal = authenticator.remembered(bearerToken(request)!);
+  function isGood({ token }: RequestContext): boolean {
+    const principal = authenticator.remembered(token);
     return principal !== undefined && principal.bannedUntilMs <= now();
   }
 
-  async function checkAgain(request: IncomingMessage, context: RequestContext) {
-    const token = bearerToken(request)!;
+  async function checkAgain(context: RequestContext) {
     try {
-      context.principal = authenticator.remembered(token) ?? (await lookUp(token));
+      context.principal = authenticator.remembered(context.token) ?? (await lookUp(context.token));
     } catch (cause) {
       setAddressLimits(context);
       throw cause instanceof ApiError ? cause : unavailable(cause);
@@ -181,8 +180,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
     if (isBanned) throw refuseBanned(context, context.principal, windowsFor(context.principal));
   }
 
-  async function readmit(request: IncomingMessage, context: RequestContext) {
-    await checkAgain(request, context);
+  async function readmit(context: RequestContext) {
+    await checkAgain(context);
     await showLimits(context, context.principal!);
   }
 

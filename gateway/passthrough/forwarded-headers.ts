@@ -1,33 +1,26 @@
 /** Which headers and query parameters go to an upstream, and which headers come back from it. */
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import { tokenIn } from "../http/bearer.ts";
 
 /**
  * Selects the client's headers that go to the upstream. A header that repeats the API key is left out, whatever its
  * name, and so is one that a CGI-like upstream could take for another (`X_Account_Id` for `X-Account-Id`).
  */
-export function headersToSendUp(received: IncomingHttpHeaders): IncomingHttpHeaders {
-  const key = tokenIn(received);
+export function headersToSendUp(received: IncomingHttpHeaders, key: string): IncomingHttpHeaders {
   const kept = Object.entries(select(received, notSentUp)).filter(
-    ([name, value]) => /^[a-z0-9-]+$/.test(name) && !(key !== undefined && repeats(key, String(value))),
+    ([name, value]) => /^[a-z0-9-]+$/.test(name) && !repeats(key, String(value)),
   );
   return Object.fromEntries(kept);
 }
 
 /** The query string of a URL with its `?`, or an empty text. A parameter that repeats the API key is left out. */
-export function queryToSendUp(url: string, received: IncomingHttpHeaders): string {
+export function queryToSendUp(url: string, key: string): string {
   const start = url.indexOf("?");
   if (start === -1) return "";
-  const key = tokenIn(received);
-  const query = url.slice(start + 1);
-  const kept =
-    key === undefined
-      ? query
-      : query
-          .split("&")
-          .filter((parameter) => !repeats(key, parameter))
-          .join("&");
-  return `?${kept}`;
+  const kept = url
+    .slice(start + 1)
+    .split("&")
+    .filter((parameter) => !repeats(key, parameter));
+  return `?${kept.join("&")}`;
 }
 
 /** An upstream decodes a part of a URL once, or by mistake twice. */

@@ -601,6 +601,7 @@ async function startGateway(options: Partial<PassThroughOptions>) {
         windows: [],
         deprecation: [],
         principal,
+        token: "",
         isHeld: false,
         isHurried: false,
         onHurry: undefined,

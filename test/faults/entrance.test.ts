@@ -1,0 +1,136 @@
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { memoryMiB } from "../bench/measure.ts";
+import { suiteStack } from "../support/cleanup.ts";
+import { request } from "../support/http.ts";
+import { type MemoryProbe, memoryProbe } from "../support/memory.ts";
+import { startProcess } from "../support/processes.ts";
+import { type System, startSystem } from "../support/system.ts";
+import { until } from "../support/until.ts";
+
+/** `npm run test:faults` runs the long version. */
+const isLong = process.env.FAULTS === "long";
+const count = isLong ? 10_000 : 2_000;
+
+const stack = suiteStack();
+let probe: MemoryProbe;
+let system: System;
+
+beforeAll(async () => {
+  probe = await memoryProbe(stack);
+  system = await startSystem({
+    seed: [{ petId: 1n, quantity: 1, status: "available" }],
+    gatewayEnv: {
+      ...probe.env,
+      NODE_OPTIONS: `${probe.env.NODE_OPTIONS} --max-old-space-size=512 --max-semi-space-size=32`,
+      LOG_LEVEL: "fatal",
+      ADDRESS_GUARD_PER_MINUTE: "1000000",
+      TRUSTED_PROXIES: "127.0.0.1", // whose connections are not shared out
+    },
+  });
+  stack.defer(() => system.close());
+});
+
+/** Header lines of the largest head that the gateway takes, beside 500 bytes of others. */
+const lines = Array.from({ length: 95 }, (_, i) => `X-Header-${i}: ${"v".repeat(145)}\r\n`).join("");
+const get = `GET /v1/inventory HTTP/1.1\r\nHost: g\r\n`;
+const pieces = (length: number) => "1\r\nx\r\n".repeat(length);
+
+/** Opens connections that send these bytes, and keeps them open. @returns them, and how many have been answered */
+async function openAll(address: string, number: number, bytes: string) {
+  const { hostname, port } = new URL(`http://${address}`);
+  const sockets: Socket[] = [];
+  let answered = 0;
+  for (let i = 0; i < number; i++) {
+    const socket = connect(Number(port), hostname).on("error", () => {});
+    stack.defer(() => void socket.destroy());
+    socket.once("data", () => void answered++);
+    socket.write(bytes);
+    sockets.push(socket);
+    if (i % 100 === 99) await once(socket, "connect");
+  }
+  return { sockets, answered: () => answered };
+}
+
+async function closeAll(sockets: readonly Socket[]): Promise<void> {
+  await Promise.all(sockets.map((socket) => !socket.destroyed && once(socket.destroy(), "close")));
+}
+
+/** What each of a thousand connections takes, in bytes, while `isThere` of their answers. */
+async function bytesOfEach(server: { readonly pid: number; readonly listen: string }, bytes: string): Promise<number> {
+  const before = await probe.usedBytes(server.pid);
+  const { sockets, answered } = await openAll(server.listen, 1_000, bytes);
+  await until(() => answered() === 1_000, { withinMs: 60_000 });
+  const after = await probe.usedBytes(server.pid);
+  await closeAll(sockets);
+  return (after - before) / 1_000;
+}
+
+test("an idle connection takes at most twice the memory of one at a bare Node server, whatever it has sent", async () => {
+  const bare = await startProcess({ name: "bare", script: "test/support/bare-server.ts", env: probe.env });
+  stack.defer(async () => void (await bare.stop()));
+  await bytesOfEach(bare, `${get}\r\n`); // warms it up
+  const most = 2 * (await bytesOfEach(bare, `${get}\r\n`));
+  const gateway = system.gateways[0]!;
+  await bytesOfEach(gateway, `${get}\r\n`);
+  expect(await bytesOfEach(gateway, `${get}\r\n`)).toBeLessThan(most);
+  expect(await bytesOfEach(gateway, `${get}${lines}\r\n`)).toBeLessThan(most);
+  const post = get.replace("GET", "POST");
+  expect(await bytesOfEach(gateway, `${post}Content-Length: 5000\r\n\r\n${"x".repeat(5_000)}`)).toBeLessThan(most);
+}, 120_000);
+
+describe("requests that are held", () => {
+  let since: string;
+  const held = async () => {
+    const { text } = await request(system.gateways[0]!.admin, { path: "/metrics" });
+    return Number(/^gateway_held_requests (\d+)$/m.exec(text)![1]);
+  };
+
+  beforeAll(async () => {
+    const headers = { authorization: `Bearer ${system.keys.enterprise}` };
+    since = String((await request(system.address, { path: "/v1/inventory", headers })).headers.etag).slice(1, -1);
+  });
+
+  test.each([
+    ["the largest head", () => `${lines}\r\n`],
+    ["a body of one-byte chunks that does not end", () => `Transfer-Encoding: chunked\r\n\r\n${pieces(5_000)}`],
+    ["a query of 10 KB", () => "\r\n"],
+    ["a bearer token in 10 KB of spaces", () => "\r\n"],
+    ["further requests", () => `\r\n${"GET / HTTP/1.1\r\n\r\n".repeat(200)}`],
+  ])(
+    "a request that is held takes at most 25 KB, also with %s",
+    async (what, rest) => {
+      const spaces = what.includes("spaces") ? 10_000 : 1;
+      const number = 500;
+      const query = what.includes("query") ? `&more=${"q".repeat(10_000)}` : "";
+      const head = `GET /v1/inventory/changes?since=${since}${query} HTTP/1.1\r\nHost: g\r\nPrefer: wait=90\r\n`;
+      const before = await probe.usedBytes(system.gateways[0]!.pid);
+      const token = `Authorization: Bearer${" ".repeat(spaces)}${system.keys.enterprise}\r\n`;
+      const { sockets } = await openAll(system.address, number, head + token + rest());
+      await until(async () => (await held()) === number, { withinMs: 30_000 });
+      const after = await probe.usedBytes(system.gateways[0]!.pid);
+      expect((after - before) / number).toBeLessThan(25 * 1024);
+      await closeAll(sockets);
+      await until(async () => (await held()) === 0, { withinMs: 60_000 });
+    },
+    120_000,
+  );
+});
+
+test(`${count} connections with the largest heads stay within 512 MiB, and others are served`, async () => {
+  const gateway = system.gateways[0]!;
+  const served = async () => {
+    const headers = { authorization: `Bearer ${system.keys.enterprise}` };
+    expect(await request(system.address, { path: "/v1/inventory", headers })).toMatchObject({ status: 200 });
+  };
+  // The head that never ends is what the gateway has to keep.
+  const { sockets } = await openAll(system.address, count, `${get}${lines}X-Last: ${"v".repeat(300)}`);
+  await served();
+  expect(memoryMiB(gateway.pid)).toBeLessThan(512);
+  await closeAll(sockets);
+  const whole = await openAll(system.address, count, `${get}${lines}\r\n`);
+  await until(() => whole.answered() === count, { withinMs: 60_000 });
+  await served();
+  expect(memoryMiB(gateway.pid)).toBeLessThan(512);
+  await closeAll(whole.sockets);
+}, 180_000);
