@@ -193,12 +193,21 @@ export class HeldRequests {
 
 /**
  * Lets go of what a client sent with a request: as long as it is held, it costs the same whatever that was. Of its head
- * only the token is needed.
+ * only the token is needed, and its path for the log of an app around the gateway.
  */
-function forgetHead(request: IncomingMessage, context: RequestContext): void {
-  context.token = Buffer.from(context.token, "latin1").toString("latin1"); // V8 keeps the text that it was cut out of
+function forgetHead(
+  request: IncomingMessage & { originalUrl?: string; _parsedUrl?: unknown },
+  context: RequestContext,
+) {
+  context.token = copyOf(context.token);
   request.rawHeaders = [];
   request.headers = {};
-  request.url = request.url?.split("?", 1)[0]!;
-  for (const name of ["originalUrl", "_parsedUrl"]) delete (request as unknown as Record<string, unknown>)[name];
+  request.url = copyOf(request.url!.split("?", 1)[0]!);
+  if (request.originalUrl) request.originalUrl = copyOf(request.originalUrl.split("?", 1)[0]!);
+  request._parsedUrl = undefined;
+}
+
+/** A text of its own: V8 lets a part of a text refer to the whole. */
+function copyOf(text: string): string {
+  return Buffer.from(text, "latin1").toString("latin1");
 }
