@@ -121,31 +121,31 @@ export class Connection {
   }
 
   #receive(bytes: Buffer): void {
-    let rest = bytes;
-    while (rest.length > 0 && this.#parsed !== "nothing") {
+    let at = 0;
+    while (at < bytes.length && this.#parsed !== "nothing") {
       if (this.#open?.req.complete) {
-        this.#keep(rest);
+        this.#keep(bytes.subarray(at));
         return;
       }
-      const piece = this.#nextPiece(rest);
-      rest = rest.subarray(piece.length);
-      this.#parse(piece);
+      const end = this.#endOfPiece(bytes, at);
+      this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end));
+      at = end;
       this.#hasPart = this.#open === undefined;
       this.#keepAlive();
     }
   }
 
-  /** The first of these bytes, up to where a request may end: nothing after that may be parsed yet. */
-  #nextPiece(bytes: Buffer): Buffer {
+  /** Where a request may end, at the latest: nothing after that may be parsed yet. */
+  #endOfPiece(bytes: Buffer, start: number): number {
     if (this.#bodyLeft > 0) {
-      const piece = bytes.subarray(0, this.#bodyLeft);
-      this.#bodyLeft -= piece.length;
-      return piece;
+      const end = Math.min(start + this.#bodyLeft, bytes.length);
+      this.#bodyLeft -= end - start;
+      return end;
     }
     // An empty line ends heads and chunked bodies. Its begin may be in an earlier piece.
-    for (let i = 0; i < 3; i++) if (bytes[i] === lineFeed) return bytes.subarray(0, i + 1);
-    const at = bytes.indexOf(emptyLine);
-    return at === -1 ? bytes : bytes.subarray(0, at + emptyLine.length);
+    for (let i = start; i < start + 3; i++) if (bytes[i] === lineFeed) return i + 1;
+    const at = bytes.indexOf(emptyLine, start);
+    return at === -1 ? bytes.length : at + emptyLine.length;
   }
 
   /**
