@@ -90,7 +90,9 @@ export const gatewaySettings = {
   KEEP_ALIVE_TIMEOUT_MS: integer(75_000, 1_000, 3_600_000).describe(
     "idle time after which a public connection is closed; longer than the load balancer's",
   ),
-  MAX_CONNECTIONS: integer(20_000, 1, 1_000_000).describe("maximum public connections, half of the free ones for one address; further ones are closed"),
+  MAX_CONNECTIONS: integer(20_000, 1, 1_000_000).describe(
+    "maximum public connections, half of the free ones for one address; further ones are closed",
+  ),
   MAX_HELD_REQUESTS: integer(10_000, 0, 1_000_000).describe(
     "maximum requests that wait for a change (Prefer: wait); further ones are answered at once",
   ),
