@@ -6,6 +6,7 @@ import { blamingSetting, listenOn, startAdmin } from "../runtime/admin.ts";
 import { createCommand, runCommand } from "../runtime/commands.ts";
 import { blamingDatabase } from "../runtime/database/faults.ts";
 import { createLogger } from "../runtime/log.ts";
+import { LogOutput } from "../runtime/log-output.ts";
 import { type RunningProcess, runProcess } from "../runtime/process.ts";
 import { startTracing } from "../runtime/tracing.ts";
 import { gatewaySettings, keyDatabaseSetting, readGatewayConfig } from "./config.ts";
@@ -23,11 +24,13 @@ await runCommand(command.action(() => runProcess(start)));
 
 async function start(): Promise<RunningProcess> {
   const config = readGatewayConfig(process.env);
-  const log = createLogger("gateway", config.LOG_LEVEL);
+  const output = new LogOutput();
+  const log = createLogger("gateway", config.LOG_LEVEL, output);
   const tracing = await startTracing("gateway", process.env, (reason) => log.warn({ reason }, "spans cannot be sent"));
   const gateway = await blamingDatabase(keyDatabaseSetting, async () =>
     createGateway(config, { log, isTraced: tracing.isOn }),
   );
+  output.expose(gateway.metrics, "gateway");
 
   const refusals = new Counter({
     name: "gateway_overload_refusals_total",

@@ -10,6 +10,7 @@ import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
 import { traceQueries } from "../runtime/database/query-spans.ts";
 import { DatabaseRisks } from "../runtime/database/risks.ts";
 import { createLogger } from "../runtime/log.ts";
+import { LogOutput } from "../runtime/log-output.ts";
 import { type RunningProcess, runProcess, untilReady } from "../runtime/process.ts";
 import { startTracing } from "../runtime/tracing.ts";
 import { mutualTls } from "./access/credentials.ts";
@@ -34,11 +35,13 @@ await runCommand(command.action(() => runProcess(start)));
 
 async function start(): Promise<RunningProcess> {
   const config = readInventoryConfig(process.env);
-  const log = createLogger("inventory-svc", config.LOG_LEVEL);
+  const output = new LogOutput();
+  const log = createLogger("inventory-svc", config.LOG_LEVEL, output);
   const onTracingProblem = (reason: string) => log.warn({ reason }, "spans cannot be sent");
   const tracing = await startTracing("inventory-svc", process.env, onTracingProblem);
 
   const metrics = createServiceMetrics(log);
+  output.expose(metrics.registry, "inventory");
   const risks = new DatabaseRisks(log);
   const db = await blamingDatabase(databaseSetting, async () =>
     openDatabase(config.INVENTORY_DATABASE_URL, {

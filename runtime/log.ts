@@ -1,10 +1,11 @@
 /** The log: JSON lines, without credentials. */
-import { pino } from "pino";
-import pretty from "pino-pretty";
+import { type Logger, pino } from "pino";
+import { prettyFactory } from "pino-pretty";
+import { LogOutput } from "./log-output.ts";
 import type { LogLevel } from "./settings.ts";
 import { traceFields } from "./spans.ts";
 
-export type { Logger } from "pino";
+export type { Logger };
 
 /** A database error's message can hold the whole statement; this much is enough to find the place. */
 const maxMessageLength = 500;
@@ -33,9 +34,10 @@ function comesFromOutside(error: unknown): boolean {
  * Logs to standard output: JSON lines, or a readable form when that is a terminal (without colors if it has none, or
  * `NO_COLOR` is set). Credentials are removed from every line. A line within a trace carries the trace's ids.
  */
-export function createLogger(name: string, level: LogLevel) {
+export function createLogger(name: string, level: LogLevel, output = new LogOutput()): Logger {
   const isVerbose = level === "debug" || level === "trace";
-  return pino(
+  const prettify = process.stdout.isTTY ? prettyFactory({ colorize: process.stdout.hasColors() }) : undefined;
+  const log = pino(
     {
       name,
       level,
@@ -47,8 +49,9 @@ export function createLogger(name: string, level: LogLevel) {
       formatters: { level: (label) => ({ level: label }) },
       redact: ["req.headers.authorization", "headers.authorization", "authorization", "password", "key", "pepper"],
     },
-    process.stdout.isTTY
-      ? pretty({ colorize: process.stdout.hasColors(), sync: true })
-      : pino.destination({ sync: false }),
+    prettify ? { write: (line: string) => output.write(prettify(line)) } : output,
   );
+  const always = log.child({}, { level: "warn" }); // at any LOG_LEVEL: nothing else shows that the log has a gap
+  output.onGapEnd = (lines) => always.warn({ lines }, "lines of the log were lost: standard output did not take them");
+  return log;
 }

@@ -73,11 +73,11 @@ export async function runProcess(start: () => Promise<RunningProcess>): Promise<
     drain(running, hasJoined ? running.drainDelaySeconds : 0).then(
       () => {
         log.info("stopped");
-        log.flush(() => process.exit(0));
+        process.exit(0);
       },
       (error) => {
         log.error({ err: error }, "the stop failed");
-        log.flush(() => process.exit(1));
+        process.exit(1);
       },
     );
   };
