@@ -37,27 +37,73 @@ function repeats(key: string, text: string): boolean {
   return decoded.includes(key);
 }
 
-/** Copies status and headers of an upstream's answer. Headers that the gateway has already set stay. */
+/**
+ * Copies status and headers of an upstream's answer, for the caller alone: it is an answer to a key, which nobody else
+ * may get from a cache. Headers that the gateway has already set stay.
+ */
 export function copyHead(from: IncomingMessage, to: ServerResponse): void {
   to.statusCode = from.statusCode!;
-  for (const [name, value] of Object.entries(select(from.headers, notPassedBack))) {
+  const { headers } = from;
+  const kept = {
+    ...select(headers, notPassedBack),
+    "cache-control": privateCacheControl(headers["cache-control"]),
+    vary: varyByKey(headers.vary),
+  };
+  for (const [name, value] of Object.entries(kept)) {
     if (value !== undefined && !to.hasHeader(name)) to.setHeader(name, value);
   }
 }
 
-function select(headers: IncomingHttpHeaders, { names, prefixes }: typeof notSentUp): IncomingHttpHeaders {
+/** Directives of `Cache-Control` for the caller's own cache. All others are for caches that callers share. */
+const ownDirectives = new Set([
+  "immutable",
+  "max-age",
+  "must-revalidate",
+  "must-understand",
+  "no-cache",
+  "no-store",
+  "no-transform",
+  "stale-if-error",
+  "stale-while-revalidate",
+]);
+
+/**
+ * Keeps a shared cache from storing the answer. Without a directive it must not, because the request has an
+ * `Authorization` (RFC 9111 section 3.5); `public`, `s-maxage` and `must-revalidate` would each allow it. Without
+ * `Cache-Control` the caller's cache has to ask again, as for the gateway's own answers: else it would guess how long
+ * the answer is fresh (section 4.2.2).
+ */
+function privateCacheControl(sent = "no-cache"): string {
+  const directives = sent.matchAll(/([\w-]+)(?:=(?:"(?:[^"\\]|\\.)*"|[^\s,"]*))?/g);
+  const kept = [...directives].filter(([, name]) => ownDirectives.has(name!.toLowerCase()));
+  return ["private", ...kept.map(([directive]) => directive)].join(", ");
+}
+
+/** Keeps the answers to two keys apart, in a browser where one follows the other. */
+function varyByKey(sent: string | undefined): string {
+  return /(^|,)\s*(\*|authorization)\s*(,|$)/i.test(sent ?? "")
+    ? sent!
+    : [sent, "Authorization"].filter(Boolean).join(", ");
+}
+
+/** Headers that are left out, by their name in lower case. */
+interface Selection {
+  readonly names: ReadonlySet<string>;
+  readonly pattern: RegExp;
+}
+
+/** Leaves out the headers of a selection, and those that belong to the connection. */
+function select(headers: IncomingHttpHeaders, { names, pattern }: Selection): IncomingHttpHeaders {
   const ofConnection = new Set(headers.connection?.split(",").map((name) => name.trim().toLowerCase()));
   return Object.fromEntries(
-    Object.entries(headers).filter(
-      ([name]) => !names.has(name) && !ofConnection.has(name) && !prefixes.some((prefix) => name.startsWith(prefix)),
-    ),
+    Object.entries(headers).filter(([name]) => !names.has(name) && !ofConnection.has(name) && !pattern.test(name)),
   );
 }
 
 /** RFC 9110, section 7.6.1: these belong to one connection, as does every name that `Connection` lists. */
 const hopByHop = ["connection", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
-const notSentUp = {
+const notSentUp: Selection = {
   names: new Set([
     ...hopByHop,
     "host",
@@ -82,10 +128,10 @@ const notSentUp = {
     "if-range",
     "range",
   ]),
-  prefixes: ["proxy-", "content-", "x-account-", "x-forwarded", "x-ratelimit"],
+  pattern: /^(proxy-|content-|x-account-|x-forwarded|x-ratelimit)/,
 };
 
-const notPassedBack = {
+const notPassedBack: Selection = {
   names: new Set([
     ...hopByHop,
     // The gateway sends its own, or none on purpose.
@@ -108,10 +154,20 @@ const notPassedBack = {
     // In a browser they would hold for the gateway's whole origin.
     "clear-site-data",
     "nel",
+    "refresh",
     "report-to",
     "reporting-endpoints",
     "strict-transport-security",
+    // They instruct caches, CDNs and proxies on the way to the client. `Cache-Control` alone says what may be kept.
+    "cache-tag",
+    "cdn-cache-control",
+    "edge-cache-tag",
+    "edge-control",
+    "expires",
+    "pragma",
+    "x-sendfile",
   ]),
   // access-control-: the API has no CORS
-  prefixes: ["access-control-", "proxy-", "x-account-", "x-ratelimit"],
+  pattern:
+    /^(access-control-|proxy-|surrogate-|x-accel-|x-account-|x-lighttpd-|x-ratelimit|x-reproxy-)|-cdn-cache-control$/,
 };

@@ -200,8 +200,8 @@ describe("the response of the upstream", () => {
       "content-type": "application/json",
       "content-encoding": "identity",
       etag: '"7"',
-      "cache-control": "max-age=5",
-      vary: "Accept, Accept-Encoding",
+      "cache-control": "private, max-age=5",
+      vary: "Accept, Accept-Encoding, Authorization",
       "x-ratelimit-limit": "60",
       ratelimit: "ours",
       "x-content-type-options": "ours",
@@ -210,6 +210,56 @@ describe("the response of the upstream", () => {
       connection: "close",
       "transfer-encoding": "chunked",
     });
+  });
+
+  test.each([
+    [undefined, "private, no-cache"],
+    ["", "private"],
+    ["public, max-age=60", "private, max-age=60"],
+    ["Max-Age=60 ,S-MAXAGE=600,proxy-revalidate", "private, Max-Age=60"],
+    ["must-revalidate, no-transform, immutable", "private, must-revalidate, no-transform, immutable"],
+    ["no-store", "private, no-store"],
+    [
+      'no-cache="Set-Cookie, public", private="ETag, public", max-age="5"',
+      'private, no-cache="Set-Cookie, public", max-age="5"',
+    ],
+    ['x="public, max-age=1", public="', "private"],
+  ])("no shared cache may keep a passed answer: Cache-Control %j becomes %j", async (theirs, ours) => {
+    const upstream = await startUpstream((_req, res) => {
+      if (theirs !== undefined) res.setHeader("Cache-Control", theirs);
+      res.end("{}");
+    });
+    const gateway = await startGateway({ upstream: upstream.url });
+    expect((await get(gateway, "/v1/pets/7")).headers["cache-control"]).toBe(ours);
+  });
+
+  test.each([
+    [undefined, "Authorization"],
+    ["Accept", "Accept, Authorization"],
+    ["Accept, authorization", "Accept, authorization"],
+    ["*", "*"],
+    ["X-Authorization", "X-Authorization, Authorization"],
+  ])("a passed answer is for one key in the caller's own cache too: Vary %j becomes %j", async (theirs, ours) => {
+    const upstream = await startUpstream((_req, res) => {
+      if (theirs !== undefined) res.setHeader("Vary", theirs);
+      res.end("{}");
+    });
+    const gateway = await startGateway({ upstream: upstream.url });
+    expect((await get(gateway, "/v1/pets/7")).headers.vary).toBe(ours);
+  });
+
+  test("the client gets no header that instructs a cache, a CDN or a proxy on the way to it", async () => {
+    const names =
+      "CDN-Cache-Control Cloudflare-CDN-Cache-Control Surrogate-Control Surrogate-Key Edge-Control Edge-Cache-Tag Cache-Tag " +
+      "X-Accel-Redirect X-Accel-Expires X-Accel-Buffering X-Sendfile X-LIGHTTPD-send-file X-Reproxy-URL Refresh Expires Pragma";
+    const upstream = await startUpstream((_req, res) => {
+      for (const name of names.split(" ")) res.setHeader(name, "theirs");
+      res.end("{}");
+    });
+    const gateway = await startGateway({ upstream: upstream.url });
+    const { status, headers } = await get(gateway, "/v1/pets/7");
+    expect(status).toBe(200);
+    expect(Object.values(headers)).not.toContain("theirs");
   });
 
   test("the client gets a 304 for the upstream's 304", async () => {
