@@ -94,7 +94,7 @@ export const gatewaySettings = {
     "maximum public connections, half of the free ones for one address; further ones are closed",
   ),
   MAX_HELD_REQUESTS: integer(10_000, 0, 1_000_000).describe(
-    "maximum requests that wait for a change (Prefer: wait); further ones are answered at once",
+    "maximum requests that wait for a change (Prefer: wait), an account at most half of what others leave",
   ),
   OVERLOAD_DELAY_MS: integer(100, 10, 60_000).describe("lateness of the event loop at which an overload begins"),
   OVERLOAD_REQUESTS: integer(320, 1, 1_000_000).describe(

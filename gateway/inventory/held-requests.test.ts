@@ -24,7 +24,8 @@ async function open(admission: Partial<HeldRequestsOptions["admission"]> = {}) {
     const request = new IncomingMessage(new Socket());
     request.headers.prefer = `wait=${seconds}`;
     const response = new ServerResponse(request);
-    const context = { startedMs: performance.now(), token: "" } as RequestContext;
+    const principal = { accountId: "a" };
+    const context = { startedMs: performance.now(), token: "", principal } as RequestContext;
     setContext(response, context);
     const count = requests.count;
     const applied = requests.forChange(request, response, {

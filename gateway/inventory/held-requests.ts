@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { ROOT_CONTEXT, context as traces } from "@opentelemetry/api";
 import type { ApiError } from "../http/errors.ts";
 import { contextOf, type HeaderList, type RequestContext } from "../http/request-context.ts";
+import { Shares } from "../http/shares.ts";
 import type { Admission } from "../limits/admission.ts";
 import { readWait } from "./input.ts";
 import type { Snapshot } from "./list/snapshot.ts";
@@ -10,7 +11,7 @@ import type { StockList } from "./list/stock-list.ts";
 
 export interface HeldRequestsOptions {
   readonly list: Pick<StockList, "current" | "last" | "onChange">;
-  /** Maximum requests that are held. */
+  /** Maximum requests that are held; accounts share them out between them. */
   readonly max: number;
   readonly admission: Pick<Admission, "isGood" | "checkAgain" | "readmit">;
 }
@@ -25,6 +26,7 @@ export interface Awaited {
 
 interface Held {
   readonly petId: bigint | undefined;
+  readonly accountId: string;
   readonly context: RequestContext;
   /** Which of the rounds of checks of keys it belongs to. */
   readonly round: number;
@@ -52,6 +54,7 @@ const finalCodes: ReadonlySet<string> = new Set(["invalid_api_key", "api_key_ban
 export class HeldRequests {
   readonly #options: HeldRequestsOptions;
   readonly #held = new Set<Held>();
+  readonly #shares: Shares;
   readonly #byPetId = new Map<bigint | undefined, Set<Held>>();
   /** Those of the held ones that are about to go on, in this order. */
   readonly #woken = new Set<Held>();
@@ -62,6 +65,7 @@ export class HeldRequests {
 
   constructor(options: HeldRequestsOptions) {
     this.#options = options;
+    this.#shares = new Shares(options.max);
     options.list.onChange((petIds) => this.#wake(petIds));
   }
 
@@ -89,7 +93,7 @@ export class HeldRequests {
       const snapshot = list.last?.snapshot;
       const leftMs = context.startedMs + seconds * 1_000 - performance.now();
       if (response.destroyed || leftMs <= 0 || !snapshot || !awaited.isUnchanged(snapshot)) return applied;
-      if (context.isHurried || this.#isClosed || this.#held.size >= this.#options.max) return [];
+      if (context.isHurried || this.#isClosed || !this.#shares.take(context.principal!.accountId)) return [];
       context.meanwhile = undefined;
       return this.#hold(request, response, awaited.petId, leftMs).then(async () => {
         await this.#options.admission.readmit(context);
@@ -122,7 +126,8 @@ export class HeldRequests {
       if (error) reject(error);
       else resolve();
     };
-    const held: Held = { petId, context, round: this.#begun++ % rounds, end };
+    const { accountId } = context.principal!;
+    const held: Held = { petId, accountId, context, round: this.#begun++ % rounds, end };
     const timer = setTimeout(end, waitMs);
     context.onHurry = end;
     const leave = () => {
@@ -138,8 +143,9 @@ export class HeldRequests {
   }
 
   #forget(held: Held): void {
+    if (!this.#held.delete(held)) return; // hurried after its client has left
     const ofPet = this.#byPetId.get(held.petId);
-    this.#held.delete(held);
+    this.#shares.release(held.accountId);
     this.#woken.delete(held);
     ofPet?.delete(held);
     if (ofPet?.size === 0) this.#byPetId.delete(held.petId);

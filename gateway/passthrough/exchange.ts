@@ -10,12 +10,14 @@ export interface ExchangeOptions {
   /** To the client. */
   readonly response: ServerResponse;
   readonly next: (error: ApiError) => void;
-  /** The longest wait for a connection and a response head together, and for each further piece of the body. */
+  /** The longest wait for a response head, and for each further piece of the body. */
   readonly timeoutMs: number;
   /** The longest wait for a client that reads nothing of the body. */
   readonly clientTimeoutMs: number;
   /** Sends the request to the upstream. `sink` stands for the client: destroying it breaks the request off. */
   readonly send: (sink: Writable) => void;
+  /** Called once the exchange needs no connection to the upstream any more. */
+  readonly onClose: () => void;
 }
 
 /**
@@ -24,9 +26,9 @@ export interface ExchangeOptions {
  */
 export class Exchange {
   readonly #options: ExchangeOptions;
-  #stage: "queued" | "sent" | "answered" | "over" = "queued";
-  /** Ended when the upstream has answered, destroyed to break off with it. */
-  #sink = new Writable();
+  #stage: "sent" | "answered" | "over" = "sent";
+  /** Ended when the upstream has answered, destroyed to break off with it: it closes with the use of a connection. */
+  #sink!: Writable;
   #timer: NodeJS.Timeout;
   #onUsedConnection = false;
   #repeated = false;
@@ -38,13 +40,17 @@ export class Exchange {
   }
 
   send(): void {
-    this.#options.send(this.#sink);
+    const sink = new Writable();
+    this.#sink = sink;
+    sink.once("close", () => {
+      if (this.#sink === sink) this.#options.onClose(); // else the request was sent again
+    });
+    this.#options.send(sink);
   }
 
-  /** The request has a connection; it may have waited for one. */
+  /** The request has a connection. */
   connected(request: ClientRequest): void {
     if (this.#stage === "over") return;
-    this.#stage = "sent";
     this.#onUsedConnection = request.reusedSocket;
     // Without a listener Node closes the connection and reports nothing.
     request.once("upgrade", (_answer, socket) => {
@@ -73,9 +79,7 @@ export class Exchange {
     // The upstream may close an idle connection just as the request goes out on it. A GET can be sent again.
     if (this.#stage === "sent" && this.#onUsedConnection && !this.#repeated && error.code === "ECONNRESET") {
       this.#repeated = true;
-      this.#stage = "queued";
       this.#sink.destroy();
-      this.#sink = new Writable();
       this.send();
       return;
     }
@@ -129,12 +133,8 @@ export class Exchange {
 
   #expire(): void {
     const { name, timeoutMs } = this.#options;
-    if (this.#stage === "queued") {
-      this.#breakOff("service_unavailable", new Error(`no connection to ${name} became free within ${timeoutMs} ms`));
-    } else {
-      const awaited = this.#stage === "sent" ? "a response" : "more of the body";
-      this.#breakOff("upstream_timeout", new Error(`${name} did not send ${awaited} within ${timeoutMs} ms`));
-    }
+    const awaited = this.#stage === "sent" ? "a response" : "more of the body";
+    this.#breakOff("upstream_timeout", new Error(`${name} did not send ${awaited} within ${timeoutMs} ms`));
   }
 
   /** Stops without an answer, because the client has left. */

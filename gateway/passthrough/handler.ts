@@ -6,6 +6,7 @@ import type { Request, RequestHandler, Response } from "express";
 import { createProxyMiddleware, type Plugin } from "http-proxy-middleware";
 import { ApiError } from "../http/errors.ts";
 import { contextOf } from "../http/request-context.ts";
+import { Shares } from "../http/shares.ts";
 import { Exchange } from "./exchange.ts";
 import { headersToSendUp, queryToSendUp } from "./forwarded-headers.ts";
 
@@ -14,13 +15,12 @@ export interface PassThroughOptions {
   readonly upstream: URL | null;
   /** Name of the service in the log, as in `pets`. */
   readonly name: string;
-  /** The longest wait for a connection and a response head together, and for each further piece of the body. */
+  /** The longest wait for a response head, and for each further piece of the body. */
   readonly timeoutMs: number;
   /** The longest wait for a client that reads nothing of the body: it holds one of the connections. */
   readonly clientTimeoutMs: number;
+  /** Connections to the service, which accounts share out between them. None waits for another's. */
   readonly maxConnections?: number;
-  /** Requests that may wait for a connection; further ones are refused at once. */
-  readonly maxWaiting?: number;
 }
 
 /**
@@ -41,13 +41,13 @@ interface UpstreamCall extends IncomingMessage {
  *
  * The upstream's 2xx and 304 come back as they are, with the gateway's headers in place of the upstream's. Everything
  * else becomes an ApiError given to `next`: 502 `upstream_unavailable` (refused, broken, or the upstream's own 5xx and
- * refusals of the gateway), 504 `upstream_timeout`, 503 `service_unavailable` (none configured, or too busy), and the
- * upstream's own 404, 400 and 412. A body that breaks off takes the client's connection with it, and then `next` is
+ * refusals of the gateway), 504 `upstream_timeout`, 503 `service_unavailable` (none configured, or the account
+ * has its share of the connections), and the upstream's own 404, 400 and 412. A body that breaks off takes the client's connection with it, and then `next` is
  * called with headers already sent.
  */
 export function passThrough(options: PassThroughOptions): PassThrough {
   const { upstream, name, timeoutMs, clientTimeoutMs } = options;
-  const { maxConnections = 256, maxWaiting = 4 * maxConnections } = options;
+  const { maxConnections = 512 } = options;
   if (upstream === null) {
     return (path) => (request, _response, next) => {
       path(request.params);
@@ -60,6 +60,7 @@ export function passThrough(options: PassThroughOptions): PassThrough {
     maxSockets: maxConnections,
     maxFreeSockets: Math.ceil(maxConnections / 4),
   });
+  const shares = new Shares(maxConnections);
   const proxy = createProxyMiddleware<UpstreamCall, ServerResponse>({
     target: upstream,
     agent,
@@ -72,15 +73,16 @@ export function passThrough(options: PassThroughOptions): PassThrough {
   return (path) => (request, response, next) => {
     const pathBelow = path(request.params);
     if (response.destroyed) return; // the client went away while its key was looked up
-    const waiting = Object.values(agent.requests).reduce((sum, requests) => sum + (requests?.length ?? 0), 0);
-    if (waiting >= maxWaiting) return next(unavailable(`${waiting} requests wait for a connection to ${name}`));
+    const { accountId } = contextOf(response).principal!;
+    if (!shares.take(accountId)) return next(unavailable(`the account has its share of the connections to ${name}`));
     const send = (sink: Writable) => {
       const call = upstreamCall(request, response, pathBelow, exchange);
       void proxy(call, sink as ServerResponse, (error) =>
         exchange.failed((error as Error | undefined) ?? new Error("the proxy did not take the request")),
       );
     };
-    const exchange = new Exchange({ name, response, next, timeoutMs, clientTimeoutMs, send });
+    const onClose = () => shares.release(accountId);
+    const exchange = new Exchange({ name, response, next, timeoutMs, clientTimeoutMs, send, onClose });
     exchange.send();
   };
 }

@@ -41,8 +41,13 @@ export async function startOurs(
   const system = await startSystem({
     database: "mysql",
     seed: await Array.fromAsync(generated(size)),
-    // NODE_OPTIONS as in npm run gateway.
-    gatewayEnv: { REDIS_URL: redisUrl, LOG_LEVEL: "warn", NODE_OPTIONS: "--max-semi-space-size=32" },
+    // NODE_OPTIONS as in npm run gateway. The one account may hold half of the places for requests that wait.
+    gatewayEnv: {
+      REDIS_URL: redisUrl,
+      LOG_LEVEL: "warn",
+      NODE_OPTIONS: "--max-semi-space-size=32",
+      MAX_HELD_REQUESTS: "20000",
+    },
     inventoryEnv: { LOG_LEVEL: "warn" },
   });
   stack.defer(() => system.close());

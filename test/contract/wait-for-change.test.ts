@@ -244,15 +244,29 @@ test("a request that is held follows a short outage of the service, and gets its
   expect((await long).json()).toMatchObject({ changed: [{ petId: 11 }] });
 }, 30_000);
 
-test("a request beyond MAX_HELD_REQUESTS is answered at once, without Preference-Applied", async () => {
-  const small = await system.startGateway({ MAX_HELD_REQUESTS: "2" });
-  const waits = await Promise.all([1, 2].map(() => waitFor("changes", "wait=60", {}, small)));
+test("an account holds half of the places that others leave, and is answered at once beyond that", async () => {
+  const small = await system.startGateway({ MAX_HELD_REQUESTS: "4" });
+  const hold = (headers: Record<string, string> = {}) => waitFor("changes", "wait=60", headers, small);
+  const waits = [await hold(), await hold()];
   await untilHeld(2, small);
-  const { answer } = await waitFor("changes", "wait=60", {}, small);
+  const { answer } = await hold();
   expect((await answer).json()).toMatchObject({ changed: [], removed: [] });
   expect(appliedOf(await answer)).toBeUndefined();
+  waits.push(await hold({ authorization: `Bearer ${system.keys.business}` }));
+  await untilHeld(3, small);
   await patch(12n, Math.ceil(Math.random() * 1e9));
   for (const wait of waits) expect(appliedOf(await wait.answer)).toBe("wait=60");
+  // Their places are free again.
+  const more = [await hold(), await hold()];
+  await untilHeld(2, small);
+  await patch(12n, Math.ceil(Math.random() * 1e9));
+  for (const wait of more) expect(appliedOf(await wait.answer)).toBe("wait=60");
+});
+
+test("a gateway with no place for held requests answers each of them at once", async () => {
+  const none = await system.startGateway({ MAX_HELD_REQUESTS: "0" });
+  const { answer } = await waitFor("changes", "wait=60", {}, none);
+  expect(appliedOf(await answer)).toBeUndefined();
 });
 
 test("a restore of the stock ends a wait for changes with 410", async () => {

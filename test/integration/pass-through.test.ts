@@ -21,6 +21,7 @@ import type { Principal } from "../../gateway/auth/principal.ts";
 import { type ApiError, toApiError } from "../../gateway/http/errors.ts";
 import { setContext } from "../../gateway/http/request-context.ts";
 import { type PassThroughOptions, passThrough } from "../../gateway/passthrough/handler.ts";
+import { until } from "../support/until.ts";
 
 const key = "ps_test_0123456789abcdefghijABCDEFGHIJ";
 const closing: (() => Promise<void>)[] = [];
@@ -425,7 +426,7 @@ describe("failures of the upstream", () => {
         socket.once("data", () => socket.resetAndDestroy());
       });
     });
-    const gateway = await startGateway({ upstream: upstream.url });
+    const gateway = await startGateway({ upstream: upstream.url, maxConnections: 1 });
     for (let count = 0; count < 3; count++) expect(await get(gateway, "/v1/pets/7")).toMatchObject({ status: 200 });
     expect(upstream.connections()).toBe(3);
   });
@@ -527,65 +528,65 @@ describe("connections to the upstream", () => {
     expect(response.complete).toBe(false);
   });
 
-  test("connections to the upstream are bounded: further requests wait for a free one, and all are answered", async () => {
-    let running = 0;
-    let most = 0;
-    const upstream = await startUpstream((_req, res) => {
-      running += 1;
-      most = Math.max(most, running);
-      setTimeout(() => {
-        running -= 1;
-        res.end("{}");
-      }, 5);
-    });
-    const gateway = await startGateway({ upstream: upstream.url, maxConnections: 3, maxWaiting: 100 });
-    const responses = await Promise.all(Array.from({ length: 30 }, () => get(gateway, "/v1/pets/7")));
-    expect(responses.every(({ status }) => status === 200)).toBe(true);
-    expect(most).toBe(3);
+  test("an account has at most half of the connections that others leave, and further requests are 503 at once", async () => {
+    const held = new Map<string | undefined, () => void>();
+    const upstream = await startUpstream((req, res) => void held.set(req.url, () => res.end("{}")));
+    const gateway = await startGateway({ upstream: upstream.url, maxConnections: 4 });
+    const hold = (path: string, account: string) => {
+      const answer = get(gateway, path, { headers: { "X-Account": account } });
+      answer.catch(() => {}); // if this test fails, it must not end the whole run
+      return answer;
+    };
+    const answers = [hold("/v1/pets/1", "a"), hold("/v1/pets/2", "a")];
+    await until(() => held.size === 2);
+    const refused = await get(gateway, "/v1/pets/3", { headers: { "X-Account": "a" } });
+    expect([refused.status, JSON.parse(refused.body).code]).toEqual([503, "service_unavailable"]);
+    answers.push(hold("/v1/pets/4", "b"), hold("/v1/pets/5", "c"));
+    await until(() => held.size === 4);
+    for (const end of held.values()) end();
+    expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    expect(upstream.connections()).toBe(4);
   });
 
-  test("a request waits for a connection to the upstream no longer than the timeout, and is never sent once its client has left", async () => {
-    let endFirst = () => {};
-    const upstream = await startUpstream((req, res) => {
-      if (req.url !== "/pets/1") return res.end("{}");
-      // A body that keeps coming holds the only connection.
-      const dripping = setInterval(() => res.write("1"), 20);
-      endFirst = () => res.end();
-      return res.once("close", () => clearInterval(dripping));
-    });
-    const gateway = await startGateway({ upstream: upstream.url, maxConnections: 1, timeoutMs: 500 });
-    const first = (await open(gateway, "/v1/pets/1")).resume();
-    expect(await getError(gateway, "/v1/pets/2")).toEqual({ status: 503, code: "service_unavailable" });
-    const abandoned = request(new URL("/v1/pets/3", gateway.url), { agent: false }).on("error", () => {});
-    abandoned.end();
-    const { end } = await gateway.arrived("/v1/pets/3");
-    abandoned.destroy();
-    await end;
-    endFirst();
-    await once(first, "end");
-    expect(await get(gateway, "/v1/pets/4")).toMatchObject({ status: 200 });
-    expect(upstream.requests.map(({ url }) => url)).toEqual(["/pets/1", "/pets/4"]);
-  });
-
-  test("a bounded number of requests wait for a connection to the upstream, and further ones are refused at once", async () => {
-    const held: (() => void)[] = [];
-    const upstream = await startUpstream((_req, res) => void held.push(() => res.end("{}")));
-    const gateway = await startGateway({ upstream: upstream.url, maxConnections: 1, maxWaiting: 1 });
-    const arrived = once(upstream.server, "request");
-    const first = get(gateway, "/v1/pets/1");
-    await arrived;
-    const second = get(gateway, "/v1/pets/2");
-    await gateway.arrived("/v1/pets/2");
-    // If this test fails, their rejections must not end the whole run.
-    for (const response of [first, second]) response.catch(() => {});
-    expect(await getError(gateway, "/v1/pets/3")).toEqual({ status: 503, code: "service_unavailable" });
-    held[0]?.();
-    await first;
-    await once(upstream.server, "request");
-    held[1]?.();
-    expect(await second).toMatchObject({ status: 200 });
+  const ends: [
+    string,
+    (gateway: Gateway) => Promise<unknown>,
+    (req: IncomingMessage, res: ServerResponse) => unknown,
+  ][] = [
+    ["an answer", (gateway) => get(gateway, "/v1/pets/1"), (_req, res) => res.end("{}")],
+    ["a refusal", (gateway) => get(gateway, "/v1/pets/1"), (_req, res) => res.writeHead(404).end("none")],
+    ["a refusal that breaks off", (gateway) => get(gateway, "/v1/pets/1"), breakOff(404)],
+    ["an answer that breaks off", (gateway) => get(gateway, "/v1/pets/1"), breakOff(200)],
+    ["a reset", (gateway) => get(gateway, "/v1/pets/1"), (req) => req.socket.resetAndDestroy()],
+    ["the end of the time", (gateway) => get(gateway, "/v1/pets/1"), () => {}],
+    ["a client that leaves", (gateway) => leave(gateway), (_req, res) => void res.write("1")],
+  ];
+  test.each(ends)("a connection to the upstream can be had again after %s", async (_what, use, answer) => {
+    let requests = 0;
+    const upstream = await startUpstream((req, res) => (requests++ < 3 ? answer(req, res) : res.end("{}")));
+    const gateway = await startGateway({ upstream: upstream.url, maxConnections: 1, timeoutMs: 300 });
+    for (let count = 0; count < 3; count++) {
+      await until(async () => {
+        const before = requests;
+        await use(gateway);
+        return requests > before; // else its connection was still in use
+      });
+    }
+    await until(async () => (await get(gateway, "/v1/pets/2")).status === 200);
   });
 });
+
+/** Sends the head and a part of the body, and breaks off. */
+function breakOff(status: number) {
+  return (req: IncomingMessage, res: ServerResponse) =>
+    res.writeHead(status, { "Content-Length": 9 }).write("1", () => req.socket.destroy());
+}
+
+/** Takes the head of an answer, and disconnects. */
+async function leave(gateway: Gateway): Promise<void> {
+  const response = await open(gateway, "/v1/pets/1");
+  response.on("error", () => {}).destroy();
+}
 
 async function startUpstream(answer: (req: IncomingMessage, res: ServerResponse) => unknown, host = "127.0.0.1") {
   const requests: Pick<IncomingMessage, "method" | "url" | "headers">[] = [];
@@ -650,7 +651,7 @@ async function startGateway(options: Partial<PassThroughOptions>) {
         limits: [],
         windows: [],
         deprecation: [],
-        principal,
+        principal: { ...principal, accountId: String(req.headers["x-account"] ?? principal.accountId) },
         token: "",
         isHeld: false,
         isHurried: false,
