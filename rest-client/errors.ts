@@ -1,4 +1,5 @@
 /** The one error of the client. */
+import { readRetryAfterMs } from "./headers.ts";
 import type { ErrorBody } from "./types.ts";
 
 /** A code of the API, or one of the client's own. */
@@ -26,7 +27,7 @@ export class InventoryApiError extends Error {
   readonly status: number;
   /** `X-Request-Id` of the answer, to quote in a report. */
   readonly requestId: string | undefined;
-  /** Time in ms after which a repeat can succeed, where it is known. */
+  /** Time in ms after which a repeat can succeed, where it is known; at most 24 days, which a timer can take. */
   readonly retryAfterMs: number | undefined;
 
   constructor(code: ErrorCode, message: string, { status = 0, requestId, retryAfterMs, cause }: ErrorDetails = {}) {
@@ -53,12 +54,4 @@ function readBody(text: string): Pick<ErrorBody, "code" | "message"> | undefined
   } catch {
     return undefined;
   }
-}
-
-/** `Retry-After`: seconds, or the date that a proxy may send. */
-function readRetryAfterMs(headers: Headers): number | undefined {
-  const text = headers.get("retry-after");
-  if (text === null) return undefined;
-  const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - Date.now();
-  return Number.isNaN(ms) ? undefined : Math.max(0, ms);
 }

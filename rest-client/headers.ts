@@ -1,4 +1,7 @@
-/** Reads the headers that tell what is left of the limits. */
+/** Reads the headers that tell what is left of the limits, and how long to wait. */
+
+/** The longest time that a header is taken to tell: timers end at once when they are set to more than 2^31 ms. */
+const maxToldMs = 24 * 86_400_000;
 
 /** A window as an answer tells it. */
 export interface ToldWindow {
@@ -13,8 +16,16 @@ export function readWindows(headers: Headers, nowMs: number): [name: string, Tol
   const policies = readItems(headers.get("ratelimit-policy"));
   return [...readItems(headers.get("ratelimit"))].map(([name, { r: left = 0, t: seconds = 0 }]) => {
     const { q: limit = 0, w = 0 } = policies.get(name) ?? {};
-    return [name, { limit, lengthMs: w * 1_000, left, endsAtMs: nowMs + seconds * 1_000 }];
+    return [name, { limit, lengthMs: w * 1_000, left, endsAtMs: nowMs + Math.min(seconds * 1_000, maxToldMs) }];
   });
+}
+
+/** `Retry-After`: seconds, or the date that a proxy may send. */
+export function readRetryAfterMs(headers: Headers): number | undefined {
+  const text = headers.get("retry-after");
+  if (text === null) return undefined;
+  const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - Date.now();
+  return Number.isNaN(ms) ? undefined : Math.min(Math.max(0, ms), maxToldMs);
 }
 
 /**

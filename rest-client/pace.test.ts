@@ -45,6 +45,16 @@ test("requests that have no answer yet count, so no more leave than a window has
   expect(windows.waitMs(0)).toBe(60_000);
 });
 
+test("no wait is longer than a timer takes, whatever end of a window is told", () => {
+  const windows = new Windows();
+  learnFreely(windows, headers([1, 99_999_999_999]), 0);
+  windows.sent(0);
+  expect(windows.waitMs(1)).toBeGreaterThan(86_400_000);
+  expect(windows.waitMs(1)).toBeLessThan(2 ** 31);
+  learnFreely(windows, headers([0, 99_999_999_999]), 1);
+  expect(windows.spentMs(1)).toBeLessThan(2 ** 31);
+});
+
 test("the last fifth of a minute's limit is spread over the rest of the minute", () => {
   const windows = new Windows();
   learnFreely(windows, headers([12, 48]), 0);

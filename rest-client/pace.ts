@@ -132,8 +132,8 @@ function isOlder(told: ToldWindow, known: ToldWindow | undefined, nowMs: number)
   return Math.abs(laterMs) > told.lengthMs / 2 ? laterMs < 0 : told.left > known.left;
 }
 
-/** A longer wait for a limit is the caller's decision. */
-export const maxLimitWaitMs = 120_000;
+/** A longer wait is the caller's decision. */
+export const maxWaitMs = 120_000;
 
 interface Waiting {
   /** Whether it waits for a limit as long as that takes. */
@@ -217,7 +217,7 @@ export class Pace {
     const spentMs = this.#windows.spentMs(nowMs);
     for (const { isPatient, fail } of this.#waiting) {
       if (banMs > 0) fail(refusal("api_key_banned", "the key is banned, so nothing was sent", banMs));
-      else if (spentMs > maxLimitWaitMs && !isPatient)
+      else if (spentMs > maxWaitMs && !isPatient)
         fail(refusal("rate_limit_exceeded", "nothing is left of the limit, so nothing was sent", spentMs));
     }
     if (this.#waiting.size > 0) this.#timer = setTimeout(() => this.#next(), Math.ceil(this.#windows.waitMs(nowMs)));

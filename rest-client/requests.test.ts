@@ -106,6 +106,27 @@ test("the end of a window that is more than two minutes away is not awaited", as
   expect(gapsMs).toEqual([]);
 });
 
+const farAway = ["2592000", "99999999999999999999", "9".repeat(400), "Fri, 31 Dec 9999 23:59:59 GMT"];
+
+describe.each(farAway)("a Retry-After of %s, beyond what a timer takes", (retryAfter) => {
+  test.each([429, 503])("a %d with a Retry-After beyond what a timer takes is not repeated", async (status) => {
+    const { outcome, gapsMs } = await sendFailing(refused(status, { "Retry-After": retryAfter }), 10);
+    expect(outcome).toMatchObject({ status, retryAfterMs: 24 * 86_400_000 });
+    expect(gapsMs).toEqual([]);
+  });
+
+  test.each([429, 503])(
+    "a patient request is repeated every two minutes after a %d with such a time",
+    async (status) => {
+      draw(0);
+      const failure = refused(status, { "Retry-After": retryAfter });
+      const { outcome, gapsMs } = await sendFailing(failure, 5, { isPatient: true });
+      expect(outcome).toMatchObject({ status: 200 });
+      expect(gapsMs).toEqual([100, 200, 400, 800, 1_600].map((pauseMs) => 120_000 + pauseMs));
+    },
+  );
+});
+
 test.each([
   { seconds: 0, count: 16 },
   { seconds: 20, count: 3 },

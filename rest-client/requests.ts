@@ -1,7 +1,7 @@
 /** Sends requests: at the pace that the limits allow, and again where an answer is missing. */
 import { InventoryApiError, readError } from "./errors.ts";
 import { tellsOthers } from "./headers.ts";
-import { maxLimitWaitMs, type Pace } from "./pace.ts";
+import { maxWaitMs, type Pace } from "./pace.ts";
 
 export interface SenderOptions {
   /** Base address of the API, which ends in /v1. */
@@ -73,9 +73,9 @@ export function createSender({
       const { status, retryAfterMs = 0 } = outcome;
       failingSinceMs ??= nowMs;
       if (status === 429) limitMs = Math.max(limitMs, retryAfterMs);
-      const endMs = status === 429 ? Math.min(retryAfterMs, maxLimitWaitMs) : retryAfterMs; // a limit may be raised
-      const waitMs = endMs + pauseMs * (0.5 + Math.random() / 2);
-      const isTooLong = retryAfterMs > maxLimitWaitMs || nowMs + waitMs > failingSinceMs + limitMs + patienceMs;
+      // A patient request asks again before the end of a longer time: a limit may be raised, or an outage end early.
+      const waitMs = Math.min(retryAfterMs, maxWaitMs) + pauseMs * (0.5 + Math.random() / 2);
+      const isTooLong = retryAfterMs > maxWaitMs || nowMs + waitMs > failingSinceMs + limitMs + patienceMs;
       if (isTooLong && !isPatient) throw outcome;
       await pause(waitMs, signal);
     }
