@@ -12,7 +12,10 @@ export interface ExchangeOptions {
   readonly next: (error: ApiError) => void;
   /** The longest wait for a response head, and for each further piece of the body. */
   readonly timeoutMs: number;
-  /** The longest wait for a client that reads nothing of the body. */
+  /**
+   * The longest wait until a client has taken all that waits for it: 64 to 128 KiB, so that one that takes a little now
+   * and then holds no connection for long.
+   */
   readonly clientTimeoutMs: number;
   /** Sends the request to the upstream. `sink` stands for the client: destroying it breaks the request off. */
   readonly send: (sink: Writable) => void;

@@ -17,7 +17,7 @@ export interface PassThroughOptions {
   readonly name: string;
   /** The longest wait for a response head, and for each further piece of the body. */
   readonly timeoutMs: number;
-  /** The longest wait for a client that reads nothing of the body: it holds one of the connections. */
+  /** The longest wait until a client has taken all that waits for it: it holds one of the connections. */
   readonly clientTimeoutMs: number;
   /** Connections to the service, which accounts share out between them. None waits for another's. */
   readonly maxConnections?: number;

@@ -503,30 +503,38 @@ describe("connections to the upstream", () => {
     expect(gateway.errors).toEqual([]);
   });
 
-  test("a connection to the upstream is closed when a client reads nothing, and its body does not pile up in memory", async () => {
-    const piece = Buffer.alloc(1 << 20, "x");
-    let accepted = 0;
-    const upstream = await startUpstream((_req, res) => {
-      const fill = () => {
-        while (accepted < 1_024 && !res.destroyed) {
-          accepted += 1;
-          if (!res.write(piece)) break;
-        }
-      };
-      res.on("drain", fill);
-      fill();
-    });
-    const gateway = await startGateway({ upstream: upstream.url, clientTimeoutMs: 1_000 });
-    const arrived = once(upstream.server, "request");
-    const response = await open(gateway, "/v1/store/orders");
-    response.on("error", () => {});
-    const [req] = (await arrived) as [IncomingMessage];
-    await closed(req.socket);
-    // The kernel buffers this much for four sockets on loopback. Without backpressure it would be all of the body.
-    expect(accepted).toBeLessThan(64);
-    await closed(response.resume());
-    expect(response.complete).toBe(false);
-  });
+  test.each([
+    ["nothing", 0],
+    ["a byte now and then", 1],
+  ])(
+    "a connection to the upstream is closed when a client reads %s, and no body piles up in memory",
+    async (_what, bytes) => {
+      const piece = Buffer.alloc(1 << 20, "x");
+      let accepted = 0;
+      const upstream = await startUpstream((_req, res) => {
+        const fill = () => {
+          while (accepted < 1_024 && !res.destroyed) {
+            accepted += 1;
+            if (!res.write(piece)) break;
+          }
+        };
+        res.on("drain", fill);
+        fill();
+      });
+      const gateway = await startGateway({ upstream: upstream.url, clientTimeoutMs: 1_000 });
+      const arrived = once(upstream.server, "request");
+      const response = await open(gateway, "/v1/store/orders");
+      response.on("error", () => {});
+      const reading = setInterval(() => response.read(bytes), 100);
+      const [req] = (await arrived) as [IncomingMessage];
+      await closed(req.socket);
+      clearInterval(reading);
+      // The kernel buffers this much for four sockets on loopback. Without backpressure it would be all of the body.
+      expect(accepted).toBeLessThan(64);
+      await closed(response.resume());
+      expect(response.complete).toBe(false);
+    },
+  );
 
   test("an account has at most half of the connections that others leave, and further requests are 503 at once", async () => {
     const held = new Map<string | undefined, () => void>();
