@@ -660,7 +660,7 @@ async function startGateway(options: Partial<PassThroughOptions>) {
         windows: [],
         deprecation: [],
         principal: { ...principal, accountId: String(req.headers["x-account"] ?? principal.accountId) },
-        token: "",
+        token: key,
         isHeld: false,
         isHurried: false,
         onHurry: undefined,
