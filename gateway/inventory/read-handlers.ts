@@ -36,32 +36,29 @@ const longWaitMs = 2_000;
 /** GET /inventory: every entry, at least as new as the request. */
 export function listInventory({ list, admission, held, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
-    const { headers, body } = await findList(request, response, list);
-    await checkAfterWait(response, admission);
+    // The snapshot is no variable of this function: a slow reader must not keep the list, of which a gzip body is a tenth.
+    const answer = await currentList(response, list).then((snapshot) => listFor(request, snapshot));
+    if (hasWaited(response)) await admission.checkAgain(contextOf(response));
+    const { headers, body } = answer;
     if (body) await sendBody(request, response, body, headers, { held, stallTimeoutMs });
     else response.writeHead(304, headers).end();
   };
 }
 
-/**
- * Finds what answers a reader of the list. Its variables end before the response begins: a slow reader must not keep
- * the list alive, of which a gzip body is a tenth.
- *
- * @returns without a body if the reader has it already
- */
-async function findList(
-  request: Request,
-  response: Response,
-  list: Pick<StockList, "current">,
-): Promise<{ readonly headers: string[]; readonly body?: Body }> {
-  const snapshot = await currentList(response, list);
+/** What answers a reader of the list: headers, and a body unless the reader has it already. */
+interface ListAnswer {
+  readonly headers: string[];
+  readonly body?: Body;
+}
+
+function listFor(request: Request, snapshot: Snapshot): ListAnswer | Promise<ListAnswer> {
   const isGzip = acceptsGzip(request);
   const etag = isGzip ? snapshot.gzipEtag : snapshot.etag;
   const headers = ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];
   // The tag of either coding names the same revision.
   if (matchesEtag(request.headers["if-none-match"], snapshot.etag, snapshot.gzipEtag)) return { headers };
   if (!isGzip) return { headers, body: snapshot.plain() };
-  return { headers: [...headers, "Content-Encoding", "gzip"], body: await snapshot.gzip() };
+  return snapshot.gzip().then((body) => ({ headers: [...headers, "Content-Encoding", "gzip"], body }));
 }
 
 /** Characters of an `If-None-Match` that is kept while its request is held. */
@@ -80,7 +77,7 @@ export function getInventoryItem({
     const mayWait = ifNoneMatch !== undefined && ifNoneMatch.length <= maxWaitingTags;
     const applied = mayWait ? await waits.forChange(request, response, { petId, isUnchanged }) : [];
     const entry = findEntry((await currentList(response, list)).chunks, petId);
-    await checkAfterWait(response, admission);
+    if (hasWaited(response)) await admission.checkAgain(contextOf(response));
     if (!entry) throw new ApiError("not_found");
     const headers = ["ETag", entryEtag(entry.revision), "Cache-Control", "private, no-cache", ...applied];
     if (isKnown(ifNoneMatch, entry)) response.writeHead(304, headers).end();
@@ -101,38 +98,37 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
     const applied = await waits.forChange(request, response, { petId: undefined, isUnchanged });
     await currentList(response, list);
     const body = await list.changesSince(since, contextOf(response).startedMs);
-    await checkAfterWait(response, admission);
+    if (hasWaited(response)) await admission.checkAgain(contextOf(response));
     const headers = ["Cache-Control", "private, no-cache", ...applied];
     await sendBody(request, response, body, headers, { held, stallTimeoutMs });
   };
 }
 
 /**
- * Looks at the key of a request again that had to wait, such as for the end of an outage: a revoked key must not read
- * any more, and a look-up is remembered for 8 s of the 10 s that a revocation may take.
+ * Whether a request had to wait, such as for the end of an outage. Then its key is looked at again: a revoked key must
+ * not read any more, and a look-up is remembered for 8 s of the 10 s that a revocation may take.
  */
-async function checkAfterWait(response: Response, admission: Pick<Admission, "checkAgain">): Promise<void> {
-  const context = contextOf(response);
-  if (performance.now() - context.startedMs > longWaitMs) await admission.checkAgain(context);
+function hasWaited(response: Response): boolean {
+  return performance.now() - contextOf(response).startedMs > longWaitMs;
 }
 
 /** The list at least as new as a request; admission may have begun the check for it. */
-async function currentList(response: Response, list: Pick<StockList, "current">): Promise<Snapshot> {
+function currentList(response: Response, list: Pick<StockList, "current">): Promise<Snapshot> {
   const context = contextOf(response);
   const begun = context.meanwhile as Promise<Snapshot> | undefined;
   context.meanwhile = undefined; // a long response must not keep the list alive: what it sends is counted by `held`
-  return await (begun ?? list.current(context.startedMs));
+  return begun ?? list.current(context.startedMs);
 }
 
-/** Answers 200 with a body that may be long. */
-async function sendBody(
+/** Answers 200 with a body. @returns a promise for a long one */
+function sendBody(
   request: Request,
   response: Response,
   body: Body,
   headers: readonly string[],
   { held, stallTimeoutMs }: Pick<ListInventoryOptions, "held" | "stallTimeoutMs">,
-): Promise<void> {
-  if (response.destroyed) return; // the client has left, and no event would release what is held for it
+): Promise<void> | undefined {
+  if (response.destroyed) return undefined; // the client has left, and no event would release what is held for it
   if (body.text === undefined && request.method !== "HEAD") {
     response.once(
       "close",
@@ -143,5 +139,6 @@ async function sendBody(
   response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...headers]);
   if (request.method === "HEAD") response.end();
   else if (body.text !== undefined) response.end(body.text, "latin1");
-  else await streamBody(response, body, { stallTimeoutMs });
+  else return streamBody(response, body, { stallTimeoutMs });
+  return undefined;
 }
