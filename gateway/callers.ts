@@ -12,8 +12,8 @@ import { type BanRules, createBanHandler, publishedBanRules } from "./limits/ban
 import { MemoryWindows } from "./limits/memory-windows.ts";
 import { windowsFor } from "./limits/plan-windows.ts";
 import { RefusalCounter } from "./limits/refusals.ts";
+import { localState, redisState, type SharedStateOptions } from "./limits/shared-state.ts";
 import type { Observer } from "./observability/requests.ts";
-import { redisReplicas, standaloneReplica } from "./redis/replicas.ts";
 import { UsageRecorder } from "./usage/recorder.ts";
 import { createUsageStore } from "./usage/store.ts";
 
@@ -53,31 +53,30 @@ export function openKeys({ config, log, now, isTraced, observer }: Base, peppers
   };
 }
 
-/** Callers whose counts are remembered. Accounts have keys, so only operators make more of them. */
+/** Accounts whose counts are remembered. Only operators make accounts. */
 const maxAccounts = 1_000_000;
 
-/** Admission: windows, refusals and bans, shared with the other replicas over Redis where there is one. */
+/** Admission: windows, refusals and bans, shared with the other gateways over Redis where there is one. */
 export function openLimits({ config, log, now, observer }: Base, keys: ReturnType<typeof openKeys>) {
   const banRules: BanRules = {
     ...publishedBanRules,
     refusals: config.BAN_REFUSALS_PER_MINUTE,
     ladderMinutes: config.BAN_LADDER_MINUTES,
   };
-  const memory = new MemoryWindows({ maxCallers: maxAccounts, replicas: config.GATEWAY_REPLICAS, now });
-  const replicas =
-    config.REDIS_URL === undefined
-      ? standaloneReplica(memory)
-      : redisReplicas({
-          redisUrl: config.REDIS_URL,
-          count: config.GATEWAY_REPLICAS,
-          memory,
-          log,
-          metrics: observer.metrics,
-        });
-  replicas.onNotice((id) => keys.authenticator.forget(id));
+  const { REDIS_URL: redisUrl, GATEWAY_REPLICAS: gateways } = config;
+  const options: SharedStateOptions = {
+    memory: new MemoryWindows({ maxAccounts, gateways, now }),
+    keyedUpdatesPerDay: config.KEYED_UPDATES_PER_DAY,
+    onRefused: (plan) => observer.onRefused(plan, "account"),
+  };
+  const shared =
+    redisUrl === undefined
+      ? localState(options)
+      : redisState({ ...options, redisUrl, gateways, log, metrics: observer.metrics });
+  shared.onNotice((id) => keys.authenticator.forget(id));
   const onKeyChange = (id: string) => {
     keys.authenticator.forget(id);
-    replicas.notify(id);
+    shared.notify(id);
   };
   const refusals = new RefusalCounter({
     tooMany: banRules.refusals,
@@ -93,15 +92,14 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
       onError: (err) => log.error({ err }, "a ban could not be stored"),
       now,
     }),
-    share: replicas.shareRefusals,
+    share: shared.shareRefusals,
     now,
   });
   const admission = createAdmission({
     authenticator: keys.authenticator,
     onUse: (principal, use) => keys.usage.used(principal, use),
-    limiter: replicas.limiter,
-    currentLimits: (id, windows) => memory.currentLimits(id, windows),
-    accountGuard: replicas.accountGuard,
+    limiter: shared.limiter,
+    accountGuard: shared.guards.ownAccount,
     guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
     windowsFor: windowsFor(config.PLAN_LIMITS),
     refusals,
@@ -111,12 +109,12 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
   return {
     banRules,
     admission,
-    rotationGuard: replicas.rotationGuard,
+    guards: shared.guards,
     /** Has every gateway look up again what it remembers of a key, a line of keys or an account. */
     onKeyChange,
     close: () => {
       refusals.close();
-      replicas.close();
+      shared.close();
     },
   };
 }

@@ -132,6 +132,9 @@ export const gatewaySettings = {
   KEY_ROTATION: flag(false).describe(
     "1 lets callers rotate keys that have the scope keys:rotate; needs INSERT on api_keys; npm start sets it",
   ),
+  KEYED_UPDATES_PER_DAY: integer(200_000, 1, 1_000_000_000).describe(
+    "entries that an account may update in a day with an Idempotency-Key; each leaves a record for 25 hours",
+  ),
   BAN_REFUSALS_PER_MINUTE: integer(30, 1, 1_000_000).describe("refusals within a minute that lead to a ban"),
   BAN_LADDER_MINUTES: z
     .string()

@@ -114,6 +114,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     held: new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024),
     waits,
     admission: limits.admission,
+    keyedUpdates: limits.guards.keyedUpdates,
     stallTimeoutMs: config.STALL_TIMEOUT_MS,
     bodyTimeoutMs: config.BODY_TIMEOUT_MS,
     pets: passThrough({ name: "pets", upstream: config.PETS_UPSTREAM_URL, ...upstream }),
@@ -123,8 +124,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     keyRotation: config.KEY_ROTATION
       ? {
           rotate: (rotation) => rotateKey(keys.db, rotation),
-          guard: limits.rotationGuard,
-          onRefused: (plan) => observer.onRefused(plan, "account"),
+          guard: limits.guards.rotations,
           onRotated: limits.onKeyChange,
           pepper: peppers[0],
           keyEnv: config.GATEWAY_KEY_ENV,

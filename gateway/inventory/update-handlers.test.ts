@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { request as clientRequest, createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Request, Response } from "express";
+import { RateLimiterMemory } from "rate-limiter-flexible";
 import { suiteStack } from "../../test/support/cleanup.ts";
 import { request } from "../../test/support/http.ts";
 import { until } from "../../test/support/until.ts";
@@ -9,18 +10,22 @@ import { ApiError } from "../http/errors.ts";
 import { takeBody } from "../http/request.ts";
 import { type RequestContext, setContext } from "../http/request-context.ts";
 import { writeError } from "../http/respond.ts";
+import { AccountGuard, keyedUpdateLimit } from "../limits/account-guard.ts";
 import { bulkUpdateInventory, type UpdateInventoryOptions } from "./update-handlers.ts";
 import type { Updated } from "./updates.ts";
 
 const stack = suiteStack();
+const keyedUpdates = new AccountGuard(new RateLimiterMemory(keyedUpdateLimit(1_000)), () => {});
+
+type Parts = Omit<UpdateInventoryOptions, "bodyTimeoutMs" | "keyedUpdates">;
 
 /** Serves a handler with these parts. @returns its address */
 async function serve(
-  parts: Omit<UpdateInventoryOptions, "bodyTimeoutMs">,
+  parts: Parts,
   more: Partial<RequestContext> = {},
   onHead: (incoming: IncomingMessage) => void | Promise<void> = () => {},
 ): Promise<string> {
-  const handler = bulkUpdateInventory({ ...parts, bodyTimeoutMs: 5_000 });
+  const handler = bulkUpdateInventory({ ...parts, keyedUpdates, bodyTimeoutMs: 5_000 });
   const context = Object.assign(more, { startedMs: performance.now() }) as RequestContext;
   const server = createServer(async (incoming, response) => {
     setContext(response, context);
@@ -37,7 +42,7 @@ async function serve(
 
 /** Sends many updates to a handler with these parts. @returns the answer */
 async function post(
-  parts: Omit<UpdateInventoryOptions, "bodyTimeoutMs">,
+  parts: Parts,
   updates: readonly object[],
   more: Partial<RequestContext> = {},
   onHead?: (incoming: IncomingMessage) => Promise<void>,

@@ -5,6 +5,7 @@ import { ApiError } from "../http/errors.ts";
 import { readBody } from "../http/request.ts";
 import { contextOf } from "../http/request-context.ts";
 import { writeJson } from "../http/respond.ts";
+import type { AccountGuard } from "../limits/account-guard.ts";
 import type { Admission } from "../limits/admission.ts";
 import { parseBulkUpdates } from "./bulk-input.ts";
 import {
@@ -27,6 +28,8 @@ export interface UpdateInventoryOptions {
   readonly stock: Pick<StockClient, "update">;
   /** Looks at a key again that may have been revoked since its request began. */
   readonly admission: Pick<Admission, "checkAgain">;
+  /** Limits the entries that an account updates with an Idempotency-Key. */
+  readonly keyedUpdates: AccountGuard;
   /** How long the body may take to arrive. */
   readonly bodyTimeoutMs: number;
 }
@@ -40,7 +43,7 @@ export function updateInventory(options: UpdateInventoryOptions): RequestHandler
     const key = readIdempotencyKey(request.headers);
     const { body, caller } = await receive(request, response, options);
     const updates = [{ petId, quantity: parseStockUpdate(body), precondition }];
-    const [item] = await apply(options, updates, onceFor(response, key, updates), caller);
+    const [item] = await apply(options, updates, await onceFor(options, response, key, updates), caller);
     if (item instanceof ApiError) throw item;
     const replayed = item!.isReplayed ? ["Idempotency-Replayed", "true"] : [];
     writeJson(request, response, 200, renderItem(item!), ["ETag", entryEtag(item!.revision), ...replayed]);
@@ -55,7 +58,7 @@ export function bulkUpdateInventory(options: UpdateInventoryOptions): RequestHan
     const key = readIdempotencyKey(request.headers);
     const { body, caller } = await receive(request, response, options);
     const updates = parseBulkUpdates(body);
-    const outcomes = await apply(options, updates, onceFor(response, key, updates), caller);
+    const outcomes = await apply(options, updates, await onceFor(options, response, key, updates), caller);
     const reused = outcomes.find((outcome) => outcome instanceof ApiError && outcome.code === "idempotency_key_reused");
     if (reused) throw reused;
     // When the result of none is known, the answer is that of a single update.
@@ -101,15 +104,23 @@ async function receive(
   return { body, caller };
 }
 
-/** What makes the updates of a request happen once. @returns undefined for a request without a key */
-function onceFor(
+/**
+ * What makes the updates of a request happen once. Each of them is charged, because it leaves a record.
+ *
+ * @returns undefined for a request without a key
+ * @throws ApiError rate_limit_exceeded
+ */
+async function onceFor(
+  { keyedUpdates }: UpdateInventoryOptions,
   response: Response,
   key: string | undefined,
   updates: readonly AskedUpdate[],
-): IdempotencyKey | undefined {
+): Promise<IdempotencyKey | undefined> {
   if (key === undefined) return undefined;
-  const { principal, route } = contextOf(response);
-  return { account: principal!.accountId, key, fingerprint: fingerprintOf(route, updates) };
+  const context = contextOf(response);
+  const account = context.principal!.accountId;
+  await keyedUpdates.admit(context, account, updates.length);
+  return { account, key, fingerprint: fingerprintOf(context.route, updates) };
 }
 
 /** Has the updates done. @returns for each, in order, its entry or the error that answers it */

@@ -1,46 +1,79 @@
 /** Limits what an account or a line of keys may do beside its windows. */
 import type { RateLimiterAbstract, RateLimiterRes } from "rate-limiter-flexible";
+import type { PlanName } from "../auth/plans.ts";
+import type { RequestContext } from "../http/request-context.ts";
+import { overLimit } from "./denials.ts";
+import { limitHeaders } from "./limit-headers.ts";
 import type { Decision, Window } from "./windows.ts";
 
+/** A limit of rate-limiter-flexible: points for each id in a time of `duration` seconds. */
+export interface GuardLimit {
+  readonly points: number;
+  readonly duration: 60 | 86_400;
+  /** Its name on Redis. */
+  readonly keyPrefix: `petstore:${string}`;
+}
+
 /** What accounts ask about themselves, which their windows are not charged for. */
-export const accountGuardOptions = { points: 60, duration: 60, keyPrefix: "petstore:own-account" } as const;
+export const ownAccountLimit: GuardLimit = { points: 60, duration: 60, keyPrefix: "petstore:own-account" };
 
 /** Attempts to rotate the keys of a line: each that succeeds adds a row to the database for good. */
-export const rotationGuardOptions = { points: 100, duration: 86_400, keyPrefix: "petstore:rotations" } as const;
+export const rotationLimit: GuardLimit = { points: 100, duration: 86_400, keyPrefix: "petstore:rotations" };
+
+/** Entries that an account updates with an Idempotency-Key: each leaves a record in the database for 25 hours. */
+export function keyedUpdateLimit(perDay: number): GuardLimit {
+  return { points: perDay, duration: 86_400, keyPrefix: "petstore:keyed-updates" };
+}
 
 /** Counts with rate-limiter-flexible, in one window for each id. Its times go by `Date.now`, as the library's do. */
 export class AccountGuard {
   readonly #limiter: RateLimiterAbstract;
+  readonly #onRefused: (plan: PlanName) => void;
   /** The one window that each id has. */
   readonly windows: readonly Window[];
 
   /**
-   * @param limiter made with one of the options above. It needs no other bound on its memory: it forgets an id after
-   *   its window, and only operators make accounts and lines of keys
+   * @param limiter has one of the limits above. It needs no other bound on its memory: it forgets an id after its
+   *   window, and only operators make accounts and lines of keys
+   * @param onRefused gets the plan of every caller that is refused
    */
-  constructor(limiter: RateLimiterAbstract) {
+  constructor(limiter: RateLimiterAbstract, onRefused: (plan: PlanName) => void) {
     this.#limiter = limiter;
+    this.#onRefused = onRefused;
     const { points: limit, duration: seconds } = limiter;
     this.windows = [{ name: seconds === 60 ? "minute" : "day", seconds, limit }];
   }
 
-  /** Charges a request to an account or a line. A denial is a value. */
-  async charge(id: string): Promise<Decision> {
+  /**
+   * Charges a request. The answer to a refused one shows the limit of this guard; it leads to no ban.
+   *
+   * @param id of the account or the line
+   * @throws ApiError rate_limit_exceeded
+   */
+  async admit(context: RequestContext, id: string, cost = 1): Promise<void> {
+    const decision = await this.charge(id, cost);
+    if (decision.admitted) return;
+    context.limits = limitHeaders(this.windows, decision);
+    this.#onRefused(context.principal!.plan);
+    throw overLimit(decision);
+  }
+
+  /** Charges an account or a line. A denial is a value. */
+  async charge(id: string, cost = 1): Promise<Decision> {
     let admitted = true;
-    const { consumedPoints, remainingPoints, msBeforeNext } = await this.#limiter
-      .consume(id)
+    const { remainingPoints: remaining, msBeforeNext } = await this.#limiter
+      .consume(id, cost)
       .catch((denial: RateLimiterRes) => {
         admitted = false;
         return denial;
       });
     const window = this.windows[0]!;
+    if (msBeforeNext > window.seconds * 1_000) {
+      await this.#limiter.delete(id); // the clock has been set back since the window began
+      return await this.charge(id, cost);
+    }
     const nowMs = Date.now();
-    // In memory, a clock that was set back since makes the wait longer than the window.
-    const resetAtMs = nowMs + Math.min(msBeforeNext, window.seconds * 1_000);
-    return {
-      admitted,
-      windows: [{ ...window, used: consumedPoints, remaining: remainingPoints, resetAtMs }],
-      nowMs,
-    };
+    const state = { ...window, used: window.limit - remaining, remaining, resetAtMs: nowMs + msBeforeNext };
+    return { admitted, windows: [state], nowMs };
   }
 }

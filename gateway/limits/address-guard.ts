@@ -1,7 +1,7 @@
 /** Limits the requests without a valid key, by the address they come from. */
 import { LRUCache } from "lru-cache";
 import { RateLimiterMemory, type RateLimiterRes } from "rate-limiter-flexible";
-import { type Decision, isRunning, type Window } from "./windows.ts";
+import type { Decision, Window } from "./windows.ts";
 
 /** The window of an address after its latest request. */
 interface LatestCount {
@@ -65,10 +65,10 @@ export class AddressGuard {
   currentLimits(address: string): Decision {
     const nowMs = Date.now();
     const latest = this.#latest.get(address);
-    const state =
-      latest && isRunning(latest, this.#window.seconds, nowMs)
-        ? latest
-        : { used: 0, remaining: this.#window.limit, resetAtMs: nowMs + this.#window.seconds * 1_000 };
+    const newEndMs = nowMs + this.#window.seconds * 1_000;
+    // A window that ends later than a new one would began before the clock was set back.
+    const isRunning = latest !== undefined && latest.resetAtMs > nowMs && latest.resetAtMs <= newEndMs;
+    const state = isRunning ? latest : { used: 0, remaining: this.#window.limit, resetAtMs: newEndMs };
     return { admitted: state.remaining > 0, windows: [{ ...this.#window, ...state }], nowMs };
   }
 }

@@ -7,7 +7,7 @@ import { contractPlans } from "../auth/plans.ts";
 import type { Principal, Scope } from "../auth/principal.ts";
 import { ApiError } from "../http/errors.ts";
 import type { RequestContext } from "../http/request-context.ts";
-import { AccountGuard, accountGuardOptions } from "./account-guard.ts";
+import { AccountGuard, ownAccountLimit } from "./account-guard.ts";
 import { createAdmission, type OperationAccess } from "./admission.ts";
 import { MemoryWindows } from "./memory-windows.ts";
 import { windowsFor } from "./plan-windows.ts";
@@ -46,14 +46,13 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
   const used: string[] = [];
   const reasons: string[] = [];
   const refused: (Refusal & { readonly lineId: string })[] = [];
-  const limiter = new MemoryWindows({ maxCallers: 1_000, replicas: 1, now });
+  const limiter = new MemoryWindows({ maxAccounts: 1_000, gateways: 1, now });
   const { admit, readmit } = createAdmission({
     authenticator: new Authenticator({ store: { findByHash }, peppers: [pepper], now }),
     onUse: ({ keyId }, use) => used.push(`${keyId} ${use}`),
     limiter,
-    currentLimits: (id, windows) => limiter.currentLimits(id, windows),
     windowsFor: windowsFor({ ...contractPlans, free: { perMinute, perDay: 1_000_000 } }),
-    accountGuard: new AccountGuard(new RateLimiterMemory(accountGuardOptions)),
+    accountGuard: new AccountGuard(new RateLimiterMemory(ownAccountLimit), () => reasons.push("account")),
     guardPerMinute,
     refusals: { refused: (lineId, refusal) => refused.push({ lineId, ...refusal }) },
     onRefused: (_plan, reason) => reasons.push(reason),
@@ -143,7 +142,9 @@ test("a refusal is counted with the arrival of its request, and with the wait th
   const context = contextFrom(flooder);
   clock.nowMs += 20 * second; // between its arrival and its limits
   expect(await send(key, context)).toBe("rate_limit_exceeded");
-  expect(refused).toEqual([{ lineId: "line_0", arrivedAtMs: context.arrivedAtMs, waitMs: 40 * second }]);
+  const resetAtMs = Number(context.limits[5]) * second;
+  expect(refused).toEqual([{ lineId: "line_0", arrivedAtMs: context.arrivedAtMs, waitMs: resetAtMs - clock.nowMs }]);
+  expect(resetAtMs).toBeGreaterThan(clock.nowMs);
 });
 
 test("the use of every valid key is recorded, of a banned one and of one beyond its limits too", async () => {

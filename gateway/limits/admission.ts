@@ -20,8 +20,6 @@ export interface AdmissionOptions {
   readonly onUse: (principal: Principal, use: Use) => void;
   /** Counts the requests of accounts. */
   readonly limiter: Limiter;
-  /** The windows of an account as this replica last heard of them, without a charge. */
-  readonly currentLimits: (accountId: string, windows: readonly Window[]) => Decision;
   readonly windowsFor: (principal: Principal) => readonly Window[];
   /** Limits the operations that are not charged to the account. */
   readonly accountGuard: AccountGuard;
@@ -29,8 +27,8 @@ export interface AdmissionOptions {
   readonly guardPerMinute: number;
   /** Counts the refusals of lines of keys; too many bring a ban. */
   readonly refusals: Pick<RefusalCounter, "refused">;
-  /** Gets the plan and the reason of every refusal, that is, of every 429. */
-  readonly onRefused: (plan: PlanName | "none", reason: Window["name"] | "ban" | "account" | "address") => void;
+  /** Gets the plan and the reason of every refusal but those of guards. */
+  readonly onRefused: (plan: PlanName | "none", reason: Window["name"] | "ban" | "address") => void;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -46,7 +44,7 @@ export interface OperationAccess {
   readonly isUncharged?: boolean;
   /**
    * Begins what the handler will need while the limits are being decided, for callers with the scope; the handler finds
-   * it in `context.meanwhile`. It is not begun for a caller that has nothing left, as far as this replica has heard.
+   * it in `context.meanwhile`. It is not begun for a caller that has nothing left, as far as this gateway has heard.
    *
    * @param arrivedMs the arrival of the request, by `performance.now()`
    */
@@ -97,7 +95,7 @@ const docsPerMinute = 300;
 
 /** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */
 export function createAdmission(options: AdmissionOptions): Admission {
-  const { authenticator, onUse, limiter, currentLimits, windowsFor, accountGuard, refusals, onRefused, now } = options;
+  const { authenticator, onUse, limiter, windowsFor, accountGuard, refusals, onRefused, now } = options;
   const guard = new AddressGuard(options.guardPerMinute);
   const docsGuard = new AddressGuard(docsPerMinute);
 
@@ -129,12 +127,13 @@ export function createAdmission(options: AdmissionOptions): Admission {
       onUse(principal, "refused");
       throw refuseBanned(context, principal, windows);
     }
-    const hasLeft = () => currentLimits(principal.accountId, windows).windows.every(({ remaining }) => remaining > 0);
-    if (operation?.meanwhile && mayUse(principal, operation.scope) && hasLeft()) {
+    const deciding = limiter.decide(principal.accountId, windows);
+    const mayGoOn = deciding instanceof Promise || deciding.admitted;
+    if (mayGoOn && operation?.meanwhile && mayUse(principal, operation.scope)) {
       context.meanwhile = operation.meanwhile(context.startedMs);
       context.meanwhile.catch(() => {}); // a refused request does not wait for it
     }
-    const decision = await limiter.decide(principal.accountId, windows);
+    const decision = deciding instanceof Promise ? await deciding : deciding;
     context.limits = limitHeaders(windows, decision);
     onUse(principal, decision.admitted ? "served" : "refused");
     if (decision.admitted) return;
@@ -147,12 +146,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /** Charges the guard of the account alone; its refusals lead to no ban. @throws ApiError rate_limit_exceeded */
   async function admitUncharged(context: RequestContext, principal: Principal) {
     onUse(principal, "uncharged");
-    const guarded = await accountGuard.charge(principal.accountId);
-    if (!guarded.admitted) {
-      context.limits = limitHeaders(accountGuard.windows, guarded);
-      onRefused(principal.plan, "account");
-      throw overLimit(guarded);
-    }
+    await accountGuard.admit(context, principal.accountId);
     await showLimits(context, principal);
   }
 
@@ -217,7 +211,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   }
 
   function refuseBanned(context: RequestContext, principal: Principal, windows: readonly Window[]): ApiError {
-    const decision = untilBanEnds(currentLimits(principal.accountId, windows), principal.bannedUntilMs);
+    const decision = untilBanEnds(limiter.currentLimits(principal.accountId, windows), principal.bannedUntilMs);
     context.limits = limitHeaders(windows, decision);
     onRefused(principal.plan, "ban");
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });

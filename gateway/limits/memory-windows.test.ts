@@ -1,107 +1,101 @@
 import { MemoryWindows } from "./memory-windows.ts";
-import type { Window } from "./windows.ts";
+import { quotaWindows } from "./plan-windows.ts";
+import { phaseOf } from "./rule.ts";
+import type { Decision } from "./windows.ts";
 
-const minute: Window = { name: "minute", seconds: 60, limit: 10 };
+const minuteMs = 60_000;
+const id = "acc_1";
 
-/** Windows of one caller, and a clock of the test's own. */
-function setUp() {
-  const clock = { nowMs: 1_000_000 };
-  const memory = new MemoryWindows({ maxCallers: 2, replicas: 1, now: () => clock.nowMs });
-  const use = async (times: number, id = "caller") => {
-    let last: number | undefined;
-    for (let i = 0; i < times; i++) last = (await memory.decide(id, [minute])).windows[0]!.remaining;
-    return last;
+/** Windows in memory, and a clock of the test's own that begins with a day of the account. */
+function setUp({ gateways = 1, perMinute = 3, perDay = 5, maxAccounts = 10 } = {}) {
+  const clock = { nowMs: 20_000 * 86_400_000 - phaseOf(id) };
+  const memory = new MemoryWindows({ maxAccounts, gateways, now: () => clock.nowMs });
+  const windows = quotaWindows({ perMinute, perDay });
+  const ask = (account = id) => memory.decide(account, windows);
+  const look = (account = id) => memory.look(account, windows);
+  /** Sends one request at each of the times since the begin of the day. */
+  const at = (...timesMs: number[]) => {
+    const beginMs = clock.nowMs;
+    return timesMs.map((ms) => {
+      clock.nowMs = beginMs + ms;
+      return ask();
+    });
   };
-  const left = (id = "caller") => memory.currentLimits(id, [minute]).windows[0]!.remaining;
-  return { clock, memory, use, left };
+  return { clock, memory, ask, look, at };
 }
 
-describe("counts on their way to Redis", () => {
-  test("counts on their way to Redis count for the replica until Redis has answered", async () => {
-    const { memory, use, left } = setUp();
-    await use(3);
-    const taken = memory.takeUnsent("caller");
-    expect(left()).toBe(7);
-    memory.restoreUnsent("caller", taken);
-    expect(left()).toBe(7);
-  });
+const left = (decision: Decision) => decision.windows.map(({ remaining }) => remaining);
+const admitted = (decisions: readonly Decision[]) => decisions.map((decision) => decision.admitted);
 
-  test("counts on their way to Redis are not sent by another call", async () => {
-    const { memory, use, left } = setUp();
-    await use(3);
-    const first = memory.takeUnsent("caller");
-    const second = memory.takeUnsent("caller");
-    expect(second).toMatchObject([{ unsent: 0 }]);
-    const { resetAtMs } = first[0]!;
-    memory.update("caller", [minute], [{ used: 1, resetAtMs }], second); // one of another replica
-    expect(left()).toBe(6);
-    memory.restoreUnsent("caller", second);
-    expect(memory.takeUnsent("caller")).toMatchObject([{ unsent: 0 }]);
-    memory.update("caller", [minute], [{ used: 4, resetAtMs }], first);
-    expect(left()).toBe(6);
-  });
-
-  test("what a replica admits while its counts are on their way to Redis is kept when Redis does not receive them", async () => {
-    const { memory, use, left } = setUp();
-    await use(3);
-    const taken = memory.takeUnsent("caller");
-    await use(2);
-    memory.restoreUnsent("caller", taken);
-    expect(left()).toBe(5);
-    expect(memory.takeUnsent("caller")).toMatchObject([{ unsent: 5 }]);
-  });
-
-  test("what a replica admits while its counts are on their way to Redis is kept when Redis answers", async () => {
-    const { memory, use, left } = setUp();
-    await use(3);
-    const taken = memory.takeUnsent("caller");
-    await use(2);
-    memory.update("caller", [minute], [{ used: 4, resetAtMs: taken[0]!.resetAtMs }], taken); // one of another replica
-    expect(left()).toBe(4);
-    expect(memory.takeUnsent("caller")).toMatchObject([{ used: 4, unsent: 2 }]);
-  });
-
-  test("what a replica admits while its counts are on their way belongs to its own window, not to the one that Redis has begun since", async () => {
-    const { memory, use, left, clock } = setUp();
-    await use(3);
-    const taken = memory.takeUnsent("caller");
-    await use(2);
-    clock.nowMs += 30_000;
-    memory.update("caller", [minute], [{ used: 1, resetAtMs: clock.nowMs + 60_000 }], taken);
-    expect(left()).toBe(9);
-  });
+test("a request that the minute refuses charges nothing to the day", () => {
+  const decisions = setUp().at(0, 0, 0, 1, 2, 3);
+  expect(admitted(decisions)).toEqual([true, true, true, false, false, false]);
+  expect(left(decisions.at(-1)!)).toEqual([0, 2]);
 });
 
-test("the callers with a window that runs are listed, the one that was quiet the longest first, but after those with unsent requests", async () => {
-  const clock = { nowMs: 1_000_000 };
-  const memory = new MemoryWindows({ maxCallers: 10, replicas: 1, now: () => clock.nowMs });
-  const update = (id: string, endsInMs: readonly number[]) => {
-    const windows = [minute, { ...minute, seconds: 120 }];
-    const totals = endsInMs.map((ms) => ({ used: 1, resetAtMs: clock.nowMs + ms }));
-    memory.update(id, windows, totals);
-  };
-  update("over", [-1, 0]);
-  update("first", [-1, 120_000]);
-  update("second", [60_000, 120_000]);
-  await memory.decide("alone", [minute]);
-  update("third", [60_000, 120_000]);
-  const ids = () => memory.running().map(({ id }) => id);
-  expect(ids()).toEqual(["alone", "first", "second", "third"]);
-  expect(memory.running()[0]).toEqual({ id: "alone", windows: [minute] });
-  const taken = memory.takeUnsent("alone");
-  memory.update("alone", [minute], [{ used: 1, resetAtMs: taken[0]!.resetAtMs }], taken);
-  update("first", [-1, 120_000]);
-  expect(ids()).toEqual(["second", "third", "alone", "first"]);
-  clock.nowMs += 60_000;
-  expect(ids()).toEqual(["second", "third", "first"]);
+test("a request that the day refuses charges nothing to the minute", () => {
+  const decisions = setUp().at(0, 0, 0, minuteMs, minuteMs, minuteMs + 1);
+  expect(admitted(decisions)).toEqual([true, true, true, true, true, false]);
+  expect(left(decisions.at(-1)!)).toEqual([1, 0]);
 });
 
-test("the caller that was quiet the longest is forgotten first", async () => {
-  const { memory, use, left } = setUp();
-  await use(3, "first");
-  await use(3, "second");
-  await use(1, "first");
-  await use(3, "third");
-  expect([left("first"), left("second"), left("third")]).toEqual([6, 10, 7]);
-  expect(memory.decided).toBe(10);
+test("a window is over at the moment of its end, not before", () => {
+  expect(admitted(setUp().at(0, 0, 0, minuteMs - 1, minuteMs))).toEqual([true, true, true, false, true]);
+});
+
+test("a window whose clock was set back by an hour is over, and its caller is not refused for an hour", () => {
+  const decisions = setUp().at(0, 0, 0, 0, -3_600_000);
+  expect(admitted(decisions)).toEqual([true, true, true, false, true]);
+  expect(decisions.at(-1)!.windows[0]!.resetAtMs).toBe(decisions.at(-1)!.nowMs + minuteMs);
+});
+
+test("a look charges nothing, and shows the end of the running windows to an account that has asked for nothing", () => {
+  const { clock, look, ask } = setUp();
+  clock.nowMs += 20_000;
+  for (let i = 0; i < 10; i++) expect(left(look())).toEqual([3, 5]);
+  expect(look().windows.map(({ resetAtMs }) => resetAtMs - clock.nowMs)).toEqual([40_000, 86_380_000]);
+  expect(left(ask())).toEqual([2, 4]);
+});
+
+test("a plan with lower limits keeps what was used and leaves nothing below zero", () => {
+  const { memory, at } = setUp();
+  at(0, 0, 0);
+  const decision = memory.decide(id, quotaWindows({ perMinute: 2, perDay: 5 }));
+  expect(decision.admitted).toBe(false);
+  expect(decision.windows.map(({ used, remaining }) => [used, remaining])).toEqual([
+    [3, 0],
+    [3, 2],
+  ]);
+});
+
+test("a gateway without Redis admits its share of what was left when it last heard of the others", () => {
+  const { memory, ask, clock } = setUp({ gateways: 3, perMinute: 60, perDay: 1_000 });
+  memory.learn(memory.counterOf(id), clock.nowMs, 10, [40, 10, 40, 10], 0);
+  const decisions = Array.from({ length: 20 }, () => ask());
+  expect(admitted(decisions).filter(Boolean)).toHaveLength(7); // a third of the 20 left, rounded up
+  expect(decisions.at(-1)!.windows[0]).toMatchObject({ used: 47, remaining: 0 });
+  expect(memory.decided).toBe(20);
+});
+
+test("the counters of the running day are listed one at a time, also those that come meanwhile", () => {
+  const { clock, memory, ask, look } = setUp();
+  ask("yesterday");
+  clock.nowMs += 86_400_000;
+  look("only looked");
+  for (const account of ["first", "second"]) ask(account);
+  const running = memory.running();
+  const names = [running.next().value!.id];
+  ask("third");
+  for (const counter of running) names.push(counter.id);
+  expect(names).toEqual(["first", "second", "third"]);
+});
+
+test("an account beyond the bound on memory is forgotten, and has another counter when it comes back", () => {
+  const { memory, ask } = setUp({ maxAccounts: 2 });
+  ask("first");
+  const { name } = memory.counterOf("first");
+  for (const account of ["second", "third"]) ask(account);
+  expect(left(ask("first"))).toEqual([2, 4]);
+  expect(memory.counterOf("first").name).not.toBe(name);
+  expect(left(ask("third"))).toEqual([1, 3]);
 });

@@ -1,114 +1,155 @@
 /** Counts the requests of accounts in the memory of this process. */
-import { LRUCache } from "lru-cache";
-import { type Count, charge, type Decision, type Limiter, type Window } from "./windows.ts";
+import { randomBytes } from "node:crypto";
+import { type Count, indexAt, learn, leftOf, lengthsMs, phaseOf, renew } from "./rule.ts";
+import type { Decision, Limiter, Window, WindowState } from "./windows.ts";
 
 export interface MemoryWindowsOptions {
-  /** Callers that are remembered; the caller that was quiet the longest is forgotten first. */
-  readonly maxCallers: number;
-  /** Replicas that share the limits, each of them counting for itself. */
-  readonly replicas: number;
+  /** Accounts that are remembered; beyond it the one that came first is forgotten. */
+  readonly maxAccounts: number;
+  /** Gateways that share the limits. */
+  readonly gateways: number;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
 
-interface Caller {
+/** The counter of one account at this gateway. */
+export interface Counter {
   readonly id: string;
-  readonly windows: readonly Window[];
-}
-
-/** What is kept for a caller: a count for each of its windows. */
-interface Known extends Pick<Caller, "windows"> {
+  /** Its name on Redis. A counter that was forgotten and begins again has another one, as its counts begin at 0. */
+  readonly name: string;
+  readonly phaseMs: number;
+  /** For each window. */
   readonly counts: readonly Count[];
 }
 
-/**
- * All windows of a caller in one step. With several replicas it also remembers what they have admitted together, and
- * which requests of its own they have not heard of.
- */
+const none: Readonly<Count> = { index: 0, own: 0, synced: 0, heard: 0 };
+
+/** What this gateway has admitted of each account, and what it has heard of the others. Alone it admits its share. */
 export class MemoryWindows implements Limiter {
   readonly #options: MemoryWindowsOptions;
-  readonly #known: LRUCache<string, Known>;
-  /** The callers whose unsent requests are on their way to Redis. */
-  readonly #sending = new Set<string>();
-  /** Decisions so far. */
+  readonly #counters = new Map<string, Counter>();
+  readonly #name = randomBytes(6).toString("base64url");
+  #made = 0;
+  #offsetMs = 0;
+  /** Decisions without Redis so far. */
   decided = 0;
 
   constructor(options: MemoryWindowsOptions) {
     this.#options = options;
-    this.#known = new LRUCache({ max: options.maxCallers });
   }
 
-  async decide(id: string, windows: readonly Window[]): Promise<Decision> {
-    this.decided += 1;
-    const { now, replicas } = this.#options;
-    const { decision, counts } = charge(this.#known.get(id)?.counts, windows, 1, now(), replicas);
-    if (decision.admitted) this.#known.set(id, { windows, counts });
-    return decision;
+  decide(id: string, windows: readonly Window[]): Decision {
+    return this.decideAlone(this.counterOf(id), windows);
   }
 
-  async look(id: string, windows: readonly Window[]): Promise<Decision> {
+  look(id: string, windows: readonly Window[]): Decision {
     return this.currentLimits(id, windows);
   }
 
-  /** The windows of a caller as this replica knows them, without a charge. */
   currentLimits(id: string, windows: readonly Window[]): Decision {
-    const { now, replicas } = this.#options;
-    return charge(this.#known.get(id)?.counts, windows, 0, now(), replicas).decision;
+    return this.current(this.counterOf(id), windows);
   }
 
-  /** The callers that have a window which still runs; those with unsent requests come first. */
-  running(): Caller[] {
-    const nowMs = this.#options.now();
-    const unsent: Caller[] = [];
-    const others: Caller[] = [];
-    // Each part begins with the caller that was quiet the longest: an `update` of all of them keeps their order.
-    this.#known.rforEach(({ windows, counts }, id) => {
-      if (!counts.some(({ resetAtMs }) => resetAtMs > nowMs)) return;
-      (hasUnsent(counts) ? unsent : others).push({ id, windows });
-    });
-    return [...unsent, ...others];
+  counterOf(id: string): Counter {
+    const kept = this.#counters.get(id);
+    if (kept) return kept;
+    if (this.#counters.size >= this.#options.maxAccounts) this.#counters.delete(this.#counters.keys().next().value!);
+    this.#made += 1;
+    const name = `${this.#name}${this.#made.toString(36)}`;
+    const counter = { id, name, phaseMs: phaseOf(id), counts: lengthsMs.map(() => ({ ...none })) };
+    this.#counters.set(id, counter);
+    return counter;
+  }
+
+  /** Decides about a request by the share of this gateway. */
+  decideAlone(counter: Counter, windows: readonly Window[]): Decision {
+    this.decided += 1;
+    const nowMs = this.nowMs();
+    const { gateways } = this.#options;
+    const admitted = !isSpent(counter, windows, nowMs, gateways);
+    if (admitted) {
+      for (let w = 0; w < windows.length; w++) {
+        const count = counter.counts[w]!;
+        renew(count, indexAt(nowMs, counter.phaseMs, lengthsMs[w]!));
+        count.own += 1;
+      }
+    }
+    return decisionOf(counter, windows, { nowMs, admitted, gateways });
+  }
+
+  /** The windows as this gateway knows them. @param gateways those that share what is left: 1 while Redis is there */
+  current(counter: Counter, windows: readonly Window[], gateways = this.#options.gateways): Decision {
+    const nowMs = this.nowMs();
+    const admitted = !isSpent(counter, windows, nowMs, gateways);
+    return decisionOf(counter, windows, { nowMs, admitted, gateways });
+  }
+
+  /** Whether all gateways together have nothing left, as far as this one has heard. It holds until the window ends. */
+  isSpent(counter: Counter, windows: readonly Window[]): boolean {
+    return isSpent(counter, windows, this.nowMs(), 1);
   }
 
   /**
-   * Takes what is kept for a caller, to send it to Redis. Its unsent requests count here until Redis has answered. No
-   * other call sends them until then.
-   */
-  takeUnsent(id: string): readonly Count[] {
-    const counts = this.#known.get(id)?.counts ?? [];
-    if (!hasUnsent(counts)) return counts;
-    if (this.#sending.has(id)) return counts.map((count) => ({ ...count, unsent: 0 }));
-    this.#sending.add(id);
-    return counts;
-  }
-
-  /** Lets the next call send what Redis did not receive. @param taken what `takeUnsent` gave */
-  restoreUnsent(id: string, taken: readonly Count[]): void {
-    if (hasUnsent(taken)) this.#sending.delete(id);
-  }
-
-  /**
-   * Notes what all replicas together have admitted of a caller, for each window.
+   * Notes an answer of Redis about an account.
    *
-   * @param taken what `takeUnsent` gave for the call: Redis has charged it
+   * @param nowMs the time of Redis, which the windows go by from now on
+   * @param answer total and charged for each window, from `at` on
    */
-  update(
-    id: string,
-    windows: readonly Window[],
-    totals: readonly Pick<Count, "used" | "resetAtMs">[],
-    taken: readonly Count[] = [],
-  ): void {
-    this.restoreUnsent(id, taken);
-    const known = this.#known.get(id)?.counts;
-    const unsentOf = (count: Count | undefined, resetAtMs: number) =>
-      count?.resetAtMs === resetAtMs ? count.unsent : 0;
-    const counts = totals.map(({ used, resetAtMs }, i) => {
-      const unsent = Math.max(0, unsentOf(known?.[i], resetAtMs) - unsentOf(taken[i], resetAtMs));
-      return { used, unsent, resetAtMs };
-    });
-    this.#known.set(id, { windows, counts });
+  learn(counter: Counter, nowMs: number, admitted: number, answer: readonly number[], at: number): void {
+    this.#offsetMs = nowMs - this.#options.now();
+    for (let w = 0; w < lengthsMs.length; w++) {
+      const index = indexAt(nowMs, counter.phaseMs, lengthsMs[w]!);
+      learn(counter.counts[w]!, index, admitted, answer[at + 2 * w]!, answer[at + 2 * w + 1]!);
+    }
+  }
+
+  /** The counters that know something of the running day, one at a time: there may be very many. */
+  *running(): Generator<Counter> {
+    for (const counter of this.#counters.values()) {
+      const { index, own, heard } = counter.counts.at(-1)!;
+      if (own + heard > 0 && index === indexAt(this.nowMs(), counter.phaseMs, lengthsMs.at(-1)!)) yield counter;
+    }
+  }
+
+  /** Unix milliseconds by the clock of Redis, or by this machine's while Redis has never answered. */
+  nowMs(): number {
+    return this.#options.now() + this.#offsetMs;
   }
 }
 
-function hasUnsent(counts: readonly Count[]): boolean {
-  return counts.some(({ unsent }) => unsent > 0);
+function isSpent({ counts, phaseMs }: Counter, windows: readonly Window[], nowMs: number, gateways: number): boolean {
+  for (let w = 0; w < windows.length; w++) {
+    const isRunning = counts[w]!.index === indexAt(nowMs, phaseMs, lengthsMs[w]!);
+    if (leftOf(isRunning ? counts[w]! : none, windows[w]!.limit, gateways) <= 0) return true;
+  }
+  return false;
+}
+
+export interface Outcome {
+  readonly nowMs: number;
+  readonly admitted: boolean;
+  /** Gateways that share what is left. */
+  readonly gateways: number;
+  /** Requests of the same answer that were charged after this one. */
+  readonly following?: number;
+}
+
+/** The decision about a request, with the windows of its account after it. */
+export function decisionOf({ counts, phaseMs }: Counter, windows: readonly Window[], outcome: Outcome): Decision {
+  const { nowMs, admitted, gateways, following = 0 } = outcome;
+  const states: WindowState[] = [];
+  for (let w = 0; w < windows.length; w++) {
+    const { name, seconds, limit } = windows[w]!;
+    const index = indexAt(nowMs, phaseMs, lengthsMs[w]!);
+    const count = counts[w]!.index === index ? counts[w]! : none;
+    states.push({
+      name,
+      seconds,
+      limit,
+      used: count.heard + count.own - count.synced - following,
+      remaining: Math.max(0, leftOf(count, limit, gateways) + following),
+      resetAtMs: (index + 1) * lengthsMs[w]! - phaseMs,
+    });
+  }
+  return { admitted, windows: states, nowMs };
 }

@@ -10,7 +10,7 @@ export const refusalSlotMs = 100;
 const maxKeys = 100_000;
 
 /**
- * Adds refusals, by line of keys, to the counts that all replicas share.
+ * Adds refusals, by line of keys, to the counts that all gateways share.
  *
  * @param tooMany refusals within a minute that are too many; a count that gets there starts again
  * @returns the lines whose count got there, without those that could not be shared; it never rejects
@@ -22,7 +22,7 @@ export interface RefusalCounterOptions {
   readonly tooMany: number;
   /** Gets a line of keys that has been refused too often. Resolves when it has done what it does, and never rejects. */
   readonly onTooMany: (lineId: string) => Promise<void>;
-  /** Undefined for a gateway without other replicas. */
+  /** Undefined for a gateway without Redis. */
   readonly share?: ShareRefusals | undefined;
   /** Unix milliseconds. */
   readonly now: () => number;

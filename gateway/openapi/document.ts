@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { type AccountLimits, type PlanTable, planNames } from "../auth/plans.ts";
 import { errorTable } from "../http/errors.ts";
-import { accountGuardOptions, rotationGuardOptions } from "../limits/account-guard.ts";
+import { ownAccountLimit, rotationLimit } from "../limits/account-guard.ts";
 import type { BanRules } from "../limits/bans.ts";
 import { type CodeSample, codeSamples } from "./code-samples.ts";
 
@@ -82,8 +82,8 @@ function valuesOf(options: OpenApiOptions, deprecated: readonly ApiOperation[]):
     plans: planNames.map((plan) => planRow(plan, plans[plan])).join("\n"),
     planNames,
     guardPerMinute: number(guardPerMinute),
-    accountPerMinute: number(accountGuardOptions.points),
-    rotationsPerDay: number(rotationGuardOptions.points),
+    accountPerMinute: number(ownAccountLimit.points),
+    rotationsPerDay: number(rotationLimit.points),
     banRefusals: number(banRules.refusals),
     firstBan,
     furtherBans: furtherBans.length === 0 ? "" : ` Further bans last ${furtherBans.join(", then ")}.`,

@@ -2,7 +2,6 @@
 import type { Request, RequestHandler } from "express";
 import { createKey, storedKey } from "../auth/key-format.ts";
 import type { RotatedKey, Rotation, RotationRefusal } from "../auth/key-rotation.ts";
-import type { PlanName } from "../auth/plans.ts";
 import { ApiError } from "../http/errors.ts";
 import { parseJson } from "../http/json.ts";
 import { readBody } from "../http/request.ts";
@@ -10,15 +9,12 @@ import { contextOf } from "../http/request-context.ts";
 import { writeJson } from "../http/respond.ts";
 import { checkMediaType, postTypes } from "../inventory/input.ts";
 import type { AccountGuard } from "../limits/account-guard.ts";
-import { invalidKey, overLimit, unavailable } from "../limits/denials.ts";
-import { limitHeaders } from "../limits/limit-headers.ts";
+import { invalidKey, unavailable } from "../limits/denials.ts";
 
 export interface KeyRotation {
   readonly rotate: (rotation: Rotation) => Promise<RotatedKey | RotationRefusal>;
   /** Limits the rotations of a line. */
   readonly guard: AccountGuard;
-  /** Gets the plan of every caller that the guard refuses. */
-  readonly onRefused: (plan: PlanName) => void;
   /** Gets the line of the keys that have changed. */
   readonly onRotated: (lineId: string) => void;
   /** The pepper of the new keys. */
@@ -36,17 +32,12 @@ const defaultGraceSeconds = 86_400;
 
 /** The answer is the only place where the new key is ever shown. */
 export function rotateOwnKey(options: KeyRotation): RequestHandler {
-  const { rotate, guard, onRefused, onRotated, pepper, keyEnv, bodyTimeoutMs, now } = options;
+  const { rotate, guard, onRotated, pepper, keyEnv, bodyTimeoutMs, now } = options;
   return async (request, response) => {
     const graceMs = (await readGraceSeconds(request, bodyTimeoutMs)) * 1_000;
     const context = contextOf(response);
-    const { keyId: oldId, lineId: oldLineId, plan } = context.principal!;
-    const guarded = await guard.charge(oldLineId);
-    if (!guarded.admitted) {
-      onRefused(plan);
-      context.limits = limitHeaders(guard.windows, guarded);
-      throw overLimit(guarded);
-    }
+    const { keyId: oldId, lineId: oldLineId } = context.principal!;
+    await guard.admit(context, oldLineId);
     const key = createKey(keyEnv, pepper);
     const newKey = storedKey(key, pepper);
     const rotated = await rotate({ oldId, newKey, graceMs, nowMs: now(), replacesUnused: true }).catch((cause) => {

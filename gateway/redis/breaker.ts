@@ -1,4 +1,5 @@
-/** Keeps requests from waiting for a Redis that does not answer. */
+/** Keeps everything that uses Redis from waiting for one that does not answer. */
+import { inTime, NoAnswerError } from "./connection.ts";
 
 export interface BreakerOptions {
   /** Resolves when Redis can do again what it failed to do for this key. */
@@ -8,9 +9,14 @@ export interface BreakerOptions {
   readonly onChange: (isOpen: boolean, cause: unknown) => void;
 }
 
-/** Opens at the first failure, and rejects every call at once until a probe succeeds. */
+/**
+ * Opens at the first failure, and rejects every call at once until a probe succeeds. A call without an answer in time
+ * ends the others that wait, too: together they wait for one time-out.
+ */
 export class Breaker {
   readonly #options: BreakerOptions;
+  /** Reject the calls under way. */
+  readonly #waiting = new Set<(error: Error) => void>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: BreakerOptions) {
@@ -23,24 +29,24 @@ export class Breaker {
 
   /**
    * @param key one of the keys of the call
-   * @throws Error while the breaker is open, without a call; or what the call throws
+   * @throws Error while the breaker is open, without a call, and when there is no answer in time; or what the call throws
    */
   async run<T>(key: string, call: () => Promise<T>): Promise<T> {
-    if (this.isOpen) throw new Error("Redis is away");
+    if (this.isOpen) throw away();
+    const { promise: opened, reject } = Promise.withResolvers<never>();
+    this.#waiting.add(reject);
     try {
-      return await call();
+      return await Promise.race([inTime(call()), opened]);
     } catch (error) {
-      this.#open(key, error);
+      this.open(key, error);
       throw error;
+    } finally {
+      this.#waiting.delete(reject);
     }
   }
 
-  close(): void {
-    clearInterval(this.#timer);
-    this.#timer = undefined;
-  }
-
-  #open(key: string, cause: unknown): void {
+  /** @param key which Redis has to take a write of before the breaker closes */
+  open(key: string, cause: unknown): void {
     if (this.isOpen) return;
     this.#timer = setInterval(() => {
       this.#options.probe(key).then(
@@ -53,6 +59,16 @@ export class Breaker {
       );
     }, this.#options.probeIntervalMs);
     this.#timer.unref();
+    if (cause instanceof NoAnswerError) for (const reject of this.#waiting) reject(away());
     this.#options.onChange(true, cause);
   }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+}
+
+function away(): Error {
+  return new Error("Redis is away");
 }

@@ -99,11 +99,11 @@ export function isRedisUrl(text: string): boolean {
  * Waits for an answer of Redis. One that arrived while this thread was busy is in time, although its timer fires first:
  * the command has been executed, and doing its work in another way would do it twice.
  *
- * @throws what the command throws; Error when there is no answer in time
+ * @throws what the command throws; NoAnswerError when there is no answer in time
  */
 export async function inTime<T>(answer: Promise<T>): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
-  const giveUp = () => reject(new Error(`no answer within ${answerTimeoutMs} ms`));
+  const giveUp = () => reject(new NoAnswerError(`no answer within ${answerTimeoutMs} ms`));
   // Node reads from its sockets between a timer and an immediate.
   const timer = setTimeout(() => setImmediate(giveUp), answerTimeoutMs);
   try {
@@ -126,6 +126,8 @@ export async function firstAnswer(redis: Redis | Cluster): Promise<void> {
   await once(redis, "ready"); // which rejects at "error"
   await probe(redis, "start");
 }
+
+export class NoAnswerError extends Error {}
 
 /** What may follow the hosts, for each kind. */
 const paths = {

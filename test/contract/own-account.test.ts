@@ -1,4 +1,5 @@
 import { openDatabase } from "../../runtime/database/open.ts";
+import { untilNextDayMs } from "../support/accounts.ts";
 import { type Answer, bodyText, expectError, header, readLimits } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
@@ -41,7 +42,9 @@ describe("GET /v1/rate_limit", () => {
 
   test("GET /v1/rate_limit shows plan, windows, ban and key, with the numbers of its own limit headers", async () => {
     const expiresAtMs = Date.now() + 100 * hour;
-    const { call, clock, keyId } = await open(stack, system, {}, { plan: "pro", expiresAtMs, scopes: ["store:read"] });
+    const options: KeyOptions = { plan: "pro", expiresAtMs, scopes: ["store:read"] };
+    const { call, clock, keyId, accountId } = await open(stack, system, {}, options);
+    clock.advance(untilNextDayMs(accountId, clock.now()));
     const startMs = clock.now();
     for (let i = 0; i < 3; i++) await call("/nothing");
     clock.advance(10 * second);
@@ -75,12 +78,13 @@ describe("GET /v1/rate_limit", () => {
     expect(await look()).toEqual([20, 20]);
   });
 
-  test("GET /v1/rate_limit begins no window", async () => {
-    const { call, clock } = await open(stack, system);
-    await call("/rate_limit");
-    clock.advance(30 * second);
-    const { windows } = readLimits(await call("/inventory"), clock.now());
-    expect(windows.minute).toMatchObject({ remaining: 59, resetSeconds: 60 });
+  test("GET /v1/rate_limit shows the end of the running windows before the first request of the account", async () => {
+    const { call, clock, accountId } = await open(stack, system);
+    clock.advance(untilNextDayMs(accountId, clock.now()) + 20 * second);
+    const { resetAt, windows } = readLimits(await call("/rate_limit"), clock.now());
+    expect(windows).toMatchObject({ minute: { remaining: 60, resetSeconds: 40 }, day: { resetSeconds: 86_380 } });
+    clock.advance(10 * second);
+    expect(readLimits(await call("/inventory"), clock.now())).toMatchObject({ remaining: 59, resetAt });
   });
 
   test("GET /v1/rate_limit answers an exhausted and a banned key, with the end of the ban", async () => {

@@ -1,5 +1,6 @@
 import { createServer } from "node:http";
 import { listenOn } from "../../runtime/admin.ts";
+import { untilNextDayMs } from "../support/accounts.ts";
 import { type Answer, bodyText, expectError, header, readLimits } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
 import { type Stack, suiteStack } from "../support/cleanup.ts";
@@ -213,7 +214,7 @@ describe("limits", () => {
   });
 
   test("the limits admit 60 requests in a minute, and the next one at the time that the headers give", async () => {
-    const { use, clock } = await open(stack, system, {});
+    const { use, clock } = await openToday(stack, system, {});
     const startMs = clock.now();
     for (let left = 59; left >= 0; left--) {
       const answer = await use();
@@ -239,19 +240,23 @@ describe("limits", () => {
     expect(readLimits(answer, clock.now()).windows.minute).toMatchObject({ remaining: 59, resetSeconds: 60 });
   });
 
-  test("the limits count from the first request, not from the clock's minute", async () => {
-    const { use, clock } = await open(stack, system, {});
+  test("the limits end by the clock, whenever the first request of a window came, at a time that differs between accounts", async () => {
+    const { use, clock } = await openToday(stack, system, {});
     const first = readLimits(await use(), clock.now());
+    expect(first.resetAt * second).toBe(clock.now() + minute);
     clock.advance(59 * second);
     expect(readLimits(await use(), clock.now())).toMatchObject({ resetAt: first.resetAt, remaining: 58 });
-    clock.advance(31 * second); // the window is over, and no request has begun another
+    clock.advance(31 * second);
     const next = readLimits(await use(), clock.now());
-    expect(next).toMatchObject({ remaining: 59, resetAt: first.resetAt + 90 });
+    expect(next).toMatchObject({ remaining: 59, resetAt: first.resetAt + 60 });
+    const ends = new Set<number>();
+    for (let i = 0; i < 5; i++) ends.add(readLimits(await use((await system.issueKey()).key), clock.now()).resetAt);
+    expect(ends.size).toBeGreaterThan(1);
   });
 
   test("the limit of the day is not charged for requests that the minute refuses, nor that of the minute for what the day refuses", async () => {
     const limits = { perMinute: 3, perDay: 5 };
-    const { use, clock } = await open(stack, system, {}, { plan: "enterprise", limits });
+    const { use, clock } = await openToday(stack, system, {}, { plan: "enterprise", limits });
     const startMs = clock.now();
     const expectLeft = async (status: number, perMinute: number, perDay: number) => {
       clock.advance(1);
@@ -273,9 +278,8 @@ describe("limits", () => {
     expect(await expectLeft(429, 3, 0)).toEqual({
       limit: 5,
       remaining: 0,
-      resetAt: Math.ceil((startMs + 1 + 24 * hour) / second),
+      resetAt: (startMs + 24 * hour) / second,
     });
-    clock.advance(1);
     await expectLeft(200, 2, 4);
   });
 
@@ -481,7 +485,7 @@ describe("temporary bans", () => {
 
   test("a temporary ban within an exhausted day announces the end of the day, not that of the ban", async () => {
     const limits = { perMinute: 10, perDay: 1 };
-    const opened = await open(stack, system, env, { plan: "enterprise", limits });
+    const opened = await openToday(stack, system, env, { plan: "enterprise", limits });
     const began = opened.clock.now();
     const banned = await earnBan(opened);
     const leftSeconds = Math.ceil((began + 24 * hour - opened.clock.now()) / second);
@@ -578,6 +582,7 @@ interface Opened {
   readonly key: string;
   readonly keyId: string;
   readonly account: string;
+  readonly accountId: string;
   /** Reads the list with this key or another token, or with no token when it is empty. */
   use(token?: string): Promise<Answer>;
 }
@@ -587,16 +592,24 @@ async function open(stack: Stack, system: System, env: Env, keyOptions: KeyOptio
   const clock = new TestClock();
   const gateway = await startLocalGateway({ ...system.gatewayEnv, ...env }, clock.now);
   stack.defer(() => gateway.close());
-  const { key, keyId, account } = await system.issueKey(keyOptions);
+  const { key, keyId, account, accountId } = await system.issueKey(keyOptions);
   return {
     address: gateway.address,
     clock,
     key,
     keyId,
     account,
+    accountId,
     use: (token = key) => {
       const headers: Record<string, string> = token === "" ? {} : { authorization: `Bearer ${token}` };
       return callApi(gateway.address, { path: "/v1/inventory", headers });
     },
   };
+}
+
+/** The same, at the begin of a day of the account. */
+async function openToday(...args: Parameters<typeof open>): Promise<Opened> {
+  const opened = await open(...args);
+  opened.clock.advance(untilNextDayMs(opened.accountId, opened.clock.now()));
+  return opened;
 }

@@ -12,6 +12,7 @@ import { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/in
 import { petStatuses } from "../../proto/pet.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
+import { isEarly } from "./accounts.ts";
 import { createMysqlDatabase, createSqliteDatabase, dropDatabase } from "./databases.ts";
 import { testPepper } from "./keys.ts";
 import { type RunningProcess, runScript, type ScriptResult, startProcess } from "./processes.ts";
@@ -37,7 +38,7 @@ export interface SystemOptions {
 }
 
 export interface KeyOptions {
-  /** Default: a new account of its own. */
+  /** Default: a new account of its own, which is early in its windows. */
   readonly account?: string;
   /** Plan of a new account; default free. */
   readonly plan?: PlanName;
@@ -187,7 +188,7 @@ async function openKeys(stack: AsyncDisposableStack, url: string): Promise<Syste
   await migrate(db, "gateway", keyMigrations, "up");
   const admin = createKeyAdmin(db, Date.now);
   let accounts = 0;
-  return async ({ account, plan, limits, ...rest } = {}) => {
+  return async function issueKey({ account, plan, limits, ...rest } = {}) {
     accounts += 1;
     const key = createKey(keyEnv, testPepper);
     const issued = await admin.issue({
@@ -197,7 +198,10 @@ async function openKeys(stack: AsyncDisposableStack, url: string): Promise<Syste
       ...storedKey(key, testPepper),
       ...rest,
     });
-    return { ...issued, key };
+    if (account !== undefined || isEarly(issued.accountId)) return { ...issued, key };
+    await db("api_keys").where("id", issued.keyId).delete();
+    await db("accounts").where("id", issued.accountId).delete();
+    return await issueKey({ plan, limits, ...rest });
   };
 }
 

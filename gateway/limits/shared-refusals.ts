@@ -1,6 +1,7 @@
-/** Shares the counts of refusals between replicas. */
+/** Shares the counts of refusals between gateways. */
 import type { Cluster, Redis } from "ioredis";
-import { refusalSlotMs, refusalWindowMs, type ShareRefusals } from "../limits/refusals.ts";
+import type { Breaker } from "../redis/breaker.ts";
+import { refusalSlotMs, refusalWindowMs, type ShareRefusals } from "./refusals.ts";
 
 /**
  * Adds refusals of one line of keys to those of the last minute, by the clock of Redis.
@@ -37,17 +38,19 @@ type Client = (Redis | Cluster) & {
 };
 
 /** @param clockOffsetMs milliseconds to add to the clock of Redis; for tests */
-export function shareRefusals(redis: Redis | Cluster, clockOffsetMs = () => 0): ShareRefusals {
+export function shareRefusals(redis: Redis | Cluster, breaker: Breaker, clockOffsetMs = () => 0): ShareRefusals {
   redis.defineCommand("countRefusals", { numberOfKeys: 1, lua: countRefusalsScript });
   const client = redis as Client;
   return async (refusals, tooMany) => {
     const found = await Promise.all(
       [...refusals].map(async ([lineId, count]) => {
+        const key = `petstore:refused:${lineId}`;
         const times = [refusalSlotMs, refusalWindowMs, clockOffsetMs()];
         try {
-          return (await client.countRefusals(`petstore:refused:${lineId}`, count, tooMany, ...times)) ? [lineId] : [];
+          const isTooMany = await breaker.run(key, () => client.countRefusals(key, count, tooMany, ...times));
+          return isTooMany ? [lineId] : [];
         } catch {
-          return []; // each replica goes by its own count, and the breaker logs the fault
+          return []; // each gateway goes by its own count
         }
       }),
     );

@@ -1,0 +1,181 @@
+/** Counts the requests of accounts on Redis, for all gateways together. */
+import calculateSlot from "cluster-key-slot";
+import type { Cluster, Redis } from "ioredis";
+import { Batches } from "../../runtime/batches.ts";
+import { SharedRead } from "../../runtime/shared-read.ts";
+import type { Breaker } from "../redis/breaker.ts";
+import { type Counter, decisionOf, type MemoryWindows } from "./memory-windows.ts";
+import { lengthsMs } from "./rule.ts";
+import { chargeScript } from "./script.ts";
+import type { Decision, Limiter, Window } from "./windows.ts";
+
+/** Commands that ioredis adds by `defineCommand`. */
+type Client = (Redis | Cluster) & {
+  chargeWindows(keyCount: number, ...keysAndArguments: readonly (string | number)[]): Promise<number[]>;
+};
+
+export interface RedisWindowsOptions {
+  readonly redis: Redis | Cluster;
+  /** Keeps what this gateway knows, and decides while Redis is away. */
+  readonly memory: MemoryWindows;
+  readonly breaker: Breaker;
+  /** Milliseconds to add to the clock of Redis; for tests. */
+  readonly clockOffsetMs?: () => number;
+}
+
+/** A request that waits for its decision. */
+interface Waiting {
+  readonly counter: Counter;
+  readonly windows: readonly Window[];
+  readonly cost: 0 | 1;
+  readonly resolve: (decision: Decision) => void;
+}
+
+/** What Redis is asked about one account: how many of the requests that wait it admits. */
+interface Question {
+  readonly counter: Counter;
+  readonly requests: readonly Waiting[];
+}
+
+/** Accounts in one call of the script: Redis does nothing else while it runs. */
+const maxAccounts = 200;
+
+const keyPrefix = "petstore:counts:";
+
+/**
+ * All windows of an account in one round trip. The requests that wait share a call, and an account that has nothing
+ * left is refused from memory until its window ends. When Redis fails, or the breaker is open, `memory` decides.
+ */
+export class RedisWindows implements Limiter {
+  readonly #options: RedisWindowsOptions;
+  readonly #client: Client;
+  // Requests that arrive in one turn of the event loop share the first call.
+  readonly #batches = new Batches<Waiting>(
+    (take) => this.#decideAll(take()),
+    () => new Promise(setImmediate),
+  );
+  readonly #statements = new SharedRead(() => this.#stateAll());
+
+  constructor(options: RedisWindowsOptions) {
+    this.#options = options;
+    options.redis.defineCommand("chargeWindows", { lua: chargeScript });
+    this.#client = options.redis as Client;
+  }
+
+  decide(id: string, windows: readonly Window[]): Decision | Promise<Decision> {
+    return this.#ask(id, windows, 1);
+  }
+
+  /** Redis knows the counts of all gateways, so it is asked even where nothing is charged. */
+  look(id: string, windows: readonly Window[]): Decision | Promise<Decision> {
+    return this.#ask(id, windows, 0);
+  }
+
+  currentLimits(id: string, windows: readonly Window[]): Decision {
+    const { memory, breaker } = this.#options;
+    const counter = memory.counterOf(id);
+    return breaker.isOpen ? memory.current(counter, windows) : memory.current(counter, windows, 1);
+  }
+
+  /**
+   * Tells Redis all that this gateway knows. Call it whenever Redis is back: it may have lost its data, and it has not
+   * heard of what this gateway admitted alone. Until then the other gateways would admit as much again.
+   */
+  async stateCounts(): Promise<void> {
+    await this.#statements.next();
+  }
+
+  async #stateAll(): Promise<void> {
+    const { memory, breaker } = this.#options;
+    let questions: Question[] = [];
+    for (const counter of memory.running()) {
+      if (breaker.isOpen) return;
+      questions.push({ counter, requests: [] });
+      if (questions.length < maxAccounts) continue;
+      await this.#askAll(questions);
+      questions = [];
+    }
+    await this.#askAll(questions);
+  }
+
+  #ask(id: string, windows: readonly Window[], cost: 0 | 1): Decision | Promise<Decision> {
+    const { memory, breaker } = this.#options;
+    const counter = memory.counterOf(id);
+    if (breaker.isOpen) return this.#alone(counter, windows, cost);
+    if (memory.isSpent(counter, windows)) return memory.current(counter, windows, 1);
+    return new Promise((resolve) => this.#batches.add({ counter, windows, cost, resolve }));
+  }
+
+  #alone(counter: Counter, windows: readonly Window[], cost: 0 | 1): Decision {
+    const { memory } = this.#options;
+    return cost === 0 ? memory.current(counter, windows) : memory.decideAlone(counter, windows);
+  }
+
+  async #decideAll(requests: readonly Waiting[]): Promise<void> {
+    const questions = [...Map.groupBy(requests, ({ counter }) => counter)];
+    await this.#askAll(questions.map(([counter, ofCounter]) => ({ counter, requests: ofCounter })));
+  }
+
+  async #askAll(questions: readonly Question[]): Promise<void> {
+    for (let i = 0; i < questions.length; i += maxAccounts) {
+      const calls = this.#splitBySlot(questions.slice(i, i + maxAccounts));
+      await Promise.all(calls.map((ofCall) => this.#call(ofCall)));
+    }
+  }
+
+  /** In a cluster one call can only reach the keys of one slot. */
+  #splitBySlot(questions: readonly Question[]): (readonly Question[])[] {
+    if (!this.#client.isCluster) return [questions];
+    return [...Map.groupBy(questions, ({ counter }) => calculateSlot(keyPrefix + counter.id)).values()];
+  }
+
+  /** Settles all requests of the questions with one call of the script; without an answer they are decided alone. */
+  async #call(questions: readonly Question[]): Promise<void> {
+    const { breaker, clockOffsetMs } = this.#options;
+    const keysAndArguments: (string | number)[] = questions.map(({ counter }) => keyPrefix + counter.id);
+    keysAndArguments.push(clockOffsetMs?.() ?? 0);
+    for (const question of questions) pushStatement(keysAndArguments, question);
+    let answer: readonly number[];
+    try {
+      const call = () => this.#client.chargeWindows(questions.length, ...keysAndArguments);
+      answer = await breaker.run(keyPrefix + questions[0]!.counter.id, call);
+    } catch {
+      for (const { requests } of questions) {
+        for (const { counter, windows, cost, resolve } of requests) resolve(this.#alone(counter, windows, cost));
+      }
+      return;
+    }
+    let at = 1;
+    for (const question of questions) {
+      this.#settle(question, answer, at);
+      at += 1 + 2 * lengthsMs.length;
+    }
+  }
+
+  /** Settles the requests of an account, in the order in which they came. @param at where its answer begins */
+  #settle({ counter, requests }: Question, answer: readonly number[], at: number): void {
+    const nowMs = answer[0]!;
+    let left = answer[at]!;
+    this.#options.memory.learn(counter, nowMs, left, answer, at + 1);
+    for (const { windows, cost, resolve } of requests) {
+      left -= cost;
+      const admitted = cost === 0 || left >= 0;
+      resolve(decisionOf(counter, windows, { nowMs, admitted, gateways: 1, following: Math.max(0, left) }));
+    }
+  }
+}
+
+/** Adds what the script takes for one account. An account whose plan has just changed is asked about by its latest. */
+function pushStatement(target: (string | number)[], { counter, requests }: Question): void {
+  const { name, phaseMs, counts } = counter;
+  const windows = requests.at(-1)?.windows ?? [];
+  target.push(
+    name,
+    phaseMs,
+    requests.reduce((wanted, { cost }) => wanted + cost, 0),
+  );
+  for (let w = 0; w < counts.length; w++) {
+    const { index, own, synced, heard } = counts[w]!;
+    target.push(windows[w]?.limit ?? 0, index, own, synced, heard);
+  }
+}

@@ -1,0 +1,313 @@
+import fc from "fast-check";
+import { MemoryWindows } from "./memory-windows.ts";
+import { quotaWindows } from "./plan-windows.ts";
+import { type Answer, charge, indexAt, type Ledger, lengthsMs, phaseOf, type Statement } from "./rule.ts";
+
+const account = "acc_1";
+const phaseMs = phaseOf(account);
+const limit = 60;
+const windows = quotaWindows({ perMinute: limit, perDay: 1_000_000 });
+const size = 3;
+
+/** The begin of a day of the account. */
+const beginMs = 20_000 * lengthsMs[1] - phaseMs;
+
+const newLedger = (): Ledger => ({ totals: [], charged: new Map() });
+const copyOf = ({ totals, charged }: Ledger): Ledger => ({ totals, charged: new Map(charged) });
+
+/** Gateways over a ledger in place of Redis. The gateways are real, the network and the clock are the test's own. */
+class Deployment {
+  nowMs = beginMs + 1;
+  redis = newLedger();
+  readonly gateways = Array.from({ length: size }, () => this.#newGateway());
+  /** Requests that were admitted in the minute that runs. */
+  admitted = 0;
+
+  #newGateway(): MemoryWindows {
+    return new MemoryWindows({ maxAccounts: 10, gateways: size, now: () => this.nowMs });
+  }
+
+  /** A gateway ends, with what only it knows, and another one takes its place. */
+  replace(gateway: number): void {
+    this.gateways[gateway] = this.#newGateway();
+  }
+
+  counterOf(gateway: number) {
+    return this.gateways[gateway]!.counterOf(account);
+  }
+
+  statement(gateway: number, wanted: number): Statement {
+    const { name, counts } = this.counterOf(gateway);
+    const limits = windows.map((window) => window.limit);
+    return { gateway: name, wanted, limits, counts: counts.map((count) => ({ ...count })) };
+  }
+
+  execute(statement: Statement): Answer {
+    const indexes = lengthsMs.map((lengthMs) => indexAt(this.nowMs, phaseMs, lengthMs));
+    return charge(this.redis, indexes, statement);
+  }
+
+  /** A call that nothing happens to. @returns how many of its requests were admitted */
+  call(gateway: number, wanted: number): number {
+    const { admitted, windows: answered } = this.execute(this.statement(gateway, wanted));
+    const flat = answered.flatMap(({ total, charged }) => [total, charged]);
+    this.gateways[gateway]!.learn(this.counterOf(gateway), this.nowMs, admitted, flat, 0);
+    this.admitted += admitted;
+    return admitted;
+  }
+
+  /** Requests that a gateway decides about without Redis. @returns how many were admitted */
+  alone(gateway: number, requests: number): number {
+    let admitted = 0;
+    for (let i = 0; i < requests; i++) if (this.gateways[gateway]!.decide(account, windows).admitted) admitted += 1;
+    this.admitted += admitted;
+    return admitted;
+  }
+
+  /** Every gateway states what it knows, as it does when Redis is back. */
+  stateAll(): void {
+    for (const gateway of this.gateways.keys()) this.call(gateway, 0);
+  }
+
+  /** Every gateway asks for more than there is. */
+  spend(): void {
+    for (const gateway of this.gateways.keys()) this.call(gateway, 1_000);
+  }
+
+  /** What is charged to each gateway beyond what it admitted. */
+  credits(): number[] {
+    return [...this.gateways.keys()].map((gateway) => {
+      const { own, synced } = this.counterOf(gateway).counts[0]!;
+      return synced - own;
+    });
+  }
+
+  /** What Redis counts as admitted once all have spoken. */
+  used(): number {
+    this.stateAll();
+    return this.credits().reduce((total, credit) => total - credit, this.redis.totals[0]?.floor ?? 0);
+  }
+}
+
+const kinds = [
+  "call",
+  "lost call",
+  "lost answer",
+  "late call",
+  "repeated call",
+  "death",
+  "no data",
+  "older data",
+] as const;
+type Kind = (typeof kinds)[number];
+interface Step {
+  readonly kind: Kind;
+  readonly gateway: number;
+  readonly requests: number;
+}
+
+/** Runs steps, and executes the late calls at the end of it or at some later step. @returns the number of faults */
+function run(deployment: Deployment, steps: readonly Step[]): number {
+  const late: Statement[] = [];
+  let copy = newLedger();
+  let faults = 0;
+  for (const { kind, gateway, requests } of steps) {
+    if (kind !== "call") faults += 1;
+    if (requests % 4 === 0) copy = copyOf(deployment.redis);
+    if (requests % 5 === 0) for (const statement of late.splice(0, 1)) deployment.execute(statement);
+    const statement = deployment.statement(gateway, requests);
+    if (kind === "lost answer" || kind === "repeated call") deployment.execute(statement);
+    if (kind === "late call") late.push(statement);
+    if (kind === "death") deployment.replace(gateway);
+    if (kind === "no data") deployment.redis = newLedger();
+    if (kind === "older data") deployment.redis = copyOf(copy);
+    if (/^(lost|late)/.test(kind)) deployment.alone(gateway, requests);
+    else if (/call/.test(kind)) deployment.call(gateway, requests);
+  }
+  for (const statement of late) deployment.execute(statement);
+  return faults;
+}
+
+const sequences = (...faults: Kind[]) =>
+  fc.array(
+    fc.record({
+      kind: fc.oneof({ weight: 3, arbitrary: fc.constant<Kind>("call") }, fc.constantFrom(...faults)),
+      gateway: fc.nat(size - 1),
+      requests: fc.integer({ min: 1, max: 25 }),
+    }),
+    { minLength: 1, maxLength: 60 },
+  );
+
+const numRuns = 2_000;
+
+describe("counts that only grow", () => {
+  test("without a fault exactly the limit is admitted, by whichever gateways, which may come and go", () => {
+    fc.assert(
+      fc.property(sequences("death"), (steps) => {
+        const deployment = new Deployment();
+        run(deployment, steps);
+        const wanted = steps.reduce((sum, { kind, requests }) => sum + (kind === "call" ? requests : 0), 0);
+        expect(deployment.admitted).toBe(Math.min(limit, wanted));
+        expect(deployment.used()).toBe(deployment.admitted);
+      }),
+      { numRuns },
+    );
+  });
+
+  test("calls that are lost, late, repeated or not answered are charged once, and what they leave is used in full", () => {
+    fc.assert(
+      fc.property(sequences("lost call", "lost answer", "late call", "repeated call"), (steps) => {
+        const deployment = new Deployment();
+        const faults = run(deployment, steps);
+        const before = deployment.admitted;
+        expect(before).toBeLessThanOrEqual(limit + faults * (limit + size));
+        expect(deployment.used()).toBe(before);
+        deployment.spend();
+        expect(deployment.admitted).toBeLessThanOrEqual(Math.max(limit, before));
+        const total = deployment.redis.totals[0]!.floor;
+        expect(total).toBeGreaterThanOrEqual(limit);
+        expect(Math.max(...deployment.credits())).toBeLessThanOrEqual(total - limit);
+      }),
+      { numRuns },
+    );
+  });
+
+  test("a Redis that loses its data, or some of it, has the right counts again once all gateways have spoken", () => {
+    fc.assert(
+      fc.property(sequences("lost call", "no data", "older data"), (steps) => {
+        const deployment = new Deployment();
+        const faults = run(deployment, steps);
+        const before = deployment.admitted;
+        expect(before).toBeLessThanOrEqual(limit + faults * (limit + size));
+        expect(deployment.used()).toBe(before);
+        deployment.spend();
+        expect(deployment.admitted).toBe(Math.max(limit, before));
+      }),
+      { numRuns },
+    );
+  });
+
+  test("with all faults together no request is forgotten, and each fault gives at most one more allowance", () => {
+    fc.assert(
+      fc.property(sequences(...kinds.filter((kind) => kind !== "death")), (steps) => {
+        const deployment = new Deployment();
+        const faults = run(deployment, steps);
+        expect(deployment.used()).toBeGreaterThanOrEqual(deployment.admitted);
+        deployment.spend();
+        expect(deployment.admitted).toBeLessThanOrEqual(limit + faults * (limit + size));
+      }),
+      { numRuns },
+    );
+  });
+
+  test("gateways that end take with them no more than what they admitted alone, and what only a lost Redis knew of them", () => {
+    fc.assert(
+      fc.property(sequences(...kinds), (steps) => {
+        const deployment = new Deployment();
+        const faults = run(deployment, steps);
+        deployment.stateAll();
+        const own = [...deployment.gateways.keys()].map((gateway) => deployment.counterOf(gateway).counts[0]!.own);
+        const total = deployment.redis.totals[0]?.floor ?? 0;
+        expect(total).toBeGreaterThanOrEqual(own.reduce((sum, each) => sum + each, 0));
+        for (const gateway of deployment.gateways.keys()) {
+          expect(deployment.counterOf(gateway).counts[0]!.heard).toBeLessThanOrEqual(total);
+        }
+        deployment.spend();
+        expect(deployment.admitted).toBeLessThanOrEqual(limit + faults * (limit + size));
+      }),
+      { numRuns },
+    );
+  });
+
+  test("what was charged for requests that got no answer and were refused is used by later requests of that gateway", () => {
+    const deployment = new Deployment();
+    deployment.call(0, 30);
+    deployment.execute(deployment.statement(0, 25)); // its answer is lost
+    expect(deployment.alone(0, 25)).toBe(10); // a third of what was left
+    expect(deployment.call(1, 10)).toBe(5); // the others count all 25
+    expect(deployment.call(0, 20)).toBe(15);
+    expect(deployment.admitted).toBe(limit);
+  });
+
+  test("what was charged for requests that got no answer can be used after Redis has lost its data, too", () => {
+    const deployment = new Deployment();
+    deployment.execute(deployment.statement(0, 25)); // its answer is lost
+    deployment.call(0, 0);
+    deployment.call(1, 5);
+    deployment.redis = newLedger();
+    deployment.call(1, 0);
+    expect(deployment.call(0, 100)).toBe(limit - 5);
+  });
+
+  test("what others have heard of a gateway that is gone still counts after Redis has lost its data", () => {
+    const deployment = new Deployment();
+    deployment.call(0, 30);
+    deployment.call(1, 10);
+    deployment.replace(0);
+    deployment.redis = newLedger();
+    expect(deployment.call(0, 5)).toBe(5); // before the other one has spoken
+    deployment.call(1, 0);
+    deployment.spend();
+    expect(deployment.admitted).toBe(limit + 5);
+  });
+});
+
+describe("windows by the clock", () => {
+  const left = ({ windows: states }: ReturnType<MemoryWindows["decide"]>) => states.map(({ remaining }) => remaining);
+
+  test("a day of an account begins with one of its minutes, at a whole second that differs between accounts", () => {
+    const phases = Array.from({ length: 1_000 }, (_, i) => phaseOf(`acc_${i}`));
+    expect(phases.filter((phase) => phase % 1_000 !== 0 || phase < 0 || phase >= 86_400_000)).toEqual([]);
+    expect(new Set(phases).size).toBeGreaterThan(950);
+    const deployment = new Deployment();
+    deployment.nowMs = beginMs;
+    const ends = deployment.gateways[0]!.look(account, windows).windows.map(({ resetAtMs }) => resetAtMs - beginMs);
+    expect(ends).toEqual([60_000, 86_400_000]);
+  });
+
+  test("a window ends at its time for Redis and for a gateway alone, whenever its first request came", () => {
+    for (const ask of [
+      (deployment: Deployment) => deployment.call(0, 1),
+      (deployment: Deployment) => deployment.alone(0, 1),
+    ]) {
+      const deployment = new Deployment();
+      deployment.nowMs = beginMs + 59_999;
+      ask(deployment);
+      expect(left(deployment.gateways[0]!.look(account, windows))[1]).toBeLessThan(1_000_000);
+      deployment.nowMs = beginMs + 60_000;
+      expect(deployment.call(1, 1_000)).toBe(limit);
+      expect(left(deployment.gateways[1]!.look(account, windows))[0]).toBe(0);
+      deployment.nowMs = beginMs + 86_400_000;
+      expect(left(deployment.gateways[0]!.look(account, windows))[0]).toBe(limit / size);
+      expect(deployment.call(0, 1)).toBe(1);
+      expect(deployment.redis.charged.size).toBe(1); // the gateways of the day before are forgotten
+    }
+  });
+
+  test("a window that the clock was set back from is over", () => {
+    const deployment = new Deployment();
+    deployment.nowMs = beginMs + 3_600_000;
+    deployment.spend();
+    expect(deployment.call(0, 1)).toBe(0);
+    deployment.nowMs = beginMs;
+    expect(deployment.call(0, 1_000)).toBe(limit);
+  });
+
+  test("requests that a gateway admitted alone are charged to their own windows, not to later ones", () => {
+    const deployment = new Deployment();
+    expect(deployment.alone(0, 5)).toBe(5);
+    deployment.nowMs += 60_000;
+    deployment.call(0, 1);
+    expect(deployment.redis.totals.map(({ floor }) => floor)).toEqual([1, 6]);
+  });
+
+  test("a statement that charges nothing and tells nothing leaves Redis as it is", () => {
+    const deployment = new Deployment();
+    deployment.stateAll();
+    expect(deployment.redis).toEqual(newLedger());
+    deployment.call(0, 5);
+    const before = copyOf(deployment.redis);
+    deployment.stateAll();
+    expect(deployment.redis).toEqual(before);
+  });
+});

@@ -1,0 +1,126 @@
+/** The rule of the limits that gateways share: windows by the clock, and counts that only grow; pure. */
+import { crc32 } from "node:zlib";
+
+/** The lengths of the windows of an account in ms: a minute and a day. */
+export const lengthsMs = [60_000, 86_400_000] as const;
+
+/**
+ * Where the windows of an account begin: its days this long before those of UTC. It differs between accounts, so that
+ * they do not all begin at once. A minute begins with each day, because both have the same phase.
+ *
+ * @returns milliseconds, in whole seconds
+ */
+export function phaseOf(accountId: string): number {
+  return (crc32(accountId) % 86_400) * 1_000;
+}
+
+/** The number of the window that runs now. A count with any other index is over, also when the clock was set back. */
+export function indexAt(nowMs: number, phaseMs: number, lengthMs: number): number {
+  return Math.floor((nowMs + phaseMs) / lengthMs);
+}
+
+/** What a gateway knows of one window of an account. The numbers only grow while the window runs. */
+export interface Count {
+  index: number;
+  /** Requests that this gateway has admitted. */
+  own: number;
+  /** Requests that Redis has charged to this gateway, as far as it has heard. */
+  synced: number;
+  /** The highest total of all gateways that Redis has answered. */
+  heard: number;
+}
+
+/** What a gateway has left of a limit: all of it with one gateway or with Redis, else its share of what was left. */
+export function leftOf({ own, synced, heard }: Readonly<Count>, limit: number, gateways: number): number {
+  return Math.ceil(Math.max(0, limit - heard) / gateways) + synced - own;
+}
+
+/** Begins a count again when its window is over. */
+export function renew(count: Count, index: number): void {
+  if (count.index === index) return;
+  count.index = index;
+  count.own = 0;
+  count.synced = 0;
+  count.heard = 0;
+}
+
+/** Notes an answer of Redis about one window. */
+export function learn(count: Count, index: number, admitted: number, total: number, charged: number): void {
+  renew(count, index);
+  count.own += admitted;
+  count.synced = Math.max(count.synced, charged);
+  count.heard = Math.max(count.heard, total);
+}
+
+/** What Redis keeps of one window of an account. */
+interface Total {
+  readonly index: number;
+  /** The highest total that any gateway has heard of. */
+  readonly floor: number;
+  /** The sum of what is charged to each gateway. */
+  readonly sum: number;
+}
+
+/** What Redis keeps of an account: a total and the charges of each gateway, for each window. */
+export interface Ledger {
+  totals: readonly Total[];
+  readonly charged: Map<string, readonly { readonly index: number; readonly own: number }[]>;
+}
+
+/** What one gateway states about an account, and how many more requests it wants to admit. */
+export interface Statement {
+  readonly gateway: string;
+  readonly wanted: number;
+  readonly limits: readonly number[];
+  readonly counts: readonly Readonly<Count>[];
+}
+
+/** What Redis answers: the admitted ones of the wanted requests, and for each window its total and what it has charged. */
+export interface Answer {
+  readonly admitted: number;
+  readonly windows: readonly { readonly total: number; readonly charged: number }[];
+}
+
+/**
+ * Merges a statement into the ledger and admits as many of the wanted requests as all windows have left. `script.ts`
+ * does the same on Redis, step by step.
+ *
+ * A statement may come twice, late, or at a ledger that has lost everything. Requests that are charged to a gateway
+ * which did not admit them, because an answer was lost, are used before others are charged.
+ *
+ * @param indexes of the windows that run now
+ */
+export function charge(ledger: Ledger, indexes: readonly number[], statement: Statement): Answer {
+  const { gateway, wanted, limits, counts } = statement;
+  const isNew = ledger.totals.at(-1)?.index !== indexes.at(-1);
+  const totals = isNew ? [] : ledger.totals;
+  const charges = isNew ? [] : (ledger.charged.get(gateway) ?? []);
+  let admitted = wanted;
+  const merged = indexes.map((index, w) => {
+    const running = <T extends { readonly index: number }>(kept: T | undefined) =>
+      kept?.index === index ? kept : null;
+    const { floor = 0, sum = 0 } = running(totals[w]) ?? {};
+    const { own: charged = 0 } = running(charges[w]) ?? {};
+    const { own = 0, synced = 0, heard = 0 } = running(counts[w]) ?? {};
+    const known = Math.max(charged, own, synced);
+    const newSum = sum + known - charged;
+    const total = Math.max(floor, heard + Math.max(0, own - synced), newSum);
+    admitted = Math.max(0, Math.min(admitted, limits[w]! - total + known - own));
+    return { index, before: { floor, charged }, own, known, sum: newSum, total };
+  });
+  let isChanged = false;
+  const after = merged.map(({ index, before, own, known, sum, total }) => {
+    const grown = Math.max(0, own + admitted - known);
+    if (total + grown > before.floor || known + grown > before.charged) isChanged = true;
+    return { index, floor: total + grown, sum: sum + grown, own: known + grown };
+  });
+  if (isChanged) {
+    if (isNew) ledger.charged.clear();
+    ledger.totals = after.map(({ index, floor, sum }) => ({ index, floor, sum }));
+    ledger.charged.set(
+      gateway,
+      after.map(({ index, own }) => ({ index, own })),
+    );
+  }
+  return { admitted, windows: after.map(({ floor, own }) => ({ total: floor, charged: own })) };
+}
