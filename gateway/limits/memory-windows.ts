@@ -125,7 +125,7 @@ function isSpent({ counts, phaseMs }: Counter, windows: readonly Window[], nowMs
   return false;
 }
 
-export interface Outcome {
+interface Outcome {
   readonly nowMs: number;
   readonly admitted: boolean;
   /** Gateways that share what is left. */

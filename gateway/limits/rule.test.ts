@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { MemoryWindows } from "./memory-windows.ts";
 import { quotaWindows } from "./plan-windows.ts";
-import { type Answer, charge, indexAt, type Ledger, lengthsMs, phaseOf, type Statement } from "./rule.ts";
+import { type Answer, charge, indexAt, type Ledger, lengthsMs, phaseOf, type StatedCounts } from "./rule.ts";
 
 const account = "acc_1";
 const phaseMs = phaseOf(account);
@@ -36,13 +36,13 @@ class Deployment {
     return this.gateways[gateway]!.counterOf(account);
   }
 
-  statement(gateway: number, wanted: number): Statement {
+  statement(gateway: number, wanted: number): StatedCounts {
     const { name, counts } = this.counterOf(gateway);
     const limits = windows.map((window) => window.limit);
     return { gateway: name, wanted, limits, counts: counts.map((count) => ({ ...count })) };
   }
 
-  execute(statement: Statement): Answer {
+  execute(statement: StatedCounts): Answer {
     const indexes = lengthsMs.map((lengthMs) => indexAt(this.nowMs, phaseMs, lengthMs));
     return charge(this.redis, indexes, statement);
   }
@@ -108,7 +108,7 @@ interface Step {
 
 /** Runs steps, and executes the late calls at the end of it or at some later step. @returns the number of faults */
 function run(deployment: Deployment, steps: readonly Step[]): number {
-  const late: Statement[] = [];
+  const late: StatedCounts[] = [];
   let copy = newLedger();
   let faults = 0;
   for (const { kind, gateway, requests } of steps) {

@@ -68,7 +68,7 @@ export interface Ledger {
 }
 
 /** What one gateway states about an account, and how many more requests it wants to admit. */
-export interface Statement {
+export interface StatedCounts {
   readonly gateway: string;
   readonly wanted: number;
   readonly limits: readonly number[];
@@ -90,7 +90,7 @@ export interface Answer {
  *
  * @param indexes of the windows that run now
  */
-export function charge(ledger: Ledger, indexes: readonly number[], statement: Statement): Answer {
+export function charge(ledger: Ledger, indexes: readonly number[], statement: StatedCounts): Answer {
   const { gateway, wanted, limits, counts } = statement;
   const isNew = ledger.totals.at(-1)?.index !== indexes.at(-1);
   const totals = isNew ? [] : ledger.totals;

@@ -41,11 +41,12 @@ export interface Limiter {
  * share left.
  */
 export function bindingWindow(windows: readonly WindowState[]): WindowState {
-  return windows.reduce((binding, candidate) => {
-    if (binding.remaining > 0 && candidate.remaining > 0) {
-      return candidate.remaining / candidate.limit < binding.remaining / binding.limit ? candidate : binding;
-    }
-    const isWorse = binding.remaining > 0 || (candidate.remaining === 0 && candidate.resetAtMs > binding.resetAtMs);
-    return isWorse ? candidate : binding;
-  });
+  let binding = windows[0]!;
+  for (let w = 1; w < windows.length; w++) if (bindsMore(windows[w]!, binding)) binding = windows[w]!;
+  return binding;
+}
+
+function bindsMore(a: WindowState, b: WindowState): boolean {
+  if (a.remaining > 0) return b.remaining > 0 && a.remaining / a.limit < b.remaining / b.limit;
+  return b.remaining > 0 || a.resetAtMs > b.resetAtMs;
 }

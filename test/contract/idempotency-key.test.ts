@@ -1,4 +1,4 @@
-import { expectError, expectOutage, header } from "../support/answers.ts";
+import { expectError, expectOutage, header, readLimits } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import type { Response } from "../support/http.ts";
@@ -393,5 +393,32 @@ describe("Idempotency-Key", () => {
     const answer = await send("PATCH", "/v1/inventory/1", { quantity: 6 }, headers, other.address);
     expectOutage(answer);
     expect(performance.now() - startedMs).toBeGreaterThan(1_400);
+  });
+
+  test("is limited to KEYED_UPDATES_PER_DAY entries of an account, beyond which a 429 shows that limit and leads to no ban", async () => {
+    const env = { KEYED_UPDATES_PER_DAY: "5", BAN_REFUSALS_PER_MINUTE: "3" };
+    const { listen: address } = await system.startGateway(env);
+    const issued = await Promise.all([system.issueKey({ plan: "pro" }), system.issueKey({ plan: "pro" })]);
+    const [own, stranger] = issued.map(({ key }) => ({ authorization: `Bearer ${key}` }));
+    const keyed = (quantity: number) => ({ ...own, "idempotency-key": `limited-${quantity}` });
+    const one = (quantity: number, headers: Record<string, string>) =>
+      send("PATCH", "/v1/inventory/60", { quantity }, headers, address);
+    const many = [61, 62, 63].map((petId) => ({ petId, quantity: 9 }));
+    const key = { ...own, "idempotency-key": newKey() };
+    expect(await send("POST", "/v1/inventory/updates", many, key, address)).toMatchObject({ status: 200 });
+    for (const quantity of [1, 2]) expect(await one(quantity, keyed(quantity))).toMatchObject({ status: 200 });
+    for (const quantity of [3, 4, 5, 6, 7]) {
+      const refused = await one(quantity, keyed(quantity));
+      expectError(refused, 429, "rate_limit_exceeded");
+      const { limit, remaining, windows } = readLimits(refused);
+      expect({ limit, remaining }).toEqual({ limit: 5, remaining: 0 });
+      expect(Object.keys(windows)).toEqual(["day"]);
+    }
+    expectError(await send("POST", "/v1/inventory/updates", many, key, address), 429, "rate_limit_exceeded");
+    expect(await quantityOf(60)).toBe(2);
+    const plain = await one(8, own!);
+    expect(plain).toMatchObject({ status: 200 });
+    expect(readLimits(plain)).toMatchObject({ limit: 300, remaining: 300 - 10 });
+    expect(await one(9, { ...stranger, "idempotency-key": newKey() })).toMatchObject({ status: 200 });
   });
 });

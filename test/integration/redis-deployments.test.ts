@@ -242,6 +242,42 @@ test("a Redis that loses its data twice while nobody asks has the counts again b
   expect(admitted).toEqual([12, 0, 0]);
 });
 
+test("a frozen Redis delays all that use it by one time-out together, and after that nothing until it goes on", async () => {
+  await using stack = new AsyncDisposableStack();
+  const server = await startRedisServer();
+  stack.defer(() => server.stop());
+  const replica = startReplica(stack, server.url);
+  const { limiter, guards, shareRefusals } = replica;
+  await until(() => isCounting(replica));
+  const useAll = () => [
+    Promise.resolve(limiter.decide(newAccount(), windows)),
+    Promise.resolve(limiter.look(newAccount(), windows)),
+    guards.ownAccount.charge(newName()),
+    guards.rotations.charge(newName()),
+    guards.keyedUpdates.charge(newName(), 100),
+    shareRefusals!(new Map([[newName(), 1]]), 30),
+  ];
+  await server.kill("SIGSTOP");
+  const waiting = useAll();
+  await delay(150);
+  const later = useAll();
+  await Promise.race(waiting);
+  const turns = async () => {
+    for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+    return "waits";
+  };
+  const all = Promise.all([...waiting, ...later, ...useAll()]);
+  expect(await Promise.race([all, turns()])).not.toBe("waits");
+  replica.notify("not sent");
+  await server.kill("SIGCONT");
+  await until(async () => (await isCounting(replica)) && (await areNoticesSent([replica, replica])));
+});
+
+/** Whether the counts of a replica reach Redis. */
+async function isCounting(replica: Replica): Promise<boolean> {
+  return (await ask(replica, newAccount())).windows[0]!.remaining === 49;
+}
+
 /** Whether a server has the counts of a caller. */
 async function isCountedBy({ url }: RedisServer, caller: string): Promise<boolean> {
   const client = new Redis(url);

@@ -3,7 +3,7 @@ import type { Redis } from "ioredis";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
 import { RedisWindows } from "../../gateway/limits/redis-windows.ts";
-import { charge, indexAt, type Ledger, lengthsMs, phaseOf, type Statement } from "../../gateway/limits/rule.ts";
+import { charge, indexAt, type Ledger, lengthsMs, phaseOf, type StatedCounts } from "../../gateway/limits/rule.ts";
 import { shareRefusals } from "../../gateway/limits/shared-refusals.ts";
 import type { Decision, Window } from "../../gateway/limits/windows.ts";
 import { Breaker } from "../../gateway/redis/breaker.ts";
@@ -297,7 +297,7 @@ describe("windows on Redis", () => {
           if (isLost) ledger = { totals: [], charged: new Map() };
           if (isLost) await redis.del(`petstore:counts:${account}`);
           const atMs = indexes(now());
-          const statement: Statement = {
+          const statement: StatedCounts = {
             gateway,
             wanted,
             limits,

@@ -1,3 +1,4 @@
+import { Redis } from "ioredis";
 import { Pool } from "undici";
 import { scopes } from "../../gateway/auth/principal.ts";
 import { suiteStack } from "../support/cleanup.ts";
@@ -113,6 +114,22 @@ describe("three gateways over one Redis", () => {
     }
     const answers = await Promise.all(Array.from({ length: 50 }, (_, i) => get(i, key)));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(40);
+  });
+
+  test("ask Redis a few commands for each of the 60 requests that accounts may make about themselves, and none for others", async () => {
+    const admin = new Redis(redis.url);
+    stack.defer(() => admin.disconnect());
+    const commands = async () => {
+      const calls = (await admin.info("commandstats")).matchAll(/cmdstat_(?!info|ping|publish)\S+:calls=(\d+)/g);
+      return [...calls].reduce((sum, [, count]) => sum + Number(count), 0);
+    };
+    const { key } = await system.issueKey({ plan: "free" });
+    const before = await commands();
+    const statuses: number[] = [];
+    for (let i = 0; i < 1_000; i++)
+      statuses.push((await get(0, key, i % 2 === 0 ? "/v1/rate_limit" : "/v1/usage")).status);
+    expect(statuses).toEqual([...Array(60).fill(200), ...Array(940).fill(429)]);
+    expect((await commands()) - before).toBeLessThanOrEqual(60 * 7 + 10);
   });
 
   test("ban a key within a second for its refusals at all of them, and accept it within a second after unban", async () => {
