@@ -103,6 +103,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       plans: config.PLAN_LIMITS,
       banRules: limits.banRules,
       guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
+      keyedUpdatesPerDay: config.KEYED_UPDATES_PER_DAY,
       keyRotation: config.KEY_ROTATION,
       deprecations,
     }),

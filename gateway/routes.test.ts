@@ -23,6 +23,7 @@ test("the route table and the OpenAPI document have the same operations, scopes 
     plans: contractPlans,
     banRules: publishedBanRules,
     guardPerMinute: 60,
+    keyedUpdatesPerDay: 200_000,
     keyRotation: true,
     deprecations: {},
   });

@@ -40,7 +40,7 @@ export type BulkResult = (InventoryItem & {
 export type RateLimitStatus = {
   /** The plan of the account. */
   readonly plan: "free" | "pro" | "business" | "enterprise";
-  /** The windows of the account. A window without a request would end as shown if it began now. */
+  /** The windows of the account, which begin and end by the clock at a time of its own. */
   readonly windows: readonly ({
     readonly name: "minute" | "day";
     /** Requests that the window admits. */

@@ -239,6 +239,16 @@ describe("counts that only grow", () => {
     expect(deployment.call(0, 100)).toBe(limit - 5);
   });
 
+  test("what a gateway admitted alone counts as soon as it has told a Redis that has lost its data", () => {
+    const deployment = new Deployment();
+    deployment.call(1, 20);
+    deployment.call(0, 10);
+    expect(deployment.alone(0, 5)).toBe(5);
+    deployment.redis = newLedger();
+    deployment.call(0, 0);
+    expect(deployment.call(2, 100)).toBe(limit - 35);
+  });
+
   test("what others have heard of a gateway that is gone still counts after Redis has lost its data", () => {
     const deployment = new Deployment();
     deployment.call(0, 30);

@@ -38,6 +38,7 @@ export function clientTypes(): string {
     plans: contractPlans,
     banRules: publishedBanRules,
     guardPerMinute: 60,
+    keyedUpdatesPerDay: 200_000,
     keyRotation: true,
     deprecations: {},
   });

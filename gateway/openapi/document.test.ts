@@ -16,6 +16,7 @@ const options: OpenApiOptions = {
   banRules: publishedBanRules,
   deprecations: { getPet: dates },
   guardPerMinute: 60,
+  keyedUpdatesPerDay: 200_000,
   keyRotation: true,
 };
 
@@ -347,6 +348,7 @@ test("the description of the API has the limits and bans of this deployment", ()
     plans: { ...contractPlans, free: { perMinute: 7, perDay: 77 } },
     banRules: { refusals: 9, ladderMinutes: [1], forgetAfterMs: 3_600_000 },
     guardPerMinute: 5,
+    keyedUpdatesPerDay: 200_000,
   }).info.description;
   expect(other).toContain("| Free | 7 | 77 |");
   expect(other).toContain("that they come from: 5 per minute.");

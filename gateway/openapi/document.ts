@@ -14,6 +14,8 @@ export interface OpenApiOptions {
   readonly banRules: BanRules;
   /** Requests per minute from one address without a valid key. */
   readonly guardPerMinute: number;
+  /** Entries that an account may update in a day with an Idempotency-Key. */
+  readonly keyedUpdatesPerDay: number;
   /** Whether callers may rotate their keys; where they may not, there is no such operation. */
   readonly keyRotation: boolean;
   /** The dates of deprecated operations, by operationId. An operation without an entry announces no date. */
@@ -74,7 +76,7 @@ type Values = Readonly<Record<string, unknown>>;
 
 /** What stands in `openapi.yaml` as `{{name}}`. */
 function valuesOf(options: OpenApiOptions, deprecated: readonly ApiOperation[]): Values {
-  const { servers, plans, banRules, guardPerMinute, keyRotation, deprecations } = options;
+  const { servers, plans, banRules, guardPerMinute, keyedUpdatesPerDay, keyRotation, deprecations } = options;
   const [firstBan, ...furtherBans] = banRules.ladderMinutes.map((minutes) => count(minutes, "minute"));
   const errors = Object.entries(errorTable).map(([code, { status, message }]) => ({ code, message, status }));
   return {
@@ -84,6 +86,7 @@ function valuesOf(options: OpenApiOptions, deprecated: readonly ApiOperation[]):
     guardPerMinute: number(guardPerMinute),
     accountPerMinute: number(ownAccountLimit.points),
     rotationsPerDay: number(rotationLimit.points),
+    keyedUpdatesPerDay: number(keyedUpdatesPerDay),
     banRefusals: number(banRules.refusals),
     firstBan,
     furtherBans: furtherBans.length === 0 ? "" : ` Further bans last ${furtherBans.join(", then ")}.`,

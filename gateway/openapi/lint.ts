@@ -13,6 +13,7 @@ const common = {
   plans: contractPlans,
   banRules: publishedBanRules,
   guardPerMinute: 60,
+  keyedUpdatesPerDay: 200_000,
   keyRotation: true,
 };
 const documents = {

@@ -32,6 +32,7 @@ beforeAll(async () => {
     plans: contractPlans,
     banRules: publishedBanRules,
     guardPerMinute: 60,
+    keyedUpdatesPerDay: 200_000,
     keyRotation: true,
     deprecations: {},
   };

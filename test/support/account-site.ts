@@ -14,6 +14,7 @@ export const describedApi = openApiDocument({
     getPet: { deprecatedAt: new Date("2026-01-01T00:00:00Z"), sunsetAt: new Date("2027-07-01T00:00:00Z") },
   },
   guardPerMinute: 60,
+  keyedUpdatesPerDay: 200_000,
   keyRotation: true,
 });
 

@@ -131,6 +131,7 @@ function describeApi(dates: { deprecatedAt: Date | null; sunsetAt: Date | null }
     plans: contractPlans,
     banRules: publishedBanRules,
     guardPerMinute: 60,
+    keyedUpdatesPerDay: 200_000,
     keyRotation: true,
     deprecations: { getPet: dates },
   });
