@@ -12,58 +12,61 @@ import { lengthsMs } from "./rule.ts";
  * what is charged to the gateway.
  *
  * Each key is a hash. The field `total` has index, floor and sum of each window, and the field of a counter has index
- * and own. The key goes with its day, and with it the fields of gateways that are gone.
+ * and own, all as doubles, because texts take Redis much longer. The key goes with its day, and with it the fields of
+ * gateways that are gone.
  */
 export const chargeScript = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[1]
 local lengths = { ${lengthsMs.join(", ")} }
 local windows = #lengths
-local function numbers(text)
-  local found = {}
-  for number in string.gmatch(text or '', '%d+') do found[#found + 1] = tonumber(number) end
-  return found
-end
-local at = 2
+local max, number = math.max, tonumber
+local total_format, own_format = string.rep('ddd', windows), string.rep('dd', windows)
+local indexes, floors, sums, charges, owns, knowns, totals = {}, {}, {}, {}, {}, {}, {}
+local at, answered = 2, 1
 local answer = { now }
 for i = 1, #KEYS do
-  local gateway, phase, admitted = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local key, gateway, phase, admitted = KEYS[i], ARGV[at], number(ARGV[at + 1]), number(ARGV[at + 2])
   at = at + 3
-  local kept = redis.call('HMGET', KEYS[i], 'total', gateway)
-  local totals, charges = numbers(kept[1]), numbers(kept[2])
+  local kept = redis.call('HMGET', key, 'total', gateway)
+  local kept_totals = kept[1] and { struct.unpack(total_format, kept[1]) } or {}
   local day = math.floor((now + phase) / lengths[windows])
-  local is_new = totals[3 * windows - 2] ~= day
-  if is_new then totals, charges = {}, {} end
-  local merged = {}
+  local is_new = kept_totals[3 * windows - 2] ~= day
+  if is_new then kept_totals = {} end
+  local kept_charges = not is_new and kept[2] and { struct.unpack(own_format, kept[2]) } or {}
   for w = 1, windows do
     local index = math.floor((now + phase) / lengths[w])
     local floor, sum, charged, own, synced, heard = 0, 0, 0, 0, 0, 0
-    if totals[3 * w - 2] == index then floor, sum = totals[3 * w - 1], totals[3 * w] end
-    if charges[2 * w - 1] == index then charged = charges[2 * w] end
-    if tonumber(ARGV[at + 1]) == index then
-      own, synced, heard = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+    if kept_totals[3 * w - 2] == index then floor, sum = kept_totals[3 * w - 1], kept_totals[3 * w] end
+    if kept_charges[2 * w - 1] == index then charged = kept_charges[2 * w] end
+    if number(ARGV[at + 1]) == index then
+      own, synced, heard = number(ARGV[at + 2]), number(ARGV[at + 3]), number(ARGV[at + 4])
     end
-    local known = math.max(charged, own, synced)
+    local known = max(charged, own, synced)
     sum = sum + known - charged
-    local total = math.max(floor, heard + math.max(0, own - synced), sum)
-    admitted = math.max(0, math.min(admitted, ARGV[at] - total + known - own))
-    merged[w] = { index = index, floor = floor, charged = charged, own = own, known = known, sum = sum, total = total }
+    local total = max(floor, heard + max(0, own - synced), sum)
+    admitted = max(0, math.min(admitted, ARGV[at] - total + known - own))
+    indexes[w], floors[w], charges[w] = index, floor, charged
+    owns[w], knowns[w], sums[w], totals[w] = own, known, sum, total
     at = at + 5
   end
-  answer[#answer + 1] = admitted
+  answered = answered + 1
+  answer[answered] = admitted
   local is_changed, total_field, own_field = false, {}, {}
-  for w, m in ipairs(merged) do
-    local grown = math.max(0, m.own + admitted - m.known)
-    if m.total + grown > m.floor or m.known + grown > m.charged then is_changed = true end
-    answer[#answer + 1] = m.total + grown
-    answer[#answer + 1] = m.known + grown
-    total_field[w] = string.format('%.0f %.0f %.0f', m.index, m.total + grown, m.sum + grown)
-    own_field[w] = string.format('%.0f %.0f', m.index, m.known + grown)
+  for w = 1, windows do
+    local grown = max(0, owns[w] + admitted - knowns[w])
+    local total, charged = totals[w] + grown, knowns[w] + grown
+    if total > floors[w] or charged > charges[w] then is_changed = true end
+    answer[answered + 1], answer[answered + 2] = total, charged
+    answered = answered + 2
+    total_field[3 * w - 2], total_field[3 * w - 1], total_field[3 * w] = indexes[w], total, sums[w] + grown
+    own_field[2 * w - 1], own_field[2 * w] = indexes[w], charged
   end
   if is_changed then
-    if is_new then redis.call('DEL', KEYS[i]) end
-    redis.call('HSET', KEYS[i], 'total', table.concat(total_field, ' '), gateway, table.concat(own_field, ' '))
-    if is_new then redis.call('PEXPIRE', KEYS[i], (day + 1) * lengths[windows] - phase - now) end
+    if is_new then redis.call('DEL', key) end
+    local packed_total = struct.pack(total_format, unpack(total_field))
+    redis.call('HSET', key, 'total', packed_total, gateway, struct.pack(own_format, unpack(own_field)))
+    if is_new then redis.call('PEXPIRE', key, (day + 1) * lengths[windows] - phase - now) end
   end
 end
 return answer

@@ -108,7 +108,7 @@ describe("windows on Redis", () => {
     for (const untilMs = performance.now() + 500; performance.now() < untilMs; );
     expect(left(await decided)).toEqual([299, 9_999]);
     expect(changes).toEqual([]);
-    expect(left(await ask(1, caller))).toEqual([298, 9_998]);
+    await until(async () => left(await look(1, caller)).join() === "299,9999");
   });
 
   test("a look charges nothing, and sees what every gateway has charged before it", async () => {
@@ -187,7 +187,7 @@ describe("windows on Redis", () => {
     const { redis } = gateways[0]!;
     const key = `petstore:counts:${caller}`;
     await ask(0, caller);
-    const older = await redis.hgetall(key);
+    const older = await redis.hgetallBuffer(key);
     for (let i = 0; i < 9; i++) await ask(0, caller);
     await redis.hset(key, older);
     expect(left(await ask(0, caller))).toEqual([289, 9_989]);
@@ -237,7 +237,7 @@ describe("windows on Redis", () => {
     const gateway = await startGateway();
     await Promise.all(callers.map((caller) => gateway.limiter.decide(caller, windows)));
     for (const caller of callers.slice(0, 10)) await ask(0, caller);
-    const counts = () => Promise.all(callers.map((caller) => gateway.redis.hgetall(`petstore:counts:${caller}`)));
+    const counts = () => Promise.all(callers.map((caller) => gateway.redis.hgetallBuffer(`petstore:counts:${caller}`)));
     const [before, callsBefore] = [await counts(), await calls()];
     await gateway.limiter.stateCounts();
     expect((await calls()) - callsBefore).toBe(5);
