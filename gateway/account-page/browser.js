@@ -131,7 +131,7 @@ function countDown() {
   for (const window of limits?.windows ?? []) {
     const shown = document.querySelector(`[data-window=${window.name}] .countdown`);
     if (!shown) continue;
-    shown.textContent = window.used ? `Begins again in ${duration(leftMs(window))}.` : "Begins with a request.";
+    shown.textContent = `Begins again in ${duration(leftMs(window))}.`;
   }
 }
 
@@ -141,7 +141,7 @@ function leftMs({ resetAt }) {
 
 /** Time until the limits are asked for again: soon after the end of a window, else now and then. */
 function untilRefreshMs() {
-  const ends = (limits?.windows ?? []).filter(({ used }) => used).map((window) => leftMs(window) + 1_000);
+  const ends = (limits?.windows ?? []).map((window) => leftMs(window) + 1_000);
   return Math.max(1_000, Math.min(limitsEveryMs, ...ends));
 }
 

@@ -173,7 +173,7 @@ test("a window that has ended is asked for again", async () => {
   await give(page);
   api = new AccountStub();
   api.rateLimit.windows[0]!.used = 0;
-  await page.locator("[data-window=minute] .countdown", { hasText: "Begins with a request." }).waitFor();
+  await page.locator("[data-window=minute] .used", { hasText: /^0 of / }).waitFor();
 });
 
 test("two clicks rotate a key, which is shown once and used when the visitor has stored it", async () => {
