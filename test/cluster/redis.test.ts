@@ -60,11 +60,9 @@ test.each(isLong ? rounds : rounds.filter(([, fault]) => fault === "frozen"))(
     for (let i = 0; i < (isLong ? 8 : 1); i++) results.push(await runRound(deployments[deployment]!, faults[fault]!));
     console.info(deployment, fault);
     console.table(results);
-    for (const { admitted, bound, unused, counted, othersAdmitted } of results) {
+    for (const { admitted, bound } of results) {
+      expect(admitted).toBeGreaterThanOrEqual(limit);
       expect(admitted).toBeLessThanOrEqual(bound);
-      expect(admitted + unused).toBeGreaterThanOrEqual(limit);
-      expect(counted).toBe(admitted + unused);
-      expect(othersAdmitted).toEqual(Array(quietCallers).fill(limit));
     }
   },
   600_000,
@@ -72,7 +70,7 @@ test.each(isLong ? rounds : rounds.filter(([, fault]) => fault === "frozen"))(
 
 /**
  * Asks for accounts at three gateways at once, before, while and after their master fails: for one of them until all
- * refuse, for others now and then.
+ * refuse, for others now and then. It ends when Redis counts each account right to the request.
  */
 async function runRound(start: (stack: Stack) => Promise<Deployment>, fault: Fault) {
   await using stack = new AsyncDisposableStack();
@@ -105,21 +103,25 @@ async function runRound(start: (stack: Stack) => Promise<Deployment>, fault: Fau
   refused = 0;
   await until(() => refused > 300, { withinMs: 20_000 });
   clearInterval(timer);
-  // All have spoken by now. Each asks for the rest, the requests first that were charged to it without an answer.
-  for (const id of [caller, ...quiet]) {
-    for (const gateway of gateways) while ((await ask(gateway, id)).admitted);
-  }
-  const counted = Math.max(...gateways.map(({ memory }) => memory.counterOf(caller).counts[0]!.heard));
-  const counts = gateways.map(({ memory }) => memory.counterOf(caller).counts[0]!);
+  const ids = [caller, ...quiet];
+  const isRight = async () => {
+    for (const id of ids) for (const { limiter } of gateways) await limiter.look(id, windows);
+    return ids.every((id) => countOf(gateways, id) === admitted.get(id));
+  };
+  await until(isRight, { withinMs: 10_000, everyMs: 50 });
   return {
     admitted: admitted.get(caller)!,
     bound: limit + (gatewayCount - 1) * Math.ceil(left / gatewayCount),
-    /** Charged to gateways for requests that got no answer and were refused. */
-    unused: counts.reduce((sum, { own, synced }) => sum + synced - own, 0),
-    counted,
-    othersAdmitted: quiet.map((id) => admitted.get(id)!),
+    quietAdmitted: quiet.map((id) => admitted.get(id)!).join(),
     backMs,
   };
+}
+
+/** Requests that Redis counts as admitted: its total, without what is charged to a gateway that did not admit it. */
+function countOf(gateways: readonly Gateway[], id: string): number {
+  const counts = gateways.map(({ memory }) => memory.counterOf(id).counts[0]!);
+  const total = Math.max(...counts.map(({ heard }) => heard));
+  return counts.reduce((sum, { own, synced }) => sum + own - synced, total);
 }
 
 interface Gateway extends SharedState {
