@@ -33,7 +33,7 @@ export interface RouterParts {
 
 /** One path of the table, with its operations by method. */
 interface Route {
-  readonly path: string;
+  /** Has a named group for each parameter. */
   readonly pattern: RegExp;
   readonly operations: ReadonlyMap<string, Operation>;
 }
@@ -44,20 +44,9 @@ interface Route {
  * and responses but what Node gives them.
  */
 export function createRouter(parts: RouterParts): Router {
-  const routes = readTable(parts.routes);
   const router = Router({ strict: true, caseSensitive: true });
-  router.use(enter(routes, parts));
-  for (const { path, operations } of routes) {
-    const route = router.route(path);
-    for (const [method, { handler }] of operations) route[method.toLowerCase() as "get" | "patch" | "post"](handler);
-    route.all(refuseMethod(operations));
-  }
-  router.use(() => {
-    throw new ApiError("not_found", {
-      message: "There is no such path; operations are below /v1, described at /docs.",
-    });
-  });
-  router.use(answerError(routes, parts));
+  router.use(enter(readTable(parts.routes), parts));
+  router.use(answerError(parts));
   return router;
 }
 
@@ -74,8 +63,7 @@ function readTable(table: RouteTable): Route[] {
     return { method, path, operation };
   });
   return [...Map.groupBy(entries, ({ path }) => path)].map(([path, ofPath]) => ({
-    path,
-    pattern: new RegExp(`^${path.replace(/:\w+/g, "[^/]+")}$`),
+    pattern: new RegExp(`^${path.replace(/:(\w+)/g, "(?<$1>[^/]+)")}$`),
     operations: new Map(ofPath.map(({ method, operation }) => [method, operation])),
   }));
 }
@@ -90,39 +78,80 @@ function findOperation(route: Route | undefined, { method }: IncomingMessage): O
 }
 
 /**
- * What every request goes through before its handler: its context, then, for all but the documentation, admission (key,
- * ban, limits, scope) and the end of a retired operation.
- *
- * It is one layer of the router, because each layer costs as much as what it does. It looks the operation up by itself,
- * because Express decodes the parameters of a path before the first handler of its route, and a request whose path
- * cannot be decoded has to be charged too.
+ * What every request goes through: its context, then, for all but the documentation, admission (key, ban, limits,
+ * scope), the end of a retired operation, and the handler. It is one layer of the router, because each layer costs as
+ * much as what it does.
  */
 function enter(routes: readonly Route[], parts: RouterParts): RequestHandler {
-  const { admission, docs, clientAddress, now } = parts;
+  const { admission, docs, clientAddress } = parts;
   return (request, response, next) => {
     const route = findRoute(routes, request);
     const operation = findOperation(route, request);
     const context = openContext(request, response, operation, parts);
     takeBody(request);
     context.clientAddress = clientAddress(request); // it may throw, and the answer to that needs a context
-    const admit = () => {
-      const pass = () => {
-        if (route) context.route = (operation ?? route.operations.values().next().value!).name;
-        next(operation && retirement(operation, now()));
-      };
-      const refuse = (error: unknown) => next(error instanceof Error ? error : new Error("refused without an error"));
-      admission.admit(request, context, operation).then(pass, refuse);
+    const fail = (error: unknown) => next(error instanceof Error ? error : new Error("refused without an error"));
+    const answer = async () => {
+      await admission.admit(request, context, operation);
+      const { handler } = admitted(route, operation, request, context, parts);
+      await handler(request, response, next);
     };
-    if (pathOf(request).startsWith("/v1/")) return admit();
+    if (pathOf(request).startsWith("/v1/")) return void answer().catch(fail);
     context.route = "docs";
     admission.setAddressLimits(context);
     refuseDuplicates(request.rawHeaders); // admission does it for all other paths
     docs(request, response, (error?: unknown) => {
       if (error) return next(error);
       context.route = "unknown";
-      admit();
+      answer().catch(fail);
     });
   };
+}
+
+/**
+ * The operation that answers a request which has been admitted. It sets the parameters of its path.
+ *
+ * @throws ApiError not_found, method_not_allowed, invalid_request
+ */
+function admitted(
+  route: Route | undefined,
+  operation: Operation | undefined,
+  request: Request,
+  context: RequestContext,
+  { now }: RouterParts,
+): Operation {
+  if (!route) {
+    throw new ApiError("not_found", {
+      message: "There is no such path; operations are below /v1, described at /docs.",
+    });
+  }
+  context.route = (operation ?? route.operations.values().next().value!).name;
+  if (!operation) throw wrongMethod(route);
+  const { deprecation } = operation;
+  if (deprecation && now() >= deprecation.goneFromMs) {
+    throw new ApiError("not_found", { status: 410, message: "The operation has been retired; see the Link header." });
+  }
+  request.params = parametersOf(route, request);
+  return operation;
+}
+
+/** @throws ApiError invalid_request for a parameter that is no percent-encoded UTF-8 */
+function parametersOf({ pattern }: Route, request: Request): Record<string, string> {
+  const groups = pattern.exec(pathOf(request))?.groups;
+  const parameters: Record<string, string> = {};
+  for (const name in groups) {
+    try {
+      parameters[name] = decodeURIComponent(groups[name]!);
+    } catch (cause) {
+      throw new ApiError("invalid_request", { message: `${name} must be percent-encoded UTF-8.`, cause });
+    }
+  }
+  return parameters;
+}
+
+function wrongMethod({ operations }: Route): ApiError {
+  const allow = [...operations.keys()].flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : method)).join(", ");
+  return new ApiError("method_not_allowed", { headers: { Allow: allow } });
 }
 
 /** Opens the context that every later step needs, the answer to an error included, and ends it with the response. */
@@ -157,31 +186,11 @@ function openContext(
   return context;
 }
 
-/** The answer of an operation whose end has come. */
-function retirement({ deprecation }: Operation, nowMs: number): ApiError | undefined {
-  if (deprecation === undefined || nowMs < deprecation.goneFromMs) return undefined;
-  return new ApiError("not_found", { status: 410, message: "The operation has been retired; see the Link header." });
-}
-
-function refuseMethod(operations: Route["operations"]): RequestHandler {
-  const allow = [...operations.keys()].flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : method)).join(", ");
-  return () => {
-    throw new ApiError("method_not_allowed", { headers: { Allow: allow } });
-  };
-}
-
-function answerError(routes: readonly Route[], { admission, onError }: RouterParts): ErrorRequestHandler {
+function answerError({ admission, onError }: RouterParts): ErrorRequestHandler {
   return (thrown, request, response, _next) => {
     const context = contextOf(response);
     // Something went wrong before the caller was known.
     if (context.limits.length === 0) admission.setAddressLimits(context);
-    const error = (thrown as Error | null)?.name === "URIError" ? undecodable(request, routes, thrown) : thrown;
-    onError(writeError(request, response, error), context);
+    onError(writeError(request, response, thrown), context);
   };
-}
-
-/** The error for a path whose parameters Express could not decode. */
-function undecodable(request: Request, routes: readonly Route[], cause: unknown): ApiError {
-  const parameters = findRoute(routes, request)?.path.match(/(?<=:)\w+/g) ?? ["the path"];
-  return new ApiError("invalid_request", { message: `${parameters.join(", ")} must be percent-encoded UTF-8.`, cause });
 }

@@ -115,13 +115,20 @@ export function createAdmission(options: AdmissionOptions): Admission {
       throw await refuseUnidentified(context, cause);
     }
     context.principal = principal;
-    if (operation?.isUncharged) await admitUncharged(context, principal);
-    else await admitCharged(context, principal, operation);
+    const charging = operation?.isUncharged
+      ? admitUncharged(context, principal)
+      : admitCharged(context, principal, operation);
+    if (charging) await charging;
     if (operation) checkScope(principal, operation.scope);
   }
 
-  /** Charges the account. @throws ApiError rate_limit_exceeded, api_key_banned */
-  async function admitCharged(context: RequestContext, principal: Principal, operation: OperationAccess | undefined) {
+  /**
+   * Charges the account.
+   *
+   * @returns a promise where Redis has to be asked
+   * @throws ApiError rate_limit_exceeded, api_key_banned
+   */
+  function admitCharged(context: RequestContext, principal: Principal, operation: OperationAccess | undefined) {
     const windows = windowsFor(principal);
     if (principal.bannedUntilMs > now()) {
       onUse(principal, "refused");
@@ -133,7 +140,13 @@ export function createAdmission(options: AdmissionOptions): Admission {
       context.meanwhile = operation.meanwhile(context.startedMs);
       context.meanwhile.catch(() => {}); // a refused request does not wait for it
     }
-    const decision = deciding instanceof Promise ? await deciding : deciding;
+    if (deciding instanceof Promise) return deciding.then((decision) => obey(decision, windows, context, principal));
+    obey(deciding, windows, context, principal);
+    return undefined;
+  }
+
+  /** Refuses a request that the limits of its account do not admit. @throws ApiError rate_limit_exceeded */
+  function obey(decision: Decision, windows: readonly Window[], context: RequestContext, principal: Principal): void {
     context.limits = limitHeaders(windows, decision);
     onUse(principal, decision.admitted ? "served" : "refused");
     if (decision.admitted) return;

@@ -16,19 +16,22 @@ const maxQuotas = 10_000;
 
 /** Makes a function that gives the windows of a caller, the same array for the same limits. */
 export function windowsFor(plans: PlanTable): (principal: Pick<Principal, "plan" | "limits">) => readonly Window[] {
-  const ready = new LRUCache<string, readonly Window[]>({ max: maxQuotas });
-  const ofLimits = (limits: AccountLimits) => {
-    const name = `${limits.perMinute}/${limits.perDay}`;
-    let windows = ready.get(name);
-    if (windows === undefined) {
-      windows = quotaWindows(limits);
-      ready.set(name, windows);
-    }
-    return windows;
-  };
-  return ({ plan, limits }) => {
+  const byLimits = new LRUCache<string, readonly Window[]>({ max: maxQuotas });
+  const byPrincipal = new WeakMap<object, readonly Window[]>(); // a principal serves many requests
+  const find = ({ plan, limits }: Pick<Principal, "plan" | "limits">) => {
     const found = limits ?? plans[plan];
     if (found === null) throw new Error(`an account on the plan ${plan} without limits of its own`);
-    return ofLimits(found);
+    const name = `${found.perMinute}/${found.perDay}`;
+    const windows = byLimits.get(name) ?? quotaWindows(found);
+    byLimits.set(name, windows);
+    return windows;
+  };
+  return (principal) => {
+    let windows = byPrincipal.get(principal);
+    if (windows === undefined) {
+      windows = find(principal);
+      byPrincipal.set(principal, windows);
+    }
+    return windows;
   };
 }
