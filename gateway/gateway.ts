@@ -107,7 +107,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       keyRotation: config.KEY_ROTATION,
       deprecations,
     }),
-    admit: (response) => limits.admission.admitDocs(contextOf(response)),
+    admit: (response) => limits.admission.admitDocs(response.req, contextOf(response)),
   } satisfies DocsPageOptions;
   const routes = routeTable({
     stock,

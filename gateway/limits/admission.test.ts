@@ -63,7 +63,8 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
     outcomeOf(key, context, (request) => admit(request, context, operation));
   type Work = (request: IncomingMessage) => Promise<void>;
   const outcomeOf = async (key: string, context: RequestContext, work: Work): Promise<Outcome> => {
-    const request = { headers: { authorization: `Bearer ${key}` }, rawHeaders: [] } as unknown as IncomingMessage;
+    const headers = { authorization: `Bearer ${key}` };
+    const request = { headers, rawHeaders: [], socket: {} } as unknown as IncomingMessage;
     try {
       await work(request);
     } catch (error) {

@@ -1,10 +1,11 @@
 /** Decides whether a request may go on. The order of the checks: key, ban, limits, scope. */
 import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
 import type { Authenticator } from "../auth/authenticator.ts";
 import type { PlanName } from "../auth/plans.ts";
 import type { Principal, Scope } from "../auth/principal.ts";
 import { bearerToken } from "../http/bearer.ts";
-import { addressBlock } from "../http/client-address.ts";
+import { addressBlock, peerAddress } from "../http/client-address.ts";
 import { ApiError } from "../http/errors.ts";
 import type { HeaderList, RequestContext } from "../http/request-context.ts";
 import type { AccountGuard } from "./account-guard.ts";
@@ -83,7 +84,7 @@ export interface Admission {
    *
    * @throws ApiError rate_limit_exceeded
    */
-  readonly admitDocs: (context: RequestContext) => Promise<void>;
+  readonly admitDocs: (request: IncomingMessage, context: RequestContext) => Promise<void>;
   /** Sets the limit headers of the address, for what needs no key. */
   readonly setAddressLimits: (context: RequestContext) => void;
   /** The limit headers of an address, without a charge. */
@@ -112,7 +113,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       if (context.token === "") throw missingKey();
       principal = authenticator.remembered(context.token) ?? (await lookUp(context.token));
     } catch (cause) {
-      throw await refuseUnidentified(context, cause);
+      throw await refuseUnidentified(request, context, cause);
     }
     context.principal = principal;
     const charging = operation?.isUncharged
@@ -192,9 +193,9 @@ export function createAdmission(options: AdmissionOptions): Admission {
     await showLimits(context, context.principal!);
   }
 
-  async function admitDocs(context: RequestContext) {
+  async function admitDocs({ socket }: IncomingMessage, context: RequestContext) {
     const decision = await docsGuard.charge(addressBlock(context.clientAddress));
-    if (!decision.admitted) throw refuseAddress(context, docsGuard, decision);
+    if (!decision.admitted) throw refuseAddress(socket, context, docsGuard, decision);
     context.limits = limitHeaders(docsGuard.windows, decision);
   }
 
@@ -206,21 +207,22 @@ export function createAdmission(options: AdmissionOptions): Admission {
   }
 
   /** Charges the address of a request without a valid key. @returns the error that answers the request */
-  async function refuseUnidentified(context: RequestContext, cause: unknown): Promise<ApiError> {
+  async function refuseUnidentified({ socket }: IncomingMessage, context: RequestContext, cause: unknown) {
     if (!(cause instanceof ApiError)) {
       setAddressLimits(context);
       return unavailable(cause);
     }
     const decision = await guard.charge(addressBlock(context.clientAddress));
-    if (!decision.admitted) return refuseAddress(context, guard, decision);
+    if (!decision.admitted) return refuseAddress(socket, context, guard, decision);
     context.limits = limitHeaders(guard.windows, decision);
     return cause;
   }
 
-  function refuseAddress(context: RequestContext, { windows }: AddressGuard, decision: Decision): ApiError {
+  /** Closes the connection of an address with nothing left, so that it holds none; a proxy's is that of many clients. */
+  function refuseAddress(socket: Socket, context: RequestContext, { windows }: AddressGuard, decision: Decision) {
     context.limits = limitHeaders(windows, decision);
     onRefused("none", "address");
-    return overLimit(decision);
+    return overLimit(decision, peerAddress(socket) === context.clientAddress ? { Connection: "close" } : {});
   }
 
   function refuseBanned(context: RequestContext, principal: Principal, windows: readonly Window[]): ApiError {

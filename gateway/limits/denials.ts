@@ -4,8 +4,8 @@ import { ApiError } from "../http/errors.ts";
 import { retryAfter } from "./limit-headers.ts";
 import type { Decision } from "./windows.ts";
 
-export function overLimit(decision: Decision): ApiError {
-  return new ApiError("rate_limit_exceeded", { headers: { "Retry-After": retryAfter(decision) } });
+export function overLimit(decision: Decision, headers: Readonly<Record<string, string>> = {}): ApiError {
+  return new ApiError("rate_limit_exceeded", { headers: { "Retry-After": retryAfter(decision), ...headers } });
 }
 
 /** The answer while the database of accounts and keys cannot be asked. */

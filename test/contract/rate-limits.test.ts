@@ -413,6 +413,17 @@ describe("limits of addresses", () => {
     expect(left).toEqual(expected);
   });
 
+  test.each([
+    ["ends the connection of a client", "10.0.0.0/8", "close"],
+    ["keeps the connection of a proxy", "127.0.0.1", "keep-alive"],
+  ])("the limit of an address %s that has nothing left", async (_what, proxies, connection) => {
+    const { address } = await open(stack, system, { ADDRESS_GUARD_PER_MINUTE: "1", TRUSTED_PROXIES: proxies });
+    const bytes = "GET /v1/inventory HTTP/1.1\r\nHost: g\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n";
+    const answers = [await sendToApi(address, bytes), await sendToApi(address, bytes)];
+    expect(answers.map(({ status }) => status)).toEqual([401, 429]);
+    expect(answers.map((answer) => header(answer, "Connection"))).toEqual(["keep-alive", connection]);
+  });
+
   test("the limit of an address counts the addresses of one IPv6 /64 together", async () => {
     const env = { ADDRESS_GUARD_PER_MINUTE: "5", TRUSTED_PROXIES: "127.0.0.1" };
     const { address, clock } = await open(stack, system, env);
