@@ -5,7 +5,7 @@ import type { Authenticator } from "../auth/authenticator.ts";
 import type { PlanName } from "../auth/plans.ts";
 import type { Principal, Scope } from "../auth/principal.ts";
 import { bearerToken } from "../http/bearer.ts";
-import { addressBlock, peerAddress } from "../http/client-address.ts";
+import { peerAddress } from "../http/client-address.ts";
 import { ApiError } from "../http/errors.ts";
 import type { HeaderList, RequestContext } from "../http/request-context.ts";
 import type { AccountGuard } from "./account-guard.ts";
@@ -97,10 +97,10 @@ const docsPerMinute = 300;
 /** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */
 export function createAdmission(options: AdmissionOptions): Admission {
   const { authenticator, onUse, limiter, windowsFor, accountGuard, refusals, onRefused, now } = options;
-  const guard = new AddressGuard(options.guardPerMinute);
-  const docsGuard = new AddressGuard(docsPerMinute);
+  const guard = new AddressGuard(options.guardPerMinute, now);
+  const docsGuard = new AddressGuard(docsPerMinute, now);
 
-  const headersFor = (address: string) => limitHeaders(guard.windows, guard.currentLimits(addressBlock(address)));
+  const headersFor = (address: string) => guard.headersFor(address);
 
   const setAddressLimits = (context: RequestContext) => {
     context.limits = headersFor(context.clientAddress);
@@ -113,7 +113,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       if (context.token === "") throw missingKey();
       principal = authenticator.remembered(context.token) ?? (await lookUp(context.token));
     } catch (cause) {
-      throw await refuseUnidentified(request, context, cause);
+      throw refuseUnidentified(request, context, cause);
     }
     context.principal = principal;
     const charging = operation?.isUncharged
@@ -194,7 +194,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   }
 
   async function admitDocs({ socket }: IncomingMessage, context: RequestContext) {
-    const decision = await docsGuard.charge(addressBlock(context.clientAddress));
+    const decision = docsGuard.charge(context.clientAddress);
     if (!decision.admitted) throw refuseAddress(socket, context, docsGuard, decision);
     context.limits = limitHeaders(docsGuard.windows, decision);
   }
@@ -207,12 +207,12 @@ export function createAdmission(options: AdmissionOptions): Admission {
   }
 
   /** Charges the address of a request without a valid key. @returns the error that answers the request */
-  async function refuseUnidentified({ socket }: IncomingMessage, context: RequestContext, cause: unknown) {
+  function refuseUnidentified({ socket }: IncomingMessage, context: RequestContext, cause: unknown): ApiError {
     if (!(cause instanceof ApiError)) {
       setAddressLimits(context);
       return unavailable(cause);
     }
-    const decision = await guard.charge(addressBlock(context.clientAddress));
+    const decision = guard.charge(context.clientAddress);
     if (!decision.admitted) return refuseAddress(socket, context, guard, decision);
     context.limits = limitHeaders(guard.windows, decision);
     return cause;
