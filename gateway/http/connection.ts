@@ -20,8 +20,14 @@ export interface WaitingRoom {
   bytesLeft: number;
 }
 
+/**
+ * How often the bytes of one request are cut where it might have ended, and had not: at an empty line within a chunked
+ * body. Each piece costs as much as a request.
+ */
+const maxCuts = 100;
+
 const emptyLine = Buffer.from("\r\n\r\n");
-const lineFeed = 0x0a;
+const isBreak = (byte: number | undefined) => byte === 0x0d || byte === 0x0a;
 const none = Buffer.alloc(0);
 
 /**
@@ -41,14 +47,18 @@ export class Connection {
   #hasPart = false;
   #waiting: Buffer = none;
   readonly #room: WaitingRoom;
+  readonly #onExcess: () => void;
+  #cuts = 0;
   /** What of the arriving bytes is parsed. It only goes down, from all of them to none. */
   #parsed: "requests" | "open body" | "nothing" = "requests";
   /** Set when no more bytes come after those that wait: the client has ended, or bytes were dropped. */
   #end: "of client" | "of room" | undefined;
 
-  constructor(socket: Socket, room: WaitingRoom) {
+  /** @param onExcess called for a request that takes too much work to parse; it has to end the connection */
+  constructor(socket: Socket, room: WaitingRoom, onExcess: () => void) {
     this.socket = socket;
     this.#room = room;
+    this.#onExcess = onExcess;
     const parse = socket.listeners("data")[0] as (bytes: Buffer) => void;
     this.#parse = parse;
     const end = socket.listeners("end").at(-1) as () => void; // the first one is that of the socket itself
@@ -80,6 +90,7 @@ export class Connection {
   /** Notes the response of a request whose head has been parsed. */
   take(response: ServerResponse): void {
     this.#open = response;
+    this.#cuts = 0;
     response.on("close", this.#closed);
     if (!response.shouldKeepAlive) this.endAfterOpen();
     const { headers } = response.req;
@@ -113,7 +124,7 @@ export class Connection {
    * client before it has read it (RFC 9112 section 9.6). What still arrives is dropped.
    */
   close(): void {
-    if (this.socket.writableEnded) return;
+    if (this.socket.writableEnded || this.socket.destroyed) return;
     this.stopParsing();
     this.socket.end();
     const timer = setTimeout(() => this.socket.destroy(), lingerMs);
@@ -132,20 +143,24 @@ export class Connection {
       at = end;
       this.#hasPart = this.#open === undefined;
       this.#keepAlive();
+      if (at < bytes.length && ++this.#cuts > maxCuts) this.#onExcess();
     }
   }
 
-  /** Where a request may end, at the latest: nothing after that may be parsed yet. */
+  /**
+   * Where a request may end, at the latest: nothing after that may be parsed yet. An empty line ends heads and chunked
+   * bodies, and its begin may be in the bytes that came before these. Line breaks after it begin no request.
+   */
   #endOfPiece(bytes: Buffer, start: number): number {
     if (this.#bodyLeft > 0) {
       const end = Math.min(start + this.#bodyLeft, bytes.length);
       this.#bodyLeft -= end - start;
       return end;
     }
-    // An empty line ends heads and chunked bodies. Its begin may be in an earlier piece.
-    for (let i = start; i < start + 3; i++) if (bytes[i] === lineFeed) return i + 1;
-    const at = bytes.indexOf(emptyLine, start);
-    return at === -1 ? bytes.length : at + emptyLine.length;
+    let end = start === 0 && isBreak(bytes[0]) ? 0 : bytes.indexOf(emptyLine, start);
+    if (end === -1) return bytes.length;
+    while (isBreak(bytes[end])) end += 1;
+    return end;
   }
 
   /**

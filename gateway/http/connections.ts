@@ -10,8 +10,9 @@ export class Connections {
   readonly #room: WaitingRoom = { bytesLeft: maxWaitingBytes };
   readonly #all = new Map<Socket, Connection>();
 
-  add(socket: Socket): void {
-    this.#all.set(socket, new Connection(socket, this.#room));
+  /** @param onExcess called for a request that takes too much work to parse; it has to end the connection */
+  add(socket: Socket, onExcess: () => void): void {
+    this.#all.set(socket, new Connection(socket, this.#room, onExcess));
     socket.on("close", () => this.#all.delete(socket));
   }
 

@@ -45,9 +45,10 @@ export interface ApiErrorOptions {
   readonly message?: string;
   /**
    * A more exact status than the table's: 410 `not_found` after a sunset, 408 `timeout` for a request that does not
-   * arrive, 431 `payload_too_large` for its headers, 505 `invalid_request` for another version of HTTP.
+   * arrive, 431 `payload_too_large` for its headers, 501 and 505 `invalid_request` for another transfer
+   * coding or version of HTTP.
    */
-  readonly status?: 408 | 410 | 431 | 505;
+  readonly status?: 408 | 410 | 431 | 501 | 505;
   /** What went wrong inside. It goes to the log only. */
   readonly cause?: unknown;
   /** Headers that belong to this error, such as `Retry-After` or `Allow`. */

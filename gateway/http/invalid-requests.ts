@@ -13,11 +13,14 @@ const hostPattern = /^(?:\[[\w.:~!$&'()*+,;=-]*\]|[\w.~!$&'()*+,;=%-]*)(?::\d*)?
 
 // RFC 9110 section 15.6.6
 const otherVersion = new ApiError("invalid_request", { status: 505, message: "The API takes HTTP/1.0 and HTTP/1.1." });
-const tooManyLines = new ApiError("payload_too_large", {
-  status: 431,
-  message: `The request has more than ${maxHeaderLines} header lines.`,
-});
+const tooLargeHead = (cause?: Error) =>
+  new ApiError("payload_too_large", {
+    status: 431,
+    message: `The head of the request is larger than 16 KiB or has more than ${maxHeaderLines} lines.`,
+    cause,
+  });
 // RFC 9112 section 6.1
+const otherCoding = new ApiError("invalid_request", { status: 501, message: "The only transfer coding is chunked." });
 const oldChunks = new ApiError("invalid_request", { message: "A request of HTTP/1.0 has no Transfer-Encoding." });
 // RFC 9112 section 3.2
 const noHost = new ApiError("invalid_request", { message: "The request has no Host header." });
@@ -25,9 +28,11 @@ const invalidHost = new ApiError("invalid_request", { message: "The Host header 
 
 /** The fault of a request that Node's parser has let through; undefined for a valid one. */
 export function requestFault({ httpVersion, rawHeaders, headers }: IncomingMessage): ApiError | undefined {
-  if (rawHeaders.length > 2 * maxHeaderLines) return tooManyLines;
+  if (rawHeaders.length > 2 * maxHeaderLines) return tooLargeHead();
+  const { "transfer-encoding": coding } = headers;
+  if (coding !== undefined && !/^chunked$/i.test(coding)) return otherCoding;
   if (httpVersion === "1.0") {
-    if (headers["transfer-encoding"] !== undefined) return oldChunks;
+    if (coding !== undefined) return oldChunks;
   } else if (httpVersion !== "1.1") {
     return otherVersion;
   } else if (headers.host === undefined) {
@@ -42,7 +47,7 @@ export function parserError(cause: NodeJS.ErrnoException): ApiError {
     case "ERR_HTTP_REQUEST_TIMEOUT":
       return new ApiError("timeout", { status: 408, message: "The request did not arrive in time.", cause });
     case "HPE_HEADER_OVERFLOW":
-      return new ApiError("payload_too_large", { status: 431, cause });
+      return tooLargeHead(cause);
     case "HPE_CHUNK_EXTENSIONS_OVERFLOW":
       return new ApiError("payload_too_large", { cause });
     default:

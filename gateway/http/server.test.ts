@@ -172,6 +172,18 @@ test.each([
   ["a Host with a path", "GET / HTTP/1.1\r\nHost: a b/c?d\r\n\r\n", 400, "invalid_request"],
   ["a Host with a user", "GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400, "invalid_request"],
   ["a Transfer-Encoding in HTTP/1.0", `POST / HTTP/1.0\r\n${chunked}0\r\n\r\n`, 400, "invalid_request"],
+  [
+    "a transfer coding other than chunked",
+    "POST / HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    501,
+    "invalid_request",
+  ],
+  [
+    "a head of 102 lines with a length at its end",
+    `POST / HTTP/1.1\r\nHost: g\r\n${"a: b\r\n".repeat(100)}Content-Length: 1\r\n\r\nx`,
+    431,
+    "payload_too_large",
+  ],
   ["a head of 101 lines", `GET / HTTP/1.1\r\nHost: g\r\n${"a: b\r\n".repeat(100)}\r\n`, 431, "payload_too_large"],
 ])(
   "%s is answered with an Error, an id, limits and its length, and ends its connection",
@@ -264,6 +276,34 @@ test("a part of a head that waits for an answer is 408 when its rest does not ar
   requests[0]!.response.end("1");
   await ended;
   expect(statuses()).toEqual([200, 408]);
+  expect(requests).toHaveLength(1);
+});
+
+test("line breaks between requests and in a body are parsed together, however many they are", async () => {
+  const { send, socket, requests, statuses } = await open();
+  const breaks = `\r\n\r\n${"\n".repeat(60_000)}`;
+  await send(`${breaks}POST /1 HTTP/1.1\r\nHost: g\r\n${chunked}`, 1);
+  const [{ request, response }] = requests as [(typeof requests)[number]];
+  let pieces = 0;
+  request.on("data", () => void pieces++);
+  socket.write(`${breaks.length.toString(16)}\r\n${breaks}\r\n0\r\n\r\n${get("/2")}`);
+  await once(request, "end");
+  expect(pieces).toBeLessThan(20); // some for each packet
+  response.end();
+  await until(() => requests.length === 2);
+  requests[1]!.response.end();
+  await until(() => statuses().length === 2);
+});
+
+test("a chunked body with more than a hundred empty lines in a packet is refused, because each of them is work", async () => {
+  const { send, requests, received, ended } = await open();
+  const data = "\r\n\r\na".repeat(10_000);
+  await send(
+    `POST /1 HTTP/1.1\r\nHost: g\r\n${chunked}${data.length.toString(16)}\r\n${data}\r\n0\r\n\r\n${get("/2")}`,
+    1,
+  );
+  await ended;
+  expect(received()).toMatch(/^HTTP\/1.1 413 /);
   expect(requests).toHaveLength(1);
 });
 

@@ -57,6 +57,7 @@ export interface PublicServer {
 const overloaded = new ApiError("service_unavailable", { headers: { "Retry-After": "1" } });
 
 const noTarget = new ApiError("invalid_request", { message: "The target of the request is not a valid URL." });
+const tooManyPieces = new ApiError("payload_too_large", { message: "The body has too many empty lines." });
 const noTunnel = new ApiError("method_not_allowed", { headers: { Allow: "GET, HEAD, PATCH, POST" } });
 
 /**
@@ -73,7 +74,10 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     const connection = connections.of(request.socket)!;
     connection.take(response);
     if (isEnding) connection.endAfterOpen();
-    const refuse = (error: ApiError) => refuseRequest(request, response, error, options);
+    const refuse = (error: ApiError) => {
+      if (error !== overloaded) connection.endAfterOpen();
+      refuseRequest(request, response, error, options);
+    };
     const fault = overload.enter(response, countForOthers) ? requestFault(request) : overloaded;
     if (fault) refuse(fault);
     else router(request as Request, response as Response, () => refuse(noTarget));
@@ -91,9 +95,9 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     },
     onRequest,
   );
-  server.maxHeadersCount = maxHeaderLines + 1; // Node drops further ones
+  server.maxHeadersCount = maxHeaderLines + 1; // more are an error of Node's parser, which does not see the rest of them
   server.maxConnections = options.maxConnections;
-  const letIn = shareConnections(options, (socket) => connections.add(socket));
+  const letIn = shareConnections(options, (socket) => connections.add(socket, () => onInvalid(socket, tooManyPieces)));
   server.on("connection", letIn);
   cutStalledReaders(server, () => connections.sockets(), options.stallTimeoutMs);
   server.closeIdleConnections = () => connections.destroyIdle({ withParts: false }); // `server.close` calls it
@@ -140,10 +144,7 @@ function refuseRequest(
   { headersFor, onMalformed }: PublicServerOptions,
 ): void {
   const id = requestId(request.headers["x-request-id"]);
-  if (error !== overloaded) {
-    response.shouldKeepAlive = false;
-    onMalformed(error, id); // not for an overload: a log line would cost what the refusal saves
-  }
+  if (error !== overloaded) onMalformed(error, id); // a log line would cost what the refusal of an overload saves
   const headers = refusalHeaders(error, id, headersFor(peerAddress(request.socket), request));
   writeJson(request, response, error.status, error.body, headers);
 }
@@ -155,9 +156,10 @@ function refuseRequest(
 function refuseInvalid(socket: Socket, connections: Connections, error: ApiError, options: PublicServerOptions): void {
   const { headersFor, onMalformed, keepAliveTimeoutMs } = options;
   const connection = connections.of(socket);
-  if (!connection || !socket.writable) return; // its client has left, or it has its answer and is still sending
+  if (!connection) return; // it was not let in, or has closed
   const { open } = connection;
   connection.stopParsing();
+  if (!socket.writable) return; // its client has left, or it has its answer and is still sending
   const id = requestId(undefined);
   onMalformed(error, id);
   if (open?.headersSent) {

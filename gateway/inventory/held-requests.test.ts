@@ -25,7 +25,8 @@ async function open(admission: Partial<HeldRequestsOptions["admission"]> = {}) {
     request.headers.prefer = `wait=${seconds}`;
     const response = new ServerResponse(request);
     const principal = { accountId: "a" };
-    const context = { startedMs: performance.now(), token: "", principal } as RequestContext;
+    const clientAddress = "192.0.2.1";
+    const context = { startedMs: performance.now(), token: "", clientAddress, principal } as RequestContext;
     setContext(response, context);
     const count = requests.count;
     const applied = requests.forChange(request, response, {

@@ -83,7 +83,7 @@ export class HeldRequests {
    */
   forChange(request: IncomingMessage, response: ServerResponse, awaited: Awaited): Promise<HeaderList> {
     const seconds = readWait(request.headers.prefer);
-    if (seconds === undefined) return Promise.resolve([]);
+    if (seconds === undefined || hasBody(request)) return Promise.resolve([]);
     const { list } = this.#options;
     const context = contextOf(response);
     const applied = ["Preference-Applied", `wait=${seconds}`];
@@ -206,11 +206,17 @@ function forgetHead(
   context: RequestContext,
 ) {
   context.token = copyOf(context.token);
+  context.clientAddress = copyOf(context.clientAddress);
   request.rawHeaders = [];
   request.headers = {};
   request.url = copyOf(request.url!.split("?", 1)[0]!);
   if (request.originalUrl) request.originalUrl = copyOf(request.originalUrl.split("?", 1)[0]!);
   request._parsedUrl = undefined;
+}
+
+/** A body may go on for as long as its request is held. No read needs one. */
+function hasBody({ headers }: IncomingMessage): boolean {
+  return Number(headers["content-length"] ?? 0) > 0 || headers["transfer-encoding"] !== undefined;
 }
 
 /** A text of its own: V8 lets a part of a text refer to the whole. */
