@@ -133,7 +133,9 @@ export class Connection {
 
   #receive(bytes: Buffer): void {
     let at = 0;
-    while (at < bytes.length && this.#parsed !== "nothing") {
+    while (this.#parsed !== "nothing") {
+      if (this.isIdle) while (isBreak(bytes[at])) at += 1; // before a request they mean nothing (RFC 9112 section 2.2)
+      if (at >= bytes.length) return;
       if (this.#open?.req.complete) {
         this.#keep(bytes.subarray(at));
         return;
