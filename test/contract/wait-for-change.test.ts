@@ -244,6 +244,24 @@ test("a request that is held follows a short outage of the service, and gets its
   expect((await long).json()).toMatchObject({ changed: [{ petId: 11 }] });
 }, 30_000);
 
+test.each([
+  ["a body", { "transfer-encoding": "chunked" }, "2\r\n{}\r\n0\r\n\r\n"],
+  ["an If-None-Match of more than 1,024 characters", { "if-none-match": `"x"${', "y"'.repeat(300)}` }, ""],
+])("a request with %s is answered at once, because it would be kept while it is held", async (_what, more, body) => {
+  const path = "/v1/inventory/14";
+  const etag = await etagOf(path);
+  const { hostname, port } = new URL(`http://${gateway.listen}`);
+  const socket = connect(Number(port), hostname);
+  stack.defer(() => void socket.destroy());
+  const headers = Object.entries({ host: "g", authorization, prefer: "wait=60", "if-none-match": etag, ...more }).map(
+    ([name, value]) => `${name}: ${name === "if-none-match" && value !== etag ? `${etag}, ${value}` : value}`,
+  );
+  socket.write([`GET ${path} HTTP/1.1`, ...headers, "", body].join("\r\n"));
+  const [answer] = (await once(socket, "data")) as [Buffer];
+  expect(answer.toString()).toMatch(/^HTTP\/1.1 304 /);
+  expect(answer.toString()).not.toMatch(/Preference-Applied/i);
+});
+
 test("an account holds half of the places that others leave, and is answered at once beyond that", async () => {
   const small = await system.startGateway({ MAX_HELD_REQUESTS: "4" });
   const hold = (headers: Record<string, string> = {}) => waitFor("changes", "wait=60", headers, small);
