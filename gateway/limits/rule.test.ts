@@ -74,6 +74,17 @@ class Deployment {
     for (const gateway of this.gateways.keys()) this.call(gateway, 1_000);
   }
 
+  /** What a gateway that has just heard of Redis shows its caller, and what Redis would admit to it next. */
+  remaining(gateway: number) {
+    this.call(gateway, 0);
+    const memory = this.gateways[gateway]!;
+    const decision = memory.current(memory.counterOf(account), windows, 1);
+    const shown = Math.min(...decision.windows.map(({ remaining }) => remaining));
+    const indexes = lengthsMs.map((lengthMs) => indexAt(this.nowMs, phaseMs, lengthMs));
+    const next = charge(copyOf(this.redis), indexes, this.statement(gateway, 1_000)).admitted;
+    return { shown, next, isSpent: memory.isSpent(memory.counterOf(account), windows) };
+  }
+
   /** What is charged to each gateway beyond what it admitted. */
   credits(): number[] {
     return [...this.gateways.keys()].map((gateway) => {
@@ -214,6 +225,20 @@ describe("counts that only grow", () => {
         }
         deployment.spend();
         expect(deployment.admitted).toBeLessThanOrEqual(limit + faults * (limit + size));
+      }),
+      { numRuns },
+    );
+  });
+
+  test("what a gateway shows as remaining is what Redis admits to it next, after any fault", () => {
+    fc.assert(
+      fc.property(sequences(...kinds), (steps) => {
+        const deployment = new Deployment();
+        run(deployment, steps);
+        for (const gateway of deployment.gateways.keys()) {
+          const { shown, next, isSpent } = deployment.remaining(gateway);
+          expect([shown, isSpent]).toEqual([next, next === 0]);
+        }
       }),
       { numRuns },
     );

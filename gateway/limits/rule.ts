@@ -30,9 +30,12 @@ export interface Count {
   heard: number;
 }
 
-/** What a gateway has left of a limit: all of it with one gateway or with Redis, else its share of what was left. */
+/**
+ * What a gateway has left of a limit: all of it with one gateway or with Redis, else its share of what was left. It is
+ * what `charge` admits next, so what a fault let pass beyond the limit uses up credit here, too.
+ */
 export function leftOf({ own, synced, heard }: Readonly<Count>, limit: number, gateways: number): number {
-  return Math.ceil(Math.max(0, limit - heard) / gateways) + synced - own;
+  return Math.ceil((limit - heard) / gateways) + synced - own;
 }
 
 /** Begins a count again when its window is over. */
