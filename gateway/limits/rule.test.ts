@@ -230,6 +230,29 @@ describe("counts that only grow", () => {
     );
   });
 
+  test("gateways that end, a Redis without data and outages leave the counts right once all have spoken", () => {
+    type Event = "call" | "end" | "no data" | "outage";
+    const event = fc.record({
+      kind: fc.constantFrom<Event>("call", "call", "end", "no data", "outage"),
+      gateway: fc.nat(size - 1),
+      requests: fc.integer({ min: 1, max: 25 }),
+    });
+    fc.assert(
+      fc.property(fc.array(event, { minLength: 1, maxLength: 40 }), (events) => {
+        const deployment = new Deployment();
+        for (const { kind, gateway, requests } of events) {
+          if (kind === "call") deployment.call(gateway, requests);
+          if (kind === "end") deployment.replace(gateway);
+          if (kind === "no data") deployment.redis = newLedger();
+          if (kind === "outage") for (const each of deployment.gateways.keys()) deployment.alone(each, requests);
+          deployment.stateAll();
+        }
+        expect(deployment.used()).toBe(deployment.admitted);
+      }),
+      { numRuns },
+    );
+  });
+
   test("what a gateway shows as remaining is what Redis admits to it next, after any fault", () => {
     fc.assert(
       fc.property(sequences(...kinds), (steps) => {

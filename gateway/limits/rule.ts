@@ -107,7 +107,9 @@ export function charge(ledger: Ledger, indexes: readonly number[], statement: St
     const { own = 0, synced = 0, heard = 0 } = running(counts[w]) ?? {};
     const known = Math.max(charged, own, synced);
     const newSum = sum + known - charged;
-    const total = Math.max(floor, heard + Math.max(0, own - synced), newSum);
+    const alone = Math.max(0, own - synced);
+    // The floor may count gateways that are gone, which the sum of a Redis without data does not.
+    const total = Math.max(floor + Math.min(alone, known - charged), heard + alone, newSum);
     admitted = Math.max(0, Math.min(admitted, limits[w]! - total + known - own));
     return { index, before: { floor, charged }, own, known, sum: newSum, total };
   });

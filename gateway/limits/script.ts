@@ -44,7 +44,8 @@ for i = 1, #KEYS do
     end
     local known = max(charged, own, synced)
     sum = sum + known - charged
-    local total = max(floor, heard + max(0, own - synced), sum)
+    local alone = max(0, own - synced)
+    local total = max(floor + math.min(alone, known - charged), heard + alone, sum)
     admitted = max(0, math.min(admitted, ARGV[at] - total + known - own))
     indexes[w], floors[w], charges[w] = index, floor, charged
     owns[w], knowns[w], sums[w], totals[w] = own, known, sum, total
