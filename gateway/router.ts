@@ -159,12 +159,11 @@ function openContext(
   request: Request,
   response: Response,
   operation: Operation | undefined,
-  { onDeprecatedUse, onDone, now }: RouterParts,
+  { onDeprecatedUse, onDone }: RouterParts,
 ): RequestContext {
   const context: RequestContext = {
     requestId: requestId(request.headers["x-request-id"]),
     clientAddress: "unknown",
-    arrivedAtMs: now(),
     startedMs: performance.now(),
     route: "unknown",
     limits: [],

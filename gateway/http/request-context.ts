@@ -18,8 +18,6 @@ export interface ShownWindow {
 export interface RequestContext {
   readonly requestId: string;
   clientAddress: string;
-  /** Unix milliseconds. */
-  readonly arrivedAtMs: number;
   /**
    * The arrival by a clock that only goes forward, to measure durations and deadlines by. For a request that was held,
    * when it went on.

@@ -152,7 +152,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     onUse(principal, decision.admitted ? "served" : "refused");
     if (decision.admitted) return;
     const { name, resetAtMs } = bindingWindow(decision.windows);
-    refusals.refused(principal.lineId, { arrivedAtMs: context.arrivedAtMs, waitMs: resetAtMs - decision.nowMs });
+    refusals.refused(principal.lineId, resetAtMs - decision.nowMs);
     onRefused(principal.plan, name);
     throw overLimit(decision);
   }

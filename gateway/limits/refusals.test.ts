@@ -1,6 +1,7 @@
 import { RefusalCounter } from "./refusals.ts";
 
-const minute = 60_000;
+const second = 1_000;
+const minute = 60 * second;
 const day = 24 * 60 * minute;
 
 /** A counter with a clock of its own, and the keys that it has reported. */
@@ -12,9 +13,9 @@ function counterOf(tooMany: number) {
     onTooMany: async (keyId) => void found.push(keyId),
     now: () => clock.nowMs,
   });
-  const refuse = (keyId: string, atMs: number, { arrivedAtMs = atMs, waitMs = day } = {}) => {
+  const refuse = (keyId: string, atMs: number, waitMs = day) => {
     clock.nowMs = atMs;
-    counter.refused(keyId, { arrivedAtMs, waitMs });
+    counter.refused(keyId, waitMs);
   };
   return { found, refuse };
 }
@@ -23,7 +24,7 @@ describe("the counter of refusals", () => {
   test("the counter of refusals reports a key at its 30th refusal within a minute, and again after 30 more", async () => {
     const { found, refuse } = counterOf(30);
     for (let i = 0; i < 90; i++) {
-      refuse("k", i);
+      refuse("k", i * second);
       await Promise.resolve();
       expect(found).toHaveLength(Math.floor((i + 1) / 30));
     }
@@ -45,7 +46,7 @@ describe("the counter of refusals", () => {
 
   test("the counter of refusals never reports a key with 29 refusals in each minute", () => {
     const { found, refuse } = counterOf(30);
-    for (let i = 0; i < 5 * 29; i++) refuse("k", Math.floor(i / 29) * minute + (i % 29));
+    for (let i = 0; i < 5 * 29; i++) refuse("k", Math.floor(i / 29) * minute + (i % 29) * second);
     expect(found).toEqual([]);
   });
 
@@ -56,9 +57,10 @@ describe("the counter of refusals", () => {
       found.push(keyId);
       return stored.promise;
     };
-    const counter = new RefusalCounter({ tooMany: 30, onTooMany, now: () => 0 });
+    let nowMs = 0;
+    const counter = new RefusalCounter({ tooMany: 30, onTooMany, now: () => (nowMs += second) });
     const refuse = (times: number) => {
-      for (let i = 0; i < times; i++) counter.refused("k", { arrivedAtMs: i + 1, waitMs: day });
+      for (let i = 0; i < times; i++) counter.refused("k", day);
     };
     refuse(30 + 59);
     expect(found).toEqual(["k"]);
@@ -71,17 +73,20 @@ describe("the counter of refusals", () => {
     expect(found).toEqual(["k", "k"]);
   });
 
-  test("the counter of refusals leaves out requests that were under way when the first 429 went out", () => {
+  test("the counter of refusals leaves out those of the second after the first 429, and none after it", () => {
     const { found, refuse } = counterOf(30);
-    for (let i = 0; i < 100; i++) refuse("k", 10 + i, { arrivedAtMs: 10 });
+    for (let i = 0; i < 1_000; i++) refuse("k", i);
+    for (let i = 0; i < 28; i++) refuse("k", second + i);
     expect(found).toEqual([]);
+    refuse("k", second + 28);
+    expect(found).toEqual(["k"]);
   });
 
   test("the counter of refusals never reports a caller that sends a burst whenever its wait is over", () => {
     const { found, refuse } = counterOf(30);
     for (let window = 0; window < 10; window++) {
       const beganMs = window * minute;
-      for (let i = 0; i < 100; i++) refuse("k", beganMs + 1 + i, { arrivedAtMs: beganMs, waitMs: minute - 1 - i });
+      for (let i = 0; i < 100; i++) refuse("k", beganMs + 5 * i, minute - 5 * i);
     }
     expect(found).toEqual([]);
   });
@@ -89,7 +94,7 @@ describe("the counter of refusals", () => {
   test("the counter of refusals goes on when the clock is set back by an hour", () => {
     const { found, refuse } = counterOf(30);
     refuse("k", 60 * minute);
-    for (let i = 0; i < 40; i++) refuse("k", i);
+    for (let i = 0; i < 40; i++) refuse("k", i * second);
     expect(found).toEqual(["k"]);
   });
 
@@ -104,9 +109,9 @@ describe("the counter of refusals", () => {
 
   test("the counter of refusals counts each key by itself", () => {
     const { found, refuse } = counterOf(2);
-    refuse("a", 1);
-    refuse("b", 2);
-    refuse("a", 3);
+    refuse("a", 1 * second);
+    refuse("b", 2 * second);
+    refuse("a", 3 * second);
     expect(found).toEqual(["a"]);
   });
 
@@ -114,6 +119,7 @@ describe("the counter of refusals", () => {
     const totals = new Map<string, number>();
     const found: number[] = [];
     const reported = Promise.withResolvers<void>();
+    let nowMs = 0;
     const replicas = [0, 1, 2].map(
       (replica) =>
         new RefusalCounter({
@@ -130,17 +136,20 @@ describe("the counter of refusals", () => {
               return isTooMany;
             });
           },
-          now: () => 1_000,
+          now: () => nowMs,
         }),
     );
-    for (const replica of replicas)
-      for (let i = 0; i < 11; i++) replica.refused("k", { arrivedAtMs: 1_000 + i, waitMs: day });
+    for (let i = 0; i < 11; i++) {
+      for (const replica of replicas) replica.refused("k", day);
+      nowMs += second;
+    }
     await reported.promise;
     expect(found).toHaveLength(1);
   });
 
   test("the counter of refusals shares none of what is refused while a ban is being stored, which would bring a second ban", async () => {
     const shared = Promise.withResolvers<ReadonlyMap<string, number>>();
+    let nowMs = 0;
     const counter = new RefusalCounter({
       tooMany: 30,
       onTooMany: () => new Promise(() => {}),
@@ -148,9 +157,9 @@ describe("the counter of refusals", () => {
         shared.resolve(added);
         return [];
       },
-      now: () => 0,
+      now: () => (nowMs += second / 2),
     });
-    for (let i = 0; i < 30 + 59; i++) counter.refused("k", { arrivedAtMs: i + 1, waitMs: day });
+    for (let i = 0; i < 30 + 59; i++) counter.refused("k", day);
     expect([...(await shared.promise)]).toEqual([["k", 30]]);
   });
 
@@ -159,7 +168,7 @@ describe("the counter of refusals", () => {
     jest.useFakeTimers();
     const share = jest.fn(async () => []);
     const counter = new RefusalCounter({ tooMany: 30, onTooMany: async () => {}, share, now: () => 0 });
-    counter.refused("k", { arrivedAtMs: 0, waitMs: day });
+    counter.refused("k", day);
     counter.close();
     jest.advanceTimersByTime(minute);
     expect(share).not.toHaveBeenCalled();

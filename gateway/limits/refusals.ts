@@ -28,13 +28,11 @@ export interface RefusalCounterOptions {
   readonly now: () => number;
 }
 
-/** A refused request. */
-export interface Refusal {
-  /** Its arrival, Unix milliseconds. */
-  readonly arrivedAtMs: number;
-  /** The time that its 429 told the caller to wait. */
-  readonly waitMs: number;
-}
+/**
+ * The time after the first 429 of a wait within which further refusals do not count. Their requests may have been sent
+ * before that 429 arrived: they were in the network, or behind another request of their connection.
+ */
+const underWayMs = 1_000;
 
 /** What is kept of one line of keys. All times are Unix milliseconds. */
 interface Entry {
@@ -47,9 +45,9 @@ interface Entry {
 }
 
 /**
- * Counts the refusals of each line of keys within the last minute. A request that was under way when its caller was
- * first told to wait does not count, because its sender could not know of the limit. So a caller that waits as it is
- * told to may send a burst when the wait is over.
+ * Counts the refusals of each line of keys within the last minute. Those that follow the first one of a wait at once do
+ * not count, because their senders could not know of the limit. So a caller that waits as it is told to may send a
+ * burst when the wait is over.
  */
 export class RefusalCounter {
   readonly #options: RefusalCounterOptions;
@@ -63,7 +61,8 @@ export class RefusalCounter {
     this.#options = options;
   }
 
-  refused(lineId: string, { arrivedAtMs, waitMs }: Refusal): void {
+  /** @param waitMs the time that the 429 told the caller to wait */
+  refused(lineId: string, waitMs: number): void {
     if (this.#handled.has(lineId)) return;
     const { tooMany, share, now } = this.#options;
     const nowMs = now();
@@ -71,7 +70,7 @@ export class RefusalCounter {
     if (nowMs >= entry.untilMs) {
       entry.toldAtMs = nowMs;
       entry.untilMs = nowMs + waitMs;
-    } else if (arrivedAtMs <= entry.toldAtMs) {
+    } else if (nowMs < entry.toldAtMs + underWayMs) {
       return;
     }
     addRefusal(entry, nowMs);

@@ -213,7 +213,7 @@ describe("POST /v1/keys/rotate", () => {
     const { rotate, use, key, clock } = await open(stack, system, env, { plan: "enterprise", limits });
     const { key: next } = rotatedKey(await rotate());
     for (let i = 0; i < 6; i++) {
-      clock.advance(10);
+      clock.advance(i === 1 ? second : 10); // those within a second of the first do not count
       expectError(await use(i % 2 === 0 ? key : next), 429, "rate_limit_exceeded");
     }
     let refused = await use(next);

@@ -1,4 +1,6 @@
 import { createServer } from "node:http";
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
 import { phaseOf } from "../../gateway/limits/rule.ts";
 import { listenOn } from "../../runtime/admin.ts";
 import { untilNextDayMs } from "../support/accounts.ts";
@@ -452,7 +454,7 @@ describe("temporary bans", () => {
   async function earnBan({ use, clock }: Opened, refusals = 5): Promise<Answer> {
     expect(await use()).toMatchObject({ status: 200 });
     for (let i = 1; i <= refusals; i++) {
-      clock.advance(10);
+      clock.advance(i === 2 ? second : 10); // those within a second of the first do not count
       expectError(await use(), 429, "rate_limit_exceeded");
     }
     // The ban is stored in the background. Until then, further requests get the 429 of the limit.
@@ -525,12 +527,28 @@ describe("temporary bans", () => {
     expect((await system.runKeys("bans")).stdout).not.toContain(keyId);
   });
 
-  test("a temporary ban does not follow refusals of requests that were sent before the first 429", async () => {
-    const { use, keyId } = await open(stack, system, env, oneAMinute);
-    const answers = await Promise.all(Array.from({ length: 30 }, () => use()));
-    const refused = answers.filter(({ status }) => status === 429);
-    expect(refused).toHaveLength(29);
-    for (const answer of refused) expectError(answer, 429, "rate_limit_exceeded");
+  test("a temporary ban does not follow a burst at the end of the wait, at once and on one connection", async () => {
+    const { use, clock, address, key, keyId } = await open(stack, system, env, oneAMinute);
+    expect(await use()).toMatchObject({ status: 200 });
+    for (const burst of ["at once", "on one connection"]) {
+      const told = await use();
+      expectError(told, 429, "rate_limit_exceeded");
+      clock.advance(Number(header(told, "Retry-After")) * second);
+      if (burst === "at once") {
+        const answers = await Promise.all(Array.from({ length: 100 }, () => use()));
+        const refused = answers.filter(({ status }) => status === 429);
+        expect(refused).toHaveLength(99);
+        for (const answer of refused) expectError(answer, 429, "rate_limit_exceeded");
+      } else {
+        const head = `GET /v1/inventory HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer ${key}\r\n`;
+        const connection = connect(Number(address.split(":")[1]));
+        connection.write(`${`${head}\r\n`.repeat(99)}${head}Connection: close\r\n\r\n`);
+        const raw = await text(connection);
+        expect(raw.match(/HTTP\/1.1 429/g)).toHaveLength(99);
+        expect(raw).not.toContain("api_key_banned");
+      }
+      expectError(await use(), 429, "rate_limit_exceeded");
+    }
     expect((await system.runKeys("bans")).stdout).not.toContain(keyId);
   });
 

@@ -653,7 +653,6 @@ async function startGateway(options: Partial<PassThroughOptions>) {
       setContext(res, {
         requestId: "request-1",
         clientAddress: "192.0.2.1",
-        arrivedAtMs: Date.now(),
         startedMs: performance.now(),
         route: "unknown",
         limits: [],
