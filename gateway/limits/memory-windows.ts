@@ -92,11 +92,10 @@ export class MemoryWindows implements Limiter {
   /**
    * Notes an answer of Redis about an account.
    *
-   * @param nowMs the time of Redis, which the windows go by from now on
+   * @param nowMs the time of Redis
    * @param answer total and charged for each window, from `at` on
    */
   learn(counter: Counter, nowMs: number, admitted: number, answer: readonly number[], at: number): void {
-    this.#offsetMs = nowMs - this.#options.now();
     for (let w = 0; w < lengthsMs.length; w++) {
       const index = indexAt(nowMs, counter.phaseMs, lengthsMs[w]!);
       learn(counter.counts[w]!, index, admitted, answer[at + 2 * w]!, answer[at + 2 * w + 1]!);
@@ -109,6 +108,22 @@ export class MemoryWindows implements Limiter {
       const { index, own, heard } = counter.counts.at(-1)!;
       if (own + heard > 0 && index === indexAt(this.nowMs(), counter.phaseMs, lengthsMs.at(-1)!)) yield counter;
     }
+  }
+
+  /**
+   * The windows go by the clock of Redis from now on. Its time is compared with that of the call, not with that of the
+   * answer: a window that has ended for Redis must not run on here.
+   *
+   * @param redisNowMs the time in the answer
+   * @param sentAtMs `ownNowMs` when the call was sent
+   */
+  followClock(redisNowMs: number, sentAtMs: number): void {
+    this.#offsetMs = redisNowMs - sentAtMs;
+  }
+
+  /** Unix milliseconds by this machine's clock. */
+  ownNowMs(): number {
+    return this.#options.now();
   }
 
   /** Unix milliseconds by the clock of Redis, or by this machine's while Redis has never answered. */

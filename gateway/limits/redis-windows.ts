@@ -43,8 +43,8 @@ const maxAccounts = 200;
 const keyPrefix = "petstore:counts:";
 
 /**
- * All windows of an account in one round trip. The requests that wait share a call, and an account that has nothing
- * left is refused from memory until its window ends. When Redis fails, or the breaker is open, `memory` decides.
+ * All windows of an account in one round trip. The requests that wait share it, and an account that has nothing left is
+ * refused from memory until its window ends. When Redis fails, or the breaker is open, `memory` decides.
  */
 export class RedisWindows implements Limiter {
   readonly #options: RedisWindowsOptions;
@@ -66,7 +66,7 @@ export class RedisWindows implements Limiter {
     return this.#ask(id, windows, 1);
   }
 
-  /** Redis knows the counts of all gateways, so it is asked even where nothing is charged. */
+  /** Redis knows the counts of all gateways, so it is asked even where nothing is charged, or nothing is left. */
   look(id: string, windows: readonly Window[]): Decision | Promise<Decision> {
     return this.#ask(id, windows, 0);
   }
@@ -102,7 +102,7 @@ export class RedisWindows implements Limiter {
     const { memory, breaker } = this.#options;
     const counter = memory.counterOf(id);
     if (breaker.isOpen) return this.#alone(counter, windows, cost);
-    if (memory.isSpent(counter, windows)) return memory.current(counter, windows, 1);
+    if (cost === 1 && memory.isSpent(counter, windows)) return memory.current(counter, windows, 1);
     return new Promise((resolve) => this.#batches.add({ counter, windows, cost, resolve }));
   }
 
@@ -116,11 +116,13 @@ export class RedisWindows implements Limiter {
     await this.#askAll(questions.map(([counter, ofCounter]) => ({ counter, requests: ofCounter })));
   }
 
+  /** Asks in calls of a bounded size, all at once: each has the same wait, and they share it. */
   async #askAll(questions: readonly Question[]): Promise<void> {
+    const calls: Promise<void>[] = [];
     for (let i = 0; i < questions.length; i += maxAccounts) {
-      const calls = this.#splitBySlot(questions.slice(i, i + maxAccounts));
-      await Promise.all(calls.map((ofCall) => this.#call(ofCall)));
+      for (const ofCall of this.#splitBySlot(questions.slice(i, i + maxAccounts))) calls.push(this.#call(ofCall));
     }
+    await Promise.all(calls);
   }
 
   /** In a cluster one call can only reach the keys of one slot. */
@@ -131,10 +133,11 @@ export class RedisWindows implements Limiter {
 
   /** Settles all requests of the questions with one call of the script; without an answer they are decided alone. */
   async #call(questions: readonly Question[]): Promise<void> {
-    const { breaker, clockOffsetMs } = this.#options;
+    const { memory, breaker, clockOffsetMs } = this.#options;
     const keysAndArguments: (string | number)[] = questions.map(({ counter }) => keyPrefix + counter.id);
     keysAndArguments.push(clockOffsetMs?.() ?? 0);
     for (const question of questions) pushStatement(keysAndArguments, question);
+    const sentAtMs = memory.ownNowMs();
     let answer: readonly number[];
     try {
       const call = () => this.#client.chargeWindows(questions.length, ...keysAndArguments);
@@ -145,6 +148,7 @@ export class RedisWindows implements Limiter {
       }
       return;
     }
+    memory.followClock(answer[0]!, sentAtMs);
     let at = 1;
     for (const question of questions) {
       this.#settle(question, answer, at);

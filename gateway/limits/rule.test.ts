@@ -230,7 +230,7 @@ describe("counts that only grow", () => {
     );
   });
 
-  test("gateways that end, a Redis without data and outages leave the counts right once all have spoken", () => {
+  test("counts are right once all have spoken, after ends of gateways, lost data and outages", () => {
     type Event = "call" | "end" | "no data" | "outage";
     const event = fc.record({
       kind: fc.constantFrom<Event>("call", "call", "end", "no data", "outage"),

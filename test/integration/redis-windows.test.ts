@@ -129,6 +129,37 @@ describe("windows on Redis", () => {
     for (const gateway of [0, 2]) expect(left(await look(gateway, caller))).toEqual([0, 9_700]);
   });
 
+  test("a look at an account with nothing left shows what all gateways have charged", async () => {
+    const caller = newCaller();
+    const lower = quotaWindows({ perMinute: 3, perDay: 10_000 });
+    for (let i = 0; i < 3; i++) await ask(0, caller);
+    for (let i = 0; i < 5; i++) await ask(1, caller);
+    for (const gateway of [0, 1, 2]) {
+      const { windows: states } = await gateways[gateway]!.limiter.look(caller, lower);
+      expect(states.map(({ used }) => used)).toEqual([8, 8]);
+    }
+  });
+
+  test("requests of more accounts than fit in one call wait for one round trip only", async () => {
+    const { limiter, breaker } = gateways[0]!;
+    const run = import.meta.jest.spyOn(breaker, "run");
+    stack.defer(() => run.mockRestore());
+    const decided = Array.from({ length: 1_000 }, async () => limiter.decide(newCaller(), windows));
+    await new Promise(setImmediate); // all calls have been sent, and nothing has been read since
+    expect(run).toHaveBeenCalledTimes(5);
+    await Promise.all(decided);
+  });
+
+  test("a window has not ended for Redis before it has for a gateway that read its answer late", async () => {
+    const caller = newCaller();
+    const { limiter, memory } = gateways[0]!;
+    const decided = limiter.decide(caller, windows);
+    await new Promise(setImmediate); // the command has been sent, and nothing has been read since
+    for (const untilMs = performance.now() + 100; performance.now() < untilMs; );
+    await decided;
+    expect(memory.nowMs()).toBeGreaterThanOrEqual(now());
+  });
+
   test("a flood of 10,000 requests that the minute refuses charges nothing to the day", async () => {
     const caller = newCaller();
     const small = quotaWindows({ perMinute: 10, perDay: 1_000 });
