@@ -226,7 +226,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
   }
 
   function refuseBanned(context: RequestContext, principal: Principal, windows: readonly Window[]): ApiError {
-    const decision = untilBanEnds(limiter.currentLimits(principal.accountId, windows), principal.bannedUntilMs);
+    const current = limiter.currentLimits(principal.accountId, windows);
+    const decision = untilBanEnds(current, principal.bannedUntilMs, now());
     context.limits = limitHeaders(windows, decision);
     onRefused(principal.plan, "ban");
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });

@@ -56,12 +56,17 @@ function policyOf(windows: readonly Window[]): string {
 
 /**
  * The limits of a banned caller: nothing is left until the ban ends, nor of an exhausted window until that ends too.
+ *
+ * @param current its windows, which may go by the clock of Redis
+ * @param untilMs the end of the ban, Unix milliseconds by the clock of gateways
+ * @param nowMs the time by that clock, which the result goes by
  */
-export function untilBanEnds({ windows, nowMs }: Decision, untilMs: number): Decision {
-  const states = windows.map((state) => ({
+export function untilBanEnds(current: Decision, untilMs: number, nowMs: number): Decision {
+  const aheadMs = nowMs - current.nowMs;
+  const states = current.windows.map((state) => ({
     ...state,
     remaining: 0,
-    resetAtMs: state.remaining === 0 ? Math.max(state.resetAtMs, untilMs) : untilMs,
+    resetAtMs: state.remaining === 0 ? Math.max(state.resetAtMs + aheadMs, untilMs) : untilMs,
   }));
   return { admitted: false, windows: states, nowMs };
 }

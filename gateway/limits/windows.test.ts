@@ -47,16 +47,24 @@ describe("limit headers", () => {
 
   test("the headers have nothing left until the end of a ban", () => {
     const current = { admitted: true, windows: [state(minute, 3, 60_000), state(day, 1, 86_400_000)], nowMs: 0 };
-    const decision = untilBanEnds(current, 300_000);
+    const decision = untilBanEnds(current, 300_000, 0);
     expect(headers(windows, decision)).toMatchObject({ "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "300" });
     expect(retryAfter(decision)).toBe("300");
   });
 
   test("the headers have nothing left until the end of an exhausted window, when a ban ends before that", () => {
     const current = { admitted: true, windows: [state(minute, 0, 60_000), state(day, 5, 86_400_000)], nowMs: 0 };
-    const decision = untilBanEnds(current, 300_000);
+    const decision = untilBanEnds(current, 300_000, 0);
     expect(headers(windows, decision)).toMatchObject({ "X-RateLimit-Limit": "5", "X-RateLimit-Reset": "86400" });
     expect(retryAfter(decision)).toBe("86400");
+  });
+
+  test("a ban and the windows of a banned caller end by the clock of the ban, when Redis has another one", () => {
+    const current = { admitted: true, windows: [state(minute, 1, 60_000), state(day, 5, 86_400_000)], nowMs: 0 };
+    const decision = untilBanEnds(current, 300_000 + 90_000, 90_000); // the clock of Redis is 90 s behind
+    expect(decision.windows.map(({ resetAtMs }) => resetAtMs)).toEqual([390_000, 86_490_000]);
+    expect(retryAfter(decision)).toBe("86400");
+    expect(retryAfter(untilBanEnds({ ...current, windows: [state(minute, 1, 60_000)] }, 390_000, 90_000))).toBe("300");
   });
 
   test("Retry-After is in whole seconds, rounded up, and at least one", () => {
