@@ -40,7 +40,8 @@ interface Question {
 /** Accounts in one call of the script: Redis does nothing else while it runs. */
 const maxAccounts = 200;
 
-const keyPrefix = "petstore:counts:";
+/** The number is the version of the format: gateways of another one, during an update, must not meet these keys. */
+const keyPrefix = "petstore:counts:1:";
 
 /**
  * All windows of an account in one round trip. The requests that wait share it, and an account that has nothing left is

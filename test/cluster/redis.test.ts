@@ -148,5 +148,5 @@ async function isExact(gateways: readonly SharedState[]): Promise<boolean> {
 
 /** An account whose counts are on the first master of a cluster. */
 function newCaller(): string {
-  return newAccount((id) => calculateSlot(`petstore:counts:${id}`) < 5_461);
+  return newAccount((id) => calculateSlot(`petstore:counts:1:${id}`) < 5_461);
 }

@@ -281,7 +281,7 @@ async function isCounting(replica: Replica): Promise<boolean> {
 /** Whether a server has the counts of a caller. */
 async function isCountedBy({ url }: RedisServer, caller: string): Promise<boolean> {
   const client = new Redis(url);
-  const found = await client.exists(`petstore:counts:${caller}`);
+  const found = await client.exists(`petstore:counts:1:${caller}`);
   client.disconnect();
   return found === 1;
 }

@@ -114,7 +114,7 @@ describe("windows on Redis", () => {
   test("a look charges nothing, and sees what every gateway has charged before it", async () => {
     const caller = newCaller();
     for (const gateway of [0, 1, 2]) expect(left(await look(gateway, caller))).toEqual([300, 10_000]);
-    expect(await gateways[0]!.redis.exists(`petstore:counts:${caller}`)).toBe(0);
+    expect(await gateways[0]!.redis.exists(`petstore:counts:1:${caller}`)).toBe(0);
     for (let i = 0; i < 11; i++) await ask(i === 0 ? 0 : 1, caller);
     for (const gateway of [0, 1, 2]) expect(left(await look(gateway, caller))).toEqual([289, 9_989]);
     // In one call with charges, in the order of arrival.
@@ -216,7 +216,7 @@ describe("windows on Redis", () => {
   test("a Redis that has lost the latest counts of a window gets them back from a gateway that knows them", async () => {
     const caller = newCaller();
     const { redis } = gateways[0]!;
-    const key = `petstore:counts:${caller}`;
+    const key = `petstore:counts:1:${caller}`;
     await ask(0, caller);
     const older = await redis.hgetallBuffer(key);
     for (let i = 0; i < 9; i++) await ask(0, caller);
@@ -240,7 +240,7 @@ describe("windows on Redis", () => {
   test("a key is kept until the end of its day, and holds nothing of the day before", async () => {
     const caller = newCaller();
     const { redis } = gateways[0]!;
-    const key = `petstore:counts:${caller}`;
+    const key = `petstore:counts:1:${caller}`;
     const endsInMs = async () => (await look(0, caller)).windows[1]!.resetAtMs - now();
     for (const gateway of [0, 1, 2]) await ask(gateway, caller);
     expect(await redis.hlen(key)).toBe(4);
@@ -268,7 +268,8 @@ describe("windows on Redis", () => {
     const gateway = await startGateway();
     await Promise.all(callers.map((caller) => gateway.limiter.decide(caller, windows)));
     for (const caller of callers.slice(0, 10)) await ask(0, caller);
-    const counts = () => Promise.all(callers.map((caller) => gateway.redis.hgetallBuffer(`petstore:counts:${caller}`)));
+    const counts = () =>
+      Promise.all(callers.map((caller) => gateway.redis.hgetallBuffer(`petstore:counts:1:${caller}`)));
     const [before, callsBefore] = [await counts(), await calls()];
     await gateway.limiter.stateCounts();
     expect((await calls()) - callsBefore).toBe(5);
@@ -326,7 +327,7 @@ describe("windows on Redis", () => {
         for (const { gateway, wanted, limits, counts, forwardMs, isLost } of steps) {
           clockOffsetMs += forwardMs;
           if (isLost) ledger = { totals: [], charged: new Map() };
-          if (isLost) await redis.del(`petstore:counts:${account}`);
+          if (isLost) await redis.del(`petstore:counts:1:${account}`);
           const atMs = indexes(now());
           const statement: StatedCounts = {
             gateway,
@@ -338,7 +339,7 @@ describe("windows on Redis", () => {
           const args = statement.counts.flatMap(({ index, own, synced, heard }, w) => {
             return [limits[w]!, index, own, synced, heard];
           });
-          const key = `petstore:counts:${account}`;
+          const key = `petstore:counts:1:${account}`;
           const fixed = [clockOffsetMs, gateway, phaseMs, wanted];
           const [nowMs, ...answer] = await (redis as Client).chargeWindows(1, key, ...fixed, ...args);
           const { admitted: expected, windows: of } = charge(ledger, indexes(nowMs!), statement);
