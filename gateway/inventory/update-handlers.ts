@@ -105,7 +105,8 @@ async function receive(
 }
 
 /**
- * What makes the updates of a request happen once. Each of them is charged, because it leaves a record.
+ * What makes the updates of a request happen once. Each entry that is sent is charged, because it may leave a record;
+ * which ones are repeats or fail is not known yet.
  *
  * @returns undefined for a request without a key
  * @throws ApiError rate_limit_exceeded

@@ -101,9 +101,7 @@ export function redisState(options: RedisStateOptions): SharedState {
     limiter,
     guards: guardsOf(options, (limit) => {
       const insuranceLimiter = new RateLimiterMemory({ ...limit, points: Math.ceil(limit.points / gateways) });
-      // An id that has nothing left is refused without Redis.
-      const inMemoryBlockOnConsumed = limit.points;
-      return new RateLimiterRedis({ ...limit, storeClient, insuranceLimiter, inMemoryBlockOnConsumed });
+      return new RateLimiterRedis({ ...limit, storeClient, insuranceLimiter });
     }),
     shareRefusals: shareRefusals(redis, breaker),
     notify: (id) => void breaker.run("notice", () => changes.notify(id)).catch(() => {}),

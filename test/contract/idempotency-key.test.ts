@@ -406,6 +406,9 @@ describe("Idempotency-Key", () => {
     const many = [61, 62, 63].map((petId) => ({ petId, quantity: 9 }));
     const key = { ...own, "idempotency-key": newKey() };
     expect(await send("POST", "/v1/inventory/updates", many, key, address)).toMatchObject({ status: 200 });
+    const tooMany = await send("POST", "/v1/inventory/updates", many, { ...own, "idempotency-key": newKey() }, address);
+    expectError(tooMany, 429, "rate_limit_exceeded");
+    expect(readLimits(tooMany)).toMatchObject({ limit: 5, remaining: 0 });
     for (const quantity of [1, 2]) expect(await one(quantity, keyed(quantity))).toMatchObject({ status: 200 });
     for (const quantity of [3, 4, 5, 6, 7]) {
       const refused = await one(quantity, keyed(quantity));
@@ -418,7 +421,7 @@ describe("Idempotency-Key", () => {
     expect(await quantityOf(60)).toBe(2);
     const plain = await one(8, own!);
     expect(plain).toMatchObject({ status: 200 });
-    expect(readLimits(plain)).toMatchObject({ limit: 300, remaining: 300 - 10 });
+    expect(readLimits(plain)).toMatchObject({ limit: 300, remaining: 300 - 11 });
     expect(await one(9, { ...stranger, "idempotency-key": newKey() })).toMatchObject({ status: 200 });
   });
 });

@@ -211,6 +211,25 @@ describe("a Redis with a password and a database number", () => {
   });
 });
 
+test("a guard on Redis charges nothing for what it refuses, so that a smaller request is admitted", async () => {
+  await using stack = new AsyncDisposableStack();
+  const server = await startRedisServer();
+  stack.defer(() => server.stop());
+  const replicas = [startReplica(stack, server.url), startReplica(stack, server.url)];
+  for (const replica of replicas) await until(() => isCounting(replica));
+  const id = newName();
+  const charge = async (replica: number, cost: number) => {
+    const { admitted, windows: of } = await replicas[replica]!.guards.keyedUpdates.charge(id, cost);
+    return [admitted, of[0]!.remaining];
+  };
+  expect(await charge(0, 600)).toEqual([true, 400]);
+  for (const replica of [0, 1]) expect(await charge(replica, 600)).toEqual([false, 0]);
+  expect(await charge(1, 399)).toEqual([true, 1]);
+  expect(await charge(0, 2)).toEqual([false, 0]);
+  expect(await charge(0, 1)).toEqual([true, 0]);
+  for (const replica of [0, 1]) expect(await charge(replica, 1)).toEqual([false, 0]);
+});
+
 test("a Redis that went away while nobody asked is logged with what its address answers now", async () => {
   await using stack = new AsyncDisposableStack();
   const server = await startRedisServer();
