@@ -53,8 +53,8 @@ export function openKeys({ config, log, now, isTraced, observer }: Base, peppers
   };
 }
 
-/** Accounts whose counts are remembered. Only operators make accounts. */
-const maxAccounts = 1_000_000;
+/** Accounts whose counts are remembered, in less than 100 MiB. */
+const maxAccounts = 300_000;
 
 /** Admission: windows, refusals and bans, shared with the other gateways over Redis where there is one. */
 export function openLimits({ config, log, now, observer }: Base, keys: ReturnType<typeof openKeys>) {

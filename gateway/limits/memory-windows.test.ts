@@ -90,12 +90,27 @@ test("the counters of the running day are listed one at a time, also those that 
   expect(names).toEqual(["first", "second", "third"]);
 });
 
+test("beyond the bound on memory, accounts of past days are forgotten before those of today", () => {
+  for (const isAlone of [true, false]) {
+    const { memory, ask, clock } = setUp({ maxAccounts: 2 });
+    const use = (account: string) => {
+      if (isAlone) ask(account);
+      else memory.learn(memory.counterOf(account), clock.nowMs, 1, [1, 1, 1, 1], 0);
+    };
+    for (const account of ["active", "quiet"]) use(account);
+    clock.nowMs += 86_400_000;
+    use("active");
+    use("new");
+    expect(left(ask("active"))).toEqual([1, 3]);
+  }
+});
+
 test("an account beyond the bound on memory is forgotten, and has another counter when it comes back", () => {
   const { memory, ask } = setUp({ maxAccounts: 2 });
   ask("first");
-  const { name } = memory.counterOf("first");
+  const name = memory.nameOf(memory.counterOf("first"));
   for (const account of ["second", "third"]) ask(account);
   expect(left(ask("first"))).toEqual([2, 4]);
-  expect(memory.counterOf("first").name).not.toBe(name);
+  expect(memory.nameOf(memory.counterOf("first"))).not.toBe(name);
   expect(left(ask("third"))).toEqual([1, 3]);
 });

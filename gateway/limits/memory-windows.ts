@@ -4,7 +4,7 @@ import { type Count, indexAt, learn, leftOf, lengthsMs, phaseOf, renew } from ".
 import type { Decision, Limiter, Window, WindowState } from "./windows.ts";
 
 export interface MemoryWindowsOptions {
-  /** Accounts that are remembered; beyond it the one that came first is forgotten. */
+  /** Accounts that are remembered, at 300 bytes each; beyond it the one whose longest window began first is forgotten. */
   readonly maxAccounts: number;
   /** Gateways that share the limits. */
   readonly gateways: number;
@@ -12,14 +12,19 @@ export interface MemoryWindowsOptions {
   readonly now: () => number;
 }
 
-/** The counter of one account at this gateway. */
+/** The counter of one account at this gateway. There may be very many, so it is small. */
 export interface Counter {
   readonly id: string;
-  /** Its name on Redis. A counter that was forgotten and begins again has another one, as its counts begin at 0. */
-  readonly name: string;
+  /** Counts the counters of this gateway. One that was forgotten and begins again has another number. */
+  readonly number: number;
   readonly phaseMs: number;
-  /** For each window. */
-  readonly counts: readonly Count[];
+  readonly minute: Count;
+  readonly day: Count;
+}
+
+/** The count of a window by its place in `lengthsMs`. */
+export function countOf(counter: Counter, w: number): Count {
+  return w === 0 ? counter.minute : counter.day;
 }
 
 const none: Readonly<Count> = { index: 0, own: 0, synced: 0, heard: 0 };
@@ -55,10 +60,14 @@ export class MemoryWindows implements Limiter {
     if (kept) return kept;
     if (this.#counters.size >= this.#options.maxAccounts) this.#counters.delete(this.#counters.keys().next().value!);
     this.#made += 1;
-    const name = `${this.#name}${this.#made.toString(36)}`;
-    const counter = { id, name, phaseMs: phaseOf(id), counts: lengthsMs.map(() => ({ ...none })) };
+    const counter = { id, number: this.#made, phaseMs: phaseOf(id), minute: { ...none }, day: { ...none } };
     this.#counters.set(id, counter);
     return counter;
+  }
+
+  /** The name of a counter on Redis: no other counter has had it, because the counts of each begin at 0. */
+  nameOf({ number }: Counter): string {
+    return `${this.#name}${number.toString(36)}`;
   }
 
   /** Decides about a request by the share of this gateway. */
@@ -69,8 +78,10 @@ export class MemoryWindows implements Limiter {
     const admitted = !isSpent(counter, windows, nowMs, gateways);
     if (admitted) {
       for (let w = 0; w < windows.length; w++) {
-        const count = counter.counts[w]!;
-        renew(count, indexAt(nowMs, counter.phaseMs, lengthsMs[w]!));
+        const count = countOf(counter, w);
+        const index = indexAt(nowMs, counter.phaseMs, lengthsMs[w]!);
+        if (count.index !== index && w === windows.length - 1) this.#keepLonger(counter);
+        renew(count, index);
         count.own += 1;
       }
     }
@@ -98,15 +109,24 @@ export class MemoryWindows implements Limiter {
   learn(counter: Counter, nowMs: number, admitted: number, answer: readonly number[], at: number): void {
     for (let w = 0; w < lengthsMs.length; w++) {
       const index = indexAt(nowMs, counter.phaseMs, lengthsMs[w]!);
-      learn(counter.counts[w]!, index, admitted, answer[at + 2 * w]!, answer[at + 2 * w + 1]!);
+      const count = countOf(counter, w);
+      if (count.index !== index && w === lengthsMs.length - 1) this.#keepLonger(counter);
+      learn(count, index, admitted, answer[at + 2 * w]!, answer[at + 2 * w + 1]!);
     }
+  }
+
+  /** A counter whose longest window begins is forgotten after those whose windows began before. */
+  #keepLonger(counter: Counter): void {
+    if (this.#counters.get(counter.id) !== counter) return; // it has been forgotten while Redis was asked
+    this.#counters.delete(counter.id);
+    this.#counters.set(counter.id, counter);
   }
 
   /** The counters that know something of the running day, one at a time: there may be very many. */
   *running(): Generator<Counter> {
     for (const counter of this.#counters.values()) {
-      const { index, own, heard } = counter.counts.at(-1)!;
-      if (own + heard > 0 && index === indexAt(this.nowMs(), counter.phaseMs, lengthsMs.at(-1)!)) yield counter;
+      const { index, own, heard } = counter.day;
+      if (own + heard > 0 && index === indexAt(this.nowMs(), counter.phaseMs, lengthsMs[1])) yield counter;
     }
   }
 
@@ -132,10 +152,11 @@ export class MemoryWindows implements Limiter {
   }
 }
 
-function isSpent({ counts, phaseMs }: Counter, windows: readonly Window[], nowMs: number, gateways: number): boolean {
+function isSpent(counter: Counter, windows: readonly Window[], nowMs: number, gateways: number): boolean {
   for (let w = 0; w < windows.length; w++) {
-    const isRunning = counts[w]!.index === indexAt(nowMs, phaseMs, lengthsMs[w]!);
-    if (leftOf(isRunning ? counts[w]! : none, windows[w]!.limit, gateways) <= 0) return true;
+    const count = countOf(counter, w);
+    const isRunning = count.index === indexAt(nowMs, counter.phaseMs, lengthsMs[w]!);
+    if (leftOf(isRunning ? count : none, windows[w]!.limit, gateways) <= 0) return true;
   }
   return false;
 }
@@ -150,20 +171,21 @@ interface Outcome {
 }
 
 /** The decision about a request, with the windows of its account after it. */
-export function decisionOf({ counts, phaseMs }: Counter, windows: readonly Window[], outcome: Outcome): Decision {
+export function decisionOf(counter: Counter, windows: readonly Window[], outcome: Outcome): Decision {
   const { nowMs, admitted, gateways, following = 0 } = outcome;
   const states: WindowState[] = [];
   for (let w = 0; w < windows.length; w++) {
     const { name, seconds, limit } = windows[w]!;
-    const index = indexAt(nowMs, phaseMs, lengthsMs[w]!);
-    const count = counts[w]!.index === index ? counts[w]! : none;
+    const index = indexAt(nowMs, counter.phaseMs, lengthsMs[w]!);
+    const kept = countOf(counter, w);
+    const count = kept.index === index ? kept : none;
     states.push({
       name,
       seconds,
       limit,
       used: count.heard + count.own - count.synced - following,
       remaining: Math.max(0, leftOf(count, limit, gateways) + following),
-      resetAtMs: (index + 1) * lengthsMs[w]! - phaseMs,
+      resetAtMs: (index + 1) * lengthsMs[w]! - counter.phaseMs,
     });
   }
   return { admitted, windows: states, nowMs };

@@ -4,7 +4,7 @@ import type { Cluster, Redis } from "ioredis";
 import { Batches } from "../../runtime/batches.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
 import type { Breaker } from "../redis/breaker.ts";
-import { type Counter, decisionOf, type MemoryWindows } from "./memory-windows.ts";
+import { type Counter, countOf, decisionOf, type MemoryWindows } from "./memory-windows.ts";
 import { lengthsMs } from "./rule.ts";
 import { chargeScript } from "./script.ts";
 import type { Decision, Limiter, Window } from "./windows.ts";
@@ -137,7 +137,7 @@ export class RedisWindows implements Limiter {
     const { memory, breaker, clockOffsetMs } = this.#options;
     const keysAndArguments: (string | number)[] = questions.map(({ counter }) => keyPrefix + counter.id);
     keysAndArguments.push(clockOffsetMs?.() ?? 0);
-    for (const question of questions) pushStatement(keysAndArguments, question);
+    for (const question of questions) pushStatement(keysAndArguments, memory.nameOf(question.counter), question);
     const sentAtMs = memory.ownNowMs();
     let answer: readonly number[];
     try {
@@ -171,16 +171,15 @@ export class RedisWindows implements Limiter {
 }
 
 /** Adds what the script takes for one account. An account whose plan has just changed is asked about by its latest. */
-function pushStatement(target: (string | number)[], { counter, requests }: Question): void {
-  const { name, phaseMs, counts } = counter;
+function pushStatement(target: (string | number)[], name: string, { counter, requests }: Question): void {
   const windows = requests.at(-1)?.windows ?? [];
   target.push(
     name,
-    phaseMs,
+    counter.phaseMs,
     requests.reduce((wanted, { cost }) => wanted + cost, 0),
   );
-  for (let w = 0; w < counts.length; w++) {
-    const { index, own, synced, heard } = counts[w]!;
+  for (let w = 0; w < lengthsMs.length; w++) {
+    const { index, own, synced, heard } = countOf(counter, w);
     target.push(windows[w]?.limit ?? 0, index, own, synced, heard);
   }
 }

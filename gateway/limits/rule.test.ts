@@ -37,9 +37,10 @@ class Deployment {
   }
 
   statement(gateway: number, wanted: number): StatedCounts {
-    const { name, counts } = this.counterOf(gateway);
+    const counter = this.counterOf(gateway);
+    const name = this.gateways[gateway]!.nameOf(counter);
     const limits = windows.map((window) => window.limit);
-    return { gateway: name, wanted, limits, counts: counts.map((count) => ({ ...count })) };
+    return { gateway: name, wanted, limits, counts: [{ ...counter.minute }, { ...counter.day }] };
   }
 
   execute(statement: StatedCounts): Answer {
@@ -88,7 +89,7 @@ class Deployment {
   /** What is charged to each gateway beyond what it admitted. */
   credits(): number[] {
     return [...this.gateways.keys()].map((gateway) => {
-      const { own, synced } = this.counterOf(gateway).counts[0]!;
+      const { own, synced } = this.counterOf(gateway).minute;
       return synced - own;
     });
   }
@@ -217,11 +218,11 @@ describe("counts that only grow", () => {
         const deployment = new Deployment();
         const faults = run(deployment, steps);
         deployment.stateAll();
-        const own = [...deployment.gateways.keys()].map((gateway) => deployment.counterOf(gateway).counts[0]!.own);
+        const own = [...deployment.gateways.keys()].map((gateway) => deployment.counterOf(gateway).minute.own);
         const total = deployment.redis.totals[0]?.floor ?? 0;
         expect(total).toBeGreaterThanOrEqual(own.reduce((sum, each) => sum + each, 0));
         for (const gateway of deployment.gateways.keys()) {
-          expect(deployment.counterOf(gateway).counts[0]!.heard).toBeLessThanOrEqual(total);
+          expect(deployment.counterOf(gateway).minute.heard).toBeLessThanOrEqual(total);
         }
         deployment.spend();
         expect(deployment.admitted).toBeLessThanOrEqual(limit + faults * (limit + size));
