@@ -98,6 +98,7 @@ export function isRedisUrl(text: string): boolean {
 /**
  * Waits for an answer of Redis. One that arrived while this thread was busy is in time, although its timer fires first:
  * the command has been executed, and doing its work in another way would do it twice.
+ * This does not hold when the thread was busy for more than a second: then the `commandTimeout` of ioredis comes first.
  *
  * @throws what the command throws; NoAnswerError when there is no answer in time
  */
