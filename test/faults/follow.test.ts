@@ -40,7 +40,8 @@ test(
     const faults: string[] = [];
     let position = 0n;
     let differences = 0;
-    let onEvent = () => {};
+    const begun = Promise.withResolvers<void>();
+    let onEvent = begun.resolve;
     const apply = (event: FollowEvent) => {
       const revision = revisionOf(event.etag);
       if (event.type === "stock") {
@@ -84,6 +85,7 @@ test(
       await Promise.race([heard, following]);
     };
 
+    await begun.promise; // the stock before the first fault, so that each update after it is a difference
     const last = BigInt(entries - 1);
     for (let round = 0; round < rounds; round++) {
       await gateway.kill("SIGKILL");
