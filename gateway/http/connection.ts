@@ -21,10 +21,10 @@ export interface WaitingRoom {
 }
 
 /**
- * How often the bytes of one request are cut where it might have ended, and had not: at an empty line within a chunked
- * body. Each piece costs as much as a request.
+ * How often the bytes of one request are cut where it might have ended, and had not, as at an empty line within a
+ * chunked body. Each piece costs nearly as much as a request.
  */
-const maxCuts = 100;
+const maxCuts = 1_000;
 
 const emptyLine = Buffer.from("\r\n\r\n");
 const isBreak = (byte: number | undefined) => byte === 0x0d || byte === 0x0a;
@@ -149,18 +149,18 @@ export class Connection {
     }
   }
 
-  /**
-   * Where a request may end, at the latest: nothing after that may be parsed yet. An empty line ends heads and chunked
-   * bodies, and its begin may be in the bytes that came before these. Line breaks after it begin no request.
-   */
+  /** Where a request may end, at the latest: nothing after that may be parsed yet. */
   #endOfPiece(bytes: Buffer, start: number): number {
     if (this.#bodyLeft > 0) {
       const end = Math.min(start + this.#bodyLeft, bytes.length);
       this.#bodyLeft -= end - start;
       return end;
     }
-    let end = start === 0 && isBreak(bytes[0]) ? 0 : bytes.indexOf(emptyLine, start);
+    // An empty line ends heads and chunked bodies. Its begin may be in the bytes that came before these.
+    let end = isBreak(bytes[start]) ? start : bytes.indexOf(emptyLine, start);
     if (end === -1) return bytes.length;
+    // After a head a line break may be of its body. After a chunked body none belongs to anything.
+    if (this.#open === undefined) return end === start ? end + 1 : end + emptyLine.length;
     while (isBreak(bytes[end])) end += 1;
     return end;
   }

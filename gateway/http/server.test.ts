@@ -295,7 +295,43 @@ test("line breaks between requests and in a body are parsed together, however ma
   await until(() => statuses().length === 2);
 });
 
-test("a chunked body with more than a hundred empty lines in a packet is refused, because each of them is work", async () => {
+test.each([
+  [
+    "a chunked body in small pieces that begin with line breaks",
+    `${chunked}${"\r\n\r\n1\r\nx".slice(4).concat("\r\n1\r\nx".repeat(300))}\r\n0\r\n\r\n`,
+    301,
+  ],
+  ["line breaks alone", `Content-Length: 6\r\n\r\n\n\n\r\n\r\n`, 6],
+  ["line breaks and a letter", `Content-Length: 9\r\n\r\n\r\n\r\n\n\n\n\nx`, 9],
+])("a body of %s ends where it ends, and no byte of it is a request", async (_what, rest, length) => {
+  const smuggled = "GET /smuggled HTTP/1.1\r\nHost: g\r\n\r\n";
+  const next = `POST /2 HTTP/1.1\r\nHost: g\r\nX: 1\r\nContent-Length: ${smuggled.length}\r\n\r\n${smuggled}`;
+  const bytes = `POST /1 HTTP/1.1\r\nHost: g\r\n${rest}${next}${get("/3")}`;
+  for (const at of [bytes.length, bytes.indexOf(rest) + rest.indexOf("\r\n\r\n") + 5, bytes.indexOf("X: 1")]) {
+    const { socket, requests, statuses, accepted } = await open();
+    socket.write(bytes.slice(0, at));
+    await until(async () => (await accepted).bytesRead === at, { everyMs: 1 });
+    socket.write(bytes.slice(at));
+    const lengths: number[] = [];
+    for (const count of [1, 2, 3]) {
+      await until(() => requests.length === count, { everyMs: 1 });
+      const { request, response } = requests[count - 1]!;
+      lengths[count - 1] = 0;
+      request.on("data", (chunk) => {
+        lengths[count - 1]! += chunk.length;
+      });
+      if (!request.readableEnded) await once(request, "end");
+      expect(requests).toHaveLength(count);
+      response.end();
+    }
+    await until(() => statuses().length === 3, { everyMs: 1 });
+    expect(requests.map(({ request }) => request.url)).toEqual(["/1", "/2", "/3"]);
+    expect(lengths).toEqual([length, smuggled.length, 0]);
+    socket.destroy();
+  }
+});
+
+test("a chunked body with more than a thousand empty lines in a packet is refused, because each of them is work", async () => {
   const { send, requests, received, ended } = await open();
   const data = "\r\n\r\na".repeat(10_000);
   await send(

@@ -57,7 +57,9 @@ export interface PublicServer {
 const overloaded = new ApiError("service_unavailable", { headers: { "Retry-After": "1" } });
 
 const noTarget = new ApiError("invalid_request", { message: "The target of the request is not a valid URL." });
-const tooManyPieces = new ApiError("payload_too_large", { message: "The body has too many empty lines." });
+const tooManyPieces = new ApiError("payload_too_large", {
+  message: "The body has too many line breaks in small chunks.",
+});
 const noTunnel = new ApiError("method_not_allowed", { headers: { Allow: "GET, HEAD, PATCH, POST" } });
 
 /**
