@@ -41,6 +41,9 @@ interface Question {
 const maxAccounts = 200;
 
 /** The number is the version of the format: gateways of another one, during an update, must not meet these keys. */
+/** Requests whose calls are under way together. Redis runs the calls one by one, and all of them have the same wait. */
+const maxWaiting = 4_000;
+
 const keyPrefix = "petstore:counts:1:";
 
 /**
@@ -52,7 +55,7 @@ export class RedisWindows implements Limiter {
   readonly #client: Client;
   // Requests that arrive in one turn of the event loop share the first call.
   readonly #batches = new Batches<Waiting>(
-    (take) => this.#decideAll(take()),
+    (take) => this.#decideAll(take(maxWaiting)),
     () => new Promise(setImmediate),
   );
   readonly #statements = new SharedRead(() => this.#stateAll());

@@ -1,7 +1,7 @@
 /** What the gateways of a deployment share: counts of requests and refusals, guards, notices of changes. */
 import type { Cluster, Redis } from "ioredis";
 import type { Registry } from "prom-client";
-import { RateLimiterMemory, RateLimiterRedis } from "rate-limiter-flexible";
+import { type RateLimiterMemory, RateLimiterRedis } from "rate-limiter-flexible";
 import type { Logger } from "../../runtime/log.ts";
 import { counter, gauge } from "../../runtime/metrics.ts";
 import { reasonFields } from "../../runtime/operator-error.ts";
@@ -9,7 +9,15 @@ import type { PlanName } from "../auth/plans.ts";
 import { Breaker } from "../redis/breaker.ts";
 import { connectRedis, firstAnswer, probe } from "../redis/connection.ts";
 import { KeyChanges } from "../redis/key-changes.ts";
-import { AccountGuard, type GuardLimit, keyedUpdateLimit, ownAccountLimit, rotationLimit } from "./account-guard.ts";
+import {
+  AccountGuard,
+  type GuardLimit,
+  GuardMemory,
+  guardScript,
+  keyedUpdateLimit,
+  ownAccountLimit,
+  rotationLimit,
+} from "./account-guard.ts";
 import type { MemoryWindows } from "./memory-windows.ts";
 import { RedisWindows } from "./redis-windows.ts";
 import type { ShareRefusals } from "./refusals.ts";
@@ -100,8 +108,8 @@ export function redisState(options: RedisStateOptions): SharedState {
   return {
     limiter,
     guards: guardsOf(options, (limit) => {
-      const insuranceLimiter = new RateLimiterMemory({ ...limit, points: Math.ceil(limit.points / gateways) });
-      return new RateLimiterRedis({ ...limit, storeClient, insuranceLimiter });
+      const insuranceLimiter = new GuardMemory({ ...limit, points: Math.ceil(limit.points / gateways) });
+      return new RateLimiterRedis({ ...limit, storeClient, insuranceLimiter, customIncrTtlLuaScript: guardScript });
     }),
     shareRefusals: shareRefusals(redis, breaker),
     notify: (id) => void breaker.run("notice", () => changes.notify(id)).catch(() => {}),
@@ -118,7 +126,7 @@ export function redisState(options: RedisStateOptions): SharedState {
 export function localState(options: SharedStateOptions): SharedState {
   return {
     limiter: options.memory,
-    guards: guardsOf(options, (limit) => new RateLimiterMemory(limit)),
+    guards: guardsOf(options, (limit) => new GuardMemory(limit)),
     shareRefusals: undefined,
     notify: () => {},
     onNotice: () => {},

@@ -5,6 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Cluster, Redis } from "ioredis";
 import { pino } from "pino";
 import { Registry } from "prom-client";
+import { AccountGuard, GuardMemory, keyedUpdateLimit } from "../../gateway/limits/account-guard.ts";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
 import { redisState, type SharedState } from "../../gateway/limits/shared-state.ts";
@@ -229,6 +230,24 @@ test("a guard on Redis charges nothing for what it refuses, so that a smaller re
   expect(await charge(0, 1)).toEqual([true, 0]);
   for (const replica of [0, 1]) expect(await charge(replica, 1)).toEqual([false, 0]);
 });
+
+test.each(["redis", "memory"])(
+  "large requests that a guard on %s refuses keep out no small ones meanwhile",
+  async (kind) => {
+    await using stack = new AsyncDisposableStack();
+    const server = await startRedisServer();
+    stack.defer(() => server.stop());
+    const replica = startReplica(stack, server.url);
+    await until(() => isCounting(replica));
+    const alone = new AccountGuard(new GuardMemory(keyedUpdateLimit(1_000)), () => {});
+    const guard = kind === "redis" ? replica.guards.keyedUpdates : alone;
+    const id = newName();
+    await guard.charge(id, 950);
+    const costs = Array.from({ length: 70 }, (_, i) => (i % 7 === 3 ? 1 : 100));
+    const decisions = await Promise.all(costs.map((cost) => guard.charge(id, cost)));
+    expect(decisions.map(({ admitted }) => admitted)).toEqual(costs.map((cost) => cost === 1));
+  },
+);
 
 test("a Redis that went away while nobody asked is logged with what its address answers now", async () => {
   await using stack = new AsyncDisposableStack();
