@@ -23,11 +23,16 @@ function describeError(error: unknown, withStack: boolean): unknown {
   };
 }
 
-/** True for an error that another process or the network is the cause of: drivers, grpc-js and Node give it a code. */
-function comesFromOutside(error: unknown): boolean {
+/**
+ * True for an error that its message explains, or that another process or the network is the cause of: drivers, grpc-js
+ * and Node give it a code.
+ */
+function needsNoStack(error: unknown): boolean {
   const { cause, code, name } = Object(error) as Partial<NodeJS.ErrnoException>;
-  if (cause !== undefined) return comesFromOutside(cause);
-  return name === "KnexTimeoutError" || (code !== undefined && !String(code).startsWith("ERR_"));
+  if (cause !== undefined) return needsNoStack(cause);
+  return (
+    name === "OperatorError" || name === "KnexTimeoutError" || (code !== undefined && !String(code).startsWith("ERR_"))
+  );
 }
 
 /**
@@ -45,7 +50,7 @@ export function createLogger(name: string, level: LogLevel, output = new LogOutp
       mixin: traceFields,
       timestamp: pino.stdTimeFunctions.isoTime,
       // Stacks show where a bug is. For an outage they only hide the line that says what is away.
-      serializers: { err: (error) => describeError(error, isVerbose || !comesFromOutside(error)) },
+      serializers: { err: (error) => describeError(error, isVerbose || !needsNoStack(error)) },
       formatters: { level: (label) => ({ level: label }) },
       redact: ["req.headers.authorization", "headers.authorization", "authorization", "password", "key", "pepper"],
     },

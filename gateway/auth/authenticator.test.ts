@@ -7,7 +7,7 @@ const oldPepper = "the-pepper-before-that-of-the-tests";
 
 interface Question {
   readonly token: string;
-  readonly answer: (principal: Principal | undefined) => void;
+  readonly answer: (principal: Principal | null | undefined) => void;
   readonly fail: (error: Error) => void;
 }
 
@@ -16,7 +16,7 @@ interface Question {
  * when the test calls `answer`.
  */
 function setUp() {
-  const keys = new Map<string, Principal>();
+  const keys = new Map<string, Principal | null>();
   const hashes = new Map<string, string>();
   const asked: Question[] = [];
   const clock = { unixMs: 1_000_000, elapsedMs: 500 };
@@ -28,7 +28,7 @@ function setUp() {
     store: {
       findByHash: (keyHash) => {
         const token = hashes.get(keyHash.toString("hex")) ?? "";
-        const { promise, resolve, reject } = Promise.withResolvers<Principal | undefined>();
+        const { promise, resolve, reject } = Promise.withResolvers<Principal | null | undefined>();
         asked.push({ token, answer: resolve, fail: reject });
         if (state.away) reject(new Error("the store is unavailable"));
         else if (!state.slow) resolve(keys.get(token));
@@ -64,7 +64,7 @@ function setUp() {
       return {
         token,
         principal,
-        end: () => keys.delete(token),
+        end: () => void keys.set(token, null),
         change: (changes: Partial<Principal>) => void keys.set(token, { ...principal, ...changes }),
       };
     },
@@ -173,6 +173,41 @@ describe("known keys", () => {
   });
 });
 
+describe("ended keys", () => {
+  test("the first 50,000 keys that have ended cost one look-up each in an hour, whenever they are used", async () => {
+    const { use, newKey, pass, asked } = setUp();
+    const ended = Array.from({ length: 50_000 }, () => newKey());
+    for (const { token, end } of ended) {
+      end();
+      expect(await use(token)).toBeUndefined();
+    }
+    for (const ms of [8_000, 3_591_999]) {
+      pass(ms);
+      for (const { token } of ended) await use(token);
+    }
+    expect(asked).toHaveLength(50_000);
+    pass(1);
+    expect(await use(ended[0]!.token)).toBeUndefined();
+    expect(asked).toHaveLength(50_001);
+  });
+
+  test("keys that have ended keep no new key from its look-up, once each of them was looked up", async () => {
+    const { use, newKey, pass, asked, state } = setUp();
+    const ended = Array.from({ length: 1_000 }, () => newKey());
+    for (const { token, end } of ended) {
+      end();
+      await use(token);
+    }
+    pass(8_000);
+    state.slow = true;
+    for (const { token } of ended) void use(token);
+    const { token, principal } = newKey();
+    const found = use(token);
+    asked.at(-1)!.answer(principal);
+    expect(await found).toEqual(principal);
+  });
+});
+
 describe("unknown keys", () => {
   test("an unknown key is not looked up again for 8 s", async () => {
     const { use, newKey, pass, asked } = setUp();
@@ -186,12 +221,12 @@ describe("unknown keys", () => {
     expect(asked).toHaveLength(2);
   });
 
-  test("a key that was made up or has a typo costs no look-up, and displaces no key that has ended", async () => {
+  test("a key that was made up or has a typo costs no look-up, and displaces no unknown key", async () => {
     const { use, newKey, asked } = setUp();
     const { token } = newKey({}, false);
     await use(token);
     const typo = token.slice(0, -1) + (token.endsWith("x") ? "y" : "x");
-    const madeUp = Array.from({ length: 10_001 }, () => createKey("test", "a-pepper-of-somewhere-else-entirely"));
+    const madeUp = Array.from({ length: 50_001 }, () => createKey("test", "a-pepper-of-somewhere-else-entirely"));
     for (const each of ["", "null", typo, `${token}x`, "k".repeat(10_000), ...madeUp]) {
       expect(await use(each)).toBeUndefined();
     }
@@ -199,17 +234,17 @@ describe("unknown keys", () => {
     expect(asked).toHaveLength(1);
   });
 
-  test("an unknown key displaces no valid key, and only the latest 10,000 unknown ones are remembered", async () => {
+  test("an unknown key displaces no valid key, and only the latest 50,000 unknown ones are remembered", async () => {
     const { use, newKey, asked } = setUp();
     const { token } = newKey();
     await use(token);
-    const ended = Array.from({ length: 10_001 }, () => newKey({}, false).token);
-    for (const each of ended) await use(each);
+    const unknown = Array.from({ length: 50_001 }, () => newKey({}, false).token);
+    for (const each of unknown) await use(each);
     asked.length = 0;
     expect(await use(token)).toBeDefined();
-    await use(ended.at(-1)!);
+    await use(unknown.at(-1)!);
     expect(asked).toEqual([]);
-    await use(ended[0]!); // the oldest is no longer remembered
+    await use(unknown[0]!); // the oldest is no longer remembered
     expect(asked).toHaveLength(1);
   });
 });
@@ -243,7 +278,7 @@ describe("look-ups", () => {
     pass(8_000);
     state.slow = true;
     const waiting = Array.from({ length: 1_000 }, () => newKey()).map(({ token }) => ({ token, answer: use(token) }));
-    await expect(use(newKey().token)).rejects.toThrow("too many new keys are being looked up");
+    await expect(use(newKey().token)).rejects.toThrow("1000 keys that are new here wait");
     const shared = use(waiting[0]!.token);
     const refresh = use(known.token);
     expect(asked).toHaveLength(1_002);

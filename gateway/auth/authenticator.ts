@@ -1,6 +1,7 @@
 /** Finds the caller that a bearer token stands for. */
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
+import { OperatorError } from "../../runtime/operator-error.ts";
 import { hashOwnKey } from "./key-format.ts";
 import type { KeyStore } from "./key-store.ts";
 import type { Peppers } from "./pepper.ts";
@@ -21,8 +22,11 @@ const maxAgeMs = 8_000;
 /** The age at which a key in use is looked up again, beside the requests, so that no request waits for it. */
 const refreshAfterMs = 4_000;
 
+/** How long a key that has ended is refused without a look-up. It never works again, but a clock may have been wrong. */
+const maxEndedAgeMs = 3_600_000;
+
 const maxKnown = 50_000;
-const maxUnknown = 10_000;
+const maxRefused = 50_000;
 
 /**
  * Look-ups under way of keys that were not good here before. They wait for the same connections as those of known keys,
@@ -30,12 +34,12 @@ const maxUnknown = 10_000;
  */
 const maxNew = 1_000;
 
-/** Finds the principal of a bearer token. It remembers look-ups for a few seconds, even those that found nothing. */
+/** Finds the principal of a bearer token. It remembers look-ups, even those that found nothing. */
 export class Authenticator {
   readonly #options: Required<AuthenticatorOptions>;
-  // Two caches, so that keys that have ended displace no valid one. Neither holds a token itself.
+  // Two caches, so that keys that do not work displace none that does. Neither holds a token itself.
   readonly #known = new LRUCache<string, Known>({ max: maxKnown });
-  readonly #unknown = new LRUCache<string, Moment>({ max: maxUnknown });
+  readonly #refused = new LRUCache<string, Refused>({ max: maxRefused });
   /** Counts the calls of `forget`: a look-up that began before the latest one is not remembered. */
   #forgotten = 0;
   readonly #lookUps = new Map<string, Promise<Principal | undefined>>();
@@ -57,17 +61,19 @@ export class Authenticator {
    * Finds the principal of a token, from memory or from the store. The store is asked only for keys that were made here.
    *
    * @returns undefined for a token that was not made here, is unknown, revoked or expired
-   * @throws what the store throws, or Error when too many new keys are being looked up
+   * @throws what the store throws, or OperatorError when too many new keys are being looked up
    */
   async authenticate(token: string): Promise<Principal | undefined> {
     const id = hash("sha256", token, "base64");
     const principal = this.#fresh(id);
     if (principal) return isExpired(principal, this.#options.now()) ? undefined : principal;
-    if (this.#isUnknown(id)) return undefined;
+    if (this.#isRefused(id)) return undefined;
     const keyHash = hashOwnKey(token, this.#options.peppers);
     if (keyHash === undefined) return undefined;
     if (this.#known.has(id) || this.#lookUps.has(id)) return await this.#lookUp(id, keyHash);
-    if (this.#new >= maxNew) throw new Error("too many new keys are being looked up");
+    if (this.#new >= maxNew) {
+      throw new OperatorError(`GATEWAY_DATABASE_URL: ${maxNew} keys that are new here wait for it already`);
+    }
     this.#new += 1;
     try {
       return await this.#lookUp(id, keyHash);
@@ -116,19 +122,19 @@ export class Authenticator {
     const { store, now, elapsed } = this.#options;
     const askedAt = { unixMs: now(), elapsedMs: elapsed() }; // a revocation while the answer travels may be missed
     const forgotten = this.#forgotten;
-    const principal = await store.findByHash(keyHash);
-    if (principal) {
-      this.#known.set(id, { principal, keyHash, checkedAt: forgotten === this.#forgotten ? askedAt : longAgo });
-    } else {
-      this.#known.delete(id);
-      this.#unknown.set(id, askedAt);
+    const found = await store.findByHash(keyHash);
+    if (found) {
+      this.#known.set(id, { principal: found, keyHash, checkedAt: forgotten === this.#forgotten ? askedAt : longAgo });
+      return found;
     }
-    return principal;
+    this.#known.delete(id);
+    this.#refused.set(id, { checkedAt: askedAt, maxAgeMs: found === null ? maxEndedAgeMs : maxAgeMs });
+    return undefined;
   }
 
-  #isUnknown(id: string): boolean {
-    const since = this.#unknown.get(id);
-    return since !== undefined && this.#ageMs(since) < maxAgeMs;
+  #isRefused(id: string): boolean {
+    const refused = this.#refused.get(id);
+    return refused !== undefined && this.#ageMs(refused.checkedAt) < refused.maxAgeMs;
   }
 
   #ageMs({ unixMs, elapsedMs }: Moment): number {
@@ -141,6 +147,11 @@ interface Known {
   readonly principal: Principal;
   readonly keyHash: Buffer;
   checkedAt: Moment;
+}
+
+interface Refused {
+  readonly checkedAt: Moment;
+  readonly maxAgeMs: number;
 }
 
 /** A time by two clocks: one of them can be set back, and the other stands still while the machine sleeps. */

@@ -16,10 +16,10 @@ export interface KeyStore {
    * predecessor must not replace it.
    *
    * @param keyHash from `hashKey`
-   * @returns undefined for a key that is unknown, revoked or expired
+   * @returns null for a key that is revoked or expired, and so never works again; undefined for an unknown key
    * @throws UnusablePlanError, or the error of the database
    */
-  findByHash(keyHash: Buffer): Promise<Principal | undefined>;
+  findByHash(keyHash: Buffer): Promise<Principal | null | undefined>;
   /** The fingerprints of the peppers that the keys which work were made under, that of the latest key first. */
   pepperFingerprints(): Promise<string[]>;
   /** The latest ban of a line of keys, running or over; undefined without one since an operator last lifted one. */
@@ -64,9 +64,10 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
         .select("f.banned_until")
         .select("a.plan", "a.per_minute", "a.per_day", serverColumns(db));
       const [row] = await readCurrent<PrincipalRow & ServerRow>(db, () => query.clone());
-      if (!row?.id || row.revoked_at !== null) return undefined;
+      if (!row?.id) return undefined;
+      if (row.revoked_at !== null) return null;
       const expiresAtMs = toNumber(row.expires_at);
-      if (expiresAtMs !== null && expiresAtMs <= now()) return undefined;
+      if (expiresAtMs !== null && expiresAtMs <= now()) return null;
       const isFirstUse = row.line !== null && row.last_used_at === null;
       // Another gateway was first, or a rotation has replaced the key.
       if (isFirstUse && !(await markUsed(row.id))) return await store.findByHash(keyHash);

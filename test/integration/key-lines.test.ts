@@ -53,7 +53,7 @@ describeEachDatabase("the keys of a line", (url) => {
     if (typeof rotated === "string") throw new Error(`${oldId} was not rotated: it is ${rotated}`);
     return { ...rotated, ...key };
   }
-  const works = async ({ keyHash }: StoredKey) => (await store.findByHash(keyHash)) !== undefined;
+  const works = async ({ keyHash }: StoredKey) => !!(await store.findByHash(keyHash));
 
   test("are replaced while they are unused, each by the next one, and the old key ends no later for it", async () => {
     const endMs = start + 100 * hour;
@@ -100,7 +100,7 @@ describeEachDatabase("the keys of a line", (url) => {
           ? await Promise.all([use(), repeat()])
           : ((await Promise.all([repeat(), use()])).toReversed() as [Awaited<ReturnType<typeof use>>, string]);
       outcomes.add(`${found ? "used" : "unknown"}, ${typeof rotated === "string" ? rotated : "rotated"}`);
-      expect(await works(next)).toBe(found !== undefined);
+      expect(await works(next)).toBe(Boolean(found));
     }
     expect([...outcomes].filter((each) => each !== "used, replaced" && each !== "unknown, rotated")).toEqual([]);
   });

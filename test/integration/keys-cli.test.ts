@@ -126,7 +126,7 @@ describe("npm run keys", () => {
     const next = await json("rotate", rotated.keyId); // a day by default
     expect(Math.round((Date.parse(next.oldKeyExpiresAt) - before) / 3_600_000)).toBe(24);
     expect(await run("rotate", next.keyId, "--grace", "0s")).toMatch(/\n {2}ps_live_\w+\n/);
-    expect(await find(next.key)).toBeUndefined();
+    expect(await find(next.key)).toBeNull();
   });
 
   test("keys rotate ends the grace period at the old key's own expiry", async () => {
@@ -142,7 +142,7 @@ describe("npm run keys", () => {
     const revoked = await json("revoke", keyId);
     expect(revoked).toEqual({ keyId, account: "acme", revokedAt: unknownTime });
     expect(await json("revoke", keyId)).toEqual(revoked);
-    expect(await find(key)).toBeUndefined();
+    expect(await find(key)).toBeNull();
     expect(await run("list")).toContain("revoked");
   });
 
@@ -151,10 +151,10 @@ describe("npm run keys", () => {
     const other = await json("issue", "--account", "other");
     const ended = await json("revoke", "--account", "acme");
     expect(ended).toEqual({ account: "acme", keyIds: keyIds.toSorted(), revokedAt: unknownTime });
-    expect(await find(other.key)).toBeDefined();
+    expect(await find(other.key)).toBeTruthy();
     expect(await run("revoke", "--account", "acme")).toBe("Account 'acme': no key worked any more.\n");
     expect(await run("revoke", "--account", "other")).toBe("Account 'other': 1 key is revoked.\n");
-    expect(await find(other.key)).toBeUndefined();
+    expect(await find(other.key)).toBeNull();
   });
 
   test("keys issue gives the scope that rotates keys only where it is asked for", async () => {

@@ -84,7 +84,7 @@ describeEachDatabase("keys", (url) => {
   test("a key that an older gateway makes, which names no pepper, is found, and hides no pepper", async () => {
     const key = await issue();
     await db("api_keys").update({ pepper: null });
-    expect(await key.find()).toBeDefined();
+    expect(await key.find()).toBeTruthy();
     expect(await store.pepperFingerprints()).toEqual([]);
   });
 
@@ -109,7 +109,7 @@ describeEachDatabase("keys", (url) => {
     test("a look-up finds the exact hash only, whatever its bytes", async () => {
       const keyHash = Buffer.concat([Buffer.from("abc\0 \\'\xff ", "latin1"), randomBytes(21), Buffer.from(" \0")]);
       await issue({ keyHash });
-      expect(await store.findByHash(keyHash)).toBeDefined();
+      expect(await store.findByHash(keyHash)).toBeTruthy();
       const upper = Buffer.from(keyHash);
       upper.write("ABC");
       expect(await store.findByHash(upper)).toBeUndefined();
@@ -135,7 +135,7 @@ describeEachDatabase("keys", (url) => {
       nowMs = start + hour - 1;
       expect(await find()).toMatchObject({ expiresAtMs: start + hour });
       nowMs = start + hour;
-      expect(await find()).toBeUndefined();
+      expect(await find()).toBeNull();
     });
 
     test("a look-up fails for an account with a broken plan instead of choosing limits for it", async () => {
@@ -275,10 +275,10 @@ describeEachDatabase("keys", (url) => {
       expect(found).toEqual({ ...(await old.find()), keyId: rotated.keyId, expiresAtMs: start + 100 * hour });
       expect(keyState(await keyOf(old.keyId), nowMs)).toBe("replaced");
       nowMs = start + 25 * hour - 1;
-      expect(await old.find()).toBeDefined();
+      expect(await old.find()).toBeTruthy();
       nowMs += 1;
-      expect(await old.find()).toBeUndefined();
-      expect(await store.findByHash(next.keyHash)).toBeDefined();
+      expect(await old.find()).toBeNull();
+      expect(await store.findByHash(next.keyHash)).toBeTruthy();
     });
 
     test("a rotation ends the grace period at the old key's own expiry, which the new key shares", async () => {
@@ -287,15 +287,15 @@ describeEachDatabase("keys", (url) => {
       const rotated = await admin.rotate(old.keyId, 24 * hour, next);
       expect(rotated).toMatchObject({ oldExpiresAtMs: start + hour, expiresAtMs: start + hour });
       nowMs = start + hour;
-      expect(await old.find()).toBeUndefined();
-      expect(await store.findByHash(next.keyHash)).toBeUndefined();
+      expect(await old.find()).toBeNull();
+      expect(await store.findByHash(next.keyHash)).toBeNull();
     });
 
     test("a rotation without a grace period ends the old key at once, and the successor of a key without expiry has none", async () => {
       const old = await issue();
       const rotated = await admin.rotate(old.keyId, 0, newKey());
       expect(rotated).toMatchObject({ oldExpiresAtMs: start, expiresAtMs: null });
-      expect(await old.find()).toBeUndefined();
+      expect(await old.find()).toBeNull();
     });
 
     test("a rotation is possible for valid keys only, and once for each", async () => {
@@ -328,7 +328,7 @@ describeEachDatabase("keys", (url) => {
       await issue(other);
       const old = await issue();
       await expect(admin.rotate(old.keyId, 0, other)).rejects.toThrow();
-      expect(await old.find()).toBeDefined();
+      expect(await old.find()).toBeTruthy();
       expect(await keyOf(old.keyId)).toMatchObject({ replacedBy: null, expiresAtMs: null });
     });
   });
@@ -338,8 +338,8 @@ describeEachDatabase("keys", (url) => {
       const key = await issue();
       const other = await issue();
       expect(await admin.revoke(key.keyId)).toMatchObject({ keyId: key.keyId, account: "acme", revokedAtMs: start });
-      expect(await key.find()).toBeUndefined();
-      expect(await other.find()).toBeDefined();
+      expect(await key.find()).toBeNull();
+      expect(await other.find()).toBeTruthy();
       nowMs += hour;
       expect(await admin.revoke(key.keyId)).toMatchObject({ revokedAtMs: start });
       expect(keyState(await keyOf(key.keyId), nowMs)).toBe("revoked");
