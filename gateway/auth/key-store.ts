@@ -20,7 +20,7 @@ export interface KeyStore {
    * @throws UnusablePlanError, or the error of the database
    */
   findByHash(keyHash: Buffer): Promise<Principal | null | undefined>;
-  /** The fingerprints of the peppers that the keys which work were made under, that of the latest key first. */
+  /** The fingerprints of the peppers that the keys which work were made under. */
   pepperFingerprints(): Promise<string[]>;
   /** The latest ban of a line of keys, running or over; undefined without one since an operator last lifted one. */
   lastBan(lineId: string): Promise<Ban | undefined>;
@@ -87,9 +87,7 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
         .whereNotNull("pepper")
         .whereNull("revoked_at")
         .where((valid) => valid.whereNull("expires_at").orWhere("expires_at", ">", now()))
-        .groupBy("pepper")
-        .orderByRaw("max(created_at) desc")
-        .select("pepper");
+        .distinct("pepper");
       return rows.map(({ pepper }) => pepper);
     },
 

@@ -89,12 +89,8 @@ test.each<[string, string[], [string, ...string[]], "taken" | "refused"]>([
   ["both peppers of a change that has begun are taken", [second, first], [second, first], "taken"],
   ["both peppers of a change are taken the other way round", [second, first], [first, second], "taken"],
   ["the earlier pepper is taken where the change has not come yet", [second, first], [first], "taken"],
-  [
-    "a mistyped pepper beside the old one is refused once the change has begun",
-    [second, first],
-    [mistyped, first],
-    "refused",
-  ],
+  ["right peppers are taken after a key was made under a mistyped one", [mistyped, first], [second, first], "taken"],
+  ["a mistyped pepper beside another mistyped one is refused", [second, first], [mistyped, `${given} 3`], "refused"],
   ["the new pepper alone is taken after the change", [second, first], [second], "taken"],
 ])("beside keys that work, %s", async (_what, ofKeys, given, outcome) => {
   const store = { pepperFingerprints: async () => ofKeys.map(pepperFingerprint) };

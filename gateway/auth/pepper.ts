@@ -34,16 +34,16 @@ export function readPeppers(settings: PepperSettings): Peppers {
 
 /**
  * Looks at the keys that work for the pepper that they were made under, so that a mistyped one is found before a caller
- * gets 401. A new pepper is right where the old one is that of the latest key. Without any key every pepper is right.
+ * gets 401. One right pepper is enough: a key that was made under a mistyped one must not make the others wrong. Without
+ * any key every pepper is right.
  *
- * @throws SettingsError for a pepper that is not that of the keys
+ * @throws SettingsError when no pepper is that of a key
  */
 export async function checkPeppers(peppers: Peppers, store: Pick<KeyStore, "pepperFingerprints">) {
   const known = await store.pepperFingerprints();
-  const [current, old] = peppers.map(pepperFingerprint);
-  if (known.length === 0 || known.includes(current!) || known[0] === old) return;
+  if (known.length === 0 || peppers.some((pepper) => known.includes(pepperFingerprint(pepper)))) return;
   throw new SettingsError([
-    "KEY_PEPPER: is not what the keys in the database were made under; a new one needs the latest as KEY_PEPPER_OLD",
+    "KEY_PEPPER: is not what the keys in the database were made under; a new one needs theirs as KEY_PEPPER_OLD",
   ]);
 }
 

@@ -66,14 +66,14 @@ describeEachDatabase("keys", (url) => {
     expect(await admin.list()).toEqual([]);
   });
 
-  test("the peppers of the keys that work are known by their fingerprints, that of the latest key first", async () => {
+  test("the peppers of the keys that work are known by their fingerprints", async () => {
     const [first, second] = ["1".repeat(32), "2".repeat(32)];
     expect(await store.pepperFingerprints()).toEqual([]);
     const old = await issue(newKey(first));
     nowMs += hour;
     const { keyId } = await admin.rotate(old.keyId, 2 * hour, newKey(second));
     await issue({ ...newKey(), expiresAtMs: nowMs - 1 });
-    expect(await store.pepperFingerprints()).toEqual([second, first].map(pepperFingerprint));
+    expect((await store.pepperFingerprints()).sort()).toEqual([first, second].map(pepperFingerprint).sort());
     expect(JSON.stringify(await db("api_keys").select("pepper"))).not.toMatch(/1{9}|2{9}/);
     nowMs += 2 * hour;
     expect(await store.pepperFingerprints()).toEqual([pepperFingerprint(second)]);
