@@ -67,16 +67,21 @@ const ownDirectives = new Set([
   "stale-while-revalidate",
 ]);
 
+/** What stands between two commas; those within quotes part nothing. */
+const member = /(?:[^,"]|"(?:[^"\\]|\\.)*"?)+/g;
+const directive = /^([\w-]+)(?:=(?:"(?:[^"\\]|\\.)*"|[^\s,"=]+))?$/;
+const saysHowLong = /^(no-cache|no-store|max-age="?\d+"?)$/i;
+
 /**
  * Keeps a shared cache from storing the answer. Without a directive it must not, because the request has an
- * `Authorization` (RFC 9111 section 3.5); `public`, `s-maxage` and `must-revalidate` would each allow it. Without
- * `Cache-Control` the caller's cache has to ask again, as for the gateway's own answers: else it would guess how long
- * the answer is fresh (section 4.2.2).
+ * `Authorization` (RFC 9111 section 3.5); `public`, `s-maxage` and `must-revalidate` would each allow it. Where nothing
+ * says how long the answer is fresh, the caller's cache has to ask again, as for the gateway's own answers: else it
+ * would guess (section 4.2.2).
  */
-function privateCacheControl(sent = "no-cache"): string {
-  const directives = sent.matchAll(/([\w-]+)(?:=(?:"(?:[^"\\]|\\.)*"|[^\s,"]*))?/g);
-  const kept = [...directives].filter(([, name]) => ownDirectives.has(name!.toLowerCase()));
-  return ["private", ...kept.map(([directive]) => directive)].join(", ");
+function privateCacheControl(sent = ""): string {
+  const members = sent.match(member)?.map((each) => each.trim()) ?? [];
+  const kept = members.filter((each) => ownDirectives.has(directive.exec(each)?.[1]?.toLowerCase() ?? ""));
+  return ["private", ...kept, ...(kept.some((each) => saysHowLong.test(each)) ? [] : ["no-cache"])].join(", ");
 }
 
 /** Keeps the answers to two keys apart, in a browser where one follows the other. */

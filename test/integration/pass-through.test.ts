@@ -215,16 +215,21 @@ describe("the response of the upstream", () => {
 
   test.each([
     [undefined, "private, no-cache"],
-    ["", "private"],
+    ["", "private, no-cache"],
+    ["public", "private, no-cache"],
     ["public, max-age=60", "private, max-age=60"],
     ["Max-Age=60 ,S-MAXAGE=600,proxy-revalidate", "private, Max-Age=60"],
-    ["must-revalidate, no-transform, immutable", "private, must-revalidate, no-transform, immutable"],
+    ["must-revalidate, no-transform, immutable", "private, must-revalidate, no-transform, immutable, no-cache"],
     ["no-store", "private, no-store"],
     [
       'no-cache="Set-Cookie, public", private="ETag, public", max-age="5"',
       'private, no-cache="Set-Cookie, public", max-age="5"',
     ],
-    ['x="public, max-age=1", public="', "private"],
+    ['no-cache="ETag"', 'private, no-cache="ETag", no-cache'],
+    ['x="public, max-age=1", public="', "private, no-cache"],
+    ['x y="a, max-age=1, b", z=", max-age=1, ', "private, no-cache"],
+    ["ext=a/x.max-age=100, max-age = 60, max-age=, max-age=5=6, ext:immutable, a max-age=1", "private, no-cache"],
+    ["max-age=soon", "private, max-age=soon, no-cache"],
   ])("no shared cache may keep a passed answer: Cache-Control %j becomes %j", async (theirs, ours) => {
     const upstream = await startUpstream((_req, res) => {
       if (theirs !== undefined) res.setHeader("Cache-Control", theirs);
