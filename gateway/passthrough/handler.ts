@@ -99,14 +99,14 @@ const reportToExchange: Plugin<UpstreamCall, ServerResponse> = (proxy) => {
  * request that it is given, and with `Expect: 100-continue` it offers no chance to remove one.
  */
 function upstreamCall(request: Request, response: Response, path: string, exchange: Exchange): UpstreamCall {
-  const { requestId, token, principal, clientAddress } = contextOf(response);
+  const { requestId, principal, clientAddress } = contextOf(response);
   const headers: IncomingHttpHeaders = {
-    ...headersToSendUp(request.headers, token),
+    ...headersToSendUp(request.headers),
     "x-request-id": requestId,
     "x-account-id": principal!.accountId,
     "x-forwarded-for": clientAddress,
   };
-  const url = path + queryToSendUp(request.url, token);
+  const url = path + queryToSendUp(request.url);
   const noBody = new Readable({ read: () => {} });
   noBody.push(null);
   const method = request.method === "HEAD" ? "HEAD" : "GET";

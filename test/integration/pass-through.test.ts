@@ -23,7 +23,8 @@ import { setContext } from "../../gateway/http/request-context.ts";
 import { type PassThroughOptions, passThrough } from "../../gateway/passthrough/handler.ts";
 import { until } from "../support/until.ts";
 
-const key = "ps_test_0123456789abcdefghijABCDEFGHIJ";
+const key = `ps_test_${"0123456789".repeat(4).slice(2)}`;
+const anotherKey = `ps_live_${"ABCDEFGHIJ".repeat(4).slice(2)}`;
 const closing: (() => Promise<void>)[] = [];
 
 afterEach(async () => {
@@ -64,6 +65,7 @@ describe("the request to the upstream", () => {
         "True-Client-IP": "6.6.6.6",
         "X-Client-IP": "6.6.6.6",
         "X-Key-Again": `=${key}`,
+        "X-Another": `=${anotherKey}`,
         Range: "bytes=0-1",
         "Content-Type": "application/json",
       },
@@ -101,7 +103,7 @@ describe("the request to the upstream", () => {
     expect(upstream.requests[0]?.headers).not.toHaveProperty("x-mine");
   });
 
-  test("the upstream never gets the key or a body, even with Expect: 100-continue", async () => {
+  test("the upstream never gets a key or a body, even with Expect: 100-continue", async () => {
     const upstream = await startTcpUpstream((socket) => {
       socket.on("data", () => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"));
     });
@@ -110,7 +112,7 @@ describe("the request to the upstream", () => {
     const encoded = key.replace("_", "%5f");
     const twice = key.replaceAll("s", "%2573");
     client.write(
-      `GET /v1/pets/7?key=${key}&a=1&${encoded}=1&k=${twice} HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer ${key}\r\n` +
+      `GET /v1/pets/7?key=${key}&a=1&${encoded}=1&k=${twice}&k=${anotherKey} HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer ${key}\r\n` +
         `X-Copy: ${key}\r\nReferer: http://x/?k=${encoded}\r\n` +
         "Expect: 100-continue\r\nContent-Length: 9\r\nConnection: close\r\n\r\nthe-body!",
     );
@@ -122,7 +124,7 @@ describe("the request to the upstream", () => {
     expect(answer).toContain("HTTP/1.1 200 OK");
     const sent = upstream.received();
     expect(sent).toMatch(/^GET \/pets\/7\?a=1 HTTP\/1\.1\r\n/);
-    expect(decodeURIComponent(decodeURIComponent(sent))).not.toContain(key);
+    expect(decodeURIComponent(decodeURIComponent(sent))).not.toMatch(/ps_/);
     expect(sent).not.toMatch(/authorization|expect|content-length|transfer-encoding|the-body/i);
   });
 
@@ -254,10 +256,13 @@ describe("the response of the upstream", () => {
     expect((await get(gateway, "/v1/pets/7")).headers.vary).toBe(ours);
   });
 
-  test("the client gets no header that instructs a cache, a CDN or a proxy on the way to it", async () => {
+  test("the client gets no header that instructs a proxy on the way to it, or its browser for the whole origin", async () => {
     const names =
       "CDN-Cache-Control Cloudflare-CDN-Cache-Control Surrogate-Control Surrogate-Key Edge-Control Edge-Cache-Tag Cache-Tag " +
-      "X-Accel-Redirect X-Accel-Expires X-Accel-Buffering X-Sendfile X-LIGHTTPD-send-file X-Reproxy-URL Refresh Expires Pragma";
+      "X-Accel-Redirect X-Accel-Expires X-Accel-Buffering X-Sendfile X-LIGHTTPD-send-file X-Reproxy-URL Refresh Expires Pragma " +
+      "X-Sendfile-Type X-Envoy-Upstream-Service-Time XKey Cache-Tags X-Cache-Tags X-LiteSpeed-Cache-Control X-LiteSpeed-Tag " +
+      "Netlify-CDN-Cache-Control Netlify-Vary Vercel-CDN-Cache-Control X-Cache-Control No-Vary-Search Use-As-Dictionary " +
+      "Accept-CH Service-Worker-Allowed Origin-Trial Public-Key-Pins Public-Key-Pins-Report-Only Expect-CT Set-Login Set-Cookie2";
     const upstream = await startUpstream((_req, res) => {
       for (const name of names.split(" ")) res.setHeader(name, "theirs");
       res.end("{}");
