@@ -6,6 +6,9 @@ import { counter } from "./metrics.ts";
 /** For lines that are not written yet: about 30,000, more than a second of the highest load. */
 const maxUnwrittenBytes = 8 * 1024 * 1024;
 
+/** What a pipe takes whole or not at all (PIPE_BUF of Linux), so that processes that share one splice no lines. */
+const pipePieceBytes = 4096;
+
 /** When a write is tried again: at first soon, because a pipe takes only 64 KiB at a time of a burst. */
 const firstRetryMs = 1;
 const maxRetryMs = 64;
@@ -19,6 +22,7 @@ const exitWaitMs = 1_000;
  */
 export class LogOutput {
   readonly #fd = openStandardOutput();
+  readonly #pieceBytes = fstatSync(this.#fd).isFIFO() ? pipePieceBytes : Number.POSITIVE_INFINITY;
   #lines = "";
   /** What is left of lines that were written in part. */
   #rest = Buffer.alloc(0);
@@ -81,13 +85,19 @@ export class LogOutput {
       }
       if (this.#rest.length === 0) [this.#rest, this.#lines] = [Buffer.from(this.#lines), ""];
       try {
-        const written = writeSync(this.#fd, this.#rest);
+        const written = writeSync(this.#fd, this.#rest, 0, this.#pieceLength());
         this.#rest = this.#rest.subarray(written);
         this.#unwrittenBytes -= written;
       } catch (error) {
         return error as NodeJS.ErrnoException;
       }
     }
+  }
+
+  /** The bytes of the next write: whole lines, or a part of a line that is too long. */
+  #pieceLength(): number {
+    if (this.#rest.length <= this.#pieceBytes) return this.#rest.length;
+    return this.#rest.lastIndexOf("\n", this.#pieceBytes - 1) + 1 || this.#pieceBytes;
   }
 }
 

@@ -167,6 +167,21 @@ describe.each(["pipe", "socket"])("the log on a %s", (kind) => {
   });
 });
 
+test("the lines of two processes on one pipe stay whole when its reader lags", async () => {
+  const { reader, writer } = openPipe();
+  fill(writer);
+  const writers = [1, 2].map(() => start("test/support/log-writer.ts", writer));
+  closeSync(writer);
+  await Promise.all(writers.map((each) => once(each, "message")));
+  const reports = Promise.all(writers.map((each) => once(each, "message")));
+  for (const each of writers) each.send({ lines: 10_000 } satisfies LogOrder);
+  await reports;
+  const everything = text(new Socket({ fd: reader, readable: true }));
+  for (const each of writers) each.send({ lines: 10_000, exitCode: 0 } satisfies LogOrder);
+  const lines = (await everything).trim().split("\n");
+  expect(lines.filter((line) => JSON.parse(line).msg === "line")).toHaveLength(40_000);
+});
+
 test("the log in a file has every line up to the end of the process", async () => {
   const path = join(folder, "log");
   const file = openSync(path, "w");
