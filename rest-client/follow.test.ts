@@ -14,13 +14,17 @@ const nothing: InventoryChanges = { etag: '"e-1"', changed: [], removed: [] };
 const change: InventoryChanges = { etag: '"e-2"', changed: [], removed: [1n] };
 const stock = Object.assign([], { etag: '"e-0"' });
 
-/** Follows a stock that gives these answers and then ends. @returns the times between the questions for them in ms */
-async function gapsBetween(answers: readonly InventoryChanges[], heldMs = 0): Promise<number[]> {
+/**
+ * Follows a stock that gives these answers and then ends; in place of undefined it says that the differences are not
+ * known. @returns the times between the questions for them in ms
+ */
+async function gapsBetween(answers: readonly (InventoryChanges | undefined)[], heldMs = 0): Promise<number[]> {
   const times: number[] = [];
   const changes = async () => {
     times.push(performance.now());
     const answer = answers[times.length - 1];
-    if (answer === undefined) throw new InventoryApiError("invalid_api_key", "the end");
+    if (times.length > answers.length) throw new InventoryApiError("invalid_api_key", "the end");
+    if (answer === undefined) throw new InventoryApiError("changes_unavailable", "read the list");
     if (heldMs > 0) await new Promise((resolve) => setTimeout(resolve, heldMs));
     return answer;
   };
@@ -56,6 +60,16 @@ test("two that follow do not ask at the same times", async () => {
 test("a change is followed by a question at once, and the next pause is short again", async () => {
   draw(0);
   expect(await gapsBetween([nothing, nothing, change, nothing])).toEqual([500, 1_000, 0, 500]);
+});
+
+test("pauses double when a server gives the same change again and again", async () => {
+  draw(0);
+  expect(await gapsBetween([change, change, change, change])).toEqual([0, 500, 1_000, 2_000]);
+});
+
+test("pauses double while each list is followed by differences that are not known, until one of them is", async () => {
+  draw(0);
+  expect(await gapsBetween([undefined, undefined, undefined, change, undefined])).toEqual([500, 1_000, 2_000, 0, 500]);
 });
 
 test("an answer that was held back is followed by a question at once", async () => {

@@ -26,41 +26,35 @@ export interface FollowedStock {
 
 /** Less than the 100 s for which proxies wait. */
 const waitSeconds = 90;
-/** An empty answer that comes sooner was not held back. */
+/** An answer that comes sooner was not held back. */
 const heldMs = 1_000;
 const maxPauseMs = 30_000;
 
 /**
  * Gives every difference once and in order: each question begins where the latest answer ended, so an answer that was
- * lost is asked for again.
+ * lost is asked for again. Questions that bring nothing new, and whose answers were not held back, become rarer.
  */
 export async function* followStock(
   { list, changes }: FollowedStock,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<FollowEvent, never, undefined> {
-  for (;;) {
-    const items = await list();
-    yield { type: "stock", etag: items.etag, items };
-    yield* differences(items.etag, changes, signal);
-  }
-}
-
-/** Ends when the differences since the latest answer are no longer known. */
-async function* differences(
-  start: string,
-  changes: FollowedStock["changes"],
-  signal: AbortSignal | undefined,
-): AsyncGenerator<ChangesEvent, void, undefined> {
-  let pauseMs = heldMs;
-  for (let since = start; ; ) {
+  let since: string | undefined;
+  for (let pauseMs = heldMs; ; ) {
+    if (since === undefined) {
+      const items = await list();
+      since = items.etag;
+      yield { type: "stock", etag: since, items };
+    }
     const askedMs = performance.now();
-    const difference = await changes(since, waitSeconds).catch(endOfDifferences);
-    if (difference === undefined) return;
-    since = difference.etag;
-    if (difference.changed.length + difference.removed.length > 0) {
+    const difference: InventoryChanges | undefined = await changes(since, waitSeconds).catch(endOfDifferences);
+    const wasHeld = performance.now() - askedMs >= heldMs;
+    const hasChanges = difference !== undefined && difference.changed.length + difference.removed.length > 0;
+    const isNew = hasChanges && difference.etag !== since;
+    since = difference?.etag;
+    if (hasChanges) yield { type: "changes", ...difference };
+    if (isNew) {
       pauseMs = heldMs;
-      yield { type: "changes", ...difference };
-    } else if (performance.now() - askedMs < heldMs) {
+    } else if (!wasHeld) {
       await pause(pauseMs * (0.5 + Math.random() / 2), signal);
       pauseMs = Math.min(2 * pauseMs, maxPauseMs);
     }
