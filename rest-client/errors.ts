@@ -20,7 +20,7 @@ export interface ErrorDetails {
 export class InventoryApiError extends Error {
   /**
    * A code of the API, as `not_found`. Two are the client's own: `no_answer` (the connection failed or the time was up)
-   * and `unknown_answer` (an error that is not of this API, as a proxy sends it).
+   * and `unknown_answer` (an answer that is not of this API, as a proxy sends it).
    */
   readonly code: ErrorCode;
   /** HTTP status; 0 where there was no answer. */

@@ -20,11 +20,14 @@ export function readWindows(headers: Headers, nowMs: number): [name: string, Tol
   });
 }
 
-/** `Retry-After`: seconds, or the date that a proxy may send. */
+/** A date of HTTP (RFC 9110 section 5.6.7): `Date.parse` takes `1.5` for a day of 2001. */
+const httpDate = /^\w+, \d\d[ -]\w{3}[ -]\d{2,4} [\d:]{8} GMT$/;
+
+/** `Retry-After`: seconds, or the date that a proxy may send. Anything else counts as absent. */
 export function readRetryAfterMs(headers: Headers): number | undefined {
   const text = headers.get("retry-after");
   if (text === null) return undefined;
-  const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - Date.now();
+  const ms = /^\d+$/.test(text) ? Number(text) * 1_000 : Date.parse(httpDate.exec(text)?.[0] ?? "") - Date.now();
   return Number.isNaN(ms) ? undefined : Math.min(Math.max(0, ms), maxToldMs);
 }
 

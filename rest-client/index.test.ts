@@ -232,6 +232,38 @@ test("an error has code, status, request id and the time to wait, and is not rep
   await expect(open().get(1)).rejects.toMatchObject({ code: "unknown_answer", status: 200 });
 });
 
+test.each(["null", "{}", "[null]", "[{}]", '[{"petId":"x"}]', '"text"', "1"])(
+  "an answer of 200 with the body %s, which is not what was asked for, is an error of the client",
+  async (body) => {
+    handlers = [answer(200, body)];
+    const api = open();
+    const calls = [
+      () => api.list(),
+      () => api.get(1),
+      () => api.update(1, 2),
+      () => api.updateMany([{ petId: 1, quantity: 2 }]),
+      () => api.changes('"e-1"'),
+    ];
+    for (const call of calls) {
+      const error = await call().catch((thrown) => thrown);
+      expect(error).toBeInstanceOf(InventoryApiError);
+      expect(error).toMatchObject({ code: "unknown_answer", status: 200 });
+    }
+  },
+);
+
+test("a null in place of the limits is an error of the client", async () => {
+  handlers = [answer(200, "null")];
+  await expect(open().rateLimit()).rejects.toMatchObject({ code: "unknown_answer", status: 200 });
+});
+
+test("a 304 that was not asked for is an error of the client", async () => {
+  handlers = [answer(304, "")];
+  const api = open();
+  for (const call of [() => api.list(), () => api.get(1), () => api.update(1, 2), () => api.changes('"e-1"')])
+    await expect(call()).rejects.toMatchObject({ code: "unknown_answer", status: 304 });
+});
+
 test("a banned key sends nothing before the ban ends, but may still ask for its limits", async () => {
   handlers = [refusal(429, "api_key_banned", { "Retry-After": "300" }), answer(200, '{"plan":"free"}')];
   const api = open();

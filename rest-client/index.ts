@@ -109,7 +109,7 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     const known = latest;
     const answer = await send({ ...request, path: "/inventory", headers: unless(known) });
     if (answer.status === 304) return known!;
-    const items = readBody<SentEntry[]>(answer).map(withPetId<InventoryItem>);
+    const items = readBody(answer, (sent: SentEntry[]) => sent.map(withPetId<InventoryItem>));
     latest = Object.defineProperty(items, "etag", { value: etagOf(answer) }) as InventoryItem[] & { etag: string };
     return latest;
   }
@@ -138,7 +138,7 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
       const headers = updateHeaders(key);
       try {
         const answer = await send({ method: "POST", path: "/inventory/updates", headers, body, signal });
-        results.push(...readBody<SentEntry[]>(answer).map(withPetId<UpdateResult>));
+        results.push(...readBody(answer, (sent: SentEntry[]) => sent.map(withPetId<UpdateResult>)));
       } catch (error) {
         if (start === 0 || !(error instanceof InventoryApiError)) throw error;
         const { code, message, status } = error;
@@ -163,14 +163,18 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     const seconds = toWaitSeconds(waitSeconds);
     const held = seconds > 0 && { headers: { Prefer: `wait=${seconds}` }, heldMs: seconds * 1_000 };
     const answer = await send({ ...request, ...held, path });
-    const body = readBody<{ etag: string; changed: SentEntry[]; removed: (number | string)[] }>(answer);
-    return { ...body, changed: body.changed.map(withPetId<InventoryEntry>), removed: body.removed.map(BigInt) };
+    return readBody(answer, ({ changed, removed, ...rest }: SentChanges) => ({
+      ...rest,
+      changed: changed.map(withPetId<InventoryEntry>),
+      removed: removed.map(BigInt),
+    }));
   }
 
   async function rateLimit({ signal }: CallOptions = {}): Promise<RateLimitStatus> {
-    const status = readBody<RateLimitStatus>(await send({ path: "/rate_limit", isFree: true, signal }));
-    if (status.ban === null) pace.endBan();
-    return status;
+    return readBody(await send({ path: "/rate_limit", isFree: true, signal }), (status: RateLimitStatus) => {
+      if (status.ban === null) pace.endBan();
+      return status;
+    });
   }
 
   return {
@@ -190,8 +194,15 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     usage: async ({ hours, signal } = {}) =>
       readBody(
         await send({ path: `/usage${hours === undefined ? "" : `?hours=${toHours(hours)}`}`, isFree: true, signal }),
+        (sent: Usage) => sent,
       ),
   };
+}
+
+interface SentChanges {
+  readonly etag: string;
+  readonly changed: SentEntry[];
+  readonly removed: (number | string)[];
 }
 
 const updateHeaders = (key: string) => ({ "Content-Type": "application/json", "Idempotency-Key": key });
@@ -205,5 +216,5 @@ function etagOf({ headers }: Answer): string {
 }
 
 function entryOf(answer: Answer): InventoryEntry {
-  return { ...withPetId<InventoryItem>(readBody(answer)), etag: etagOf(answer) };
+  return { ...readBody(answer, withPetId<InventoryItem>), etag: etagOf(answer) };
 }

@@ -66,11 +66,18 @@ export function withPetId<T extends { readonly petId: bigint }>(sent: SentEntry)
   return sent as T;
 }
 
-/** The body of an answer. @throws InventoryApiError `unknown_answer` when it is no JSON */
-export function readBody<T>({ text, status }: { readonly text: string; readonly status: number }): T {
+/**
+ * The body of an answer, as `read` makes it of the JSON.
+ *
+ * @throws InventoryApiError `unknown_answer` when it is no JSON, or `read` throws because it is other JSON
+ */
+export function readBody<S, T>(
+  { text, status }: { readonly text: string; readonly status: number },
+  read: (sent: S) => T,
+): T {
   try {
-    return parseExactly(text) as T;
+    return read(parseExactly(text) as S);
   } catch (cause) {
-    throw new InventoryApiError("unknown_answer", "the body is no JSON", { status, cause });
+    throw new InventoryApiError("unknown_answer", "the body is not what was asked for", { status, cause });
   }
 }

@@ -106,6 +106,25 @@ test("the end of a window that is more than two minutes away is not awaited", as
   expect(gapsMs).toEqual([]);
 });
 
+test.each(["1.5", "-5", "5, 5", "", "NaN", "Infinity", "Wednesday"])(
+  "a Retry-After of %j, which is neither a number nor a date, is ignored",
+  async (retryAfter) => {
+    draw(0);
+    const { outcome, gapsMs } = await sendFailing(refused(503, { "Retry-After": retryAfter }), 1000);
+    expect((outcome as InventoryApiError).retryAfterMs).toBeUndefined();
+    expect(gapsMs[0]).toBe(100);
+  },
+);
+
+test.each(["Sun, 06 Nov 2095 08:49:37 GMT", "Sunday, 06-Nov-95 08:49:37 GMT"])(
+  "a Retry-After of %j is the time until then",
+  async (retryAfter) => {
+    jest.setSystemTime(Date.parse(retryAfter) - 3_000);
+    draw(0);
+    expect((await sendFailing(refused(503, { "Retry-After": retryAfter }), 1)).gapsMs).toEqual([3_100]);
+  },
+);
+
 const farAway = ["2592000", "99999999999999999999", "9".repeat(400), "Fri, 31 Dec 9999 23:59:59 GMT"];
 
 describe.each(farAway)("a Retry-After of %s, beyond what a timer takes", (retryAfter) => {

@@ -54,7 +54,7 @@ export function createSender({
   new Request(root, { headers: { authorization } }); // throws for an invalid address or key
 
   /**
-   * Resolves with an answer of 2xx or 304.
+   * Resolves with an answer of 2xx, or of 304 to an `If-None-Match`.
    *
    * @throws InventoryApiError for every other outcome; the reason of `signal` once that is aborted
    */
@@ -97,7 +97,8 @@ export function createSender({
       onPart();
       const text = await readText(response, onPart);
       const { status } = response;
-      const error = response.ok || status === 304 ? undefined : readError(response, text);
+      const error =
+        response.ok || (status === 304 && headers.has("If-None-Match")) ? undefined : readError(response, text);
       if (error?.code === "api_key_banned") pace.stop(error.retryAfterMs ?? 0);
       if (status < 500 && !(error && tellsOthers(response.headers))) pace.learn(response.headers, number);
       else pace.lose(number);
