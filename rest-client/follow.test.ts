@@ -67,7 +67,7 @@ test("pauses double when a server gives the same change again and again", async 
   expect(await gapsBetween([change, change, change, change])).toEqual([0, 500, 1_000, 2_000]);
 });
 
-test("pauses double while each list is followed by differences that are not known, until one of them is", async () => {
+test("pauses double while each list is followed by an unknown difference", async () => {
   draw(0);
   expect(await gapsBetween([undefined, undefined, undefined, change, undefined])).toEqual([500, 1_000, 2_000, 0, 500]);
 });

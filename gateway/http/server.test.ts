@@ -108,7 +108,7 @@ test("requests are told apart wherever the bytes of a connection are cut", async
   }
 });
 
-test("an open response closes when its client leaves, however much that client has sent after the request", async () => {
+test("an open response closes when its client leaves, whatever that client has sent after it", async () => {
   const { send, socket, closed, requests } = await open();
   await send(get("/1") + get("/more").repeat(5_000), 1);
   socket.resetAndDestroy();
@@ -225,7 +225,7 @@ test("a request behind one that offers an upgrade is answered", async () => {
   await until(() => statuses().length === 2);
 });
 
-test("an invalid body is answered after the requests before it, and its request gets no other answer", async () => {
+test("an invalid body is answered once, after the requests before it", async () => {
   const { send, requests, statuses, ended } = await open();
   await send(`${patch("/1")}PATCH /2 HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n`, 1);
   requests[0]!.response.end("1");
@@ -233,7 +233,7 @@ test("an invalid body is answered after the requests before it, and its request 
   expect(statuses()).toEqual([200, 400]);
 });
 
-test("an answer that has begun and does not go on is given up after the idle time, after an invalid body", async () => {
+test("an answer that stands still after an invalid body is given up after the idle time", async () => {
   const { send, socket, requests, received, malformed, closed } = await open({ keepAliveTimeoutMs: 50 });
   await send("PATCH /1 HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\n", 1);
   const [{ request, response }] = requests as [(typeof requests)[number]];
@@ -270,7 +270,7 @@ test("an answer after the end of a body that came late keeps the connection", as
   expect(received()).toMatch(/Connection: keep-alive/);
 });
 
-test("a part of a head that waits for an answer is 408 when its rest does not arrive in time after that", async () => {
+test("a part of a head behind a request is 408 when its rest does not come in time", async () => {
   const { send, requests, statuses, ended } = await open({ requestTimeoutMs: 100 });
   await send(`${get("/1")}GET /2 HTTP/1.1\r\n`, 1);
   requests[0]!.response.end("1");
@@ -331,7 +331,7 @@ test.each([
   }
 });
 
-test("a chunked body with more than a thousand empty lines in a packet is refused, because each of them is work", async () => {
+test("a chunked body with more than a thousand empty lines in a packet is refused", async () => {
   const { send, requests, received, ended } = await open();
   const data = "\r\n\r\na".repeat(10_000);
   await send(
@@ -343,7 +343,7 @@ test("a chunked body with more than a thousand empty lines in a packet is refuse
   expect(requests).toHaveLength(1);
 });
 
-test("a client that has ended its side gets the answers to what it has sent, and 400 for a part of a request", async () => {
+test("a client that has ended its side gets its answers, and 400 for a part of a request", async () => {
   const { socket, requests, statuses, received, ended } = await open();
   socket.end(`${get("/1")}${patch("/2")}GET /3 HT`);
   for (const count of [1, 2]) {

@@ -92,7 +92,7 @@ test("a client that takes its answer slowly gets the whole of it, also when that
   expect(response.writableFinished).toBe(true);
 });
 
-test("a client whose answer the kernel has taken as a whole is not cut off, and its held request is answered", async () => {
+test("a client whose answer the kernel has taken is not cut off, and gets its next one", async () => {
   const { open, ask } = await start();
   const { client } = await open();
   const first = await ask(client);

@@ -114,7 +114,7 @@ test("made-up keys cause no look-up, and are refused by the limit of their addre
   expect(store.total).toBe(0);
 });
 
-test("a valid key passes from an address with nothing left, new at this gateway or not, and an ended key gets 429", async () => {
+test("a valid key passes from an address with nothing left, and an ended key gets 429", async () => {
   const { use, newKey, revoke, clock } = setUp();
   const [known, ended] = [newKey(), newKey()];
   expect(await use(known)).toBe("passed");
@@ -127,7 +127,7 @@ test("a valid key passes from an address with nothing left, new at this gateway 
   expect(await use(ended, "198.51.100.7")).toBe("invalid_api_key");
 });
 
-test("valid keys that this process has not seen all pass when 500 come at once, and get 503 while the store is away", async () => {
+test("500 new valid keys at once all pass, and get 503 while the store is away", async () => {
   const { use, newKey, store } = setUp();
   store.away = true;
   expect(count(await Promise.all(times(500, () => use(newKey()))), "service_unavailable")).toBe(500);

@@ -43,13 +43,13 @@ test("a window is over at the moment of its end, not before", () => {
   expect(admitted(setUp().at(0, 0, 0, minuteMs - 1, minuteMs))).toEqual([true, true, true, false, true]);
 });
 
-test("a window whose clock was set back by an hour is over, and its caller is not refused for an hour", () => {
+test("a window whose clock was set back by an hour is over", () => {
   const decisions = setUp().at(0, 0, 0, 0, -3_600_000);
   expect(admitted(decisions)).toEqual([true, true, true, false, true]);
   expect(decisions.at(-1)!.windows[0]!.resetAtMs).toBe(decisions.at(-1)!.nowMs + minuteMs);
 });
 
-test("a look charges nothing, and shows the end of the running windows to an account that has asked for nothing", () => {
+test("a look charges nothing, and shows the end of windows to an account without a request", () => {
   const { clock, look, ask } = setUp();
   clock.nowMs += 20_000;
   for (let i = 0; i < 10; i++) expect(left(look())).toEqual([3, 5]);
@@ -105,7 +105,7 @@ test("beyond the bound on memory, accounts of past days are forgotten before tho
   }
 });
 
-test("an account beyond the bound on memory is forgotten, and has another counter when it comes back", () => {
+test("an account beyond the bound on memory has another counter when it comes back", () => {
   const { memory, ask } = setUp({ maxAccounts: 2 });
   ask("first");
   const name = memory.nameOf(memory.counterOf("first"));

@@ -79,7 +79,7 @@ export interface StatedCounts {
 }
 
 /** What Redis answers: the admitted ones of the wanted requests, and for each window its total and what it has charged. */
-export interface Answer {
+export interface ChargeAnswer {
   readonly admitted: number;
   readonly windows: readonly { readonly total: number; readonly charged: number }[];
 }
@@ -93,7 +93,7 @@ export interface Answer {
  *
  * @param indexes of the windows that run now
  */
-export function charge(ledger: Ledger, indexes: readonly number[], statement: StatedCounts): Answer {
+export function charge(ledger: Ledger, indexes: readonly number[], statement: StatedCounts): ChargeAnswer {
   const { gateway, wanted, limits, counts } = statement;
   const isNew = ledger.totals.at(-1)?.index !== indexes.at(-1);
   const totals = isNew ? [] : ledger.totals;

@@ -27,7 +27,7 @@ async function outcomes(...calls: Promise<unknown>[]): Promise<unknown[]> {
   return await Promise.all(calls.map((call) => Promise.race([call.catch(({ message }) => message), pending])));
 }
 
-test("calls that wait for a frozen Redis wait together for one time-out, and after it no call waits", async () => {
+test("calls wait together for one time-out of a frozen Redis, and after it none waits", async () => {
   const { breaker, changes } = setUp();
   const first = breaker.run("a", never);
   await new Promise((resolve) => setTimeout(resolve, 150));
@@ -39,7 +39,7 @@ test("calls that wait for a frozen Redis wait together for one time-out, and aft
   breaker.close();
 });
 
-test("an error that Redis answers ends no other call, and opens the breaker until a probe of its key succeeds", async () => {
+test("an error of Redis ends no other call, and opens the breaker until a probe succeeds", async () => {
   const { breaker, probe, changes } = setUp();
   const { promise, resolve } = Promise.withResolvers<string>();
   const other = breaker.run("a", () => promise);

@@ -78,7 +78,7 @@ describe("GET /v1/rate_limit", () => {
     expect(await look()).toEqual([20, 20]);
   });
 
-  test("GET /v1/rate_limit shows the end of the running windows before the first request of the account", async () => {
+  test("GET /v1/rate_limit shows the end of the windows before an account's first request", async () => {
     const { call, clock, accountId } = await open(stack, system);
     clock.advance(untilNextDayMs(accountId, clock.now()) + 20 * second);
     const { resetAt, windows } = readLimits(await call("/rate_limit"), clock.now());

@@ -65,7 +65,7 @@ async function bytesOfEach(server: { readonly pid: number; readonly listen: stri
   return (after - before) / 1_000;
 }
 
-test("an idle connection takes at most twice the memory of one at a bare Node server, whatever it has sent", async () => {
+test("an idle connection takes at most twice what it takes at a bare Node server", async () => {
   const bare = await startProcess({ name: "bare", script: "test/support/bare-server.ts", env: probe.env });
   stack.defer(async () => void (await bare.stop()));
   await bytesOfEach(bare, `${get}\r\n`); // warms it up

@@ -131,7 +131,7 @@ describe.each(["pipe", "socket"])("the log on a %s", (kind) => {
     return { ask, report, read: () => text(output()), exited: once(writer, "exit") };
   }
 
-  test("lines that no reader takes are dropped beyond 8 MiB, and one line counts them where the log goes on", async () => {
+  test("lines that no reader takes are dropped beyond 8 MiB, and one later line counts them", async () => {
     const { ask, report, read } = await startWriter();
     const total = 200_000; // 60 MB
     ask({ lines: total });

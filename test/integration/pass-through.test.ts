@@ -256,7 +256,7 @@ describe("the response of the upstream", () => {
     expect((await get(gateway, "/v1/pets/7")).headers.vary).toBe(ours);
   });
 
-  test("the client gets no header that instructs a proxy on the way to it, or its browser for the whole origin", async () => {
+  test("the client gets no header that instructs a proxy, or its browser for the whole origin", async () => {
     const names =
       "CDN-Cache-Control Cloudflare-CDN-Cache-Control Surrogate-Control Surrogate-Key Edge-Control Edge-Cache-Tag Cache-Tag " +
       "X-Accel-Redirect X-Accel-Expires X-Accel-Buffering X-Sendfile X-LIGHTTPD-send-file X-Reproxy-URL Refresh Expires Pragma " +
@@ -546,7 +546,7 @@ describe("connections to the upstream", () => {
     },
   );
 
-  test("an account has at most half of the connections that others leave, and further requests are 503 at once", async () => {
+  test("an account has at most half of the connections that others leave, and then gets 503", async () => {
     const held = new Map<string | undefined, () => void>();
     const upstream = await startUpstream((req, res) => void held.set(req.url, () => res.end("{}")));
     const gateway = await startGateway({ upstream: upstream.url, maxConnections: 4 });

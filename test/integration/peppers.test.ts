@@ -30,7 +30,7 @@ describe("the pepper of the keys", () => {
   };
   const statusOf = async (address: string, key: string) => (await send(address, key)).status;
 
-  test("a mistyped pepper ends a gateway at its start, and the commands that make keys, with its name and code 78", async () => {
+  test("a mistyped pepper ends a gateway and the commands that make keys with code 78", async () => {
     const env = { ...system.gatewayEnv, KEY_PEPPER: mistyped, LOG_LEVEL: "error" };
     const refused = { code: 78, stdout: "", stderr: expect.stringMatching(refusal) };
     expect(await runScript({ script: "gateway/main.ts", env })).toEqual(refused);
@@ -40,7 +40,7 @@ describe("the pepper of the keys", () => {
     expect((await runKeys(["list", "--account", "new"])).stderr).toMatch(/no account 'new'/);
   });
 
-  test("a gateway that starts before its database finds a mistyped pepper once it can look, and then ends with code 78", async () => {
+  test("a gateway that starts before its database ends at a mistyped pepper once it can look", async () => {
     const url = new URL(system.databaseUrls.gateway);
     const link = await startLink(stack, Number(url.port));
     link.cut();
@@ -55,7 +55,7 @@ describe("the pepper of the keys", () => {
     expect(gateway.output()).not.toMatch(/"ready"|\n\s+at /);
   });
 
-  test("a change of the pepper ends no key while the old pepper is given, and rotations move keys to the new one", async () => {
+  test("a change of the pepper ends no key while the old one is given, and rotations use it", async () => {
     const { key: kept } = await system.issueKey();
     const { key: rotated } = await system.issueKey({ scopes: ["inventory:read", "keys:rotate"] });
     const during = { KEY_PEPPER: newPepper, KEY_PEPPER_OLD: testPepper };

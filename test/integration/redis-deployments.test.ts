@@ -212,7 +212,7 @@ describe("a Redis with a password and a database number", () => {
   });
 });
 
-test("a guard on Redis charges nothing for what it refuses, so that a smaller request is admitted", async () => {
+test("a guard on Redis charges nothing for what it refuses, and a smaller request passes", async () => {
   await using stack = new AsyncDisposableStack();
   const server = await startRedisServer();
   stack.defer(() => server.stop());
@@ -280,7 +280,7 @@ test("a Redis that loses its data twice while nobody asks has the counts again b
   expect(admitted).toEqual([12, 0, 0]);
 });
 
-test("a frozen Redis delays all that use it by one time-out together, and after that nothing until it goes on", async () => {
+test("a frozen Redis delays all that use it by one time-out, and after that nothing", async () => {
   await using stack = new AsyncDisposableStack();
   const server = await startRedisServer();
   stack.defer(() => server.stop());

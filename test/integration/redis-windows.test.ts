@@ -213,7 +213,7 @@ describe("windows on Redis", () => {
     expect(left(await ask(2, caller))).toEqual([289, 9_989]);
   });
 
-  test("a Redis that has lost the latest counts of a window gets them back from a gateway that knows them", async () => {
+  test("a Redis that has lost the latest counts gets them back from a gateway", async () => {
     const caller = newCaller();
     const { redis } = gateways[0]!;
     const key = `petstore:counts:1:${caller}`;
@@ -263,7 +263,7 @@ describe("windows on Redis", () => {
     expect(left(await limiter.decide(caller, windows))).toEqual([296, 9_996]);
   });
 
-  test("a gateway states the counts of 1,000 callers in 5 calls, which change nothing that Redis has", async () => {
+  test("a gateway states the counts of 1,000 callers in 5 calls, which change nothing there", async () => {
     const callers = Array.from({ length: 1_000 }, newCaller);
     const gateway = await startGateway();
     await Promise.all(callers.map((caller) => gateway.limiter.decide(caller, windows)));
@@ -306,7 +306,7 @@ describe("windows on Redis", () => {
     );
   });
 
-  test("the script does on Redis what the rule says, for any statements, clock steps and losses of data", async () => {
+  test("the script does what the rule says, for any statements, clock steps and losses", async () => {
     const small = fc.nat(12);
     const step = fc.record({
       gateway: fc.constantFrom("g1", "g2", "g3"),
@@ -423,7 +423,7 @@ describe("windows on Redis", () => {
     },
   );
 
-  test("what each gateway admitted while Redis was away counts for all when it is back, also of gateways that are quiet", async () => {
+  test("what each gateway admitted while Redis was away counts for all when it is back", async () => {
     const caller = newCaller();
     await server.kill("SIGKILL");
     const alone = await Promise.all(Array.from({ length: 600 }, (_, i) => ask(i, caller)));
@@ -456,7 +456,7 @@ describe("windows on Redis", () => {
     },
   );
 
-  test("a caller gets no second share while the statement of its first one is on its way to a frozen Redis", async () => {
+  test("a caller gets no second share while its first one is on the way to a frozen Redis", async () => {
     const [caller, other] = [newCaller(), newCaller()];
     const { limiter, memory, breaker } = gateways[0]!;
     for (let i = 0; i < 70; i++) memory.decide(caller, windows);
