@@ -191,6 +191,17 @@ describe("ended keys", () => {
     expect(asked).toHaveLength(50_001);
   });
 
+  test("a key that ended by a clock that was ahead works again when the clock is set back", async () => {
+    const { use, newKey, clock } = setUp();
+    const { token, principal, end, change } = newKey();
+    clock.unixMs += 86_400_000;
+    end();
+    expect(await use(token)).toBeUndefined();
+    clock.unixMs -= 86_400_000;
+    change({});
+    expect(await use(token)).toEqual(principal);
+  });
+
   test("keys that have ended keep no new key from its look-up, once each of them was looked up", async () => {
     const { use, newKey, pass, asked, state } = setUp();
     const ended = Array.from({ length: 1_000 }, () => newKey());

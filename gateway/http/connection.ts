@@ -90,7 +90,6 @@ export class Connection {
   /** Notes the response of a request whose head has been parsed. */
   take(response: ServerResponse): void {
     this.#open = response;
-    this.#cuts = 0;
     response.on("close", this.#closed);
     if (!response.shouldKeepAlive) this.endAfterOpen();
     const { headers } = response.req;
@@ -191,6 +190,7 @@ export class Connection {
 
   readonly #closed = () => {
     this.#open = undefined;
+    this.#cuts = 0;
     if (this.#parsed !== "requests") return this.close();
     this.#receive(this.#takeWaiting());
     if (this.#end !== undefined) this.#finish();

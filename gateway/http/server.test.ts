@@ -331,6 +331,21 @@ test.each([
   }
 });
 
+test("the line breaks in a body do not count against the request behind it", async () => {
+  const { send, socket, requests, statuses } = await open();
+  const data = "\r\n\r\na".repeat(990);
+  const body = `${chunked}${data.length.toString(16)}\r\n${data}\r\n0\r\n\r\n`;
+  for (const count of [1, 2]) {
+    await send(`POST / HTTP/1.1\r\nHost: g\r\n${body}`, count);
+    const { request, response } = requests[count - 1]!;
+    await once(request.resume(), "end");
+    response.end();
+    await until(() => statuses().length === count);
+  }
+  socket.destroy();
+  expect(statuses()).toEqual([200, 200]);
+});
+
 test("a chunked body with more than a thousand empty lines in a packet is refused", async () => {
   const { send, requests, received, ended } = await open();
   const data = "\r\n\r\na".repeat(10_000);

@@ -45,8 +45,8 @@ export function keyedUpdateLimit(perDay: number): GuardLimit {
  * nothing from smaller ones. ARGV: points to add, seconds, points of the limit. Returns the sum and its time left in ms.
  */
 export const guardScript = `
-local consumed = (redis.call('get', KEYS[1]) or 0) + ARGV[1]
 local ttl = redis.call('pttl', KEYS[1])
+local consumed = (ttl > 0 and redis.call('get', KEYS[1]) or 0) + ARGV[1]
 if consumed <= tonumber(ARGV[3]) then
   if ttl > 0 then
     redis.call('incrby', KEYS[1], ARGV[1])
@@ -60,7 +60,9 @@ return { consumed, ttl > 0 and ttl or 1000 * ARGV[2] }
 /** Does the same in the memory of this process. */
 export class GuardMemory extends RateLimiterMemory {
   override async consume(id: string, points = 1): Promise<RateLimiterRes> {
-    const { consumedPoints = 0, msBeforeNext = this.duration * 1_000 } = (await this.get(id)) ?? {};
+    const kept = await this.get(id);
+    const { consumedPoints, msBeforeNext } =
+      kept && kept.msBeforeNext > 0 ? kept : { consumedPoints: 0, msBeforeNext: this.duration * 1_000 };
     if (consumedPoints + points > this.points)
       throw new RateLimiterRes(0, msBeforeNext, consumedPoints + points, false);
     return await super.consume(id, points);
