@@ -115,7 +115,7 @@ describe("requests that are held", () => {
   );
 });
 
-test(`${count} connections with the largest heads stay within 512 MiB, and others are served`, async () => {
+test(`${count} connections with the largest heads stay within a heap of 512 MiB`, async () => {
   const gateway = system.gateways[0]!;
   const served = async () => {
     const headers = { authorization: `Bearer ${system.keys.enterprise}` };
@@ -129,6 +129,7 @@ test(`${count} connections with the largest heads stay within 512 MiB, and other
   const whole = await openAll(system.address, count, `${get}${lines}\r\n`);
   await until(() => whole.answered() === count, { withinMs: 60_000 });
   await served();
-  expect(memoryMiB(gateway.pid)).toBeLessThan(512);
+  // What is left of them; until it is collected, V8 may fill the heap that the gateway was started with.
+  expect(await probe.usedBytes(gateway.pid)).toBeLessThan(512 * 1024 * 1024);
   await closeAll(whole.sockets);
 }, 180_000);
