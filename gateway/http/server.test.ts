@@ -331,7 +331,7 @@ test.each([
   }
 });
 
-test("the line breaks in a body do not count against the request behind it", async () => {
+test("the line breaks in a body do not count against the next request", async () => {
   const { send, socket, requests, statuses } = await open();
   const data = "\r\n\r\na".repeat(990);
   const body = `${chunked}${data.length.toString(16)}\r\n${data}\r\n0\r\n\r\n`;

@@ -395,7 +395,7 @@ describe("Idempotency-Key", () => {
     expect(performance.now() - startedMs).toBeGreaterThan(1_400);
   });
 
-  test("is limited to KEYED_UPDATES_PER_DAY entries of an account, beyond which a 429 shows that limit and leads to no ban", async () => {
+  test("is limited to KEYED_UPDATES_PER_DAY entries of an account, by a 429 without a ban", async () => {
     const env = { KEYED_UPDATES_PER_DAY: "5", BAN_REFUSALS_PER_MINUTE: "3" };
     const { listen: address } = await system.startGateway(env);
     const issued = await Promise.all([system.issueKey({ plan: "pro" }), system.issueKey({ plan: "pro" })]);
