@@ -55,7 +55,7 @@ async function start(): Promise<RunningProcess> {
   if (tracing.isOn) traceQueries(db);
   const store = new StockStore(db);
   const commits = new GroupCommit({
-    takeTurn: (mayGrow) => store.takeTurn(mayGrow),
+    write: (requests) => store.writeWanted(requests),
     maxBatch: config.INVENTORY_MAX_BATCH,
     maxQueued: config.INVENTORY_MAX_QUEUED,
     onDequeued: metrics.onDequeued,

@@ -2,10 +2,11 @@ import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import type { Change, ChangeGroup, Outcome } from "./changes.ts";
+import type { Change, Outcome } from "./changes.ts";
 import { ExpiredError, GroupCommit, QueueFullError } from "./group-commit.ts";
 import { stockMigrations } from "./migrations.ts";
 import { StockStore } from "./store.ts";
+import type { WriteRequest, Written } from "./write.ts";
 
 const change = (n: number): Change => ({ kind: "update", petId: BigInt(n), quantity: n });
 const outcome = ({ petId }: Change): Outcome => ({
@@ -20,44 +21,24 @@ interface Write {
   fail(error: Error): void;
 }
 
-/** A database that gives turns and ends writes when the test says so. */
+/** A database that ends writes when the test says so. */
 class Database {
-  /** True when other services write too: then turns that may grow wait for the lock. */
-  mayHaveOtherWriters = false;
-  /** The requested turns, as whether each may grow. */
-  readonly turns: boolean[] = [];
-  /** The waits for the lock. */
-  readonly locks: { grant(): void; deny(error: Error): void }[] = [];
   readonly writes: Write[] = [];
-  /** Turns that are taken and not released. */
-  open = 0;
   /** Writes that have begun and not ended. */
   running = 0;
   mostAtOnce = 0;
 
-  readonly takeTurn = async (mayGrow: boolean) => {
-    this.turns.push(mayGrow);
-    if (mayGrow && this.mayHaveOtherWriters) {
-      const { promise, resolve: grant, reject: deny } = Promise.withResolvers<void>();
-      this.locks.push({ grant, deny });
-      await promise;
-    }
-    this.open += 1;
-    const release = async () => {
-      this.open -= 1;
-    };
-    return { write: this.#write, [Symbol.asyncDispose]: release };
-  };
-
-  readonly #write = async (groups: readonly ChangeGroup[]): Promise<readonly (readonly Outcome[])[]> => {
+  readonly write = async (requests: readonly WriteRequest[]): Promise<Written> => {
     const { promise, resolve: succeed, reject: fail } = Promise.withResolvers<void>();
-    this.writes.push({ batch: groups.flat().map(({ petId }) => Number(petId)), succeed, fail });
+    const batch = requests.flatMap(({ group }) => group.map(({ petId }) => Number(petId)));
+    this.writes.push({ batch, succeed, fail });
     this.running += 1;
     this.mostAtOnce = Math.max(this.mostAtOnce, this.running);
     await promise.finally(() => {
       this.running -= 1;
     });
-    return groups.map((group) => group.map(outcome));
+    const wanted = requests.filter(({ isWanted }) => isWanted());
+    return new Map(wanted.map((request) => [request, request.group.map(outcome)]));
   };
 
   batches(): number[][] {
@@ -71,7 +52,7 @@ function open({ maxBatch = 100, maxQueued = 100 } = {}) {
   /** The measures of each batch. */
   const measured: unknown[][] = [];
   const commits = new GroupCommit({
-    takeTurn: database.takeTurn,
+    write: database.write,
     maxBatch,
     maxQueued,
     onDequeued: () => {},
@@ -237,23 +218,6 @@ describe("group commit", () => {
       await write(500, 0);
       expect(database.writes.at(-1)!.batch.length).toBeLessThan(60);
     });
-
-    test("the batch limit counts a wait for the lock as time in which the database is busy", async () => {
-      const { database, clock, submit } = open({ maxBatch: 1_000, maxQueued: 1_000 });
-      database.mayHaveOtherWriters = true;
-      for (const n of [1, 2]) void submit(n);
-      await settle();
-      clock.nowMs += 5_000;
-      database.locks[0]!.grant();
-      await settle();
-      database.writes[0]!.succeed();
-      await settle();
-      for (let n = 1; n <= 500; n++) void submit(n);
-      await settle();
-      database.locks[1]!.grant();
-      await settle();
-      expect(database.batches().map(({ length }) => length)).toEqual([2, 500]);
-    });
   });
 
   test("outcomes are sent between two transactions, even on SQLite, which writes without leaving the thread", async () => {
@@ -264,7 +228,7 @@ describe("group commit", () => {
     const store = new StockStore(db);
     const events: string[] = [];
     const commits = new GroupCommit({
-      takeTurn: (mayGrow) => store.takeTurn(mayGrow),
+      write: (requests) => store.writeWanted(requests),
       maxBatch: 2,
       maxQueued: 9,
       onDequeued: () => {},
@@ -280,99 +244,7 @@ describe("group commit", () => {
     expect(events).toEqual(["wrote 2", "sent 1", "sent 2", "wrote 1", "sent 3"]);
   });
 
-  describe("waits for the lock", () => {
-    test("a turn that waits for the lock takes the changes that arrive meanwhile, up to the batch limit and if they are still wanted", async () => {
-      const { database, submit, settled } = open({ maxBatch: 4 });
-      database.mayHaveOtherWriters = true;
-      void submit(1);
-      void submit(2);
-      await settle();
-      void submit(3, () => false);
-      for (const n of [4, 5]) void submit(n);
-      database.locks[0]!.grant();
-      await settle();
-      expect(database.batches()).toEqual([[1, 2, 4]]);
-      expect(settled).toEqual(["3 ExpiredError"]);
-      database.writes[0]!.succeed();
-      await settle();
-      expect(settled.slice(1)).toEqual(["1 is 1", "2 is 2", "4 is 4"]);
-      expect(database.batches()).toEqual([[1, 2, 4], [5]]);
-    });
-
-    test("a turn that waits for the lock is not requested where no change can join: for a single change and for a full batch", async () => {
-      const { database, submit } = open({ maxBatch: 3 });
-      for (const batch of [[1], [2, 3], [4, 5, 6], [7, 8, 9, 10]]) {
-        for (const n of batch) void submit(n);
-        await settle();
-        database.writes.at(-1)!.succeed();
-        await settle();
-      }
-      expect(database.turns).toEqual([false, true, false, false, false]);
-    });
-
-    test("a turn that waits for the lock is released unused when no caller waits any more", async () => {
-      const { database, measured, submit, settled } = open();
-      database.mayHaveOtherWriters = true;
-      let isWanted = true;
-      for (const n of [1, 2]) void submit(n, () => isWanted);
-      await settle();
-      isWanted = false;
-      database.locks[0]!.grant();
-      await settle();
-      expect(settled).toEqual(["1 ExpiredError", "2 ExpiredError"]);
-      expect(database).toMatchObject({ open: 0, writes: [] });
-      expect(measured).toEqual([]);
-    });
-
-    test("a turn that gets no lock rejects the changes that waited from its beginning, and later changes get the next turn", async () => {
-      const { database, clock, measured, submit, settled } = open();
-      database.mayHaveOtherWriters = true;
-      void submit(1);
-      void submit(2, () => false);
-      void submit(3);
-      await settle();
-      void submit(4);
-      clock.nowMs = 7;
-      database.locks[0]!.deny(new RangeError("no lock"));
-      await settle();
-      expect(settled).toEqual(["2 ExpiredError", "1 RangeError", "3 RangeError"]);
-      expect(measured).toEqual([[2, 7, false]]);
-      expect(database.batches()).toEqual([[4]]);
-      database.writes[0]!.succeed();
-      await settle();
-      expect(settled.at(-1)).toBe("4 is 4");
-    });
-
-    test("a turn that gets no lock is measured as no batch when no caller waits any more", async () => {
-      const { database, measured, submit, settled } = open();
-      database.mayHaveOtherWriters = true;
-      for (const n of [1, 2]) void submit(n, () => false);
-      await settle();
-      database.locks[0]!.deny(new RangeError("no lock"));
-      await settle();
-      expect(settled).toEqual(["1 ExpiredError", "2 ExpiredError"]);
-      expect(measured).toEqual([]);
-    });
-  });
-
-  test("a failed write rejects the changes that joined late, and no later ones", async () => {
-    const { database, submit, settled } = open();
-    database.mayHaveOtherWriters = true;
-    for (const n of [1, 2]) void submit(n);
-    await settle();
-    void submit(3);
-    database.locks[0]!.grant();
-    await settle();
-    void submit(4);
-    database.writes[0]!.fail(new RangeError("the disk is full"));
-    await settle();
-    expect(settled).toEqual(["1 RangeError", "2 RangeError", "3 RangeError"]);
-    database.writes[1]!.succeed();
-    await settle();
-    expect(settled[3]).toBe("4 is 4");
-  });
-
-  test("each batch is measured with its size, its duration and its end, and releases its turn", async () => {
+  test("each batch is measured with its size, its duration and its end", async () => {
     const { database, clock, measured, submit } = open({ maxBatch: 2 });
     for (const n of [1, 2, 3]) void submit(n);
     await settle();
@@ -386,7 +258,6 @@ describe("group commit", () => {
       [2, 5, true],
       [1, 7, false],
     ]);
-    expect(database.open).toBe(0);
   });
 
   test("a full queue refuses a change at once, and takes changes again when it has room", async () => {
@@ -405,36 +276,30 @@ describe("group commit", () => {
   });
 
   test("callers can tell a full queue from an expired change", async () => {
-    const { commits } = open({ maxQueued: 1 });
+    const { commits, database } = open({ maxQueued: 1 });
     const expired = commits.submit([change(1)], () => false);
     await expect(commits.submit([change(2)])).rejects.toBeInstanceOf(QueueFullError);
+    database.writes[0]!.succeed();
     await expect(expired).rejects.toBeInstanceOf(ExpiredError);
   });
 
-  test("a change whose caller stopped waiting is not written, and the others are", async () => {
-    const { database, submit, settled } = open();
+  test("a change that was not wanted any more is refused and not measured, and the others are acknowledged", async () => {
+    const { database, measured, submit, settled } = open();
     let isWanted = true;
-    void submit(1);
+    void submit(1, () => isWanted);
+    void submit(2);
     await settle();
-    void submit(2, () => isWanted);
-    void submit(3);
-    await settle();
-    isWanted = false; // after it joined the queue
+    isWanted = false; // during the write
     database.writes[0]!.succeed();
     await settle();
-    expect(database.batches()).toEqual([[1], [3]]);
+    expect(settled).toEqual(["1 ExpiredError", "2 is 2"]);
+    expect(measured).toEqual([[1, 0, true]]);
+    void submit(3, () => isWanted);
+    await settle();
     database.writes[1]!.succeed();
     await settle();
-    expect(settled).toEqual(["1 is 1", "2 ExpiredError", "3 is 3"]);
-  });
-
-  test("a batch without a wanted change is not written, and the next one is", async () => {
-    const { database, submit, settled } = open({ maxBatch: 2 });
-    for (const n of [1, 2]) void submit(n, () => false);
-    void submit(3);
-    await settle();
-    expect(database.batches()).toEqual([[3]]);
-    expect(settled).toEqual(["1 ExpiredError", "2 ExpiredError"]);
+    expect(settled.at(-1)).toBe("3 ExpiredError");
+    expect(measured).toHaveLength(1);
   });
 
   test("a failed write rejects exactly its batch, and the next one is written", async () => {
@@ -449,17 +314,21 @@ describe("group commit", () => {
     expect(settled.at(-1)).toBe("3 is 3");
   });
 
-  test("a turn that fails at once, or whose write does, rejects its changes", async () => {
-    const fail = () => {
+  test("a write that fails at once rejects its changes", async () => {
+    const write = () => {
       throw new RangeError("no connection");
     };
-    for (const takeTurn of [fail, async () => ({ write: fail, [Symbol.asyncDispose]: async () => {} })]) {
-      const ignore = () => {};
-      const options = { takeTurn, maxBatch: 1, maxQueued: 9, onDequeued: ignore, onWritten: ignore, now: () => 0 };
-      const commits = new GroupCommit(options);
-      const results = await Promise.allSettled([commits.submit([change(1)]), commits.submit([change(2)])]);
-      expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
-    }
+    const ignore = () => {};
+    const commits = new GroupCommit({
+      write,
+      maxBatch: 1,
+      maxQueued: 9,
+      onDequeued: ignore,
+      onWritten: ignore,
+      now: () => 0,
+    });
+    const results = await Promise.allSettled([commits.submit([change(1)]), commits.submit([change(2)])]);
+    expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   });
 
   test("drain() resolves when nothing waits or is being written", async () => {
@@ -499,13 +368,11 @@ describe("group commit", () => {
     const step = fc.oneof(
       { weight: 5, arbitrary: fc.constantFrom("submit", "submit and leave") },
       { weight: 2, arbitrary: fc.constantFrom("succeed", "fail") },
-      { weight: 2, arbitrary: fc.constantFrom("grant", "grant", "deny") },
       { weight: 2, arbitrary: fc.constant("wait") },
     );
     await fc.assert(
-      fc.asyncProperty(fc.boolean(), fc.array(step, { maxLength: 40 }), async (mayHaveOtherWriters, steps) => {
+      fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
         const { database, commits, settled, submit } = open({ maxBatch: 4, maxQueued: 6 });
-        database.mayHaveOtherWriters = mayHaveOtherWriters;
         const ended: Record<string, number[]> = { succeed: [], fail: [] };
         const end = (how: "succeed" | "fail") => {
           const write = database.writes[ended.succeed!.length + ended.fail!.length];
@@ -515,16 +382,16 @@ describe("group commit", () => {
           else write.fail(new RangeError("failed"));
         };
         let submitted = 0;
+        const left = new Set<number>();
         for (const each of steps) {
           if (each === "submit") void submit(++submitted);
-          else if (each === "submit and leave") void submit(++submitted, () => false);
-          else if (each === "wait") await settle();
-          else if (each === "grant") database.locks.at(-1)?.grant();
-          else if (each === "deny") database.locks.at(-1)?.deny(new TypeError("no lock"));
+          else if (each === "submit and leave") {
+            left.add(++submitted);
+            void submit(submitted, () => false);
+          } else if (each === "wait") await settle();
           else end(each as "succeed" | "fail");
         }
         for (let drained = false; !drained; end("succeed")) {
-          database.locks.at(-1)?.grant();
           drained = await Promise.race([commits.drain().then(() => true), settle().then(() => false)]);
         }
         await settle();
@@ -533,13 +400,12 @@ describe("group commit", () => {
         expect(written).toEqual([...written].sort((a, b) => a - b));
         expect(database.mostAtOnce).toBeLessThanOrEqual(1);
         expect(Math.max(0, ...database.batches().map(({ length }) => length))).toBeLessThanOrEqual(4);
-        expect(database.open).toBe(0);
         const toldOf = (what: string) =>
           settled.filter((line) => line.endsWith(what)).map((line) => Number(line.split(" ")[0]));
         const of = (writes: number[]) => writes.flatMap((i) => database.batches()[i]!);
-        expect(settled.filter((line) => line.includes(" is ")).map((line) => line.split(" is ")[0])).toEqual(
-          of(ended.succeed!).map(String),
-        );
+        const acknowledged = settled.filter((line) => line.includes(" is "));
+        expect(acknowledged).toEqual(of(ended.succeed!).flatMap((n) => (left.has(n) ? [] : `${n} is ${n}`)));
+        expect(toldOf("ExpiredError")).toEqual(of(ended.succeed!).filter((n) => left.has(n)));
         expect(toldOf("RangeError")).toEqual(of(ended.fail!));
         expect(settled).toHaveLength(submitted);
         expect(new Set(settled.map((line) => line.split(" ")[0])).size).toBe(submitted);

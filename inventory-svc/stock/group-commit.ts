@@ -3,28 +3,22 @@ import { type Context, ROOT_CONTEXT, type Span, trace } from "@opentelemetry/api
 import { Batches, type Take } from "../../runtime/batches.ts";
 import { inSpan } from "../../runtime/spans.ts";
 import type { ChangeGroup, Outcome } from "./changes.ts";
-import type { WriteTurn } from "./write-turn.ts";
+import type { WriteRequest, Written } from "./write.ts";
 
 export interface GroupCommitOptions {
-  /**
-   * Gives a turn to write changes in one transaction.
-   *
-   * @param mayGrow whether more changes can join the batch during a wait for the turn
-   */
-  readonly takeTurn: (mayGrow: boolean) => Promise<Turn>;
+  /** Writes changes in one transaction, without those that are not wanted any more. */
+  readonly write: (requests: readonly WriteRequest[]) => Promise<Written>;
   /** Maximum changes in one transaction. A group that is larger has one of its own. */
   readonly maxBatch: number;
   /** Maximum changes that wait. */
   readonly maxQueued: number;
   /** Gets the time that each change waited, when it leaves the queue. */
   readonly onDequeued: (waitedMs: number) => void;
-  /** Gets the size of each batch and the duration of its write, the wait for the turn included. */
+  /** Gets the size of each batch and the duration of its write, the wait for the lock included. */
   readonly onWritten: (changes: number, durationMs: number, isCommitted: boolean) => void;
   /** Milliseconds of a clock that never goes back. */
   readonly now: () => number;
 }
-
-type Turn = Pick<WriteTurn, "write"> & AsyncDisposable;
 
 /** The least that the limit of a batch can be. */
 const minBatchLimit = 48;
@@ -35,9 +29,7 @@ const targetBusyRatio = 4;
 /** Uninterrupted writing multiplies the batch limit by e in this time. */
 const growthTimeMs = 100;
 
-interface Waiting {
-  readonly group: ChangeGroup;
-  readonly isWanted: () => boolean;
+interface Waiting extends WriteRequest {
   /** The span of the caller, when it is traced. */
   readonly span: Span | undefined;
   readonly sinceMs: number;
@@ -47,7 +39,7 @@ interface Waiting {
 
 /**
  * Writes changes of many callers in batches, one transaction at a time. A commit waits for the disk, and all changes
- * that arrive during one commit share the next one. Changes that arrive during a wait for the turn join it, too.
+ * that arrive during one commit share the next one.
  *
  * A batch has a limit, because a transaction with every caller in it leaves the database idle until they come back; in
  * several batches, callers and database take turns. But where a commit takes long, the database is busy anyway, and
@@ -76,9 +68,9 @@ export class GroupCommit {
    * Queues changes, and resolves with their outcomes once they are durable. Groups are written in the order of arrival,
    * and the changes of a group in one transaction.
    *
-   * @param isWanted called when the changes leave the queue; false keeps them from being written
+   * @param isWanted called until the changes are decided; false keeps them from being written
    * @returns an outcome for each change, in order
-   * @throws QueueFullError, ExpiredError, or what a turn throws
+   * @throws QueueFullError, ExpiredError, or what `write` throws
    */
   submit(group: ChangeGroup, isWanted: () => boolean = () => true): Promise<readonly Outcome[]> {
     if (this.#queued >= this.#options.maxQueued) return Promise.reject(new QueueFullError());
@@ -102,34 +94,25 @@ export class GroupCommit {
   /** Writes the next batch, and settles its changes. */
   async #commit(take: Take<Waiting>): Promise<void> {
     const startedMs = this.#options.now();
-    const limit = Math.floor(this.#batchLimit);
-    const waiting = this.#countWithin(limit);
-    const changes = countChanges(this.#batches.waiting.slice(0, waiting));
-    let turn: Turn;
+    const batch = take(this.#countWithin(Math.floor(this.#batchLimit)));
+    this.#queued -= countChanges(batch);
+    for (const { sinceMs } of batch) this.#options.onDequeued(startedMs - sinceMs);
+    const measure = (requests: readonly WriteRequest[], isCommitted: boolean) => {
+      if (requests.length === 0) return;
+      this.#options.onWritten(countChanges(requests), this.#options.now() - startedMs, isCommitted);
+    };
     try {
-      // A single change is hardly joined by others, and a full batch has no room for them.
-      turn = await this.#options.takeTurn(changes > 1 && changes < limit);
+      const written = await inCommitSpan(batch, async () => this.#options.write(batch));
+      for (const waiting of batch) {
+        const outcomes = written.get(waiting);
+        if (outcomes) waiting.resolve(outcomes);
+        else waiting.reject(new ExpiredError());
+      }
+      measure([...written.keys()], true);
     } catch (error) {
-      // There is no turn for the changes that were there at the beginning. Later ones wait for the next turn.
-      return this.#fail(this.#dequeue(take(waiting)), error, startedMs);
+      for (const { reject } of batch) reject(error);
+      measure(batch, false);
     }
-    await using current = turn; // released in the end, used or not
-    const batch = this.#dequeue(take(this.#countWithin(limit)));
-    if (batch.length === 0) return;
-    let outcomes: readonly (readonly Outcome[])[];
-    try {
-      const spans = batch.map(({ span }) => span);
-      outcomes = await inCommitSpan(spans, () => current.write(batch.map(({ group }) => group)));
-    } catch (error) {
-      return this.#fail(batch, error, startedMs);
-    }
-    for (const [i, { resolve }] of batch.entries()) resolve(outcomes[i]!);
-    this.#options.onWritten(countChanges(batch), this.#options.now() - startedMs, true);
-  }
-
-  #fail(batch: readonly Waiting[], error: unknown, startedMs: number): void {
-    for (const { reject } of batch) reject(error);
-    if (batch.length > 0) this.#options.onWritten(countChanges(batch), this.#options.now() - startedMs, false);
   }
 
   /** How many of the groups that wait make a batch with this limit of changes: at least one. */
@@ -143,18 +126,6 @@ export class GroupCommit {
     return count;
   }
 
-  /** Refuses the changes that are not wanted any more. @returns the others */
-  #dequeue(taken: readonly Waiting[]): readonly Waiting[] {
-    const nowMs = this.#options.now();
-    this.#queued -= countChanges(taken);
-    return taken.filter(({ isWanted, sinceMs, reject }) => {
-      this.#options.onDequeued(nowMs - sinceMs);
-      if (isWanted()) return true;
-      reject(new ExpiredError());
-      return false;
-    });
-  }
-
   /** Grows (1) or shrinks (-4) the batch limit by the time since the last adjustment. */
   #adjustBatchLimit(direction: number): void {
     const nowMs = this.#options.now();
@@ -164,7 +135,7 @@ export class GroupCommit {
   }
 }
 
-function countChanges(batch: readonly Waiting[]): number {
+function countChanges(batch: readonly WriteRequest[]): number {
   return batch.reduce((sum, { group }) => sum + group.length, 0);
 }
 
@@ -176,7 +147,7 @@ export class QueueFullError extends Error {
   }
 }
 
-/** The caller stopped waiting before its change left the queue. Nothing of this change has happened. */
+/** The caller stopped waiting before its change was decided. Nothing of this change has happened. */
 export class ExpiredError extends Error {
   constructor() {
     super("the caller stopped waiting before the change was written");
@@ -188,13 +159,13 @@ export class ExpiredError extends Error {
  * Runs a commit in a span of its own. It belongs to the trace of the first change; the spans of the other changes are
  * linked with it, both ways.
  *
- * @param spans those of the changes, in order; undefined for a change that is not traced
+ * @param batch of changes, in order, traced or not
  */
-async function inCommitSpan<T>(spans: readonly (Span | undefined)[], commit: () => Promise<T>): Promise<T> {
-  const [first, ...others] = spans.filter((span) => span !== undefined);
+async function inCommitSpan<T>(batch: readonly Waiting[], commit: () => Promise<T>): Promise<T> {
+  const [first, ...others] = batch.flatMap(({ span }) => span ?? []);
   const parent: Context = first ? trace.setSpan(ROOT_CONTEXT, first) : ROOT_CONTEXT;
   const options = {
-    attributes: { "petstore.parts": spans.length },
+    attributes: { "petstore.parts": batch.length },
     links: others.map((other) => ({ context: other.spanContext() })),
   };
   return await inSpan("commit", options, parent, async (span) => {

@@ -7,12 +7,6 @@ import { columns, recordColumns, recordsTable, toRecordRow, toRow } from "./rows
 /** Knex writes an insert of many rows for SQLite as a compound SELECT, which may have 500 terms. */
 const maxRowsPerInsert = 500;
 
-/**
- * Fails on each engine. It is made of a column, whose value is 1, because an expression of constants may be computed
- * although no row needs it.
- */
-const outOfRange = "abs(-9223372036854775808 * id)";
-
 /** The statements of a write, between BEGIN and COMMIT. */
 export class WriteStatements {
   /** Locks the counter row and reads it. On SQLite, BEGIN has taken the lock already. */
@@ -25,9 +19,8 @@ export class WriteStatements {
 
   constructor(db: Knex) {
     const counter = () => db("stock_head").where("id", db.raw("1"));
-    this.lockCounter = statementOf(counter().select("epoch", "revision").forUpdate());
-    const advanced = db.raw(`case when epoch = ? and revision = ? then ? else ${outOfRange} end`, ["", 0, 0]);
-    this.#advanceCounter = statementOf(counter().update({ revision: advanced }));
+    this.lockCounter = statementOf(counter().select("revision").forUpdate());
+    this.#advanceCounter = statementOf(counter().update({ revision: 0 }));
     this.#entries = selectBy(db, "pet_id", "stock", columns);
     this.#setEntries = new RowsStatement(columns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());
     this.#records = selectBy(db, "request_id", recordsTable, recordColumns);
@@ -37,12 +30,9 @@ export class WriteStatements {
     });
   }
 
-  /**
-   * Advances the counter. When the counter is not at `from`, the new revision is out of the range of integers, with
-   * which the statement fails, whatever the settings of its session.
-   */
-  advanceCounter({ epoch, revision: from }: { epoch: string; revision: bigint }, to: bigint): Statement {
-    return { sql: this.#advanceCounter.sql, bindings: [epoch, from, to] };
+  /** Moves the counter on, while it is locked. */
+  advanceCounter(to: bigint): Statement {
+    return { sql: this.#advanceCounter.sql, bindings: [to] };
   }
 
   /** Reads these entries, tombstones included. */

@@ -1,4 +1,4 @@
-import { statementsOf, suiteStock } from "../../test/support/stock.ts";
+import { suiteStock } from "../../test/support/stock.ts";
 import type { Change } from "./changes.ts";
 import { StockUnavailableError } from "./errors.ts";
 import { retentionMs } from "./record-cleanup.ts";
@@ -53,15 +53,6 @@ describe("the store", () => {
     await store.write([create(1n), { kind: "adjust", petId: 1n, delta: 1, requestId: "a" }]);
     expect(await store.deleteRecords(retentionMs, 10, 0n)).toBeUndefined();
     expect(await db("stock_requests").pluck("request_id")).toEqual(["a"]);
-  });
-
-  test("a turn that no change can join sends nothing before its changes are known", async () => {
-    const all = await statementsOf(db, async (sent) => {
-      await using turn = await store.takeTurn();
-      expect(sent).toEqual([]);
-      await turn.write([[create(1n)]]);
-    });
-    expect(all.length).toBeGreaterThan(0);
   });
 
   test.each(["stock_head", "stock_requests"])("the store is not ready without the table %s", async (table) => {

@@ -1,4 +1,4 @@
-/** Reads the stock, and gives turns to write it. */
+/** Reads the stock, and writes it. */
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import { type Item, maxPetId, minPetId, type Position } from "../../proto/pet.ts";
@@ -8,10 +8,9 @@ import { runStatement } from "../../runtime/database/transactions.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
 import type { Change, Outcome, StockRow } from "./changes.ts";
 import { StockUnavailableError } from "./errors.ts";
-import { RowCache } from "./row-cache.ts";
 import { columns, type Row, recordsTable, toStockRow } from "./rows.ts";
 import { WriteStatements } from "./statements.ts";
-import { WriteTurn, type WriteTurnOptions } from "./write-turn.ts";
+import { type WriteRequest, type Written, writeWanted } from "./write.ts";
 
 /** What changed after a position, in pages; `reset` when the position is not one of this stock. */
 export type ChangesPage =
@@ -32,20 +31,19 @@ interface Look {
   readonly pages: Map<string, Promise<ChangesPage>>;
 }
 
-/** Reads the stock, and gives turns to write it. The same on MySQL, MariaDB and SQLite. */
+/** Reads the stock, and writes it. The same on MySQL, MariaDB and SQLite. */
 export class StockStore {
   readonly #db: Knex;
   readonly #readPosition: Statement;
   readonly #looks = new SharedRead(() => this.#look());
-  readonly #rowCache = new RowCache();
-  readonly #turnOptions: WriteTurnOptions;
-  #lastRead = 0n;
+  readonly #statements: WriteStatements;
+  #lastRevision = 0n;
 
   constructor(db: Knex) {
     this.#db = db;
     const head = db("stock_head").where({ id: 1 });
     this.#readPosition = statementOf(head.select("epoch", "revision", serverColumns(db)));
-    this.#turnOptions = { db, statements: new WriteStatements(db), rowCache: this.#rowCache };
+    this.#statements = new WriteStatements(db);
   }
 
   /** Resolves when the database answers and has the schema. @throws StockUnavailableError */
@@ -56,9 +54,7 @@ export class StockStore {
 
   /** The latest revision that was read or written here. */
   get lastRevision(): bigint {
-    const lastWritten = this.#rowCache.revision;
-    if (lastWritten > this.#lastRead) return lastWritten;
-    return this.#lastRead;
+    return this.#lastRevision;
   }
 
   /**
@@ -92,7 +88,7 @@ export class StockStore {
   async #look(): Promise<Look> {
     const [row] = await this.#readCurrent(() => runStatement<Position & ServerRow>(this.#db, this.#readPosition));
     const { epoch, revision } = row!;
-    this.#lastRead = revision;
+    this.#lastRevision = revision;
     return { position: { epoch, revision }, pages: new Map() };
   }
 
@@ -151,23 +147,24 @@ export class StockStore {
   }
 
   /**
-   * Gives a turn to write changes, to be disposed of. Changes that arrive before this resolves can be written in it.
+   * Writes the changes of these requests in one transaction, in order; see `writeWanted`.
    *
-   * @param mayGrow whether changes that arrive during a wait for the lock can join the turn. If so, and if other
-   *   services write too, this waits for the lock, which costs a round trip. Otherwise `write` takes it with its first
-   *   statements
-   * @throws StockUnavailableError when it waited and did not get the lock
+   * @throws StockUnavailableError, OutcomeUnknownError
    */
-  async takeTurn(mayGrow = false): Promise<WriteTurn> {
-    const turn = new WriteTurn(this.#turnOptions);
-    if (mayGrow && this.#rowCache.mayHaveOtherWriters) await turn.lock();
-    return turn;
+  async writeWanted(requests: readonly WriteRequest[]): Promise<Written> {
+    const { written, revision } = await writeWanted(this.#db, this.#statements, requests);
+    if (revision !== undefined) this.#lastRevision = revision;
+    return written;
   }
 
-  /** Writes changes in a turn of their own; see `WriteTurn.write`. For callers without a queue. */
+  /**
+   * Writes changes in a transaction of their own, each decided alone. For callers without a queue.
+   *
+   * @throws StockUnavailableError, OutcomeUnknownError
+   */
   async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
-    await using turn = await this.takeTurn();
-    return (await turn.write(changes.map((change) => [change]))).flat();
+    const written = await this.writeWanted(changes.map((change) => ({ group: [change], isWanted: () => true })));
+    return [...written.values()].flat();
   }
 
   /**

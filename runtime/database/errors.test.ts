@@ -1,5 +1,4 @@
-import Sqlite from "better-sqlite3";
-import { isOutOfRange, isReadOnly, isRetryable, provesUndone } from "./errors.ts";
+import { isReadOnly, isRetryable, provesUndone } from "./errors.ts";
 
 /** As mysql2 makes it and Knex changes its message. */
 const error = (code: string, sqlState?: string, sqlMessage = code) =>
@@ -42,20 +41,4 @@ test("a rollback during the commit proves nothing: the rest of a group may have 
 test("a server that takes no writes is told from one that lost a race", () => {
   expect(isReadOnly(error("ER_READ_ONLY_MODE", "HY000"))).toBe(true);
   expect(isReadOnly(error("ER_LOCK_DEADLOCK", "40001"))).toBe(false);
-});
-
-test("a result out of the range of integers is recognized on each engine, and proves that a commit has not happened", () => {
-  const thrown = (sql: string) => {
-    try {
-      return new Sqlite(":memory:").exec(sql);
-    } catch (fault) {
-      return fault;
-    }
-  };
-  for (const fault of [error("ER_DATA_OUT_OF_RANGE", "22003"), thrown("SELECT abs(-9223372036854775808)")]) {
-    expect(isOutOfRange(fault)).toBe(true);
-    expect(provesUndone(fault)).toBe(true);
-  }
-  expect(isOutOfRange(error("ER_BAD_NULL_ERROR", "23000"))).toBe(false);
-  expect(isOutOfRange(thrown("SELECT nothing"))).toBe(false);
 });

@@ -62,12 +62,6 @@ export function isLostServer(error: unknown): boolean {
   return fatal || sqlState.startsWith("08") || isReadOnly(error);
 }
 
-/** True for the error of a statement with a number out of the range of integers. SQLite only has a message for it. */
-export function isOutOfRange(error: unknown): boolean {
-  if (codeOf(error) === "SQLITE_ERROR") return (error as Error).message.endsWith("integer overflow");
-  return codeOf(error) === "ER_DATA_OUT_OF_RANGE";
-}
-
 /**
  * True for an error of a packet with COMMIT that proves that the transaction has not happened: COMMIT was not reached,
  * or the database has rolled it back everywhere.

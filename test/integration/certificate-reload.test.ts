@@ -43,7 +43,7 @@ describe("new TLS files", () => {
     const lines: string[] = [];
     const note = (fields: object, text: string) => void lines.push(`${text} ${JSON.stringify(fields)}`);
     const commits = new GroupCommit({
-      takeTurn: (mayGrow) => stock.store.takeTurn(mayGrow),
+      write: (requests) => stock.store.writeWanted(requests),
       maxBatch: 100,
       maxQueued: 100,
       onDequeued: () => {},

@@ -483,7 +483,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         },
       };
       const commits = new GroupCommit({
-        takeTurn: (mayGrow) => store.takeTurn(mayGrow),
+        write: (requests) => store.writeWanted(requests),
         maxBatch: 100,
         maxQueued: 100,
         onDequeued: () => {},

@@ -1,4 +1,8 @@
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { createRequire } from "node:module";
+import { setTimeout } from "node:timers/promises";
+import { Worker } from "node:worker_threads";
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
@@ -84,6 +88,29 @@ export async function holdWriteLock(url: string): Promise<HeldLock> {
   await connection.query("BEGIN");
   await connection.query("UPDATE stock_head SET revision = revision");
   return { release: () => connection.end() };
+}
+
+/**
+ * Takes the lock that every write of the stock takes first, and releases it after some time, even while this thread
+ * waits for it, as it does on SQLite.
+ */
+export async function holdLockFor(url: string, durationMs: number): Promise<{ readonly released: Promise<void> }> {
+  if (!url.startsWith("sqlite:")) {
+    const lock = await holdWriteLock(url);
+    return { released: setTimeout(durationMs).then(lock.release) };
+  }
+  const code = `
+    const { parentPort, workerData: [module, file, durationMs] } = require("node:worker_threads");
+    const lock = new (require(module))(file);
+    lock.exec("BEGIN IMMEDIATE");
+    parentPort.postMessage("held");
+    setTimeout(() => lock.close(), durationMs);
+  `;
+  const module = createRequire(import.meta.url).resolve("better-sqlite3");
+  const worker = new Worker(code, { eval: true, workerData: [module, sqliteFile(url), durationMs] });
+  const released = once(worker, "exit").then(() => {});
+  await once(worker, "message");
+  return { released };
 }
 
 /**

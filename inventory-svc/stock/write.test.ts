@@ -4,7 +4,7 @@ import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { holdWriteLock, migrateStock, openStock, statementsOf, suiteStock } from "../../test/support/stock.ts";
 import type { Change } from "./changes.ts";
-import { OutcomeUnknownError, StockUnavailableError } from "./errors.ts";
+import { StockUnavailableError } from "./errors.ts";
 import { StockStore } from "./store.ts";
 
 const create = (petId: bigint): Change => ({ kind: "create", petId, quantity: 1, status: "available" });
@@ -18,11 +18,6 @@ describe("a write", () => {
     await store.write([create(1n), create(2n)]);
   });
   afterEach(() => import.meta.jest.restoreAllMocks());
-
-  /** Writes until the store predicts what its next write meets. */
-  async function writeAlone() {
-    for (const quantity of [2, 3, 4, 5]) await store.write([update(1n, quantity)]);
-  }
 
   /** Makes the database fail the next `times` statements that begin like this. @returns how many it has failed */
   function failStatements(beginning: string, code: string, times: number) {
@@ -59,61 +54,48 @@ describe("a write", () => {
     stock.db.on("query-error", () => {
       failures += 1;
     });
-    for (const write of [() => stock.store.write([create(1n)]), () => stock.store.takeTurn(true)]) {
-      const lock = await holdWriteLock(url);
-      failures = 0;
-      await expect(write()).rejects.toBeInstanceOf(StockUnavailableError);
-      expect(failures).toBe(1);
-      await lock.release();
-    }
+    const lock = await holdWriteLock(url);
+    await expect(stock.store.write([create(1n)])).rejects.toBeInstanceOf(StockUnavailableError);
+    expect(failures).toBe(1);
+    await lock.release();
     expect(await stock.store.write([create(1n)])).toMatchObject([{ kind: "done", item: { revision: 1n } }]);
     await stock.close();
   });
 
-  test("a write that fails for good is tried once, whether or not it was predicted, and changes nothing", async () => {
-    for (const prepareStore of [async () => {}, writeAlone]) {
-      await prepareStore();
-      const before = await store.get(1n);
-      const failed = failStatements("insert into `stock`", "SQLITE_FULL", 9);
-      await expect(store.write([update(1n, 7)])).rejects.toBeInstanceOf(StockUnavailableError);
-      expect(failed()).toBe(1);
-      import.meta.jest.restoreAllMocks();
-      expect(await store.get(1n)).toEqual(before);
-    }
+  test("a write that fails for good is tried once, and changes nothing", async () => {
+    const before = await store.get(1n);
+    const failed = failStatements("insert into `stock`", "SQLITE_FULL", 9);
+    await expect(store.write([update(1n, 7)])).rejects.toBeInstanceOf(StockUnavailableError);
+    expect(failed()).toBe(1);
+    import.meta.jest.restoreAllMocks();
+    expect(await store.get(1n)).toEqual(before);
   });
 
-  test("a write is not acknowledged without the counter, whether or not it was predicted", async () => {
+  test("a write is not acknowledged without the counter", async () => {
     const head = await db("stock_head").first();
-    await writeAlone();
     await db("stock_head").delete();
-    await expect(store.write([update(1n, 7)])).rejects.toBeInstanceOf(OutcomeUnknownError);
     await expect(store.write([update(1n, 7)])).rejects.toBeInstanceOf(StockUnavailableError);
-    await expect(store.takeTurn(true)).rejects.toBeInstanceOf(StockUnavailableError);
     await db("stock_head").insert(head);
   });
 
-  test("a write in a turn that has the lock already does not take it again", async () => {
+  test("a write without a change sends nothing to the database", async () => {
+    const isWanted = () => true;
+    const unwanted = { group: [update(1n, 7)], isWanted: () => false };
+    const empty = { group: [], isWanted };
     const sent = await statementsOf(db, async () => {
-      await using turn = await new StockStore(db).takeTurn(true);
-      expect(await turn.write([[update(1n, 7)]])).toMatchObject([[{ kind: "done", item: { quantity: 7 } }]]);
+      expect(await store.writeWanted([unwanted, empty])).toEqual(new Map([[empty, []]]));
     });
-    expect(sent.filter((sql) => sql.includes("select `epoch`"))).toHaveLength(1);
+    expect(sent).toEqual([]);
+    expect(await store.writeWanted([empty, { group: [update(1n, 7)], isWanted }])).toMatchObject({ size: 2 });
   });
 
-  test("a turn that has the lock and is not used gives its connection back", async () => {
-    await (await new StockStore(db).takeTurn(true))[Symbol.asyncDispose]();
-    expect(await store.write([update(1n, 7)])).toMatchObject([{ kind: "done" }]);
-  });
-
-  test("a write alone reads no entry that it knows, also one that the write before left as it was", async () => {
-    await writeAlone();
-    const reads = async (change: Change) => {
-      const sent = await statementsOf(db, () => store.write([change]));
-      return sent.filter((sql) => sql.startsWith("select")).length;
-    };
-    expect(await reads(update(1n, 7))).toBe(0);
-    expect(await reads(update(2n, 1))).toBeGreaterThan(0); // changes nothing
-    expect(await reads(update(2n, 3))).toBe(0);
-    expect(await store.get(2n)).toMatchObject({ quantity: 3 });
+  test("a write that its caller stops wanting between two attempts is not tried again", async () => {
+    let isWanted = true;
+    const failed = failStatements("BEGIN", "SQLITE_BUSY_SNAPSHOT", 3);
+    db.once("query-error", () => {
+      isWanted = false;
+    });
+    expect(await store.writeWanted([{ group: [update(1n, 7)], isWanted: () => isWanted }])).toEqual(new Map());
+    expect(failed()).toBe(1);
   });
 });

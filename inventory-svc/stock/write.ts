@@ -1,0 +1,129 @@
+/** Writes changes of the stock in one transaction, from its lock to its commit. */
+import { setImmediate } from "node:timers/promises";
+import type { Knex } from "knex";
+import { isRetryable } from "../../runtime/database/errors.ts";
+import { lostItsServer } from "../../runtime/database/open.ts";
+import { matchedRows } from "../../runtime/database/statements.ts";
+import { maxAttempts, Transaction } from "../../runtime/database/transactions.ts";
+import {
+  type BatchInput,
+  type BatchResult,
+  type Change,
+  type ChangeGroup,
+  decideChanges,
+  type Outcome,
+  onceOf,
+} from "./changes.ts";
+import { OutcomeUnknownError, StockUnavailableError } from "./errors.ts";
+import { type RecordRow, type Row, toRecord, toStockRow } from "./rows.ts";
+import type { WriteStatements } from "./statements.ts";
+
+/** Changes that a caller asks for, for as long as it wants them. */
+export interface WriteRequest {
+  readonly group: ChangeGroup;
+  /** False once the caller has left or its time is over: then nothing of the group may be written any more. */
+  readonly isWanted: () => boolean;
+}
+
+/** An outcome for each change of the requests that were written, in order. The others were not wanted any more. */
+export type Written = ReadonlyMap<WriteRequest, readonly Outcome[]>;
+
+interface WriteResult {
+  readonly written: Written;
+  /** Of the stock after the write; undefined when nobody wanted it. */
+  readonly revision?: bigint;
+}
+
+/**
+ * Writes changes in order. When this resolves they are durable.
+ *
+ * The transaction locks the counter row first. So writers queue there and nowhere else, revisions are committed in their
+ * order, and whatever is read under the lock holds until the commit. The wait for the lock can take seconds, and a
+ * caller that leaves meanwhile may send its next change through another service, which may get the lock first. So the
+ * callers are asked under the lock whether they still want their changes.
+ *
+ * On MySQL a write takes two round trips: one locks and reads, the other writes and commits.
+ *
+ * @throws StockUnavailableError, OutcomeUnknownError
+ */
+export async function writeWanted(
+  db: Knex,
+  statements: WriteStatements,
+  requests: readonly WriteRequest[],
+): Promise<WriteResult> {
+  for (let failures = 1; ; failures++) {
+    try {
+      // Without this, the requests that an outage has outlasted would wait for the lock, too.
+      const wanted = requests.filter(({ isWanted }) => isWanted());
+      return wanted.some(({ group }) => group.length > 0)
+        ? await writeOnce(db, statements, wanted)
+        : { written: new Map(wanted.map((request) => [request, []])) };
+    } catch (error) {
+      if (error instanceof OutcomeUnknownError) throw error;
+      const mayRepeat = (failures === 1 && lostItsServer(error)) || isRetryable(error);
+      if (!mayRepeat || failures === maxAttempts) throw new StockUnavailableError(error);
+    }
+  }
+}
+
+async function writeOnce(
+  db: Knex,
+  statements: WriteStatements,
+  requests: readonly WriteRequest[],
+): Promise<WriteResult> {
+  const transaction = await Transaction.open(db);
+  try {
+    const state = await lockAndRead(
+      transaction,
+      statements,
+      requests.flatMap(({ group }) => group),
+    );
+    await setImmediate(); // by then Node has read the cancellations that have arrived
+    const wanted = requests.filter(({ isWanted }) => isWanted());
+    if (wanted.length === 0) return { written: new Map() };
+    const result = decideChanges(
+      state,
+      wanted.map(({ group }) => group),
+    );
+    await commit(transaction, statements, result);
+    return { written: new Map(wanted.map((request, i) => [request, result.outcomes[i]!])), revision: result.revision };
+  } finally {
+    await transaction.end();
+  }
+}
+
+/** Takes the lock, and reads what the changes meet, in one round trip. */
+async function lockAndRead(
+  transaction: Transaction,
+  statements: WriteStatements,
+  changes: readonly Change[],
+): Promise<BatchInput> {
+  const [counters, rows, records = []] = (await transaction.run(
+    statements.lockCounter,
+    statements.entries(new Set(changes.map((change) => change.petId))),
+    ...statements.records(new Set(changes.flatMap((change) => onceOf(change)?.id ?? []))),
+  )) as [{ revision: bigint }[], Row[], RecordRow[]?];
+  const [counter] = counters;
+  if (!counter) throw noCounter();
+  return { revision: counter.revision, rows: rows.map(toStockRow), records: records.map(toRecord) };
+}
+
+/** @throws OutcomeUnknownError; any other error proves that nothing has happened */
+async function commit(
+  transaction: Transaction,
+  statements: WriteStatements,
+  { revision, written, recorded }: BatchResult,
+): Promise<void> {
+  try {
+    const [advanced] = await transaction.commit(
+      statements.advanceCounter(revision),
+      ...statements.setEntries(written),
+      ...statements.addRecords(recorded),
+    );
+    if (matchedRows(advanced) !== 1) throw noCounter();
+  } catch (error) {
+    throw transaction.mayHaveHappened(error) ? new OutcomeUnknownError(error) : error;
+  }
+}
+
+const noCounter = () => new Error("stock_head has no counter");
