@@ -9,7 +9,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import { counted, createCommand, exitUsage, runCommand } from "../../runtime/commands.ts";
 import { blamingDatabase } from "../../runtime/database/faults.ts";
 import { migrateDatabase } from "../../runtime/database/migrations.ts";
-import { openDatabase } from "../../runtime/database/open.ts";
+import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 import { readSettings } from "../../runtime/settings.ts";
 import { databaseSetting, inventorySettings } from "../config.ts";
@@ -18,7 +18,10 @@ import { StockStore } from "../stock/store.ts";
 import { type Entry, type Format, fileHead, formatOf, formats, generated, readLines, toText } from "./entries.ts";
 import { createProgress } from "./progress.ts";
 
-const settings = { INVENTORY_DATABASE_URL: inventorySettings.INVENTORY_DATABASE_URL };
+const settings = {
+  INVENTORY_DATABASE_URL: inventorySettings.INVENTORY_DATABASE_URL,
+  INVENTORY_DATABASE_TIMEOUT_MS: inventorySettings.INVENTORY_DATABASE_TIMEOUT_MS,
+};
 
 const batchSize = 1_000;
 
@@ -26,10 +29,13 @@ const batchSize = 1_000;
 const maxPrinted = 20;
 
 async function withStore(work: (store: StockStore) => Promise<void>): Promise<void> {
-  const { INVENTORY_DATABASE_URL } = readSettings(settings, process.env);
+  const { INVENTORY_DATABASE_URL, INVENTORY_DATABASE_TIMEOUT_MS } = readSettings(settings, process.env);
   await blamingDatabase(databaseSetting, async () => {
     await migrateDatabase(INVENTORY_DATABASE_URL, "inventory", stockMigrations);
-    const db = openDatabase(INVENTORY_DATABASE_URL);
+    const db = openDatabase(INVENTORY_DATABASE_URL, {
+      ...databaseDefaults,
+      silenceTimeoutMs: INVENTORY_DATABASE_TIMEOUT_MS,
+    });
     try {
       await work(new StockStore(db));
     } finally {

@@ -55,11 +55,13 @@ export function isRetryable(error: unknown): boolean {
 
 /**
  * True for an error by which a connection no longer leads to a server that can be used: it is lost (the driver's
- * `fatal`, SQLSTATE class 08, which a Galera node answers that has left its cluster), or the server takes no writes.
+ * `fatal`, SQLSTATE class 08, which a Galera node answers that has left its cluster), the server has ended it because
+ * it was silent, or the server takes no writes.
  */
 export function isLostServer(error: unknown): boolean {
   const { fatal = false, sqlState = "" } = error as { fatal?: boolean; sqlState?: string };
-  return fatal || sqlState.startsWith("08") || isReadOnly(error);
+  const wasSilent = codeOf(error) === "ER_CLIENT_INTERACTION_TIMEOUT";
+  return fatal || sqlState.startsWith("08") || wasSilent || isReadOnly(error);
 }
 
 /**

@@ -40,11 +40,6 @@ export async function releaseConnection(db: Knex, connection: PooledConnection):
   await clientOf(db).releaseConnection(connection);
 }
 
-/** Whether a connection waits in the pool. */
-export function isFree(db: Knex, connection: PooledConnection): boolean {
-  return clientOf(db).pool?.free.some(({ resource }) => resource === connection) ?? false;
-}
-
 /** Has Knex close a connection instead of using it again. */
 export function discardConnection(connection: PooledConnection, reason: unknown): void {
   connection.__knex__disposed = reason;

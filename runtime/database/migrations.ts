@@ -1,9 +1,7 @@
 /** Brings a schema up to date, from any number of processes at once. */
-import type { Socket } from "node:net";
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
 import { DatabaseStateError } from "./errors.ts";
-import { acquireConnection, releaseConnection } from "./knex-internals.ts";
 import { databaseDefaults, isSqlite, openDatabase } from "./open.ts";
 
 /** A step of a schema. The names sort in the order of the steps, as in `0001_stock`. */
@@ -27,10 +25,12 @@ export interface DroppedRows {
 /** How long a process waits for another one that migrates the same database. */
 const lockWaitSeconds = 60;
 
+const lockLost = "the connection that held the lock of migrations was lost: run this again";
+
 /** A statement that changes a large table can run this long without an answer. */
 const statementTimeoutMs = 60 * 60_000;
 
-/** Migrates as `migrate` does, over connections of its own that wait for long statements. */
+/** Migrates as `migrate` does, over a connection of its own that waits for long statements. */
 export async function migrateDatabase(
   url: string,
   schema: string,
@@ -38,7 +38,7 @@ export async function migrateDatabase(
   direction: "up" | "down" = "up",
   confirmDrop?: (dropped: DroppedRows) => void,
 ): Promise<string[]> {
-  const db = openDatabase(url, { ...databaseDefaults, silenceTimeoutMs: statementTimeoutMs });
+  const db = openDatabase(url, { ...databaseDefaults, poolMax: 1, silenceTimeoutMs: statementTimeoutMs });
   try {
     return await migrate(db, schema, migrations, direction, confirmDrop);
   } finally {
@@ -51,6 +51,7 @@ export async function migrateDatabase(
  *
  * Several processes may do this at once: they queue for a lock, which is released when the process that holds it dies.
  *
+ * @param db with one connection
  * @param schema names the schema, so that several can share one database
  * @param confirmDrop is told which rows are lost before a step back; what it throws prevents that step
  * @returns the names of the steps taken, in order
@@ -67,7 +68,16 @@ export async function migrate(
     migrationSource: {
       getMigrations: async () => [...migrations],
       getMigrationName: (migration: Migration) => migration.name,
-      getMigration: async (migration: Migration) => migration,
+      getMigration: async (step: Migration) => ({
+        up: async (trx: Knex) => {
+          await requireLock(trx, lockLost);
+          await step.up(trx);
+        },
+        down: async (trx: Knex) => {
+          await requireLock(trx, lockLost);
+          await step.down(trx);
+        },
+      }),
     },
   };
   return await withMigrationLock(db, async () => {
@@ -128,35 +138,31 @@ async function withMigrationLock<T>(db: Knex, work: () => Promise<T>): Promise<T
 /** A lock's name may have 64 characters, as a database's name may, so the name of the database goes in as a hash. */
 const lockName = "CONCAT('petstore-migrate:', LEFT(SHA2(DATABASE(), 256), 40))";
 
-/** The longest `wait_timeout` that the servers take: a year. */
-const longestSilenceSeconds = 31_536_000;
+/** The variable of a session that says whether it has the lock; it ends with its session, as the lock does. */
+const hasLock = "@petstore_migrates";
 
-interface MysqlConnection {
-  readonly stream: Socket;
-  promise(): { query(sql: string, values?: readonly unknown[]): Promise<[{ held: unknown }[], unknown]> };
-}
+/**
+ * The server ends the session after this time without a statement: its process is frozen, or lost with its machine. A
+ * statement that runs is no silence, however long it takes and whether or not its process still lives.
+ */
+const silenceSeconds = 10;
 
+/** Runs steps over the connection that holds the lock: if that is lost, no step begins over another one. */
 async function withMysqlLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
-  const holder = await acquireConnection<MysqlConnection>(db);
-  const timeoutMs = holder.stream.timeout ?? 0; // which `openDatabase` has set
+  await db.raw(`SET SESSION wait_timeout = ${silenceSeconds}`);
+  await db.raw(`SET ${hasLock} = GET_LOCK(${lockName}, ?)`, [lockWaitSeconds]);
+  await requireLock(db, "another process has been migrating this database for too long");
   try {
-    // This connection is silent while it waits and while other connections do the work, and closing it would release
-    // the lock.
-    holder.stream.setTimeout(lockWaitSeconds * 1_000 + timeoutMs);
-    await holder.promise().query(`SET SESSION wait_timeout = ${longestSilenceSeconds}`);
-    const [rows] = await holder.promise().query(`SELECT GET_LOCK(${lockName}, ?) AS held`, [lockWaitSeconds]);
-    if (Number(rows[0]?.held) !== 1)
-      throw new DatabaseStateError("another process has been migrating this database for too long");
-    holder.stream.setTimeout(0);
     return await work();
   } finally {
-    holder.stream.setTimeout(timeoutMs);
-    await holder
-      .promise()
-      .query(`SELECT RELEASE_LOCK(${lockName})`)
-      .catch(() => {});
-    await releaseConnection(db, holder);
+    await db.raw(`SELECT RELEASE_LOCK(${lockName})`).catch(() => {});
   }
+}
+
+async function requireLock(db: Knex, otherwise: string): Promise<void> {
+  if (isSqlite(db)) return;
+  const [[row]] = await db.raw(`SELECT ${hasLock} AS held`);
+  if (Number(row.held) !== 1) throw new DatabaseStateError(otherwise);
 }
 
 async function withSqliteLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {

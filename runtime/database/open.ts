@@ -5,7 +5,7 @@ import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
 import { type AlteredTable, askServer, type Engine, engineOf, sqliteEngine, type VariableRow } from "./engine.ts";
 import { DatabaseStateError, isLostServer, ReadOnlyServerError } from "./errors.ts";
-import { discardAllConnections, isFree, type PooledConnection } from "./knex-internals.ts";
+import { discardAllConnections, type PooledConnection } from "./knex-internals.ts";
 
 export interface DatabaseOptions {
   /** Maximum connections; an embedded SQLite file always has one. */
@@ -13,8 +13,9 @@ export interface DatabaseOptions {
   /** How long a caller waits for a connection, and a new connection for the server. */
   readonly acquireTimeoutMs: number;
   /**
-   * Time without a byte after which a connection is closed, so that a frozen server delays no caller for longer. An
-   * idle connection is asked for an answer in the middle of that time.
+   * Time without a byte after which a connection is closed, so that a frozen server delays no caller for longer. A
+   * silent connection is asked for an answer in the middle of that time. The server does the same after twice this
+   * time, so that a frozen process keeps no lock for longer.
    */
   readonly silenceTimeoutMs: number;
   /** Gets the engine of each new connection: after a failover it may be another server. */
@@ -127,8 +128,8 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
         // `connection.destroy()` would leave a query under way without an answer. The end of its stream does not.
         if (bytesRead === bytesAtHalf) return void stream.destroy();
         bytesAtHalf = bytesRead;
-        if (isFree(db, connection)) connection.ping(() => {});
-        else stream.setTimeout(halfMs);
+        connection.ping(() => {}); // after the answer to a query that is under way
+        stream.setTimeout(halfMs);
       });
     });
     prepareSession(connection, silenceTimeoutMs).then(
@@ -198,11 +199,15 @@ async function prepareSession(connection: MysqlConnection, silenceTimeoutMs: num
 function sessionSettings(silenceTimeoutMs: number): string {
   // A wait for a lock ends before the silence timeout, and with an error that can be retried.
   const lockWaitSeconds = Math.min(3, Math.max(1, Math.floor(silenceTimeoutMs / 2_000)));
+  // A process that lives sends something four times as often.
+  const silenceSeconds = Math.ceil((2 * silenceTimeoutMs) / 1_000);
   const settings = [
     // A statement outside of a transaction is durable at its end, and COMMIT ends a transaction without a next one.
     "autocommit = 1",
     "completion_type = NO_CHAIN",
     `innodb_lock_wait_timeout = ${lockWaitSeconds}`,
+    `wait_timeout = ${silenceSeconds}`,
+    `net_write_timeout = ${silenceSeconds}`,
     // Strict about values: one that does not fit its column is an error, and is not changed until it fits. And without
     // NO_BACKSLASH_ESCAPES, with which mysql2's escapes would not be safe.
     "sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",

@@ -23,11 +23,7 @@ export async function startLink(stack: AsyncDisposableStack, targetPort: number)
     const target = connect(targetPort, "127.0.0.1");
     for (const socket of [caller, target]) {
       sockets.add(socket.setNoDelay().on("error", () => {}));
-      socket.on("close", () => {
-        sockets.delete(socket);
-        caller.destroy();
-        target.destroy();
-      });
+      socket.on("close", () => sockets.delete(socket));
     }
     if (isCut) caller.destroy();
     carry(caller, target);
@@ -46,7 +42,8 @@ export async function startLink(stack: AsyncDisposableStack, targetPort: number)
         to.write(piece);
       });
     });
-    from.on("end", () => void written.then(() => to.end()));
+    // What was sent before a close is still on its way.
+    from.on("close", () => void written.then(() => to.destroySoon()));
   };
   const breakAll = () => {
     for (const socket of sockets) socket.destroy();
