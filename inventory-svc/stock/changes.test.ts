@@ -216,6 +216,14 @@ describe("updates that happen once", () => {
     expect(recorded).toEqual([]);
   });
 
+  test("a group that names one id twice is refused as a whole, whether or not it is recorded", () => {
+    for (const records of [[], [first]]) {
+      const { outcomes, written } = decideChanges({ rows: [present], records, revision: 10n }, [[keyed(5), keyed(6)]]);
+      expect(outcomes).toEqual([[{ kind: "id_reused" }, { kind: "id_reused" }]]);
+      expect(written).toEqual([]);
+    }
+  });
+
   test("an update that happens once is refused after another request with its id in the batch, even one that changed nothing", () => {
     const { outcomes } = decide([present], [keyed(3), keyed(3, { once: { ...once, fingerprint: "y" } })]);
     expect(outcomes.map(({ kind }) => kind)).toEqual(["done", "id_reused"]);

@@ -60,8 +60,8 @@ export function onceOf(change: Change): Once | undefined {
 }
 
 /**
- * Changes of one caller. Each is decided alone, with one exception: if the id of one belongs to another request, all
- * are refused.
+ * Changes of one caller. Each is decided alone, with one exception: if the id of one belongs to another request, or to
+ * two changes of the group, all are refused.
  */
 export type ChangeGroup = readonly Change[];
 
@@ -111,7 +111,9 @@ class Batch {
   }
 
   apply(group: ChangeGroup): Outcome[] {
-    if (group.some((change) => this.#isReused(change))) return group.map(() => ({ kind: "id_reused" }));
+    const ids = group.flatMap((change) => onceOf(change)?.id ?? []);
+    const isReused = new Set(ids).size < ids.length || group.some((change) => this.#isReused(change));
+    if (isReused) return group.map(() => ({ kind: "id_reused" }));
     return group.map((change) => {
       const once = onceOf(change);
       return once ? this.#decideOnce(change, once) : this.#decide(change);

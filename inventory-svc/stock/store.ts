@@ -196,15 +196,17 @@ export class StockStore {
    * Begins a new epoch after the database was restored from a backup. Positions of the old epoch may not hold for the
    * restored stock, so every caller that has one must list the stock again.
    *
-   * The counter jumps to the time in microseconds by the database's clock, which no counter has reached. So no revision
-   * is used twice: a caller that knows an entry's revision from before the restore cannot mistake another state for it.
+   * The counter jumps to the time in microseconds by the database's clock, which no line of revisions reaches by
+   * counting. One that is past it, because the clock was wrong at an earlier restore, moves on by that time: further than
+   * any changes after the backup, or an earlier restore of it, can have moved it. So no revision is used twice: a caller
+   * that knows an entry's revision from before the restore cannot mistake another state for it.
    *
    * @returns the position after it
    * @throws StockUnavailableError
    */
   async beginEpoch(): Promise<Position> {
     const jump = `${clockMs(this.#db)} * 1000`;
-    const revision = this.#db.raw(`case when revision < ${jump} then ${jump} else revision end`);
+    const revision = this.#db.raw(`case when revision < ${jump} then ${jump} else revision + ${jump} end`);
     await available(this.#db("stock_head").where({ id: 1 }).update({ epoch: randomUUID(), revision }));
     return await this.position();
   }

@@ -36,6 +36,22 @@ export async function acquireConnection<Driver extends object>(db: Knex): Promis
   return (await clientOf(db).acquireConnection()) as Driver & PooledConnection;
 }
 
+/** Has a check run whenever a connection is taken. What it throws, the taker gets. */
+export function checkTaken(db: Knex, check: () => void): void {
+  const client = clientOf(db);
+  const acquire = client.acquireConnection.bind(client);
+  client.acquireConnection = async () => {
+    const connection = await acquire();
+    try {
+      check();
+      return connection;
+    } catch (error) {
+      await client.releaseConnection(connection);
+      throw error;
+    }
+  };
+}
+
 export async function releaseConnection(db: Knex, connection: PooledConnection): Promise<void> {
   await clientOf(db).releaseConnection(connection);
 }

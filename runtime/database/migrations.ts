@@ -25,8 +25,6 @@ export interface DroppedRows {
 /** How long a process waits for another one that migrates the same database. */
 const lockWaitSeconds = 60;
 
-const lockLost = "the connection that held the lock of migrations was lost: run this again";
-
 /** A statement that changes a large table can run this long without an answer. */
 const statementTimeoutMs = 60 * 60_000;
 
@@ -68,28 +66,33 @@ export async function migrate(
     migrationSource: {
       getMigrations: async () => [...migrations],
       getMigrationName: (migration: Migration) => migration.name,
-      getMigration: async (step: Migration) => ({
-        up: async (trx: Knex) => {
-          await requireLock(trx, lockLost);
-          await step.up(trx);
-        },
-        down: async (trx: Knex) => {
-          await requireLock(trx, lockLost);
-          await step.down(trx);
-        },
-      }),
+      getMigration: async ({ up, down }: Migration) => ({ up: locked(up), down: locked(down) }),
     },
   };
   return await withMigrationLock(db, async () => {
     // Knex marks a running migration in a table, and a process that dies leaves its mark there. While this process
     // holds our lock, no other one migrates, so the mark can go.
     await db.migrate.forceFreeMigrationsLock(options);
-    if (direction === "up") return (await db.migrate.latest(options))[1];
-    const dropped = await rowsDroppedBy(db, await lastStep(db, migrations, options));
+    const last = await lastStep(db, migrations, options);
+    const steps = () => db<{ name: string; batch: number }>(`${schema}_migrations`);
+    if (direction === "up") {
+      const half = await steps().where({ batch: beingTakenBack }).first("name");
+      if (half)
+        throw new DatabaseStateError(`${half.name} was taken back by half: ${finishWith(schema)} finishes that`);
+      return (await db.migrate.latest(options))[1];
+    }
+    const dropped = await rowsDroppedBy(db, last);
     if (dropped) confirmDrop(dropped);
+    // MySQL commits each statement of a step by itself, and Knex forgets the step after the last one.
+    if (last) await steps().where({ name: last.name }).update({ batch: beingTakenBack });
     return (await db.migrate.down(options))[1];
   });
 }
+
+/** The batch of a step that is being taken back. Knex counts batches from 1, and does not need that of a taken step. */
+const beingTakenBack = 0;
+
+const finishWith = (schema: string) => `npm run migrate -- --down --only ${schema}`;
 
 async function lastStep(
   db: Knex,
@@ -157,6 +160,13 @@ async function withMysqlLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
   } finally {
     await db.raw(`SELECT RELEASE_LOCK(${lockName})`).catch(() => {});
   }
+}
+
+function locked(take: Migration["up"]): Migration["up"] {
+  return async (db) => {
+    await requireLock(db, "the connection that held the lock of migrations was lost: run this again");
+    await take(db);
+  };
 }
 
 async function requireLock(db: Knex, otherwise: string): Promise<void> {

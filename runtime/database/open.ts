@@ -1,11 +1,11 @@
 /** Opens databases: MySQL, MariaDB or SQLite. */
-import { mkdirSync } from "node:fs";
+import { mkdirSync, statSync } from "node:fs";
 import type { Socket } from "node:net";
 import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
 import { type AlteredTable, askServer, type Engine, engineOf, sqliteEngine, type VariableRow } from "./engine.ts";
 import { DatabaseStateError, isLostServer, ReadOnlyServerError } from "./errors.ts";
-import { discardAllConnections, type PooledConnection } from "./knex-internals.ts";
+import { checkTaken, discardAllConnections, type PooledConnection } from "./knex-internals.ts";
 
 export interface DatabaseOptions {
   /** Maximum connections; an embedded SQLite file always has one. */
@@ -72,7 +72,9 @@ const log: Knex.Logger = { warn: () => {}, error: () => {} };
 type AfterCreate<Connection> = (connection: Connection, done: (error: Error | null, c: unknown) => void) => void;
 
 function openSqlite(filename: string): Knex {
-  if (filename !== ":memory:") mkdirSync(dirname(filename), { recursive: true });
+  const isFile = filename !== ":memory:";
+  if (isFile) mkdirSync(dirname(filename), { recursive: true });
+  let opened: string | undefined;
   const afterCreate: AfterCreate<{ pragma(text: string, options?: object): unknown; close(): void }> = (
     connection,
     done,
@@ -88,9 +90,10 @@ function openSqlite(filename: string): Knex {
     connection.pragma("synchronous = FULL"); // an acknowledged write survives a power cut, as on a durable MySQL
     connection.pragma("busy_timeout = 2000");
     connection.pragma("foreign_keys = ON");
+    if (isFile) opened = fileAt(filename);
     done(null, connection);
   };
-  return knex({
+  const db = knex({
     client: "better-sqlite3",
     log,
     // The whole process shares one connection: a second one could not read while the first one writes.
@@ -101,6 +104,22 @@ function openSqlite(filename: string): Knex {
     // Knex formats a failing statement for its message, and that throws on a bigint binding, hiding the real error.
     compileSqlOnError: false,
   });
+  // SQLite goes on in a file that has lost its name, and whatever it commits there is gone with the process.
+  if (isFile) {
+    checkTaken(db, () => {
+      if (fileAt(filename) === opened) return;
+      throw new DatabaseStateError(
+        `the SQLite file ${filename} was deleted or replaced while it was open: restore it and restart`,
+      );
+    });
+  }
+  return db;
+}
+
+/** Names the file behind a path, whatever other names it has; undefined when there is none. */
+function fileAt(path: string): string | undefined {
+  const found = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return found && `${found.dev} ${found.ino}`;
 }
 
 /** Connections that are idle for this many silence timeouts are closed, all but one. */

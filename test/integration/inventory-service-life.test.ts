@@ -1,5 +1,5 @@
 // Start and stop of an inventory service process, and what its callers see while its database is away.
-import { open, readdir } from "node:fs/promises";
+import { copyFile, open, readdir, rename, rm } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { ChannelCredentials, Client, type ClientReadableStream, status } from "@grpc/grpc-js";
 import { protoPath } from "grpc-health-check";
@@ -296,6 +296,29 @@ test("a SQLite file that is damaged in the middle keeps the service unready, and
   expect(await service.exited).toBe(0);
   expect(service.output()).not.toContain('"ready"');
 });
+
+test.each([
+  ["deleted", (path: string) => rm(path)],
+  ["replaced", (path: string) => copyFile(path, `${path}.copy`).then(() => rename(`${path}.copy`, path))],
+])(
+  "a SQLite file that is %s ends the service's readiness, and no update is acknowledged after that",
+  async (_how, lose) => {
+    const url = await newDatabase(createSqliteDatabase());
+    await migrateStock(url);
+    const env = settings(url);
+    const service = await startProcess({ name: "inventory-svc", script, env });
+    stack.defer(async () => void (await service.stop()));
+    const inventory = connect(service.listen);
+    await inventory.create({ petId: 1n, quantity: 1, status: 0 });
+    await lose(url.slice("sqlite:".length));
+    expect(await statusOf(inventory.update({ petId: 1n, quantity: 2 }))).toBe("UNAVAILABLE");
+    const { status, text } = await request(service.admin, { path: "/readyz" });
+    expect({ status, text }).toEqual({
+      status: 503,
+      text: expect.stringContaining("was deleted or replaced while it was open"),
+    });
+  },
+);
 
 describe("migrations", () => {
   test("a schema that is still being migrated keeps the service unready until it is complete, and no restart is needed", async () => {

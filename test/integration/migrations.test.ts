@@ -280,6 +280,33 @@ describeEachDatabase("migrations", (url) => {
     300_000,
   );
 
+  test.each(schemas)(
+    "a step of %s that was taken back by half is not taken for whole, and is taken back by the next run",
+    async (schema, migrations) => {
+      const db = open();
+      let failures = 0;
+      for (const index of migrations.keys()) {
+        await migrate(db, schema, migrations.slice(0, index), "up");
+        const before = await tablesOf(db);
+        const steps = migrations.slice(0, index + 1);
+        let failed = true;
+        for (let statements = 0; failed; statements++) {
+          await migrate(db, schema, steps, "up");
+          failed = await failsAfter(statements, db, schema, steps, "down");
+          if (failed) {
+            failures++;
+            const finish = `${steps[index]!.name} was taken back by half: npm run migrate -- --down --only ${schema}`;
+            await expect(migrate(db, schema, steps, "up")).rejects.toThrow(finish);
+            expect(await migrate(db, schema, steps, "down")).toEqual([steps[index]!.name]);
+          }
+          expect(await tablesOf(db)).toEqual(before);
+        }
+      }
+      expect(failures).toBeGreaterThan(6);
+    },
+    300_000,
+  );
+
   test("the use of deprecated operations keeps its counts up and down, whatever statement failed", async () => {
     const db = open();
     const step = ["0003_deprecated_operations"];

@@ -35,8 +35,9 @@ export const emptyModel = (revision: bigint): Model => ({ rows: new Map(), recor
 
 /** Applies the changes of a group to the model, one after the other. @returns an outcome for each */
 export function perform(model: Model, group: ChangeGroup): Outcome[] {
-  const isReused = group.some((change) => {
+  const isReused = group.some((change, i) => {
     const once = onceOf(change);
+    if (once && group.some((other, j) => j !== i && onceOf(other)?.id === once.id)) return true;
     const first = model.records.get(once?.id ?? "");
     return first && (first.fingerprint !== once!.fingerprint || first.item.petId !== change.petId);
   });
