@@ -61,12 +61,20 @@ export async function migrate(
   direction: "up" | "down",
   confirmDrop: (dropped: DroppedRows) => void = () => {},
 ): Promise<string[]> {
+  const tableName = `${schema}_migrations`;
   const options: Knex.MigratorConfig = {
-    tableName: `${schema}_migrations`,
+    tableName,
     migrationSource: {
       getMigrations: async () => [...migrations],
       getMigrationName: (migration: Migration) => migration.name,
-      getMigration: async ({ up, down }: Migration) => ({ up: locked(up), down: locked(down) }),
+      getMigration: async ({ name, up, down }: Migration) => ({
+        up: locked(up),
+        down: locked(async (trx) => {
+          // MySQL commits each statement that changes a schema by itself, and this one with the first of them.
+          await trx(tableName).where({ name }).update({ batch: beingTakenBack });
+          await down(trx);
+        }),
+      }),
     },
   };
   return await withMigrationLock(db, async () => {
@@ -74,25 +82,22 @@ export async function migrate(
     // holds our lock, no other one migrates, so the mark can go.
     await db.migrate.forceFreeMigrationsLock(options);
     const last = await lastStep(db, migrations, options);
-    const steps = () => db<{ name: string; batch: number }>(`${schema}_migrations`);
-    if (direction === "up") {
-      const half = await steps().where({ batch: beingTakenBack }).first("name");
-      if (half)
-        throw new DatabaseStateError(`${half.name} was taken back by half: ${finishWith(schema)} finishes that`);
-      return (await db.migrate.latest(options))[1];
+    if (direction === "down") {
+      const dropped = await rowsDroppedBy(db, last);
+      if (dropped) confirmDrop(dropped);
+      return (await db.migrate.down(options))[1];
     }
-    const dropped = await rowsDroppedBy(db, last);
-    if (dropped) confirmDrop(dropped);
-    // MySQL commits each statement of a step by itself, and Knex forgets the step after the last one.
-    if (last) await steps().where({ name: last.name }).update({ batch: beingTakenBack });
-    return (await db.migrate.down(options))[1];
+    const half = await db(tableName).where({ batch: beingTakenBack }).first("name");
+    if (half) {
+      const finish = `npm run migrate -- --down --only ${schema}`;
+      throw new DatabaseStateError(`${half.name} was taken back by half: ${finish} finishes that`);
+    }
+    return (await db.migrate.latest(options))[1];
   });
 }
 
-/** The batch of a step that is being taken back. Knex counts batches from 1, and does not need that of a taken step. */
+/** The batch of a step while it is taken back, until Knex forgets the step. Knex counts batches from 1. */
 const beingTakenBack = 0;
-
-const finishWith = (schema: string) => `npm run migrate -- --down --only ${schema}`;
 
 async function lastStep(
   db: Knex,

@@ -284,7 +284,7 @@ describeEachDatabase("migrations", (url) => {
     "a step of %s that was taken back by half is not taken for whole, and is taken back by the next run",
     async (schema, migrations) => {
       const db = open();
-      let failures = 0;
+      let halves = 0;
       for (const index of migrations.keys()) {
         await migrate(db, schema, migrations.slice(0, index), "up");
         const before = await tablesOf(db);
@@ -292,17 +292,20 @@ describeEachDatabase("migrations", (url) => {
         let failed = true;
         for (let statements = 0; failed; statements++) {
           await migrate(db, schema, steps, "up");
+          const whole = await tablesOf(db);
           failed = await failsAfter(statements, db, schema, steps, "down");
           if (failed) {
-            failures++;
-            const finish = `${steps[index]!.name} was taken back by half: npm run migrate -- --down --only ${schema}`;
-            await expect(migrate(db, schema, steps, "up")).rejects.toThrow(finish);
+            const fault = await migrate(db, schema, steps, "up").catch((error: Error) => error.message);
+            if (typeof fault === "string") {
+              expect(fault).toContain(`${steps[index]!.name} was taken back by half: npm run migrate -- --down --only`);
+              halves++;
+            } else expect(await tablesOf(db)).toEqual(whole);
             expect(await migrate(db, schema, steps, "down")).toEqual([steps[index]!.name]);
           }
           expect(await tablesOf(db)).toEqual(before);
         }
       }
-      expect(failures).toBeGreaterThan(6);
+      if (!isSqlite(db)) expect(halves).toBeGreaterThan(3); // SQLite takes all of a step back or nothing
     },
     300_000,
   );
@@ -372,6 +375,7 @@ describe("the lock of migrations (MySQL/MariaDB)", () => {
 
   test("no step of a migration begins once the connection with the lock of migrations is lost", async () => {
     const db = open();
+    await migrate(db, "inventory", stockMigrations, "up");
     await db("stock").insert({ pet_id: 7, quantity: 1, status: "sold", revision: 1, removed: 0 });
     for (const _ of [3, 2]) await migrate(db, "inventory", stockMigrations, "down");
     const loseConnection = () => discardAllConnections(db, "lost");

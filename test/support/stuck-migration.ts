@@ -1,7 +1,6 @@
 // Migrates the stock's schema and hangs before the step is recorded, with the lock held, until a test kills it.
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
-import { migrate } from "../../runtime/database/migrations.ts";
-import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
+import { migrateDatabase } from "../../runtime/database/migrations.ts";
 
 const stuck = stockMigrations.map((migration) => ({
   ...migration,
@@ -11,5 +10,4 @@ const stuck = stockMigrations.map((migration) => ({
     await new Promise((resolve) => setTimeout(resolve, 600_000));
   },
 }));
-const db = openDatabase(process.env.INVENTORY_DATABASE_URL!, { ...databaseDefaults, poolMax: 1 });
-await migrate(db, "inventory", stuck, "up");
+await migrateDatabase(process.env.INVENTORY_DATABASE_URL!, "inventory", stuck);
