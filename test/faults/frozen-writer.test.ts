@@ -51,20 +51,22 @@ describe("a writer that is frozen while it holds the lock of the stock", () => {
     return started;
   }
 
-  /** Whether a session is between the two packets of a transaction. */
   async function holdsLock(): Promise<boolean> {
     const connection = await connectMysql(url);
-    const question = `SELECT 1 FROM information_schema.innodb_trx JOIN information_schema.processlist
-      ON id = trx_mysql_thread_id WHERE db = DATABASE() AND command = 'Sleep'`;
-    const [rows] = await connection.query(question);
-    await connection.end();
-    return (rows as unknown[]).length > 0;
+    try {
+      await connection.query("SELECT id FROM stock_head FOR UPDATE NOWAIT");
+      return false;
+    } catch {
+      return true;
+    } finally {
+      await connection.end();
+    }
   }
 
   /** Freezes a writer, until it has been hit while it holds the lock. */
   async function freeze(writer: Pick<RunningProcess, "kill">): Promise<void> {
     for (let attempt = 0; attempt < 20; attempt++) {
-      await until(holdsLock);
+      await until(holdsLock, { withinMs: 60_000 });
       await writer.kill("SIGSTOP");
       await delay(4 * pieceMs); // what it has sent arrives
       if (await holdsLock()) return;
