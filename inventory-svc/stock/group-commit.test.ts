@@ -283,7 +283,7 @@ describe("group commit", () => {
     await expect(expired).rejects.toBeInstanceOf(ExpiredError);
   });
 
-  test("a change that was not wanted any more is refused and not measured, and the others are acknowledged", async () => {
+  test("a change whose caller has left is refused and not measured, unlike the others", async () => {
     const { database, measured, submit, settled } = open();
     let isWanted = true;
     void submit(1, () => isWanted);

@@ -30,7 +30,7 @@ export type Written = ReadonlyMap<WriteRequest, readonly Outcome[]>;
 
 interface WriteResult {
   readonly written: Written;
-  /** Of the stock after the write; undefined when nobody wanted it. */
+  /** Of the stock after the write; undefined when no request was wanted. */
   readonly revision?: bigint;
 }
 

@@ -300,25 +300,22 @@ test("a SQLite file that is damaged in the middle keeps the service unready, and
 test.each([
   ["deleted", (path: string) => rm(path)],
   ["replaced", (path: string) => copyFile(path, `${path}.copy`).then(() => rename(`${path}.copy`, path))],
-])(
-  "a SQLite file that is %s ends the service's readiness, and no update is acknowledged after that",
-  async (_how, lose) => {
-    const url = await newDatabase(createSqliteDatabase());
-    await migrateStock(url);
-    const env = settings(url);
-    const service = await startProcess({ name: "inventory-svc", script, env });
-    stack.defer(async () => void (await service.stop()));
-    const inventory = connect(service.listen);
-    await inventory.create({ petId: 1n, quantity: 1, status: 0 });
-    await lose(url.slice("sqlite:".length));
-    expect(await statusOf(inventory.update({ petId: 1n, quantity: 2 }))).toBe("UNAVAILABLE");
-    const { status, text } = await request(service.admin, { path: "/readyz" });
-    expect({ status, text }).toEqual({
-      status: 503,
-      text: expect.stringContaining("was deleted or replaced while it was open"),
-    });
-  },
-);
+])("after a SQLite file is %s the service is not ready and acknowledges no update", async (_how, lose) => {
+  const url = await newDatabase(createSqliteDatabase());
+  await migrateStock(url);
+  const env = settings(url);
+  const service = await startProcess({ name: "inventory-svc", script, env });
+  stack.defer(async () => void (await service.stop()));
+  const inventory = connect(service.listen);
+  await inventory.create({ petId: 1n, quantity: 1, status: 0 });
+  await lose(url.slice("sqlite:".length));
+  expect(await statusOf(inventory.update({ petId: 1n, quantity: 2 }))).toBe("UNAVAILABLE");
+  const { status, text } = await request(service.admin, { path: "/readyz" });
+  expect({ status, text }).toEqual({
+    status: 503,
+    text: expect.stringContaining("was deleted or replaced while it was open"),
+  });
+});
 
 describe("migrations", () => {
   test("a schema that is still being migrated keeps the service unready until it is complete, and no restart is needed", async () => {

@@ -281,7 +281,7 @@ describeEachDatabase("migrations", (url) => {
   );
 
   test.each(schemas)(
-    "a step of %s that was taken back by half is not taken for whole, and is taken back by the next run",
+    "a step of %s taken back by half is refused by a migration, and finished by --down",
     async (schema, migrations) => {
       const db = open();
       let halves = 0;

@@ -702,7 +702,7 @@ describe("a cut connection (MySQL/MariaDB)", () => {
     expect(await store.get(1n)).toMatchObject({ quantity: 50, revision: 2n });
   });
 
-  test("a write happens after the server has closed all idle connections while this process stood still", async () => {
+  test("a write happens although the server has closed all connections during a standstill", async () => {
     const { db, store } = await newMysqlStock(stack, { ...databaseDefaults, silenceTimeoutMs: 500 });
     await store.write([create(1n, 5)]);
     for (const quantity of [6, 7]) {
@@ -734,7 +734,7 @@ describe("round trips (MySQL/MariaDB)", () => {
   const stack = suiteStack();
   const once = (petId: bigint) => ({ id: `acme k ${petId}`, fingerprint: "x" });
 
-  test("a write takes two round trips: for one change, for a batch, for changes that happen once and for their repeat", async () => {
+  test("one change, a batch, changes that happen once and their repeat take two round trips each", async () => {
     const { db, store } = await newMysqlStock(stack);
     await store.write(range(1, 3).map((petId) => create(petId, 0)));
     const keyed = range(1, 2).map((petId): Change => ({ kind: "update", petId, quantity: 90, once: once(petId) }));
