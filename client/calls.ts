@@ -23,6 +23,19 @@ export type UnaryMethod<Req, Res> = (
   done: (error: ServiceError | null, response: Res) => void,
 ) => ClientUnaryCall;
 
+/** Passes on a result, unless the signal fires first. @throws the reason of the signal */
+export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return await work;
+  const { promise, reject } = Promise.withResolvers<never>();
+  const abort = () => reject(signal.reason);
+  signal.addEventListener("abort", abort);
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
 /** grpc-js takes a deadline beyond 2^31 ms for one that has passed. */
 const maxTimeoutMs = 24 * 86_400_000;
 

@@ -1,4 +1,5 @@
 /** The inventory service with promises, for internal callers. */
+
 import type { ListInventoryResponse, WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import { type Item, maxQuantity, type PetStatus, type Position } from "../proto/pet.ts";
 import {
@@ -10,8 +11,12 @@ import {
   checkStatus,
   checkText,
 } from "./arguments.ts";
-import { type CallOptions, callUnary, deadlineIn, readStream, type UnaryMethod } from "./calls.ts";
+import { type CallOptions, callUnary, deadlineIn, readStream, type UnaryMethod, unlessAborted } from "./calls.ts";
+import { type ChangeCaller, ChangeSender } from "./change-sender.ts";
+import { ChangeSessions } from "./change-sessions.ts";
+import type { Change, ChangeOutcome, ChangeRequest } from "./changes.ts";
 import { type InventoryChannelOptions, openInventoryChannel } from "./channel.ts";
+import { type CheckOptions, Checks, type StockChanges } from "./checks.ts";
 import { InventoryError } from "./errors.ts";
 import { toItem } from "./item.ts";
 import { follow, type WatchEvent, type WatchOptions } from "./watch.ts";
@@ -45,8 +50,10 @@ export interface Adjusted {
 /**
  * The inventory service. Every method throws InventoryError, or the reason of its signal.
  *
- * While the service is away, reads and adjustments are tried up to five times within about two seconds. Other changes
- * are not: when it is not known whether one has happened, only its caller knows whether it is still wanted.
+ * Updates and adjustments of all callers share messages. While the service is away, those are sent again, within their
+ * time, that have certainly not happened or that happen once. Reads are tried up to five times within about two
+ * seconds. Other changes are not: when it is not known whether one has happened, only its caller knows whether it is
+ * still wanted.
  */
 export interface InventoryClient {
   /** One entry. NOT_FOUND when there is none. */
@@ -77,6 +84,14 @@ export interface InventoryClient {
     change: { readonly petId: bigint; readonly delta: number; readonly requestId: string },
     options?: CallOptions,
   ): Promise<Adjusted>;
+  /**
+   * Makes changes of one request, each of which stands alone. Never rejects.
+   *
+   * @returns an outcome for each change, in order
+   */
+  apply(request: ChangeRequest, caller: ChangeCaller): Promise<readonly ChangeOutcome[]>;
+  /** Changes whose outcome is still to come. */
+  readonly changesInFlight: number;
   /** Sets a status. NOT_FOUND without an entry, ABORTED when it is not at `expectedRevision`. */
   setStatus(
     change: { readonly petId: bigint; readonly status: PetStatus; readonly expectedRevision?: bigint | undefined },
@@ -91,6 +106,11 @@ export interface InventoryClient {
   remove(petId: bigint, options?: CallOptions): Promise<bigint>;
   /** Every entry, ordered by petId, in pages. The first page is empty and has the position. */
   list(options?: CallOptions): AsyncIterable<Page>;
+  /**
+   * What has changed after a position, in everything that was committed before this call. Ask again only after the
+   * answer. For each part of a long answer it waits for as long as for a call.
+   */
+  changesAfter(position: Position, options?: CheckOptions): Promise<StockChanges>;
   /**
    * What changes after a position, without an end and without a deadline. After a break it continues where it was. The
    * first event says that the watch is open. After a reset it ends.
@@ -116,12 +136,10 @@ export function createInventoryClient({
   ...channel
 }: InventoryClientOptions): InventoryClient {
   checkAddress(channel.address);
-  const stub = openInventoryChannel(channel, [
-    "getInventoryItem",
-    "batchGetInventoryItems",
-    "listInventory",
-    "adjustInventory",
-  ]);
+  const stub = openInventoryChannel(channel, ["getInventoryItem", "batchGetInventoryItems", "listInventory"]);
+  const sessions = new ChangeSessions(() => stub.applyChanges());
+  const sender = new ChangeSender(sessions, timeoutMs);
+  const checks = new Checks(() => stub.checkInventory(), timeoutMs);
   const closed = new AbortController();
   // grpc-js refuses a call on a closed channel with an error that has no status.
   const throwIfClosed = () => closed.signal.throwIfAborted();
@@ -132,6 +150,23 @@ export function createInventoryClient({
       timeoutMs: options?.timeoutMs ?? timeoutMs,
       signal: options?.signal,
     });
+  };
+
+  /** Makes one change. @throws InventoryError, or the reason of the signal */
+  const applyOne = async (
+    change: Change,
+    idempotencyKey: ChangeRequest["idempotencyKey"],
+    options: CallOptions = {},
+  ) => {
+    throwIfClosed();
+    checkNames(options, "timeoutMs", "signal");
+    const { signal } = options;
+    signal?.throwIfAborted();
+    const endMs = performance.now() + deadlineIn(options.timeoutMs ?? timeoutMs) - Date.now();
+    const caller = { deadlineMs: () => endMs, isWanted: () => !signal?.aborted, mayRepeat: () => true };
+    const [outcome] = await unlessAborted(sender.send({ changes: [change], idempotencyKey }, caller), signal);
+    if (outcome instanceof InventoryError) throw outcome;
+    return outcome!;
   };
 
   return {
@@ -146,22 +181,28 @@ export function createInventoryClient({
 
     update: async (update, options) => {
       checkNames(update, "petId", "quantity", "expectedRevision", "idempotencyKey");
-      const { petId, quantity, expectedRevision: expected, idempotencyKey: key } = update;
-      const [expectedRevision, ...furtherExpectedRevisions] = expectedRevisions(expected);
-      const idempotencyKey = key === undefined ? undefined : checkText("idempotencyKey", key);
-      const request = { ...checked({ petId, quantity }), expectedRevision, furtherExpectedRevisions, idempotencyKey };
-      return toItem((await call(stub.updateInventory, request, options)).item);
+      const { petId, quantity, expectedRevision, idempotencyKey } = update;
+      const change = { ...checked({ petId, quantity }), expectedRevisions: revisions(expectedRevision) };
+      const key = idempotencyKey === undefined ? undefined : { key: checkText("idempotencyKey", idempotencyKey) };
+      const { isReplayed: _, ...item } = await applyOne(change, key, options);
+      return item;
     },
 
     adjust: async (adjustment, options) => {
       const { petId, delta, requestId } = checkNames(adjustment, "petId", "delta", "requestId");
-      const request = {
+      const change = {
         petId: checkInt64("petId", petId),
         delta: checkInteger("delta", delta, -maxQuantity - 1, maxQuantity),
         requestId: checkText("requestId", requestId), // "undefined" would be one id for all adjustments
       };
-      const { item, replayed } = await call(stub.adjustInventory, request, options);
-      return { item: toItem(item), replayed };
+      const { isReplayed, ...item } = await applyOne(change, undefined, options);
+      return { item, replayed: isReplayed };
+    },
+
+    apply: (request, caller) => sender.send(request, caller),
+
+    get changesInFlight() {
+      return sessions.unanswered;
     },
 
     setStatus: async (change, options) => {
@@ -192,6 +233,8 @@ export function createInventoryClient({
       }
     },
 
+    changesAfter: (position, options) => checks.ask(checkedPosition(position), options),
+
     watch: (from, { signal, onBreak } = {}) => {
       const ended = signal ? AbortSignal.any([signal, closed.signal]) : closed.signal;
       const open = (position: Position) =>
@@ -201,6 +244,8 @@ export function createInventoryClient({
 
     close: () => {
       closed.abort(new InventoryError("CANCELLED", "the client was closed"));
+      sessions.close();
+      checks.close();
       stub.close();
     },
   };
@@ -215,8 +260,8 @@ function checkedPosition(position: Position | undefined): Position {
 }
 
 /** The revisions that an update expects; none where any will do. */
-function expectedRevisions(expected: bigint | readonly bigint[] | undefined): bigint[] {
-  if (expected === undefined) return [];
+function revisions(expected: bigint | readonly bigint[] | undefined): bigint[] | undefined {
+  if (expected === undefined) return undefined;
   if (!Array.isArray(expected)) return [checkInt64("expectedRevision", expected)];
   // It would be sent as no condition at all.
   if (expected.length === 0) throw new InventoryError("INVALID_ARGUMENT", "expectedRevision must name a revision");

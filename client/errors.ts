@@ -5,31 +5,61 @@ import { Status } from "../proto/gen/google/rpc/status.ts";
 
 export type StatusName = keyof typeof status;
 
-/**
- * A call that failed, in the client or in the service.
- *
- * After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, INTERNAL, UNKNOWN and DATA_LOSS it is not known whether a change has
- * happened, unless the reason is STOCK_UNAVAILABLE or DEADLINE_PASSED. After all others it has not.
- *
- * An adjustment is tried several times, and its error is that of the latest try. After any code of the first list,
- * whatever the reason, and after RESOURCE_EXHAUSTED, an earlier try may have made it: call again with the same
- * `requestId`.
- */
+/** After these codes it is not known whether a change has happened, unless the reason says so. */
+const unknownCodes: ReadonlySet<StatusName> = new Set([
+  "UNAVAILABLE",
+  "DEADLINE_EXCEEDED",
+  "CANCELLED",
+  "INTERNAL",
+  "UNKNOWN",
+  "DATA_LOSS",
+]);
+
+/** The reasons of a change that has certainly not happened, although its code is one of those. */
+const undoneReasons: ReadonlySet<string | undefined> = new Set(["STOCK_UNAVAILABLE", "DEADLINE_PASSED", "NOT_SENT"]);
+
+/** A call that failed, in the client or in the service. */
 export class InventoryError extends Error {
   /** gRPC status, as `NOT_FOUND`. */
   readonly code: StatusName;
-  /** What went wrong within that status, where the service says so: the reason of google.rpc.ErrorInfo. */
+  /**
+   * What went wrong within that status: the reason of google.rpc.ErrorInfo where the service says so, and `NOT_SENT`
+   * where the client has not sent the call.
+   */
   readonly reason: string | undefined;
   /** What belongs to the reason: the metadata of google.rpc.ErrorInfo. */
   readonly details: Readonly<Record<string, string>>;
 
-  constructor(code: StatusName, message: string, info?: ErrorInfo, cause?: unknown) {
+  constructor(
+    code: StatusName,
+    message: string,
+    info?: Pick<ErrorInfo, "reason"> & Partial<ErrorInfo>,
+    cause?: unknown,
+  ) {
     super(`${code}: ${message}`, { cause });
     this.name = "InventoryError";
     this.code = code;
     this.reason = info?.reason;
     this.details = info?.metadata ?? {};
   }
+
+  /**
+   * Whether a change may have happened although its call failed. An update or an adjustment that has not happened by
+   * now will not happen later either.
+   */
+  get mayHaveHappened(): boolean {
+    return unknownCodes.has(this.code) && !undoneReasons.has(this.reason);
+  }
+}
+
+/** Makes the error of a call that was not sent, so that nothing has happened. */
+export function notSent(message: string, cause?: unknown, code: StatusName = "UNAVAILABLE"): InventoryError {
+  return new InventoryError(code, message, { reason: "NOT_SENT" }, cause);
+}
+
+/** Makes an InventoryError of a refusal that came as a message. */
+export function refusalOf({ code, message, details }: Status): InventoryError {
+  return new InventoryError((status[code] as StatusName | undefined) ?? "UNKNOWN", message, errorInfoOf(details));
 }
 
 /** Makes an InventoryError of what a call of grpc-js threw. Anything else stays as it is. */
@@ -45,16 +75,16 @@ export function toInventoryError(error: unknown): unknown {
   return new InventoryError(name, details ?? "", Buffer.isBuffer(sent) ? readErrorInfo(sent) : undefined, error);
 }
 
-/**
- * The ErrorInfo of a google.rpc.Status.
- *
- * @returns undefined when there is none, or when the bytes are no such message: the status alone says enough
- */
+/** @returns undefined when there is none, or when the bytes are no google.rpc.Status: the code alone says enough */
 function readErrorInfo(bytes: Uint8Array): ErrorInfo | undefined {
   try {
-    const any = Status.decode(bytes).details.find(({ typeUrl }) => typeUrl.endsWith("/google.rpc.ErrorInfo"));
-    return any && ErrorInfo.decode(any.value);
+    return errorInfoOf(Status.decode(bytes).details);
   } catch {
     return undefined;
   }
+}
+
+function errorInfoOf(details: Status["details"]): ErrorInfo | undefined {
+  const any = details.find(({ typeUrl }) => typeUrl.endsWith("/google.rpc.ErrorInfo"));
+  return any && ErrorInfo.decode(any.value);
 }

@@ -2,7 +2,6 @@
 /** inventory-svc as a process: the stock, the gRPC server over it, the operators' port, and a stop that drains. */
 import "../runtime/node-version.ts";
 import { ServerCredentials } from "@grpc/grpc-js";
-import { connectionGraceMs } from "../proto/streams.ts";
 import { blamingSetting, startAdmin } from "../runtime/admin.ts";
 import { createCommand, runCommand } from "../runtime/commands.ts";
 import { blamingDatabase } from "../runtime/database/faults.ts";
@@ -17,8 +16,8 @@ import { mutualTls } from "./access/credentials.ts";
 import type { OnRefused } from "./access/role-interceptor.ts";
 import { databaseSetting, inventorySettings, readInventoryConfig, serviceTls } from "./config.ts";
 import { createServiceMetrics } from "./metrics.ts";
+import { connectionGraceMs } from "./rpc/calls.ts";
 import { inventoryHandlers } from "./rpc/handlers.ts";
-import { Standstill } from "./rpc/standstill.ts";
 import { entriesPerMessage } from "./rpc/wire.ts";
 import { createRpcServer } from "./server.ts";
 import { ChangeFeed } from "./stock/change-feed.ts";
@@ -79,7 +78,6 @@ async function start(): Promise<RunningProcess> {
 
   let isLeaving = false;
   const draining = new AbortController();
-  const standstill = new Standstill(() => performance.now());
   const server = createRpcServer({
     handlers: inventoryHandlers({
       store,
@@ -87,7 +85,6 @@ async function start(): Promise<RunningProcess> {
       feed,
       draining: draining.signal,
       onCall: metrics.onCall,
-      waitedMs: () => standstill.waitedMs,
     }),
     credentials,
     maxConnectionAgeMs: config.INVENTORY_MAX_CONNECTION_AGE_MS,
@@ -130,7 +127,6 @@ async function start(): Promise<RunningProcess> {
     stop: async () => {
       draining.abort();
       await server.close((config.DRAIN_SECONDS - config.DRAIN_DELAY_SECONDS) * 1_000 * 0.8);
-      standstill.close();
       await commits.drain();
       await stopCleanup?.();
       stopWatching();

@@ -1,22 +1,17 @@
-/** The inventory service as the gateway sees it: promises, deadlines on every call, errors of the public contract. */
-import { type ClientReadableStream, type ServiceError, status } from "@grpc/grpc-js";
+/** The inventory service as the gateway sees it: traces, and errors of the public contract. */
 import { context } from "@opentelemetry/api";
-import { type InventoryChannelOptions, openInventoryChannel } from "../../client/channel.ts";
-import { toItem } from "../../client/item.ts";
-import type { ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { ChangeCaller } from "../../client/change-sender.ts";
+import type { Changed, ChangeRequest } from "../../client/changes.ts";
+import { createInventoryClient, type InventoryChannelOptions, InventoryError } from "../../client/index.ts";
 import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
-import { CheckSession } from "./check-session.ts";
-import type { CheckReport, StockSource } from "./list/stock-list.ts";
-import { readRemovals } from "./older-removals.ts";
-import { Outage } from "./outage.ts";
-import { fromServiceError, serviceError } from "./status.ts";
-import { UpdatePipeline } from "./update-pipeline.ts";
-import { createUpdateSender, type SendUpdates } from "./update-sender.ts";
+import type { ApiError } from "../http/errors.ts";
+import type { StockSource } from "./list/stock-list.ts";
+import { toApiError } from "./status.ts";
 
 export interface StockClientOptions extends InventoryChannelOptions {
-  /** Deadline of an update, from the arrival of its request, and of each part of the answer to a check. */
+  /** How long updates without a key may take, and each part of the answer to a check. */
   readonly callTimeoutMs: number;
-  /** How long updates with an idempotency key are repeated, from the arrival of their request. */
+  /** How long updates with a key are repeated. */
   readonly keyedTimeoutMs: number;
   /** Deadline of reading the whole list. */
   readonly loadTimeoutMs: number;
@@ -24,13 +19,25 @@ export interface StockClientOptions extends InventoryChannelOptions {
   readonly onCheck: (durationMs: number, isAnswered: boolean) => void;
 }
 
+/** The request that updates are for. */
+export interface UpdateCaller extends Pick<ChangeCaller, "isWanted" | "mayRepeat"> {
+  /** Its arrival, by `performance.now()`: deadlines count from there, whatever the updates wait for. */
+  readonly arrivedMs: number;
+}
+
 export interface StockClient extends StockSource {
-  readonly update: SendUpdates;
-  /** Repeats updates with a key no longer than those without one: for the begin of a stop. */
+  /**
+   * Resolves once each update is durable, or has failed.
+   *
+   * @returns for each update, in order, its entry or an error: not_found, precondition_failed, idempotency_key_reused;
+   *   service_unavailable, timeout or internal_error, after which it may have happened
+   */
+  update(request: Omit<ChangeRequest, "traceparent">, caller: UpdateCaller): Promise<readonly (Changed | ApiError)[]>;
+  /** Repeats updates with a key for no longer than those without one: for the begin of a stop. */
   endRepeats(): void;
   /** Updates whose result is still to come. */
   readonly updatesInFlight: number;
-  /** Updates so far of which it is not known whether they happened. */
+  /** Updates so far of which it is not known whether they happened. Those with a key do not count: a repeat finds out. */
   readonly updatesUnknown: number;
   close(): void;
 }
@@ -38,49 +45,43 @@ export interface StockClient extends StockSource {
 /** @throws Error that says what is wrong with the TLS files */
 export function openStockClient(options: StockClientOptions): StockClient {
   const { callTimeoutMs, keyedTimeoutMs, loadTimeoutMs, onCheck, ...channel } = options;
-  const client = openInventoryChannel(channel);
-  const pipeline = new UpdatePipeline(() => client.applyUpdates());
-  const updates = createUpdateSender({ pipeline, callTimeoutMs, keyedTimeoutMs });
-  const checks = new CheckSession(() => client.checkInventory(), callTimeoutMs);
-  const checkOutage = new Outage(callTimeoutMs);
-  const longReads = new Set<{ cancel(): void }>();
-  /** Asks for changes, and again in a short outage: that changes nothing, so it may be repeated. */
-  const askAgain = <T>(ask: () => Promise<T>, report: CheckReport) =>
-    inSpan("CheckInventory", clientCall, context.active(), () =>
-      checkOutage.rideOut(
-        ask,
-        (error) => (error as ServiceError).code === status.UNAVAILABLE,
-        (error) => {
-          report.setback(fromServiceError(error));
-          return true;
-        },
-      ),
-    );
+  const client = createInventoryClient({ ...channel, timeoutMs: callTimeoutMs });
+  const older = createInventoryClient({ ...channel, timeoutMs: callTimeoutMs });
+  const closed = new AbortController();
+  let unknown = 0;
+  let endingSinceMs = Number.POSITIVE_INFINITY;
 
   return {
     get updatesInFlight() {
-      return pipeline.inFlight;
+      return client.changesInFlight;
     },
     get updatesUnknown() {
-      return pipeline.unknown;
+      return unknown;
     },
 
-    update: updates.send,
-    endRepeats: () => updates.endSoon(),
+    update: ({ changes, idempotencyKey }, { arrivedMs, ...caller }) =>
+      inSpan("ApplyChanges", clientCall, context.active(), async () => {
+        const deadlineMs = idempotencyKey
+          ? () => Math.min(arrivedMs + keyedTimeoutMs, Math.max(arrivedMs, endingSinceMs) + callTimeoutMs)
+          : () => arrivedMs + callTimeoutMs;
+        const request = { changes, idempotencyKey, traceparent: activeTraceparent() };
+        const outcomes = await client.apply(request, { ...caller, deadlineMs });
+        return outcomes.map((outcome) => {
+          if (!(outcome instanceof InventoryError)) return outcome;
+          if (outcome.mayHaveHappened && !idempotencyKey) unknown += 1;
+          return toApiError(outcome);
+        });
+      }),
+
+    endRepeats: () => {
+      endingSinceMs = performance.now();
+    },
 
     async *load() {
-      const deadline = Date.now() + loadTimeoutMs;
-      const stream: ClientReadableStream<ListInventoryResponse> = client.listInventory({}, { deadline });
-      longReads.add(stream);
       try {
-        for await (const { items, epoch, revision } of stream as AsyncIterable<ListInventoryResponse>) {
-          yield { position: { epoch, revision }, items: items.map(toItem) };
-        }
+        yield* client.list({ timeoutMs: loadTimeoutMs, signal: closed.signal });
       } catch (error) {
-        throw fromServiceError(error);
-      } finally {
-        longReads.delete(stream);
-        stream.cancel();
+        throw toApiError(error);
       }
     },
 
@@ -88,49 +89,36 @@ export function openStockClient(options: StockClientOptions): StockClient {
       const startedMs = performance.now();
       let isAnswered = false;
       try {
-        const ask = () => checks.changesAfter(position, activeTraceparent(), () => report.progress());
-        const changes = await askAgain(ask, report);
+        const changes = await inSpan("CheckInventory", clientCall, context.active(), () =>
+          client.changesAfter(position, {
+            traceparent: activeTraceparent(),
+            onPart: () => report.progress(),
+            onSetback: (error) => report.setback(toApiError(error)),
+          }),
+        );
         isAnswered = true;
         return changes;
       } catch (error) {
-        throw fromServiceError(error);
+        throw toApiError(error);
       } finally {
         onCheck(performance.now() - startedMs, isAnswered);
       }
     },
 
     removedAfter: async (position, max, report) => {
-      const ask = async () => {
-        const stream = client.checkInventory({ deadline: Date.now() + loadTimeoutMs });
-        longReads.add(stream);
-        // A service that is silent must not hold up all readers of older changes: another one may answer.
-        const silence = setTimeout(() => stream.destroy(noAnswer()), callTimeoutMs);
-        try {
-          return await readRemovals(stream, position, max, () => {
-            silence.refresh();
-            report.progress();
-          });
-        } finally {
-          clearTimeout(silence);
-          longReads.delete(stream);
-        }
-      };
       try {
-        return await askAgain(ask, report);
+        const changes = await older.changesAfter(position, { onPart: () => report.progress() });
+        if (changes.kind === "reset" || changes.changed.length + changes.removed.length > max) return undefined;
+        return changes.removed;
       } catch (error) {
-        throw fromServiceError(error);
+        throw toApiError(error);
       }
     },
 
     close: () => {
-      pipeline.close();
-      checks.close();
-      for (const stream of longReads) stream.cancel(); // closing the channel would let them finish
+      older.close();
+      closed.abort(new InventoryError("CANCELLED", "the gateway was closed"));
       client.close();
     },
   };
-}
-
-function noAnswer(): ServiceError {
-  return serviceError(status.DEADLINE_EXCEEDED, "the inventory service did not send older changes in time");
 }

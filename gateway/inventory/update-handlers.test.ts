@@ -3,6 +3,7 @@ import { request as clientRequest, createServer, type IncomingMessage } from "no
 import type { AddressInfo } from "node:net";
 import type { Request, Response } from "express";
 import { RateLimiterMemory } from "rate-limiter-flexible";
+import type { Changed } from "../../client/index.ts";
 import { suiteStack } from "../../test/support/cleanup.ts";
 import { request } from "../../test/support/http.ts";
 import { until } from "../../test/support/until.ts";
@@ -12,7 +13,6 @@ import { type RequestContext, setContext } from "../http/request-context.ts";
 import { writeError } from "../http/respond.ts";
 import { AccountGuard, keyedUpdateLimit } from "../limits/account-guard.ts";
 import { bulkUpdateInventory, type UpdateInventoryOptions } from "./update-handlers.ts";
-import type { Updated } from "./updates.ts";
 
 const stack = suiteStack();
 const keyedUpdates = new AccountGuard(new RateLimiterMemory(keyedUpdateLimit(1_000)), () => {});
@@ -56,12 +56,12 @@ async function post(
 }
 
 /** Sends one update for each outcome, of the petIds 1, 2 and so on. @returns the answer */
-function answerOf(...outcomes: (Updated | ApiError)[]) {
+function answerOf(...outcomes: (Changed | ApiError)[]) {
   const updates = outcomes.map((_, i) => ({ petId: i + 1, quantity: 5 }));
   return post({ stock: { update: async () => outcomes }, admission: { checkAgain: async () => {} } }, updates);
 }
 
-const done = (petId: bigint): Updated => ({ petId, quantity: 5, status: "sold", revision: 7n, isReplayed: false });
+const done = (petId: bigint): Changed => ({ petId, quantity: 5, status: "sold", revision: 7n, isReplayed: false });
 const shown = (petId: number) => ({ petId, quantity: 5, status: "sold", etag: '"r7"' });
 const failed = (petId: number, code: string, status: number) => {
   return { petId, error: { code, message: expect.any(String), status } };

@@ -1,6 +1,7 @@
 /** The handlers of the operations that set quantities. */
 import type { IncomingHttpHeaders } from "node:http";
 import type { Request, RequestHandler, Response } from "express";
+import type { Changed, IdempotencyKey } from "../../client/index.ts";
 import { ApiError } from "../http/errors.ts";
 import { readBody } from "../http/request.ts";
 import { contextOf } from "../http/request-context.ts";
@@ -20,9 +21,7 @@ import {
   readPrecondition,
 } from "./input.ts";
 import { entryEtag, renderItem } from "./list/chunk.ts";
-import type { StockClient } from "./stock-client.ts";
-import type { UpdateCaller } from "./update-sender.ts";
-import type { IdempotencyKey, Updated } from "./updates.ts";
+import type { StockClient, UpdateCaller } from "./stock-client.ts";
 
 export interface UpdateInventoryOptions {
   readonly stock: Pick<StockClient, "update">;
@@ -130,11 +129,11 @@ async function apply(
   asked: readonly AskedUpdate[],
   once: IdempotencyKey | undefined,
   caller: UpdateCaller,
-): Promise<readonly (Updated | ApiError)[]> {
-  const updates = asked.map(({ petId, quantity, precondition }) => {
+): Promise<readonly (Changed | ApiError)[]> {
+  const changes = asked.map(({ petId, quantity, precondition }) => {
     return { petId, quantity, expectedRevisions: precondition?.revisions };
   });
-  const outcomes = await stock.update({ updates, once }, caller);
+  const outcomes = await stock.update({ changes, idempotencyKey: once }, caller);
   return outcomes.map((outcome, i) => {
     const { precondition } = asked[i]!;
     if (!(outcome instanceof ApiError) || !precondition || outcome.code !== "precondition_failed") return outcome;
@@ -151,7 +150,7 @@ function refusePreconditions(headers: IncomingHttpHeaders): void {
   }
 }
 
-function renderOutcome(petId: bigint, outcome: Updated | ApiError): string {
+function renderOutcome(petId: bigint, outcome: Changed | ApiError): string {
   if (outcome instanceof ApiError) return `{"petId":${petId},"error":${outcome.body}}`;
   const replayed = outcome.isReplayed ? ',"replayed":true' : "";
   return `${renderItem(outcome).slice(0, -1)},"etag":${JSON.stringify(entryEtag(outcome.revision))}${replayed}}`;

@@ -13,7 +13,7 @@ export const leastRoles: Readonly<Record<keyof InventoryServiceService, Role>> =
   getInventoryItem: "reader",
   batchGetInventoryItems: "reader",
   updateInventory: "writer",
-  applyUpdates: "writer",
+  applyChanges: "writer",
   adjustInventory: "writer",
   setStatus: "writer",
   createInventoryItem: "admin",

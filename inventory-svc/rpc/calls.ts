@@ -4,6 +4,7 @@ import {
   type handleBidiStreamingCall,
   type handleServerStreamingCall,
   type handleUnaryCall,
+  Metadata,
   type ServerUnaryCall,
   status,
 } from "@grpc/grpc-js";
@@ -14,14 +15,10 @@ import { isOurFault, type RpcError, toRpcError, toServiceError } from "./errors.
 /** Gets every call at its end, except streams that their caller left. `error` is undefined after a success. */
 export type OnCall = (method: string, durationMs: number, code: status, error: RpcError | undefined) => void;
 
-/**
- * Makes a function that is true while a caller waits: it has not left, and its time is not over.
- *
- * @param timeoutMs how long it waits, as its message says
- * @param waitedMs for how long this message may have waited to be read
- */
-export function whileWanted(call: { readonly cancelled: boolean }, timeoutMs: number, waitedMs: number): () => boolean {
-  const untilMs = performance.now() + timeoutMs - waitedMs;
+/** Whether the caller of a unary call still waits: it has not left, and its time is not over. */
+export function whileWanted(call: ServerUnaryCall<unknown, unknown>): () => boolean {
+  const timeoutMs = Number(call.getDeadline()) - Date.now(); // grpc-js counts it from when it read the call
+  const untilMs = performance.now() + timeoutMs;
   return () => !call.cancelled && performance.now() < untilMs;
 }
 
@@ -82,47 +79,80 @@ export function serverStream<Req, Res>(
   };
 }
 
+/** How long the service lets the calls on a connection finish once the connection has reached its maximum age. */
+export const connectionGraceMs = 15_000;
+
+/**
+ * How long a stream takes questions; the next stream may lead to another replica. It stays below `connectionGraceMs`:
+ * the streams on an old connection have ended by themselves when the service ends it.
+ */
+const streamLifeMs = 8_000;
+
+/** The stream of a question. */
+export interface QuestionStream {
+  readonly path: string;
+  /**
+   * Makes a function that is true while an asker waits.
+   *
+   * @param deadlineMs when its time is over, counted from when this service accepted the stream. The asker counts from
+   *   when it got to know that, which is later. So what comes late is never taken for wanted, whatever has delayed it
+   */
+  whileWanted(deadlineMs: number): () => boolean;
+}
+
 /**
  * Makes a handler of a function that answers one question at a time, in their order. It does not read ahead: flow
  * control slows a caller that sends questions faster than they are answered.
  *
- * @param draining ends the stream between two questions, and a stream that is opened later at once; a question that
- *   arrives later gets no answer on this stream
+ * A stream ends with OK between two questions: at the end of its life, and when the service stops. No question is taken
+ * after that, so a question without an answer on such a stream has had no effect.
+ *
+ * @param draining aborted when the service stops
  */
-export function duplexStream<Req, Res>(
+export function questionStream<Question, Answer>(
   draining: AbortSignal,
-  answer: (request: Req) => AsyncGenerator<Res>,
+  answer: (question: Question, stream: QuestionStream) => AsyncGenerator<Answer>,
   onCall: OnCall,
-): handleBidiStreamingCall<Req, Res> {
+): handleBidiStreamingCall<Question, Answer> {
   return async (call) => {
+    call.sendMetadata(new Metadata()); // accepts the stream: the caller asks nothing before
+    const acceptedMs = performance.now();
+    const path = call.getPath();
+    const whileWanted = (deadlineMs: number) => () => !call.cancelled && performance.now() < acceptedMs + deadlineMs;
     const gone = new AbortController();
     call.on("cancelled", () => gone.abort());
+    let isOver = false;
     let isAnswering = false;
-    let startedMs = performance.now();
-    const endIdle = () => {
+    let startedMs = acceptedMs;
+    const finish = () => {
+      isOver = true;
       if (!isAnswering) call.end();
     };
-    if (draining.aborted) endIdle();
-    draining.addEventListener("abort", endIdle);
-    call.on("close", () => draining.removeEventListener("abort", endIdle));
+    const life = setTimeout(finish, streamLifeMs);
+    draining.addEventListener("abort", finish);
+    call.on("close", () => {
+      clearTimeout(life);
+      draining.removeEventListener("abort", finish);
+    });
+    if (draining.aborted) finish();
     try {
       // Leaving the loop must not destroy the stream, because an error has to reach the caller on it.
-      for await (const request of call.iterator({ destroyOnReturn: false }) as AsyncIterable<Req>) {
-        if (draining.aborted) break;
+      for await (const question of call.iterator({ destroyOnReturn: false }) as AsyncIterable<Question>) {
+        if (isOver) break;
         isAnswering = true;
         startedMs = performance.now();
-        for await (const message of answer(request)) {
+        for await (const message of answer(question, { path, whileWanted })) {
           if (!call.write(message)) await once(call, "drain", { signal: gone.signal });
         }
-        onCall(call.getPath(), performance.now() - startedMs, 0, undefined);
+        onCall(path, performance.now() - startedMs, 0, undefined);
         isAnswering = false;
-        if (draining.aborted) break;
+        if (isOver) break;
       }
       call.end();
     } catch (thrown) {
       if (gone.signal.aborted || call.cancelled) return;
       const error = toRpcError(thrown);
-      onCall(call.getPath(), performance.now() - startedMs, error.code, error);
+      onCall(path, performance.now() - startedMs, error.code, error);
       call.emit("error", toServiceError(error));
     }
   };

@@ -84,7 +84,7 @@ export async function repeatable<T>(work: Promise<T>): Promise<T> {
 /** Makes the error that grpc-js sends, with its google.rpc details. */
 export function toServiceError(error: RpcError): ServiceError {
   const metadata = new Metadata();
-  metadata.set("grpc-status-details-bin", encodeDetails(error));
+  metadata.set("grpc-status-details-bin", Buffer.from(Status.encode(toStatus(error)).finish()));
   return Object.assign(new Error(error.message), { code: error.code, details: error.message, metadata });
 }
 
@@ -98,8 +98,8 @@ export function isOurFault(code: status): boolean {
 /** How long a caller is asked to wait before it sends a call again. */
 const retryDelay = { seconds: 0n, nanos: 500_000_000 };
 
-/** Makes the google.rpc.Status of a refusal, for the trailer `grpc-status-details-bin`. */
-function encodeDetails({ code, reason, message, metadata, field, isRepeatable }: RpcError): Buffer {
+/** Makes the google.rpc.Status of a refusal. */
+export function toStatus({ code, reason, message, metadata, field, isRepeatable }: RpcError): Status {
   const details = [pack("ErrorInfo", ErrorInfo, { reason, domain: protobufPackage, metadata: { ...metadata } })];
   if (field !== undefined) {
     const violation = { field, description: message, reason, localizedMessage: undefined };
@@ -111,7 +111,7 @@ function encodeDetails({ code, reason, message, metadata, field, isRepeatable }:
     details.push(pack("ResourceInfo", ResourceInfo, resource));
   }
   if (isRepeatable) details.push(pack("RetryInfo", RetryInfo, { retryDelay }));
-  return Buffer.from(Status.encode({ code, message, details }).finish());
+  return { code, message, details };
 }
 
 function pack<T>(name: string, type: { encode(message: T): { finish(): Uint8Array } }, message: T): Any {

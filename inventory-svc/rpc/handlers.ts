@@ -7,16 +7,15 @@ import type { ChangeFeed } from "../stock/change-feed.ts";
 import type { Change } from "../stock/changes.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import type { ChangesPage, StockStore } from "../stock/store.ts";
-import { duplexStream, type OnCall, serverStream, unary, whileWanted } from "./calls.ts";
+import { applyChanges } from "./apply-changes.ts";
+import { type OnCall, questionStream, serverStream, unary, whileWanted } from "./calls.ts";
 import { repeatable } from "./errors.ts";
 import { notFound, settled } from "./outcomes.ts";
-import { updateStream } from "./update-stream.ts";
 import {
   entriesPerMessage,
-  readDelta,
+  readAdjustment,
   readPetIds,
   readQuantity,
-  readRequestId,
   readStatus,
   readUpdateOnce,
   toWireItem,
@@ -29,15 +28,12 @@ export interface HandlerDeps {
   /** Aborted when the server is about to stop: streams without an end of their own end then. */
   readonly draining: AbortSignal;
   readonly onCall: OnCall;
-  /** For how long a message that is read now may have waited. */
-  readonly waitedMs: () => number;
 }
 
 export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
-  const { store, commits, feed, draining, onCall, waitedMs } = deps;
+  const { store, commits, feed, draining, onCall } = deps;
   const commit = async (change: Change, call: ServerUnaryCall<unknown, unknown>) => {
-    const timeoutMs = Number(call.getDeadline()) - Date.now(); // grpc-js counts it from when it read the call
-    const [outcome] = await commits.submit([change], whileWanted(call, timeoutMs, waitedMs()));
+    const [outcome] = await commits.submit([change], whileWanted(call));
     return settled(change, outcome!);
   };
 
@@ -48,7 +44,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
       for await (const page of store.pages(entriesPerMessage)) yield { items: page.map(toWireItem), ...position };
     }, onCall),
 
-    checkInventory: duplexStream(
+    checkInventory: questionStream(
       draining,
       async function* ({ traceparent, ...asked }) {
         let position: Position = asked;
@@ -94,11 +90,16 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
       return { item: toWireItem(item), replayed: kind === "replayed" };
     }, onCall),
 
-    applyUpdates: updateStream(deps),
+    applyChanges: questionStream(
+      draining,
+      (request, stream) => applyChanges(request, stream, deps),
+      (...end) => {
+        if (end[3]) onCall(...end); // each change counts as a call
+      },
+    ),
 
-    adjustInventory: unary(async ({ petId, delta, requestId }, call) => {
-      const change = { kind: "adjust", petId, delta: readDelta(delta), requestId: readRequestId(requestId) } as const;
-      const { kind, item } = await repeatable(commit(change, call));
+    adjustInventory: unary(async (request, call) => {
+      const { kind, item } = await repeatable(commit(readAdjustment(request), call));
       return { item: toWireItem(item), replayed: kind === "replayed" };
     }, onCall),
 

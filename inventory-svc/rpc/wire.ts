@@ -1,9 +1,11 @@
 /** Between messages of the contract and values of the stock. */
 import { hash } from "node:crypto";
 import {
+  type AdjustInventoryRequest,
+  type Change,
+  type ChangeGroup,
+  type IdempotencyKey,
   type InventoryItem,
-  type KeyedUpdates,
-  type Update,
   type UpdateInventoryRequest,
   PetStatus as WireStatus,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
@@ -15,7 +17,7 @@ import {
   type PetStatus,
   toWireStatus,
 } from "../../proto/pet.ts";
-import type { Change, ChangeGroup } from "../stock/changes.ts";
+import type { Change as StockChange } from "../stock/changes.ts";
 import { RpcError } from "./errors.ts";
 
 /** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
@@ -43,34 +45,30 @@ export function readStatus(wire: WireStatus, byDefault?: PetStatus): PetStatus {
 }
 
 /** @throws RpcError INVALID_FIELD when it is missing or zero, which is certainly a mistake */
-export function readDelta(delta: number | undefined): number {
+function readDelta(delta: number | undefined): number {
   if (delta === undefined) throw invalid("delta", "is required");
   if (delta === 0) throw invalid("delta", "must not be 0");
   return delta;
 }
 
-type UpdateChange = Extract<Change, { kind: "update" }>;
-
-/** An update of a quantity, as a call or a stream brings it. */
-type WireUpdate = Pick<Update, "petId" | "quantity" | "expectedRevision" | "furtherExpectedRevisions">;
+type UpdateChange = Extract<StockChange, { kind: "update" }>;
+type Adjustment = Extract<StockChange, { kind: "adjust" }>;
 
 /**
  * Reads an update of a quantity. It happens if the entry is at one of the expected revisions, or if none is named.
  *
  * @throws RpcError INVALID_FIELD for its quantity, or for too many revisions
  */
-export function readUpdate({
+function readUpdate({
   petId,
   quantity,
-  expectedRevision,
-  furtherExpectedRevisions: further,
-}: WireUpdate): UpdateChange {
-  const named = expectedRevision === undefined ? further : [expectedRevision, ...further];
-  if (named.length > maxExpectedRevisions) {
-    throw invalid("further_expected_revisions", `must be at most ${maxExpectedRevisions} with expected_revision`);
+  expectedRevisions,
+}: Omit<UpdateInventoryRequest, "idempotencyKey">): UpdateChange {
+  if (expectedRevisions.length > maxExpectedRevisions) {
+    throw invalid("expected_revisions", `must be at most ${maxExpectedRevisions}`);
   }
-  const expectedRevisions = named.length === 0 ? undefined : named;
-  return { kind: "update", petId, quantity: readQuantity(quantity), expectedRevisions };
+  const expected = expectedRevisions.length === 0 ? undefined : expectedRevisions;
+  return { kind: "update", petId, quantity: readQuantity(quantity), expectedRevisions: expected };
 }
 
 /**
@@ -80,50 +78,54 @@ export function readUpdate({
  */
 export function readUpdateOnce({ idempotencyKey: key, ...update }: UpdateInventoryRequest): UpdateChange {
   const change = readUpdate(update);
-  if (key === undefined) return change;
-  const { petId, quantity, expectedRevisions = ["any"] } = change;
-  const fingerprint = hash("sha256", `${quantity} ${expectedRevisions.join(" ")}`, "base64url");
-  return { ...change, once: onceFor("", readId("idempotency_key", key), petId, fingerprint) };
+  return key === undefined
+    ? change
+    : withKey(change, { account: "", key: readId("idempotency_key", key), fingerprint: "" });
 }
 
-/** Maximum updates of one key in a message. */
-const maxKeyedUpdates = 100;
+/** @throws RpcError INVALID_FIELD */
+export function readAdjustment({ petId, delta, requestId }: AdjustInventoryRequest): Adjustment {
+  return { kind: "adjust", petId, delta: readDelta(delta), requestId: readId("request_id", requestId) };
+}
+
+/** Maximum changes of one group. */
+const maxGroupChanges = 100;
 
 /**
- * Reads updates of one request that happen once.
+ * Reads the changes of one caller.
  *
  * @throws RpcError INVALID_FIELD
  */
-export function readKeyedUpdates({ account, key, fingerprint, updates }: KeyedUpdates): ChangeGroup {
-  if (account !== "") readId("account", account);
-  readId("key", key);
-  readId("fingerprint", fingerprint);
-  if (updates.length > maxKeyedUpdates) throw invalid("updates", `must be at most ${maxKeyedUpdates}`);
-  return updates.map((update) => {
-    return { ...readUpdate(update), once: onceFor(account, key, update.petId, fingerprint) };
-  });
+export function readGroup({ changes, deadlineMs, idempotencyKey: key }: ChangeGroup): (UpdateChange | Adjustment)[] {
+  if (deadlineMs === 0) throw invalid("deadline_ms", "is required");
+  if (changes.length > maxGroupChanges) throw invalid("changes", `must be at most ${maxGroupChanges}`);
+  if (key === undefined) return changes.map(readChange);
+  if (key.account !== "") readId("account", key.account);
+  readId("key", key.key);
+  if (key.fingerprint !== "") readId("fingerprint", key.fingerprint);
+  if (new Set(changes.map(({ petId }) => petId)).size < changes.length) {
+    throw invalid("changes", "must name each pet_id once when they have a key");
+  }
+  return changes.map((change) => withKey(readUpdate(change), key));
+}
+
+function readChange({ delta, requestId, ...update }: Change): UpdateChange | Adjustment {
+  if (delta === undefined) return readUpdate(update);
+  if (update.quantity !== undefined) throw invalid("delta", "must not be there beside quantity");
+  return readAdjustment({ petId: update.petId, delta, requestId });
 }
 
 /** No id of an adjustment has a space. */
-function onceFor(account: string, key: string, petId: bigint, fingerprint: string) {
-  return { id: `${account} ${key} ${petId}`, fingerprint };
-}
-
-/** @throws RpcError INVALID_FIELD when it is missing or malformed */
-export function readRequestId(requestId: string): string {
-  return readId("request_id", requestId);
+function withKey(change: UpdateChange, { account, key, fingerprint }: IdempotencyKey): UpdateChange {
+  const { petId, quantity, expectedRevisions = ["any"] } = change;
+  const made = fingerprint || hash("sha256", `${quantity} ${expectedRevisions.join(" ")}`, "base64url");
+  return { ...change, once: { id: `${account} ${key} ${petId}`, fingerprint: made } };
 }
 
 /** @throws RpcError INVALID_FIELD that names the field, when it is missing or malformed */
 function readId(field: string, id: string): string {
   if (!/^[A-Za-z0-9_.:-]{1,64}$/.test(id)) throw invalid(field, "must be 1 to 64 of A-Z a-z 0-9 _ . : -");
   return id;
-}
-
-/** @throws RpcError INVALID_FIELD when it is missing */
-export function readTimeoutMs(timeoutMs: number): number {
-  if (timeoutMs === 0) throw invalid("timeout_ms", "is required");
-  return timeoutMs;
 }
 
 /** @returns each id once, in order. @throws RpcError INVALID_FIELD when there are too many */

@@ -22,6 +22,7 @@ import {
   type ServiceError,
   type UntypedServiceImplementation,
 } from "@grpc/grpc-js";
+import { Status } from "../../../google/rpc/status.ts";
 
 export const protobufPackage = "petstore.inventory.v1";
 
@@ -201,12 +202,8 @@ export interface UpdateInventoryRequest {
   quantity?:
     | number
     | undefined;
-  /** When set, the update happens only if the entry is still at this revision. */
-  expectedRevision?:
-    | bigint
-    | undefined;
-  /** Further revisions that will do, as in Update. */
-  furtherExpectedRevisions: bigint[];
+  /** When it names any, the update happens only if the entry is still at one of these revisions. At most 20. */
+  expectedRevisions: bigint[];
   /**
    * When set, the update happens once: a repeat with the same key gets the first result, for at least 24 hours. All
    * callers share one set of keys for each entry, so take a random one: 1 to 64 of A-Z a-z 0-9 _ . : -
@@ -226,76 +223,74 @@ export interface UpdateInventoryResponse {
   replayed: boolean;
 }
 
-export interface ApplyUpdatesRequest {
-  updates: Update[];
-  /** Updates that happen once. A server that does not know this field answers none of them. */
-  keyed: KeyedUpdates[];
+export interface ApplyChangesRequest {
+  groups: ChangeGroup[];
 }
 
 /**
- * Updates of one request that happen once, all decided in one transaction. Each leaves a record under the account, the
- * key and its pet_id, also when it changes nothing, unless it is refused. When one of them finds the record of another
- * request, all of them are refused with KEY_REUSED, and none happens.
+ * Changes of one caller, decided in one transaction. Each of them stands alone, with one exception: when one of them
+ * finds the record of another request under its key, all are refused with KEY_REUSED, and none happens.
  */
-export interface KeyedUpdates {
+export interface ChangeGroup {
+  /** 1 to 100. With a key each names another pet_id. */
+  changes: Change[];
+  /**
+   * How long the caller waits, in milliseconds since the server accepted the stream: the caller counts from when it got
+   * the headers. What is not decided by then never happens. So a message that comes late does nothing, whatever it was
+   * that delayed it. Required, and more than 0.
+   */
+  deadlineMs: number;
+  /**
+   * When set, the updates happen once. Each leaves a record under the account, the key and its pet_id, also when it
+   * changes nothing, unless it is refused.
+   */
+  idempotencyKey:
+    | IdempotencyKey
+    | undefined;
+  /** The W3C trace context of these changes, because their stream and their message are shared. */
+  traceparent?: string | undefined;
+}
+
+export interface IdempotencyKey {
   /** Whose key it is: the keys of different accounts are different ones. Up to 64 of A-Z a-z 0-9 _ . : - */
   account: string;
   /** 1 to 64 of A-Z a-z 0-9 _ . : - */
   key: string;
-  /** Tells a repeat from another request with the same key: equal for repeats. 1 to 64 of A-Z a-z 0-9 _ . : - */
+  /**
+   * Tells a repeat from another request with the same key: equal for repeats. Up to 64 of A-Z a-z 0-9 _ . : - and by
+   * default made of each update, as UpdateInventory does.
+   */
   fingerprint: string;
-  /** 1 to 100. */
-  updates: Update[];
 }
 
-export interface Update {
-  /** Chosen by the caller, unique among its updates without a result on this stream. */
-  id: number;
+/** A change of the quantity of one entry: an update or an adjustment. */
+export interface Change {
   petId: bigint;
-  /** Required: absence is an error, never zero. */
+  /** The new quantity. Either this or `delta` is required: absence is an error, never zero. */
   quantity?:
     | number
     | undefined;
-  /** When set, the update happens only if the entry is still at this revision. */
-  expectedRevision?:
-    | bigint
-    | undefined;
-  /** How long the caller waits. An update that is still queued then is not written. Required, and more than 0. */
-  timeoutMs: number;
-  /** The W3C trace context of this update, because its stream and its message are shared. */
-  traceparent?:
-    | string
-    | undefined;
-  /**
-   * Further revisions that will do beside `expected_revision`. At most 20 may be expected in all. A caller that expects
-   * several names one of them there: a server that does not know this field then refuses too much, and never too
-   * little.
-   */
-  furtherExpectedRevisions: bigint[];
+  /** What to add to the quantity, as in AdjustInventory. With a request_id. */
+  delta?: number | undefined;
+  requestId: string;
+  /** When it names any, an update happens only if the entry is still at one of these revisions. At most 20. */
+  expectedRevisions: bigint[];
 }
 
-export interface ApplyUpdatesResponse {
-  results: UpdateResult[];
-  /**
-   * The server is about to stop: send further updates on another stream, and end this one. Updates that arrive on it
-   * within 2 s still get their results. Then the server ends it.
-   */
-  draining: boolean;
+export interface ApplyChangesResponse {
+  /** One for each change of the request, in their order. */
+  results: ChangeResult[];
 }
 
-export interface UpdateResult {
-  id: number;
-  /** Set if, and only if, the update is durable. */
+export interface ChangeResult {
+  /** The entry as the change left it. Set if, and only if, the change is durable. */
   item:
     | InventoryItem
     | undefined;
-  /** Otherwise the google.rpc.Code of the refusal, and its text. */
-  code: number;
-  message: string;
-  /** The reason of the refusal, as in ErrorInfo. */
-  reason: string;
-  /** An earlier request with the same key made the update, and `item` is the entry as that left it. */
+  /** An earlier request with the same key or request_id made the change. The entry may have changed since. */
   replayed: boolean;
+  /** Otherwise why the change was refused, with the same details as a call. */
+  refusal: Status | undefined;
 }
 
 export interface AdjustInventoryRequest {
@@ -1533,13 +1528,7 @@ export const BatchGetInventoryItemsResponse: MessageFns<BatchGetInventoryItemsRe
 };
 
 function createBaseUpdateInventoryRequest(): UpdateInventoryRequest {
-  return {
-    petId: 0n,
-    quantity: undefined,
-    expectedRevision: undefined,
-    furtherExpectedRevisions: [],
-    idempotencyKey: undefined,
-  };
+  return { petId: 0n, quantity: undefined, expectedRevisions: [], idempotencyKey: undefined };
 }
 
 export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
@@ -1553,26 +1542,18 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
     if (message.quantity !== undefined) {
       writer.uint32(16).int32(message.quantity);
     }
-    if (message.expectedRevision !== undefined) {
-      if (BigInt.asIntN(64, message.expectedRevision) !== message.expectedRevision) {
-        throw new globalThis.Error("value provided for field message.expectedRevision of type int64 too large");
-      }
-      writer.uint32(24).int64(message.expectedRevision);
-    }
-    if (message.furtherExpectedRevisions.length !== 0) {
-      writer.uint32(34).fork();
-      for (const v of message.furtherExpectedRevisions) {
+    if (message.expectedRevisions.length !== 0) {
+      writer.uint32(26).fork();
+      for (const v of message.expectedRevisions) {
         if (BigInt.asIntN(64, v) !== v) {
-          throw new globalThis.Error(
-            "a value provided in array field furtherExpectedRevisions of type int64 is too large",
-          );
+          throw new globalThis.Error("a value provided in array field expectedRevisions of type int64 is too large");
         }
         writer.int64(v);
       }
       writer.join();
     }
     if (message.idempotencyKey !== undefined) {
-      writer.uint32(42).string(message.idempotencyKey);
+      writer.uint32(34).string(message.idempotencyKey);
     }
     return writer;
   },
@@ -1607,24 +1588,16 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
             continue;
           }
           case 3: {
-            if (tag !== 24) {
-              break;
-            }
-
-            message.expectedRevision = reader.int64() as bigint;
-            continue;
-          }
-          case 4: {
-            if (tag === 32) {
-              message.furtherExpectedRevisions.push(reader.int64() as bigint);
+            if (tag === 24) {
+              message.expectedRevisions.push(reader.int64() as bigint);
 
               continue;
             }
 
-            if (tag === 34) {
+            if (tag === 26) {
               const end2 = reader.uint32() + reader.pos;
               while (reader.pos < end2) {
-                message.furtherExpectedRevisions.push(reader.int64() as bigint);
+                message.expectedRevisions.push(reader.int64() as bigint);
               }
 
               continue;
@@ -1632,8 +1605,8 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
 
             break;
           }
-          case 5: {
-            if (tag !== 42) {
+          case 4: {
+            if (tag !== 34) {
               break;
             }
 
@@ -1656,15 +1629,10 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
     return {
       petId: isSet(object.petId) ? BigInt(object.petId) : isSet(object.pet_id) ? BigInt(object.pet_id) : 0n,
       quantity: isSet(object.quantity) ? globalThis.Number(object.quantity) : undefined,
-      expectedRevision: isSet(object.expectedRevision)
-        ? BigInt(object.expectedRevision)
-        : isSet(object.expected_revision)
-        ? BigInt(object.expected_revision)
-        : undefined,
-      furtherExpectedRevisions: globalThis.Array.isArray(object?.furtherExpectedRevisions)
-        ? object.furtherExpectedRevisions.map((e: any) => BigInt(e))
-        : globalThis.Array.isArray(object?.further_expected_revisions)
-        ? object.further_expected_revisions.map((e: any) => BigInt(e))
+      expectedRevisions: globalThis.Array.isArray(object?.expectedRevisions)
+        ? object.expectedRevisions.map((e: any) => BigInt(e))
+        : globalThis.Array.isArray(object?.expected_revisions)
+        ? object.expected_revisions.map((e: any) => BigInt(e))
         : [],
       idempotencyKey: isSet(object.idempotencyKey)
         ? globalThis.String(object.idempotencyKey)
@@ -1682,11 +1650,8 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
     if (message.quantity !== undefined) {
       obj.quantity = Math.round(message.quantity);
     }
-    if (message.expectedRevision !== undefined) {
-      obj.expectedRevision = message.expectedRevision.toString();
-    }
-    if (message.furtherExpectedRevisions?.length) {
-      obj.furtherExpectedRevisions = message.furtherExpectedRevisions.map((e) => e.toString());
+    if (message.expectedRevisions?.length) {
+      obj.expectedRevisions = message.expectedRevisions.map((e) => e.toString());
     }
     if (message.idempotencyKey !== undefined) {
       obj.idempotencyKey = message.idempotencyKey;
@@ -1701,10 +1666,7 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
     const message = createBaseUpdateInventoryRequest();
     message.petId = (object.petId !== undefined && object.petId !== null) ? BigInt(object.petId) : 0n;
     message.quantity = object.quantity ?? undefined;
-    message.expectedRevision = (object.expectedRevision !== undefined && object.expectedRevision !== null)
-      ? BigInt(object.expectedRevision)
-      : undefined;
-    message.furtherExpectedRevisions = object.furtherExpectedRevisions?.map((e) => BigInt(e)) || [];
+    message.expectedRevisions = object.expectedRevisions?.map((e) => BigInt(e)) || [];
     message.idempotencyKey = object.idempotencyKey ?? undefined;
     return message;
   },
@@ -1797,22 +1759,19 @@ export const UpdateInventoryResponse: MessageFns<UpdateInventoryResponse> = {
   },
 };
 
-function createBaseApplyUpdatesRequest(): ApplyUpdatesRequest {
-  return { updates: [], keyed: [] };
+function createBaseApplyChangesRequest(): ApplyChangesRequest {
+  return { groups: [] };
 }
 
-export const ApplyUpdatesRequest: MessageFns<ApplyUpdatesRequest> = {
-  encode(message: ApplyUpdatesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    for (const v of message.updates) {
-      Update.encode(v!, writer.uint32(10).fork()).join();
-    }
-    for (const v of message.keyed) {
-      KeyedUpdates.encode(v!, writer.uint32(18).fork()).join();
+export const ApplyChangesRequest: MessageFns<ApplyChangesRequest> = {
+  encode(message: ApplyChangesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.groups) {
+      ChangeGroup.encode(v!, writer.uint32(10).fork()).join();
     }
     return writer;
   },
 
-  decode(input: BinaryReader | Uint8Array, length?: number): ApplyUpdatesRequest {
+  decode(input: BinaryReader | Uint8Array, length?: number): ApplyChangesRequest {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
@@ -1821,7 +1780,7 @@ export const ApplyUpdatesRequest: MessageFns<ApplyUpdatesRequest> = {
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
       const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseApplyUpdatesRequest();
+      const message = createBaseApplyChangesRequest();
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
@@ -1830,15 +1789,7 @@ export const ApplyUpdatesRequest: MessageFns<ApplyUpdatesRequest> = {
               break;
             }
 
-            message.updates.push(Update.decode(reader, reader.uint32()));
-            continue;
-          }
-          case 2: {
-            if (tag !== 18) {
-              break;
-            }
-
-            message.keyed.push(KeyedUpdates.decode(reader, reader.uint32()));
+            message.groups.push(ChangeGroup.decode(reader, reader.uint32()));
             continue;
           }
         }
@@ -1853,41 +1804,163 @@ export const ApplyUpdatesRequest: MessageFns<ApplyUpdatesRequest> = {
     }
   },
 
-  fromJSON(object: any): ApplyUpdatesRequest {
+  fromJSON(object: any): ApplyChangesRequest {
     return {
-      updates: globalThis.Array.isArray(object?.updates) ? object.updates.map((e: any) => Update.fromJSON(e)) : [],
-      keyed: globalThis.Array.isArray(object?.keyed) ? object.keyed.map((e: any) => KeyedUpdates.fromJSON(e)) : [],
+      groups: globalThis.Array.isArray(object?.groups) ? object.groups.map((e: any) => ChangeGroup.fromJSON(e)) : [],
     };
   },
 
-  toJSON(message: ApplyUpdatesRequest): unknown {
+  toJSON(message: ApplyChangesRequest): unknown {
     const obj: any = {};
-    if (message.updates?.length) {
-      obj.updates = message.updates.map((e) => Update.toJSON(e));
-    }
-    if (message.keyed?.length) {
-      obj.keyed = message.keyed.map((e) => KeyedUpdates.toJSON(e));
+    if (message.groups?.length) {
+      obj.groups = message.groups.map((e) => ChangeGroup.toJSON(e));
     }
     return obj;
   },
 
-  create(base?: DeepPartial<ApplyUpdatesRequest>): ApplyUpdatesRequest {
-    return ApplyUpdatesRequest.fromPartial(base ?? {});
+  create(base?: DeepPartial<ApplyChangesRequest>): ApplyChangesRequest {
+    return ApplyChangesRequest.fromPartial(base ?? {});
   },
-  fromPartial(object: DeepPartial<ApplyUpdatesRequest>): ApplyUpdatesRequest {
-    const message = createBaseApplyUpdatesRequest();
-    message.updates = object.updates?.map((e) => Update.fromPartial(e)) || [];
-    message.keyed = object.keyed?.map((e) => KeyedUpdates.fromPartial(e)) || [];
+  fromPartial(object: DeepPartial<ApplyChangesRequest>): ApplyChangesRequest {
+    const message = createBaseApplyChangesRequest();
+    message.groups = object.groups?.map((e) => ChangeGroup.fromPartial(e)) || [];
     return message;
   },
 };
 
-function createBaseKeyedUpdates(): KeyedUpdates {
-  return { account: "", key: "", fingerprint: "", updates: [] };
+function createBaseChangeGroup(): ChangeGroup {
+  return { changes: [], deadlineMs: 0, idempotencyKey: undefined, traceparent: undefined };
 }
 
-export const KeyedUpdates: MessageFns<KeyedUpdates> = {
-  encode(message: KeyedUpdates, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+export const ChangeGroup: MessageFns<ChangeGroup> = {
+  encode(message: ChangeGroup, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.changes) {
+      Change.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.deadlineMs !== 0) {
+      writer.uint32(16).uint32(message.deadlineMs);
+    }
+    if (message.idempotencyKey !== undefined) {
+      IdempotencyKey.encode(message.idempotencyKey, writer.uint32(26).fork()).join();
+    }
+    if (message.traceparent !== undefined) {
+      writer.uint32(34).string(message.traceparent);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ChangeGroup {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseChangeGroup();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.changes.push(Change.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.deadlineMs = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.idempotencyKey = IdempotencyKey.decode(reader, reader.uint32());
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.traceparent = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ChangeGroup {
+    return {
+      changes: globalThis.Array.isArray(object?.changes) ? object.changes.map((e: any) => Change.fromJSON(e)) : [],
+      deadlineMs: isSet(object.deadlineMs)
+        ? globalThis.Number(object.deadlineMs)
+        : isSet(object.deadline_ms)
+        ? globalThis.Number(object.deadline_ms)
+        : 0,
+      idempotencyKey: isSet(object.idempotencyKey)
+        ? IdempotencyKey.fromJSON(object.idempotencyKey)
+        : isSet(object.idempotency_key)
+        ? IdempotencyKey.fromJSON(object.idempotency_key)
+        : undefined,
+      traceparent: isSet(object.traceparent) ? globalThis.String(object.traceparent) : undefined,
+    };
+  },
+
+  toJSON(message: ChangeGroup): unknown {
+    const obj: any = {};
+    if (message.changes?.length) {
+      obj.changes = message.changes.map((e) => Change.toJSON(e));
+    }
+    if (message.deadlineMs !== 0) {
+      obj.deadlineMs = Math.round(message.deadlineMs);
+    }
+    if (message.idempotencyKey !== undefined) {
+      obj.idempotencyKey = IdempotencyKey.toJSON(message.idempotencyKey);
+    }
+    if (message.traceparent !== undefined) {
+      obj.traceparent = message.traceparent;
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<ChangeGroup>): ChangeGroup {
+    return ChangeGroup.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ChangeGroup>): ChangeGroup {
+    const message = createBaseChangeGroup();
+    message.changes = object.changes?.map((e) => Change.fromPartial(e)) || [];
+    message.deadlineMs = object.deadlineMs ?? 0;
+    message.idempotencyKey = (object.idempotencyKey !== undefined && object.idempotencyKey !== null)
+      ? IdempotencyKey.fromPartial(object.idempotencyKey)
+      : undefined;
+    message.traceparent = object.traceparent ?? undefined;
+    return message;
+  },
+};
+
+function createBaseIdempotencyKey(): IdempotencyKey {
+  return { account: "", key: "", fingerprint: "" };
+}
+
+export const IdempotencyKey: MessageFns<IdempotencyKey> = {
+  encode(message: IdempotencyKey, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.account !== "") {
       writer.uint32(10).string(message.account);
     }
@@ -1897,13 +1970,10 @@ export const KeyedUpdates: MessageFns<KeyedUpdates> = {
     if (message.fingerprint !== "") {
       writer.uint32(26).string(message.fingerprint);
     }
-    for (const v of message.updates) {
-      Update.encode(v!, writer.uint32(34).fork()).join();
-    }
     return writer;
   },
 
-  decode(input: BinaryReader | Uint8Array, length?: number): KeyedUpdates {
+  decode(input: BinaryReader | Uint8Array, length?: number): IdempotencyKey {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
@@ -1912,7 +1982,7 @@ export const KeyedUpdates: MessageFns<KeyedUpdates> = {
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
       const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseKeyedUpdates();
+      const message = createBaseIdempotencyKey();
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
@@ -1940,14 +2010,6 @@ export const KeyedUpdates: MessageFns<KeyedUpdates> = {
             message.fingerprint = reader.string();
             continue;
           }
-          case 4: {
-            if (tag !== 34) {
-              break;
-            }
-
-            message.updates.push(Update.decode(reader, reader.uint32()));
-            continue;
-          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1960,16 +2022,15 @@ export const KeyedUpdates: MessageFns<KeyedUpdates> = {
     }
   },
 
-  fromJSON(object: any): KeyedUpdates {
+  fromJSON(object: any): IdempotencyKey {
     return {
       account: isSet(object.account) ? globalThis.String(object.account) : "",
       key: isSet(object.key) ? globalThis.String(object.key) : "",
       fingerprint: isSet(object.fingerprint) ? globalThis.String(object.fingerprint) : "",
-      updates: globalThis.Array.isArray(object?.updates) ? object.updates.map((e: any) => Update.fromJSON(e)) : [],
     };
   },
 
-  toJSON(message: KeyedUpdates): unknown {
+  toJSON(message: IdempotencyKey): unknown {
     const obj: any = {};
     if (message.account !== "") {
       obj.account = message.account;
@@ -1980,70 +2041,47 @@ export const KeyedUpdates: MessageFns<KeyedUpdates> = {
     if (message.fingerprint !== "") {
       obj.fingerprint = message.fingerprint;
     }
-    if (message.updates?.length) {
-      obj.updates = message.updates.map((e) => Update.toJSON(e));
-    }
     return obj;
   },
 
-  create(base?: DeepPartial<KeyedUpdates>): KeyedUpdates {
-    return KeyedUpdates.fromPartial(base ?? {});
+  create(base?: DeepPartial<IdempotencyKey>): IdempotencyKey {
+    return IdempotencyKey.fromPartial(base ?? {});
   },
-  fromPartial(object: DeepPartial<KeyedUpdates>): KeyedUpdates {
-    const message = createBaseKeyedUpdates();
+  fromPartial(object: DeepPartial<IdempotencyKey>): IdempotencyKey {
+    const message = createBaseIdempotencyKey();
     message.account = object.account ?? "";
     message.key = object.key ?? "";
     message.fingerprint = object.fingerprint ?? "";
-    message.updates = object.updates?.map((e) => Update.fromPartial(e)) || [];
     return message;
   },
 };
 
-function createBaseUpdate(): Update {
-  return {
-    id: 0,
-    petId: 0n,
-    quantity: undefined,
-    expectedRevision: undefined,
-    timeoutMs: 0,
-    traceparent: undefined,
-    furtherExpectedRevisions: [],
-  };
+function createBaseChange(): Change {
+  return { petId: 0n, quantity: undefined, delta: undefined, requestId: "", expectedRevisions: [] };
 }
 
-export const Update: MessageFns<Update> = {
-  encode(message: Update, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.id !== 0) {
-      writer.uint32(8).uint32(message.id);
-    }
+export const Change: MessageFns<Change> = {
+  encode(message: Change, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.petId !== 0n) {
       if (BigInt.asIntN(64, message.petId) !== message.petId) {
         throw new globalThis.Error("value provided for field message.petId of type int64 too large");
       }
-      writer.uint32(16).int64(message.petId);
+      writer.uint32(8).int64(message.petId);
     }
     if (message.quantity !== undefined) {
-      writer.uint32(24).int32(message.quantity);
+      writer.uint32(16).int32(message.quantity);
     }
-    if (message.expectedRevision !== undefined) {
-      if (BigInt.asIntN(64, message.expectedRevision) !== message.expectedRevision) {
-        throw new globalThis.Error("value provided for field message.expectedRevision of type int64 too large");
-      }
-      writer.uint32(32).int64(message.expectedRevision);
+    if (message.delta !== undefined) {
+      writer.uint32(24).int32(message.delta);
     }
-    if (message.timeoutMs !== 0) {
-      writer.uint32(40).uint32(message.timeoutMs);
+    if (message.requestId !== "") {
+      writer.uint32(34).string(message.requestId);
     }
-    if (message.traceparent !== undefined) {
-      writer.uint32(50).string(message.traceparent);
-    }
-    if (message.furtherExpectedRevisions.length !== 0) {
-      writer.uint32(58).fork();
-      for (const v of message.furtherExpectedRevisions) {
+    if (message.expectedRevisions.length !== 0) {
+      writer.uint32(42).fork();
+      for (const v of message.expectedRevisions) {
         if (BigInt.asIntN(64, v) !== v) {
-          throw new globalThis.Error(
-            "a value provided in array field furtherExpectedRevisions of type int64 is too large",
-          );
+          throw new globalThis.Error("a value provided in array field expectedRevisions of type int64 is too large");
         }
         writer.int64(v);
       }
@@ -2052,7 +2090,7 @@ export const Update: MessageFns<Update> = {
     return writer;
   },
 
-  decode(input: BinaryReader | Uint8Array, length?: number): Update {
+  decode(input: BinaryReader | Uint8Array, length?: number): Change {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
@@ -2061,7 +2099,7 @@ export const Update: MessageFns<Update> = {
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
       const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseUpdate();
+      const message = createBaseChange();
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
@@ -2070,7 +2108,7 @@ export const Update: MessageFns<Update> = {
               break;
             }
 
-            message.id = reader.uint32();
+            message.petId = reader.int64() as bigint;
             continue;
           }
           case 2: {
@@ -2078,7 +2116,7 @@ export const Update: MessageFns<Update> = {
               break;
             }
 
-            message.petId = reader.int64() as bigint;
+            message.quantity = reader.int32();
             continue;
           }
           case 3: {
@@ -2086,44 +2124,28 @@ export const Update: MessageFns<Update> = {
               break;
             }
 
-            message.quantity = reader.int32();
+            message.delta = reader.int32();
             continue;
           }
           case 4: {
-            if (tag !== 32) {
+            if (tag !== 34) {
               break;
             }
 
-            message.expectedRevision = reader.int64() as bigint;
+            message.requestId = reader.string();
             continue;
           }
           case 5: {
-            if (tag !== 40) {
-              break;
-            }
-
-            message.timeoutMs = reader.uint32();
-            continue;
-          }
-          case 6: {
-            if (tag !== 50) {
-              break;
-            }
-
-            message.traceparent = reader.string();
-            continue;
-          }
-          case 7: {
-            if (tag === 56) {
-              message.furtherExpectedRevisions.push(reader.int64() as bigint);
+            if (tag === 40) {
+              message.expectedRevisions.push(reader.int64() as bigint);
 
               continue;
             }
 
-            if (tag === 58) {
+            if (tag === 42) {
               const end2 = reader.uint32() + reader.pos;
               while (reader.pos < end2) {
-                message.furtherExpectedRevisions.push(reader.int64() as bigint);
+                message.expectedRevisions.push(reader.int64() as bigint);
               }
 
               continue;
@@ -2143,90 +2165,71 @@ export const Update: MessageFns<Update> = {
     }
   },
 
-  fromJSON(object: any): Update {
+  fromJSON(object: any): Change {
     return {
-      id: isSet(object.id) ? globalThis.Number(object.id) : 0,
       petId: isSet(object.petId) ? BigInt(object.petId) : isSet(object.pet_id) ? BigInt(object.pet_id) : 0n,
       quantity: isSet(object.quantity) ? globalThis.Number(object.quantity) : undefined,
-      expectedRevision: isSet(object.expectedRevision)
-        ? BigInt(object.expectedRevision)
-        : isSet(object.expected_revision)
-        ? BigInt(object.expected_revision)
-        : undefined,
-      timeoutMs: isSet(object.timeoutMs)
-        ? globalThis.Number(object.timeoutMs)
-        : isSet(object.timeout_ms)
-        ? globalThis.Number(object.timeout_ms)
-        : 0,
-      traceparent: isSet(object.traceparent) ? globalThis.String(object.traceparent) : undefined,
-      furtherExpectedRevisions: globalThis.Array.isArray(object?.furtherExpectedRevisions)
-        ? object.furtherExpectedRevisions.map((e: any) => BigInt(e))
-        : globalThis.Array.isArray(object?.further_expected_revisions)
-        ? object.further_expected_revisions.map((e: any) => BigInt(e))
+      delta: isSet(object.delta) ? globalThis.Number(object.delta) : undefined,
+      requestId: isSet(object.requestId)
+        ? globalThis.String(object.requestId)
+        : isSet(object.request_id)
+        ? globalThis.String(object.request_id)
+        : "",
+      expectedRevisions: globalThis.Array.isArray(object?.expectedRevisions)
+        ? object.expectedRevisions.map((e: any) => BigInt(e))
+        : globalThis.Array.isArray(object?.expected_revisions)
+        ? object.expected_revisions.map((e: any) => BigInt(e))
         : [],
     };
   },
 
-  toJSON(message: Update): unknown {
+  toJSON(message: Change): unknown {
     const obj: any = {};
-    if (message.id !== 0) {
-      obj.id = Math.round(message.id);
-    }
     if (message.petId !== 0n) {
       obj.petId = message.petId.toString();
     }
     if (message.quantity !== undefined) {
       obj.quantity = Math.round(message.quantity);
     }
-    if (message.expectedRevision !== undefined) {
-      obj.expectedRevision = message.expectedRevision.toString();
+    if (message.delta !== undefined) {
+      obj.delta = Math.round(message.delta);
     }
-    if (message.timeoutMs !== 0) {
-      obj.timeoutMs = Math.round(message.timeoutMs);
+    if (message.requestId !== "") {
+      obj.requestId = message.requestId;
     }
-    if (message.traceparent !== undefined) {
-      obj.traceparent = message.traceparent;
-    }
-    if (message.furtherExpectedRevisions?.length) {
-      obj.furtherExpectedRevisions = message.furtherExpectedRevisions.map((e) => e.toString());
+    if (message.expectedRevisions?.length) {
+      obj.expectedRevisions = message.expectedRevisions.map((e) => e.toString());
     }
     return obj;
   },
 
-  create(base?: DeepPartial<Update>): Update {
-    return Update.fromPartial(base ?? {});
+  create(base?: DeepPartial<Change>): Change {
+    return Change.fromPartial(base ?? {});
   },
-  fromPartial(object: DeepPartial<Update>): Update {
-    const message = createBaseUpdate();
-    message.id = object.id ?? 0;
+  fromPartial(object: DeepPartial<Change>): Change {
+    const message = createBaseChange();
     message.petId = (object.petId !== undefined && object.petId !== null) ? BigInt(object.petId) : 0n;
     message.quantity = object.quantity ?? undefined;
-    message.expectedRevision = (object.expectedRevision !== undefined && object.expectedRevision !== null)
-      ? BigInt(object.expectedRevision)
-      : undefined;
-    message.timeoutMs = object.timeoutMs ?? 0;
-    message.traceparent = object.traceparent ?? undefined;
-    message.furtherExpectedRevisions = object.furtherExpectedRevisions?.map((e) => BigInt(e)) || [];
+    message.delta = object.delta ?? undefined;
+    message.requestId = object.requestId ?? "";
+    message.expectedRevisions = object.expectedRevisions?.map((e) => BigInt(e)) || [];
     return message;
   },
 };
 
-function createBaseApplyUpdatesResponse(): ApplyUpdatesResponse {
-  return { results: [], draining: false };
+function createBaseApplyChangesResponse(): ApplyChangesResponse {
+  return { results: [] };
 }
 
-export const ApplyUpdatesResponse: MessageFns<ApplyUpdatesResponse> = {
-  encode(message: ApplyUpdatesResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+export const ApplyChangesResponse: MessageFns<ApplyChangesResponse> = {
+  encode(message: ApplyChangesResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     for (const v of message.results) {
-      UpdateResult.encode(v!, writer.uint32(10).fork()).join();
-    }
-    if (message.draining !== false) {
-      writer.uint32(16).bool(message.draining);
+      ChangeResult.encode(v!, writer.uint32(10).fork()).join();
     }
     return writer;
   },
 
-  decode(input: BinaryReader | Uint8Array, length?: number): ApplyUpdatesResponse {
+  decode(input: BinaryReader | Uint8Array, length?: number): ApplyChangesResponse {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
@@ -2235,7 +2238,7 @@ export const ApplyUpdatesResponse: MessageFns<ApplyUpdatesResponse> = {
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
       const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseApplyUpdatesResponse();
+      const message = createBaseApplyChangesResponse();
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
@@ -2244,15 +2247,7 @@ export const ApplyUpdatesResponse: MessageFns<ApplyUpdatesResponse> = {
               break;
             }
 
-            message.results.push(UpdateResult.decode(reader, reader.uint32()));
-            continue;
-          }
-          case 2: {
-            if (tag !== 16) {
-              break;
-            }
-
-            message.draining = reader.bool();
+            message.results.push(ChangeResult.decode(reader, reader.uint32()));
             continue;
           }
         }
@@ -2267,65 +2262,51 @@ export const ApplyUpdatesResponse: MessageFns<ApplyUpdatesResponse> = {
     }
   },
 
-  fromJSON(object: any): ApplyUpdatesResponse {
+  fromJSON(object: any): ApplyChangesResponse {
     return {
       results: globalThis.Array.isArray(object?.results)
-        ? object.results.map((e: any) => UpdateResult.fromJSON(e))
+        ? object.results.map((e: any) => ChangeResult.fromJSON(e))
         : [],
-      draining: isSet(object.draining) ? globalThis.Boolean(object.draining) : false,
     };
   },
 
-  toJSON(message: ApplyUpdatesResponse): unknown {
+  toJSON(message: ApplyChangesResponse): unknown {
     const obj: any = {};
     if (message.results?.length) {
-      obj.results = message.results.map((e) => UpdateResult.toJSON(e));
-    }
-    if (message.draining !== false) {
-      obj.draining = message.draining;
+      obj.results = message.results.map((e) => ChangeResult.toJSON(e));
     }
     return obj;
   },
 
-  create(base?: DeepPartial<ApplyUpdatesResponse>): ApplyUpdatesResponse {
-    return ApplyUpdatesResponse.fromPartial(base ?? {});
+  create(base?: DeepPartial<ApplyChangesResponse>): ApplyChangesResponse {
+    return ApplyChangesResponse.fromPartial(base ?? {});
   },
-  fromPartial(object: DeepPartial<ApplyUpdatesResponse>): ApplyUpdatesResponse {
-    const message = createBaseApplyUpdatesResponse();
-    message.results = object.results?.map((e) => UpdateResult.fromPartial(e)) || [];
-    message.draining = object.draining ?? false;
+  fromPartial(object: DeepPartial<ApplyChangesResponse>): ApplyChangesResponse {
+    const message = createBaseApplyChangesResponse();
+    message.results = object.results?.map((e) => ChangeResult.fromPartial(e)) || [];
     return message;
   },
 };
 
-function createBaseUpdateResult(): UpdateResult {
-  return { id: 0, item: undefined, code: 0, message: "", reason: "", replayed: false };
+function createBaseChangeResult(): ChangeResult {
+  return { item: undefined, replayed: false, refusal: undefined };
 }
 
-export const UpdateResult: MessageFns<UpdateResult> = {
-  encode(message: UpdateResult, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
-    if (message.id !== 0) {
-      writer.uint32(8).uint32(message.id);
-    }
+export const ChangeResult: MessageFns<ChangeResult> = {
+  encode(message: ChangeResult, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     if (message.item !== undefined) {
-      InventoryItem.encode(message.item, writer.uint32(18).fork()).join();
-    }
-    if (message.code !== 0) {
-      writer.uint32(24).int32(message.code);
-    }
-    if (message.message !== "") {
-      writer.uint32(34).string(message.message);
-    }
-    if (message.reason !== "") {
-      writer.uint32(42).string(message.reason);
+      InventoryItem.encode(message.item, writer.uint32(10).fork()).join();
     }
     if (message.replayed !== false) {
-      writer.uint32(48).bool(message.replayed);
+      writer.uint32(16).bool(message.replayed);
+    }
+    if (message.refusal !== undefined) {
+      Status.encode(message.refusal, writer.uint32(26).fork()).join();
     }
     return writer;
   },
 
-  decode(input: BinaryReader | Uint8Array, length?: number): UpdateResult {
+  decode(input: BinaryReader | Uint8Array, length?: number): ChangeResult {
     const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
     const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
     if (previousRecursionDepth >= 100) {
@@ -2334,56 +2315,32 @@ export const UpdateResult: MessageFns<UpdateResult> = {
     (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
     try {
       const end = length === undefined ? reader.len : reader.pos + length;
-      const message = createBaseUpdateResult();
+      const message = createBaseChangeResult();
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
           case 1: {
-            if (tag !== 8) {
-              break;
-            }
-
-            message.id = reader.uint32();
-            continue;
-          }
-          case 2: {
-            if (tag !== 18) {
+            if (tag !== 10) {
               break;
             }
 
             message.item = InventoryItem.decode(reader, reader.uint32());
             continue;
           }
-          case 3: {
-            if (tag !== 24) {
-              break;
-            }
-
-            message.code = reader.int32();
-            continue;
-          }
-          case 4: {
-            if (tag !== 34) {
-              break;
-            }
-
-            message.message = reader.string();
-            continue;
-          }
-          case 5: {
-            if (tag !== 42) {
-              break;
-            }
-
-            message.reason = reader.string();
-            continue;
-          }
-          case 6: {
-            if (tag !== 48) {
+          case 2: {
+            if (tag !== 16) {
               break;
             }
 
             message.replayed = reader.bool();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.refusal = Status.decode(reader, reader.uint32());
             continue;
           }
         }
@@ -2398,53 +2355,40 @@ export const UpdateResult: MessageFns<UpdateResult> = {
     }
   },
 
-  fromJSON(object: any): UpdateResult {
+  fromJSON(object: any): ChangeResult {
     return {
-      id: isSet(object.id) ? globalThis.Number(object.id) : 0,
       item: isSet(object.item) ? InventoryItem.fromJSON(object.item) : undefined,
-      code: isSet(object.code) ? globalThis.Number(object.code) : 0,
-      message: isSet(object.message) ? globalThis.String(object.message) : "",
-      reason: isSet(object.reason) ? globalThis.String(object.reason) : "",
       replayed: isSet(object.replayed) ? globalThis.Boolean(object.replayed) : false,
+      refusal: isSet(object.refusal) ? Status.fromJSON(object.refusal) : undefined,
     };
   },
 
-  toJSON(message: UpdateResult): unknown {
+  toJSON(message: ChangeResult): unknown {
     const obj: any = {};
-    if (message.id !== 0) {
-      obj.id = Math.round(message.id);
-    }
     if (message.item !== undefined) {
       obj.item = InventoryItem.toJSON(message.item);
-    }
-    if (message.code !== 0) {
-      obj.code = Math.round(message.code);
-    }
-    if (message.message !== "") {
-      obj.message = message.message;
-    }
-    if (message.reason !== "") {
-      obj.reason = message.reason;
     }
     if (message.replayed !== false) {
       obj.replayed = message.replayed;
     }
+    if (message.refusal !== undefined) {
+      obj.refusal = Status.toJSON(message.refusal);
+    }
     return obj;
   },
 
-  create(base?: DeepPartial<UpdateResult>): UpdateResult {
-    return UpdateResult.fromPartial(base ?? {});
+  create(base?: DeepPartial<ChangeResult>): ChangeResult {
+    return ChangeResult.fromPartial(base ?? {});
   },
-  fromPartial(object: DeepPartial<UpdateResult>): UpdateResult {
-    const message = createBaseUpdateResult();
-    message.id = object.id ?? 0;
+  fromPartial(object: DeepPartial<ChangeResult>): ChangeResult {
+    const message = createBaseChangeResult();
     message.item = (object.item !== undefined && object.item !== null)
       ? InventoryItem.fromPartial(object.item)
       : undefined;
-    message.code = object.code ?? 0;
-    message.message = object.message ?? "";
-    message.reason = object.reason ?? "";
     message.replayed = object.replayed ?? false;
+    message.refusal = (object.refusal !== undefined && object.refusal !== null)
+      ? Status.fromPartial(object.refusal)
+      : undefined;
     return message;
   },
 };
@@ -3215,7 +3159,7 @@ export const InventoryServiceService = {
   /**
    * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more, unless another
    * caller has changed the entry meanwhile; with an idempotency_key it changes nothing more in any case, as with
-   * AdjustInventory. NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold, INVALID_ARGUMENT
+   * AdjustInventory. NOT_FOUND when there is no entry, ABORTED when `expected_revisions` do not hold, INVALID_ARGUMENT
    * when the quantity is missing or negative, or the idempotency_key was used for another update of this entry.
    */
   updateInventory: {
@@ -3230,20 +3174,24 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): UpdateInventoryResponse => UpdateInventoryResponse.decode(value),
   },
   /**
-   * Does what UpdateInventory does for many updates on one stream. Each gets its own result once it is durable, and
-   * results may come in another order than the updates. When the stream breaks, it is not known which updates without a
-   * result have happened. The server sends its headers at once. A caller that waits for them before its first update
-   * does not lose that to a connection which is about to end.
+   * Applies changes of quantities, of one caller or of many, as UpdateInventory and AdjustInventory do. A caller may send
+   * any number of requests on one stream, each after the answer to the one before it. An answer comes once every change
+   * of its request is durable or refused.
+   *
+   * The server accepts a stream by sending its headers. It ends one with OK from time to time, and only between two
+   * requests: a request without an answer on a stream that ended with OK was not taken, and nothing of it has happened.
+   * After any other end of the stream it is not known what has happened of a request that was sent. A caller that waits
+   * for the headers before its first request does not lose that to a connection which is about to end.
    */
-  applyUpdates: {
-    path: "/petstore.inventory.v1.InventoryService/ApplyUpdates" as const,
+  applyChanges: {
+    path: "/petstore.inventory.v1.InventoryService/ApplyChanges" as const,
     requestStream: true as const,
     responseStream: true as const,
-    requestSerialize: (value: ApplyUpdatesRequest): Buffer => Buffer.from(ApplyUpdatesRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ApplyUpdatesRequest => ApplyUpdatesRequest.decode(value),
-    responseSerialize: (value: ApplyUpdatesResponse): Buffer =>
-      Buffer.from(ApplyUpdatesResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ApplyUpdatesResponse => ApplyUpdatesResponse.decode(value),
+    requestSerialize: (value: ApplyChangesRequest): Buffer => Buffer.from(ApplyChangesRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ApplyChangesRequest => ApplyChangesRequest.decode(value),
+    responseSerialize: (value: ApplyChangesResponse): Buffer =>
+      Buffer.from(ApplyChangesResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ApplyChangesResponse => ApplyChangesResponse.decode(value),
   },
   /**
    * Adds a positive or negative delta to the quantity of one entry, and answers once that is durable.
@@ -3332,17 +3280,21 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
   /**
    * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more, unless another
    * caller has changed the entry meanwhile; with an idempotency_key it changes nothing more in any case, as with
-   * AdjustInventory. NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold, INVALID_ARGUMENT
+   * AdjustInventory. NOT_FOUND when there is no entry, ABORTED when `expected_revisions` do not hold, INVALID_ARGUMENT
    * when the quantity is missing or negative, or the idempotency_key was used for another update of this entry.
    */
   updateInventory: handleUnaryCall<UpdateInventoryRequest, UpdateInventoryResponse>;
   /**
-   * Does what UpdateInventory does for many updates on one stream. Each gets its own result once it is durable, and
-   * results may come in another order than the updates. When the stream breaks, it is not known which updates without a
-   * result have happened. The server sends its headers at once. A caller that waits for them before its first update
-   * does not lose that to a connection which is about to end.
+   * Applies changes of quantities, of one caller or of many, as UpdateInventory and AdjustInventory do. A caller may send
+   * any number of requests on one stream, each after the answer to the one before it. An answer comes once every change
+   * of its request is durable or refused.
+   *
+   * The server accepts a stream by sending its headers. It ends one with OK from time to time, and only between two
+   * requests: a request without an answer on a stream that ended with OK was not taken, and nothing of it has happened.
+   * After any other end of the stream it is not known what has happened of a request that was sent. A caller that waits
+   * for the headers before its first request does not lose that to a connection which is about to end.
    */
-  applyUpdates: handleBidiStreamingCall<ApplyUpdatesRequest, ApplyUpdatesResponse>;
+  applyChanges: handleBidiStreamingCall<ApplyChangesRequest, ApplyChangesResponse>;
   /**
    * Adds a positive or negative delta to the quantity of one entry, and answers once that is durable.
    *
@@ -3441,7 +3393,7 @@ export interface InventoryServiceClient extends Client {
   /**
    * Sets the quantity of one entry and answers once that is durable. A repeat changes nothing more, unless another
    * caller has changed the entry meanwhile; with an idempotency_key it changes nothing more in any case, as with
-   * AdjustInventory. NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold, INVALID_ARGUMENT
+   * AdjustInventory. NOT_FOUND when there is no entry, ABORTED when `expected_revisions` do not hold, INVALID_ARGUMENT
    * when the quantity is missing or negative, or the idempotency_key was used for another update of this entry.
    */
   updateInventory(
@@ -3460,17 +3412,21 @@ export interface InventoryServiceClient extends Client {
     callback: (error: ServiceError | null, response: UpdateInventoryResponse) => void,
   ): ClientUnaryCall;
   /**
-   * Does what UpdateInventory does for many updates on one stream. Each gets its own result once it is durable, and
-   * results may come in another order than the updates. When the stream breaks, it is not known which updates without a
-   * result have happened. The server sends its headers at once. A caller that waits for them before its first update
-   * does not lose that to a connection which is about to end.
+   * Applies changes of quantities, of one caller or of many, as UpdateInventory and AdjustInventory do. A caller may send
+   * any number of requests on one stream, each after the answer to the one before it. An answer comes once every change
+   * of its request is durable or refused.
+   *
+   * The server accepts a stream by sending its headers. It ends one with OK from time to time, and only between two
+   * requests: a request without an answer on a stream that ended with OK was not taken, and nothing of it has happened.
+   * After any other end of the stream it is not known what has happened of a request that was sent. A caller that waits
+   * for the headers before its first request does not lose that to a connection which is about to end.
    */
-  applyUpdates(): ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
-  applyUpdates(options: Partial<CallOptions>): ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
-  applyUpdates(
+  applyChanges(): ClientDuplexStream<ApplyChangesRequest, ApplyChangesResponse>;
+  applyChanges(options: Partial<CallOptions>): ClientDuplexStream<ApplyChangesRequest, ApplyChangesResponse>;
+  applyChanges(
     metadata: Metadata,
     options?: Partial<CallOptions>,
-  ): ClientDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>;
+  ): ClientDuplexStream<ApplyChangesRequest, ApplyChangesResponse>;
   /**
    * Adds a positive or negative delta to the quantity of one entry, and answers once that is durable.
    *

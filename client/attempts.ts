@@ -1,0 +1,56 @@
+/** Holds callers while the service or its database is away. */
+import { setTimeout } from "node:timers/promises";
+
+/** Waits between attempts, in milliseconds; the last one repeats. */
+const waitsMs = [1, 25, 50, 100, 200];
+
+/** How long work is tried again. */
+export interface Patience {
+  /** When it ends, by `performance.now()`. Asked after each attempt. */
+  readonly endMs: () => number;
+  /** Asked before each further attempt. False once that must not be made; what it throws ends the work, too. */
+  readonly mayRepeat: () => boolean | Promise<boolean>;
+}
+
+/**
+ * Tries work until it is settled, so that callers see a short outage, such as a failover, as a delay.
+ *
+ * @param attempt tries once. @returns whether another attempt would not change anything
+ */
+export async function untilSettled(attempt: () => Promise<boolean>, { endMs, mayRepeat }: Patience): Promise<void> {
+  for (let i = 0; !(await attempt()); i++) {
+    const leftMs = endMs() - performance.now();
+    if (leftMs <= 0) return;
+    const waitMs = waitsMs[Math.min(i, waitsMs.length - 1)]! * (0.75 + Math.random() / 2); // not all at once
+    await setTimeout(Math.min(waitMs, leftMs));
+    if (performance.now() >= endMs() || !(await mayRepeat())) return;
+  }
+}
+
+/**
+ * Knows how long nothing has succeeded. Callers are held for as long as the outage is young: a long outage must not
+ * gather callers that wait in vain.
+ */
+export class Outage {
+  readonly #patienceMs: number;
+  #beganMs = Number.NEGATIVE_INFINITY;
+  #lastFailureMs = Number.NEGATIVE_INFINITY;
+
+  /** @param patienceMs the age from which an outage holds no callers any more */
+  constructor(patienceMs: number) {
+    this.#patienceMs = patienceMs;
+  }
+
+  /** Notes that an attempt has failed. @returns until when callers are held, by `performance.now()` */
+  failed(): number {
+    const nowMs = performance.now();
+    const isAnother = nowMs - this.#lastFailureMs > this.#patienceMs + waitsMs.at(-1)!;
+    if (isAnother) this.#beganMs = nowMs;
+    this.#lastFailureMs = nowMs;
+    return this.#beganMs + this.#patienceMs;
+  }
+
+  succeeded(): void {
+    this.#lastFailureMs = Number.NEGATIVE_INFINITY;
+  }
+}

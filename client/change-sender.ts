@@ -1,0 +1,96 @@
+/** Sends changes until it is known what became of them, as far as a repeat is safe. */
+import { Outage, untilSettled } from "./attempts.ts";
+import type { ChangeSessions } from "./change-sessions.ts";
+import { type ChangeOutcome, type ChangeRequest, isRepeatable } from "./changes.ts";
+import { InventoryError, type StatusName } from "./errors.ts";
+
+/** For whom changes are made. */
+export interface ChangeCaller {
+  /** How long it waits, by `performance.now()`. Asked again for each attempt. */
+  readonly deadlineMs: () => number;
+  /** False once the caller has left: what it sends next must not be followed by these changes. */
+  readonly isWanted: () => boolean;
+  /**
+   * Asked before each further attempt: false while it is not known whether the caller may still make the changes.
+   * Rejects once the caller may not.
+   */
+  readonly mayRepeat: () => boolean | Promise<boolean>;
+}
+
+/** After these the same request may succeed soon. */
+const passing: ReadonlySet<StatusName> = new Set(["UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"]);
+
+/** Requests that are repeated although they may have happened. In a long outage further ones end after one attempt. */
+const maxRepeated = 5_000;
+
+export class ChangeSender {
+  readonly #sessions: Pick<ChangeSessions, "submit" | "isClosed">;
+  readonly #attemptTimeoutMs: number;
+  readonly #outage: Outage;
+  #repeated = 0;
+
+  /** @param attemptTimeoutMs the longest attempt at changes that may be repeated, and the patience with an outage */
+  constructor(sessions: Pick<ChangeSessions, "submit" | "isClosed">, attemptTimeoutMs: number) {
+    this.#sessions = sessions;
+    this.#attemptTimeoutMs = attemptTimeoutMs;
+    this.#outage = new Outage(attemptTimeoutMs);
+  }
+
+  /**
+   * Sends changes. In an outage those are sent again that have certainly not happened; those of which it is not known
+   * only if they happen once, because a repeat could undo a newer change that was acknowledged in between.
+   *
+   * @returns an outcome for each change, in order
+   */
+  async send(request: ChangeRequest, { deadlineMs, isWanted, mayRepeat }: ChangeCaller): Promise<ChangeOutcome[]> {
+    const happensOnce = isRepeatable(request);
+    const outcomes: ChangeOutcome[] = [];
+    let unsettled = [...request.changes.keys()];
+    let holdsPlace = false;
+    let endMs = Number.NEGATIVE_INFINITY;
+
+    const attempt = async () => {
+      if (outcomes.length > 0 && !(await mayRepeat())) return false;
+      const changes = unsettled.map((i) => request.changes[i]!);
+      const latestMs = deadlineMs();
+      const untilMs = happensOnce ? Math.min(performance.now() + this.#attemptTimeoutMs, latestMs) : latestMs;
+      const found = await this.#sessions.submit({ ...request, changes }, untilMs, isWanted);
+      unsettled = unsettled.filter((place, i) => {
+        const outcome = found[i]!;
+        const isPassing = mayPass(outcome, happensOnce);
+        // What may have happened stays unknown, whatever becomes of a repeat.
+        if (!isPassing || !mayHaveHappened(outcomes[place])) outcomes[place] = outcome;
+        return isPassing;
+      });
+      if (unsettled.length === 0) this.#outage.succeeded();
+      else endMs = happensOnce ? latestMs : Math.min(latestMs, this.#outage.failed());
+      return unsettled.length === 0 || this.#sessions.isClosed;
+    };
+    const mayGoOn = () => {
+      if (happensOnce && !holdsPlace) {
+        if (this.#repeated >= maxRepeated) return false;
+        holdsPlace = true;
+        this.#repeated += 1;
+      }
+      return isWanted();
+    };
+    try {
+      await untilSettled(attempt, { endMs: () => endMs, mayRepeat: mayGoOn });
+    } catch {
+      // The caller may no longer make the changes: the outcomes are those of the attempts before.
+    } finally {
+      if (holdsPlace) this.#repeated -= 1;
+    }
+    return outcomes;
+  }
+}
+
+function mayHaveHappened(outcome: ChangeOutcome | undefined): boolean {
+  return outcome instanceof InventoryError && outcome.mayHaveHappened;
+}
+
+/** Whether another attempt is safe, and may have another outcome. */
+function mayPass(outcome: ChangeOutcome, happensOnce: boolean): boolean {
+  if (!(outcome instanceof InventoryError) || !passing.has(outcome.code)) return false;
+  return happensOnce || !outcome.mayHaveHappened;
+}

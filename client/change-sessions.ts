@@ -1,0 +1,226 @@
+/** Sends the changes of many callers over a few sessions. */
+import type { ClientDuplexStream } from "@grpc/grpc-js";
+import type { ApplyChangesRequest, ApplyChangesResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import { type ChangeOutcome, type ChangeRequest, isRepeatable, toOutcome, toWireGroup } from "./changes.ts";
+import { InventoryError, notSent } from "./errors.ts";
+import { Session } from "./session.ts";
+
+export type ChangeStream = ClientDuplexStream<ApplyChangesRequest, ApplyChangesResponse>;
+type ChangeSession = Session<ApplyChangesRequest, ApplyChangesResponse>;
+
+/** Messages under way at once. While the service writes one, the next ones arrive. */
+const maxMessages = 4;
+
+/** Changes in one message. They share its answer, so a larger one would make the first of them wait for the last. */
+const maxMessageChanges = 64;
+
+/** After this time a message is late: its service may be frozen, and another one may answer the next message. */
+const lateMs = 1_000;
+
+/** The longest wait for a service to accept a stream. */
+const openTimeoutMs = 5_000;
+
+/** Maximum changes without an outcome. When there are more, no service answers, and further ones would only wait too. */
+const maxChanges = 10_000;
+
+/** A request that waits for its outcomes. */
+interface Waiting {
+  readonly request: ChangeRequest;
+  readonly deadlineMs: number;
+  readonly isWanted: () => boolean;
+  /** Gives its caller the outcomes; only the first call counts. */
+  readonly end: (outcomes: readonly ChangeOutcome[]) => void;
+  isEnded: boolean;
+}
+
+/**
+ * Sends what waits as one message, and the next message when that is answered, or is late. The more callers there are,
+ * the larger the messages, and the less each change costs.
+ */
+export class ChangeSessions {
+  readonly #open: () => ChangeStream;
+  readonly #waiting: Waiting[] = [];
+  readonly #idle: ChangeSession[] = [];
+  /** Messages that are under way, and not late. */
+  #messages = 0;
+  /** The message that changes can still join. */
+  #next: object | undefined;
+  #unanswered = 0;
+  #isClosed = false;
+
+  /** @param open opens a stream to one of the services */
+  constructor(open: () => ChangeStream) {
+    this.#open = open;
+  }
+
+  /** Whether it sends nothing any more. */
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Changes that have no outcome yet. */
+  get unanswered(): number {
+    return this.#unanswered;
+  }
+
+  /**
+   * Sends a request once. Never rejects.
+   *
+   * What was sent and is not known to have happened ends at the deadline and not before, except where it may be sent
+   * again: until then the service may still do it, and afterwards it certainly will not. So what its caller does after
+   * the outcome is never undone.
+   *
+   * @param deadlineMs how long the caller waits, by `performance.now()`
+   * @param isWanted asked when the request is sent. False once the caller has left: it must not happen after what the
+   *   caller sends next
+   * @returns an outcome for each change, in order
+   */
+  submit(request: ChangeRequest, deadlineMs: number, isWanted: () => boolean): Promise<readonly ChangeOutcome[]> {
+    return new Promise((resolve) => {
+      const count = request.changes.length;
+      const leftMs = deadlineMs - performance.now();
+      if (this.#unanswered + count > maxChanges) return resolve(forAll(request, tooMany()));
+      if (this.#isClosed) return resolve(forAll(request, closed()));
+      if (leftMs <= 0) return resolve(forAll(request, late(true)));
+      this.#unanswered += count;
+      // An answer that has arrived while this thread was busy is taken before the immediate.
+      const onLate = () => waiting.end(forAll(request, late(this.#waiting.includes(waiting))));
+      const timer = setTimeout(() => setImmediate(onLate), leftMs);
+      const end = (outcomes: readonly ChangeOutcome[]) => {
+        if (waiting.isEnded) return;
+        waiting.isEnded = true;
+        clearTimeout(timer);
+        this.#unanswered -= count;
+        while (this.#waiting[0]?.isEnded) this.#waiting.shift(); // where no service takes what waits
+        resolve(outcomes);
+      };
+      const waiting: Waiting = { request, deadlineMs, isWanted, end, isEnded: false };
+      this.#waiting.push(waiting);
+      this.#sendNext();
+    });
+  }
+
+  /** Sends nothing any more. What was sent still gets its outcome. */
+  close(): void {
+    this.#isClosed = true;
+    for (const session of this.#idle.splice(0)) session.cancel();
+    for (const { request, end } of this.#waiting.splice(0)) end(forAll(request, closed()));
+  }
+
+  /** Begins the next message, unless one is begun already or too many are under way. */
+  #sendNext(): void {
+    if (this.#waiting.length === 0 || this.#next !== undefined || this.#messages >= maxMessages) return;
+    const message = {};
+    this.#next = message;
+    this.#messages += 1;
+    let isLate = false;
+    const sent = () => {
+      if (this.#next === message) this.#next = undefined;
+    };
+    const leave = () => {
+      if (isLate) return;
+      isLate = true;
+      clearTimeout(timer);
+      this.#messages -= 1;
+      sent();
+      this.#sendNext();
+    };
+    const timer = setTimeout(leave, lateMs);
+    void this.#send(() => {
+      sent();
+      this.#sendNext();
+    }).finally(leave);
+  }
+
+  /** Sends one message, and gives its callers the outcomes. */
+  async #send(onSent: () => void): Promise<void> {
+    let session: ChangeSession;
+    try {
+      session = this.#idleSession() ?? (await Session.open(this.#open(), openTimeoutMs));
+    } catch (error) {
+      for (const { request, end } of this.#waiting.splice(0)) end(forAll(request, error as InventoryError));
+      return;
+    }
+    await turns();
+    const taken = this.#take();
+    onSent();
+    if (taken.length > 0) await this.#ask(session, taken);
+    if (this.#isClosed) session.cancel();
+    else this.#idle.push(session);
+  }
+
+  #idleSession(): ChangeSession | undefined {
+    for (;;) {
+      const session = this.#idle.pop();
+      if (!session?.isOver) return session;
+    }
+  }
+
+  async #ask(session: ChangeSession, taken: readonly Waiting[]): Promise<void> {
+    const nowMs = performance.now();
+    const { ageMs } = session;
+    // Rounded down: the service must not take for wanted what its caller has given up.
+    const groups = taken.map(({ request, deadlineMs }) => {
+      return toWireGroup(request, Math.max(1, Math.floor(ageMs + deadlineMs - nowMs)));
+    });
+    const read = ({ results }: ApplyChangesResponse) => {
+      let at = 0;
+      for (const { request, end } of taken) {
+        const from = at;
+        at += request.changes.length;
+        end(results.slice(from, at).map(toOutcome));
+      }
+      return true;
+    };
+    const untilMs = Math.max(...taken.map(({ deadlineMs }) => deadlineMs));
+    try {
+      await session.ask({ groups }, read, untilMs - nowMs);
+    } catch (thrown) {
+      const error = thrown as InventoryError;
+      for (const { request, end } of taken) {
+        if (!error.mayHaveHappened || isRepeatable(request)) end(forAll(request, error));
+      }
+    }
+  }
+
+  /** Takes what makes a message, without what nobody wants any more. */
+  #take(): Waiting[] {
+    const taken: Waiting[] = [];
+    let count = 0;
+    while (this.#waiting.length > 0) {
+      const next = this.#waiting[0]!;
+      count += next.request.changes.length;
+      if (count > maxMessageChanges && taken.length > 0) break;
+      this.#waiting.shift();
+      if (next.isEnded) continue;
+      if (next.isWanted()) taken.push(next);
+      else next.end(forAll(next.request, notSent("the caller has left")));
+    }
+    return taken;
+  }
+}
+
+/**
+ * Waits until what has arrived by now is read: in the first turn of the event loop after a freeze, the bytes of a
+ * request are read, and in the second one the end of its connection.
+ */
+function turns(): Promise<void> {
+  return new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+}
+
+function forAll({ changes }: ChangeRequest, error: InventoryError): InventoryError[] {
+  return changes.map(() => error);
+}
+
+function late(isUnsent: boolean): InventoryError {
+  if (isUnsent) return notSent("no service took the change in time", undefined, "DEADLINE_EXCEEDED");
+  return new InventoryError("DEADLINE_EXCEEDED", "the service did not answer in time");
+}
+
+function closed(): InventoryError {
+  return notSent("the client was closed", undefined, "CANCELLED");
+}
+
+function tooMany(): InventoryError {
+  return new InventoryError("RESOURCE_EXHAUSTED", "too many changes wait for the service");
+}

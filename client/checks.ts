@@ -1,0 +1,184 @@
+/** Asks the service what has changed. */
+import type { ClientDuplexStream } from "@grpc/grpc-js";
+import type {
+  CheckInventoryRequest,
+  CheckInventoryResponse,
+  InventoryItem as WireItem,
+} from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { Item, Position } from "../proto/pet.ts";
+import { Outage, untilSettled } from "./attempts.ts";
+import { InventoryError } from "./errors.ts";
+import { toItem } from "./item.ts";
+import { Session } from "./session.ts";
+
+export type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
+type CheckSession = Session<CheckInventoryRequest, CheckInventoryResponse>;
+
+/** What changed after a position; `reset` when the stock no longer has that position. */
+export type StockChanges =
+  | { readonly kind: "reset" }
+  | {
+      readonly kind: "changes";
+      /** After the changes. */
+      readonly position: Position;
+      /** Entries that were made or changed, in their latest state. */
+      readonly changed: readonly Item[];
+      readonly removed: readonly Removal[];
+    };
+
+/** An entry that is gone. */
+export interface Removal {
+  readonly petId: bigint;
+  /** The revision of the stock that removed it. */
+  readonly revision: bigint;
+}
+
+export interface CheckOptions {
+  /** A W3C trace context. */
+  readonly traceparent?: string | undefined;
+  /** Called for each part of a long answer but the last. */
+  readonly onPart?: () => void;
+  /** Gets the error of each attempt that is followed by another one. */
+  readonly onSetback?: (error: InventoryError) => void;
+}
+
+/** After this time without an answer another service is asked, too: this one may be frozen. */
+const lateMs = 1_000;
+
+/** Asks one question at a time. */
+export class Checks {
+  readonly #open: () => CheckStream;
+  readonly #silenceMs: number;
+  readonly #outage: Outage;
+  /** The session of the latest answer. */
+  #session: CheckSession | undefined;
+  readonly #closed = new AbortController();
+
+  /**
+   * @param open opens a stream to one of the services
+   * @param silenceMs longest wait for an answer, and for each part of a long one; also the patience with an outage
+   */
+  constructor(open: () => CheckStream, silenceMs: number) {
+    this.#open = open;
+    this.#silenceMs = silenceMs;
+    this.#outage = new Outage(silenceMs);
+  }
+
+  /**
+   * Asks what has changed, and again in a short outage: that changes nothing. Call it again only after the answer.
+   *
+   * @throws InventoryError: of the latest attempt; CANCELLED once this is closed
+   */
+  async ask(position: Position, options: CheckOptions = {}): Promise<StockChanges> {
+    const startedMs = performance.now();
+    let changes: StockChanges | undefined;
+    let error: unknown;
+    let endMs = startedMs;
+    const attempt = async () => {
+      this.#closed.signal.throwIfAborted();
+      try {
+        changes = await this.#askOnce(position, options);
+        this.#outage.succeeded();
+        return true;
+      } catch (thrown) {
+        error = thrown;
+        endMs = Math.min(startedMs + this.#silenceMs, this.#outage.failed());
+        return (thrown as InventoryError).code !== "UNAVAILABLE";
+      }
+    };
+    const mayRepeat = () => {
+      options.onSetback?.(error as InventoryError);
+      return true;
+    };
+    await untilSettled(attempt, { endMs: () => endMs, mayRepeat });
+    if (changes) return changes;
+    throw error;
+  }
+
+  close(): void {
+    this.#closed.abort(new InventoryError("CANCELLED", "the client was closed"));
+    this.#session?.cancel();
+  }
+
+  /** Asks a service, and every second another one until one of them begins to answer. */
+  async #askOnce(position: Position, { traceparent, onPart }: CheckOptions): Promise<StockChanges> {
+    const { promise, resolve, reject } = Promise.withResolvers<StockChanges>();
+    const asked = new Set<CheckSession>();
+    let attempts = 0;
+    let answering: CheckSession | undefined;
+    const ask = async () => {
+      attempts += 1;
+      let session = this.#session;
+      this.#session = undefined;
+      try {
+        if (!session || session.isOver) session = await Session.open(this.#open(), this.#silenceMs);
+        asked.add(session);
+        if (answering) return;
+        const answer = new Answer();
+        const read = (message: CheckInventoryResponse) => {
+          answering ??= session!;
+          stopAsking();
+          if (answer.add(message)) return true;
+          onPart?.();
+          return false;
+        };
+        await session.ask({ ...position, traceparent }, read, this.#silenceMs);
+        resolve(answer.changes);
+        asked.delete(session);
+        this.#session = session;
+      } catch (error) {
+        attempts -= 1;
+        const isLast = answering ? answering === session : attempts === 0 || isLate(error);
+        if (isLast) reject(error);
+      }
+    };
+    const stopAsking = () => {
+      clearInterval(timer);
+      for (const other of asked) if (other !== answering) other.cancel();
+    };
+    const timer = setInterval(() => void ask(), lateMs);
+    const close = () => reject(this.#closed.signal.reason);
+    this.#closed.signal.addEventListener("abort", close);
+    void ask();
+    try {
+      return await promise;
+    } finally {
+      this.#closed.signal.removeEventListener("abort", close);
+      clearInterval(timer);
+      for (const session of asked) session.cancel();
+    }
+  }
+}
+
+function isLate(error: unknown): boolean {
+  return (error as InventoryError).code === "DEADLINE_EXCEEDED";
+}
+
+/** Puts the messages of an answer together. Of two states of an entry the later one counts. */
+class Answer {
+  readonly #changed = new Map<bigint, WireItem>();
+  readonly #removed = new Map<bigint, Removal>();
+  #last: CheckInventoryResponse | undefined;
+
+  /** @returns whether the answer is complete */
+  add(message: CheckInventoryResponse): boolean {
+    for (const item of message.changed) {
+      this.#removed.delete(item.petId);
+      this.#changed.set(item.petId, item);
+    }
+    for (const [i, petId] of message.removedPetIds.entries()) {
+      this.#changed.delete(petId);
+      this.#removed.set(petId, { petId, revision: message.removedRevisions[i]! });
+    }
+    this.#last = message;
+    return !message.more;
+  }
+
+  /** @throws InventoryError for an entry that this client cannot read */
+  get changes(): StockChanges {
+    const { epoch, revision, reset } = this.#last!;
+    if (reset) return { kind: "reset" };
+    const changed = Array.from(this.#changed.values(), toItem);
+    return { kind: "changes", position: { epoch, revision }, changed, removed: [...this.#removed.values()] };
+  }
+}

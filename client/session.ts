@@ -1,0 +1,122 @@
+/** A long-lived stream to the service that carries one question at a time, and its answer. */
+import type { ClientDuplexStream, ServiceError } from "@grpc/grpc-js";
+import { InventoryError, notSent, toInventoryError } from "./errors.ts";
+
+/** A question that waits for its answer. */
+interface Asked<Message> {
+  /** Gets each message of the answer. @returns whether that was the last one */
+  readonly read: (message: Message) => boolean;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+  readonly timer: NodeJS.Timeout;
+}
+
+/**
+ * Asks over one stream, as a message on a stream costs a fraction of a call.
+ *
+ * The service ends a stream with OK only between two questions. So a question without an answer on such a stream was
+ * not taken, and the next stream may carry it. After any other end it is not known what has become of a question.
+ */
+export class Session<Question, Message> {
+  readonly #stream: ClientDuplexStream<Question, Message>;
+  /** When this client got to know that the service has accepted the stream. */
+  readonly #acceptedMs = performance.now();
+  #asked: Asked<Message> | undefined;
+  #isOver = false;
+
+  private constructor(stream: ClientDuplexStream<Question, Message>) {
+    this.#stream = stream;
+    stream.on("data", (message: Message) => this.#take(message));
+    stream.on("error", (error: ServiceError) => this.#end(toInventoryError(error)));
+    stream.on("end", () => this.#end(notSent("the service ended the stream")));
+  }
+
+  /**
+   * Opens a session: it waits until the service has accepted the stream. What is sent before that may be lost with a
+   * connection that is about to end.
+   *
+   * @throws InventoryError with the reason NOT_SENT
+   */
+  static open<Question, Message>(
+    stream: ClientDuplexStream<Question, Message>,
+    timeoutMs: number,
+  ): Promise<Session<Question, Message>> {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => stream.cancel(), timeoutMs);
+      stream.once("metadata", () => {
+        clearTimeout(timer);
+        resolve(new Session(stream));
+      });
+      const fail = (cause?: unknown) => {
+        clearTimeout(timer);
+        reject(notSent("the service did not accept a stream", cause));
+      };
+      stream.once("error", fail);
+      stream.once("end", () => fail());
+    });
+  }
+
+  /** Milliseconds since the service accepted the stream, or less: its own count includes the way of its acceptance. */
+  get ageMs(): number {
+    return performance.now() - this.#acceptedMs;
+  }
+
+  /** Whether it can carry no further question. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /**
+   * Asks a question. Call it again only after the answer.
+   *
+   * @param read gets each message of the answer, and returns whether that was the last one
+   * @param silenceMs longest wait for a message; after it the stream is given up
+   * @throws InventoryError; what `read` throws
+   */
+  ask(question: Question, read: (message: Message) => boolean, silenceMs: number): Promise<void> {
+    if (this.#isOver) return Promise.reject(notSent("the service ended the stream"));
+    return new Promise((resolve, reject) => {
+      // A message that has arrived while this thread was busy is taken before the immediate.
+      const timer = setTimeout(() => setImmediate(() => this.#asked === asked && this.#giveUp(silent())), silenceMs);
+      const asked = { read, resolve, reject, timer };
+      this.#asked = asked;
+      this.#stream.write(question);
+    });
+  }
+
+  /** Ends the stream, and the question that waits. */
+  cancel(): void {
+    this.#giveUp(new InventoryError("CANCELLED", "the session was given up"));
+  }
+
+  #take(message: Message): void {
+    const asked = this.#asked;
+    if (!asked) return;
+    try {
+      if (!asked.read(message)) return void asked.timer.refresh();
+      clearTimeout(asked.timer);
+      this.#asked = undefined;
+      asked.resolve();
+    } catch (error) {
+      this.#giveUp(error); // more messages of this answer may follow
+    }
+  }
+
+  #giveUp(error: unknown): void {
+    this.#end(error);
+    this.#stream.cancel();
+  }
+
+  #end(error: unknown): void {
+    this.#isOver = true;
+    const asked = this.#asked;
+    this.#asked = undefined;
+    if (!asked) return;
+    clearTimeout(asked.timer);
+    asked.reject(error);
+  }
+}
+
+function silent(): InventoryError {
+  return new InventoryError("DEADLINE_EXCEEDED", "the service did not answer in time");
+}

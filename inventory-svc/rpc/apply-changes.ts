@@ -1,0 +1,67 @@
+/** Applies the changes that a stream brings, and says what became of each. */
+import { status } from "@grpc/grpc-js";
+import type { Span } from "@opentelemetry/api";
+import type {
+  ApplyChangesRequest,
+  ApplyChangesResponse,
+  ChangeResult,
+  ChangeGroup as WireGroup,
+} from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { contextOfCaller, failSpan, inSpan, serverCall } from "../../runtime/spans.ts";
+import type { GroupCommit } from "../stock/group-commit.ts";
+import type { OnCall, QuestionStream } from "./calls.ts";
+import { type RpcError, toRpcError, toStatus } from "./errors.ts";
+import { settled } from "./outcomes.ts";
+import { readGroup, toWireItem } from "./wire.ts";
+
+export interface ApplyChangesDeps {
+  readonly commits: Pick<GroupCommit, "submit">;
+  readonly onCall: OnCall;
+}
+
+/** Answers one request. Its groups join the transactions that are to come, each on its own. */
+export async function* applyChanges(
+  { groups }: ApplyChangesRequest,
+  stream: QuestionStream,
+  deps: ApplyChangesDeps,
+): AsyncGenerator<ApplyChangesResponse> {
+  const startedMs = performance.now();
+  const results = groups.map((group) =>
+    inSpan("ApplyChanges", serverCall, contextOfCaller(group.traceparent), (span) =>
+      applyGroup(group, stream, deps, { span, startedMs }),
+    ),
+  );
+  yield { results: (await Promise.all(results)).flat() };
+}
+
+async function applyGroup(
+  group: WireGroup,
+  stream: QuestionStream,
+  { commits, onCall }: ApplyChangesDeps,
+  { span, startedMs }: { readonly span: Span; readonly startedMs: number },
+): Promise<ChangeResult[]> {
+  const onDone = (error?: RpcError) => {
+    if (error) failSpan(span, error);
+    onCall(stream.path, performance.now() - startedMs, error?.code ?? status.OK, error);
+  };
+  const refused = (thrown: unknown): ChangeResult => {
+    const error = toRpcError(thrown);
+    onDone(error);
+    return { item: undefined, replayed: false, refusal: toStatus(error) };
+  };
+  try {
+    const changes = readGroup(group);
+    const outcomes = await commits.submit(changes, stream.whileWanted(group.deadlineMs));
+    return outcomes.map((outcome, i) => {
+      try {
+        const { kind, item } = settled(changes[i]!, outcome);
+        onDone();
+        return { item: toWireItem(item), replayed: kind === "replayed", refusal: undefined };
+      } catch (refusal) {
+        return refused(refusal);
+      }
+    });
+  } catch (thrown) {
+    return group.changes.map(() => refused(thrown));
+  }
+}
