@@ -8,11 +8,11 @@ import { InventoryError, type StatusName } from "./errors.ts";
 export interface ChangeCaller {
   /** How long it waits, by `performance.now()`. Asked again for each attempt. */
   readonly deadlineMs: () => number;
-  /** False once the caller has left: what it sends next must not be followed by these changes. */
+  /** Asked when the changes are sent. Once the caller has left, they must not follow what it sends next. */
   readonly isWanted: () => boolean;
   /**
-   * Asked before each further attempt: false while it is not known whether the caller may still make the changes.
-   * Rejects once the caller may not.
+   * Asked before each further attempt: false while it is not known whether the caller is still there and may make the
+   * changes. It rejects, or throws, once the caller has left or may not make them.
    */
   readonly mayRepeat: () => boolean | Promise<boolean>;
 }
@@ -62,8 +62,9 @@ export class ChangeSender {
         if (!isPassing || !mayHaveHappened(outcomes[place])) outcomes[place] = outcome;
         return isPassing;
       });
+      const isAway = unsettled.some((i) => (outcomes[i] as InventoryError).code === "UNAVAILABLE");
       if (unsettled.length === 0) this.#outage.succeeded();
-      else endMs = happensOnce ? latestMs : Math.min(latestMs, this.#outage.failed());
+      endMs = isAway && !happensOnce ? Math.min(latestMs, this.#outage.failed()) : latestMs;
       return unsettled.length === 0 || this.#sessions.isClosed;
     };
     const mayGoOn = () => {
@@ -72,12 +73,12 @@ export class ChangeSender {
         holdsPlace = true;
         this.#repeated += 1;
       }
-      return isWanted();
+      return true;
     };
     try {
       await untilSettled(attempt, { endMs: () => endMs, mayRepeat: mayGoOn });
     } catch {
-      // The caller may no longer make the changes: the outcomes are those of the attempts before.
+      // The caller has left, or may not make the changes: the outcomes are those of the attempts before.
     } finally {
       if (holdsPlace) this.#repeated -= 1;
     }

@@ -194,7 +194,7 @@ export class ChangeSessions {
       this.#waiting.shift();
       if (next.isEnded) continue;
       if (next.isWanted()) taken.push(next);
-      else next.end(forAll(next.request, notSent("the caller has left")));
+      else next.end(forAll(next.request, notSent("the caller has left", undefined, "CANCELLED")));
     }
     return taken;
   }

@@ -163,7 +163,11 @@ export function createInventoryClient({
     const { signal } = options;
     signal?.throwIfAborted();
     const endMs = performance.now() + deadlineIn(options.timeoutMs ?? timeoutMs) - Date.now();
-    const caller = { deadlineMs: () => endMs, isWanted: () => !signal?.aborted, mayRepeat: () => true };
+    const mayRepeat = () => {
+      signal?.throwIfAborted();
+      return true;
+    };
+    const caller = { deadlineMs: () => endMs, isWanted: () => !signal?.aborted, mayRepeat };
     const [outcome] = await unlessAborted(sender.send({ changes: [change], idempotencyKey }, caller), signal);
     if (outcome instanceof InventoryError) throw outcome;
     return outcome!;

@@ -9,6 +9,15 @@ export const lingerMs = 1_000;
 /** How often a client that has ended its side is asked whether it is still there. */
 const askMs = 250;
 
+/** Resolves once it is known whether a client that has ended its side has left: its response is destroyed then. */
+export async function leaveIsKnown(response: ServerResponse): Promise<void> {
+  if (response.destroyed) return;
+  await new Promise((resolve) => {
+    const timer = setTimeout(resolve, 2 * askMs + 100); // the second question fails
+    response.once("close", resolve).once("close", () => clearTimeout(timer));
+  });
+}
+
 /** Bytes that may wait behind a request. */
 const maxWaitingBytes = 64 * 1024;
 

@@ -2,6 +2,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Request, RequestHandler, Response } from "express";
 import type { Changed, IdempotencyKey } from "../../client/index.ts";
+import { leaveIsKnown } from "../http/connection.ts";
 import { ApiError } from "../http/errors.ts";
 import { readBody } from "../http/request.ts";
 import { contextOf } from "../http/request-context.ts";
@@ -84,11 +85,18 @@ async function receive(
     await admission.checkAgain(context);
     if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });
   }
+  let isSeen = false;
   const caller: UpdateCaller = {
     arrivedMs,
-    isWanted: () => !response.destroyed,
+    // A client that sends no more may have left: that is found out first, as a gateway that was frozen has to.
+    isWanted: () => !response.destroyed && (isSeen || !request.socket.readableEnded),
     mayRepeat: async () => {
       context.isHeld = true; // from here on it waits for the end of an outage, and for no work of this thread
+      if (request.socket.readableEnded && !isSeen) {
+        await leaveIsKnown(response);
+        isSeen = true;
+      }
+      if (response.destroyed) throw new ApiError("service_unavailable");
       const { limits } = context;
       try {
         await admission.checkAgain(context);

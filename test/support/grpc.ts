@@ -15,7 +15,7 @@ import { loadSync } from "@grpc/proto-loader";
 import { BadRequest, ErrorInfo, ResourceInfo, RetryInfo } from "../../proto/gen/google/rpc/error_details.ts";
 import { Status } from "../../proto/gen/google/rpc/status.ts";
 import {
-  ApplyUpdatesRequest,
+  ApplyChangesRequest,
   InventoryServiceClient,
   type ListInventoryResponse,
   UpdateInventoryRequest,
@@ -65,10 +65,10 @@ export function connectInventory(address: string, credentials = ChannelCredentia
       return await Array.fromAsync(call as AsyncIterable<ListInventoryResponse>);
     },
     check: (options: Partial<CallOptions> = {}) => conversation(client.checkInventory(options)),
-    applyUpdates: (options: Partial<CallOptions> = {}) => {
-      const { send, ...rest } = conversation(client.applyUpdates(options));
-      const complete = (request: Parameters<typeof ApplyUpdatesRequest.fromPartial>[0]) =>
-        ApplyUpdatesRequest.fromPartial(request);
+    applyChanges: (options: Partial<CallOptions> = {}) => {
+      const { send, ...rest } = conversation(client.applyChanges(options));
+      const complete = (request: Parameters<typeof ApplyChangesRequest.fromPartial>[0]) =>
+        ApplyChangesRequest.fromPartial(request);
       return { ...rest, send: (...requests: Parameters<typeof complete>[0][]) => send(...requests.map(complete)) };
     },
     close: () => client.close(),
