@@ -1,6 +1,4 @@
 /** Holds callers while the service or its database is away. */
-import { setTimeout } from "node:timers/promises";
-
 /** Waits between attempts, in milliseconds; the last one repeats. */
 const waitsMs = [1, 25, 50, 100, 200];
 
@@ -22,7 +20,7 @@ export async function untilSettled(attempt: () => Promise<boolean>, { endMs, may
     const leftMs = endMs() - performance.now();
     if (leftMs <= 0) return;
     const waitMs = waitsMs[Math.min(i, waitsMs.length - 1)]! * (0.75 + Math.random() / 2); // not all at once
-    await setTimeout(Math.min(waitMs, leftMs));
+    await new Promise((resolve) => setTimeout(resolve, Math.min(waitMs, leftMs)));
     if (performance.now() >= endMs() || !(await mayRepeat())) return;
   }
 }

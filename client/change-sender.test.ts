@@ -1,0 +1,132 @@
+import { ChangeSender } from "./change-sender.ts";
+import type { ChangeOutcome, ChangeRequest } from "./changes.ts";
+import { InventoryError, notSent, type StatusName } from "./errors.ts";
+
+const entry = (petId: bigint, isReplayed = false) => {
+  return { petId, quantity: 1, status: "sold", revision: 7n, isReplayed } as const;
+};
+const changes = [1n, 2n, 3n].map((petId) => ({ petId, quantity: 1 }));
+const idempotencyKey = { account: "acme", key: "k", fingerprint: "x" };
+const keyed = { changes, idempotencyKey };
+const adjustments = { changes: changes.map(({ petId }) => ({ petId, delta: 1, requestId: `r${petId}` })) };
+const lost = new InventoryError("UNAVAILABLE", "the stream broke");
+const undone = notSent("the service is away");
+const all = changes.map(({ petId }) => entry(petId));
+const thrice = (outcome: ChangeOutcome) => [outcome, outcome, outcome];
+
+/** Sends changes over sessions with these answers. @returns what became of them, and what was sent */
+async function send(answers: readonly ChangeOutcome[][], request: ChangeRequest, mayRepeat = async () => true) {
+  const sent: ChangeRequest[] = [];
+  const leftMs: number[] = [];
+  let repeats = 0;
+  const submit = async (each: ChangeRequest, deadlineMs: number) => {
+    sent.push(each);
+    leftMs.push(deadlineMs - performance.now());
+    return answers[sent.length - 1]!;
+  };
+  const endMs = performance.now() + 60_000;
+  const counted = () => {
+    repeats += 1;
+    return mayRepeat();
+  };
+  const sender = new ChangeSender({ submit, isClosed: false }, 20_000);
+  const outcomes = await sender.send(request, { deadlineMs: () => endMs, isWanted: () => true, mayRepeat: counted });
+  return { outcomes, petIds: sent.map((each) => each.changes.map(({ petId }) => petId)), sent, leftMs, repeats };
+}
+
+test("of changes that do not happen once, only those are sent again that have certainly not happened", async () => {
+  const { outcomes, petIds, repeats } = await send([[entry(1n), lost, undone], [entry(3n)]], { changes });
+  expect(petIds).toEqual([[1n, 2n, 3n], [3n]]);
+  expect(outcomes).toEqual([entry(1n), lost, entry(3n)]);
+  expect(repeats).toBe(1);
+});
+
+test.each([
+  ["lost streams", lost],
+  ["missed deadlines", new InventoryError("DEADLINE_EXCEEDED", "too late")],
+  ["streams that the service cancels", new InventoryError("CANCELLED", "cancelled")],
+  ["what has certainly not happened", undone],
+])("changes that happen once are sent again after %s", async (_what, error) => {
+  for (const request of [keyed, adjustments]) {
+    const { outcomes, petIds, sent, repeats } = await send([thrice(error), all], request);
+    expect(petIds).toEqual([
+      [1n, 2n, 3n],
+      [1n, 2n, 3n],
+    ]);
+    expect(sent[1]).toEqual(request);
+    expect(outcomes).toEqual(all);
+    expect(repeats).toBe(1);
+  }
+});
+
+test.each<StatusName>(["NOT_FOUND", "ABORTED", "RESOURCE_EXHAUSTED", "INTERNAL"])(
+  "no change is sent again after the status %s",
+  async (code) => {
+    for (const request of [{ changes }, keyed]) {
+      expect((await send([thrice(new InventoryError(code, "refused"))], request)).petIds).toHaveLength(1);
+    }
+  },
+);
+
+test("what may have happened stays unknown when its repeat was not sent", async () => {
+  const { outcomes } = await send([thrice(lost), thrice(undone), thrice(new InventoryError("INTERNAL", "x"))], keyed);
+  expect(outcomes).toMatchObject(thrice(new InventoryError("INTERNAL", "x")));
+  let isAllowed = true;
+  const once = async () => {
+    if (!isAllowed) throw new Error("the caller has left");
+    isAllowed = false;
+    return true;
+  };
+  expect((await send([thrice(lost), thrice(undone)], keyed, once)).outcomes).toEqual(thrice(lost));
+});
+
+test("an attempt at changes that happen once ends before their caller does, so that another one can follow", async () => {
+  expect((await send([all], keyed)).leftMs[0]).toBeLessThanOrEqual(20_000);
+  expect((await send([all], { changes })).leftMs[0]).toBeGreaterThan(50_000);
+});
+
+test("a repeat waits until it is known that the caller may still make the changes", async () => {
+  const known = [false, false, true];
+  const { petIds, outcomes, repeats } = await send([thrice(lost), all], keyed, async () => known.shift()!);
+  expect(repeats).toBe(3);
+  expect(petIds).toHaveLength(2);
+  expect(outcomes).toEqual(all);
+});
+
+test.each([
+  ["that happen once", keyed, lost],
+  ["that do not happen once", { changes }, undone],
+])("changes %s are not sent again for a caller that has left or may not make them", async (_what, request, error) => {
+  const { petIds, outcomes } = await send([thrice(error)], request, () => Promise.reject(new Error("revoked")));
+  expect(petIds).toHaveLength(1);
+  expect(outcomes).toEqual(thrice(error));
+});
+
+test("in an outage at most 5,000 requests that happen once are repeated at a time, and further ones fail at once", async () => {
+  let isAway = true;
+  let attempts = 0;
+  const submit = async () => {
+    attempts += 1;
+    if (attempts === 15_000) isAway = false; // however often they are repeated, they keep their places
+    return isAway ? [undone] : [entry(1n)];
+  };
+  const sender = new ChangeSender({ submit, isClosed: false }, 60_000);
+  const request = { changes: changes.slice(0, 1), idempotencyKey };
+  const endMs = performance.now() + 60_000;
+  const caller = { deadlineMs: () => endMs, isWanted: () => true, mayRepeat: () => true };
+  const held = Array.from({ length: 5_000 }, () => sender.send(request, caller));
+  expect(await sender.send(request, caller)).toEqual([undone]);
+  for (const outcomes of await Promise.all(held)) expect(outcomes).toEqual([entry(1n)]);
+  isAway = true;
+  const next = sender.send(request, caller);
+  setTimeout(() => {
+    isAway = false;
+  }, 10);
+  expect(await next).toEqual([entry(1n)]);
+});
+
+test("nothing is repeated once the client is closed", async () => {
+  const sender = new ChangeSender({ submit: async () => [undone], isClosed: true }, 60_000);
+  const caller = { deadlineMs: () => Number.POSITIVE_INFINITY, isWanted: () => true, mayRepeat: () => true };
+  expect(await sender.send({ changes: changes.slice(0, 1), idempotencyKey }, caller)).toEqual([undone]);
+});

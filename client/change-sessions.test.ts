@@ -1,0 +1,167 @@
+import { status } from "@grpc/grpc-js";
+import { suiteStack } from "../test/support/cleanup.ts";
+import {
+  type ChangesStream,
+  type ScriptedServiceOptions,
+  startScriptedService,
+} from "../test/support/scripted-service.ts";
+import { until } from "../test/support/until.ts";
+import { ChangeSessions } from "./change-sessions.ts";
+import type { ChangeOutcome, ChangeRequest } from "./changes.ts";
+
+const stack = suiteStack();
+
+const update = (petId: bigint): ChangeRequest => ({ changes: [{ petId, quantity: 1 }] });
+const keyed = (petId: bigint): ChangeRequest => ({ ...update(petId), idempotencyKey: { key: "k" } });
+const petIdsOf = ({ questions }: ChangesStream, i = questions.length - 1) =>
+  questions[i]?.groups.flatMap(({ changes }) => changes.map(({ petId }) => petId));
+const item = (petId: bigint, wireStatus = 1) => ({ petId, quantity: 1, status: wireStatus as 1, revision: 9n });
+/** Answers the latest question of a stream: each change is done. */
+const answer = (stream: ChangesStream) =>
+  stream.say({ results: petIdsOf(stream)!.map((petId) => ({ item: item(petId) })) });
+
+async function open(options: ScriptedServiceOptions = {}) {
+  const { stub, changes: streams } = await startScriptedService(stack, options);
+  const sessions = new ChangeSessions(() => stub.applyChanges());
+  stack.defer(() => sessions.close());
+  /** Submits a request of one change. @returns its outcome */
+  const submit = async (request: ChangeRequest, timeoutMs = 10_000, isWanted = () => true) => {
+    const [outcome] = await sessions.submit(request, performance.now() + timeoutMs, isWanted);
+    return outcome!;
+  };
+  return { sessions, streams, submit };
+}
+
+test("the changes of one turn share a message, and each caller gets its own outcome", async () => {
+  const { streams, submit } = await open({ onQuestion: answer });
+  const outcomes = await Promise.all([1n, 2n, 3n].map((petId) => submit(update(petId))));
+  expect(outcomes).toMatchObject([{ petId: 1n }, { petId: 2n }, { petId: 3n }]);
+  expect(streams.map((stream) => petIdsOf(stream))).toEqual([[1n, 2n, 3n]]);
+});
+
+test("a message has at most 64 changes, and at most four messages are under way", async () => {
+  const { streams, submit } = await open();
+  const sent = Array.from({ length: 300 }, (_, i) => submit(update(BigInt(i))));
+  await until(() => streams.length === 4 && streams.every(({ questions }) => questions.length === 1));
+  expect(streams.map((stream) => petIdsOf(stream)!.length)).toEqual([64, 64, 64, 64]);
+  answer(streams[0]!);
+  await until(() => streams[0]!.questions.length === 2);
+  expect(petIdsOf(streams[0]!)).toHaveLength(300 - 4 * 64);
+  for (const stream of streams) answer(stream);
+  expect(await Promise.all(sent)).toMatchObject(sent.map((_, i) => ({ petId: BigInt(i) })));
+  expect(streams).toHaveLength(4);
+});
+
+test("after a second without an answer, further changes go over another stream", async () => {
+  const { streams, submit } = await open({
+    onQuestion: (stream, index) => index >= 4 && answer(stream),
+  });
+  const late: Promise<ChangeOutcome>[] = [];
+  for (let i = 0; i < 4; i++) {
+    late.push(submit(update(BigInt(i))));
+    await until(() => streams[i]?.questions.length === 1);
+  }
+  expect(await submit(update(7n))).toMatchObject({ petId: 7n });
+  for (const stream of streams.slice(0, 4)) answer(stream); // an answer that is late still counts
+  expect(await Promise.all(late)).toMatchObject([{ petId: 0n }, { petId: 1n }, { petId: 2n }, { petId: 3n }]);
+});
+
+test("changes wait for no stream that a service does not accept: another one takes them", async () => {
+  const { streams, submit } = await open({
+    onChanges: (stream, index) => index > 0 && stream.accept(),
+    onQuestion: answer,
+  });
+  expect(await submit(update(1n))).toMatchObject({ petId: 1n });
+  expect(streams.map(({ questions }) => questions.length)).toEqual([0, 1]);
+});
+
+test("what was sent over a stream that breaks ends at its deadline, because it may still happen until then", async () => {
+  const { submit } = await open({ onQuestion: (stream) => stream.fail() });
+  const startedMs = performance.now();
+  const outcome = await submit(update(1n), 700);
+  expect(performance.now() - startedMs).toBeGreaterThanOrEqual(699);
+  expect(outcome).toMatchObject({ code: "DEADLINE_EXCEEDED", mayHaveHappened: true });
+  expect(await submit(keyed(1n))).toMatchObject({ code: "UNAVAILABLE", mayHaveHappened: true });
+});
+
+test("what a service has not taken before it ended the stream has not happened", async () => {
+  const { submit } = await open({ onQuestion: (stream) => stream.end() });
+  expect(await submit(update(1n))).toMatchObject({ code: "UNAVAILABLE", reason: "NOT_SENT", mayHaveHappened: false });
+});
+
+test("what waits for a service that is away has not happened", async () => {
+  const { submit } = await open({ onChanges: (stream) => stream.fail(status.UNAVAILABLE) });
+  expect(await submit(update(1n))).toMatchObject({ code: "UNAVAILABLE", reason: "NOT_SENT" });
+});
+
+test("a change that times out before it was sent is never sent, and has not happened", async () => {
+  const opened = Promise.withResolvers<ChangesStream>();
+  const { submit, streams } = await open({ onChanges: opened.resolve, onQuestion: answer });
+  expect(await submit(update(1n), 50)).toMatchObject({ code: "DEADLINE_EXCEEDED", mayHaveHappened: false });
+  const next = submit(update(2n));
+  (await opened.promise).accept();
+  await next;
+  expect(petIdsOf(streams[0]!)).toEqual([2n]);
+});
+
+test("the changes of a caller that has left are not sent", async () => {
+  const opened = Promise.withResolvers<ChangesStream>();
+  const { submit, streams } = await open({ onChanges: opened.resolve, onQuestion: answer });
+  let isHere = true;
+  const left = submit(update(1n), 10_000, () => isHere);
+  const stays = submit(update(2n));
+  const stream = await opened.promise;
+  isHere = false;
+  stream.accept();
+  expect(await left).toMatchObject({ code: "CANCELLED", mayHaveHappened: false });
+  await stays;
+  expect(petIdsOf(streams[0]!)).toEqual([2n]);
+});
+
+test("a change has its deadline in the count of the service, which is never later than that of its caller", async () => {
+  let acceptedMs = Number.NaN;
+  const { submit, streams } = await open({
+    onChanges: (stream) => {
+      acceptedMs = performance.now();
+      stream.accept();
+    },
+    onQuestion: answer,
+  });
+  const endMs = performance.now() + 5_000;
+  await submit(update(1n), 5_000);
+  const deadlineMs = streams[0]!.questions[0]!.groups[0]!.deadlineMs;
+  expect(acceptedMs + deadlineMs).toBeLessThanOrEqual(endMs + 1);
+  expect(acceptedMs + deadlineMs).toBeGreaterThan(endMs - 1_000);
+});
+
+test("an entry that cannot be read fails its own caller alone", async () => {
+  const { submit } = await open({
+    onQuestion: (stream) => stream.say({ results: [{ item: item(1n, 99) }, { item: item(2n) }] }),
+  });
+  expect(await Promise.all([submit(update(1n)), submit(update(2n))])).toMatchObject([
+    { code: "INTERNAL" },
+    { petId: 2n },
+  ]);
+});
+
+test("at most 10,000 changes wait for a service that does not answer", async () => {
+  const { sessions, submit } = await open({ onChanges: () => {} });
+  const bulk = { changes: Array.from({ length: 100 }, (_, i) => ({ petId: BigInt(i), quantity: 1 })) };
+  const waiting = Array.from({ length: 100 }, () => sessions.submit(bulk, performance.now() + 10_000, () => true));
+  expect(sessions.unanswered).toBe(10_000);
+  expect(await submit(update(1n))).toMatchObject({ code: "RESOURCE_EXHAUSTED", mayHaveHappened: false });
+  sessions.close();
+  for (const outcomes of await Promise.all(waiting)) expect(outcomes[0]).toMatchObject({ code: "CANCELLED" });
+  expect(sessions.unanswered).toBe(0);
+});
+
+test("after its close a client sends nothing more, and what was sent still gets its outcome", async () => {
+  const { sessions, streams, submit } = await open();
+  const sent = submit(update(1n));
+  await until(() => streams[0]?.questions.length === 1);
+  sessions.close();
+  expect(await submit(update(2n))).toMatchObject({ code: "CANCELLED", mayHaveHappened: false });
+  answer(streams[0]!);
+  expect(await sent).toMatchObject({ petId: 1n });
+  await until(() => streams[0]!.isCancelled);
+});

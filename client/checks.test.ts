@@ -1,0 +1,145 @@
+import { randomBytes } from "node:crypto";
+import { status } from "@grpc/grpc-js";
+import { suiteStack } from "../test/support/cleanup.ts";
+import {
+  type ChecksStream,
+  type ScriptedServiceOptions,
+  startScriptedService,
+} from "../test/support/scripted-service.ts";
+import { until } from "../test/support/until.ts";
+import { Checks } from "./checks.ts";
+
+const stack = suiteStack();
+const position = { epoch: "e", revision: 1n };
+const item = (petId: bigint, quantity = 1, wireStatus = 1) => {
+  return { petId, quantity, status: wireStatus as 1, revision: 2n };
+};
+const answer = (stream: ChecksStream) => stream.say({ epoch: "e", revision: 2n });
+
+async function open(options: ScriptedServiceOptions, silenceMs = 5_000) {
+  const { stub, checks: streams } = await startScriptedService(stack, options);
+  const checks = new Checks(() => stub.checkInventory(), silenceMs);
+  stack.defer(() => checks.close());
+  return { checks, streams };
+}
+
+test("an answer in parts has the latest state of each entry, and each part but the last is reported", async () => {
+  const { checks } = await open({
+    onQuestion: (stream) => {
+      const part = { epoch: "e", more: true };
+      stream.say({ ...part, revision: 2n, changed: [item(1n), item(2n)], removedPetIds: [3n], removedRevisions: [2n] });
+      stream.say({ ...part, revision: 3n, changed: [item(3n, 7)], removedPetIds: [2n], removedRevisions: [3n] });
+      stream.say({ epoch: "e", revision: 4n, changed: [item(1n, 8)] });
+    },
+  });
+  let parts = 0;
+  const onPart = () => {
+    parts += 1;
+  };
+  expect(await checks.ask(position, { onPart })).toMatchObject({
+    kind: "changes",
+    position: { epoch: "e", revision: 4n },
+    changed: [
+      { petId: 1n, quantity: 8 },
+      { petId: 3n, quantity: 7 },
+    ],
+    removed: [{ petId: 2n, revision: 3n }],
+  });
+  expect(parts).toBe(2);
+});
+
+test("checks share a stream for as long as the service keeps it open, and go over another one then", async () => {
+  const { checks, streams } = await open({
+    onQuestion: (stream) => {
+      answer(stream);
+      if (stream.questions.length === 2) stream.end();
+    },
+  });
+  for (let i = 0; i < 5; i++) expect(await checks.ask(position)).toMatchObject({ kind: "changes" });
+  expect(streams.map(({ questions }) => questions.length)).toEqual([2, 2, 1]);
+});
+
+test("a check is asked again in a short outage, and each setback is reported", async () => {
+  const { checks, streams } = await open({
+    onQuestion: (stream, index) => [stream.end, () => stream.fail(), () => answer(stream)][index]!(),
+  });
+  const setbacks: unknown[] = [];
+  expect(await checks.ask(position, { onSetback: ({ code }) => setbacks.push(code) })).toMatchObject({
+    kind: "changes",
+  });
+  expect(setbacks).toEqual(["UNAVAILABLE", "UNAVAILABLE"]);
+  expect(streams).toHaveLength(3);
+});
+
+test("after a second another stream is asked, too, and the first to answer is kept", async () => {
+  const { checks, streams } = await open({ onQuestion: (stream, index) => index === 1 && answer(stream) });
+  expect(await checks.ask(position)).toMatchObject({ kind: "changes" });
+  await until(() => streams[0]!.isCancelled);
+  expect(await checks.ask(position)).toMatchObject({ kind: "changes" });
+  expect(streams).toHaveLength(2);
+});
+
+test("a service that has begun to answer is waited for, part by part, and no other one is asked", async () => {
+  const { checks, streams } = await open({ onQuestion: () => {} }, 1_500);
+  const asked = checks.ask(position);
+  await until(() => streams[0]?.questions.length === 1);
+  for (let part = 0; part < 3; part++) {
+    streams[0]!.say({ epoch: "e", revision: 2n, more: true, changed: [item(BigInt(part))] });
+    await new Promise((resolve) => setTimeout(resolve, 700));
+  }
+  answer(streams[0]!);
+  expect(await asked).toMatchObject({ changed: { length: 3 } });
+  expect(streams).toHaveLength(1);
+});
+
+test("a check ends when no service answers, and when an answer stops in the middle", async () => {
+  const { checks } = await open({ onQuestion: () => {} }, 300);
+  await expect(checks.ask(position)).rejects.toMatchObject({ code: "DEADLINE_EXCEEDED" });
+  const half = await open({ onQuestion: (stream) => stream.say({ epoch: "e", more: true }) }, 300);
+  await expect(half.checks.ask(position)).rejects.toMatchObject({ code: "DEADLINE_EXCEEDED" });
+});
+
+test("an answer that arrives while the thread is busy is taken, however late that is", async () => {
+  const { checks, streams } = await open(
+    { onQuestion: (stream) => stream.questions.length === 1 && answer(stream) },
+    400,
+  );
+  await checks.ask(position);
+  const asked = checks.ask(position);
+  await until(() => streams[0]!.questions.length === 2);
+  randomBytes(1, () => answer(streams[0]!));
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 600);
+  expect(await asked).toMatchObject({ kind: "changes" });
+});
+
+test.each([[false], [true]])(
+  "an entry with an unknown status fails its check and no other (more messages follow: %s)",
+  async (more) => {
+    const { checks } = await open({
+      onQuestion: (stream, index) => {
+        if (index === 0 && stream.questions.length === 1) {
+          stream.say({ epoch: "e", changed: [item(1n, 1, 99)], more });
+          if (more) stream.say({ epoch: "e", changed: [item(2n)] });
+        } else stream.say({ epoch: "e", changed: [item(3n)] });
+      },
+    });
+    await expect(checks.ask(position)).rejects.toThrow("does not understand");
+    expect(await checks.ask(position)).toMatchObject({ changed: [{ petId: 3n }] });
+  },
+);
+
+test("a refusal of the service ends a check at once", async () => {
+  const { checks, streams } = await open({ onQuestion: (stream) => stream.fail(status.PERMISSION_DENIED) });
+  await expect(checks.ask(position)).rejects.toMatchObject({ code: "PERMISSION_DENIED" });
+  expect(streams).toHaveLength(1);
+});
+
+test("a close ends the check that is under way, and every later one", async () => {
+  const { checks, streams } = await open({ onQuestion: () => {} });
+  const asked = checks.ask(position);
+  await until(() => streams[0]?.questions.length === 1);
+  checks.close();
+  await expect(asked).rejects.toMatchObject({ code: "CANCELLED" });
+  await expect(checks.ask(position)).rejects.toMatchObject({ code: "CANCELLED" });
+  await until(() => streams[0]!.isCancelled);
+});
