@@ -1,6 +1,7 @@
 import {
   type handleBidiStreamingCall,
   type handleServerStreamingCall,
+  Metadata,
   Server,
   ServerCredentials,
   type UntypedServiceImplementation,
@@ -18,17 +19,19 @@ import { openStockClient } from "./stock-client.ts";
 
 const stack = suiteStack();
 
-/** What the service tells of older removals, in two messages. */
+/** What the service answers to a check, in two messages. */
 const removals = [
   { petId: 6n, revision: 7n },
   { petId: 7n, revision: 8n },
 ];
+const changes = { kind: "changes", position: { epoch: "e", revision: 9n }, changed: [], removed: removals };
 
 /** A service that ends its first streams of checks without an answer, as one that stops does, or is silent there. */
 async function startService(failures: number, fault: "ends" | "is silent" = "ends"): Promise<string> {
   let streams = 0;
   const checkInventory: handleBidiStreamingCall<CheckInventoryRequest, CheckInventoryResponse> = (call) => {
     streams += 1;
+    call.sendMetadata(new Metadata());
     if (streams <= failures) return fault === "ends" ? call.end() : undefined;
     call.on("data", ({ epoch }) => {
       for (const { petId, revision } of removals) {
@@ -60,28 +63,28 @@ function open(address: string, { callTimeoutMs = 5_000, loadTimeoutMs = 5_000 } 
   return client;
 }
 
-test("older removals are asked for again when the service ends the stream, as the changes are", async () => {
+const position = { epoch: "e", revision: 5n };
+
+test("changes are asked for again when the service ends the stream, and each time is a setback", async () => {
   const client = open(await startService(3));
   const setbacks: unknown[] = [];
   const report = { progress: () => {}, setback: (error: unknown) => setbacks.push(error) };
-  const removed = await client.removedAfter({ epoch: "e", revision: 5n }, 1_000, report);
-  expect(removed).toEqual(removals);
-  expect(setbacks).toHaveLength(3);
+  expect(await client.changesAfter(position, report)).toEqual(changes);
+  expect(setbacks).toMatchObject(Array(3).fill({ code: "service_unavailable" }));
 });
 
-test("older removals are taken from all messages of the answer, each of which but the last is reported", async () => {
+test("changes are taken from all messages of the answer, each of which but the last is reported", async () => {
   const client = open(await startService(0));
   const progress = import.meta.jest.fn();
-  const report = { progress, setback: () => {} };
-  expect(await client.removedAfter({ epoch: "e", revision: 5n }, 1_000, report)).toEqual(removals);
+  expect(await client.changesAfter(position, { progress, setback: () => {} })).toEqual(changes);
   expect(progress).toHaveBeenCalledTimes(1);
 });
 
-test("a question for older removals is given up after the time of a call without an answer, and the next one is asked", async () => {
-  const client = open(await startService(1, "is silent"), { callTimeoutMs: 1_000, loadTimeoutMs: 120_000 });
-  const ask = () => client.removedAfter({ epoch: "e", revision: 5n }, 1_000, { progress: () => {}, setback: () => {} });
+test("a check without an answer is given up after the time of a call, and the next one is asked", async () => {
+  const client = open(await startService(1, "is silent"), { callTimeoutMs: 900, loadTimeoutMs: 120_000 });
+  const ask = () => client.changesAfter(position, { progress: () => {}, setback: () => {} });
   await expect(ask()).rejects.toMatchObject({ code: "timeout" });
-  expect(await ask()).toEqual(removals);
+  expect(await ask()).toEqual(changes);
 });
 
 test("the list comes in the parts that the service sends, and a read that is given up ends at the service too", async () => {

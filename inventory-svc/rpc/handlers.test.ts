@@ -1,7 +1,8 @@
+import { once } from "node:events";
 import { ServerCredentials } from "@grpc/grpc-js";
 import type { Position } from "../../proto/pet.ts";
 import { suiteStack } from "../../test/support/cleanup.ts";
-import { connectInventory, type Inventory, messagesOf } from "../../test/support/grpc.ts";
+import { connectInventory, messagesOf } from "../../test/support/grpc.ts";
 import { suiteStock } from "../../test/support/stock.ts";
 import { until } from "../../test/support/until.ts";
 import { createRpcServer } from "../server.ts";
@@ -12,6 +13,8 @@ import { type HandlerDeps, inventoryHandlers } from "./handlers.ts";
 
 const create = (petId: bigint): Change => ({ kind: "create", petId, quantity: 1, status: "available" });
 const soon = () => ({ deadline: Date.now() + 20_000 });
+/** Longer than any stream lives. */
+const deadlineMs = 60_000;
 const start: Position = { epoch: "e", revision: 0n };
 
 describe("the handlers of calls", () => {
@@ -21,24 +24,16 @@ describe("the handlers of calls", () => {
   /** Serves calls over gRPC. @param overrides replace parts of what the handlers use */
   async function serve(overrides: Partial<HandlerDeps> = {}) {
     const draining = new AbortController();
-    const applied = Promise.withResolvers<void>();
     const handlers = inventoryHandlers({
       store,
       commits: { submit: async (group) => await store.write(group) },
       feed: new ChangeFeed((from) => store.changesAfter(from, 10)),
       draining: draining.signal,
       onCall: () => {},
-      waitedMs: () => 0,
       ...overrides,
     });
     const server = createRpcServer({
-      handlers: {
-        ...handlers,
-        applyUpdates: (call) => {
-          call.on("end", applied.resolve);
-          handlers.applyUpdates(call);
-        },
-      },
+      handlers,
       credentials: ServerCredentials.createInsecure(),
       maxConnectionAgeMs: 60_000,
       connectionGraceMs: 60_000,
@@ -46,8 +41,7 @@ describe("the handlers of calls", () => {
     stack.defer(() => server.close(0));
     const inventory = connectInventory(await server.listen({ host: "127.0.0.1", port: 0 }));
     stack.defer(() => inventory.close());
-    /** Resolves when the service has read the end of a stream of updates. */
-    return { inventory, drain: () => draining.abort(), readEnd: applied.promise };
+    return { inventory, drain: () => draining.abort() };
   }
   /** A store whose pages come from here. */
   const paged = (changesAfter: (from: Position) => Promise<ChangesPage>) => ({
@@ -128,35 +122,57 @@ describe("the handlers of calls", () => {
     expect(await next()).toBeUndefined();
   });
 
-  test("ApplyUpdates sends the results that are still due after its caller has ended the stream, and then ends it", async () => {
-    await store.write([create(1n)]);
+  /** Changes that wait until they are told to be written. */
+  function heldCommits() {
+    const submitted = Promise.withResolvers<void>();
     const written = Promise.withResolvers<void>();
-    const { inventory, readEnd } = await serve({
-      commits: {
-        submit: async (group) => {
-          await written.promise;
-          return await store.write(group);
-        },
-      },
+    const submit = import.meta.jest.fn(async (group: ChangeGroup) => {
+      submitted.resolve();
+      await written.promise;
+      return await store.write(group);
     });
-    const stream = inventory.applyUpdates(soon());
-    const update = { id: 4, petId: 1n, quantity: 7, timeoutMs: 10_000 };
-    stream.send({ updates: [update] });
+    return { submit, submitted: submitted.promise, write: written.resolve };
+  }
+
+  test("ApplyChanges sends the results that are due after its caller has ended the stream, and ends it", async () => {
+    await store.write([create(1n)]);
+    const { write, ...commits } = heldCommits();
+    const { inventory } = await serve({ commits });
+    const stream = inventory.applyChanges(soon());
+    stream.send({ groups: [{ changes: [{ petId: 1n, quantity: 7 }], deadlineMs }] });
     stream.call.end();
-    await readEnd;
-    written.resolve();
-    expect(await stream.next()).toMatchObject({
-      results: [{ id: 4, code: 0, item: { quantity: 7 } }],
-      draining: false,
-    });
+    await inventory.get({ petId: 1n }); // on the same connection, so the end has arrived
+    write();
+    expect(await stream.next()).toMatchObject({ results: [{ refusal: undefined, item: { quantity: 7 } }] });
     expect(await stream.next()).toBeUndefined();
   });
 
-  test("ApplyUpdates ends at once when its caller ends a stream without updates", async () => {
+  test("ApplyChanges ends at once when its caller ends a stream without a request", async () => {
     const { inventory } = await serve();
-    const stream = inventory.applyUpdates(soon());
+    const stream = inventory.applyChanges(soon());
     stream.call.end();
     expect(await stream.next()).toBeUndefined();
+  });
+
+  test("ApplyChanges answers the request that it has begun when the service drains, and takes no other", async () => {
+    await store.write([create(1n)]);
+    const { write, submitted, submit } = heldCommits();
+    const { inventory, drain } = await serve({ commits: { submit } });
+    const stream = inventory.applyChanges(soon());
+    for (const quantity of [7, 8]) stream.send({ groups: [{ changes: [{ petId: 1n, quantity }], deadlineMs }] });
+    await submitted;
+    await inventory.get({ petId: 1n }); // on the same connection, so both have arrived
+    drain();
+    write();
+    expect(await stream.next()).toMatchObject({ results: [{ item: { quantity: 7 } }] });
+    expect(await stream.next()).toBeUndefined();
+    expect(submit).toHaveBeenCalledTimes(1);
+  });
+
+  test("a stream of questions ends by itself between two of them, so that the next one may lead elsewhere", async () => {
+    const { inventory } = await serve();
+    const streams = [inventory.check(soon()), inventory.applyChanges(soon())];
+    expect(await Promise.all(streams.map(({ next }) => next()))).toEqual([undefined, undefined]);
   });
 
   test("a change of a caller that has cancelled its call is not wanted any more", async () => {
@@ -176,29 +192,35 @@ describe("the handlers of calls", () => {
     reject(new Error("it was dropped"));
   });
 
-  const changes: [string, (inventory: Inventory) => void][] = [
-    ["a call", ({ client, begin }) => void begin(client.removeInventoryItem, { petId: 1n }).response.catch(() => {})],
-    [
-      "an update on a stream",
-      ({ applyUpdates }) => applyUpdates(soon()).send({ updates: [{ petId: 1n, quantity: 7, timeoutMs: 20_000 }] }),
-    ],
-  ];
-  test.each(changes)(
-    "the time that %s may have waited to be read counts towards the time that its caller waits",
-    async (_what, send) => {
-      for (const [waitedMs, stillWanted] of [
-        [0, true],
-        [21_000, false],
-      ] as const) {
-        const wanted = Promise.withResolvers<boolean>();
-        const submit = async (_group: ChangeGroup, isWanted = () => true) => {
-          wanted.resolve(isWanted());
-          throw new Error("nothing is written");
-        };
-        const { inventory } = await serve({ commits: { submit }, waitedMs: () => waitedMs });
-        send(inventory);
-        expect(await wanted.promise).toBe(stillWanted);
-      }
-    },
-  );
+  /** A service that says of each change whether its caller still waits, and writes nothing. */
+  async function asked() {
+    const wanted: (() => boolean)[] = [];
+    const submit = async (_group: ChangeGroup, isWanted = () => true) => {
+      wanted.push(isWanted);
+      throw new Error("nothing is written");
+    };
+    return { ...(await serve({ commits: { submit } })), wanted };
+  }
+
+  test("a change of a caller that has cancelled its stream is not wanted any more", async () => {
+    const { inventory, wanted } = await asked();
+    const stream = inventory.applyChanges(soon());
+    stream.send({ groups: [{ changes: [{ petId: 1n, quantity: 7 }], deadlineMs }] });
+    await stream.next();
+    expect(wanted.map((isWanted) => isWanted())).toEqual([true]);
+    stream.call.cancel();
+    await until(() => !wanted[0]!());
+  });
+
+  test("the time of changes counts from when their stream was accepted, whatever delays their message", async () => {
+    const { inventory, wanted } = await asked();
+    const stream = inventory.applyChanges(soon());
+    await once(stream.call, "metadata");
+    const acceptedMs = performance.now();
+    await until(() => performance.now() > acceptedMs + 100);
+    const changes = [{ petId: 1n, quantity: 7 }];
+    stream.send({ groups: [100, deadlineMs].map((ms) => ({ changes, deadlineMs: ms })) });
+    await stream.next();
+    expect(wanted.map((isWanted) => isWanted())).toEqual([false, true]);
+  });
 });

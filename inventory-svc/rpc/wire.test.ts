@@ -1,23 +1,22 @@
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { maxExpectedRevisions } from "../../proto/pet.ts";
-import { readPetIds, readQuantity, readStatus, readUpdate } from "./wire.ts";
+import { readPetIds, readQuantity, readStatus, readUpdateOnce } from "./wire.ts";
 
 const ids = (count: number) => Array.from({ length: count }, (_, i) => BigInt(i));
-const update = { petId: 7n, quantity: 5, furtherExpectedRevisions: [] };
+const update = { petId: 7n, quantity: 5, expectedRevisions: [] };
 const fieldOf = (field: string) => expect.objectContaining({ reason: "INVALID_FIELD", field });
 
 test("an update carries every revision that its caller expects, and none where the caller names none", () => {
   const read = { kind: "update", petId: 7n, quantity: 5 };
-  expect(readUpdate(update)).toEqual({ ...read, expectedRevisions: undefined });
-  expect(readUpdate({ ...update, expectedRevision: 3n })).toEqual({ ...read, expectedRevisions: [3n] });
-  const several = { ...update, expectedRevision: 3n, furtherExpectedRevisions: [4n, 9n] };
-  expect(readUpdate(several)).toEqual({ ...read, expectedRevisions: [3n, 4n, 9n] });
+  expect(readUpdateOnce(update)).toEqual({ ...read, expectedRevisions: undefined });
+  const several = { ...update, expectedRevisions: [3n, 4n, 9n] };
+  expect(readUpdateOnce(several)).toEqual({ ...read, expectedRevisions: [3n, 4n, 9n] });
 });
 
 test("an update may expect as many revisions as the contract allows, and one more is refused", () => {
-  const expecting = (count: number) => () => readUpdate({ ...update, furtherExpectedRevisions: ids(count) });
+  const expecting = (count: number) => () => readUpdateOnce({ ...update, expectedRevisions: ids(count) });
   expect(expecting(maxExpectedRevisions)().expectedRevisions).toHaveLength(maxExpectedRevisions);
-  expect(expecting(maxExpectedRevisions + 1)).toThrow(fieldOf("further_expected_revisions"));
+  expect(expecting(maxExpectedRevisions + 1)).toThrow(fieldOf("expected_revisions"));
 });
 
 test("a look-up may name 1,000 different ids, repeats aside, and one more is refused", () => {

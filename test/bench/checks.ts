@@ -1,7 +1,6 @@
 // Measures the checks that gateways send to one service: `npm run bench -- --only checks`.
 import { request } from "undici";
-import { openInventoryChannel } from "../../client/channel.ts";
-import { CheckSession } from "../../gateway/inventory/check-session.ts";
+import { createInventoryClient, type InventoryClient } from "../../client/index.ts";
 import type { Position } from "../../proto/pet.ts";
 import { connectMysql } from "../support/mysql-client.ts";
 import type { Plan } from "./list.ts";
@@ -41,7 +40,7 @@ export async function benchChecks(servers: BenchServers, plan: Plan): Promise<Ch
   const answer = await request(`http://${address}/v1/inventory`, { headers });
   await answer.body.dump();
   const wanted = { ...headers, "If-None-Match": String(answer.headers.etag) };
-  const sessions = await openSessions(stack, system.inventory.listen, Math.max(...counts.checks));
+  const callers = await openCallers(stack, system.inventory.listen, Math.max(...counts.checks));
 
   const database = await connectMysql(servers.database.url(""));
   stack.defer(() => database.end());
@@ -56,7 +55,7 @@ export async function benchChecks(servers: BenchServers, plan: Plan): Promise<Ch
       const { offered, good, ...times } = await offer({ ...load, ports: ports.slice(0, gateways) });
       return { ...times, count: offered, errors: offered - good };
     },
-    checks: (gateways, seconds) => askAlways(sessions.slice(0, gateways), seconds),
+    checks: (gateways, seconds) => askAlways(callers.slice(0, gateways), seconds),
   };
   const run = async (load: ChecksRow["load"], gateways: number): Promise<ChecksRow> => {
     const before = await used();
@@ -84,34 +83,37 @@ export async function benchChecks(servers: BenchServers, plan: Plan): Promise<Ch
   return rows;
 }
 
-/** Opens streams of checks as gateways have them, each on a connection of its own. */
-async function openSessions(stack: AsyncDisposableStack, address: string, count: number) {
-  const sessions: { session: CheckSession; position: Position }[] = [];
-  for (let i = 0; i < count; i++) {
-    const channel = openInventoryChannel({ address });
-    const session = new CheckSession(() => channel.checkInventory(), 10_000);
-    stack.defer(() => {
-      session.close();
-      channel.close();
-    });
-    const [first] = await channel.listInventory({}).take(1).toArray();
-    sessions.push({ session, position: { epoch: first.epoch, revision: first.revision } });
-  }
-  return sessions;
+interface Caller {
+  readonly client: InventoryClient;
+  readonly position: Position;
 }
 
-/** Asks on each stream again as soon as it has an answer. */
-async function askAlways(sessions: Awaited<ReturnType<typeof openSessions>>, seconds: number): Promise<Answers> {
+/** Opens clients as gateways have them, each with a connection of its own. */
+async function openCallers(stack: AsyncDisposableStack, address: string, count: number): Promise<Caller[]> {
+  const callers: Caller[] = [];
+  for (let i = 0; i < count; i++) {
+    const client = createInventoryClient({ address, timeoutMs: 10_000 });
+    stack.defer(() => client.close());
+    for await (const { position } of client.list()) {
+      callers.push({ client, position });
+      break;
+    }
+  }
+  return callers;
+}
+
+/** Has each caller ask again as soon as it has an answer. */
+async function askAlways(callers: readonly Caller[], seconds: number): Promise<Answers> {
   const latencies: number[] = [];
   const untilMs = performance.now() + seconds * 1_000;
   let errors = 0;
-  const ask = async ({ session, position }: (typeof sessions)[number]) => {
+  const ask = async ({ client, position }: Caller) => {
     for (let sentMs = performance.now(); sentMs < untilMs; sentMs = performance.now()) {
-      await session.changesAfter(position).catch(() => errors++);
+      await client.changesAfter(position).catch(() => errors++);
       latencies.push(performance.now() - sentMs);
     }
   };
-  await Promise.all(sessions.map(ask));
+  await Promise.all(callers.map(ask));
   latencies.sort((a, b) => a - b);
   const at = (share: number) => latencies[Math.floor(latencies.length * share)]!;
   return { count: latencies.length, p50Ms: at(0.5), p99Ms: at(0.99), errors };

@@ -1,8 +1,8 @@
 // Measures changes over gRPC: `npm run bench -- --only grpc`.
 import { randomUUID } from "node:crypto";
+import { callUnary, type UnaryMethod } from "../../client/calls.ts";
 import { openInventoryChannel } from "../../client/channel.ts";
 import { createInventoryClient } from "../../client/index.ts";
-import { UpdatePipeline } from "../../gateway/inventory/update-pipeline.ts";
 import { startProcess } from "../support/processes.ts";
 import type { Plan } from "./list.ts";
 import { cpuMsOf, type Figures, medians } from "./measure.ts";
@@ -19,7 +19,7 @@ export interface GrpcRow {
 const entries = 10_000;
 const timeoutMs = 10_000;
 
-/** Measures changes over gRPC: unary updates and adjustments, and the pipeline that the gateway uses. */
+/** Measures changes over gRPC: a call for each update, and updates and adjustments of the client, which share messages. */
 export async function benchGrpc(servers: BenchServers, plan: Plan): Promise<GrpcRow[]> {
   await using stack = new AsyncDisposableStack();
   const { system, processes } = await startOurs(stack, servers, entries);
@@ -78,33 +78,23 @@ interface Way {
 
 function openWays(addresses: readonly string[]): Way[] {
   const address = `ipv4:${addresses.join(",")}`;
+  const channel = openInventoryChannel({ address });
   const client = createInventoryClient({ address, timeoutMs });
-  // One stream for each service, because a gateway uses one at a time.
-  const pipelines = addresses.map((one) => {
-    const channel = openInventoryChannel({ address: one });
-    return { channel, updates: new UpdatePipeline(() => channel.applyUpdates()) };
-  });
-  let turn = 0;
   return [
+    {
+      name: "call",
+      change: (petId, quantity) => {
+        const update = { petId, quantity, expectedRevisions: [] };
+        const method: UnaryMethod<typeof update, unknown> = channel.updateInventory.bind(channel);
+        return callUnary(method, update, { timeoutMs });
+      },
+      close: () => channel.close(),
+    },
     { name: "update", change: (petId, quantity) => client.update({ petId, quantity }), close: () => {} },
     {
       name: "adjust",
       change: (petId) => client.adjust({ petId, delta: 1, requestId: randomUUID() }),
       close: () => client.close(),
-    },
-    {
-      name: "pipeline",
-      change: async (petId, quantity) => {
-        const { updates } = pipelines[turn++ % pipelines.length]!;
-        const [outcome] = await updates.submit({ updates: [{ petId, quantity }] }, performance.now() + timeoutMs);
-        if (outcome instanceof Error) throw outcome;
-      },
-      close: () => {
-        for (const { channel, updates } of pipelines) {
-          updates.close();
-          channel.close();
-        }
-      },
     },
   ];
 }

@@ -2,7 +2,7 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import { Server, ServerCredentials, type ServerDuplexStream, type ServerWritableStream } from "@grpc/grpc-js";
+import { Metadata, Server, ServerCredentials, type ServerDuplexStream, type ServerWritableStream } from "@grpc/grpc-js";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { expectError } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
@@ -89,6 +89,7 @@ test("a gateway catches up with more changes than fit in its deadline, as long a
       call.end();
     },
     checkInventory: (call: ServerDuplexStream<unknown, unknown>) => {
+      call.sendMetadata(new Metadata());
       call.on("data", async () => {
         for (let petId = 1; petId <= parts; petId++) {
           await delay(timeoutMs * 0.4);
@@ -119,9 +120,9 @@ test("a list that does not arrive within LIST_TIMEOUT_MS is 504", async () => {
 test("a gRPC message of more than 4 MiB is RESOURCE_EXHAUSTED, and the service goes on", async () => {
   const inventory = connectInventory(system.inventory.listen);
   stack.defer(() => inventory.close());
-  const stream = inventory.applyUpdates();
-  const update = { petId: 1n, quantity: 1, timeoutMs: 10_000 };
-  stream.send({ updates: Array.from({ length: 500_000 }, (_, id) => ({ id, ...update })) });
+  const stream = inventory.applyChanges();
+  const changes = Array.from({ length: 1_000_000 }, () => ({ petId: 1n, quantity: 1 }));
+  stream.send({ groups: [{ changes, deadlineMs: 10_000 }] });
   expect(await statusOf(stream.next())).toBe("RESOURCE_EXHAUSTED");
   expect(await statusOf(inventory.get({ petId: 1n }))).toBe("NOT_FOUND");
 });

@@ -3,8 +3,8 @@ import { connect, type Socket } from "node:net";
 import { Metadata, Server, ServerCredentials, type ServerDuplexStream, status } from "@grpc/grpc-js";
 import { Router } from "express";
 import {
-  type ApplyUpdatesRequest,
-  type ApplyUpdatesResponse,
+  type ApplyChangesRequest,
+  type ApplyChangesResponse,
   InventoryServiceService,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { type Answer, bodyText, expectError, header, readLimits } from "../support/answers.ts";
@@ -287,12 +287,11 @@ describe("errors of the inventory service", () => {
       listInventory: (call: { emit(name: string, error: object): void }) => fail((error) => call.emit("error", error)),
       checkInventory: (call: { emit(name: string, error: object): void }) => fail((error) => call.emit("error", error)),
       updateInventory: (_call: unknown, callback: (error: object) => void) => fail(callback),
-      applyUpdates: (call: ServerDuplexStream<ApplyUpdatesRequest, ApplyUpdatesResponse>) => {
+      applyChanges: (call: ServerDuplexStream<ApplyChangesRequest, ApplyChangesResponse>) => {
         call.sendMetadata(new Metadata());
-        call.on("data", ({ updates }: ApplyUpdatesRequest) => {
-          const refusal = { item: undefined, code, message: secret, reason: "", replayed: false };
-          const results = updates.map(({ id }) => ({ id, ...refusal }));
-          call.write({ results, draining: false });
+        call.on("data", ({ groups }: ApplyChangesRequest) => {
+          const refused = { item: undefined, replayed: false, refusal: { code, message: secret, details: [] } };
+          call.write({ results: groups.flatMap(({ changes }) => changes).map(() => refused) });
         });
       },
     } as never);

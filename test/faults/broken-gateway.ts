@@ -1,6 +1,6 @@
 // The gateway with its join rule broken on purpose: a read joins the check that is under way instead of the next one.
 // Answers are delayed at random, because without delays one ordered stream hides the fault.
-import { CheckSession } from "../../gateway/inventory/check-session.ts";
+import { Checks } from "../../client/checks.ts";
 import { StockList } from "../../gateway/inventory/list/stock-list.ts";
 
 const { current } = StockList.prototype;
@@ -14,9 +14,9 @@ StockList.prototype.current = function () {
   return check;
 };
 
-const { changesAfter } = CheckSession.prototype;
-CheckSession.prototype.changesAfter = async function (position) {
-  const changes = await changesAfter.call(this, position);
+const { ask } = Checks.prototype;
+Checks.prototype.ask = async function (...question) {
+  const changes = await ask.call(this, ...question);
   await new Promise((resolve) => setTimeout(resolve, Math.random() * 40));
   return changes;
 };

@@ -53,7 +53,7 @@ describe("new TLS files", () => {
     const feed = new ChangeFeed((from) => stock.store.changesAfter(from, 100));
     const draining = new AbortController().signal;
     const server = createRpcServer({
-      handlers: inventoryHandlers({ store: stock.store, commits, feed, draining, onCall: () => {}, waitedMs: () => 0 }),
+      handlers: inventoryHandlers({ store: stock.store, commits, feed, draining, onCall: () => {} }),
       credentials: mutualTls({
         files,
         roles: parseRoles(roles) as RoleTable,
@@ -167,9 +167,7 @@ describe("new TLS files", () => {
     const client = openInventoryChannel({ address, tls: { ...files, serverName: "inventory.internal" } });
     stack.defer(() => client.close());
     const update = () =>
-      new Promise((resolve) =>
-        client.updateInventory({ petId: 7n, quantity: 3, furtherExpectedRevisions: [] }, resolve),
-      );
+      new Promise((resolve) => client.updateInventory({ petId: 7n, quantity: 3, expectedRevisions: [] }, resolve));
     expect(await update()).toMatchObject({ details: expect.stringContaining("spiffe://petstore/reports") });
     await files.swap(await authority.issue({ names: ["URI:spiffe://petstore/gateway"] }));
     await until(async () => (await update()) === null);

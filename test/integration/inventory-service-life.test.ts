@@ -22,6 +22,8 @@ const settings = (url: string, more: Record<string, string> = {}) => ({
   ...more,
 });
 /** So long that a stop that waits for its end outlasts its test. */
+/** Longer than any stream lives. */
+const deadlineMs = 60_000;
 const longDrain = { DRAIN_SECONDS: "600" };
 const create = (petId: bigint): Change => ({ kind: "create", petId, quantity: 1, status: "sold" });
 
@@ -156,15 +158,14 @@ describe("stops", () => {
     const check = inventory.check();
     check.send({ epoch: "", revision: 0n });
     expect(await check.next()).toMatchObject({ reset: true });
-    const updates = inventory.applyUpdates();
+    const changes = inventory.applyChanges();
     const lock = await holdWriteLock(url);
     const update = inventory.update({ petId: 1n, quantity: 5 });
-    updates.send({ updates: [{ id: 1, petId: 2n, quantity: 6, timeoutMs: 10_000 }] });
+    changes.send({ groups: [{ changes: [{ petId: 2n, quantity: 6 }], deadlineMs }] });
     await untilRunning(url, "select", "update");
 
     await service.kill("SIGTERM");
     expect(await health.next()).toBe("NOT_SERVING");
-    expect(await updates.next()).toEqual({ results: [], draining: true });
     expect(await check.next()).toBeUndefined(); // it ends, because no question is open
     expect(await request(service.admin, { path: "/readyz" })).toMatchObject({ status: 503, text: "draining\n" });
     expect(await statusOf(connect(service.listen).get({ petId: 1n }))).toBe("UNAVAILABLE");
@@ -172,8 +173,8 @@ describe("stops", () => {
     await lock.release();
 
     expect(await update).toMatchObject({ item: { quantity: 5 } });
-    expect(await updates.next()).toMatchObject({ results: [{ id: 1, item: { quantity: 6 } }] });
-    updates.call.end();
+    expect(await changes.next()).toMatchObject({ results: [{ item: { quantity: 6 } }] });
+    expect(await changes.next()).toBeUndefined();
     expect(await service.exited).toBe(0);
     const { store, close } = openStock(url);
     expect([await store.get(1n), await store.get(2n)]).toMatchObject([{ quantity: 5 }, { quantity: 6 }]);
@@ -185,34 +186,37 @@ describe("stops", () => {
     const service = await startProcess({ name: "service", script, env });
     const health = watchHealth(service.listen);
     expect(await health.next()).toBe("SERVING");
-    const updates = connect(service.listen).applyUpdates();
+    const changes = connect(service.listen).applyChanges();
     await service.kill("SIGTERM");
     expect(await health.next()).toBe("NOT_SERVING");
     expect(await request(service.admin, { path: "/readyz" })).toMatchObject({ status: 503, text: "draining\n" });
     expect(await connect(service.listen).update({ petId: 1n, quantity: 5 })).toMatchObject({ item: { quantity: 5 } });
-    updates.send({ updates: [{ id: 1, petId: 2n, quantity: 6, timeoutMs: 10_000 }] });
-    expect(await updates.next()).toMatchObject({ results: [{ id: 1, item: { quantity: 6 } }], draining: false });
-    expect(await updates.next()).toEqual({ results: [], draining: true });
-    updates.call.end();
+    changes.send({ groups: [{ changes: [{ petId: 2n, quantity: 6 }], deadlineMs }] });
+    expect(await changes.next()).toMatchObject({ results: [{ item: { quantity: 6 } }] });
+    expect(await changes.next()).toBeUndefined();
     health.cancel();
     expect(await service.exited).toBe(0);
   });
 
-  test("a stopping inventory service waits only a moment for callers that never end their streams of updates", async () => {
-    const service = await startProcess({ name: "service", script, env: settings(await newStock(), longDrain) });
-    const [quiet, busy] = [connect(service.listen).applyUpdates(), connect(service.listen).applyUpdates()];
-    const send = (id: number) => busy.send({ updates: [{ id, petId: 1n, quantity: id, timeoutMs: 10_000 }] });
-    quiet.send({ updates: [] });
+  test("a stopping inventory service ends streams whose callers keep them open, and does nothing more on them", async () => {
+    const url = await newStock();
+    const service = await startProcess({ name: "service", script, env: settings(url, longDrain) });
+    const [quiet, busy] = [connect(service.listen).applyChanges(), connect(service.listen).applyChanges()];
+    const send = (quantity: number) => busy.send({ groups: [{ changes: [{ petId: 1n, quantity }], deadlineMs }] });
     send(1);
-    await busy.next();
+    let last = (await busy.next())!.results[0]!.item;
     await service.kill("SIGTERM");
-    expect(await busy.next()).toEqual({ results: [], draining: true });
-    send(2); // stands for an update that was already on its way
-    expect(await busy.next()).toMatchObject({ results: [{ id: 2, item: { quantity: 2 } }] });
-    const more = setInterval(() => send(3), 10);
-    while ((await busy.next()) !== undefined);
-    clearInterval(more);
+    for (let quantity = 2; ; quantity++) {
+      send(quantity);
+      const answer = await busy.next();
+      if (!answer) break;
+      last = answer.results[0]!.item;
+    }
+    expect(await quiet.next()).toBeUndefined();
     expect(await service.exited).toBe(0);
+    const { store, close } = openStock(url);
+    expect(await store.get(1n)).toMatchObject({ quantity: last!.quantity, revision: last!.revision });
+    await close();
   });
 
   test("a stopping inventory service waits at most DRAIN_SECONDS for a call that never ends", async () => {
@@ -367,19 +371,19 @@ describe("outages of the database", () => {
     const inTime = { deadline: Date.now() + 10_000 };
     const check = inventory.check(inTime);
     check.send({ epoch: "", revision: 0n });
-    const updates = inventory.applyUpdates(inTime);
-    updates.send({ updates: [{ id: 1, petId: 1n, quantity: 5, timeoutMs: 10_000 }] });
+    const changes = inventory.applyChanges(inTime);
+    changes.send({ groups: [{ changes: [{ petId: 1n, quantity: 5 }], deadlineMs: 10_000 }] });
     const ends = await Promise.all([
       statusOf(inventory.get({ petId: 1n }, inTime)),
       statusOf(inventory.list(inTime)),
       statusOf(check.next()),
       statusOf(inventory.update({ petId: 1n, quantity: 5 }, inTime)),
       statusOf(inventory.create({ petId: 9n, quantity: 5, status: 1 }, inTime)),
-      updates.next().then((answer) => status[answer!.results[0]!.code]!),
+      changes.next().then((answer) => status[answer!.results[0]!.refusal?.code ?? status.OK]!),
     ]);
     inventory.close();
     check.call.cancel();
-    updates.call.end();
+    changes.call.end();
     return [...new Set(ends)];
   }
   const untilServing = (address: string) => {

@@ -12,11 +12,11 @@ import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
 
 import type { StockStore } from "../../inventory-svc/stock/store.ts";
 import {
+  type ChangeResult,
   type CheckInventoryRequest,
   type CheckInventoryResponse,
   InventoryServiceService,
   PetStatus,
-  type UpdateResult,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { maxPetId, minPetId, type Position } from "../../proto/pet.ts";
 import { suiteStack } from "../support/cleanup.ts";
@@ -25,6 +25,7 @@ import {
   connectInventory,
   connectService,
   conversation,
+  describeRefusal,
   type Inventory,
   messagesOf,
   refusalOf,
@@ -55,12 +56,14 @@ const startService = (url: string, env: Record<string, string> = {}): Promise<Ru
     },
   });
 
-/** Reads the results of `count` updates, in the order of their ids. */
-async function resultsOf(stream: ReturnType<Inventory["applyUpdates"]>, count: number): Promise<UpdateResult[]> {
-  const results: UpdateResult[] = [];
-  while (results.length < count) results.push(...(await stream.next())!.results);
-  return results.sort((a, b) => a.id - b.id);
-}
+type Groups = NonNullable<Parameters<ReturnType<Inventory["applyChanges"]>["send"]>[0]["groups"]>;
+type Changes = NonNullable<Groups[number]["changes"]>;
+
+/** Makes a group of changes of a caller that waits for longer than any stream lives. */
+const group = (...changes: Changes): Groups[number] => ({ changes, deadlineMs: 60_000 });
+
+/** What became of a change: its reason, or nothing, and the quantity that it left. */
+const reduced = ({ item, refusal }: ChangeResult) => [refusal && describeRefusal(refusal).reason, item?.quantity];
 
 describeEachDatabase("the inventory service over gRPC", (url) => {
   const stack = suiteStack();
@@ -106,7 +109,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     expect(await inventory.update({ petId: 7n, quantity: 0 })).toMatchObject({ item: changed });
     expect(await inventory.update({ petId: 7n, quantity: 0 })).toMatchObject({ item: changed }); // changes nothing
     const last = { ...made, quantity: 2_147_483_647, revision: 3n };
-    expect(await inventory.update({ petId: 7n, quantity: 2_147_483_647, expectedRevision: 2n })).toMatchObject({
+    expect(await inventory.update({ petId: 7n, quantity: 2_147_483_647, expectedRevisions: [2n] })).toMatchObject({
       item: last,
     });
     expect(await inventory.get({ petId: 7n })).toEqual({ item: last });
@@ -127,7 +130,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       const stream = check();
       stream.send(start);
       expect(await stream.next()).toMatchObject({ changed: [item], removedPetIds: [], revision: 1n });
-      await inventory.update({ petId, quantity: 2, expectedRevision: 1n });
+      await inventory.update({ petId, quantity: 2, expectedRevisions: [1n] });
       await inventory.remove({ petId });
       stream.send({ ...start, revision: 1n });
       expect(await stream.next()).toMatchObject({ changed: [], removedPetIds: [petId], removedRevisions: [3n] });
@@ -138,7 +141,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     await stock.db("stock_head").update({ revision: maxPetId - 2n });
     const { item } = await inventory.create({ petId: 1n, quantity: 1, status: PET_STATUS_SOLD });
     expect(item!.revision).toBe(maxPetId - 1n);
-    await inventory.update({ petId: 1n, quantity: 2, expectedRevision: maxPetId - 1n });
+    await inventory.update({ petId: 1n, quantity: 2, expectedRevisions: [maxPetId - 1n] });
     expect((await inventory.list()).map(({ revision }) => revision)).toEqual([maxPetId, maxPetId]);
   });
 
@@ -163,13 +166,13 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       ],
       [
         "update at another revision",
-        () => inventory.update({ petId: 1n, quantity: 5, expectedRevision: 7n }),
+        () => inventory.update({ petId: 1n, quantity: 5, expectedRevisions: [7n] }),
         "ABORTED",
         "the entry is at revision 1, not at expected_revision",
       ],
       [
         "update at none of several revisions",
-        () => inventory.update({ petId: 1n, quantity: 5, expectedRevision: 7n, furtherExpectedRevisions: [0n, 2n] }),
+        () => inventory.update({ petId: 1n, quantity: 5, expectedRevisions: [7n, 0n, 2n] }),
         "ABORTED",
         "the entry is at revision 1, not at expected_revision",
       ],
@@ -179,21 +182,20 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
           inventory.update({
             petId: 1n,
             quantity: 5,
-            expectedRevision: 1n,
-            furtherExpectedRevisions: Array.from({ length: 20 }, (_, i) => BigInt(i)),
+            expectedRevisions: Array.from({ length: 21 }, (_, i) => BigInt(i)),
           }),
         "INVALID_ARGUMENT",
-        "further_expected_revisions must be at most 20 with expected_revision",
+        "expected_revisions must be at most 20",
       ],
       [
         "update at revision 0",
-        () => inventory.update({ petId: 1n, quantity: 5, expectedRevision: 0n }),
+        () => inventory.update({ petId: 1n, quantity: 5, expectedRevisions: [0n] }),
         "ABORTED",
         "the entry is at revision 1, not at expected_revision",
       ],
       [
         "update of an unknown id at a revision",
-        () => inventory.update({ petId: 9n, quantity: 5, expectedRevision: 1n }),
+        () => inventory.update({ petId: 9n, quantity: 5, expectedRevisions: [1n] }),
         "NOT_FOUND",
         noEntry,
       ],
@@ -354,7 +356,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     ],
     [
       "REVISION_MISMATCH",
-      () => inventory.update({ petId: 1n, quantity: 1, expectedRevision: 1n }),
+      () => inventory.update({ petId: 1n, quantity: 1, expectedRevisions: [1n] }),
       { metadata: { pet_id: "1", revision: "2" } },
     ],
     [
@@ -385,16 +387,18 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
 
   test("an update with an idempotency key happens once, and its repeat gets the first result", async () => {
     await fill(2);
-    const update = { petId: 1n, quantity: 70, expectedRevision: 1n, idempotencyKey: "k" };
+    const update = { petId: 1n, quantity: 70, expectedRevisions: [1n], idempotencyKey: "k" };
     const first = await inventory.update(update);
     expect(first).toMatchObject({ item: { quantity: 70 }, replayed: false });
     await inventory.update({ petId: 1n, quantity: 71 });
     expect(await inventory.update(update)).toEqual({ ...first, replayed: true });
     expect(await inventory.get({ petId: 1n })).toMatchObject({ item: { quantity: 71 } });
     // The key is of this entry: it is no id of an adjustment, and not taken for another entry.
-    expect(await inventory.update({ ...update, petId: 2n, expectedRevision: 2n })).toMatchObject({ replayed: false });
+    expect(await inventory.update({ ...update, petId: 2n, expectedRevisions: [2n] })).toMatchObject({
+      replayed: false,
+    });
     expect(await inventory.adjust({ petId: 1n, delta: 1, requestId: "k" })).toMatchObject({ replayed: false });
-    for (const other of [{ quantity: 72 }, { expectedRevision: 2n }, { furtherExpectedRevisions: [2n] }]) {
+    for (const other of [{ quantity: 72 }, { expectedRevisions: [2n] }, { expectedRevisions: [1n, 2n] }]) {
       expect(await refusalOf(inventory.update({ ...update, ...other }))).toMatchObject({ reason: "KEY_REUSED" });
     }
   });
@@ -497,7 +501,6 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
           feed: new ChangeFeed((from) => store.changesAfter(from, 100)),
           draining: new AbortController().signal,
           onCall: () => {},
-          waitedMs: () => 0,
         }),
         credentials: ServerCredentials.createInsecure(),
         maxConnectionAgeMs: 60_000,
@@ -614,132 +617,167 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     });
   });
 
-  describe("ApplyUpdates", () => {
-    const updates = () => {
-      const stream = inventory.applyUpdates();
-      stack.defer(() => stream.call.cancel());
-      return stream;
-    };
-    test("ApplyUpdates gives every update a result of its own", async () => {
+  describe("ApplyChanges", () => {
+    /** Sends one request on a stream of its own. @returns its results */
+    async function apply(...groups: Groups): Promise<ChangeResult[]> {
+      const stream = inventory.applyChanges();
+      stream.send({ groups });
+      const { results } = (await stream.next())!;
+      stream.call.end();
+      return results;
+    }
+
+    test("ApplyChanges gives every change a result of its own, in the order of the request", async () => {
       await fill(3);
-      const stream = updates();
-      stream.send({
-        updates: [
-          { id: 1, petId: 1n, quantity: 11, timeoutMs: 10_000 },
-          { id: 2, petId: 9n, quantity: 12, timeoutMs: 10_000 },
-          { id: 3, petId: 2n, quantity: 13, expectedRevision: 7n, timeoutMs: 10_000 },
-        ],
-      });
-      stream.send({
-        updates: [
-          { id: 4, petId: 2n, timeoutMs: 10_000 },
-          { id: 5, petId: 2n, quantity: -1, timeoutMs: 10_000 },
-          { id: 6, petId: 2n, quantity: 16, expectedRevision: 2n, timeoutMs: 10_000 },
-          { id: 7, petId: 3n, quantity: 17, timeoutMs: 0 },
-          {
-            id: 8,
-            petId: 2n,
-            quantity: 18,
-            expectedRevision: 7n,
-            furtherExpectedRevisions: [1n, 2n],
-            timeoutMs: 10_000,
-          },
-          { id: 9, petId: 3n, quantity: 2, furtherExpectedRevisions: [1n, 3n], timeoutMs: 10_000 },
-        ],
-      });
-      const results = await resultsOf(stream, 9);
-      expect(results.map(({ id, code, reason, item }) => [id, status[code], reason, item?.quantity])).toEqual([
-        [1, "OK", "", 11],
-        [2, "NOT_FOUND", "ENTRY_NOT_FOUND", undefined],
-        [3, "ABORTED", "REVISION_MISMATCH", undefined],
-        [4, "INVALID_ARGUMENT", "INVALID_FIELD", undefined],
-        [5, "INVALID_ARGUMENT", "INVALID_FIELD", undefined],
-        [6, "OK", "", 16],
-        [7, "INVALID_ARGUMENT", "INVALID_FIELD", undefined], // without a timeout
-        [8, "ABORTED", "REVISION_MISMATCH", undefined], // the sixth was made before
-        [9, "OK", "", 2],
+      const results = await apply(
+        group(
+          { petId: 1n, quantity: 11 },
+          { petId: 9n, quantity: 12 },
+          { petId: 2n, quantity: 13, expectedRevisions: [7n] },
+        ),
+        group({ petId: 2n }),
+        group({ petId: 2n, quantity: -1 }),
+        group({ petId: 2n, quantity: 16, expectedRevisions: [2n] }),
+        { ...group({ petId: 3n, quantity: 17 }), deadlineMs: 0 },
+        group({ petId: 2n, quantity: 18, expectedRevisions: [7n, 1n, 2n] }),
+        group({ petId: 3n, quantity: 2, expectedRevisions: [1n, 3n] }),
+      );
+      expect(results.map(reduced)).toEqual([
+        [undefined, 11],
+        ["ENTRY_NOT_FOUND", undefined],
+        ["REVISION_MISMATCH", undefined],
+        ["INVALID_FIELD", undefined],
+        ["INVALID_FIELD", undefined],
+        [undefined, 16],
+        ["INVALID_FIELD", undefined], // without a deadline
+        ["REVISION_MISMATCH", undefined], // the sixth was made before
+        [undefined, 2],
       ]);
       expect(await inventory.get({ petId: 1n })).toEqual({ item: results[0]!.item });
       expect(await inventory.get({ petId: 3n })).toMatchObject({ item: { quantity: 2, revision: 3n } });
     });
 
-    const keyed = (fingerprint: string, ...entries: readonly [id: number, petId: bigint, quantity: number][]) => ({
-      account: "acme",
-      key: "k",
-      fingerprint,
-      updates: entries.map(([id, petId, quantity]) => ({ id, petId, quantity, timeoutMs: 10_000 })),
+    test("ApplyChanges refuses a change with the details of a call", async () => {
+      const [result] = await apply(group({ petId: 9n, quantity: 1 }));
+      const refusal = await refusalOf(inventory.update({ petId: 9n, quantity: 1 }));
+      expect(describeRefusal(result!.refusal!)).toEqual(refusal);
     });
 
-    test("ApplyUpdates makes keyed updates once, also of two requests in one message, and says what is replayed", async () => {
-      await fill(3);
-      const stream = updates();
-      const first = keyed("x", [1, 1n, 11], [2, 9n, 11], [3, 2n, 1]);
-      const second = keyed("x", [4, 1n, 11], [5, 9n, 11], [6, 2n, 1]);
-      stream.send({ updates: [{ id: 7, petId: 3n, quantity: 30, timeoutMs: 10_000 }], keyed: [first, second] });
-      const results = await resultsOf(stream, 7);
-      expect(results.map(({ id, reason, item, replayed }) => [id, reason, item?.quantity, replayed])).toEqual([
-        [1, "", 11, false],
-        [2, "ENTRY_NOT_FOUND", undefined, false],
-        [3, "", 1, false],
-        [4, "", 11, true],
-        [5, "ENTRY_NOT_FOUND", undefined, false],
-        [6, "", 1, true],
-        [7, "", 30, false],
-      ]);
-      expect([results[3]!.item, results[5]!.item]).toEqual([results[0]!.item, results[2]!.item]);
-    });
-
-    test("ApplyUpdates refuses all keyed updates of a request when one meets the record of another, and makes none", async () => {
-      await fill(3);
-      const stream = updates();
-      stream.send({ keyed: [keyed("x", [1, 2n, 20])] });
-      await resultsOf(stream, 1);
-      const before = await position();
-      stream.send({ keyed: [keyed("y", [2, 1n, 10], [3, 2n, 20], [4, 3n, 30])] });
-      const results = await resultsOf(stream, 3);
-      expect(results.map(({ code, reason }) => [status[code], reason])).toEqual(
-        Array(3).fill(["INVALID_ARGUMENT", "KEY_REUSED"]),
+    test("ApplyChanges makes an adjustment once for each request id, as AdjustInventory does", async () => {
+      await fill(9);
+      const adjustment = { petId: 9n, delta: -3, requestId: "order:17" };
+      const [first, ...others] = await apply(
+        group(adjustment, adjustment),
+        group({ ...adjustment, delta: 3 }),
+        group({ ...adjustment, requestId: "another", delta: -6 }),
       );
+      expect([first, ...others].map((result) => reduced(result!))).toEqual([
+        [undefined, 5],
+        [undefined, 5],
+        ["REQUEST_ID_REUSED", undefined],
+        ["INSUFFICIENT_STOCK", undefined],
+      ]);
+      expect(await inventory.adjust(adjustment)).toEqual({ item: first!.item, replayed: true });
+      expect([first!.replayed, others[0]!.replayed]).toEqual([false, true]);
+    });
+
+    const keyed = (fingerprint: string, ...entries: readonly (readonly [petId: bigint, quantity: number])[]) => ({
+      ...group(...entries.map(([petId, quantity]) => ({ petId, quantity }))),
+      idempotencyKey: { account: "acme", key: "k", fingerprint },
+    });
+
+    test("ApplyChanges makes keyed updates once, also of two groups of a request, and says what is replayed", async () => {
+      await fill(3);
+      const updates = keyed("x", [1n, 11], [9n, 11], [2n, 1]);
+      const results = await apply(group({ petId: 3n, quantity: 30 }), updates, updates);
+      expect(results.map((result) => [...reduced(result), result.replayed])).toEqual([
+        [undefined, 30, false],
+        [undefined, 11, false],
+        ["ENTRY_NOT_FOUND", undefined, false],
+        [undefined, 1, false],
+        [undefined, 11, true],
+        ["ENTRY_NOT_FOUND", undefined, false],
+        [undefined, 1, true],
+      ]);
+      expect([results[4]!.item, results[6]!.item]).toEqual([results[1]!.item, results[3]!.item]);
+    });
+
+    test("ApplyChanges refuses all keyed updates of a group when one meets the record of another, and makes none", async () => {
+      await fill(3);
+      await apply(keyed("x", [2n, 20]));
+      const before = await position();
+      const results = await apply(keyed("y", [1n, 10], [2n, 20], [3n, 30]));
+      expect(results.map(reduced)).toEqual(Array(3).fill(["KEY_REUSED", undefined]));
       expect(await position()).toEqual(before);
     });
 
-    test.each([
-      ["the account", { account: "a b" }],
-      ["the key", { key: "" }],
-      ["the fingerprint", { fingerprint: "" }],
+    test("ApplyChanges takes a key without a fingerprint for that of UpdateInventory, and keeps those of accounts apart", async () => {
+      await fill(1);
+      const update = { petId: 1n, quantity: 7, expectedRevisions: [1n] };
+      await inventory.update({ ...update, idempotencyKey: "k" });
+      const results = await apply(
+        { ...group(update), idempotencyKey: { key: "k" } },
+        { ...group({ ...update, quantity: 8 }), idempotencyKey: { key: "k" } },
+        { ...group({ petId: 1n, quantity: 8 }), idempotencyKey: { account: "acme", key: "k" } },
+      );
+      expect(results.map((result) => [...reduced(result), result.replayed])).toEqual([
+        [undefined, 7, true],
+        ["KEY_REUSED", undefined, false],
+        [undefined, 8, false],
+      ]);
+    });
+
+    test.each<[string, (two: ReturnType<typeof keyed>) => Groups[number]]>([
+      ["the account", (two) => ({ ...two, idempotencyKey: { ...two.idempotencyKey, account: "a b" } })],
+      ["the key", (two) => ({ ...two, idempotencyKey: { ...two.idempotencyKey, key: "" } })],
+      ["the fingerprint", (two) => ({ ...two, idempotencyKey: { ...two.idempotencyKey, fingerprint: "a b" } })],
+      ["the deadline", (two) => ({ ...two, deadlineMs: 0 })],
+      ["the quantity of one", (two) => ({ ...two, changes: [{ petId: 1n, quantity: 1 }, { petId: 2n }] })],
       [
-        "the quantity of one",
-        {
-          updates: [
-            { id: 1, petId: 1n, quantity: 1, timeoutMs: 9 },
-            { id: 2, petId: 2n, timeoutMs: 9 },
+        "the kind of one",
+        (two) => ({
+          ...two,
+          changes: [
+            { petId: 1n, quantity: 1 },
+            { petId: 2n, delta: 1, requestId: "r" },
           ],
-        },
+        }),
       ],
-      [
-        "the number",
-        { updates: Array.from({ length: 101 }, (_, id) => ({ id, petId: 1n, quantity: 1, timeoutMs: 9 })) },
-      ],
-    ])("ApplyUpdates refuses all keyed updates of a request for a fault in %s", async (_what, wrong) => {
+      ["the entry of one", () => keyed("x", [1n, 10], [2n, 20], [1n, 30])],
+      ["the number", () => keyed("x", ...idsFrom(1, 101).map((petId) => [petId, 1] as const))],
+    ])("ApplyChanges refuses all keyed updates of a group for a fault in %s", async (_what, wrong) => {
       await fill(2);
-      const stream = updates();
-      const request = { ...keyed("x", [1, 1n, 10], [2, 2n, 20]), ...wrong };
-      stream.send({ keyed: [request] });
-      const results = await resultsOf(stream, request.updates.length);
-      expect(new Set(results.map(({ reason }) => reason))).toEqual(new Set(["INVALID_FIELD"]));
+      const request = wrong(keyed("x", [1n, 10], [2n, 20]));
+      const results = await apply(request);
+      expect(results.map(reduced)).toEqual(Array(request.changes!.length).fill(["INVALID_FIELD", undefined]));
       expect(await position()).toMatchObject({ revision: 2n });
     });
 
-    test("ApplyUpdates applies 2,000 updates that are sent at once, each once, and ends after the last result", async () => {
+    test.each<[string, Changes[number]]>([
+      ["a quantity and a delta", { petId: 1n, quantity: 1, delta: 1, requestId: "r" }],
+      ["neither a quantity nor a delta", { petId: 1n }],
+      ["a delta without a request id", { petId: 1n, delta: 1 }],
+      ["a delta of 0", { petId: 1n, delta: 0, requestId: "r" }],
+      ["21 revisions", { petId: 1n, quantity: 1, expectedRevisions: idsFrom(1, 21) }],
+    ])("ApplyChanges refuses a change with %s", async (_what, change) => {
+      await fill(1);
+      expect((await apply(group(change))).map(reduced)).toEqual([["INVALID_FIELD", undefined]]);
+      expect(await position()).toMatchObject({ revision: 1n });
+    });
+
+    test("ApplyChanges answers requests that are sent at once in their order, applies each once, and then ends", async () => {
       await fill(100);
-      const stream = updates();
-      for (let id = 0; id < 2_000; id++) {
-        stream.send({ updates: [{ id, petId: BigInt((id % 100) + 1), quantity: 1_000 + id, timeoutMs: 20_000 }] });
+      const stream = inventory.applyChanges();
+      for (let first = 0; first < 2_000; first += 100) {
+        const quantities = Array.from({ length: 100 }, (_, i) => first + i);
+        const changes = quantities.map((quantity, i) => ({ petId: BigInt(i + 1), quantity: 1_000 + quantity }));
+        stream.send({ groups: [group(...changes)] });
       }
       stream.call.end();
-      const results = await resultsOf(stream, 2_000);
-      expect(results.map(({ id, item }) => item!.quantity - id)).toEqual(Array(2_000).fill(1_000));
-      expect(new Set(results.map(({ item }) => item!.revision)).size).toBe(2_000);
+      const items = [];
+      for (let i = 0; i < 20; i++) items.push(...(await stream.next())!.results.map(({ item }) => item!));
+      expect(items.map(({ quantity }, i) => quantity - i)).toEqual(Array(2_000).fill(1_000));
+      expect(items.map(({ revision }) => revision)).toEqual(idsFrom(101, 2_100));
       expect(await position()).toMatchObject({ revision: 2_100n });
       expect(await stream.next()).toBeUndefined();
     });
@@ -772,23 +810,18 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         return [name, answer, reason, retryDelayMs];
       }),
     );
-    const updates = inventory.applyUpdates();
-    updates.send({ updates: [{ id: 1, petId: 1n, quantity: 5, timeoutMs: 5_000 }] });
-    const [result] = (await updates.next())!.results;
-    updates.call.cancel();
+    const changes = inventory.applyChanges();
+    changes.send({ groups: [group({ petId: 1n, quantity: 5 })] });
+    const [result] = (await changes.next())!.results;
+    changes.call.cancel();
     await stock.db.schema.renameTable("stock_away", "stock");
     await stock.db.schema.renameTable("stock_head_away", "stock_head");
 
     const fault = "the stock database is not available";
     expect(details).toEqual(Object.keys(calls).map((name) => [name, `UNAVAILABLE ${fault}`, "STOCK_UNAVAILABLE", 500]));
-    expect(result).toEqual({
-      id: 1,
-      code: status.UNAVAILABLE,
-      message: fault,
-      reason: "STOCK_UNAVAILABLE",
-      item: undefined,
-      replayed: false,
-    });
+    const refusal = { code: status.UNAVAILABLE, message: fault };
+    expect(result).toMatchObject({ item: undefined, replayed: false, refusal });
+    expect(describeRefusal(result!.refusal!)).toMatchObject({ reason: "STOCK_UNAVAILABLE", retryDelayMs: 500 });
     expect(await inventory.update({ petId: 1n, quantity: 6 })).toMatchObject({ item: { quantity: 6 } });
     const later = check();
     later.send(at);
@@ -956,7 +989,7 @@ describe("callers (MySQL/MariaDB)", () => {
     const second = inventory.begin(inventory.client.updateInventory, {
       petId: 2n,
       quantity: 100,
-      furtherExpectedRevisions: [],
+      expectedRevisions: [],
     });
     const third = inventory.update({ petId: 3n, quantity: 100 });
     await inventory.get({ petId: 2n }); // on the same connection, so both have arrived
@@ -969,18 +1002,20 @@ describe("callers (MySQL/MariaDB)", () => {
     expect(await inventory.get({ petId: 2n })).toMatchObject({ item: { quantity: 1 } });
   });
 
-  test("a caller gets DEADLINE_EXCEEDED for an expired update of a stream, which is not written later", async () => {
+  test("a caller gets DEADLINE_EXCEEDED for an expired change of a stream, which is not written later", async () => {
     const { first, release } = await blocked();
-    const stream = inventory.applyUpdates();
-    stream.send({ updates: [{ id: 1, petId: 2n, quantity: 100, timeoutMs: 1 }] });
-    stream.send({ updates: [{ id: 2, petId: 3n, quantity: 100, timeoutMs: 10_000 }] });
+    const stream = inventory.applyChanges();
+    const expired = { ...group({ petId: 2n, quantity: 100 }), deadlineMs: 1 };
+    stream.send({ groups: [expired, group({ petId: 3n, quantity: 100 })] });
     await inventory.get({ petId: 2n });
     await release();
     const { item } = await first;
-    expect(await resultsOf(stream, 2)).toMatchObject([
-      { id: 1, code: status.DEADLINE_EXCEEDED, item: undefined },
-      { id: 2, code: status.OK, item: { revision: item!.revision + 1n } },
+    const { results } = (await stream.next())!;
+    expect(results).toMatchObject([
+      { item: undefined, refusal: { code: status.DEADLINE_EXCEEDED } },
+      { item: { revision: item!.revision + 1n }, refusal: undefined },
     ]);
+    expect(describeRefusal(results[0]!.refusal!)).toMatchObject({ reason: "DEADLINE_PASSED" });
     stream.call.cancel();
   });
 

@@ -92,8 +92,8 @@ describe("tracing that is switched on", () => {
     expect(sql).toHaveLength(1);
     expect(pathTo(sql[0])).toEqual([
       "gateway: PATCH updateInventory",
-      "gateway: ApplyUpdates",
-      "inventory-svc: ApplyUpdates",
+      "gateway: ApplyChanges",
+      "inventory-svc: ApplyChanges",
       "inventory-svc: commit",
       "inventory-svc: UPDATE",
     ]);
@@ -129,7 +129,7 @@ describe("tracing that is switched on", () => {
     for (const commit of commits) {
       for (const link of commit.links ?? []) {
         const update = spans.find(({ spanId }) => spanId === link.spanId)!;
-        expect(update).toMatchObject({ name: "ApplyUpdates", service: "inventory-svc", traceId: link.traceId });
+        expect(update).toMatchObject({ name: "ApplyChanges", service: "inventory-svc", traceId: link.traceId });
         expect(update.links).toEqual([expect.objectContaining({ spanId: commit.spanId, traceId: commit.traceId })]);
       }
     }

@@ -154,7 +154,7 @@ async function pause(members: readonly Restartable[], stoppedMs: number, running
 /** Resolves once an internal caller's change of a quantity is over. */
 function changed({ client }: WatchedSystem["system"], quantity: number): Promise<void> {
   return new Promise((resolve) => {
-    client.updateInventory({ petId: 1n, quantity, furtherExpectedRevisions: [] }, () => resolve());
+    client.updateInventory({ petId: 1n, quantity, expectedRevisions: [] }, () => resolve());
   });
 }
 

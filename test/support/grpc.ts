@@ -123,8 +123,15 @@ export async function refusalOf(call: Promise<unknown>): Promise<Refusal> {
   if (thrown === undefined) throw new Error("the call went well");
   const [trailer] = thrown.metadata.get("grpc-status-details-bin");
   if (trailer === undefined) throw new Error(`a refusal without details: ${thrown.message}`);
-  const { code, message, details } = Status.decode(trailer as Buffer);
-  if (code !== thrown.code || message !== thrown.details) throw new Error(`${message} is not ${thrown.message}`);
+  const sent = Status.decode(trailer as Buffer);
+  if (sent.code !== thrown.code || sent.message !== thrown.details) {
+    throw new Error(`${sent.message} is not ${thrown.message}`);
+  }
+  return describeRefusal(sent);
+}
+
+/** What a google.rpc.Status says to programs. */
+export function describeRefusal({ code, details }: Status): Refusal {
   const detail = <T>(name: string, type: { decode(bytes: Uint8Array): T }): T | undefined => {
     const any = details.find(({ typeUrl }) => typeUrl === `type.googleapis.com/google.rpc.${name}`);
     return any && type.decode(any.value);

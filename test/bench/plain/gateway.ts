@@ -33,7 +33,7 @@ app.get("/v1/inventory", async (_request, response) => {
 app.patch("/v1/inventory/:petId", async (request, response) => {
   const petId = BigInt(request.params.petId);
   const { quantity } = request.body as { quantity: number };
-  const update = { petId, quantity, furtherExpectedRevisions: [] };
+  const update = { petId, quantity, expectedRevisions: [] };
   const { item } = await call<UpdateInventoryRequest, { item: InventoryItem }>("updateInventory", update);
   response.json(toJson(item));
 });
