@@ -1,7 +1,12 @@
-import { Metadata, ServerCredentials, status } from "@grpc/grpc-js";
+import { type handleBidiStreamingCall, Metadata, ServerCredentials, status } from "@grpc/grpc-js";
 import { createInventoryClient, type InventoryClient, InventoryError, type WatchEvent } from "../../client/index.ts";
 import { createRpcServer } from "../../inventory-svc/server.ts";
-import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { Status } from "../../proto/gen/google/rpc/status.ts";
+import {
+  type ApplyChangesRequest,
+  type ApplyChangesResponse,
+  InventoryServiceService,
+} from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { runScript } from "../support/processes.ts";
 import { type System, startSystem } from "../support/system.ts";
@@ -299,16 +304,29 @@ describe("failing services", () => {
   let inventory: InventoryClient;
 
   beforeAll(async () => {
+    const count = (what: string) => counts.set(what, (counts.get(what) ?? 0) + 1);
     // Every call fails in the same way: a unary call through its callback, a stream by an event.
     const fail = (call: { getPath(): string; emit?(event: string, error: object): void }, done?: unknown) => {
-      counts.set(call.getPath(), (counts.get(call.getPath()) ?? 0) + 1);
+      count(call.getPath());
       const error = { details: "no", ...failure };
       if (typeof done === "function") done(error);
       else call.emit?.("error", error);
     };
+    // So does every change of a stream, in its result.
+    const applyChanges: handleBidiStreamingCall<ApplyChangesRequest, ApplyChangesResponse> = (call) => {
+      call.sendMetadata(new Metadata());
+      call.on("data", ({ groups }: ApplyChangesRequest) => {
+        const [bytes] = failure.metadata?.get("grpc-status-details-bin") ?? [];
+        const details = bytes ? Status.decode(bytes as Buffer).details : [];
+        const refused = { item: undefined, replayed: false, refusal: { code: failure.code, message: "no", details } };
+        const changes = groups.flatMap((group) => group.changes);
+        for (const { delta } of changes) count(delta === undefined ? "an update" : "an adjustment");
+        call.write({ results: changes.map(() => refused) });
+      });
+    };
     const names = Object.keys(InventoryServiceService);
     const server = createRpcServer({
-      handlers: Object.fromEntries(names.map((name) => [name, fail])) as never,
+      handlers: { ...Object.fromEntries(names.map((name) => [name, fail])), applyChanges } as never,
       credentials: ServerCredentials.createInsecure(),
       maxConnectionAgeMs: 60_000,
       connectionGraceMs: 100,
@@ -326,20 +344,21 @@ describe("failing services", () => {
     const calls = {
       getInventoryItem: () => inventory.get(1n),
       batchGetInventoryItems: () => inventory.getMany([1n]),
-      adjustInventory: () => inventory.adjust({ petId: 1n, delta: 1, requestId: "a" }),
       setStatus: () => inventory.setStatus({ petId: 1n, status: "sold" }),
       listInventory: () => Array.fromAsync(inventory.list()),
-      updateInventory: () => inventory.update({ petId: 1n, quantity: 1 }),
       createInventoryItem: () => inventory.create({ petId: 1n, quantity: 1 }),
       removeInventoryItem: () => inventory.remove(1n),
+      "an adjustment": () => inventory.adjust({ petId: 1n, delta: 1, requestId: "a" }, { timeoutMs: 2_000 }),
+      "an update": () => inventory.update({ petId: 1n, quantity: 1 }, { timeoutMs: 2_000 }),
     };
     const ends = await Promise.all(Object.values(calls).map((call) => failureOf(call())));
     expect(new Set(ends)).toEqual(new Set(["UNAVAILABLE"]));
-    for (const name of ["getInventoryItem", "batchGetInventoryItems", "listInventory", "adjustInventory"] as const) {
+    for (const name of ["getInventoryItem", "batchGetInventoryItems", "listInventory"] as const) {
       expect([name, countOf(name)]).toEqual([name, 5]);
     }
+    expect(counts.get("an adjustment")).toBeGreaterThan(1);
+    expect(counts.get("an update")).toBe(1);
     expect(countOf("setStatus")).toBe(1);
-    expect(countOf("updateInventory")).toBe(1);
     expect(countOf("createInventoryItem")).toBe(1);
     expect(countOf("removeInventoryItem")).toBe(1);
   });
@@ -354,11 +373,13 @@ describe("failing services", () => {
     const metadata = new Metadata();
     metadata.set("grpc-status-details-bin", Buffer.from(statusWithErrorInfo, "base64"));
     failure = { code: status.ABORTED, metadata };
-    await expect(inventory.update({ petId: 1n, quantity: 1 })).rejects.toMatchObject({
-      code: "ABORTED",
-      reason: "REVISION_MISMATCH",
-      details: { pet_id: "7", revision: "12" },
-    });
+    for (const call of [inventory.update({ petId: 1n, quantity: 1 }), inventory.remove(1n)]) {
+      await expect(call).rejects.toMatchObject({
+        code: "ABORTED",
+        reason: "REVISION_MISMATCH",
+        details: { pet_id: "7", revision: "12" },
+      });
+    }
     metadata.set("grpc-status-details-bin", Buffer.from("nonsense"));
     await expect(inventory.get(1n)).rejects.toMatchObject({ code: "ABORTED", reason: undefined, details: {} });
   });
