@@ -1,5 +1,5 @@
 /** Checks what callers hand over. TypeScript checks most of it, but callers in JavaScript have only this. */
-import { maxPetId, minPetId, petStatuses, toWireStatus } from "../proto/pet.ts";
+import { maxPetId, maxQuantity, minPetId, type Position, petStatuses, toWireStatus } from "../proto/pet.ts";
 import { InventoryError } from "./errors.ts";
 
 /** Passes an int64 on. @throws InventoryError INVALID_ARGUMENT that names it */
@@ -7,6 +7,24 @@ export function checkInt64(name: string, value: unknown): bigint {
   if (typeof value !== "bigint") throw invalid(`${name} must be a bigint, such as 1001n`);
   if (value < minPetId || value > maxPetId) throw invalid(`${name} must be from -2^63 to 2^63 - 1`);
   return value;
+}
+
+/** Passes on the petId and quantity of an entry. @throws InventoryError INVALID_ARGUMENT */
+export function checkEntry({ petId, quantity }: { readonly petId: bigint; readonly quantity: number }) {
+  return { petId: checkInt64("petId", petId), quantity: checkInteger("quantity", quantity, 0, maxQuantity) };
+}
+
+/** Passes a position on. @throws InventoryError INVALID_ARGUMENT */
+export function checkPosition(position: Position | undefined): Position {
+  return { epoch: checkText("epoch", position?.epoch), revision: checkInt64("revision", position?.revision) };
+}
+
+/** The revisions that an update expects; none where any will do. @throws InventoryError INVALID_ARGUMENT */
+export function checkRevisions(expected: bigint | readonly bigint[] | undefined): bigint[] | undefined {
+  if (expected === undefined) return undefined;
+  if (!Array.isArray(expected)) return [checkInt64("expectedRevision", expected)];
+  if (expected.length === 0) throw invalid("expectedRevision must name a revision"); // it would be sent as none
+  return checkInt64s("expectedRevision", expected);
 }
 
 /** Passes on a list of int64s. @throws InventoryError INVALID_ARGUMENT that names it, or its element */

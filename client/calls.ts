@@ -39,11 +39,16 @@ export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | u
 /** grpc-js takes a deadline beyond 2^31 ms for one that has passed. */
 const maxTimeoutMs = 24 * 86_400_000;
 
+/** A time-out that grpc-js and timers take. @throws InventoryError INVALID_ARGUMENT for a value that is no number */
+export function boundedMs(timeoutMs: number): number {
+  const ms = Math.min(timeoutMs, maxTimeoutMs);
+  if (Number.isNaN(ms)) throw new InventoryError("INVALID_ARGUMENT", "timeoutMs must be a number");
+  return ms;
+}
+
 /** @throws InventoryError INVALID_ARGUMENT for a value that is no number: grpc-js would end the process */
 export function deadlineIn(timeoutMs: number): number {
-  const boundedMs = Math.min(timeoutMs, maxTimeoutMs);
-  if (Number.isNaN(boundedMs)) throw new InventoryError("INVALID_ARGUMENT", "timeoutMs must be a number");
-  return Date.now() + boundedMs;
+  return Date.now() + boundedMs(timeoutMs);
 }
 
 /** @throws InventoryError, or the reason of the signal */

@@ -4,17 +4,28 @@ import type { ListInventoryResponse, WatchInventoryResponse } from "../proto/gen
 import { type Item, maxQuantity, type PetStatus, type Position } from "../proto/pet.ts";
 import {
   checkAddress,
+  checkEntry,
   checkInt64,
   checkInt64s,
   checkInteger,
   checkNames,
+  checkPosition,
+  checkRevisions,
   checkStatus,
   checkText,
 } from "./arguments.ts";
-import { type CallOptions, callUnary, deadlineIn, readStream, type UnaryMethod, unlessAborted } from "./calls.ts";
+import {
+  boundedMs,
+  type CallOptions,
+  callUnary,
+  deadlineIn,
+  readStream,
+  type UnaryMethod,
+  unlessAborted,
+} from "./calls.ts";
 import { type ChangeCaller, ChangeSender } from "./change-sender.ts";
 import { ChangeSessions } from "./change-sessions.ts";
-import type { Change, ChangeOutcome, ChangeRequest } from "./changes.ts";
+import type { ChangeOutcome, ChangeRequest } from "./changes.ts";
 import { type InventoryChannelOptions, openInventoryChannel } from "./channel.ts";
 import { type CheckOptions, Checks, type StockChanges } from "./checks.ts";
 import { InventoryError } from "./errors.ts";
@@ -153,22 +164,13 @@ export function createInventoryClient({
   };
 
   /** Makes one change. @throws InventoryError, or the reason of the signal */
-  const applyOne = async (
-    change: Change,
-    idempotencyKey: ChangeRequest["idempotencyKey"],
-    options: CallOptions = {},
-  ) => {
+  const applyOne = async (request: ChangeRequest, { timeoutMs: ownMs, signal }: CallOptions) => {
     throwIfClosed();
-    checkNames(options, "timeoutMs", "signal");
-    const { signal } = options;
     signal?.throwIfAborted();
-    const endMs = performance.now() + deadlineIn(options.timeoutMs ?? timeoutMs) - Date.now();
-    const mayRepeat = () => {
-      signal?.throwIfAborted();
-      return true;
-    };
+    const endMs = performance.now() + boundedMs(ownMs ?? timeoutMs);
+    const mayRepeat = () => !signal?.throwIfAborted();
     const caller = { deadlineMs: () => endMs, isWanted: () => !signal?.aborted, mayRepeat };
-    const [outcome] = await unlessAborted(sender.send({ changes: [change], idempotencyKey }, caller), signal);
+    const [outcome] = await unlessAborted(sender.send(request, caller), signal);
     if (outcome instanceof InventoryError) throw outcome;
     return outcome!;
   };
@@ -183,23 +185,25 @@ export function createInventoryClient({
       return { items: items.map(toItem), missing: missingPetIds };
     },
 
-    update: async (update, options) => {
+    update: async (update, options = {}) => {
+      checkNames(options, "timeoutMs", "signal");
       checkNames(update, "petId", "quantity", "expectedRevision", "idempotencyKey");
       const { petId, quantity, expectedRevision, idempotencyKey } = update;
-      const change = { ...checked({ petId, quantity }), expectedRevisions: revisions(expectedRevision) };
+      const change = { ...checkEntry({ petId, quantity }), expectedRevisions: checkRevisions(expectedRevision) };
       const key = idempotencyKey === undefined ? undefined : { key: checkText("idempotencyKey", idempotencyKey) };
-      const { isReplayed: _, ...item } = await applyOne(change, key, options);
+      const { isReplayed: _, ...item } = await applyOne({ changes: [change], idempotencyKey: key }, options);
       return item;
     },
 
-    adjust: async (adjustment, options) => {
+    adjust: async (adjustment, options = {}) => {
+      checkNames(options, "timeoutMs", "signal");
       const { petId, delta, requestId } = checkNames(adjustment, "petId", "delta", "requestId");
       const change = {
         petId: checkInt64("petId", petId),
         delta: checkInteger("delta", delta, -maxQuantity - 1, maxQuantity),
         requestId: checkText("requestId", requestId), // "undefined" would be one id for all adjustments
       };
-      const { isReplayed, ...item } = await applyOne(change, undefined, options);
+      const { isReplayed, ...item } = await applyOne({ changes: [change] }, options);
       return { item, replayed: isReplayed };
     },
 
@@ -221,7 +225,7 @@ export function createInventoryClient({
 
     create: async (entry, options) => {
       const { petId, quantity, status } = checkNames(entry, "petId", "quantity", "status");
-      const request = { ...checked({ petId, quantity }), status: checkStatus(status ?? "available") };
+      const request = { ...checkEntry({ petId, quantity }), status: checkStatus(status ?? "available") };
       return toItem((await call(stub.createInventoryItem, request, options)).item);
     },
 
@@ -237,12 +241,12 @@ export function createInventoryClient({
       }
     },
 
-    changesAfter: (position, options) => checks.ask(checkedPosition(position), options),
+    changesAfter: (position, options) => checks.ask(checkPosition(position), options),
 
     watch: (from, { signal, onBreak } = {}) => {
       const ended = signal ? AbortSignal.any([signal, closed.signal]) : closed.signal;
       const open = (position: Position) =>
-        readStream<WatchInventoryResponse>(() => stub.watchInventory(checkedPosition(position)), ended);
+        readStream<WatchInventoryResponse>(() => stub.watchInventory(checkPosition(position)), ended);
       return follow(open, from, { signal: ended, onBreak });
     },
 
@@ -253,21 +257,4 @@ export function createInventoryClient({
       stub.close();
     },
   };
-}
-
-function checked({ petId, quantity }: { readonly petId: bigint; readonly quantity: number }) {
-  return { petId: checkInt64("petId", petId), quantity: checkInteger("quantity", quantity, 0, maxQuantity) };
-}
-
-function checkedPosition(position: Position | undefined): Position {
-  return { epoch: checkText("epoch", position?.epoch), revision: checkInt64("revision", position?.revision) };
-}
-
-/** The revisions that an update expects; none where any will do. */
-function revisions(expected: bigint | readonly bigint[] | undefined): bigint[] | undefined {
-  if (expected === undefined) return undefined;
-  if (!Array.isArray(expected)) return [checkInt64("expectedRevision", expected)];
-  // It would be sent as no condition at all.
-  if (expected.length === 0) throw new InventoryError("INVALID_ARGUMENT", "expectedRevision must name a revision");
-  return checkInt64s("expectedRevision", expected);
 }
