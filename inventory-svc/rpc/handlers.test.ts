@@ -12,7 +12,8 @@ import type { ChangesPage } from "../stock/store.ts";
 import { type HandlerDeps, inventoryHandlers } from "./handlers.ts";
 
 const create = (petId: bigint): Change => ({ kind: "create", petId, quantity: 1, status: "available" });
-const soon = () => ({ deadline: Date.now() + 20_000 });
+/** Sooner than a stream ends by itself. */
+const soon = () => ({ deadline: Date.now() + 7_000 });
 /** Longer than any stream lives. */
 const deadlineMs = 60_000;
 const start: Position = { epoch: "e", revision: 0n };
@@ -169,9 +170,23 @@ describe("the handlers of calls", () => {
     expect(submit).toHaveBeenCalledTimes(1);
   });
 
+  test("ApplyChanges does nothing of a request that crosses with the end of its stream", async () => {
+    await store.write([create(1n)]);
+    const { write, submit } = heldCommits();
+    write();
+    const { inventory, drain } = await serve({ commits: { submit } });
+    const stream = inventory.applyChanges(soon());
+    await once(stream.call, "metadata");
+    drain();
+    stream.send({ groups: [{ changes: [{ petId: 1n, quantity: 7 }], deadlineMs }] });
+    expect(await stream.next()).toBeUndefined();
+    await inventory.get({ petId: 1n }); // on the same connection, so the request has arrived
+    expect(submit).not.toHaveBeenCalled();
+  });
+
   test("a stream of questions ends by itself between two of them, so that the next one may lead elsewhere", async () => {
     const { inventory } = await serve();
-    const streams = [inventory.check(soon()), inventory.applyChanges(soon())];
+    const streams = [inventory.check(), inventory.applyChanges()];
     expect(await Promise.all(streams.map(({ next }) => next()))).toEqual([undefined, undefined]);
   });
 
