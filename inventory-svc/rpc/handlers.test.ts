@@ -135,7 +135,7 @@ describe("the handlers of calls", () => {
     return { submit, submitted: submitted.promise, write: written.resolve };
   }
 
-  test("ApplyChanges sends the results that are due after its caller has ended the stream, and ends it", async () => {
+  test("ApplyChanges sends the results that are due after its caller has ended the stream", async () => {
     await store.write([create(1n)]);
     const { write, ...commits } = heldCommits();
     const { inventory } = await serve({ commits });
@@ -155,7 +155,7 @@ describe("the handlers of calls", () => {
     expect(await stream.next()).toBeUndefined();
   });
 
-  test("ApplyChanges answers the request that it has begun when the service drains, and takes no other", async () => {
+  test("ApplyChanges answers the request that it has begun when the service drains, and no other", async () => {
     await store.write([create(1n)]);
     const { write, submitted, submit } = heldCommits();
     const { inventory, drain } = await serve({ commits: { submit } });
@@ -184,7 +184,7 @@ describe("the handlers of calls", () => {
     expect(submit).not.toHaveBeenCalled();
   });
 
-  test("a stream of questions ends by itself between two of them, so that the next one may lead elsewhere", async () => {
+  test("a stream of questions ends by itself, so that the next one may lead to another service", async () => {
     const { inventory } = await serve();
     const streams = [inventory.check(), inventory.applyChanges()];
     expect(await Promise.all(streams.map(({ next }) => next()))).toEqual([undefined, undefined]);
@@ -227,7 +227,7 @@ describe("the handlers of calls", () => {
     await until(() => !wanted[0]!());
   });
 
-  test("the time of changes counts from when their stream was accepted, whatever delays their message", async () => {
+  test("the time of changes counts from when their stream was accepted, whatever delays them", async () => {
     const { inventory, wanted } = await asked();
     const stream = inventory.applyChanges(soon());
     await once(stream.call, "metadata");

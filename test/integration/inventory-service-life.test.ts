@@ -198,7 +198,7 @@ describe("stops", () => {
     expect(await service.exited).toBe(0);
   });
 
-  test("a stopping inventory service ends streams whose callers keep them open, and does nothing more on them", async () => {
+  test("a stopping inventory service ends streams that callers keep open, and does no more there", async () => {
     const url = await newStock();
     const service = await startProcess({ name: "service", script, env: settings(url, longDrain) });
     const [quiet, busy] = [connect(service.listen).applyChanges(), connect(service.listen).applyChanges()];
