@@ -3,7 +3,7 @@
 const waitsMs = [1, 25, 50, 100, 200];
 
 /** How long work is tried again. */
-export interface Patience {
+interface Patience {
   /** When it ends, by `performance.now()`. Asked after each attempt. */
   readonly endMs: () => number;
   /** Asked before each further attempt. False once that must not be made; what it throws ends the work, too. */

@@ -83,9 +83,10 @@ export class ChangeSessions {
       if (this.#isClosed) return resolve(forAll(request, closed()));
       if (leftMs <= 0) return resolve(forAll(request, late(true)));
       this.#unanswered += count;
-      // An answer that has arrived while this thread was busy is taken before the immediate.
+      // Timers may end a millisecond early. An answer that has arrived while this thread was busy is taken before the
+      // immediate.
       const onLate = () => waiting.end(forAll(request, late(this.#waiting.includes(waiting))));
-      const timer = setTimeout(() => setImmediate(onLate), leftMs);
+      const timer = setTimeout(() => setImmediate(onLate), Math.ceil(leftMs) + 1);
       const end = (outcomes: readonly ChangeOutcome[]) => {
         if (waiting.isEnded) return;
         waiting.isEnded = true;
@@ -163,7 +164,9 @@ export class ChangeSessions {
     const groups = taken.map(({ request, deadlineMs }) => {
       return toWireGroup(request, Math.max(1, Math.floor(ageMs + deadlineMs - nowMs)));
     });
+    const count = taken.reduce((sum, { request }) => sum + request.changes.length, 0);
     const read = ({ results }: ApplyChangesResponse) => {
+      if (results.length !== count) throw new InventoryError("INTERNAL", "the service did not answer each change");
       let at = 0;
       for (const { request, end } of taken) {
         const from = at;

@@ -10,7 +10,7 @@ import { type InventoryError, refusalOf } from "./errors.ts";
 import { toItem } from "./item.ts";
 
 /** A change of the quantity of one entry. */
-export type Change =
+export type QuantityChange =
   | {
       readonly petId: bigint;
       /** 0 to 2147483647. */
@@ -38,7 +38,7 @@ export interface IdempotencyKey {
 /** Changes that a caller sends together. Each of them stands alone. */
 export interface ChangeRequest {
   /** 1 to 100; with a key each is an update of another entry. */
-  readonly changes: readonly Change[];
+  readonly changes: readonly QuantityChange[];
   readonly idempotencyKey?: IdempotencyKey | undefined;
   /** A W3C trace context. */
   readonly traceparent?: string | undefined;
@@ -66,7 +66,7 @@ export function toWireGroup(
   return { changes: changes.map(toWireChange), deadlineMs, idempotencyKey: key && toWireKey(key), traceparent };
 }
 
-function toWireChange(change: Change): WireChange {
+function toWireChange(change: QuantityChange): WireChange {
   const { petId } = change;
   if ("delta" in change) {
     const { delta, requestId } = change;

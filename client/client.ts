@@ -62,9 +62,9 @@ export interface Adjusted {
  * The inventory service. Every method throws InventoryError, or the reason of its signal.
  *
  * Updates and adjustments of all callers share messages. While the service is away, those are sent again, within their
- * time, that have certainly not happened or that happen once. Reads are tried up to five times within about two
- * seconds. Other changes are not: when it is not known whether one has happened, only its caller knows whether it is
- * still wanted.
+ * time, that have certainly not happened or that happen once. Reads of entries are tried up to five times within about
+ * two seconds. Other changes are not: when it is not known whether one has happened, only its caller knows whether it
+ * is still wanted.
  */
 export interface InventoryClient {
   /** One entry. NOT_FOUND when there is none. */
@@ -128,8 +128,8 @@ export interface InventoryClient {
    */
   watch(from: Position, options?: WatchOptions): AsyncIterable<WatchEvent>;
   /**
-   * Ends the watches. A call that was sent finishes, one that was not sent yet ends with UNAVAILABLE, and every later
-   * one with CANCELLED.
+   * Ends the watches. A call that was sent finishes, one that was not sent yet ends with UNAVAILABLE or CANCELLED, and
+   * every later one with CANCELLED.
    */
   close(): void;
 }
@@ -147,7 +147,7 @@ export function createInventoryClient({
   ...channel
 }: InventoryClientOptions): InventoryClient {
   checkAddress(channel.address);
-  const stub = openInventoryChannel(channel, ["getInventoryItem", "batchGetInventoryItems", "listInventory"]);
+  const stub = openInventoryChannel(channel, ["getInventoryItem", "batchGetInventoryItems"]);
   const sessions = new ChangeSessions(() => stub.applyChanges());
   const sender = new ChangeSender(sessions, timeoutMs);
   const checks = new Checks(() => stub.checkInventory(), timeoutMs);

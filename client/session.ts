@@ -35,7 +35,7 @@ export class Session<Question, Message> {
    * Opens a session: it waits until the service has accepted the stream. What is sent before that may be lost with a
    * connection that is about to end.
    *
-   * @throws InventoryError with the reason NOT_SENT
+   * @throws InventoryError of a service that refuses the call, and otherwise one with the reason NOT_SENT
    */
   static open<Question, Message>(
     stream: ClientDuplexStream<Question, Message>,
@@ -47,12 +47,11 @@ export class Session<Question, Message> {
         clearTimeout(timer);
         resolve(new Session(stream));
       });
-      const fail = (cause?: unknown) => {
+      stream.once("error", (cause) => {
         clearTimeout(timer);
-        reject(notSent("the service did not accept a stream", cause));
-      };
-      stream.once("error", fail);
-      stream.once("end", () => fail());
+        const error = toInventoryError(cause) as InventoryError;
+        reject(error.mayHaveHappened ? notSent(error.message, cause) : error);
+      });
     });
   }
 

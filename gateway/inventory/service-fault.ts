@@ -16,7 +16,9 @@ export async function blamingService<T>(work: () => Promise<T>): Promise<T> {
 }
 
 function serviceFault(error: unknown): string {
-  const { details, message } = ((error as Error).cause ?? error) as Partial<ServiceError>;
+  let first = error as Partial<ServiceError>;
+  while (first.cause instanceof Error) first = first.cause;
+  const { details, message } = first;
   const said = details || message || String(error);
   // grpc-js puts the errors of its layers around the one of the connection. OpenSSL's end with a line break.
   const last = /No connection established.*Last error: (.*?)\.?\s+\.? ?Resolution note:/s.exec(said)?.[1];

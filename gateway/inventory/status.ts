@@ -26,7 +26,7 @@ const codes: Record<Exclude<StatusName, "OK">, ErrorCode> = {
 };
 
 /** Makes the public error of what the client of the inventory service threw. */
-export function toApiError(error: unknown): ApiError {
+export function fromServiceError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   const known = error instanceof InventoryError ? codeOf(error) : "internal_error";
   const headers: Record<string, string> = known === "service_unavailable" ? { "Retry-After": "1" } : {};

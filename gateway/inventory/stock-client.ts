@@ -6,7 +6,7 @@ import { createInventoryClient, type InventoryChannelOptions, InventoryError } f
 import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
 import type { ApiError } from "../http/errors.ts";
 import type { StockSource } from "./list/stock-list.ts";
-import { toApiError } from "./status.ts";
+import { fromServiceError } from "./status.ts";
 
 export interface StockClientOptions extends InventoryChannelOptions {
   /** How long updates without a key may take, and each part of the answer to a check. */
@@ -69,7 +69,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
         return outcomes.map((outcome) => {
           if (!(outcome instanceof InventoryError)) return outcome;
           if (outcome.mayHaveHappened && !idempotencyKey) unknown += 1;
-          return toApiError(outcome);
+          return fromServiceError(outcome);
         });
       }),
 
@@ -81,7 +81,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
       try {
         yield* client.list({ timeoutMs: loadTimeoutMs, signal: closed.signal });
       } catch (error) {
-        throw toApiError(error);
+        throw fromServiceError(error);
       }
     },
 
@@ -93,13 +93,13 @@ export function openStockClient(options: StockClientOptions): StockClient {
           client.changesAfter(position, {
             traceparent: activeTraceparent(),
             onPart: () => report.progress(),
-            onSetback: (error) => report.setback(toApiError(error)),
+            onSetback: (error) => report.setback(fromServiceError(error)),
           }),
         );
         isAnswered = true;
         return changes;
       } catch (error) {
-        throw toApiError(error);
+        throw fromServiceError(error);
       } finally {
         onCheck(performance.now() - startedMs, isAnswered);
       }
@@ -111,7 +111,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
         if (changes.kind === "reset" || changes.changed.length + changes.removed.length > max) return undefined;
         return changes.removed;
       } catch (error) {
-        throw toApiError(error);
+        throw fromServiceError(error);
       }
     },
 

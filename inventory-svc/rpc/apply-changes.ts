@@ -8,9 +8,10 @@ import type {
   ChangeGroup as WireGroup,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { contextOfCaller, failSpan, inSpan, serverCall } from "../../runtime/spans.ts";
+import { onceOf } from "../stock/changes.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import type { OnCall, QuestionStream } from "./calls.ts";
-import { type RpcError, toRpcError, toStatus } from "./errors.ts";
+import { type RpcError, repeatable, toRpcError, toStatus } from "./errors.ts";
 import { settled } from "./outcomes.ts";
 import { readGroup, toWireItem } from "./wire.ts";
 
@@ -51,7 +52,8 @@ async function applyGroup(
   };
   try {
     const changes = readGroup(group);
-    const outcomes = await commits.submit(changes, stream.whileWanted(group.deadlineMs));
+    const written = commits.submit(changes, stream.whileWanted(group.deadlineMs));
+    const outcomes = await (changes.every(onceOf) ? repeatable(written) : written);
     return outcomes.map((outcome, i) => {
       try {
         const { kind, item } = settled(changes[i]!, outcome);

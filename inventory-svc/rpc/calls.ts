@@ -138,7 +138,6 @@ export function questionStream<Question, Answer>(
     try {
       // Leaving the loop must not destroy the stream, because an error has to reach the caller on it.
       for await (const question of call.iterator({ destroyOnReturn: false }) as AsyncIterable<Question>) {
-        if (isOver) break;
         isAnswering = true;
         startedMs = performance.now();
         for await (const message of answer(question, { path, whileWanted })) {

@@ -22,7 +22,7 @@ export function settled(change: Change, outcome: Outcome): Settled {
       });
     case "revision_mismatch": {
       const { pet_id, revision } = describe(outcome.item);
-      throw new RpcError("REVISION_MISMATCH", `the entry is at revision ${revision}, not at expected_revision`, {
+      throw new RpcError("REVISION_MISMATCH", `the entry is at revision ${revision}, not at one that is expected`, {
         metadata: { pet_id, revision },
       });
     }
