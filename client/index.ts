@@ -4,7 +4,7 @@ import "../runtime/node-version.ts";
 export type { Item, PetStatus, Position } from "../proto/pet.ts";
 export type { CallOptions } from "./calls.ts";
 export type { ChangeCaller } from "./change-sender.ts";
-export type { Change, Changed, ChangeOutcome, ChangeRequest, IdempotencyKey, QuantityChange } from "./changes.ts";
+export type { Changed, ChangeOutcome, ChangeRequest, IdempotencyKey, QuantityChange } from "./changes.ts";
 export type { ChannelTls, InventoryChannelOptions } from "./channel.ts";
 export type { CheckOptions, Removal, StockChanges } from "./checks.ts";
 export {
