@@ -229,7 +229,8 @@ export interface ApplyChangesRequest {
 
 /**
  * Changes of one caller, decided in one transaction. Each of them stands alone, with two exceptions: when one of them is
- * malformed, and when one finds the record of another request under their key, all are refused, and none happens.
+ * malformed, and when one finds the record of another request under its key or request_id, all are refused, and none
+ * happens.
  */
 export interface ChangeGroup {
   /** 1 to 100. With a key each names another pet_id. */
