@@ -239,7 +239,9 @@ describe("stops", () => {
 
   test("a stopping inventory service ends by force, with exit code 1, when a write does not end", async () => {
     const url = await newStock();
-    const service = await startProcess({ name: "service", script, env: settings(url, { DRAIN_SECONDS: "1" }) });
+    // The database's wait for the lock outlasts the stop.
+    const slow = { DRAIN_SECONDS: "1", INVENTORY_DATABASE_TIMEOUT_MS: "8000" };
+    const service = await startProcess({ name: "service", script, env: settings(url, slow) });
     const lock = await holdWriteLock(url);
     const update = statusOf(connect(service.listen).update({ petId: 1n, quantity: 5 }));
     await untilRunning(url, "select", "update");

@@ -168,13 +168,13 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         "update at another revision",
         () => inventory.update({ petId: 1n, quantity: 5, expectedRevisions: [7n] }),
         "ABORTED",
-        "the entry is at revision 1, not at expected_revision",
+        "the entry is at revision 1, not at one that is expected",
       ],
       [
         "update at none of several revisions",
         () => inventory.update({ petId: 1n, quantity: 5, expectedRevisions: [7n, 0n, 2n] }),
         "ABORTED",
-        "the entry is at revision 1, not at expected_revision",
+        "the entry is at revision 1, not at one that is expected",
       ],
       [
         "update at 21 revisions",
@@ -191,7 +191,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         "update at revision 0",
         () => inventory.update({ petId: 1n, quantity: 5, expectedRevisions: [0n] }),
         "ABORTED",
-        "the entry is at revision 1, not at expected_revision",
+        "the entry is at revision 1, not at one that is expected",
       ],
       [
         "update of an unknown id at a revision",
@@ -242,7 +242,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         "setStatus at another revision",
         () => inventory.setStatus({ petId: 1n, status: sold, expectedRevision: 2n }),
         "ABORTED",
-        "the entry is at revision 1, not at expected_revision",
+        "the entry is at revision 1, not at one that is expected",
       ],
       [
         "adjustment without a delta",
@@ -667,7 +667,8 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       await fill(9);
       const adjustment = { petId: 9n, delta: -3, requestId: "order:17" };
       const [first, ...others] = await apply(
-        group(adjustment, adjustment),
+        group(adjustment),
+        group(adjustment),
         group({ ...adjustment, delta: 3 }),
         group({ ...adjustment, requestId: "another", delta: -6 }),
       );
