@@ -70,7 +70,7 @@ test("a plan with lower limits keeps what was used and leaves nothing below zero
 
 test("a gateway without Redis admits its share of what was left when it last heard of the others", () => {
   const { memory, ask, clock } = setUp({ gateways: 3, perMinute: 60, perDay: 1_000 });
-  memory.learn(memory.counterOf(id), clock.nowMs, 10, [40, 10, 40, 10], 0);
+  memory.learn(memory.counterOf(id), clock.nowMs, 10, [30, 10, 30, 10], 0);
   const decisions = Array.from({ length: 20 }, () => ask());
   expect(admitted(decisions).filter(Boolean)).toHaveLength(7); // a third of the 20 left, rounded up
   expect(decisions.at(-1)!.windows[0]).toMatchObject({ used: 47, remaining: 0 });
@@ -95,7 +95,7 @@ test("beyond the bound on memory, accounts of past days are forgotten before tho
     const { memory, ask, clock } = setUp({ maxAccounts: 2 });
     const use = (account: string) => {
       if (isAlone) ask(account);
-      else memory.learn(memory.counterOf(account), clock.nowMs, 1, [1, 1, 1, 1], 0);
+      else memory.learn(memory.counterOf(account), clock.nowMs, 1, [0, 1, 0, 1], 0);
     };
     for (const account of ["active", "quiet"]) use(account);
     clock.nowMs += 86_400_000;

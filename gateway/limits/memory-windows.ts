@@ -27,7 +27,7 @@ export function countOf(counter: Counter, w: number): Count {
   return w === 0 ? counter.minute : counter.day;
 }
 
-const none: Readonly<Count> = { index: 0, own: 0, synced: 0, heard: 0 };
+const none: Readonly<Count> = { index: 0, own: 0, alone: 0, synced: 0, others: 0 };
 
 /** What this gateway has admitted of each account, and what it has heard of the others. Alone it admits its share. */
 export class MemoryWindows implements Limiter {
@@ -83,6 +83,7 @@ export class MemoryWindows implements Limiter {
         if (count.index !== index && w === windows.length - 1) this.#keepLonger(counter);
         renew(count, index);
         count.own += 1;
+        count.alone += 1;
       }
     }
     return decisionOf(counter, windows, { nowMs, admitted, gateways });
@@ -104,7 +105,7 @@ export class MemoryWindows implements Limiter {
    * Notes an answer of Redis about an account.
    *
    * @param nowMs the time of Redis
-   * @param answer total and charged for each window, from `at` on
+   * @param answer for each window what is charged to others and to this gateway, from `at` on
    */
   learn(counter: Counter, nowMs: number, admitted: number, answer: readonly number[], at: number): void {
     for (let w = 0; w < lengthsMs.length; w++) {
@@ -125,8 +126,8 @@ export class MemoryWindows implements Limiter {
   /** The counters that know something of the running day, one at a time: there may be very many. */
   *running(): Generator<Counter> {
     for (const counter of this.#counters.values()) {
-      const { index, own, heard } = counter.day;
-      if (own + heard > 0 && index === indexAt(this.nowMs(), counter.phaseMs, lengthsMs[1])) yield counter;
+      const { index, own, synced, others } = counter.day;
+      if (own + synced + others > 0 && index === indexAt(this.nowMs(), counter.phaseMs, lengthsMs[1])) yield counter;
     }
   }
 
@@ -183,7 +184,7 @@ export function decisionOf(counter: Counter, windows: readonly Window[], outcome
       name,
       seconds,
       limit,
-      used: count.heard + count.own - count.synced - following,
+      used: count.others + count.own - following,
       remaining: Math.max(0, leftOf(count, limit, gateways) + following),
       resetAtMs: (index + 1) * lengthsMs[w]! - counter.phaseMs,
     });

@@ -147,8 +147,10 @@ export class RedisWindows implements Limiter {
       const call = () => this.#client.chargeWindows(questions.length, ...keysAndArguments);
       answer = await breaker.run(keyPrefix + questions[0]!.counter.id, call);
     } catch {
-      for (const { requests } of questions) {
-        for (const { counter, windows, cost, resolve } of requests) resolve(this.#alone(counter, windows, cost));
+      for (const { counter, requests } of questions) {
+        for (const { windows, cost, resolve } of requests) resolve(this.#alone(counter, windows, cost));
+        // Redis may have counted them, and other gateways may have heard of it.
+        for (let w = 0; w < lengthsMs.length; w++) countOf(counter, w).alone = 0;
       }
       return;
     }
@@ -182,7 +184,7 @@ function pushStatement(target: (string | number)[], name: string, { counter, req
     requests.reduce((wanted, { cost }) => wanted + cost, 0),
   );
   for (let w = 0; w < lengthsMs.length; w++) {
-    const { index, own, synced, heard } = countOf(counter, w);
-    target.push(windows[w]?.limit ?? 0, index, own, synced, heard);
+    const { index, own, alone, synced, others } = countOf(counter, w);
+    target.push(windows[w]?.limit ?? 0, index, own, alone, synced, others);
   }
 }

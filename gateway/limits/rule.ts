@@ -24,18 +24,20 @@ export interface Count {
   index: number;
   /** Requests that this gateway has admitted. */
   own: number;
+  /** Those of them that were in no call, so that no other gateway has heard of them. */
+  alone: number;
   /** Requests that Redis has charged to this gateway, as far as it has heard. */
   synced: number;
-  /** The highest total of all gateways that Redis has answered. */
-  heard: number;
+  /** Requests that Redis has charged to all other gateways, as far as it has heard. */
+  others: number;
 }
 
 /**
  * What a gateway has left of a limit: all of it with one gateway or with Redis, else its share of what was left. It is
  * what `charge` admits next, so what a fault let pass beyond the limit uses up credit here, too.
  */
-export function leftOf({ own, synced, heard }: Readonly<Count>, limit: number, gateways: number): number {
-  return Math.ceil((limit - heard) / gateways) + synced - own;
+export function leftOf({ own, synced, others }: Readonly<Count>, limit: number, gateways: number): number {
+  return Math.ceil((limit - others - synced) / gateways) + synced - own;
 }
 
 /** Begins a count again when its window is over. */
@@ -43,24 +45,26 @@ export function renew(count: Count, index: number): void {
   if (count.index === index) return;
   count.index = index;
   count.own = 0;
+  count.alone = 0;
   count.synced = 0;
-  count.heard = 0;
+  count.others = 0;
 }
 
 /** Notes an answer of Redis about one window. */
-export function learn(count: Count, index: number, admitted: number, total: number, charged: number): void {
+export function learn(count: Count, index: number, admitted: number, others: number, charged: number): void {
   renew(count, index);
   count.own += admitted;
+  count.alone = 0;
   count.synced = Math.max(count.synced, charged);
-  count.heard = Math.max(count.heard, total);
+  count.others = Math.max(count.others, others);
 }
 
 /** What Redis keeps of one window of an account. */
 interface Total {
   readonly index: number;
-  /** The highest total that any gateway has heard of. */
+  /** The highest total that any gateway knows. */
   readonly floor: number;
-  /** The sum of what is charged to each gateway. */
+  /** The sum of what is charged to each gateway. It lacks those that have not spoken to a Redis which lost its data. */
   readonly sum: number;
 }
 
@@ -78,10 +82,10 @@ export interface StatedCounts {
   readonly counts: readonly Readonly<Count>[];
 }
 
-/** What Redis answers: the admitted ones of the wanted requests, and for each window its total and what it has charged. */
+/** What Redis answers: how many wanted requests it admits, and for each window the charges of others and of this one. */
 export interface ChargeAnswer {
   readonly admitted: number;
-  readonly windows: readonly { readonly total: number; readonly charged: number }[];
+  readonly windows: readonly { readonly others: number; readonly charged: number }[];
 }
 
 /**
@@ -104,12 +108,11 @@ export function charge(ledger: Ledger, indexes: readonly number[], statement: St
       kept?.index === index ? kept : null;
     const { floor = 0, sum = 0 } = running(totals[w]) ?? {};
     const { own: charged = 0 } = running(charges[w]) ?? {};
-    const { own = 0, synced = 0, heard = 0 } = running(counts[w]) ?? {};
+    const { own = 0, alone = 0, synced = 0, others = 0 } = running(counts[w]) ?? {};
     const known = Math.max(charged, own, synced);
     const newSum = sum + known - charged;
-    const alone = Math.max(0, own - synced);
     // The floor may count gateways that are gone, which the sum of a Redis without data does not.
-    const total = Math.max(floor + Math.min(alone, known - charged), heard + alone, newSum);
+    const total = Math.max(floor + Math.min(alone, known - charged), others + known, newSum);
     admitted = Math.max(0, Math.min(admitted, limits[w]! - total + known - own));
     return { index, before: { floor, charged }, own, known, sum: newSum, total };
   });
@@ -127,5 +130,5 @@ export function charge(ledger: Ledger, indexes: readonly number[], statement: St
       after.map(({ index, own }) => ({ index, own })),
     );
   }
-  return { admitted, windows: after.map(({ floor, own }) => ({ total: floor, charged: own })) };
+  return { admitted, windows: after.map(({ floor, own }) => ({ others: floor - own, charged: own })) };
 }

@@ -7,9 +7,9 @@ import { lengthsMs } from "./rule.ts";
  *
  * KEYS: one for each account.
  * ARGV: milliseconds to add to the clock (for tests); then for each account the name of the gateway's counter, the
- * phase in ms, how many requests it wants to admit, and for each window: limit, index, own, synced, heard.
- * Returns the time in Unix ms; then for each account how many requests are admitted, and for each window its total and
- * what is charged to the gateway.
+ * phase in ms, how many requests it wants to admit, and for each window: limit, index, own, alone, synced, others.
+ * Returns the time in Unix ms; then for each account how many requests are admitted, and for each window what is charged
+ * to other gateways and to this one.
  *
  * Each key is a hash. The field `total` has index, floor and sum of each window, and the field of a counter has index
  * and own, all as doubles, because texts take Redis much longer. The key goes with its day, and with it the fields of
@@ -36,20 +36,20 @@ for i = 1, #KEYS do
   local kept_charges = not is_new and kept[2] and { struct.unpack(own_format, kept[2]) } or {}
   for w = 1, windows do
     local index = math.floor((now + phase) / lengths[w])
-    local floor, sum, charged, own, synced, heard = 0, 0, 0, 0, 0, 0
+    local floor, sum, charged, own, alone, synced, others = 0, 0, 0, 0, 0, 0, 0
     if kept_totals[3 * w - 2] == index then floor, sum = kept_totals[3 * w - 1], kept_totals[3 * w] end
     if kept_charges[2 * w - 1] == index then charged = kept_charges[2 * w] end
     if number(ARGV[at + 1]) == index then
-      own, synced, heard = number(ARGV[at + 2]), number(ARGV[at + 3]), number(ARGV[at + 4])
+      own, alone = number(ARGV[at + 2]), number(ARGV[at + 3])
+      synced, others = number(ARGV[at + 4]), number(ARGV[at + 5])
     end
     local known = max(charged, own, synced)
     sum = sum + known - charged
-    local alone = max(0, own - synced)
-    local total = max(floor + math.min(alone, known - charged), heard + alone, sum)
+    local total = max(floor + math.min(alone, known - charged), others + known, sum)
     admitted = max(0, math.min(admitted, ARGV[at] - total + known - own))
     indexes[w], floors[w], charges[w] = index, floor, charged
     owns[w], knowns[w], sums[w], totals[w] = own, known, sum, total
-    at = at + 5
+    at = at + 6
   end
   answered = answered + 1
   answer[answered] = admitted
@@ -58,7 +58,7 @@ for i = 1, #KEYS do
     local grown = max(0, owns[w] + admitted - knowns[w])
     local total, charged = totals[w] + grown, knowns[w] + grown
     if total > floors[w] or charged > charges[w] then is_changed = true end
-    answer[answered + 1], answer[answered + 2] = total, charged
+    answer[answered + 1], answer[answered + 2] = total - charged, charged
     answered = answered + 2
     total_field[3 * w - 2], total_field[3 * w - 1], total_field[3 * w] = indexes[w], total, sums[w] + grown
     own_field[2 * w - 1], own_field[2 * w] = indexes[w], charged

@@ -120,7 +120,7 @@ async function runRound(start: (stack: Stack) => Promise<Deployment>, fault: Fau
 /** Requests that Redis counts as admitted: its total, without what is charged to a gateway that did not admit it. */
 function countOf(gateways: readonly Gateway[], id: string): number {
   const counts = gateways.map(({ memory }) => memory.counterOf(id).minute);
-  const total = Math.max(...counts.map(({ heard }) => heard));
+  const total = Math.max(...counts.map(({ synced, others }) => synced + others));
   return counts.reduce((sum, { own, synced }) => sum + own - synced, total);
 }
 

@@ -312,7 +312,9 @@ describe("windows on Redis", () => {
       gateway: fc.constantFrom("g1", "g2", "g3"),
       wanted: fc.nat(6),
       limits: fc.constantFrom([5, 30], [20, 25], [8, 8]),
-      counts: fc.tuple(...lengthsMs.map(() => fc.record({ late: fc.nat(4), own: small, synced: small, heard: small }))),
+      counts: fc.tuple(
+        ...lengthsMs.map(() => fc.record({ late: fc.nat(4), own: small, alone: small, synced: small, others: small })),
+      ),
       forwardMs: fc.constantFrom(0, 0, 0, 1_000, 40_000, 24 * hourMs, -90_000),
       isLost: fc.integer({ min: 0, max: 19 }).map((n) => n === 0),
     });
@@ -336,14 +338,14 @@ describe("windows on Redis", () => {
             // Some are about another window.
             counts: counts.map(({ late, ...count }, w) => ({ ...count, index: atMs[w]! - (late === 0 ? 1 : 0) })),
           };
-          const args = statement.counts.flatMap(({ index, own, synced, heard }, w) => {
-            return [limits[w]!, index, own, synced, heard];
+          const args = statement.counts.flatMap(({ index, own, alone, synced, others }, w) => {
+            return [limits[w]!, index, own, alone, synced, others];
           });
           const key = `petstore:counts:1:${account}`;
           const fixed = [clockOffsetMs, gateway, phaseMs, wanted];
           const [nowMs, ...answer] = await (redis as Client).chargeWindows(1, key, ...fixed, ...args);
           const { admitted: expected, windows: of } = charge(ledger, indexes(nowMs!), statement);
-          expect(answer).toEqual([expected, ...of.flatMap(({ total, charged }) => [total, charged])]);
+          expect(answer).toEqual([expected, ...of.flatMap(({ others, charged }) => [others, charged])]);
         }
       }),
       { numRuns: 60 },
