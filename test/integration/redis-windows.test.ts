@@ -237,6 +237,22 @@ describe("windows on Redis", () => {
     expect(left(await ask(1, caller))).toEqual([299, 9_987]);
   });
 
+  test("a request whose answer was lost is counted once by a Redis that then loses its data", async () => {
+    const caller = newCaller();
+    const { breaker, redis } = gateways[0]!;
+    const run = import.meta.jest.spyOn(breaker, "run");
+    stack.defer(() => run.mockRestore());
+    run.mockImplementationOnce(async (_key, call) => {
+      await call();
+      throw new Error("the answer is lost");
+    });
+    await ask(0, caller);
+    await look(1, caller);
+    await redis.flushall();
+    for (const gateway of [1, 0]) await look(gateway, caller);
+    expect(left(await look(2, caller))).toEqual([299, 9_999]);
+  });
+
   test("a key is kept until the end of its day, and holds nothing of the day before", async () => {
     const caller = newCaller();
     const { redis } = gateways[0]!;
