@@ -123,8 +123,8 @@ export class Windows {
 
 /**
  * Whether an answer may have been overtaken: a window ends at least half its length before the one that is known, or
- * has more left. Ends are not exact: their times are whole seconds, and one that has passed may have been told too
- * early, because a window without a request is told as if it began now, and a ban's end as that of every window.
+ * has more left. Ends are not exact: their times are whole seconds, and during a ban its end is told as that of every
+ * window.
  */
 function isOlder(told: ToldWindow, known: ToldWindow | undefined, nowMs: number): boolean {
   if (known === undefined || known.limit !== told.limit || known.endsAtMs <= nowMs) return false;

@@ -1,19 +1,10 @@
 /** What the gateway knows of a request: made at its arrival, filled in on its way, read by the log at its end. */
 import { type OutgoingHttpHeader, type OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Principal } from "../auth/principal.ts";
+import type { WindowState } from "../limits/windows.ts";
 
 /** Headers as name, value, name, value: the form that costs Node least. */
 export type HeaderList = readonly string[];
-
-/** A window of the caller's account, as the limit headers show it. */
-export interface ShownWindow {
-  readonly name: string;
-  readonly limit: number;
-  readonly used: number;
-  readonly remaining: number;
-  /** Unix milliseconds at which it ends. */
-  readonly resetAtMs: number;
-}
 
 export interface RequestContext {
   readonly requestId: string;
@@ -28,7 +19,7 @@ export interface RequestContext {
   /** The limit headers: empty at first, then the account's, or those of the client's address without a valid key. */
   limits: HeaderList;
   /** The windows that those headers show, for an operation that is not charged to them; else empty. */
-  windows: readonly ShownWindow[];
+  windows: readonly WindowState[];
   /** The headers that announce the end of the operation; empty for one that stays. */
   deprecation: HeaderList;
   /** The bearer token; empty without one, and until admission has read it. */

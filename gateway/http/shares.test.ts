@@ -9,7 +9,6 @@ test("an owner gets half of the places, and a second one half of the rest", () =
     return count;
   };
   expect([takeAll("first"), takeAll("second"), takeAll("third")]).toEqual([50, 25, 13]);
-  expect(shares.total).toBe(88);
 });
 
 test("an owner without a place gets one as long as any is left, and all places can be taken", () => {
@@ -33,7 +32,6 @@ test("no order of takes and releases gives more places than there are", () => {
           held[owner]! -= 1;
         }
         const total = held.a! + held.b! + held.c!;
-        expect(shares.total).toBe(total);
         expect(total).toBeLessThanOrEqual(max);
       }
     }),

@@ -13,11 +13,6 @@ export class Shares {
     this.#max = max;
   }
 
-  /** Places that are taken. */
-  get total(): number {
-    return this.#total;
-  }
-
   /** Takes a place. @returns false when the owner has its share already, or no place is left */
   take(owner: string): boolean {
     const own = this.#taken.get(owner) ?? 0;

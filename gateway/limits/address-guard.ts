@@ -23,7 +23,6 @@ export class AddressGuard {
   }
 
   /** The headers of an address, without a charge. */
-  headersFor(address: string): HeaderList {
-    return limitHeaders(this.windows, this.#counts.currentLimits(addressBlock(address), this.windows));
-  }
+  readonly headersFor = (address: string): HeaderList =>
+    limitHeaders(this.windows, this.#counts.look(addressBlock(address), this.windows));
 }

@@ -100,10 +100,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
   const guard = new AddressGuard(options.guardPerMinute, now);
   const docsGuard = new AddressGuard(docsPerMinute, now);
 
-  const headersFor = (address: string) => guard.headersFor(address);
-
   const setAddressLimits = (context: RequestContext) => {
-    context.limits = headersFor(context.clientAddress);
+    context.limits = guard.headersFor(context.clientAddress);
   };
 
   async function admit(request: IncomingMessage, context: RequestContext, operation: OperationAccess | undefined) {
@@ -233,5 +231,5 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 
-  return { admit, isGood, checkAgain, readmit, admitDocs, setAddressLimits, headersFor };
+  return { admit, isGood, checkAgain, readmit, admitDocs, setAddressLimits, headersFor: guard.headersFor };
 }

@@ -75,7 +75,7 @@ export class MemoryWindows implements Limiter {
     this.decided += 1;
     const nowMs = this.nowMs();
     const { gateways } = this.#options;
-    const admitted = !isSpent(counter, windows, nowMs, gateways);
+    const admitted = !this.isSpent(counter, windows, gateways, nowMs);
     if (admitted) {
       for (let w = 0; w < windows.length; w++) {
         const count = countOf(counter, w);
@@ -92,13 +92,18 @@ export class MemoryWindows implements Limiter {
   /** The windows as this gateway knows them. @param gateways those that share what is left: 1 while Redis is there */
   current(counter: Counter, windows: readonly Window[], gateways = this.#options.gateways): Decision {
     const nowMs = this.nowMs();
-    const admitted = !isSpent(counter, windows, nowMs, gateways);
+    const admitted = !this.isSpent(counter, windows, gateways, nowMs);
     return decisionOf(counter, windows, { nowMs, admitted, gateways });
   }
 
-  /** Whether all gateways together have nothing left, as far as this one has heard. It holds until the window ends. */
-  isSpent(counter: Counter, windows: readonly Window[]): boolean {
-    return isSpent(counter, windows, this.nowMs(), 1);
+  /** Whether nothing is left of a window, as far as this gateway has heard: for all together, or for its share. */
+  isSpent(counter: Counter, windows: readonly Window[], gateways = 1, nowMs = this.nowMs()): boolean {
+    for (let w = 0; w < windows.length; w++) {
+      const count = countOf(counter, w);
+      const isRunning = count.index === indexAt(nowMs, counter.phaseMs, lengthsMs[w]!);
+      if (leftOf(isRunning ? count : none, windows[w]!.limit, gateways) <= 0) return true;
+    }
+    return false;
   }
 
   /**
@@ -151,15 +156,6 @@ export class MemoryWindows implements Limiter {
   nowMs(): number {
     return this.#options.now() + this.#offsetMs;
   }
-}
-
-function isSpent(counter: Counter, windows: readonly Window[], nowMs: number, gateways: number): boolean {
-  for (let w = 0; w < windows.length; w++) {
-    const count = countOf(counter, w);
-    const isRunning = count.index === indexAt(nowMs, counter.phaseMs, lengthsMs[w]!);
-    if (leftOf(isRunning ? count : none, windows[w]!.limit, gateways) <= 0) return true;
-  }
-  return false;
 }
 
 interface Outcome {

@@ -1,5 +1,4 @@
 /** The windows of each caller, by its plan. */
-import { LRUCache } from "lru-cache";
 import type { AccountLimits, PlanTable } from "../auth/plans.ts";
 import type { Principal } from "../auth/principal.ts";
 import type { Window } from "./windows.ts";
@@ -11,26 +10,16 @@ export function quotaWindows({ perMinute, perDay }: AccountLimits): readonly Win
   ];
 }
 
-/** Sets of windows that are kept; accounts of some plans have limits of their own. */
-const maxQuotas = 10_000;
-
-/** Makes a function that gives the windows of a caller, the same array for the same limits. */
+/** Makes a function that gives the windows of a caller, the same array each time for the same limits object. */
 export function windowsFor(plans: PlanTable): (principal: Pick<Principal, "plan" | "limits">) => readonly Window[] {
-  const byLimits = new LRUCache<string, readonly Window[]>({ max: maxQuotas });
-  const byPrincipal = new WeakMap<object, readonly Window[]>(); // a principal serves many requests
-  const find = ({ plan, limits }: Pick<Principal, "plan" | "limits">) => {
+  const byLimits = new WeakMap<AccountLimits, readonly Window[]>(); // limits serve many requests
+  return ({ plan, limits }) => {
     const found = limits ?? plans[plan];
     if (found === null) throw new Error(`an account on the plan ${plan} without limits of its own`);
-    const name = `${found.perMinute}/${found.perDay}`;
-    const windows = byLimits.get(name) ?? quotaWindows(found);
-    byLimits.set(name, windows);
-    return windows;
-  };
-  return (principal) => {
-    let windows = byPrincipal.get(principal);
+    let windows = byLimits.get(found);
     if (windows === undefined) {
-      windows = find(principal);
-      byPrincipal.set(principal, windows);
+      windows = quotaWindows(found);
+      byLimits.set(found, windows);
     }
     return windows;
   };
