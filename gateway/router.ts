@@ -38,6 +38,13 @@ interface Route {
   readonly operations: ReadonlyMap<string, Operation>;
 }
 
+/** What the table has for the path of a request, and for its method. */
+interface Found extends Pick<Route, "operations"> {
+  readonly operation: Operation | undefined;
+  /** As they are in the path. */
+  readonly parameters: Readonly<Record<string, string>> | undefined;
+}
+
 /**
  * The public API as an Express router: the table's paths and the pages beside them, below whatever path it is mounted
  * at. It needs no app around it, no setting of one, and no body parser before it: it uses nothing of requests
@@ -53,7 +60,7 @@ export function createRouter(parts: RouterParts): Router {
 /** The headers that announce the end of a request's operation, for an answer that is made before the router. */
 export function deprecationHeaders(table: RouteTable): (request: IncomingMessage) => HeaderList {
   const routes = readTable(table);
-  return (request) => findOperation(findRoute(routes, request), request)?.deprecation?.headers ?? [];
+  return (request) => findOperation(routes, pathOf(request), request)?.operation?.deprecation?.headers ?? [];
 }
 
 /** Groups the table by path: `GET /v1/pets/:petId` is the operation GET of the route `/v1/pets/:petId`. */
@@ -68,13 +75,13 @@ function readTable(table: RouteTable): Route[] {
   }));
 }
 
-function findRoute(routes: readonly Route[], request: IncomingMessage): Route | undefined {
-  const path = pathOf(request);
-  return routes.find(({ pattern }) => pattern.test(path));
-}
-
-function findOperation(route: Route | undefined, { method }: IncomingMessage): Operation | undefined {
-  return route?.operations.get(method === "HEAD" ? "GET" : method!);
+function findOperation(routes: readonly Route[], path: string, { method }: IncomingMessage): Found | undefined {
+  for (const { pattern, operations } of routes) {
+    const match = pattern.exec(path);
+    if (match === null) continue;
+    return { operations, operation: operations.get(method === "HEAD" ? "GET" : method!), parameters: match.groups };
+  }
+  return undefined;
 }
 
 /**
@@ -85,18 +92,19 @@ function findOperation(route: Route | undefined, { method }: IncomingMessage): O
 function enter(routes: readonly Route[], parts: RouterParts): RequestHandler {
   const { admission, docs, clientAddress } = parts;
   return (request, response, next) => {
-    const route = findRoute(routes, request);
-    const operation = findOperation(route, request);
+    const path = pathOf(request);
+    const found = findOperation(routes, path, request);
+    const operation = found?.operation;
     const context = openContext(request, response, operation, parts);
     takeBody(request);
     context.clientAddress = clientAddress(request); // it may throw, and the answer to that needs a context
     const fail = (error: unknown) => next(error instanceof Error ? error : new Error("refused without an error"));
     const answer = async () => {
       await admission.admit(request, context, operation);
-      const { handler } = admitted(route, operation, request, context, parts);
+      const { handler } = admitted(found, request, context, parts);
       await handler(request, response, next);
     };
-    if (pathOf(request).startsWith("/v1/")) return void answer().catch(fail);
+    if (path.startsWith("/v1/")) return void answer().catch(fail);
     context.route = "docs";
     admission.setAddressLimits(context);
     refuseDuplicates(request.rawHeaders); // admission does it for all other paths
@@ -114,42 +122,38 @@ function enter(routes: readonly Route[], parts: RouterParts): RequestHandler {
  * @throws ApiError not_found, method_not_allowed, invalid_request
  */
 function admitted(
-  route: Route | undefined,
-  operation: Operation | undefined,
+  found: Found | undefined,
   request: Request,
   context: RequestContext,
   { now }: RouterParts,
 ): Operation {
-  if (!route) {
+  if (!found) {
     throw new ApiError("not_found", {
       message: "There is no such path; operations are below /v1, described at /docs.",
     });
   }
-  context.route = (operation ?? route.operations.values().next().value!).name;
-  if (!operation) throw wrongMethod(route);
+  const { operations, operation, parameters } = found;
+  context.route = (operation ?? operations.values().next().value!).name;
+  if (!operation) throw wrongMethod(operations);
   const { deprecation } = operation;
   if (deprecation && now() >= deprecation.goneFromMs) {
     throw new ApiError("not_found", { status: 410, message: "The operation has been retired; see the Link header." });
   }
-  request.params = parametersOf(route, request);
+  request.params = {};
+  for (const name in parameters) request.params[name] = decoded(name, parameters[name]!);
   return operation;
 }
 
 /** @throws ApiError invalid_request for a parameter that is no percent-encoded UTF-8 */
-function parametersOf({ pattern }: Route, request: Request): Record<string, string> {
-  const groups = pattern.exec(pathOf(request))?.groups;
-  const parameters: Record<string, string> = {};
-  for (const name in groups) {
-    try {
-      parameters[name] = decodeURIComponent(groups[name]!);
-    } catch (cause) {
-      throw new ApiError("invalid_request", { message: `${name} must be percent-encoded UTF-8.`, cause });
-    }
+function decoded(name: string, text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch (cause) {
+    throw new ApiError("invalid_request", { message: `${name} must be percent-encoded UTF-8.`, cause });
   }
-  return parameters;
 }
 
-function wrongMethod({ operations }: Route): ApiError {
+function wrongMethod(operations: Route["operations"]): ApiError {
   const allow = [...operations.keys()].flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : method)).join(", ");
   return new ApiError("method_not_allowed", { headers: { Allow: allow } });
 }
