@@ -10,7 +10,7 @@ import { isIP } from "node:net";
 import { join } from "node:path";
 import { createKeyAdmin } from "../../gateway/accounts/key-admin.ts";
 import { keyMigrations } from "../../gateway/accounts/migrations.ts";
-import { createKey, hashOwnKey, isWellFormed, storedKey } from "../../gateway/auth/key-format.ts";
+import { createKey, isWellFormed, ownKeyHash, storedKey } from "../../gateway/auth/key-format.ts";
 import { createKeyStore } from "../../gateway/auth/key-store.ts";
 import { defaultKeyDatabaseUrl, ensurePepper } from "../../gateway/auth/pepper.ts";
 import { hasOwnLimits, type PlanName, planNames } from "../../gateway/auth/plans.ts";
@@ -162,7 +162,7 @@ async function prepareKeys(url: string, pepper: string, env: string): Promise<De
     const admin = createKeyAdmin(db, Date.now);
     const keys: Partial<DemoKeys> = {};
     for (const plan of planNames) {
-      const keyHash = kept && hashOwnKey(kept[plan], [pepper]);
+      const keyHash = kept && ownKeyHash([pepper])(kept[plan]);
       if (keyHash && (await store.findByHash(keyHash))) {
         keys[plan] = kept[plan];
         continue;

@@ -2,7 +2,7 @@
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import { OperatorError } from "../../runtime/operator-error.ts";
-import { hashOwnKey } from "./key-format.ts";
+import { ownKeyHash } from "./key-format.ts";
 import type { KeyStore } from "./key-store.ts";
 import type { Peppers } from "./pepper.ts";
 import type { Principal } from "./principal.ts";
@@ -37,6 +37,7 @@ const maxNew = 1_000;
 /** Finds the principal of a bearer token. It remembers look-ups, even those that found nothing. */
 export class Authenticator {
   readonly #options: Required<AuthenticatorOptions>;
+  readonly #ownKeyHash: (token: string) => Buffer | undefined;
   // Two caches, so that keys that do not work displace none that does. Neither holds a token itself.
   readonly #known = new LRUCache<string, Known>({ max: maxKnown });
   readonly #refused = new LRUCache<string, Refused>({ max: maxRefused });
@@ -48,6 +49,7 @@ export class Authenticator {
 
   constructor(options: AuthenticatorOptions) {
     this.#options = { elapsed: () => performance.now(), ...options };
+    this.#ownKeyHash = ownKeyHash(options.peppers);
   }
 
   /** The principal of a key that was looked up in the last seconds; undefined for any other key, which may be valid. */
@@ -68,7 +70,7 @@ export class Authenticator {
     const principal = this.#fresh(id);
     if (principal) return isExpired(principal, this.#options.now()) ? undefined : principal;
     if (this.#isRefused(id)) return undefined;
-    const keyHash = hashOwnKey(token, this.#options.peppers);
+    const keyHash = this.#ownKeyHash(token);
     if (keyHash === undefined) return undefined;
     if (this.#known.has(id) || this.#lookUps.has(id)) return await this.#lookUp(id, keyHash);
     if (this.#new >= maxNew) {

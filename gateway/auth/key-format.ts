@@ -36,7 +36,7 @@ export interface StoredKey {
 export function createKey(env: string, pepper: string): string {
   if (!keyEnvPattern.test(env)) throw new RangeError("a key's env is 1 to 16 lower-case letters and digits");
   const text = `ps_${env}_${randomBase62(randomLength)}`;
-  const proven = text + proof(text, pepper);
+  const proven = text + proof(text, derive(pepper, "proof"));
   return proven + checksum(proven);
 }
 
@@ -58,14 +58,16 @@ export function holdsKey(text: string): boolean {
 }
 
 /**
- * The hash of a key that was made under one of these peppers, by that pepper.
- *
- * @returns undefined for any other text, such as a made-up key: no look-up can find it
+ * Makes a function that gives the hash of a key that was made under one of these peppers, by that pepper. It returns
+ * undefined for any other text, such as a made-up key: no look-up can find it.
  */
-export function hashOwnKey(token: string, peppers: readonly string[]): Buffer | undefined {
-  if (!isWellFormed(token)) return undefined;
-  const pepper = peppers.find((each) => isProven(token, each));
-  return pepper === undefined ? undefined : hashKey(token, pepper);
+export function ownKeyHash(peppers: readonly string[]): (token: string) => Buffer | undefined {
+  const secrets = peppers.map((pepper) => ({ pepper, proofSecret: derive(pepper, "proof") }));
+  return (token) => {
+    if (!isWellFormed(token)) return undefined;
+    const maker = secrets.find(({ proofSecret }) => isProven(token, proofSecret));
+    return maker && hashKey(token, maker.pepper);
+  };
 }
 
 /**
@@ -81,14 +83,14 @@ export function pepperFingerprint(pepper: string): string {
   return derive(pepper, "fingerprint").slice(0, 32);
 }
 
-function isProven(key: string, pepper: string): boolean {
+function isProven(key: string, proofSecret: string): boolean {
   const text = key.slice(0, -(proofLength + checksumLength));
   const given = key.slice(text.length, text.length + proofLength);
-  return timingSafeEqual(Buffer.from(given), Buffer.from(proof(text, pepper)));
+  return timingSafeEqual(Buffer.from(given), Buffer.from(proof(text, proofSecret)));
 }
 
-function proof(text: string, pepper: string): string {
-  const mac = createHmac("sha256", derive(pepper, "proof")).update(text).digest();
+function proof(text: string, proofSecret: string): string {
+  const mac = createHmac("sha256", proofSecret).update(text).digest();
   // Of 48 bits, so that no proof is more likely than another by more than 1 in 300,000.
   return base62(mac.readUIntBE(0, 6), proofLength);
 }
