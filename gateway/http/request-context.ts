@@ -1,10 +1,22 @@
 /** What the gateway knows of a request: made at its arrival, filled in on its way, read by the log at its end. */
 import { type OutgoingHttpHeader, type OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { Principal } from "../auth/principal.ts";
-import type { WindowState } from "../limits/windows.ts";
 
 /** Headers as name, value, name, value: the form that costs Node least. */
 export type HeaderList = readonly string[];
+
+/** A window of the caller's account, as the limit headers show it. */
+export interface ShownWindow {
+  readonly name: string;
+  /** Requests that it admits. */
+  readonly limit: number;
+  /** Requests that were charged to it, as far as this gateway has heard. */
+  readonly used: number;
+  /** Requests that it still admits here. A gateway that decides on its own has only its share of what is left. */
+  readonly remaining: number;
+  /** Unix milliseconds at which it ends. */
+  readonly resetAtMs: number;
+}
 
 export interface RequestContext {
   readonly requestId: string;
@@ -19,7 +31,7 @@ export interface RequestContext {
   /** The limit headers: empty at first, then the account's, or those of the client's address without a valid key. */
   limits: HeaderList;
   /** The windows that those headers show, for an operation that is not charged to them; else empty. */
-  windows: readonly WindowState[];
+  windows: readonly ShownWindow[];
   /** The headers that announce the end of the operation; empty for one that stays. */
   deprecation: HeaderList;
   /** The bearer token; empty without one, and until admission has read it. */

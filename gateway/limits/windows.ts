@@ -1,4 +1,5 @@
 /** The windows of callers, and what a decision about a request says. */
+import type { ShownWindow } from "../http/request-context.ts";
 
 /** A fixed window of time. */
 export interface Window {
@@ -9,14 +10,7 @@ export interface Window {
 }
 
 /** A window of one caller at the time of a decision. */
-export interface WindowState extends Window {
-  /** Requests that were charged to it, as far as this gateway has heard. */
-  readonly used: number;
-  /** Requests that it still admits here. A gateway that decides on its own has only its share of what is left. */
-  readonly remaining: number;
-  /** Unix milliseconds at which the window ends. */
-  readonly resetAtMs: number;
-}
+export type WindowState = Window & ShownWindow;
 
 /** Whether a request may go on, and the caller's windows after it. */
 export interface Decision {
