@@ -1,7 +1,7 @@
 /** Constructs the gateway from its configuration: the keys, the limits, the stock, then the routes over them. */
 import "../runtime/node-version.ts";
 import type { IncomingMessage } from "node:http";
-import { type RequestHandler, Router } from "express";
+import { Router } from "express";
 import type { Registry } from "prom-client";
 import { blamingDatabase } from "../runtime/database/faults.ts";
 import { createLogger, type Logger } from "../runtime/log.ts";
@@ -43,7 +43,7 @@ export interface GatewayOptions {
 
 export interface Gateway {
   /** The public API; mount it below any path, before any body parser. */
-  readonly router: RequestHandler;
+  readonly router: Router;
   readonly metrics: Registry;
   /**
    * The headers of what is answered outside the router: the limits of an address, and the end of the operation that a

@@ -1,6 +1,6 @@
 /** Routes requests: finds the operation in the route table, has admission check the request, and calls the handler. */
 import type { IncomingMessage } from "node:http";
-import type { Request, RequestHandler, Response } from "express";
+import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from "express";
 import { refuseDuplicates } from "./http/bearer.ts";
 import { ApiError } from "./http/errors.ts";
 import { pathOf, requestId, takeBody } from "./http/request.ts";
@@ -46,48 +46,15 @@ interface Found extends Pick<Route, "operations"> {
 }
 
 /**
- * The public API as a handler that Express and plain Node take: the table's paths and the pages beside them, below
- * whatever path it is mounted at. It needs no app around it, no setting of one, and no body parser before it: it uses
- * nothing of requests and responses but what Node gives them. It calls `next` for a target that is no valid URL.
- *
- * Every request goes through the same: its context, then, for all but the documentation, admission (key, ban, limits,
- * scope), the end of a retired operation, and the handler.
+ * The public API as an Express router: the table's paths and the pages beside them, below whatever path it is mounted
+ * at. It needs no app around it, no setting of one, and no body parser before it: it uses nothing of requests
+ * and responses but what Node gives them.
  */
-export function createRouter(parts: RouterParts): RequestHandler {
-  const { admission, docs, clientAddress } = parts;
-  const routes = readTable(parts.routes);
-  return (request, response, next) => {
-    const path = pathOf(request);
-    if (path === "") return next();
-    const found = findOperation(routes, path, request);
-    const operation = found?.operation;
-    const context = openContext(request, response, operation, parts);
-    const fail = (error: unknown) => answerError(error, request, response, parts);
-    const answer = async () => {
-      try {
-        await admission.admit(request, context, operation);
-        const { handler } = admitted(found, request, context, parts);
-        await handler(request, response, fail);
-      } catch (error) {
-        fail(error);
-      }
-    };
-    try {
-      takeBody(request);
-      context.clientAddress = clientAddress(request); // it may throw, and the answer to that needs a context
-      if (path.startsWith("/v1/")) return void answer();
-      context.route = "docs";
-      admission.setAddressLimits(context);
-      refuseDuplicates(request.rawHeaders); // admission does it for all other paths
-      docs(request, response, (error?: unknown) => {
-        if (error) return fail(error);
-        context.route = "unknown";
-        void answer();
-      });
-    } catch (error) {
-      fail(error);
-    }
-  };
+export function createRouter(parts: RouterParts): Router {
+  const router = Router({ strict: true, caseSensitive: true });
+  router.use(enter(readTable(parts.routes), parts));
+  router.use(answerError(parts));
+  return router;
 }
 
 /** The headers that announce the end of a request's operation, for an answer that is made before the router. */
@@ -115,6 +82,38 @@ function findOperation(routes: readonly Route[], path: string, { method }: Incom
     return { operations, operation: operations.get(method === "HEAD" ? "GET" : method!), parameters: match.groups };
   }
   return undefined;
+}
+
+/**
+ * What every request goes through: its context, then, for all but the documentation, admission (key, ban, limits,
+ * scope), the end of a retired operation, and the handler. It is one layer of the router, because each layer costs as
+ * much as what it does.
+ */
+function enter(routes: readonly Route[], parts: RouterParts): RequestHandler {
+  const { admission, docs, clientAddress } = parts;
+  return (request, response, next) => {
+    const path = pathOf(request);
+    const found = findOperation(routes, path, request);
+    const operation = found?.operation;
+    const context = openContext(request, response, operation, parts);
+    takeBody(request);
+    context.clientAddress = clientAddress(request); // it may throw, and the answer to that needs a context
+    const fail = (error: unknown) => next(error instanceof Error ? error : new Error("refused without an error"));
+    const answer = async () => {
+      await admission.admit(request, context, operation);
+      const { handler } = admitted(found, request, context, parts);
+      await handler(request, response, next);
+    };
+    if (path.startsWith("/v1/")) return void answer().catch(fail);
+    context.route = "docs";
+    admission.setAddressLimits(context);
+    refuseDuplicates(request.rawHeaders); // admission does it for all other paths
+    docs(request, response, (error?: unknown) => {
+      if (error) return next(error);
+      context.route = "unknown";
+      answer().catch(fail);
+    });
+  };
 }
 
 /**
@@ -190,9 +189,11 @@ function openContext(
   return context;
 }
 
-function answerError(thrown: unknown, request: Request, response: Response, { admission, onError }: RouterParts): void {
-  const context = contextOf(response);
-  // Something went wrong before the caller was known.
-  if (context.limits.length === 0) admission.setAddressLimits(context);
-  onError(writeError(request, response, thrown), context);
+function answerError({ admission, onError }: RouterParts): ErrorRequestHandler {
+  return (thrown, request, response, _next) => {
+    const context = contextOf(response);
+    // Something went wrong before the caller was known.
+    if (context.limits.length === 0) admission.setAddressLimits(context);
+    onError(writeError(request, response, thrown), context);
+  };
 }

@@ -2,7 +2,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { Request, RequestHandler, Response } from "express";
+import type { Request, Response, Router } from "express";
 import { addressBlock, peerAddress } from "./client-address.ts";
 import { lingerMs } from "./connection.ts";
 import { Connections } from "./connections.ts";
@@ -17,10 +17,10 @@ import { cutStalledReaders } from "./stalled-readers.ts";
 
 export interface PublicServerOptions {
   /**
-   * Answers the requests: no Express app, because an app replaces the prototypes of each request and response, which
-   * slows V8 down. It calls `next` for a request whose target is no valid URL.
+   * Answers the requests: a bare router and no Express app, because an app replaces the prototypes of each request and
+   * response, which slows V8 down. It calls `next` for a request whose target is no valid URL.
    */
-  readonly router: RequestHandler;
+  readonly router: Router;
   /** Idle time after which a connection is closed; above that of the load balancer in front, which must close first. */
   readonly keepAliveTimeoutMs: number;
   /** How long a whole request, head and body, may take to arrive. */
