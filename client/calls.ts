@@ -78,24 +78,35 @@ export async function callUnary<Req, Res>(
  * Gives the messages of a server's stream, read no faster than they are used. Leaving the loop over them ends the
  * stream.
  *
+ * @param silenceMs the longest wait for a message
  * @throws InventoryError, or the reason of the signal
  */
 export async function* readStream<Res>(
   open: () => ClientReadableStream<Res>,
   signal: AbortSignal | undefined,
+  silenceMs?: number,
 ): AsyncGenerator<Res, void, undefined> {
   signal?.throwIfAborted();
   const stream = open();
+  const giveUp = () =>
+    stream.destroy(new InventoryError("DEADLINE_EXCEEDED", "the service sent no further part in time"));
+  const wait = () => (silenceMs === undefined ? undefined : setTimeout(giveUp, silenceMs));
+  let silence = wait();
   stream.on("error", () => {}); // the loop throws it; after the loop it has no effect
   const cancel = () => stream.cancel();
   signal?.addEventListener("abort", cancel);
   try {
-    for await (const message of stream as AsyncIterable<Res>) yield message;
+    for await (const message of stream as AsyncIterable<Res>) {
+      clearTimeout(silence);
+      yield message;
+      silence = wait();
+    }
   } catch (error) {
     signal?.throwIfAborted();
     throw toInventoryError(error);
   } finally {
     signal?.removeEventListener("abort", cancel);
+    clearTimeout(silence);
     stream.cancel();
   }
 }

@@ -27,9 +27,9 @@ test("an answer in parts has the latest state of each entry, and each part but t
   const { checks } = await open({
     onQuestion: (stream) => {
       const part = { epoch: "e", more: true };
-      stream.say({ ...part, revision: 2n, changed: [item(1n), item(2n)], removedPetIds: [3n], removedRevisions: [2n] });
-      stream.say({ ...part, revision: 3n, changed: [item(3n, 7)], removedPetIds: [2n], removedRevisions: [3n] });
-      stream.say({ epoch: "e", revision: 4n, changed: [item(1n, 8)] });
+      stream.say({ ...part, revision: 2n, items: [item(1n), item(2n), { ...item(3n), removed: true }] });
+      stream.say({ ...part, revision: 3n, items: [item(3n, 7), { ...item(2n), removed: true }] });
+      stream.say({ epoch: "e", revision: 4n, items: [item(1n, 8)], floor: 1n });
     },
   });
   let parts = 0;
@@ -39,11 +39,12 @@ test("an answer in parts has the latest state of each entry, and each part but t
   expect(await checks.ask(position, { onPart })).toMatchObject({
     kind: "changes",
     position: { epoch: "e", revision: 4n },
-    changed: [
-      { petId: 1n, quantity: 8 },
-      { petId: 3n, quantity: 7 },
+    items: [
+      { petId: 1n, quantity: 8, removed: false },
+      { petId: 2n, removed: true },
+      { petId: 3n, quantity: 7, removed: false },
     ],
-    removed: [{ petId: 2n, revision: 3n }],
+    floor: 1n,
   });
   expect(parts).toBe(2);
 });
@@ -84,11 +85,11 @@ test("a service that has begun to answer is waited for, part by part, and no oth
   const asked = checks.ask(position);
   await until(() => streams[0]?.questions.length === 1);
   for (let part = 0; part < 3; part++) {
-    streams[0]!.say({ epoch: "e", revision: 2n, more: true, changed: [item(BigInt(part))] });
+    streams[0]!.say({ epoch: "e", revision: 2n, more: true, items: [item(BigInt(part))] });
     await new Promise((resolve) => setTimeout(resolve, 700));
   }
   answer(streams[0]!);
-  expect(await asked).toMatchObject({ changed: { length: 3 } });
+  expect(await asked).toMatchObject({ items: { length: 3 } });
   expect(streams).toHaveLength(1);
 });
 
@@ -118,13 +119,13 @@ test.each([[false], [true]])(
     const { checks } = await open({
       onQuestion: (stream, index) => {
         if (index === 0 && stream.questions.length === 1) {
-          stream.say({ epoch: "e", changed: [item(1n, 1, 99)], more });
-          if (more) stream.say({ epoch: "e", changed: [item(2n)] });
-        } else stream.say({ epoch: "e", changed: [item(3n)] });
+          stream.say({ epoch: "e", items: [item(1n, 1, 99)], more });
+          if (more) stream.say({ epoch: "e", items: [item(2n)] });
+        } else stream.say({ epoch: "e", items: [item(3n)] });
       },
     });
     await expect(checks.ask(position)).rejects.toThrow("does not understand");
-    expect(await checks.ask(position)).toMatchObject({ changed: [{ petId: 3n }] });
+    expect(await checks.ask(position)).toMatchObject({ items: [{ petId: 3n }] });
   },
 );
 

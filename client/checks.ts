@@ -5,33 +5,27 @@ import type {
   CheckInventoryResponse,
   InventoryItem as WireItem,
 } from "../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Item, Position } from "../proto/pet.ts";
+import type { ListedItem, Position } from "../proto/pet.ts";
 import { Outage, untilSettled } from "./attempts.ts";
 import { InventoryError } from "./errors.ts";
-import { toItem } from "./item.ts";
+import { toListedItem } from "./item.ts";
 import { Session } from "./session.ts";
 
 export type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
 type CheckSession = Session<CheckInventoryRequest, CheckInventoryResponse>;
 
-/** What changed after a position; `reset` when the stock no longer has that position. */
+/** What changed after a position; `reset` when the stock does not have that position, or not any more. */
 export type StockChanges =
   | { readonly kind: "reset" }
   | {
       readonly kind: "changes";
       /** After the changes. */
       readonly position: Position;
-      /** Entries that were made or changed, in their latest state. */
-      readonly changed: readonly Item[];
-      readonly removed: readonly Removal[];
+      /** The latest state of each entry that was made, changed or removed, in any order. */
+      readonly items: readonly ListedItem[];
+      /** What was removed by a revision up to this one is forgotten. */
+      readonly floor: bigint;
     };
-
-/** An entry that is gone. */
-export interface Removal {
-  readonly petId: bigint;
-  /** The revision of the stock that removed it. */
-  readonly revision: bigint;
-}
 
 export interface CheckOptions {
   /** A W3C trace context. */
@@ -156,29 +150,25 @@ function isLate(error: unknown): boolean {
 
 /** Puts the messages of an answer together. Of two states of an entry the later one counts. */
 class Answer {
-  readonly #changed = new Map<bigint, WireItem>();
-  readonly #removed = new Map<bigint, Removal>();
+  readonly #items = new Map<bigint, WireItem>();
   #last: CheckInventoryResponse | undefined;
 
   /** @returns whether the answer is complete */
   add(message: CheckInventoryResponse): boolean {
-    for (const item of message.changed) {
-      this.#removed.delete(item.petId);
-      this.#changed.set(item.petId, item);
-    }
-    for (const [i, petId] of message.removedPetIds.entries()) {
-      this.#changed.delete(petId);
-      this.#removed.set(petId, { petId, revision: message.removedRevisions[i]! });
-    }
+    for (const item of message.items) this.#items.set(item.petId, item);
     this.#last = message;
     return !message.more;
   }
 
   /** @throws InventoryError for an entry that this client cannot read */
   get changes(): StockChanges {
-    const { epoch, revision, reset } = this.#last!;
+    const { epoch, revision, floor, reset } = this.#last!;
     if (reset) return { kind: "reset" };
-    const changed = Array.from(this.#changed.values(), toItem);
-    return { kind: "changes", position: { epoch, revision }, changed, removed: [...this.#removed.values()] };
+    return {
+      kind: "changes",
+      position: { epoch, revision },
+      items: Array.from(this.#items.values(), toListedItem),
+      floor,
+    };
   }
 }

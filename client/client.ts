@@ -1,7 +1,7 @@
 /** The inventory service with promises, for internal callers. */
 
 import type { ListInventoryResponse, WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
-import { type Item, maxQuantity, type PetStatus, type Position } from "../proto/pet.ts";
+import { maxQuantity, type Position } from "../proto/pet.ts";
 import {
   checkAddress,
   checkEntry,
@@ -14,128 +14,18 @@ import {
   checkStatus,
   checkText,
 } from "./arguments.ts";
-import {
-  boundedMs,
-  type CallOptions,
-  callUnary,
-  deadlineIn,
-  readStream,
-  type UnaryMethod,
-  unlessAborted,
-} from "./calls.ts";
-import { type ChangeCaller, ChangeSender } from "./change-sender.ts";
+import { boundedMs, type CallOptions, callUnary, readStream, type UnaryMethod, unlessAborted } from "./calls.ts";
+import { ChangeSender } from "./change-sender.ts";
 import { ChangeSessions } from "./change-sessions.ts";
-import type { ChangeOutcome, ChangeRequest } from "./changes.ts";
-import { type InventoryChannelOptions, openInventoryChannel } from "./channel.ts";
-import { type CheckOptions, Checks, type StockChanges } from "./checks.ts";
+import type { ChangeRequest } from "./changes.ts";
+import { openInventoryChannel } from "./channel.ts";
+import { Checks } from "./checks.ts";
 import { InventoryError } from "./errors.ts";
-import { toItem } from "./item.ts";
-import { follow, type WatchEvent, type WatchOptions } from "./watch.ts";
-
-export interface InventoryClientOptions extends InventoryChannelOptions {
-  /** Deadline of every call without one of its own; default 5,000. Lists have 60,000. */
-  readonly timeoutMs?: number | undefined;
-}
-
-/** A part of the list, with the position to watch from after the whole list has been read. */
-export interface Page {
-  readonly position: Position;
-  readonly items: readonly Item[];
-}
-
-/** The result of asking for several ids: both parts in the order of the request. */
-export interface Found {
-  readonly items: readonly Item[];
-  /** The ids without an entry. */
-  readonly missing: readonly bigint[];
-}
-
-/** An entry after an adjustment. */
-export interface Adjusted {
-  /** The entry as the adjustment left it. */
-  readonly item: Item;
-  /** An earlier call with this request id made the adjustment; this one changed nothing. */
-  readonly replayed: boolean;
-}
-
-/**
- * The inventory service. Every method throws InventoryError, or the reason of its signal.
- *
- * Updates and adjustments of all callers share messages. While the service is away, those are sent again, within their
- * time, that have certainly not happened or that happen once. Reads of entries are tried up to five times within about
- * two seconds. Other changes are not: when it is not known whether one has happened, only its caller knows whether it
- * is still wanted.
- */
-export interface InventoryClient {
-  /** One entry. NOT_FOUND when there is none. */
-  get(petId: bigint, options?: CallOptions): Promise<Item>;
-  /** At most 1,000 entries, all as they were at one moment. */
-  getMany(petIds: readonly bigint[], options?: CallOptions): Promise<Found>;
-  /**
-   * Sets a quantity; durable once resolved. NOT_FOUND without an entry. `expectedRevision` may name up to 20 revisions:
-   * ABORTED when the entry is at none of them. With a random `idempotencyKey` the update happens once: a repeat with
-   * the same key gets the first result, whatever has become of the entry. INVALID_ARGUMENT for the key of another
-   * update of the entry.
-   */
-  update(
-    change: {
-      readonly petId: bigint;
-      readonly quantity: number;
-      readonly expectedRevision?: bigint | readonly bigint[] | undefined;
-      readonly idempotencyKey?: string | undefined;
-    },
-    options?: CallOptions,
-  ): Promise<Item>;
-  /**
-   * Adds `delta`, which may be negative, to a quantity: once for each `requestId` of all callers. Take a random one and
-   * keep it until the answer has arrived. NOT_FOUND without an entry, FAILED_PRECONDITION when the quantity would be
-   * negative (`details.quantity` has the present one), OUT_OF_RANGE above 2147483647.
-   */
-  adjust(
-    change: { readonly petId: bigint; readonly delta: number; readonly requestId: string },
-    options?: CallOptions,
-  ): Promise<Adjusted>;
-  /**
-   * Makes changes of one request, each of which stands alone. Never rejects.
-   *
-   * @returns an outcome for each change, in order
-   */
-  apply(request: ChangeRequest, caller: ChangeCaller): Promise<readonly ChangeOutcome[]>;
-  /** Changes whose outcome is still to come. */
-  readonly changesInFlight: number;
-  /** Sets a status. NOT_FOUND without an entry, ABORTED when it is not at `expectedRevision`. */
-  setStatus(
-    change: { readonly petId: bigint; readonly status: PetStatus; readonly expectedRevision?: bigint | undefined },
-    options?: CallOptions,
-  ): Promise<Item>;
-  /** Makes an entry; its status is `available` by default. ALREADY_EXISTS when there is one. */
-  create(
-    entry: { readonly petId: bigint; readonly quantity: number; readonly status?: PetStatus | undefined },
-    options?: CallOptions,
-  ): Promise<Item>;
-  /** Removes an entry. NOT_FOUND when there is none. @returns the revision in which it was gone */
-  remove(petId: bigint, options?: CallOptions): Promise<bigint>;
-  /** Every entry, ordered by petId, in pages. The first page is empty and has the position. */
-  list(options?: CallOptions): AsyncIterable<Page>;
-  /**
-   * What has changed after a position, in everything that was committed before this call. Ask again only after the
-   * answer. For each part of a long answer it waits for as long as for a call.
-   */
-  changesAfter(position: Position, options?: CheckOptions): Promise<StockChanges>;
-  /**
-   * What changes after a position, without an end and without a deadline. After a break it continues where it was. The
-   * first event says that the watch is open. After a reset it ends.
-   */
-  watch(from: Position, options?: WatchOptions): AsyncIterable<WatchEvent>;
-  /**
-   * Ends the watches. A call that was sent finishes, one that was not sent yet ends with UNAVAILABLE or CANCELLED, and
-   * every later one with CANCELLED.
-   */
-  close(): void;
-}
+import type { InventoryClient, InventoryClientOptions } from "./interface.ts";
+import { toItem, toListedItem } from "./item.ts";
+import { follow } from "./watch.ts";
 
 const defaultTimeoutMs = 5_000;
-const defaultListTimeoutMs = 60_000;
 
 /**
  * Makes a client of the service at an address.
@@ -232,12 +122,14 @@ export function createInventoryClient({
     remove: async (petId, options) =>
       (await call(stub.removeInventoryItem, { petId: checkInt64("petId", petId) }, options)).revision,
 
-    async *list({ timeoutMs = defaultListTimeoutMs, signal } = {}) {
+    async *list(options = {}) {
       throwIfClosed();
-      const deadline = deadlineIn(timeoutMs);
-      const open = () => stub.listInventory({}, { deadline });
-      for await (const { epoch, revision, items } of readStream<ListInventoryResponse>(open, signal)) {
-        yield { position: { epoch, revision }, items: items.map(toItem) };
+      const { afterPetId, withRemoved = false, timeoutMs: ownMs, signal } = options;
+      const silenceMs = boundedMs(ownMs ?? timeoutMs);
+      const pages = readStream<ListInventoryResponse>(() => stub.listInventory({ afterPetId }), signal, silenceMs);
+      for await (const { epoch, revision, items } of pages) {
+        const wanted = withRemoved ? items : items.filter(({ removed }) => !removed);
+        yield { position: { epoch, revision }, items: wanted.map(toListedItem) };
       }
     },
 

@@ -1,19 +1,13 @@
 /** The client of inventory-svc for callers in TypeScript and JavaScript. */
 import "../runtime/node-version.ts";
 
-export type { Item, PetStatus, Position } from "../proto/pet.ts";
+export type { Item, ListedItem, PetStatus, Position } from "../proto/pet.ts";
 export type { CallOptions } from "./calls.ts";
 export type { ChangeCaller } from "./change-sender.ts";
 export type { Changed, ChangeOutcome, ChangeRequest, IdempotencyKey, QuantityChange } from "./changes.ts";
 export type { ChannelTls, InventoryChannelOptions } from "./channel.ts";
-export type { CheckOptions, Removal, StockChanges } from "./checks.ts";
-export {
-  type Adjusted,
-  createInventoryClient,
-  type Found,
-  type InventoryClient,
-  type InventoryClientOptions,
-  type Page,
-} from "./client.ts";
+export type { CheckOptions, StockChanges } from "./checks.ts";
+export { createInventoryClient } from "./client.ts";
 export { InventoryError, type StatusName } from "./errors.ts";
+export type { Adjusted, Found, InventoryClient, InventoryClientOptions, ListOptions, Page } from "./interface.ts";
 export type { WatchEvent, WatchOptions } from "./watch.ts";

@@ -1,6 +1,6 @@
 /** Entries as the service sends them. */
 import type { InventoryItem as WireItem } from "../proto/gen/petstore/inventory/v1/inventory.ts";
-import { fromWireStatus, type Item } from "../proto/pet.ts";
+import { fromWireStatus, type Item, type ListedItem } from "../proto/pet.ts";
 import { InventoryError } from "./errors.ts";
 
 /** @throws InventoryError for an answer without an entry, or with a status that this client does not know */
@@ -10,4 +10,9 @@ export function toItem(item: WireItem | undefined): Item {
     throw new InventoryError("INTERNAL", "the service sent an entry that this client does not understand");
   }
   return { petId: item.petId, quantity: item.quantity, status, revision: item.revision };
+}
+
+/** Does the same for an entry of a list or of changes. */
+export function toListedItem(item: WireItem): ListedItem {
+  return { ...toItem(item), removed: item.removed };
 }

@@ -4,7 +4,13 @@ import { InventoryError } from "./errors.ts";
 import { follow } from "./watch.ts";
 
 const from = { epoch: "e", revision: 10n };
-const entry = (petId: bigint, status: PetStatus) => ({ petId, quantity: 1, status, revision: petId });
+const entry = (petId: bigint, status: PetStatus) => ({
+  petId,
+  quantity: 1,
+  status,
+  revision: petId,
+  removed: false,
+});
 
 /** Answers each watch with the next of these lists of messages, and ends it. */
 function service(...answers: Partial<WatchInventoryResponse>[][]) {
@@ -12,7 +18,7 @@ function service(...answers: Partial<WatchInventoryResponse>[][]) {
   const open = async function* (position: Position) {
     asked.push(position);
     for (const message of answers[asked.length - 1] ?? []) {
-      yield { epoch: "e", revision: 0n, changed: [], removedPetIds: [], reset: false, ...message };
+      yield { epoch: "e", revision: 0n, items: [], reset: false, ...message };
     }
   };
   return { asked, open };
@@ -20,8 +26,8 @@ function service(...answers: Partial<WatchInventoryResponse>[][]) {
 
 test("a watch fails at an entry that it cannot read, with neither an event for its message nor a retry", async () => {
   const { asked, open } = service([
-    { revision: 11n, changed: [entry(11n, PetStatus.PET_STATUS_SOLD)] },
-    { revision: 13n, changed: [entry(12n, PetStatus.PET_STATUS_SOLD), entry(13n, 99 as never)] },
+    { revision: 11n, items: [entry(11n, PetStatus.PET_STATUS_SOLD)] },
+    { revision: 13n, items: [entry(12n, PetStatus.PET_STATUS_SOLD), entry(13n, 99 as never)] },
   ]);
   const seen: bigint[] = [];
   const watch = async () => {
@@ -47,7 +53,7 @@ test.each([
   const end = new AbortController();
   const closed = new InventoryError("CANCELLED", "the client was closed");
   const open = async function* () {
-    yield { epoch: "e", revision: 11n, changed: [], removedPetIds: [], reset: false };
+    yield { epoch: "e", revision: 11n, items: [], reset: false };
     end.abort(closed);
     throw code === "CANCELLED" ? closed : new InventoryError(code, "");
   };

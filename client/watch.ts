@@ -15,7 +15,7 @@ export type WatchEvent =
       /** petIds of entries that were removed. */
       readonly removed: readonly bigint[];
     }
-  /** The position is no longer one of this stock (a backup was restored): list again. The last event. */
+  /** The position is not one of this stock (a backup was restored), or too old: list again. The last event. */
   | { readonly kind: "reset" };
 
 export interface WatchOptions {
@@ -47,9 +47,15 @@ export async function* follow(
   from: Position,
   options: WatchOptions,
 ): AsyncGenerator<WatchEvent, void, undefined> {
-  for await (const { epoch, revision, changed, removedPetIds, reset } of messages(open, from, options)) {
+  for await (const { epoch, revision, items, reset } of messages(open, from, options)) {
     if (reset) return yield { kind: "reset" };
-    yield { kind: "changes", position: { epoch, revision }, changed: changed.map(toItem), removed: removedPetIds };
+    const [changed, removed] = [items.filter((item) => !item.removed), items.filter((item) => item.removed)];
+    yield {
+      kind: "changes",
+      position: { epoch, revision },
+      changed: changed.map(toItem),
+      removed: removed.map(({ petId }) => petId),
+    };
   }
 }
 

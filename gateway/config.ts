@@ -77,13 +77,10 @@ export const gatewaySettings = {
     shownDefault: "none: the host of INVENTORY_ADDRESS",
   }),
   INVENTORY_TIMEOUT_MS: integer(5_000, 50, 60_000).describe(
-    "longest wait of a request for the inventory service, from its arrival",
+    "longest wait of a request for the inventory service, from its arrival, and for each part of a list that is loaded",
   ),
   KEYED_UPDATE_TIMEOUT_MS: integer(30_000, 50, 600_000).describe(
     "how long an update with an Idempotency-Key is repeated, from the arrival of its request",
-  ),
-  LIST_TIMEOUT_MS: integer(15_000, 50, 600_000).describe(
-    "deadline of loading the whole list, at the start and after a restore",
   ),
   BODY_TIMEOUT_MS: integer(10_000, 50, 60_000).describe("longest time for a request's body to arrive"),
   STALL_TIMEOUT_MS: integer(30_000, 100, 600_000).describe("a reader that takes nothing in this time is cut off"),

@@ -191,7 +191,6 @@ function openStock({ config, log, observer }: Base) {
     log,
     callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
     keyedTimeoutMs: config.KEYED_UPDATE_TIMEOUT_MS,
-    loadTimeoutMs: config.LIST_TIMEOUT_MS,
     onCheck: checkTimer(observer.metrics),
   });
   return { stock, list: new StockList(stock, config.INVENTORY_TIMEOUT_MS) };

@@ -21,8 +21,10 @@ import { inventoryHandlers } from "./rpc/handlers.ts";
 import { entriesPerMessage } from "./rpc/wire.ts";
 import { createRpcServer } from "./server.ts";
 import { ChangeFeed } from "./stock/change-feed.ts";
+import { startCleanup } from "./stock/cleanup.ts";
 import { GroupCommit } from "./stock/group-commit.ts";
-import { startRecordCleanup } from "./stock/record-cleanup.ts";
+import { ListFeed } from "./stock/list-feed.ts";
+import { Retention } from "./stock/retention.ts";
 import { StockStore } from "./stock/store.ts";
 
 const command = createCommand(
@@ -83,6 +85,7 @@ async function start(): Promise<RunningProcess> {
       store,
       commits,
       feed,
+      lists: new ListFeed(store, entriesPerMessage),
       draining: draining.signal,
       onCall: metrics.onCall,
     }),
@@ -114,10 +117,10 @@ async function start(): Promise<RunningProcess> {
     canServe: () => untilReady(() => blamingDatabase(databaseSetting, () => store.ping()), log, draining.signal),
     join: () => {
       server.ready();
-      stopCleanup = startRecordCleanup({
-        store,
+      stopCleanup = startCleanup({
+        retention: new Retention(db),
         onError: (err) =>
-          log.warn({ err }, "old records of requests could not be deleted; the next attempt is in a minute"),
+          log.warn({ err }, "old records and removals could not be deleted; the next attempt is in a minute"),
       });
     },
     leave: () => {

@@ -26,6 +26,12 @@ export interface Item {
   readonly revision: bigint;
 }
 
+/** An entry as lists and changes have it, where a removed one stays for a while so that readers learn of its removal. */
+export interface ListedItem extends Item {
+  /** The entry was removed, by `revision`; quantity and status are those that it had. */
+  readonly removed: boolean;
+}
+
 /** A place in the history of the stock: everything up to `revision` of `epoch`. */
 export interface Position {
   /** Names a series of revisions. A restored database starts a new one. */

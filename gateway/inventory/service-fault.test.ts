@@ -3,7 +3,9 @@ import { readFile } from "node:fs/promises";
 import { createServer } from "node:http2";
 import type { AddressInfo, Server } from "node:net";
 import { createServer as createTlsServer } from "node:tls";
+import { Server as GrpcServer, ServerCredentials } from "@grpc/grpc-js";
 import type { ChannelTls } from "../../client/channel.ts";
+import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { createAuthority } from "../../test/support/certificates.ts";
 import { suiteStack } from "../../test/support/cleanup.ts";
 import { freePort } from "../../test/support/ports.ts";
@@ -13,16 +15,16 @@ import { openStockClient } from "./stock-client.ts";
 const stack = suiteStack();
 
 /** Has a gateway use what answers at this port. @returns what its operator is told */
-async function faultAt(port: number, tls?: ChannelTls): Promise<string> {
+async function faultAt(port: number, tls?: ChannelTls, callTimeoutMs = 20_000): Promise<string> {
   const client = openStockClient({
     address: `127.0.0.1:${port}`,
     tls,
-    ...{ callTimeoutMs: 20_000, keyedTimeoutMs: 20_000, loadTimeoutMs: 20_000 },
+    ...{ callTimeoutMs, keyedTimeoutMs: 20_000 },
     onCheck: () => {},
   });
   try {
     await blamingService(async () => {
-      for await (const _part of client.load());
+      for await (const _part of client.load(undefined));
     });
     throw new Error("the service can be used");
   } catch (error) {
@@ -70,4 +72,16 @@ test("an operator is told in one line that the gateway has TLS and the service d
   const fault = await faultAt(await listen(createServer()), { ...files, serverName: "inventory.example" });
   expect(fault).toContain("what answers there is no gRPC of this kind");
   expect(fault).not.toContain("\n");
+});
+
+test("an operator is told which setting gives a slow service more time to send the list", async () => {
+  const server = new GrpcServer();
+  server.addService(InventoryServiceService, { listInventory: () => {} } as never);
+  const port = await new Promise<number>((resolve) => {
+    server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (_error, bound) => resolve(bound));
+  });
+  stack.defer(() => server.forceShutdown());
+  expect(await faultAt(port, undefined, 300)).toBe(
+    "INVENTORY_ADDRESS (inventory-svc): the inventory service sent no further part of the list in time (where it is only slow, INVENTORY_TIMEOUT_MS gives it more time)",
+  );
 });

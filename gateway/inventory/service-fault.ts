@@ -1,6 +1,7 @@
 /** Says in one line why a gateway cannot use the inventory service yet. */
 import type { ServiceError } from "@grpc/grpc-js";
 import { OperatorError } from "../../runtime/operator-error.ts";
+import { ApiError } from "../http/errors.ts";
 
 /**
  * Runs work on the inventory service, and names the settings that are at fault.
@@ -20,6 +21,9 @@ function serviceFault(error: unknown): string {
   while (first.cause instanceof Error) first = first.cause;
   const { details, message } = first;
   const said = details || message || String(error);
+  if (error instanceof ApiError && error.code === "timeout") {
+    return `${said} (where it is only slow, INVENTORY_TIMEOUT_MS gives it more time)`;
+  }
   // grpc-js puts the errors of its layers around the one of the connection. OpenSSL's end with a line break.
   const last = /No connection established.*Last error: (.*?)\.?\s+\.? ?Resolution note:/s.exec(said)?.[1];
   if (last === undefined) return said;

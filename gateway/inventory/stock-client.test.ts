@@ -1,14 +1,12 @@
+import { setTimeout as delay } from "node:timers/promises";
 import {
-  type handleBidiStreamingCall,
   type handleServerStreamingCall,
-  Metadata,
   Server,
   ServerCredentials,
   type UntypedServiceImplementation,
 } from "@grpc/grpc-js";
 import {
-  type CheckInventoryRequest,
-  CheckInventoryResponse,
+  type InventoryItem,
   InventoryServiceService,
   type ListInventoryRequest,
   ListInventoryResponse,
@@ -18,31 +16,6 @@ import { suiteStack } from "../../test/support/cleanup.ts";
 import { openStockClient } from "./stock-client.ts";
 
 const stack = suiteStack();
-
-/** What the service answers to a check, in two messages. */
-const removals = [
-  { petId: 6n, revision: 7n },
-  { petId: 7n, revision: 8n },
-];
-const changes = { kind: "changes", position: { epoch: "e", revision: 9n }, changed: [], removed: removals };
-
-/** A service that ends its first streams of checks without an answer, as one that stops does, or is silent there. */
-async function startService(failures: number, fault: "ends" | "is silent" = "ends"): Promise<string> {
-  let streams = 0;
-  const checkInventory: handleBidiStreamingCall<CheckInventoryRequest, CheckInventoryResponse> = (call) => {
-    streams += 1;
-    call.sendMetadata(new Metadata());
-    if (streams <= failures) return fault === "ends" ? call.end() : undefined;
-    call.on("data", ({ epoch }) => {
-      for (const { petId, revision } of removals) {
-        const part = { removedPetIds: [petId], removedRevisions: [revision], more: revision < 8n };
-        call.write(CheckInventoryResponse.fromPartial({ epoch, revision: 9n, ...part }));
-      }
-    });
-    call.on("end", () => call.end());
-  };
-  return serve({ checkInventory });
-}
 
 /** Serves these calls. @returns their address */
 async function serve(calls: UntypedServiceImplementation): Promise<string> {
@@ -57,49 +30,53 @@ async function serve(calls: UntypedServiceImplementation): Promise<string> {
   return `127.0.0.1:${port}`;
 }
 
-function open(address: string, { callTimeoutMs = 5_000, loadTimeoutMs = 5_000 } = {}) {
-  const client = openStockClient({ address, callTimeoutMs, keyedTimeoutMs: 5_000, loadTimeoutMs, onCheck: () => {} });
+function open(address: string, callTimeoutMs: number) {
+  const client = openStockClient({ address, callTimeoutMs, keyedTimeoutMs: 5_000, onCheck: () => {} });
   stack.defer(() => client.close());
   return client;
 }
 
-const position = { epoch: "e", revision: 5n };
-
-test("changes are asked for again when the service ends the stream, and each time is a setback", async () => {
-  const client = open(await startService(3));
-  const setbacks: unknown[] = [];
-  const report = { progress: () => {}, setback: (error: unknown) => setbacks.push(error) };
-  expect(await client.changesAfter(position, report)).toEqual(changes);
-  expect(setbacks).toMatchObject(Array(3).fill({ code: "service_unavailable" }));
-});
-
-test("changes are taken from all messages of the answer, each of which but the last is reported", async () => {
-  const client = open(await startService(0));
-  const progress = import.meta.jest.fn();
-  expect(await client.changesAfter(position, { progress, setback: () => {} })).toEqual(changes);
-  expect(progress).toHaveBeenCalledTimes(1);
-});
-
-test("a check without an answer is given up after the time of a call, and the next one is asked", async () => {
-  const client = open(await startService(1, "is silent"), { callTimeoutMs: 900, loadTimeoutMs: 120_000 });
-  const ask = () => client.changesAfter(position, { progress: () => {}, setback: () => {} });
-  await expect(ask()).rejects.toMatchObject({ code: "timeout" });
-  expect(await ask()).toEqual(changes);
-});
+const part = (petId: bigint, fields: Partial<InventoryItem> = {}) => {
+  const item = { petId, quantity: 2, status: PetStatus.PET_STATUS_SOLD, revision: 3n, ...fields };
+  return ListInventoryResponse.fromPartial({ epoch: "e", revision: 9n, items: [item] });
+};
 
 test("the list comes in the parts that the service sends, and a read that is given up ends at the service too", async () => {
   const cancelled = Promise.withResolvers<void>();
+  const asked: (bigint | undefined)[] = [];
   const listInventory: handleServerStreamingCall<ListInventoryRequest, ListInventoryResponse> = (call) => {
     call.on("cancelled", cancelled.resolve);
-    const items = [{ petId: 1n, quantity: 2, status: PetStatus.PET_STATUS_SOLD, revision: 3n }];
-    call.write(ListInventoryResponse.fromPartial({ epoch: "e", revision: 9n, items })); // and more to come
+    asked.push(call.request.afterPetId);
+    call.write(part(1n, { removed: true })); // and more to come
   };
-  const client = open(await serve({ listInventory }), { loadTimeoutMs: 120_000 });
+  const client = open(await serve({ listInventory }), 120_000);
   const parts = [];
-  for await (const part of client.load()) {
-    parts.push(part);
+  for await (const each of client.load(-7n)) {
+    parts.push(each);
     break;
   }
-  expect(parts).toMatchObject([{ position: { epoch: "e", revision: 9n }, items: [{ petId: 1n, quantity: 2 }] }]);
+  const items = [{ petId: 1n, quantity: 2, status: "sold", revision: 3n, removed: true }];
+  expect(parts).toEqual([{ position: { epoch: "e", revision: 9n }, items }]);
+  expect(asked).toEqual([-7n]);
+  await cancelled.promise;
+});
+
+test("a load takes as long as its parts keep coming, and ends when none comes in time", async () => {
+  const callTimeoutMs = 1_500;
+  const cancelled = Promise.withResolvers<void>();
+  const listInventory: handleServerStreamingCall<ListInventoryRequest, ListInventoryResponse> = async (call) => {
+    call.on("cancelled", cancelled.resolve);
+    for (let petId = 1n; petId <= 5n; petId++) {
+      await delay(callTimeoutMs / 3);
+      call.write(part(petId));
+    }
+  };
+  const client = open(await serve({ listInventory }), callTimeoutMs);
+  let parts = 0;
+  const load = async () => {
+    for await (const _part of client.load(undefined)) parts += 1;
+  };
+  await expect(load()).rejects.toMatchObject({ code: "timeout" });
+  expect(parts).toBe(5);
   await cancelled.promise;
 });

@@ -5,16 +5,14 @@ import type { Changed, ChangeRequest } from "../../client/changes.ts";
 import { createInventoryClient, type InventoryChannelOptions, InventoryError } from "../../client/index.ts";
 import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
 import type { ApiError } from "../http/errors.ts";
-import type { StockSource } from "./list/stock-list.ts";
+import type { StockSource } from "./list/stock-source.ts";
 import { fromServiceError } from "./status.ts";
 
 export interface StockClientOptions extends InventoryChannelOptions {
-  /** How long updates without a key may take, and each part of the answer to a check. */
+  /** How long updates without a key may take, and each part of a list or of the answer to a check. */
   readonly callTimeoutMs: number;
   /** How long updates with a key are repeated. */
   readonly keyedTimeoutMs: number;
-  /** Deadline of reading the whole list. */
-  readonly loadTimeoutMs: number;
   /** Gets every check at its end. */
   readonly onCheck: (durationMs: number, isAnswered: boolean) => void;
 }
@@ -44,9 +42,8 @@ export interface StockClient extends StockSource {
 
 /** @throws Error that says what is wrong with the TLS files */
 export function openStockClient(options: StockClientOptions): StockClient {
-  const { callTimeoutMs, keyedTimeoutMs, loadTimeoutMs, onCheck, ...channel } = options;
+  const { callTimeoutMs, keyedTimeoutMs, onCheck, ...channel } = options;
   const client = createInventoryClient({ ...channel, timeoutMs: callTimeoutMs });
-  const older = createInventoryClient({ ...channel, timeoutMs: callTimeoutMs });
   const closed = new AbortController();
   let unknown = 0;
   let endingSinceMs = Number.POSITIVE_INFINITY;
@@ -77,9 +74,9 @@ export function openStockClient(options: StockClientOptions): StockClient {
       endingSinceMs = performance.now();
     },
 
-    async *load() {
+    async *load(afterPetId) {
       try {
-        yield* client.list({ timeoutMs: loadTimeoutMs, signal: closed.signal });
+        yield* client.list({ afterPetId, withRemoved: true, timeoutMs: callTimeoutMs, signal: closed.signal });
       } catch (error) {
         throw fromServiceError(error);
       }
@@ -105,18 +102,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
       }
     },
 
-    removedAfter: async (position, max, report) => {
-      try {
-        const changes = await older.changesAfter(position, { onPart: () => report.progress() });
-        if (changes.kind === "reset" || changes.changed.length + changes.removed.length > max) return undefined;
-        return changes.removed;
-      } catch (error) {
-        throw fromServiceError(error);
-      }
-    },
-
     close: () => {
-      older.close();
       closed.abort(new InventoryError("CANCELLED", "the gateway was closed"));
       client.close();
     },

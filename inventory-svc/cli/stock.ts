@@ -13,6 +13,7 @@ import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 import { readSettings } from "../../runtime/settings.ts";
 import { databaseSetting, inventorySettings } from "../config.ts";
+import { ListFeed } from "../stock/list-feed.ts";
 import { stockMigrations } from "../stock/migrations.ts";
 import { StockStore } from "../stock/store.ts";
 import { type Entry, type Format, fileHead, formatOf, formats, generated, readLines, toText } from "./entries.ts";
@@ -106,7 +107,8 @@ async function exportEntries(store: StockStore, out: Writable, format: Format): 
   let done = 0;
   const text = async function* () {
     yield fileHead(format);
-    for await (const page of store.pages(batchSize)) {
+    for await (const { rows } of new ListFeed(store, batchSize).load(undefined)) {
+      const page = rows.filter(({ removed }) => !removed);
       yield page.map((item) => toText(item, format)).join("");
       done += page.length;
       progress.show(done);

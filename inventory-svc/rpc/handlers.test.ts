@@ -8,6 +8,7 @@ import { until } from "../../test/support/until.ts";
 import { createRpcServer } from "../server.ts";
 import { ChangeFeed } from "../stock/change-feed.ts";
 import type { Change, ChangeGroup, Outcome } from "../stock/changes.ts";
+import { ListFeed } from "../stock/list-feed.ts";
 import type { ChangesPage } from "../stock/store.ts";
 import { type HandlerDeps, inventoryHandlers } from "./handlers.ts";
 
@@ -29,6 +30,7 @@ describe("the handlers of calls", () => {
       store,
       commits: { submit: async (group) => await store.write(group) },
       feed: new ChangeFeed((from) => store.changesAfter(from, 10)),
+      lists: new ListFeed(store, 10),
       draining: draining.signal,
       onCall: () => {},
       ...overrides,
@@ -55,10 +57,10 @@ describe("the handlers of calls", () => {
     await store.write([create(1n)]);
     const stream = inventory.check(soon());
     stream.send(position);
-    const changes = { changed: [{ petId: 1n }], removedPetIds: [], more: false, reset: false, revision: 1n };
+    const changes = { items: [{ petId: 1n }], more: false, reset: false, revision: 1n };
     expect(await stream.next()).toMatchObject(changes);
     stream.send({ epoch: "another", revision: 0n });
-    expect(await stream.next()).toMatchObject({ changed: [], removedPetIds: [], more: false, reset: true });
+    expect(await stream.next()).toMatchObject({ items: [], more: false, reset: true });
     stream.send(position);
     expect(await stream.next()).toMatchObject(changes);
     stream.call.end();
@@ -70,6 +72,7 @@ describe("the handlers of calls", () => {
       paged(async ({ epoch, revision }) => ({
         kind: "changes",
         position: { epoch, revision: revision + 1n },
+        floor: 0n,
         rows: [],
         more: revision < 199n,
       })),
@@ -110,7 +113,7 @@ describe("the handlers of calls", () => {
     stream.send(start);
     await asked.promise;
     drain();
-    page.resolve({ kind: "changes", position: { epoch: "e", revision: 5n }, rows: [], more: false });
+    page.resolve({ kind: "changes", position: { epoch: "e", revision: 5n }, floor: 0n, rows: [], more: false });
     expect(await stream.next()).toMatchObject({ revision: 5n });
     expect(await stream.next()).toBeUndefined();
   });
@@ -118,7 +121,7 @@ describe("the handlers of calls", () => {
   test("WatchInventory ends when the service drains", async () => {
     const { inventory, drain } = await serve();
     const next = messagesOf(inventory.client.watchInventory(await store.position(), soon()));
-    expect(await next()).toMatchObject({ changed: [], reset: false });
+    expect(await next()).toMatchObject({ items: [], reset: false });
     drain();
     expect(await next()).toBeUndefined();
   });

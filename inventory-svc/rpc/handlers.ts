@@ -1,12 +1,13 @@
 /** The operations of `petstore.inventory.v1`, between the wire and the stock. */
 import type { ServerUnaryCall } from "@grpc/grpc-js";
-import type { InventoryServiceServer } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { InventoryItem, InventoryServiceServer } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Position } from "../../proto/pet.ts";
 import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
 import type { ChangeFeed } from "../stock/change-feed.ts";
-import type { Change } from "../stock/changes.ts";
+import type { Change, StockRow } from "../stock/changes.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
-import type { ChangesPage, StockStore } from "../stock/store.ts";
+import type { ListFeed } from "../stock/list-feed.ts";
+import type { StockStore } from "../stock/store.ts";
 import { applyChanges } from "./apply-changes.ts";
 import { type OnCall, questionStream, serverStream, unary, whileWanted } from "./calls.ts";
 import { repeatable } from "./errors.ts";
@@ -22,26 +23,25 @@ import {
 } from "./wire.ts";
 
 export interface HandlerDeps {
-  readonly store: Pick<StockStore, "get" | "getMany" | "position" | "changesAfter" | "pages">;
+  readonly store: Pick<StockStore, "get" | "getMany" | "changesAfter">;
   readonly commits: Pick<GroupCommit, "submit">;
   readonly feed: Pick<ChangeFeed, "follow">;
+  readonly lists: Pick<ListFeed, "load">;
   /** Aborted when the server is about to stop: streams without an end of their own end then. */
   readonly draining: AbortSignal;
   readonly onCall: OnCall;
 }
 
 export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
-  const { store, commits, feed, draining, onCall } = deps;
+  const { store, commits, feed, lists, draining, onCall } = deps;
   const commit = async (change: Change, call: ServerUnaryCall<unknown, unknown>) => {
     const [outcome] = await commits.submit([change], whileWanted(call));
     return settled(change, outcome!);
   };
 
   return {
-    listInventory: serverStream(async function* () {
-      const position = await store.position();
-      yield { items: [], ...position };
-      for await (const page of store.pages(entriesPerMessage)) yield { items: page.map(toWireItem), ...position };
+    listInventory: serverStream(async function* ({ afterPetId }) {
+      for await (const { position, rows } of lists.load(afterPetId)) yield { ...position, items: wireItemsOf(rows) };
     }, onCall),
 
     checkInventory: questionStream(
@@ -52,9 +52,9 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
           const page = await inSpan("CheckInventory", serverCall, contextOfCaller(traceparent), () =>
             store.changesAfter(position, entriesPerMessage),
           );
-          if (page.kind === "reset") return yield { ...resetAnswer, ...position };
+          if (page.kind === "reset") return yield { ...position, items: [], more: false, reset: true, floor: 0n };
           ({ position, more } = page);
-          yield makeAnswer(page);
+          yield { ...position, items: wireItemsOf(page.rows), more, reset: false, floor: page.floor };
         }
       },
       onCall,
@@ -63,9 +63,9 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
     watchInventory: serverStream(async function* (from, gone) {
       let position: Position = from;
       for await (const page of feed.follow(from, AbortSignal.any([gone, draining]))) {
-        if (page.kind === "reset") return yield { ...resetAnswer, ...position };
+        if (page.kind === "reset") return yield { ...position, items: [], reset: true };
         ({ position } = page);
-        yield cachedAnswerOf(page);
+        yield { ...position, items: wireItemsOf(page.rows), reset: false };
       }
     }, onCall),
 
@@ -122,30 +122,14 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
   };
 }
 
-const resetAnswer = { changed: [], removedPetIds: [], removedRevisions: [], more: false, reset: true };
+/** The items of rows: many streams send the same ones. */
+const wireItems = new WeakMap<readonly StockRow[], readonly InventoryItem[]>();
 
-type Changes = Extract<ChangesPage, { kind: "changes" }>;
-
-/** The answers of pages: many watches send the same one. */
-const answers = new WeakMap<Changes, ReturnType<typeof makeAnswer>>();
-
-function cachedAnswerOf(page: Changes) {
-  let answer = answers.get(page);
-  if (!answer) {
-    answer = makeAnswer(page);
-    answers.set(page, answer);
+function wireItemsOf(rows: readonly StockRow[]): InventoryItem[] {
+  let items = wireItems.get(rows);
+  if (!items) {
+    items = rows.map(toWireItem);
+    wireItems.set(rows, items);
   }
-  return answer;
-}
-
-function makeAnswer({ position, rows, more }: Changes) {
-  const removed = rows.filter((row) => row.removed);
-  return {
-    ...position,
-    changed: rows.filter((row) => !row.removed).map(toWireItem),
-    removedPetIds: removed.map(({ petId }) => petId),
-    removedRevisions: removed.map(({ revision }) => revision),
-    more,
-    reset: false,
-  };
+  return items as InventoryItem[]; // the type of messages is not readonly
 }

@@ -23,8 +23,9 @@ import { RpcError } from "./errors.ts";
 /** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
 export const entriesPerMessage = 1_000;
 
-export function toWireItem(item: Item): InventoryItem {
-  return { petId: item.petId, quantity: item.quantity, status: toWireStatus(item.status), revision: item.revision };
+export function toWireItem(item: Item & { readonly removed?: boolean }): InventoryItem {
+  const { petId, quantity, status, revision, removed = false } = item;
+  return { petId, quantity, status: toWireStatus(status), revision, removed };
 }
 
 /** @throws RpcError INVALID_FIELD when it is missing or negative; int32 bounds it above */

@@ -12,7 +12,7 @@ function stock(revision: bigint) {
     state.atOnce -= 1;
     if (from.epoch !== "e") return { kind: "reset" };
     const rows = from.revision === state.revision ? [] : [{ petId: from.revision } as never];
-    return { kind: "changes", position: { epoch: "e", revision: state.revision }, rows, more: false };
+    return { kind: "changes", position: { epoch: "e", revision: state.revision }, rows, floor: 0n, more: false };
   };
   return { state, feed: new ChangeFeed(read) };
 }
@@ -51,7 +51,7 @@ describe("the change feed", () => {
     const { feed } = stock(1n);
     const failing = new ChangeFeed(async ({ revision }) => {
       if (revision === 2n) throw new Error("away");
-      return { kind: "changes", position: at(revision), rows: [], more: false };
+      return { kind: "changes", position: at(revision), rows: [], floor: 0n, more: false };
     });
     const [two, three] = [failing.follow(at(2n), ends.signal), failing.follow(at(3n), ends.signal)];
     const told = [two.next(), three.next()];
@@ -85,7 +85,7 @@ describe("the change feed", () => {
     const gone = many(10, (i) => feed.follow(at(BigInt(i + 2)), stopped.signal).next());
     stopped.abort();
     for (const end of await Promise.all(gone)) expect(end.done).toBe(true);
-    reading.resolve({ kind: "changes", position: at(1n), rows: [], more: false });
+    reading.resolve({ kind: "changes", position: at(1n), rows: [], floor: 0n, more: false });
     await told;
     expect(await next(feed.follow(at(20n), ends.signal))).toMatchObject({ position: at(1n) });
     expect(read).toEqual([1n, 20n]);

@@ -15,3 +15,12 @@ export class OutcomeUnknownError extends Error {
     this.name = "OutcomeUnknownError";
   }
 }
+
+/** @throws StockUnavailableError in place of whatever a query throws */
+export async function available<T>(query: PromiseLike<T>): Promise<T> {
+  try {
+    return await query;
+  } catch (error) {
+    throw new StockUnavailableError(error);
+  }
+}

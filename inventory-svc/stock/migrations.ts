@@ -94,6 +94,30 @@ export const stockMigrations: readonly Migration[] = [
       await db.schema.dropTableIfExists("stock_requests_old");
     },
   },
+  {
+    name: "0004_stock_floor",
+    async up(db) {
+      if (!(await db.schema.hasColumn("stock_head", "floor"))) {
+        await db.schema.alterTable("stock_head", (table) => {
+          const comment = "Entries that were removed by a revision up to this one are forgotten";
+          table.bigInteger("floor").notNullable().defaultTo(0).comment(comment);
+        });
+      }
+      await createTable(db, "stock_times", (table) => {
+        table.comment("When the stock had reached which revision, to tell how old a removal is at least");
+        table.bigIncrements("id");
+        table.bigInteger("revision").notNullable();
+        table.bigInteger("noted_at").notNullable().comment("Unix milliseconds");
+      });
+    },
+    async down(db) {
+      await db.schema.dropTableIfExists("stock_times");
+      if (!(await db.schema.hasColumn("stock_head", "floor"))) return;
+      // Services that know no floor would answer a position below it, and miss what is forgotten.
+      await db("stock_head").where("floor", ">", 0).update({ epoch: randomUUID() });
+      await db.raw("alter table ?? drop column ??", ["stock_head", "floor"]); // Knex would make a new table for SQLite
+    },
+  },
 ];
 
 /** Renames a table, unless an earlier attempt has done so. */

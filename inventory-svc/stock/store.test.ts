@@ -1,13 +1,13 @@
-import { suiteStock } from "../../test/support/stock.ts";
+import { pagesOf, suiteStock } from "../../test/support/stock.ts";
 import type { Change } from "./changes.ts";
+import { retentionMs } from "./cleanup.ts";
 import { StockUnavailableError } from "./errors.ts";
-import { retentionMs } from "./record-cleanup.ts";
 import { StockStore } from "./store.ts";
 
 const create = (petId: bigint): Change => ({ kind: "create", petId, quantity: 1, status: "available" });
 
 describe("the store", () => {
-  const { db } = suiteStock();
+  const { db, retention } = suiteStock();
   let store: StockStore;
   beforeEach(() => {
     store = new StockStore(db); // one that knows nothing
@@ -18,9 +18,9 @@ describe("the store", () => {
     await store.write([create(1n), create(2n)]);
     const position = { ...start, revision: 2n };
     const rows = [1n, 2n].map((petId) => expect.objectContaining({ petId, revision: petId, removed: false }));
-    expect(await store.changesAfter(start, 10)).toEqual({ kind: "changes", position, rows, more: false });
+    expect(await store.changesAfter(start, 10)).toEqual({ kind: "changes", position, floor: 0n, rows, more: false });
     await db("stock_head").update({ revision: 9 });
-    const moved = { kind: "changes", position: { ...start, revision: 9n }, rows: [], more: false };
+    const moved = { kind: "changes", position: { ...start, revision: 9n }, floor: 0n, rows: [], more: false };
     expect(await store.changesAfter(position, 10)).toEqual(moved);
   });
 
@@ -35,7 +35,7 @@ describe("the store", () => {
 
   test("the store's pages give every entry, also the one that is alone on the last page", async () => {
     await store.write([create(1n), create(2n), create(3n)]);
-    const pages = await Array.fromAsync(store.pages(2));
+    const pages = await Array.fromAsync(pagesOf(store, 2));
     expect(pages.map((page) => page.map(({ petId }) => petId))).toEqual([[1n, 2n], [3n]]);
   });
 
@@ -51,7 +51,7 @@ describe("the store", () => {
 
   test("records that are still needed stay, and a cleanup that finds no older ones is over", async () => {
     await store.write([create(1n), { kind: "adjust", petId: 1n, delta: 1, requestId: "a" }]);
-    expect(await store.deleteRecords(retentionMs, 10, 0n)).toBeUndefined();
+    expect(await retention.deleteRecords(retentionMs, 10, 0n)).toBeUndefined();
     expect(await db("stock_requests").pluck("request_id")).toEqual(["a"]);
   });
 

@@ -1,23 +1,25 @@
 /** Reads the stock, and writes it. */
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import { type Item, maxPetId, minPetId, type Position } from "../../proto/pet.ts";
+import type { Item, Position } from "../../proto/pet.ts";
 import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { clockMs, type Statement, statementOf } from "../../runtime/database/statements.ts";
 import { runStatement } from "../../runtime/database/transactions.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
 import type { Change, Outcome, StockRow } from "./changes.ts";
-import { StockUnavailableError } from "./errors.ts";
+import { available } from "./errors.ts";
 import { columns, type Row, recordsTable, toStockRow } from "./rows.ts";
 import { WriteStatements } from "./statements.ts";
 import { type WriteRequest, type Written, writeWanted } from "./write.ts";
 
-/** What changed after a position, in pages; `reset` when the position is not one of this stock. */
+/** What changed after a position, in pages; `reset` when the position is not one of this stock or below the floor. */
 export type ChangesPage =
   | { readonly kind: "reset" }
   | {
       readonly kind: "changes";
       readonly position: Position;
+      /** Rows that were removed by a revision up to this one are forgotten. */
+      readonly floor: bigint;
       /** The latest state of each entry that changed, in the order of revisions; removed ones as tombstones. */
       readonly rows: readonly StockRow[];
       /** True for a full page: there may be more, and only the last page's position is that of a whole state. */
@@ -27,6 +29,7 @@ export type ChangesPage =
 /** What a read of the counter found. */
 interface Look {
   readonly position: Position;
+  readonly floor: bigint;
   /** Reads of pages, which begin after this one did: callers that share this one can share them, too. */
   readonly pages: Map<string, Promise<ChangesPage>>;
 }
@@ -42,7 +45,7 @@ export class StockStore {
   constructor(db: Knex) {
     this.#db = db;
     const head = db("stock_head").where({ id: 1 });
-    this.#readPosition = statementOf(head.select("epoch", "revision", serverColumns(db)));
+    this.#readPosition = statementOf(head.select("epoch", "revision", "floor", serverColumns(db)));
     this.#statements = new WriteStatements(db);
   }
 
@@ -68,16 +71,16 @@ export class StockStore {
   }
 
   /**
-   * Reads what changed after a position. The rows and the position of a page come from one statement, so from one state
-   * of the database. Callers that share the read of the counter and have the same position share the page, too.
+   * Reads what changed after a position. The rows, the position and the floor of a page come from one statement, so from
+   * one state of the database. Callers that share the read of the counter and have the same position share the page, too.
    *
    * @param limit maximum rows
    * @throws StockUnavailableError
    */
   async changesAfter(asked: Position, limit: number): Promise<ChangesPage> {
-    const { position, pages } = await this.#looks.next();
+    const { position, floor, pages } = await this.#looks.next();
     if (position.epoch === asked.epoch && position.revision === asked.revision) {
-      return { kind: "changes", position, rows: [], more: false };
+      return { kind: "changes", position, floor, rows: [], more: false };
     }
     const key = `${limit} ${asked.revision} ${asked.epoch}`;
     const page = pages.get(key) ?? this.#readPage(asked, limit);
@@ -86,10 +89,12 @@ export class StockStore {
   }
 
   async #look(): Promise<Look> {
-    const [row] = await this.#readCurrent(() => runStatement<Position & ServerRow>(this.#db, this.#readPosition));
-    const { epoch, revision } = row!;
+    const [row] = await this.#readCurrent(() =>
+      runStatement<Position & { floor: bigint } & ServerRow>(this.#db, this.#readPosition),
+    );
+    const { epoch, revision, floor } = row!;
     this.#lastRevision = revision;
-    return { position: { epoch, revision }, pages: new Map() };
+    return { position: { epoch, revision }, floor, pages: new Map() };
   }
 
   async #readPage({ epoch, revision }: Position, limit: number): Promise<ChangesPage> {
@@ -103,47 +108,48 @@ export class StockStore {
       // The page is limited before the join: otherwise MySQL reads and sorts everything after the position.
       .leftJoin(page, this.#db.raw("1 = 1") as never)
       .orderBy("page.revision")
-      .select("stock_head.epoch", "stock_head.revision as head", ...columns.map((name) => `page.${name}`))
+      .select(
+        "stock_head.epoch",
+        "stock_head.revision as head",
+        "stock_head.floor",
+        ...columns.map((name) => `page.${name}`),
+      )
       .select(serverColumns(this.#db));
-    const rows: readonly (Row & ServerRow & { epoch: string; head: bigint })[] = await this.#readCurrent(() =>
-      query.clone(),
+    const rows: readonly (Row & ServerRow & { epoch: string; head: bigint; floor: bigint })[] = await this.#readCurrent(
+      () => query.clone(),
     );
-    const { epoch: currentEpoch, head } = rows[0]!;
-    if (epoch !== currentEpoch || revision > head) return { kind: "reset" };
+    const { epoch: currentEpoch, head, floor } = rows[0]!;
+    if (epoch !== currentEpoch || revision > head || revision < floor) return { kind: "reset" };
     const changed = rows[0]!.pet_id === null ? [] : rows.map(toStockRow);
     const more = changed.length === limit;
     const reached = more ? changed.at(-1)!.revision : head;
-    return { kind: "changes", position: { epoch, revision: reached }, rows: changed, more };
+    return { kind: "changes", position: { epoch, revision: reached }, floor, rows: changed, more };
   }
 
   /** Reads an entry. @returns undefined when there is none. @throws StockUnavailableError */
   async get(petId: bigint): Promise<Item | undefined> {
-    const [row] = await this.#readEntries((entries) => entries.where("pet_id", petId as never));
+    const [row] = await this.#readRows((rows) => rows.where({ removed: 0, pet_id: petId as never }));
     return row;
   }
 
   /** Reads entries as they are at one moment. @returns those that exist, by petId. @throws StockUnavailableError */
   async getMany(petIds: readonly bigint[]): Promise<ReadonlyMap<bigint, Item>> {
-    const rows = await this.#readEntries((entries) => entries.whereIn("pet_id", petIds as never[]));
+    const rows = await this.#readRows((rows) => rows.where("removed", 0).whereIn("pet_id", petIds as never[]));
     return new Map(rows.map((row) => [row.petId, row]));
   }
 
   /**
-   * Reads every entry in the order of petId, page by page as the caller takes them. A page shows the entries as they
-   * are when it is read.
+   * Reads the rows after a petId, in the order of petId: entries, and tombstones between them. So a page costs the same
+   * however many entries were removed.
    *
+   * @param after undefined for the first page
+   * @param limit maximum rows; fewer are the last ones
    * @throws StockUnavailableError
    */
-  async *pages(pageSize: number): AsyncGenerator<readonly Item[]> {
-    let from = minPetId;
-    for (;;) {
-      const first = from;
-      const page = await this.#readEntries((entries) => entries.where("pet_id", ">=", first as never).limit(pageSize));
-      if (page.length > 0) yield page;
-      const last = page.at(-1)?.petId ?? maxPetId;
-      if (page.length < pageSize || last === maxPetId) return;
-      from = last + 1n;
-    }
+  async rowsAfter(after: bigint | undefined, limit: number): Promise<readonly StockRow[]> {
+    return await this.#readRows((rows) => {
+      return (after === undefined ? rows : rows.where("pet_id", ">", after as never)).limit(limit);
+    });
   }
 
   /**
@@ -165,31 +171,6 @@ export class StockStore {
   async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
     const written = await this.writeWanted(changes.map((change) => ({ group: [change], isWanted: () => true })));
     return [...written.values()].flat();
-  }
-
-  /**
-   * Deletes the records of changes that are older than this, the oldest first. It touches no row that a write touches,
-   * and several services may do it at once.
-   *
-   * @param ageMs by the clock of the database
-   * @param limit maximum records
-   * @param after the id of the record after which to begin
-   * @returns the id up to which those that old are deleted; undefined when no more of them are
-   * @throws StockUnavailableError
-   */
-  async deleteRecords(ageMs: number, limit: number, after: bigint): Promise<bigint | undefined> {
-    const recorded = () => this.#db(recordsTable).where("id", ">", after as never);
-    const age = this.#db.raw(`${clockMs(this.#db)} - made_at`) as never;
-    const oldest: { id: bigint; age: bigint | number }[] = await available(
-      recorded().orderBy("id").limit(limit).select("id", { age }),
-    );
-    // A time in the future says nothing about the records after it: the clock was wrong.
-    const kept = oldest.findIndex(({ age }) => age >= 0 && age <= ageMs);
-    const last = (kept === -1 ? oldest : oldest.slice(0, kept)).at(-1)?.id;
-    if (last === undefined) return undefined;
-    const old = recorded().where("id", "<=", last as never);
-    await available(old.where(age, ">", ageMs as never).delete());
-    return kept === -1 && oldest.length === limit ? last : undefined;
   }
 
   /**
@@ -216,31 +197,23 @@ export class StockStore {
     return available(readCurrent(this.#db, read));
   }
 
-  /** Reads entries that exist, in the order of petId. @param choose says which */
-  async #readEntries(choose: (entries: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<readonly StockRow[]> {
-    const entries = choose(this.#select().where("removed", 0)).orderBy("pet_id");
+  /** Reads rows in the order of petId. @param choose says which */
+  async #readRows(choose: (rows: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<readonly StockRow[]> {
+    const chosen = choose(this.#select()).orderBy("pet_id");
     const read = (query: Knex.QueryBuilder): Promise<readonly (Row & ServerRow)[]> =>
       this.#readCurrent(() => query.clone().select(serverColumns(this.#db)));
-    const rows = await read(entries);
+    const rows = await read(chosen);
     if (rows.length > 0) return rows.map(toStockRow);
     // No row says where the answer comes from, so it is asked for again with a row that is always there.
     const withCounter = this.#db("stock_head")
       .where("stock_head.id", 1)
-      .leftJoin(entries.as("entry"), this.#db.raw("1 = 1") as never)
-      .orderBy("entry.pet_id")
-      .select(columns.map((name) => `entry.${name}`));
+      .leftJoin(chosen.as("chosen"), this.#db.raw("1 = 1") as never)
+      .orderBy("chosen.pet_id")
+      .select(columns.map((name) => `chosen.${name}`));
     return (await read(withCounter)).filter(({ pet_id }) => pet_id !== null).map(toStockRow);
   }
 
   #select(): Knex.QueryBuilder<Row, Row[]> {
     return this.#db<Row>("stock").select(columns) as never;
-  }
-}
-
-async function available<T>(query: PromiseLike<T>): Promise<T> {
-  try {
-    return await query;
-  } catch (error) {
-    throw new StockUnavailableError(error);
   }
 }

@@ -26,7 +26,6 @@ const stock = openStockClient({
   address: config.INVENTORY_ADDRESS,
   callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
   keyedTimeoutMs: config.KEYED_UPDATE_TIMEOUT_MS,
-  loadTimeoutMs: config.LIST_TIMEOUT_MS,
   onCheck: () => {},
 });
 const observer = createObserver(createLogger("gateway", config.LOG_LEVEL));

@@ -77,9 +77,8 @@ test("a gateway catches up with more changes than fit in its deadline, as long a
   const part = (petId: number) => ({
     epoch: "e",
     revision: 2n,
-    changed: [{ petId: BigInt(petId), quantity: 1, status: 1, revision: 2n }],
-    removedPetIds: [],
-    removedRevisions: [],
+    items: [{ petId: BigInt(petId), quantity: 1, status: 1, revision: 2n, removed: false }],
+    floor: 0n,
     more: petId < parts,
     reset: false,
   });
@@ -109,10 +108,10 @@ test("a gateway catches up with more changes than fit in its deadline, as long a
   }
 });
 
-test("a list that does not arrive within LIST_TIMEOUT_MS is 504", async () => {
+test("a list of which no part arrives within INVENTORY_TIMEOUT_MS is 504", async () => {
   const service = new Server();
   service.addService(InventoryServiceService, { listInventory: () => {} } as never);
-  const gateway = await startGatewayOf(service, { LIST_TIMEOUT_MS: "200" });
+  const gateway = await startGatewayOf(service, { INVENTORY_TIMEOUT_MS: "200" });
   const headers = { authorization: `Bearer ${system.keys.pro}` };
   expectError(await callApi(gateway.address, { path: "/v1/inventory", headers }), 504, "timeout");
 });

@@ -9,6 +9,7 @@ import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
 import { createRpcServer } from "../../inventory-svc/server.ts";
 import { ChangeFeed } from "../../inventory-svc/stock/change-feed.ts";
 import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
+import { ListFeed } from "../../inventory-svc/stock/list-feed.ts";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
 import { type Authority, createAuthority, mountFiles } from "../support/certificates.ts";
 import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
@@ -51,9 +52,10 @@ describe("new TLS files", () => {
       now: () => performance.now(),
     });
     const feed = new ChangeFeed((from) => stock.store.changesAfter(from, 100));
+    const lists = new ListFeed(stock.store, 100);
     const draining = new AbortController().signal;
     const server = createRpcServer({
-      handlers: inventoryHandlers({ store: stock.store, commits, feed, draining, onCall: () => {} }),
+      handlers: inventoryHandlers({ store: stock.store, commits, feed, lists, draining, onCall: () => {} }),
       credentials: mutualTls({
         files,
         roles: parseRoles(roles) as RoleTable,
@@ -100,7 +102,7 @@ describe("new TLS files", () => {
     await until(async () => (await serialAt(address, own)) !== serial);
     expect(lines.join("\n")).toContain(await serialAt(address, own));
     await inventory.update({ petId: 7n, quantity: 2 });
-    expect(await following()).toMatchObject({ changed: [{ petId: 7n, quantity: 2 }] });
+    expect(await following()).toMatchObject({ items: [{ petId: 7n, quantity: 2 }] });
     watch.cancel();
   });
 

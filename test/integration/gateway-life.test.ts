@@ -230,7 +230,6 @@ describe("the life of a gateway", () => {
         GATEWAY_DATABASE_URL: system.databaseUrls.gateway,
         INVENTORY_ADDRESS: address,
         INVENTORY_TIMEOUT_MS: "60000", // waiting for the end of either outlasts this test
-        LIST_TIMEOUT_MS: "600000",
       });
       const gateway = createGateway(config, { log: createLogger("gateway", "fatal") });
       const ready = gateway.ready();

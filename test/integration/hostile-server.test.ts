@@ -10,6 +10,7 @@ import { openDatabase } from "../../runtime/database/open.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { startPrivateDatabaseServer } from "../support/database-server.ts";
 import { connectMysql } from "../support/mysql-client.ts";
+import { pagesOf } from "../support/stock.ts";
 
 const hostile = [
   "SET GLOBAL autocommit = 0",
@@ -86,7 +87,7 @@ describe("a hostile database server", () => {
     const [rows] = await operator.query("SELECT quantity FROM stock ORDER BY pet_id");
     expect(rows).toEqual([{ quantity: 5 }, { quantity: 6 }]);
     expect((await operator.query("SELECT epoch FROM stock_head"))[0]).toEqual([{ epoch: begun.epoch }]);
-    expect(await Array.fromAsync(store.pages(10))).toMatchObject([[{ petId: 1n }, { petId: 2n }]]);
+    expect(await Array.fromAsync(pagesOf(store, 10))).toMatchObject([[{ petId: 1n }, { petId: 2n }]]);
   });
 
   test("a database server with hostile defaults keeps a key once it is issued, and its revocation", async () => {

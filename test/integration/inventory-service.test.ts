@@ -9,6 +9,7 @@ import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
 import { createRpcServer } from "../../inventory-svc/server.ts";
 import { ChangeFeed } from "../../inventory-svc/stock/change-feed.ts";
 import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
+import { ListFeed } from "../../inventory-svc/stock/list-feed.ts";
 
 import type { StockStore } from "../../inventory-svc/stock/store.ts";
 import {
@@ -18,7 +19,7 @@ import {
   InventoryServiceService,
   PetStatus,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { maxPetId, minPetId, type Position } from "../../proto/pet.ts";
+import { maxPetId, minPetId } from "../../proto/pet.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
 import {
@@ -38,6 +39,7 @@ import {
   migrateStock,
   type OpenStock,
   openStock,
+  pagesOf,
   untilRunning,
 } from "../support/stock.ts";
 
@@ -102,7 +104,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   };
 
   test("an entry is created, read, changed and removed, and each change takes the next revision", async () => {
-    const made = { petId: 7n, quantity: 3, status: PET_STATUS_PENDING, revision: 1n };
+    const made = { petId: 7n, quantity: 3, status: PET_STATUS_PENDING, revision: 1n, removed: false };
     expect(await inventory.create({ petId: 7n, quantity: 3, status: PET_STATUS_PENDING })).toEqual({ item: made });
     expect(await inventory.get({ petId: 7n })).toEqual({ item: made });
     const changed = { ...made, quantity: 0, revision: 2n };
@@ -116,24 +118,24 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     expect(await inventory.remove({ petId: 7n })).toEqual({ revision: 4n });
     expect(await statusOf(inventory.get({ petId: 7n }))).toBe("NOT_FOUND");
     const { item } = await inventory.create({ petId: 7n, quantity: 1, status: PET_STATUS_UNSPECIFIED });
-    expect(item).toEqual({ petId: 7n, quantity: 1, status: PET_STATUS_AVAILABLE, revision: 5n });
+    expect(item).toEqual({ petId: 7n, quantity: 1, status: PET_STATUS_AVAILABLE, revision: 5n, removed: false });
   });
 
   test.each([minPetId, -(2n ** 53n) - 1n, -1n, 0n, 2n ** 53n + 1n, maxPetId])(
     "petId %s is exact in every call",
     async (petId) => {
       const start = await position();
-      const item = { petId, quantity: 1, status: PET_STATUS_SOLD, revision: 1n };
+      const item = { petId, quantity: 1, status: PET_STATUS_SOLD, revision: 1n, removed: false };
       expect(await inventory.create({ petId, quantity: 1, status: PET_STATUS_SOLD })).toEqual({ item });
       expect(await inventory.get({ petId })).toEqual({ item });
       expect((await inventory.list()).flatMap(({ items }) => items)).toEqual([item]);
       const stream = check();
       stream.send(start);
-      expect(await stream.next()).toMatchObject({ changed: [item], removedPetIds: [], revision: 1n });
+      expect(await stream.next()).toMatchObject({ items: [item], revision: 1n });
       await inventory.update({ petId, quantity: 2, expectedRevisions: [1n] });
       await inventory.remove({ petId });
       stream.send({ ...start, revision: 1n });
-      expect(await stream.next()).toMatchObject({ changed: [], removedPetIds: [petId], removedRevisions: [3n] });
+      expect(await stream.next()).toMatchObject({ items: [{ petId, removed: true, revision: 3n }] });
     },
   );
 
@@ -322,8 +324,9 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(resource !== undefined).toBe(code === "NOT_FOUND" || code === "ALREADY_EXISTS");
       expect(retryDelayMs).toBeUndefined(); // the same call would be refused again
       expect(await store.position()).toMatchObject({ revision: 3n });
-      expect((await inventory.list()).flatMap(({ items }) => items)).toEqual([
-        { petId: 1n, quantity: 4, status: PET_STATUS_AVAILABLE, revision: 1n },
+      const listed = (await inventory.list()).flatMap(({ items }) => items);
+      expect(listed.filter(({ removed }) => !removed)).toEqual([
+        { petId: 1n, quantity: 4, status: PET_STATUS_AVAILABLE, revision: 1n, removed: false },
       ]);
     });
   });
@@ -409,7 +412,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       let revision = 1n;
       const all = [PET_STATUS_AVAILABLE, PET_STATUS_PENDING, PET_STATUS_SOLD];
       for (const to of [...all, ...all.toReversed().slice(1), PET_STATUS_SOLD]) {
-        const item = { petId: 7n, quantity: 3, status: to, revision: revision + 1n };
+        const item = { petId: 7n, quantity: 3, status: to, revision: revision + 1n, removed: false };
         expect(await inventory.setStatus({ petId: 7n, status: to, expectedRevision: revision })).toEqual({ item });
         expect(await inventory.setStatus({ petId: 7n, status: to })).toEqual({ item }); // changes nothing
         revision += 1n;
@@ -426,9 +429,9 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       const petIds = [9n, maxPetId, 3n, 2n, 1n, 3n, minPetId, 9n];
       const { items, missingPetIds } = await inventory.batchGet({ petIds });
       expect(items).toEqual([
-        { petId: maxPetId, quantity: 7, status: PET_STATUS_PENDING, revision: 5n },
-        { petId: 3n, quantity: 2, status: PET_STATUS_AVAILABLE, revision: 3n },
-        { petId: 1n, quantity: 0, status: PET_STATUS_AVAILABLE, revision: 1n },
+        { petId: maxPetId, quantity: 7, status: PET_STATUS_PENDING, revision: 5n, removed: false },
+        { petId: 3n, quantity: 2, status: PET_STATUS_AVAILABLE, revision: 3n, removed: false },
+        { petId: 1n, quantity: 0, status: PET_STATUS_AVAILABLE, revision: 1n, removed: false },
       ]);
       expect(missingPetIds).toEqual([9n, 2n, minPetId]);
     });
@@ -464,6 +467,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         quantity: 1,
         status: PET_STATUS_SOLD,
         revision: 4_999n,
+        removed: false,
       });
     });
 
@@ -471,19 +475,15 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       await fill(2_500);
       // The same service in this process. With each page that it reads, one entry changes and another is removed.
       const changing = {
-        get: (petId: bigint) => store.get(petId),
-        getMany: (petIds: readonly bigint[]) => store.getMany(petIds),
         position: () => store.position(),
-        changesAfter: (at: Position, limit: number) => store.changesAfter(at, limit),
-        async *pages(size: number) {
-          for await (const page of store.pages(size)) {
-            yield page;
-            const [first, second] = page.map(({ petId }) => petId) as [bigint, bigint];
-            await store.write([
-              { kind: "update", petId: first, quantity: 77_777 },
-              { kind: "remove", petId: second },
-            ]);
-          }
+        async rowsAfter(after: bigint | undefined, limit: number) {
+          const rows = await store.rowsAfter(after, limit);
+          const [first, second] = rows.map(({ petId }) => petId) as [bigint, bigint];
+          await store.write([
+            { kind: "update", petId: first, quantity: 77_777 },
+            { kind: "remove", petId: second },
+          ]);
+          return rows;
         },
       };
       const commits = new GroupCommit({
@@ -496,7 +496,8 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       });
       const server = createRpcServer({
         handlers: inventoryHandlers({
-          store: changing,
+          store,
+          lists: new ListFeed(changing, 1_000),
           commits,
           feed: new ChangeFeed((from) => store.changesAfter(from, 100)),
           draining: new AbortController().signal,
@@ -515,11 +516,13 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       const stream = check();
       stream.send(batches[0]!);
       const answer = (await stream.next())!;
-      expect(answer).toMatchObject({ reset: false, more: false, removedPetIds: [2n, 1_002n, 2_002n] });
-      for (const { petId, quantity } of answer.changed) known.set(petId, quantity);
-      for (const petId of answer.removedPetIds) known.delete(petId);
+      expect(answer).toMatchObject({ reset: false, more: false });
+      const removed = answer.items.filter((item) => item.removed).map(({ petId }) => petId);
+      expect(removed).toEqual([2n, 1_002n, 2_002n]);
+      for (const { petId, quantity } of answer.items) known.set(petId, quantity);
+      for (const petId of removed) known.delete(petId);
       const now = new Map<bigint, number>();
-      for await (const page of store.pages(1_000)) for (const { petId, quantity } of page) now.set(petId, quantity);
+      for await (const page of pagesOf(store, 1_000)) for (const { petId, quantity } of page) now.set(petId, quantity);
       expect(known).toEqual(now);
     });
 
@@ -547,17 +550,17 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(await stream.next()).toEqual({
         epoch: at.epoch,
         revision: 7n,
-        changed: [
-          { petId: 4n, quantity: 4, status: PET_STATUS_SOLD, revision: 6n },
-          { petId: 1n, quantity: 51, status: PET_STATUS_AVAILABLE, revision: 7n },
+        items: [
+          { petId: 2n, quantity: 1, status: PET_STATUS_AVAILABLE, revision: 5n, removed: true },
+          { petId: 4n, quantity: 4, status: PET_STATUS_SOLD, revision: 6n, removed: false },
+          { petId: 1n, quantity: 51, status: PET_STATUS_AVAILABLE, revision: 7n, removed: false },
         ],
-        removedPetIds: [2n],
-        removedRevisions: [5n],
         more: false,
         reset: false,
+        floor: 0n,
       });
       stream.send({ ...at, revision: 7n });
-      expect(await stream.next()).toMatchObject({ revision: 7n, changed: [], removedPetIds: [], reset: false });
+      expect(await stream.next()).toMatchObject({ revision: 7n, items: [], reset: false });
     });
 
     test("CheckInventory answers many questions on one stream in order, including one with a reset", async () => {
@@ -572,7 +575,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         const isReset = question.epoch !== epoch || question.revision > 20n;
         expect(answer).toMatchObject({ reset: isReset, more: false });
         if (!isReset)
-          expect(answer.changed.map(({ petId }) => petId)).toEqual(idsFrom(Number(question.revision) + 1, 20));
+          expect(answer.items.map(({ petId }) => petId)).toEqual(idsFrom(Number(question.revision) + 1, 20));
       }
     });
 
@@ -588,9 +591,9 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         stream.send(at, { ...at, revision: BigInt(count) });
         const answers: CheckInventoryResponse[] = [];
         for (let i = 0; i <= sizes.length; i++) answers.push((await stream.next())!);
-        expect(answers.map(({ changed }) => changed.length)).toEqual([...sizes, 0]);
+        expect(answers.map(({ items }) => items.length)).toEqual([...sizes, 0]);
         expect(answers.map(({ more }) => more)).toEqual([...sizes.map((_, i) => i < sizes.length - 1), false]);
-        expect(answers.flatMap(({ changed }) => changed.map(({ petId }) => petId))).toEqual(idsFrom(1, count));
+        expect(answers.flatMap(({ items }) => items.map(({ petId }) => petId))).toEqual(idsFrom(1, count));
         expect(answers.at(-2)!.revision).toBe(BigInt(count));
       },
     );
@@ -603,7 +606,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         const { item } = await inventory.update({ petId: BigInt((i % 3) + 1), quantity: 1_000 + i });
         stream.send(at);
         const answer = (await stream.next())!;
-        expect(answer.changed).toContainEqual(item);
+        expect(answer.items).toContainEqual(item);
         at = { epoch: answer.epoch, revision: answer.revision };
       }
     });
@@ -826,7 +829,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     expect(await inventory.update({ petId: 1n, quantity: 6 })).toMatchObject({ item: { quantity: 6 } });
     const later = check();
     later.send(at);
-    expect(await later.next()).toMatchObject({ changed: [{ quantity: 6 }] });
+    expect(await later.next()).toMatchObject({ items: [{ quantity: 6 }] });
   });
 
   test("an adjustment that failed can be repeated, and its outcome is unknown where COMMIT was sent with it", async () => {
@@ -921,7 +924,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
           Object.values(InventoryServiceService).map(({ path }) => path),
         );
         const item = messageType.find(({ name }) => name === "InventoryItem")!;
-        expect(item.field.map(({ name }) => name)).toEqual(["pet_id", "quantity", "status", "revision"]);
+        expect(item.field.map(({ name }) => name)).toEqual(["pet_id", "quantity", "status", "revision", "removed"]);
       },
     );
 

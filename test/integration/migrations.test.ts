@@ -126,7 +126,7 @@ describeEachDatabase("migrations", (url) => {
       const down = await command(bothIn(url()), "--down", "--only", "gateway");
       expect(down).toEqual({ code: 0, stdout: `gateway: down ${step}\n`, stderr: "" });
     }
-    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests"]);
+    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests", "stock_times"]);
     expect(await db("stock")).toHaveLength(1);
     expect(await command(bothIn(url()))).toMatchObject({
       stdout: `${outputOf(["gateway"])}inventory: nothing to do\n`,
@@ -144,7 +144,7 @@ describeEachDatabase("migrations", (url) => {
     await db("account_minutes").insert({ account_id: "acc_1", minute_start: 0, requests: 1 });
     const down = (tier: string, ...more: string[]) => command(bothIn(url()), "--down", "--only", tier, ...more);
 
-    for (const step of ["0003_stock_requests", "0002_stock_adjustments"]) {
+    for (const step of ["0004_stock_floor", "0003_stock_requests", "0002_stock_adjustments"]) {
       expect(await down("inventory")).toMatchObject({ code: 0, stdout: `inventory: down ${step}\n` });
     }
     const lost = "inventory: taking 0001_stock back drops 2 rows of stock\n";
@@ -181,8 +181,8 @@ describeEachDatabase("migrations", (url) => {
     const rows = await read();
     const store = new StockStore(db);
 
-    expect(await migrate(db, "inventory", stockMigrations, "up")).toEqual(["0003_stock_requests"]);
-    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests"]);
+    expect(await migrate(db, "inventory", stockMigrations, "up")).toEqual(["0003_stock_requests", "0004_stock_floor"]);
+    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests", "stock_times"]);
     expect(await db("stock_requests").orderBy("id").pluck("request_id")).toEqual(["b", "A", "a"]);
     const adjust = { kind: "adjust", petId: 7n } as const;
     expect(
@@ -200,6 +200,7 @@ describeEachDatabase("migrations", (url) => {
     const once = { id: "acme key 7", fingerprint: "x" };
     await store.write([{ kind: "create", petId: 7n, quantity: 1, status: "sold" }]);
     await store.write([{ kind: "update", petId: 7n, quantity: 2, once }]);
+    await migrate(db, "inventory", stockMigrations, "down");
     const dropped: unknown[] = [];
     const steps = await migrate(db, "inventory", stockMigrations, "down", (lost) => dropped.push(lost));
     expect(steps).toEqual(["0003_stock_requests"]);
@@ -216,7 +217,8 @@ describeEachDatabase("migrations", (url) => {
     await db.schema.renameTable("stock_adjustments", "stock_adjustments_old");
     await migrate(db, "inventory", stockMigrations, "up");
     expect(await db("stock_requests").pluck("fingerprint")).toEqual(["1"]);
-    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests"]);
+    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests", "stock_times"]);
+    await migrate(db, "inventory", stockMigrations, "down");
     await db.schema.renameTable("stock_requests", "stock_requests_old");
     await migrate(db, "inventory", stockMigrations, "down");
     expect((await db("stock_adjustments").pluck("delta")).map(Number)).toEqual([1]);
@@ -490,7 +492,7 @@ describe("npm run migrate", () => {
     const url = await createMysqlDatabase();
     expect((await command(bothIn(url), "--only", "inventory")).stdout).toBe(outputOf(["inventory"]));
     expect((await command(bothIn(url), "--down", "--only=inventory")).stdout).toBe(
-      "inventory: down 0003_stock_requests\n",
+      "inventory: down 0004_stock_floor\n",
     );
     await dropDatabase(url);
   });

@@ -66,7 +66,7 @@ describe("an old primary", () => {
       await setReadOnly(1);
       await expect(store.get(petId)).rejects.toThrow(StockUnavailableError);
       await expect(store.getMany([petId])).rejects.toThrow(StockUnavailableError);
-      await expect(Array.fromAsync(store.pages(100))).rejects.toThrow(StockUnavailableError);
+      await expect(store.rowsAfter(undefined, 100)).rejects.toThrow(StockUnavailableError);
       await setReadOnly(0);
       expect((await store.get(petId))?.quantity).toBe(petId === 1n ? 5 : undefined);
     },

@@ -7,7 +7,7 @@ import { type Stack, suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { createSqliteDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
 import { freePort } from "../support/ports.ts";
 import { cleanup, runScript, startScript } from "../support/processes.ts";
-import { openStock } from "../support/stock.ts";
+import { openStock, pagesOf } from "../support/stock.ts";
 import { until } from "../support/until.ts";
 
 const script = "inventory-svc/cli/stock.ts";
@@ -37,7 +37,7 @@ async function inFolder(stack: Stack, url: () => string) {
     lines: async () => {
       const { store, close } = openStock(url());
       let lines = "";
-      for await (const page of store.pages(1_000)) {
+      for await (const page of pagesOf(store, 1_000)) {
         lines += page.map(({ petId, quantity, status }) => `${petId},${quantity},${status}\n`).join("");
       }
       await close();

@@ -3,9 +3,9 @@ import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
 import type { Knex } from "knex";
 import type { Change, Outcome } from "../../inventory-svc/stock/changes.ts";
+import { deleteOldRecords, retentionMs } from "../../inventory-svc/stock/cleanup.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "../../inventory-svc/stock/errors.ts";
 import { ExpiredError, GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
-import { deleteOldRecords, retentionMs } from "../../inventory-svc/stock/record-cleanup.ts";
 import type { StockStore } from "../../inventory-svc/stock/store.ts";
 import { type Item, maxPetId, maxQuantity, minPetId, type Position } from "../../proto/pet.ts";
 import { acquireConnection, releaseConnection } from "../../runtime/database/knex-internals.ts";
@@ -22,6 +22,7 @@ import {
   migrateStock,
   type OpenStock,
   openStock,
+  pagesOf,
   sqliteFile,
   untilRunning,
 } from "../support/stock.ts";
@@ -51,7 +52,7 @@ function withoutRemoved(outcomes: readonly Outcome[]): Outcome[] {
 
 async function allPages(store: StockStore, pageSize: number): Promise<Item[]> {
   const items: Item[] = [];
-  for await (const page of store.pages(pageSize)) items.push(...page);
+  for await (const page of pagesOf(store, pageSize)) items.push(...page);
   return items;
 }
 
@@ -133,7 +134,13 @@ describeEachDatabase("the stock's store", (url) => {
   test("a new stock is empty and at revision 0 of an epoch of its own", async () => {
     expect(start).toEqual({ epoch: expect.stringMatching(/^[0-9a-f-]{36}$/), revision: 0n });
     expect(await allPages(store, 10)).toEqual([]);
-    expect(await store.changesAfter(start, 10)).toEqual({ kind: "changes", position: start, rows: [], more: false });
+    expect(await store.changesAfter(start, 10)).toEqual({
+      kind: "changes",
+      position: start,
+      floor: 0n,
+      rows: [],
+      more: false,
+    });
   });
 
   test.each([minPetId, minPetId + 1n, -(2n ** 53n) - 1n, -1n, 0n, 1n, 2n ** 53n + 1n, maxPetId - 1n, maxPetId])(
@@ -179,7 +186,7 @@ describeEachDatabase("the stock's store", (url) => {
     await store.write([...stays, ...goes].map((petId) => create(petId)));
     const seen: Item[] = [];
     let turn = 0;
-    for await (const page of store.pages(4)) {
+    for await (const page of pagesOf(store, 4)) {
       seen.push(...page);
       // Entries that the reader has passed, entries ahead of it, and the one where it is.
       const at = page.at(-1)!.petId;
@@ -202,6 +209,7 @@ describeEachDatabase("the stock's store", (url) => {
     expect(await store.changesAfter(position, 10)).toEqual({
       kind: "changes",
       position: { epoch: start.epoch, revision: 7n },
+      floor: 0n,
       rows: [
         { petId: 2n, quantity: 1, status: "available", revision: 5n, removed: true },
         { petId: 4n, quantity: 1, status: "available", revision: 6n, removed: false },
@@ -300,7 +308,10 @@ describeEachDatabase("the stock's store", (url) => {
     const sent = noteStatements(stock.db);
     const ask = (position: Position) => store.changesAfter(position, 10);
     const unchanged = await Promise.all([ask(at), ask(at), ask(at), store.position()]);
-    expect(unchanged).toEqual([...Array(3).fill({ kind: "changes", position: at, rows: [], more: false }), at]);
+    expect(unchanged).toEqual([
+      ...Array(3).fill({ kind: "changes", position: at, floor: 0n, rows: [], more: false }),
+      at,
+    ]);
     expect(sent).toHaveLength(1);
     await store.write([update(1n, 5)]);
     sent.length = 0;
@@ -523,7 +534,7 @@ describeEachDatabase("the stock's store", (url) => {
 
       test("adjustments are deleted after 25 hours and not before, and can then be made again", async () => {
         await makeAged(retentionMs + 60_000, retentionMs - 60_000, 0);
-        await deleteOldRecords(store, never);
+        await deleteOldRecords(stock.retention, never);
         expect(await recorded()).toEqual(["1", "2"]);
         expect(kinds(await store.write([adjust("0", 1n, 1), adjust("1", 1n, 1)]))).toEqual(["done", "replayed"]);
         expect(retentionMs).toBe(25 * 60 * 60_000);
@@ -536,7 +547,7 @@ describeEachDatabase("the stock's store", (url) => {
         for (const [i, offsetMs] of [-2 * retentionMs, 2 * retentionMs].entries()) {
           clock.mockReturnValue(nowMs + offsetMs);
           await store.write([adjust(`${i}`, 1n, 1)]);
-          await deleteOldRecords(store, never);
+          await deleteOldRecords(stock.retention, never);
         }
         clock.mockRestore();
         expect(await recorded()).toEqual(["0", "1"]);
@@ -545,12 +556,12 @@ describeEachDatabase("the stock's store", (url) => {
       test("adjustments are deleted in steps of a bounded size, and those of a slow clock together with the adjustments after them", async () => {
         await makeAged(16_000, 16_000, 16_000, 16_000, 16_000, 0, 16_000);
         const ids: bigint[] = await stock.db("stock_requests").orderBy("id").pluck("id");
-        expect(await store.deleteRecords(15_000, 2, 0n)).toBe(ids[1]);
+        expect(await stock.retention.deleteRecords(15_000, 2, 0n)).toBe(ids[1]);
         expect(await recorded()).toEqual(["2", "3", "4", "5", "6"]);
-        expect(await store.deleteRecords(15_000, 2, ids[1]!)).toBe(ids[3]);
-        expect(await store.deleteRecords(15_000, 2, ids[3]!)).toBeUndefined();
+        expect(await stock.retention.deleteRecords(15_000, 2, ids[1]!)).toBe(ids[3]);
+        expect(await stock.retention.deleteRecords(15_000, 2, ids[3]!)).toBeUndefined();
         expect(await recorded()).toEqual(["5", "6"]);
-        expect(await store.deleteRecords(-1, 10, 0n)).toBeUndefined();
+        expect(await stock.retention.deleteRecords(-1, 10, 0n)).toBeUndefined();
         expect(await recorded()).toEqual([]);
       });
 
@@ -558,9 +569,9 @@ describeEachDatabase("the stock's store", (url) => {
         const [old, future] = [retentionMs + 60_000, -60_000];
         await makeAged(old, future, future, future, old, 0);
         const ids: bigint[] = await stock.db("stock_requests").orderBy("id").pluck("id");
-        expect(await store.deleteRecords(retentionMs, 2, 0n)).toBe(ids[1]);
-        expect(await store.deleteRecords(retentionMs, 2, ids[1]!)).toBe(ids[3]);
-        expect(await store.deleteRecords(retentionMs, 2, ids[3]!)).toBeUndefined();
+        expect(await stock.retention.deleteRecords(retentionMs, 2, 0n)).toBe(ids[1]);
+        expect(await stock.retention.deleteRecords(retentionMs, 2, ids[1]!)).toBe(ids[3]);
+        expect(await stock.retention.deleteRecords(retentionMs, 2, ids[3]!)).toBeUndefined();
         expect(await recorded()).toEqual(["1", "2", "3", "5"]);
       });
 
@@ -575,7 +586,7 @@ describeEachDatabase("the stock's store", (url) => {
         await young.db("stock_requests").decrement("made_at", 2 * retentionMs);
         const failures = [young, ...others].map(({ db }) => failuresOf(db));
         let over = false;
-        const deleting = Promise.all(others.map((each) => deleteOldRecords(each.store, never))).finally(() => {
+        const deleting = Promise.all(others.map((each) => deleteOldRecords(each.retention, never))).finally(() => {
           over = true;
         });
         let written = 0;
@@ -749,10 +760,10 @@ describe("round trips (MySQL/MariaDB)", () => {
 
 describe("an unreachable stock", () => {
   const stack = suiteStack();
-  const open = (url: string): StockStore => {
+  const open = (url: string): OpenStock => {
     const stock = openStock(url, { ...databaseDefaults, acquireTimeoutMs: 500 });
     stack.defer(() => stock.close());
-    return stock.store;
+    return stock;
   };
   const broken: [string, (stack: Stack) => Promise<string>][] = [
     ["nobody listens", async () => `mysql://someone:s3cret@127.0.0.1:${await freePort()}/stock`],
@@ -774,16 +785,18 @@ describe("an unreachable stock", () => {
   test.each(broken)(
     "a stock that cannot be reached gives StockUnavailableError with the cause from every operation: %s",
     async (_why, urlOf) => {
-      const store = open(await urlOf(stack));
+      const { store, retention } = open(await urlOf(stack));
       const operations: Record<string, () => Promise<unknown>> = {
         ping: () => store.ping(),
         position: () => store.position(),
         get: () => store.get(1n),
-        pages: () => allPages(store, 10),
+        rowsAfter: () => store.rowsAfter(undefined, 10),
         changesAfter: () => store.changesAfter({ epoch: "", revision: 0n }, 10),
         write: () => store.write([create(1n)]),
         getMany: () => store.getMany([1n]),
-        deleteRecords: () => store.deleteRecords(1, 1, 0n),
+        deleteRecords: () => retention.deleteRecords(1, 1, 0n),
+        noteTime: () => retention.noteTime(1),
+        forgetRemovals: () => retention.forgetRemovals(1, 1),
       };
       for (const [name, operation] of Object.entries(operations)) {
         const error = await operation().then(
@@ -861,11 +874,33 @@ describeEachDatabase("a stock of 100,000 entries", (url) => {
 
   test("a page of the list costs the rows of a page, wherever it begins", async () => {
     const { read, plan } = await costOf(async () => {
-      for await (const page of stock.store.pages(50)) if (page[0]!.petId > 200n) break;
+      for await (const page of pagesOf(stock.store, 50)) if (page[0]!.petId > 200n) break;
     });
     expect(read).toBeLessThanOrEqual(5 * 55);
     expect(plan).toMatch(/PRIMARY|INTEGER PRIMARY KEY|USING INDEX/);
   });
+
+  test("a page of the list or of changes costs its own rows, however many entries were removed", async () => {
+    const removed = await stock.store.position();
+    for (let from = 1_001; from <= 99_000; from += 5_000) {
+      await stock.store.write(range(from, Math.min(from + 4_999, 99_000)).map(remove));
+    }
+    for (const after of [undefined, 1_000n, 50_000n]) {
+      const page = await costOf(async () => {
+        expect(await stock.store.rowsAfter(after, 50)).toHaveLength(50);
+      });
+      expect(page.read).toBeLessThanOrEqual(55);
+      expect(page.plan).toMatch(/PRIMARY|USING INDEX sqlite_autoindex_stock/);
+      expect(page.plan).not.toMatch(/filesort|TEMP B-TREE/);
+    }
+    const changes = await costOf(async () => {
+      expect(await stock.store.changesAfter(removed, 50)).toMatchObject({ rows: { length: 50 }, more: true });
+    });
+    expect(changes.read).toBeLessThanOrEqual(30 + 6 * 50);
+    expect(changes.plan).toMatch(/stock_revision_index/);
+    const entries = await allPages(stock.store, 1_000);
+    expect(petIds(entries)).toEqual([...range(1, 1_000), ...range(99_001, count)]);
+  }, 60_000);
 
   test("a read of one entry costs one row", async () => {
     const { read } = await costOf(async () => {

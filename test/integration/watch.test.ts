@@ -45,20 +45,23 @@ describe("the change feed", () => {
   test("the change feed sends its position at once, then every change as it happens", async () => {
     const position = await here();
     const next = watchFrom(position);
-    expect(await next()).toMatchObject({ ...position, changed: [], removedPetIds: [] });
+    expect(await next()).toMatchObject({ ...position, items: [] });
     await change(1n, 5);
-    expect(await next()).toMatchObject({ revision: position.revision + 1n, changed: [{ petId: 1n, quantity: 5 }] });
+    expect(await next()).toMatchObject({
+      revision: position.revision + 1n,
+      items: [{ petId: 1n, quantity: 5, removed: false }],
+    });
     await new Promise((resolve) => system.client.removeInventoryItem({ petId: 1n }, resolve));
-    expect(await next()).toMatchObject({ changed: [], removedPetIds: [1n] });
+    expect(await next()).toMatchObject({ items: [{ petId: 1n, removed: true }] });
     await new Promise((resolve) => system.client.createInventoryItem({ petId: 1n, quantity: 2, status: 1 }, resolve));
-    expect(await next()).toMatchObject({ changed: [{ petId: 1n, quantity: 2 }], removedPetIds: [] });
+    expect(await next()).toMatchObject({ items: [{ petId: 1n, quantity: 2, removed: false }] });
   });
 
   test("the change feed continues from a position without a gap", async () => {
     const position = await here();
     for (let quantity = 10; quantity < 20; quantity++) await change(1n, quantity);
     const message = await watchFrom(position)();
-    expect(message).toMatchObject({ revision: position.revision + 10n, changed: [{ petId: 1n, quantity: 19 }] });
+    expect(message).toMatchObject({ revision: position.revision + 10n, items: [{ petId: 1n, quantity: 19 }] });
   });
 
   test("the change feed answers a position of another stock with a reset, and ends", async () => {

@@ -1,34 +1,42 @@
-import type { Removal } from "../../gateway/inventory/list/removals.ts";
-import type { CheckReport, ListChanges, StockSource } from "../../gateway/inventory/list/stock-list.ts";
-import type { Item, Position } from "../../proto/pet.ts";
+import type { StockChanges } from "../../client/index.ts";
+import type { CheckReport, StockSource } from "../../gateway/inventory/list/stock-source.ts";
+import type { Item, ListedItem, Position } from "../../proto/pet.ts";
 
 /** A stock as a plain map with a counter, and a source that reads it. */
 export class PlainStock implements StockSource {
   epoch = "epoch-of-the-test";
   revision = 0n;
+  floor = 0n;
   readonly items = new Map<bigint, Item>();
-  readonly removedAt = new Map<bigint, bigint>();
+  readonly removed = new Map<bigint, Item>();
   loads = 0;
   checks = 0;
-  backfills = 0;
   /** Hooks that run before and after a check reads the stock. */
   before = async (): Promise<void> => {};
   after = async (): Promise<void> => {};
 
   set(petId: bigint, quantity: number): void {
     this.revision += 1n;
-    this.removedAt.delete(petId);
+    this.removed.delete(petId);
     this.items.set(petId, { petId, quantity, status: "available", revision: this.revision });
   }
 
   remove(petId: bigint): void {
-    if (!this.items.delete(petId)) return;
+    const item = this.items.get(petId);
+    if (!item) return;
+    this.items.delete(petId);
     this.revision += 1n;
-    this.removedAt.set(petId, this.revision);
+    this.removed.set(petId, { ...item, revision: this.revision });
+  }
+
+  /** Forgets what was removed by a revision up to this one. */
+  forget(revision: bigint): void {
+    this.floor = revision;
+    for (const item of this.removed.values()) if (item.revision <= revision) this.removed.delete(item.petId);
   }
 
   sorted(): Item[] {
-    return [...this.items.values()].sort((a, b) => (a.petId < b.petId ? -1 : 1));
+    return [...this.items.values()].sort(byPetId);
   }
 
   json(): string {
@@ -38,37 +46,31 @@ export class PlainStock implements StockSource {
     return `[${entries.join(",")}]`;
   }
 
-  async *load() {
+  async *load(after: bigint | undefined): AsyncGenerator<{ position: Position; items: ListedItem[] }> {
     this.loads += 1;
     const position = { epoch: this.epoch, revision: this.revision };
     yield { position, items: [] };
-    yield { position, items: this.sorted() };
+    const all = this.differences(-1n).sort(byPetId);
+    yield { position, items: after === undefined ? all : all.filter(({ petId }) => petId > after) };
   }
 
-  async changesAfter({ epoch, revision }: Position, _report?: CheckReport): Promise<ListChanges> {
+  async changesAfter({ epoch, revision }: Position, _report?: CheckReport): Promise<StockChanges> {
     this.checks += 1;
     await this.before();
-    if (epoch !== this.epoch || revision > this.revision) return { kind: "reset" };
-    const changes: ListChanges = {
-      kind: "changes",
-      position: { epoch: this.epoch, revision: this.revision },
-      ...this.differences(revision),
-    };
+    if (epoch !== this.epoch || revision > this.revision || revision < this.floor) return { kind: "reset" };
+    const position = { epoch: this.epoch, revision: this.revision };
+    const changes: StockChanges = { kind: "changes", position, items: this.differences(revision), floor: this.floor };
     await this.after();
     return changes;
   }
 
-  async removedAfter({ epoch, revision }: Position, max: number): Promise<readonly Removal[] | undefined> {
-    this.backfills += 1;
-    const { changed, removed } = this.differences(revision);
-    return epoch !== this.epoch || changed.length + removed.length > max ? undefined : removed;
-  }
-
-  /** What changed after a revision, in no order. */
-  differences(revision: bigint): { readonly changed: Item[]; readonly removed: Removal[] } {
-    return {
-      changed: [...this.items.values()].filter((item) => item.revision > revision),
-      removed: [...this.removedAt].filter(([, at]) => at > revision).map(([petId, at]) => ({ petId, revision: at })),
-    };
+  /** What was changed or removed after a revision, in no order. */
+  differences(revision: bigint): ListedItem[] {
+    return [
+      ...[...this.items.values()].map((item) => ({ ...item, removed: false })),
+      ...[...this.removed.values()].map((item) => ({ ...item, removed: true })),
+    ].filter((item) => item.revision > revision);
   }
 }
+
+const byPetId = (a: Item, b: Item) => (a.petId < b.petId ? -1 : 1);

@@ -5,8 +5,11 @@ import { setTimeout } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
+import { ListFeed } from "../../inventory-svc/stock/list-feed.ts";
 import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
+import { Retention } from "../../inventory-svc/stock/retention.ts";
 import { StockStore } from "../../inventory-svc/stock/store.ts";
+import type { Item } from "../../proto/pet.ts";
 import { migrate, migrateDatabase } from "../../runtime/database/migrations.ts";
 import { type DatabaseOptions, isSqlite, openDatabase } from "../../runtime/database/open.ts";
 import { connectMysql } from "./mysql-client.ts";
@@ -15,6 +18,7 @@ import { until } from "./until.ts";
 export interface OpenStock {
   readonly db: Knex;
   readonly store: StockStore;
+  readonly retention: Retention;
   /** Empties the stock, which is then at revision 0 of a new epoch. */
   empty(): Promise<void>;
   close(): Promise<void>;
@@ -26,12 +30,21 @@ export function openStock(url: string, options?: DatabaseOptions): OpenStock {
   return {
     db,
     store: new StockStore(db),
+    retention: new Retention(db),
     empty: async () => {
-      for (const table of ["stock", "stock_requests"]) await db(table).delete();
-      await db("stock_head").update({ revision: 0, epoch: randomUUID() });
+      for (const table of ["stock", "stock_requests", "stock_times"]) await db(table).delete();
+      await db("stock_head").update({ revision: 0, floor: 0, epoch: randomUUID() });
     },
     close: () => db.destroy(),
   };
+}
+
+/** Reads every entry in the order of petId, in pages. */
+export async function* pagesOf(store: StockStore, pageSize: number): AsyncGenerator<readonly Item[]> {
+  for await (const { rows } of new ListFeed(store, pageSize).load(undefined)) {
+    const page = rows.filter(({ removed }) => !removed);
+    if (page.length > 0) yield page;
+  }
 }
 
 /** Brings the schema of a stock up to date. */

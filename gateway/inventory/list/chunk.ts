@@ -1,15 +1,9 @@
 /** A part of the list: a few hundred entries as JSON that is ready to be sent. */
-import type { Item } from "../../../proto/pet.ts";
-
-/** A change of one entry: its new state, or undefined to drop it. */
-export interface Edit {
-  readonly petId: bigint;
-  readonly item: Item | undefined;
-}
+import type { Item, ListedItem } from "../../../proto/pet.ts";
 
 /**
- * Entries in the order of petId, as JSON. A chunk never changes, so a slow response that holds it sends the state that
- * it began with.
+ * Entries in the order of petId, as JSON. A removed one stays among them, with the revision that removed it and no JSON,
+ * until it is forgotten. A chunk never changes, so a slow response that holds it sends the state that it began with.
  */
 export interface Chunk {
   readonly petIds: BigInt64Array<ArrayBuffer>;
@@ -17,55 +11,63 @@ export interface Chunk {
   readonly revisions: BigInt64Array<ArrayBuffer>;
   /** No entry has a later revision, so readers of changes pass over whole chunks. */
   readonly newest: bigint;
+  /** No entry was removed by an earlier revision. */
+  readonly firstRemoval: bigint;
+  /** How many are not removed. */
+  readonly entries: number;
   /** Where each entry's JSON begins, and at the end where the last one ends. */
   readonly offsets: Uint32Array<ArrayBuffer>;
   /** Each entry with a comma before it. */
   readonly json: Buffer;
 }
 
+/** Later than every revision. */
+const never = 2n ** 63n;
+
 /** Makes a chunk of entries in the order of petId. */
-export function makeChunk(items: readonly Item[]): Chunk {
+export function makeChunk(items: readonly ListedItem[]): Chunk {
   const petIds = new BigInt64Array(items.length);
   const revisions = new BigInt64Array(items.length);
   const offsets = new Uint32Array(items.length + 1);
-  let newest = 0n;
+  let [newest, firstRemoval, entries] = [0n, never, 0];
   let text = "";
   items.forEach((item, i) => {
     petIds[i] = item.petId;
     revisions[i] = item.revision;
     if (item.revision > newest) newest = item.revision;
-    text += `,${renderItem(item)}`;
+    if (!item.removed) entries += 1;
+    else if (item.revision < firstRemoval) firstRemoval = item.revision;
+    text += renderListed(item);
     offsets[i + 1] = text.length; // the JSON is ASCII: characters are bytes
   });
-  return { petIds, revisions, newest, offsets, json: joinBytes([Buffer.from(text, "latin1")]) };
+  return { petIds, revisions, newest, firstRemoval, entries, offsets, json: joinBytes([Buffer.from(text, "latin1")]) };
 }
 
 /**
  * Merges edits into a copy of a chunk. What does not change is copied as bytes, not rendered.
  *
- * @param edits in the order of petId, at most one for each petId
+ * @param edits the new states of entries, in the order of petId, at most one for each
  */
-export function editChunk(chunk: Chunk, edits: readonly Edit[]): Chunk {
+export function editChunk(chunk: Chunk, edits: readonly ListedItem[]): Chunk {
   const parts: Buffer[] = [];
   const places: Place[] = [];
-  let { newest } = chunk;
+  let { newest, firstRemoval, entries } = chunk;
   let next = 0;
-  for (const { petId, item } of edits) {
+  for (const item of edits) {
+    const { petId, revision, removed } = item;
     const at = lowerBound(chunk.petIds, petId, next);
     if (at > next) parts.push(chunk.json.subarray(chunk.offsets[next], chunk.offsets[at]));
     const isThere = chunk.petIds[at] === petId;
-    if (item) {
-      const json = Buffer.from(`,${renderItem(item)}`, "latin1");
-      parts.push(json);
-      places.push({ petId, at, isThere, length: json.length, revision: item.revision });
-      if (item.revision > newest) newest = item.revision;
-    } else if (isThere) {
-      places.push({ petId, at, isThere, length: undefined, revision: 0n });
-    }
+    const json = Buffer.from(renderListed(item), "latin1");
+    parts.push(json);
+    places.push({ petId, at, isThere, length: json.length, revision });
+    if (revision > newest) newest = revision;
+    if (removed && revision < firstRemoval) firstRemoval = revision;
+    entries += Number(!removed) - Number(isThere && !isRemoved(chunk, at));
     next = isThere ? at + 1 : at;
   }
   parts.push(chunk.json.subarray(chunk.offsets[next]));
-  return { ...moved(chunk, places), newest, json: joinBytes(parts) };
+  return { ...moved(chunk, places), newest, firstRemoval, entries, json: joinBytes(parts) };
 }
 
 /** Where an edit goes. */
@@ -75,39 +77,35 @@ interface Place {
   readonly at: number;
   /** Whether the old chunk has the entry. */
   readonly isThere: boolean;
-  /** Bytes of the new JSON; undefined where the entry is dropped. */
-  readonly length: number | undefined;
+  /** Bytes of the new JSON. */
+  readonly length: number;
   readonly revision: bigint;
 }
 
 /** The arrays of an edited chunk. One without a change, which is the usual case for two of them, is used again. */
 function moved(chunk: Chunk, places: readonly Place[]): Pick<Chunk, "petIds" | "revisions" | "offsets"> {
   const { petIds, offsets } = chunk;
-  const isInPlace = places.every(({ isThere, length }) => isThere && length !== undefined);
-  if (isInPlace && places.every(({ at, length }) => offsets[at + 1]! - offsets[at]! === length)) {
+  const added = places.filter(({ isThere }) => !isThere).length;
+  if (added === 0 && places.every(({ at, length }) => offsets[at + 1]! - offsets[at]! === length)) {
     const revisions = chunk.revisions.slice();
     for (const { at, revision } of places) revisions[at] = revision;
     return { petIds, revisions, offsets };
   }
 
-  const count = places.reduce(
-    (sum, { isThere, length }) => sum + (length === undefined ? -1 : isThere ? 0 : 1),
-    petIds.length,
-  );
-  const newPetIds = isInPlace ? petIds : new BigInt64Array(count);
+  const count = petIds.length + added;
+  const newPetIds = added === 0 ? petIds : new BigInt64Array(count);
   const revisions = new BigInt64Array(count);
   const newOffsets = new Uint32Array(count + 1);
   let from = 0;
   let to = 0;
   const keep = (end: number) => {
-    if (!isInPlace) newPetIds.set(petIds.subarray(from, end), to);
+    if (added > 0) newPetIds.set(petIds.subarray(from, end), to);
     revisions.set(chunk.revisions.subarray(from, end), to);
     for (; from < end; from++, to++) newOffsets[to + 1] = newOffsets[to]! + offsets[from + 1]! - offsets[from]!;
   };
   for (const { petId, at, isThere, length, revision } of places) {
     keep(at);
     if (isThere) from++;
-    if (length === undefined) continue;
     newPetIds[to] = petId;
     revisions[to] = revision;
     newOffsets[to + 1] = newOffsets[to]! + length;
@@ -117,16 +115,47 @@ function moved(chunk: Chunk, places: readonly Place[]): Pick<Chunk, "petIds" | "
   return { petIds: newPetIds, revisions, offsets: newOffsets };
 }
 
+/** Leaves out the entries that were removed by a revision up to the floor. They have no JSON, so that stays as it is. */
+export function forgetRemovals(chunk: Chunk, floor: bigint): Chunk {
+  if (chunk.firstRemoval > floor) return chunk;
+  const kept: number[] = [];
+  let firstRemoval = never;
+  for (let at = 0; at < chunk.petIds.length; at++) {
+    const revision = chunk.revisions[at]!;
+    if (!isRemoved(chunk, at)) kept.push(at);
+    else if (revision > floor) {
+      kept.push(at);
+      if (revision < firstRemoval) firstRemoval = revision;
+    }
+  }
+  return {
+    ...chunk,
+    petIds: BigInt64Array.from(kept, (at) => chunk.petIds[at]!),
+    revisions: BigInt64Array.from(kept, (at) => chunk.revisions[at]!),
+    offsets: Uint32Array.from([...kept, chunk.petIds.length], (at) => chunk.offsets[at]!),
+    firstRemoval,
+  };
+}
+
 /** Copies the entries from `from` to before `to` into a chunk of their own. */
 export function sliceChunk(chunk: Chunk, from: number, to: number): Chunk {
   const start = chunk.offsets[from]!;
+  let entries = 0;
+  for (let at = from; at < to; at++) if (!isRemoved(chunk, at)) entries += 1;
   return {
     petIds: chunk.petIds.slice(from, to),
     revisions: chunk.revisions.slice(from, to),
-    newest: chunk.newest, // an upper bound: it may be later than the newest entry of this part
+    newest: chunk.newest, // a bound, as is the next one: the newest entry of this part may be older
+    firstRemoval: chunk.firstRemoval,
+    entries,
     offsets: chunk.offsets.slice(from, to + 1).map((offset) => offset - start),
     json: joinBytes([chunk.json.subarray(start, chunk.offsets[to])]),
   };
+}
+
+/** Whether the entry at an index was removed. */
+export function isRemoved({ offsets }: Chunk, index: number): boolean {
+  return offsets[index] === offsets[index + 1];
 }
 
 /** The index of the first petId that is not smaller, at or after `from`. */
@@ -154,6 +183,11 @@ export function entryEtag(revision: bigint): string {
 /** The JSON of InventoryItem. petId is written as an integer in full: JSON.stringify rounds 64-bit ones. */
 export function renderItem({ petId, quantity, status }: Omit<Item, "revision">): string {
   return `{"petId":${petId},"quantity":${quantity},"status":"${status}"}`;
+}
+
+/** The JSON of an entry as a chunk has it; a removed one has none. */
+function renderListed(item: ListedItem): string {
+  return item.removed ? "" : `,${renderItem(item)}`;
 }
 
 /**

@@ -1,5 +1,6 @@
 /** The list as chunks in the order of petId. */
-import { type Chunk, type Edit, editChunk, jsonAt, lowerBound, makeChunk, sliceChunk } from "./chunk.ts";
+import type { ListedItem } from "../../../proto/pet.ts";
+import { type Chunk, editChunk, isRemoved, jsonAt, lowerBound, makeChunk, sliceChunk } from "./chunk.ts";
 
 /** Entries in a chunk. One changed entry costs the copy of its chunk; each chunk costs a write for each response. */
 export const chunkSize = 256;
@@ -18,16 +19,17 @@ export function findEntry(chunks: readonly Chunk[], petId: bigint): ListEntry | 
   const chunk = chunks[chunkOf(chunks, petId)];
   if (chunk === undefined) return undefined;
   const at = lowerBound(chunk.petIds, petId);
-  return chunk.petIds[at] === petId ? { json: jsonAt(chunk, at), revision: chunk.revisions[at]! } : undefined;
+  if (chunk.petIds[at] !== petId || isRemoved(chunk, at)) return undefined;
+  return { json: jsonAt(chunk, at), revision: chunk.revisions[at]! };
 }
 
 /**
  * Merges edits into the chunks. Those without an edit stay the same objects.
  *
- * @param edits in the order of petId, at most one for each petId
+ * @param edits the new states of entries, in the order of petId, at most one for each
  */
-export function editChunks(chunks: readonly Chunk[], edits: readonly Edit[]): Chunk[] {
-  if (chunks.length === 0) return split(makeChunk(edits.flatMap(({ item }) => item ?? [])));
+export function editChunks(chunks: readonly Chunk[], edits: readonly ListedItem[]): Chunk[] {
+  if (chunks.length === 0) return split(makeChunk(edits));
   const edited = [...chunks];
   // From the last to the first, so that a change in the number of chunks moves none that is still to be edited.
   for (let end = edits.length; end > 0; ) {
@@ -64,6 +66,7 @@ function split(chunk: Chunk): Chunk[] {
   return parts;
 }
 
+/** Counts the entries that are not removed. */
 export function countEntries(chunks: readonly Chunk[]): number {
-  return chunks.reduce((count, { petIds }) => count + petIds.length, 0);
+  return chunks.reduce((count, { entries }) => count + entries, 0);
 }

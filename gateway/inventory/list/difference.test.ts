@@ -30,7 +30,8 @@ test("the list of any ETag and the difference since then give the list of the an
     fc.bigInt({ min: -5n, max: 30n }),
     fc.constantFrom(2n ** 63n - 1n, -(2n ** 63n), 2n ** 53n + 1n),
   );
-  const change = fc.record({ kind: fc.constantFrom("set", "set", "remove"), petId, quantity: fc.nat(2_147_483_647) });
+  const kind = fc.constantFrom("set", "set", "set", "set", "remove", "remove", "forget");
+  const change = fc.record({ kind, petId, quantity: fc.nat(2_147_483_647) });
   const step = fc.record({ changes: fc.array(change, { maxLength: 12 }), reader: fc.nat(2), asked: fc.nat() });
   await fc.assert(
     fc.asyncProperty(fc.constantFrom(0, 20, 700), fc.array(step, { maxLength: 20 }), async (seeded, steps) => {
@@ -39,19 +40,28 @@ test("the list of any ETag and the difference since then give the list of the an
       const gateways = Array.from({ length: 3 }, () => new StockList(stock, timeoutMs));
       const lists = new Map<string, string>();
       for (const { changes, reader, asked } of steps) {
-        for (const { kind, petId: id, quantity } of changes)
-          kind === "set" ? stock.set(id, quantity) : stock.remove(id);
+        for (const { kind, petId: id, quantity } of changes) {
+          if (kind === "set") stock.set(id, quantity);
+          else if (kind === "remove") stock.remove(id);
+          else stock.forget(stock.floor + (BigInt(quantity) % (stock.revision - stock.floor + 1n)) / 2n);
+        }
         const snapshot = await gateways[reader]!.current();
         lists.set(snapshot.etag, textOf(snapshot.plain()));
         const [since, before] = [...lists][asked % lists.size]!;
-        const difference = await changesSince(gateways[(reader + asked) % 3]!, since);
+        const read = changesSince(gateways[(reader + asked) % 3]!, since);
+        if (BigInt(since.slice(10, -1)) < stock.floor) {
+          await expect(read).rejects.toMatchObject({ code: "changes_unavailable" });
+          continue;
+        }
+        const difference = await read;
         expect(difference.etag).toBe(snapshot.etag);
         expect(applyDifference(before, difference)).toBe(stock.json());
-        const expected = stock.differences(BigInt(since.slice(10, -1)));
-        expect(difference.removed).toEqual(expected.removed.map((removal) => removal.petId).sort(ascending));
+        const expected = stock.differences(BigInt(since.slice(10, -1))).sort((a, b) => ascending(a.petId, b.petId));
+        const gone = expected.filter(({ removed }) => removed);
+        expect(difference.removed).toEqual(gone.map((item) => item.petId));
         expect(difference.changed).toEqual(
-          expected.changed
-            .sort((a, b) => ascending(a.petId, b.petId))
+          expected
+            .filter(({ removed }) => !removed)
             .map(
               ({ petId: id, quantity, revision }) =>
                 `{"petId":${id},"quantity":${quantity},"status":"available","etag":"\\"r${revision}\\""}`,
@@ -81,22 +91,31 @@ test("a list finds each of its entries with the revision that changed it last, a
   expect(findEntry([], 1n)).toBeUndefined();
 });
 
-test("a difference is answered from memory, and the service is asked only once for what was removed before the list began", async () => {
+test("a list that is up to date forgets removed entries up to the floor, and nothing else", async () => {
+  const { stock, list } = stockOf(3_000);
+  await list.current();
+  for (let i = 0n; i < 2_000n; i++) stock.remove(i);
+  const { etag, chunks } = await list.current();
+  expect(chunks.reduce((sum, { petIds }) => sum + petIds.length, 0)).toBe(3_000);
+  stock.remove(2_000n);
+  stock.forget(stock.revision - 11n);
+  const after = await list.current();
+  expect(after.chunks.flatMap(({ petIds }) => [...petIds])).toEqual(
+    Array.from({ length: 1_010 }, (_, i) => BigInt(i + 1_990)),
+  );
+  expect(textOf(after.plain())).toBe(stock.json());
+  expect(await changesSince(list, etag)).toMatchObject({ changed: [], removed: [2_000n] });
+  expect(after.chunks.at(-1)).toBe(chunks.at(-1));
+  expect(stock.loads).toBe(1);
+});
+
+test("a list that is too far behind for the floor is loaded again", async () => {
   const { stock, list } = stockOf(10);
-  const old = new StockList(stock, timeoutMs);
-  const tags = [(await old.current()).etag];
+  await list.current();
   stock.remove(3n);
-  tags.push((await old.current()).etag);
-  stock.remove(4n);
-  const { etag } = await list.current();
-  stock.remove(5n);
-  expect(await changesSince(list, etag)).toMatchObject({ removed: [5n] });
-  expect(stock.backfills).toBe(0);
-  expect(await changesSince(list, tags[1]!)).toMatchObject({ removed: [4n, 5n] });
-  expect(await changesSince(list, tags[0]!)).toMatchObject({ removed: [3n, 4n, 5n] });
-  expect(stock.backfills).toBe(2);
-  for (const tag of [...tags, etag]) await changesSince(list, tag);
-  expect(stock.backfills).toBe(2);
+  stock.forget(stock.revision);
+  expect(textOf((await list.current()).plain())).toBe(stock.json());
+  expect(stock.loads).toBe(2);
 });
 
 test("readers of the same short difference get the same body, until something changes", async () => {
@@ -115,34 +134,6 @@ test("readers of the same short difference get the same body, until something ch
   expect(readDifference(textOf(second)).changed).toHaveLength(2);
 });
 
-test("readers of several old ETags share one question about removals", async () => {
-  const { stock } = stockOf(10);
-  const old = new StockList(stock, timeoutMs);
-  const tags: string[] = [];
-  for (let i = 0n; i < 10n; i++) {
-    tags.push((await old.current()).etag);
-    stock.remove(i);
-  }
-  const list = new StockList(stock, timeoutMs);
-  const differences = await Promise.all(tags.map((tag) => changesSince(list, tag)));
-  expect(differences.map(({ removed }) => removed.length)).toEqual([10, 9, 8, 7, 6, 5, 4, 3, 2, 1]);
-  expect(stock.backfills).toBeLessThanOrEqual(2);
-});
-
-test("removals beyond those that a list remembers are asked for again", async () => {
-  const { stock, list } = stockOf(1);
-  const { etag } = await list.current();
-  for (let turn = 0; turn < 3; turn++) {
-    for (let i = 1n; i <= 600n; i++) {
-      stock.set(i, 1);
-      stock.remove(i);
-    }
-    const { removed } = await changesSince(list, etag);
-    expect(removed).toEqual(Array.from({ length: 600 }, (_, i) => BigInt(i + 1)));
-  }
-  expect(stock.backfills).toBe(2);
-});
-
 describe("changes_unavailable", () => {
   const gone = { code: "changes_unavailable", status: 410 };
 
@@ -151,6 +142,17 @@ describe("changes_unavailable", () => {
     await expect(changesSince(list, '"another1-1"')).rejects.toMatchObject(gone);
     await expect(changesSince(list, '"epoch-of-11"')).rejects.toMatchObject(gone);
     expect(await changesSince(list, '"epoch-of-10"')).toMatchObject({ changed: [], removed: [] });
+  });
+
+  test("an ETag below the floor gets changes_unavailable, also where nothing else has changed", async () => {
+    const { stock, list } = stockOf(10);
+    const { etag: before } = await list.current();
+    stock.remove(3n);
+    const { etag } = await list.current();
+    expect(await changesSince(list, before)).toMatchObject({ removed: [3n] });
+    stock.forget(stock.revision);
+    await expect(changesSince(list, before)).rejects.toMatchObject(gone);
+    expect(await changesSince(list, etag)).toMatchObject({ changed: [], removed: [] });
   });
 
   test("an ETag from before a restore of the stock gets changes_unavailable", async () => {
@@ -174,12 +176,8 @@ describe("changes_unavailable", () => {
         stock.remove(BigInt(entries + i));
       }
       for (const each of [list, young]) expect((await changesSince(each, etag)).removed).toHaveLength(max);
-      const backfills = stock.backfills;
       stock.set(0n, 5);
       for (const each of [list, young]) await expect(changesSince(each, etag)).rejects.toMatchObject(gone);
-      const youngest = new StockList(stock, timeoutMs);
-      for (let i = 0; i < 3; i++) await expect(changesSince(youngest, etag)).rejects.toMatchObject(gone);
-      expect(stock.backfills).toBe(backfills + 1);
     },
   );
 });

@@ -1,7 +1,7 @@
 /** The difference between an older state of the list and the present one, and its rendering. */
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { type Chunk, entryEtag, jsonAt } from "./chunk.ts";
-import { countEntries, findEntry } from "./chunks.ts";
+import { type Chunk, entryEtag, isRemoved, jsonAt } from "./chunk.ts";
+import { countEntries } from "./chunks.ts";
 import { type Body, bodyOf, bodyOfText, type Snapshot } from "./snapshot.ts";
 
 /** Length of the pieces of a long body. Other requests get a turn between two of them. */
@@ -26,38 +26,31 @@ export interface Difference {
 /**
  * Finds what has changed since an older state. Its cost follows the changes: a chunk without one costs a comparison.
  *
- * @param since the revision of the older state
- * @param removed the entries that were removed since; those that are there again count as changed
+ * @param since the revision of the older state, not below the floor
  * @returns undefined for more changes than the larger of 1,000 and the number of entries: the list itself is cheaper
  */
-export function findDifference(
-  snapshot: Snapshot,
-  since: bigint,
-  removed: ReadonlySet<bigint>,
-): Difference | undefined {
+export function findDifference(snapshot: Snapshot, since: bigint): Difference | undefined {
   const parts: ChangedPart[] = [];
-  let count = 0;
-  if (snapshot.revision > since) {
-    for (const chunk of snapshot.chunks) {
-      if (chunk.newest <= since) continue;
-      const indexes = changedIn(chunk, since);
-      parts.push({ chunk, indexes });
-      count += indexes.length;
+  const gone: bigint[] = [];
+  let changed = 0;
+  for (const chunk of snapshot.revision > since ? snapshot.chunks : []) {
+    if (chunk.newest <= since) continue;
+    const indexes: number[] = [];
+    for (let at = 0; at < chunk.revisions.length; at++) {
+      if (chunk.revisions[at]! <= since) continue;
+      if (isRemoved(chunk, at)) gone.push(chunk.petIds[at]!);
+      else indexes.push(at);
     }
+    parts.push({ chunk, indexes });
+    changed += indexes.length;
   }
-  const gone = [...removed].filter((petId) => !findEntry(snapshot.chunks, petId)).sort(byPetId);
-  count += gone.length;
-  if (count > fewChanges && count > maxChanges(snapshot)) return undefined;
+  const count = changed + gone.length;
+  if (count > fewChanges && count > countEntries(snapshot.chunks)) return undefined;
   return { etag: snapshot.etag, parts, gone, count };
 }
 
 /** Up to this many changes are always answered. */
 export const fewChanges = 1_000;
-
-/** The most changes that are answered. */
-export function maxChanges({ chunks }: Snapshot): number {
-  return Math.max(fewChanges, countEntries(chunks));
-}
 
 /**
  * Renders the body of an answer: `etag` of the present list, `changed` entries with an `etag` each, and the petIds of
@@ -80,15 +73,4 @@ export async function renderDifference({ etag, parts, gone }: Difference): Promi
   text += `],"removed":[${gone.join(",")}]}`;
   if (pieces.length === 0) return bodyOfText(text);
   return bodyOf([...pieces, Buffer.from(text, "latin1")]);
-}
-
-/** The indexes of the entries that changed after a revision. */
-function changedIn({ revisions }: Chunk, since: bigint): number[] {
-  const changed: number[] = [];
-  for (let at = 0; at < revisions.length; at++) if (revisions[at]! > since) changed.push(at);
-  return changed;
-}
-
-function byPetId(a: bigint, b: bigint): number {
-  return a < b ? -1 : 1;
 }

@@ -7,8 +7,8 @@ import { type DeflatedBlock, deflateBlock, joinBlocks } from "./gzip.ts";
 /** More chunks in a segment make responses cheaper, and changes dearer: a change joins its whole segment again. */
 const chunksPerSegment = 8;
 
-// It outlives segments, so a chunk that does not change is deflated once.
-const deflated = new WeakMap<Chunk, Promise<DeflatedBlock>>();
+// It outlives segments, so JSON that does not change is deflated once.
+const deflated = new WeakMap<Buffer, Promise<DeflatedBlock>>();
 
 /** Neighbouring chunks that can be sent as one piece. A segment never changes; its pieces are made on demand. */
 export class Segment {
@@ -30,7 +30,7 @@ export class Segment {
   }
 
   deflated(): Promise<DeflatedBlock> {
-    this.#deflated ??= Promise.all(this.chunks.map(deflateChunk)).then(joinBlocks);
+    this.#deflated ??= Promise.all(this.chunks.map(deflatedJson)).then(joinBlocks);
     return this.#deflated;
   }
 }
@@ -38,24 +38,25 @@ export class Segment {
 /**
  * Divides a list into segments.
  *
- * @param previous segments of an earlier state of the list; those with the same chunks are used again
+ * @param previous segments of an earlier state of the list; those with the same JSON are used again
  */
 export function segmentsOf(chunks: readonly Chunk[], previous: readonly Segment[]): Segment[] {
   const segments: Segment[] = [];
   for (let from = 0; from < chunks.length; from += chunksPerSegment) {
     const to = Math.min(from + chunksPerSegment, chunks.length);
     const before = previous[segments.length];
-    const isSame = before?.chunks.length === to - from && before.chunks.every((chunk, i) => chunk === chunks[from + i]);
+    const isSame =
+      before?.chunks.length === to - from && before.chunks.every(({ json }, i) => json === chunks[from + i]!.json);
     segments.push(isSame ? before : new Segment(chunks.slice(from, to)));
   }
   return segments;
 }
 
-function deflateChunk(chunk: Chunk): Promise<DeflatedBlock> {
-  let block = deflated.get(chunk);
+function deflatedJson({ json }: Chunk): Promise<DeflatedBlock> {
+  let block = deflated.get(json);
   if (!block) {
-    block = deflateBlock(chunk.json);
-    deflated.set(chunk, block);
+    block = deflateBlock(json);
+    deflated.set(json, block);
   }
   return block;
 }

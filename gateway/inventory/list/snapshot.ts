@@ -50,7 +50,8 @@ export class Snapshot {
     this.epoch = epoch;
     this.revision = revision;
     this.chunks = chunks;
-    this.#segments = segmentsOf(opened(chunks), previous ? previous.#segments : []);
+    const sent = chunks.filter(({ entries }) => entries > 0);
+    this.#segments = segmentsOf(opened(sent), previous ? previous.#segments : []);
     const tag = `${epochTag(epoch)}-${revision}`;
     this.etag = `"${tag}"`;
     this.gzipEtag = `"${tag}-gzip"`;
@@ -76,7 +77,7 @@ export class Snapshot {
   }
 
   #pieces(): readonly Buffer[] {
-    if (this.chunks.length === 0) return [empty];
+    if (this.#segments.length === 0) return [empty];
     const length = this.#segments.reduce((sum, segment) => sum + segment.length, 0);
     if (length < segmentsBelow) return this.#segments.map((segment) => segment.plain());
     return this.#segments.flatMap(({ chunks }) => chunks.map(({ json }) => json));
@@ -88,20 +89,19 @@ export function epochTag(epoch: string): string {
   return epoch.slice(0, 8);
 }
 
-const withBracket = new WeakMap<Chunk, Chunk>();
+const withBracket = new WeakMap<Buffer, Buffer>();
 
 /** Replaces the first comma of the chunks by the bracket that opens the array. */
 function opened(chunks: readonly Chunk[]): readonly Chunk[] {
   const [first, ...rest] = chunks;
   if (!first) return chunks;
-  let chunk = withBracket.get(first);
-  if (!chunk) {
-    const json = joinBytes([first.json]);
+  let json = withBracket.get(first.json);
+  if (!json) {
+    json = joinBytes([first.json]);
     json.write("[");
-    chunk = { ...first, json };
-    withBracket.set(first, chunk);
+    withBracket.set(first.json, json);
   }
-  return [chunk, ...rest];
+  return [{ ...first, json }, ...rest];
 }
 
 /** Makes a body of text of one byte per character. */

@@ -5,10 +5,12 @@ import { gunzipSync } from "node:zlib";
 import { context, createContextKey, ROOT_CONTEXT } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import fc from "fast-check";
-import type { Item } from "../../../proto/pet.ts";
+import type { StockChanges } from "../../../client/index.ts";
+import type { ListedItem } from "../../../proto/pet.ts";
 import { PlainStock as Stock } from "../../../test/support/plain-stock.ts";
 import { type Body, Snapshot } from "./snapshot.ts";
-import { type CheckReport, type ListChanges, nextSnapshot, StockList } from "./stock-list.ts";
+import { nextSnapshot, StockList } from "./stock-list.ts";
+import type { CheckReport } from "./stock-source.ts";
 
 const { jest } = import.meta;
 
@@ -137,7 +139,7 @@ describe("StockList", () => {
     stock.load = async function* () {
       asked.resolve();
       await loading.promise;
-      yield* Stock.prototype.load.call(stock);
+      yield* Stock.prototype.load.call(stock, undefined);
     };
     const reloaded = list.current();
     await asked.promise;
@@ -249,7 +251,10 @@ describe("waiting reads", () => {
       for (let petId = 1n; petId <= 5n; petId++) {
         await new Promise((resolve) => setTimeout(resolve, partMs));
         stock.set(petId, 1);
-        yield { position: { epoch: stock.epoch, revision: 0n }, items: [stock.items.get(petId)!] };
+        yield {
+          position: { epoch: stock.epoch, revision: 0n },
+          items: [{ ...stock.items.get(petId)!, removed: false }],
+        };
       }
     };
     const read = new StockList(stock, shortMs).current();
@@ -266,7 +271,7 @@ describe("waiting reads", () => {
     const list = new StockList(stock, shortMs);
     await list.current();
     let report: CheckReport | undefined;
-    const changes = Promise.withResolvers<ListChanges>();
+    const changes = Promise.withResolvers<StockChanges>();
     stock.changesAfter = (_position, given) => {
       report = given;
       return changes.promise;
@@ -328,8 +333,8 @@ describe("nextSnapshot", () => {
     let snapshot = new Snapshot("e", 0n, []);
     for (let petId = 2_000n; petId > 0n; petId--) {
       const revision = snapshot.revision + 1n;
-      const changed: Item[] = [{ petId, quantity: 1, status: "sold", revision }];
-      snapshot = nextSnapshot(snapshot, { kind: "changes", position: { epoch: "e", revision }, changed, removed: [] });
+      const items: ListedItem[] = [{ petId, quantity: 1, status: "sold", revision, removed: false }];
+      snapshot = nextSnapshot(snapshot, { kind: "changes", position: { epoch: "e", revision }, items, floor: 0n });
     }
     expect(snapshot.chunks.length).toBeLessThan(20);
     expect(snapshot.chunks.flatMap(({ petIds }) => [...petIds])).toEqual(
@@ -341,15 +346,15 @@ describe("nextSnapshot", () => {
     const stock = new Stock();
     stock.set(0n, 0);
     const snapshot = await new StockList(stock, timeoutMs).current();
-    const changed = Array.from(
+    const items = Array.from(
       { length: 5_000 },
-      (_, i): Item => ({ petId: BigInt(i), quantity: 1, status: "sold", revision: 9n }),
+      (_, i): ListedItem => ({ petId: BigInt(i), quantity: 1, status: "sold", revision: 9n, removed: false }),
     );
     const next = nextSnapshot(snapshot, {
       kind: "changes",
       position: { epoch: "e", revision: 9n },
-      changed,
-      removed: [],
+      items,
+      floor: 0n,
     });
     expect(Math.max(...next.chunks.map(({ petIds }) => petIds.length))).toBeLessThanOrEqual(512);
   });

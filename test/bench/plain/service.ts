@@ -22,6 +22,7 @@ const toItem = (row: Row): InventoryItem => ({
   quantity: row.quantity,
   status: statuses[row.status]!,
   revision: 0n,
+  removed: false,
 });
 
 const db = openDatabase(process.env.DATABASE_URL!);

@@ -112,9 +112,16 @@ export interface InventoryItem {
   status: PetStatus;
   /** The revision of the stock that last changed this entry. */
   revision: bigint;
+  /** The entry was removed, by `revision`; quantity and status are those that it had. Only in lists and in changes. */
+  removed: boolean;
 }
 
 export interface ListInventoryRequest {
+  /**
+   * When set, the list begins after this pet_id. The revision of the first page of the earlier stream goes on to be the
+   * one to follow the stock from, unless the epoch is another one: then the list has to begin from its start.
+   */
+  afterPetId?: bigint | undefined;
 }
 
 export interface ListInventoryResponse {
@@ -137,19 +144,20 @@ export interface CheckInventoryResponse {
   /** The position after this answer. */
   epoch: string;
   revision: bigint;
-  /** Entries that were made or changed, in the order of their revisions. */
-  changed: InventoryItem[];
-  /** Entries that were removed. A pet_id is never in both lists. */
-  removedPetIds: bigint[];
+  /** Entries that were made, changed or removed, in the order of their revisions, in their latest state. */
+  items: InventoryItem[];
   /** The answer continues in the next message. The position holds only after the last message. */
   more: boolean;
   /**
-   * The caller's position is not one of this stock, for example after a restore of the database. Nothing else in this
-   * answer counts, and the caller must list again.
+   * The caller's position is not one of this stock, for example after a restore of the database, or it is below the
+   * floor. Nothing else in this answer counts, and the caller must list again.
    */
   reset: boolean;
-  /** The revisions that removed the entries of removed_pet_ids, in the same order. */
-  removedRevisions: bigint[];
+  /**
+   * Entries that were removed by a revision up to this one are forgotten, so what changed after a position below it is
+   * not known. It only rises. An entry is forgotten at least 30 days after its removal.
+   */
+  floor: bigint;
 }
 
 export interface WatchInventoryRequest {
@@ -163,15 +171,13 @@ export interface WatchInventoryResponse {
   epoch: string;
   revision: bigint;
   /**
-   * Entries that were made or changed, in the order of their revisions, in their latest state: a message may combine
-   * several changes of an entry.
+   * Entries that were made, changed or removed, in the order of their revisions, in their latest state: a message may
+   * combine several changes of an entry.
    */
-  changed: InventoryItem[];
-  /** Entries that were removed. */
-  removedPetIds: bigint[];
+  items: InventoryItem[];
   /**
-   * The caller's position is no longer one of this stock, and the caller must list again. The last message of the
-   * stream.
+   * The caller's position is not, or no longer, one of this stock, and the caller must list again. The last message of
+   * the stream.
    */
   reset: boolean;
 }
@@ -352,7 +358,7 @@ export interface RemoveInventoryItemResponse {
 }
 
 function createBaseInventoryItem(): InventoryItem {
-  return { petId: 0n, quantity: 0, status: 0, revision: 0n };
+  return { petId: 0n, quantity: 0, status: 0, revision: 0n, removed: false };
 }
 
 export const InventoryItem: MessageFns<InventoryItem> = {
@@ -374,6 +380,9 @@ export const InventoryItem: MessageFns<InventoryItem> = {
         throw new globalThis.Error("value provided for field message.revision of type int64 too large");
       }
       writer.uint32(32).int64(message.revision);
+    }
+    if (message.removed !== false) {
+      writer.uint32(40).bool(message.removed);
     }
     return writer;
   },
@@ -423,6 +432,14 @@ export const InventoryItem: MessageFns<InventoryItem> = {
             message.revision = reader.int64() as bigint;
             continue;
           }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.removed = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -441,6 +458,7 @@ export const InventoryItem: MessageFns<InventoryItem> = {
       quantity: isSet(object.quantity) ? globalThis.Number(object.quantity) : 0,
       status: isSet(object.status) ? petStatusFromJSON(object.status) : 0,
       revision: isSet(object.revision) ? BigInt(object.revision) : 0n,
+      removed: isSet(object.removed) ? globalThis.Boolean(object.removed) : false,
     };
   },
 
@@ -458,6 +476,9 @@ export const InventoryItem: MessageFns<InventoryItem> = {
     if (message.revision !== 0n) {
       obj.revision = message.revision.toString();
     }
+    if (message.removed !== false) {
+      obj.removed = message.removed;
+    }
     return obj;
   },
 
@@ -470,16 +491,23 @@ export const InventoryItem: MessageFns<InventoryItem> = {
     message.quantity = object.quantity ?? 0;
     message.status = object.status ?? 0;
     message.revision = (object.revision !== undefined && object.revision !== null) ? BigInt(object.revision) : 0n;
+    message.removed = object.removed ?? false;
     return message;
   },
 };
 
 function createBaseListInventoryRequest(): ListInventoryRequest {
-  return {};
+  return { afterPetId: undefined };
 }
 
 export const ListInventoryRequest: MessageFns<ListInventoryRequest> = {
-  encode(_: ListInventoryRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+  encode(message: ListInventoryRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.afterPetId !== undefined) {
+      if (BigInt.asIntN(64, message.afterPetId) !== message.afterPetId) {
+        throw new globalThis.Error("value provided for field message.afterPetId of type int64 too large");
+      }
+      writer.uint32(8).int64(message.afterPetId);
+    }
     return writer;
   },
 
@@ -496,6 +524,14 @@ export const ListInventoryRequest: MessageFns<ListInventoryRequest> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.afterPetId = reader.int64() as bigint;
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -508,20 +544,32 @@ export const ListInventoryRequest: MessageFns<ListInventoryRequest> = {
     }
   },
 
-  fromJSON(_: any): ListInventoryRequest {
-    return {};
+  fromJSON(object: any): ListInventoryRequest {
+    return {
+      afterPetId: isSet(object.afterPetId)
+        ? BigInt(object.afterPetId)
+        : isSet(object.after_pet_id)
+        ? BigInt(object.after_pet_id)
+        : undefined,
+    };
   },
 
-  toJSON(_: ListInventoryRequest): unknown {
+  toJSON(message: ListInventoryRequest): unknown {
     const obj: any = {};
+    if (message.afterPetId !== undefined) {
+      obj.afterPetId = message.afterPetId.toString();
+    }
     return obj;
   },
 
   create(base?: DeepPartial<ListInventoryRequest>): ListInventoryRequest {
     return ListInventoryRequest.fromPartial(base ?? {});
   },
-  fromPartial(_: DeepPartial<ListInventoryRequest>): ListInventoryRequest {
+  fromPartial(object: DeepPartial<ListInventoryRequest>): ListInventoryRequest {
     const message = createBaseListInventoryRequest();
+    message.afterPetId = (object.afterPetId !== undefined && object.afterPetId !== null)
+      ? BigInt(object.afterPetId)
+      : undefined;
     return message;
   },
 };
@@ -735,7 +783,7 @@ export const CheckInventoryRequest: MessageFns<CheckInventoryRequest> = {
 };
 
 function createBaseCheckInventoryResponse(): CheckInventoryResponse {
-  return { epoch: "", revision: 0n, changed: [], removedPetIds: [], more: false, reset: false, removedRevisions: [] };
+  return { epoch: "", revision: 0n, items: [], more: false, reset: false, floor: 0n };
 }
 
 export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
@@ -749,34 +797,20 @@ export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
       }
       writer.uint32(16).int64(message.revision);
     }
-    for (const v of message.changed) {
+    for (const v of message.items) {
       InventoryItem.encode(v!, writer.uint32(26).fork()).join();
     }
-    if (message.removedPetIds.length !== 0) {
-      writer.uint32(34).fork();
-      for (const v of message.removedPetIds) {
-        if (BigInt.asIntN(64, v) !== v) {
-          throw new globalThis.Error("a value provided in array field removedPetIds of type int64 is too large");
-        }
-        writer.int64(v);
-      }
-      writer.join();
-    }
     if (message.more !== false) {
-      writer.uint32(40).bool(message.more);
+      writer.uint32(32).bool(message.more);
     }
     if (message.reset !== false) {
-      writer.uint32(48).bool(message.reset);
+      writer.uint32(40).bool(message.reset);
     }
-    if (message.removedRevisions.length !== 0) {
-      writer.uint32(58).fork();
-      for (const v of message.removedRevisions) {
-        if (BigInt.asIntN(64, v) !== v) {
-          throw new globalThis.Error("a value provided in array field removedRevisions of type int64 is too large");
-        }
-        writer.int64(v);
+    if (message.floor !== 0n) {
+      if (BigInt.asIntN(64, message.floor) !== message.floor) {
+        throw new globalThis.Error("value provided for field message.floor of type int64 too large");
       }
-      writer.join();
+      writer.uint32(48).int64(message.floor);
     }
     return writer;
   },
@@ -815,33 +849,23 @@ export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
               break;
             }
 
-            message.changed.push(InventoryItem.decode(reader, reader.uint32()));
+            message.items.push(InventoryItem.decode(reader, reader.uint32()));
             continue;
           }
           case 4: {
-            if (tag === 32) {
-              message.removedPetIds.push(reader.int64() as bigint);
-
-              continue;
+            if (tag !== 32) {
+              break;
             }
 
-            if (tag === 34) {
-              const end2 = reader.uint32() + reader.pos;
-              while (reader.pos < end2) {
-                message.removedPetIds.push(reader.int64() as bigint);
-              }
-
-              continue;
-            }
-
-            break;
+            message.more = reader.bool();
+            continue;
           }
           case 5: {
             if (tag !== 40) {
               break;
             }
 
-            message.more = reader.bool();
+            message.reset = reader.bool();
             continue;
           }
           case 6: {
@@ -849,26 +873,8 @@ export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
               break;
             }
 
-            message.reset = reader.bool();
+            message.floor = reader.int64() as bigint;
             continue;
-          }
-          case 7: {
-            if (tag === 56) {
-              message.removedRevisions.push(reader.int64() as bigint);
-
-              continue;
-            }
-
-            if (tag === 58) {
-              const end2 = reader.uint32() + reader.pos;
-              while (reader.pos < end2) {
-                message.removedRevisions.push(reader.int64() as bigint);
-              }
-
-              continue;
-            }
-
-            break;
           }
         }
         if ((tag & 7) === 4 || tag === 0) {
@@ -886,21 +892,10 @@ export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
     return {
       epoch: isSet(object.epoch) ? globalThis.String(object.epoch) : "",
       revision: isSet(object.revision) ? BigInt(object.revision) : 0n,
-      changed: globalThis.Array.isArray(object?.changed)
-        ? object.changed.map((e: any) => InventoryItem.fromJSON(e))
-        : [],
-      removedPetIds: globalThis.Array.isArray(object?.removedPetIds)
-        ? object.removedPetIds.map((e: any) => BigInt(e))
-        : globalThis.Array.isArray(object?.removed_pet_ids)
-        ? object.removed_pet_ids.map((e: any) => BigInt(e))
-        : [],
+      items: globalThis.Array.isArray(object?.items) ? object.items.map((e: any) => InventoryItem.fromJSON(e)) : [],
       more: isSet(object.more) ? globalThis.Boolean(object.more) : false,
       reset: isSet(object.reset) ? globalThis.Boolean(object.reset) : false,
-      removedRevisions: globalThis.Array.isArray(object?.removedRevisions)
-        ? object.removedRevisions.map((e: any) => BigInt(e))
-        : globalThis.Array.isArray(object?.removed_revisions)
-        ? object.removed_revisions.map((e: any) => BigInt(e))
-        : [],
+      floor: isSet(object.floor) ? BigInt(object.floor) : 0n,
     };
   },
 
@@ -912,11 +907,8 @@ export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
     if (message.revision !== 0n) {
       obj.revision = message.revision.toString();
     }
-    if (message.changed?.length) {
-      obj.changed = message.changed.map((e) => InventoryItem.toJSON(e));
-    }
-    if (message.removedPetIds?.length) {
-      obj.removedPetIds = message.removedPetIds.map((e) => e.toString());
+    if (message.items?.length) {
+      obj.items = message.items.map((e) => InventoryItem.toJSON(e));
     }
     if (message.more !== false) {
       obj.more = message.more;
@@ -924,8 +916,8 @@ export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
     if (message.reset !== false) {
       obj.reset = message.reset;
     }
-    if (message.removedRevisions?.length) {
-      obj.removedRevisions = message.removedRevisions.map((e) => e.toString());
+    if (message.floor !== 0n) {
+      obj.floor = message.floor.toString();
     }
     return obj;
   },
@@ -937,11 +929,10 @@ export const CheckInventoryResponse: MessageFns<CheckInventoryResponse> = {
     const message = createBaseCheckInventoryResponse();
     message.epoch = object.epoch ?? "";
     message.revision = (object.revision !== undefined && object.revision !== null) ? BigInt(object.revision) : 0n;
-    message.changed = object.changed?.map((e) => InventoryItem.fromPartial(e)) || [];
-    message.removedPetIds = object.removedPetIds?.map((e) => BigInt(e)) || [];
+    message.items = object.items?.map((e) => InventoryItem.fromPartial(e)) || [];
     message.more = object.more ?? false;
     message.reset = object.reset ?? false;
-    message.removedRevisions = object.removedRevisions?.map((e) => BigInt(e)) || [];
+    message.floor = (object.floor !== undefined && object.floor !== null) ? BigInt(object.floor) : 0n;
     return message;
   },
 };
@@ -1035,7 +1026,7 @@ export const WatchInventoryRequest: MessageFns<WatchInventoryRequest> = {
 };
 
 function createBaseWatchInventoryResponse(): WatchInventoryResponse {
-  return { epoch: "", revision: 0n, changed: [], removedPetIds: [], reset: false };
+  return { epoch: "", revision: 0n, items: [], reset: false };
 }
 
 export const WatchInventoryResponse: MessageFns<WatchInventoryResponse> = {
@@ -1049,21 +1040,11 @@ export const WatchInventoryResponse: MessageFns<WatchInventoryResponse> = {
       }
       writer.uint32(16).int64(message.revision);
     }
-    for (const v of message.changed) {
+    for (const v of message.items) {
       InventoryItem.encode(v!, writer.uint32(26).fork()).join();
     }
-    if (message.removedPetIds.length !== 0) {
-      writer.uint32(34).fork();
-      for (const v of message.removedPetIds) {
-        if (BigInt.asIntN(64, v) !== v) {
-          throw new globalThis.Error("a value provided in array field removedPetIds of type int64 is too large");
-        }
-        writer.int64(v);
-      }
-      writer.join();
-    }
     if (message.reset !== false) {
-      writer.uint32(40).bool(message.reset);
+      writer.uint32(32).bool(message.reset);
     }
     return writer;
   },
@@ -1102,29 +1083,11 @@ export const WatchInventoryResponse: MessageFns<WatchInventoryResponse> = {
               break;
             }
 
-            message.changed.push(InventoryItem.decode(reader, reader.uint32()));
+            message.items.push(InventoryItem.decode(reader, reader.uint32()));
             continue;
           }
           case 4: {
-            if (tag === 32) {
-              message.removedPetIds.push(reader.int64() as bigint);
-
-              continue;
-            }
-
-            if (tag === 34) {
-              const end2 = reader.uint32() + reader.pos;
-              while (reader.pos < end2) {
-                message.removedPetIds.push(reader.int64() as bigint);
-              }
-
-              continue;
-            }
-
-            break;
-          }
-          case 5: {
-            if (tag !== 40) {
+            if (tag !== 32) {
               break;
             }
 
@@ -1147,14 +1110,7 @@ export const WatchInventoryResponse: MessageFns<WatchInventoryResponse> = {
     return {
       epoch: isSet(object.epoch) ? globalThis.String(object.epoch) : "",
       revision: isSet(object.revision) ? BigInt(object.revision) : 0n,
-      changed: globalThis.Array.isArray(object?.changed)
-        ? object.changed.map((e: any) => InventoryItem.fromJSON(e))
-        : [],
-      removedPetIds: globalThis.Array.isArray(object?.removedPetIds)
-        ? object.removedPetIds.map((e: any) => BigInt(e))
-        : globalThis.Array.isArray(object?.removed_pet_ids)
-        ? object.removed_pet_ids.map((e: any) => BigInt(e))
-        : [],
+      items: globalThis.Array.isArray(object?.items) ? object.items.map((e: any) => InventoryItem.fromJSON(e)) : [],
       reset: isSet(object.reset) ? globalThis.Boolean(object.reset) : false,
     };
   },
@@ -1167,11 +1123,8 @@ export const WatchInventoryResponse: MessageFns<WatchInventoryResponse> = {
     if (message.revision !== 0n) {
       obj.revision = message.revision.toString();
     }
-    if (message.changed?.length) {
-      obj.changed = message.changed.map((e) => InventoryItem.toJSON(e));
-    }
-    if (message.removedPetIds?.length) {
-      obj.removedPetIds = message.removedPetIds.map((e) => e.toString());
+    if (message.items?.length) {
+      obj.items = message.items.map((e) => InventoryItem.toJSON(e));
     }
     if (message.reset !== false) {
       obj.reset = message.reset;
@@ -1186,8 +1139,7 @@ export const WatchInventoryResponse: MessageFns<WatchInventoryResponse> = {
     const message = createBaseWatchInventoryResponse();
     message.epoch = object.epoch ?? "";
     message.revision = (object.revision !== undefined && object.revision !== null) ? BigInt(object.revision) : 0n;
-    message.changed = object.changed?.map((e) => InventoryItem.fromPartial(e)) || [];
-    message.removedPetIds = object.removedPetIds?.map((e) => BigInt(e)) || [];
+    message.items = object.items?.map((e) => InventoryItem.fromPartial(e)) || [];
     message.reset = object.reset ?? false;
     return message;
   },
@@ -3087,8 +3039,9 @@ export const RemoveInventoryItemResponse: MessageFns<RemoveInventoryItemResponse
 export type InventoryServiceService = typeof InventoryServiceService;
 export const InventoryServiceService = {
   /**
-   * Every entry, ordered by pet_id, in pages. Each page has the state of the moment when it was read, which is at or
-   * after `revision` of the first page. To follow the stock from there, read the changes after that revision.
+   * Every entry, ordered by pet_id, in pages, and the removed ones among them that are not forgotten yet. Each page has
+   * the state of the moment when it was read, which is at or after `revision` of the first page. To follow the stock
+   * from there, read the changes after that revision. A stream that breaks is continued with `after_pet_id`.
    */
   listInventory: {
     path: "/petstore.inventory.v1.InventoryService/ListInventory" as const,
@@ -3258,8 +3211,9 @@ export const InventoryServiceService = {
 
 export interface InventoryServiceServer extends UntypedServiceImplementation {
   /**
-   * Every entry, ordered by pet_id, in pages. Each page has the state of the moment when it was read, which is at or
-   * after `revision` of the first page. To follow the stock from there, read the changes after that revision.
+   * Every entry, ordered by pet_id, in pages, and the removed ones among them that are not forgotten yet. Each page has
+   * the state of the moment when it was read, which is at or after `revision` of the first page. To follow the stock
+   * from there, read the changes after that revision. A stream that breaks is continued with `after_pet_id`.
    */
   listInventory: handleServerStreamingCall<ListInventoryRequest, ListInventoryResponse>;
   /**
@@ -3322,8 +3276,9 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
 
 export interface InventoryServiceClient extends Client {
   /**
-   * Every entry, ordered by pet_id, in pages. Each page has the state of the moment when it was read, which is at or
-   * after `revision` of the first page. To follow the stock from there, read the changes after that revision.
+   * Every entry, ordered by pet_id, in pages, and the removed ones among them that are not forgotten yet. Each page has
+   * the state of the moment when it was read, which is at or after `revision` of the first page. To follow the stock
+   * from there, read the changes after that revision. A stream that breaks is continued with `after_pet_id`.
    */
   listInventory(
     request: ListInventoryRequest,

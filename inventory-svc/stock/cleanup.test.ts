@@ -1,5 +1,8 @@
 import { setImmediate } from "node:timers/promises";
-import { deleteOldRecords, retentionMs, startRecordCleanup } from "./record-cleanup.ts";
+import { deleteOldRecords, retentionMs, startCleanup } from "./cleanup.ts";
+
+/** A stock in which nothing is old. */
+const idle = { deleteRecords: async () => undefined, noteTime: async () => {}, forgetRemovals: async () => false };
 
 test("old records are deleted step by step until none is left, and each step continues after the previous one", async () => {
   const asked: unknown[][] = [];
@@ -17,7 +20,7 @@ test("a failed cleanup is reported, and a stop does not wait for the next interv
   const fault = new Error("the database is away");
   const reported = Promise.withResolvers<unknown>();
   const store = { deleteRecords: () => Promise.reject(fault) };
-  const stop = startRecordCleanup({ store, onError: reported.resolve });
+  const stop = startCleanup({ retention: { ...idle, ...store }, onError: reported.resolve });
   expect(await reported.promise).toBe(fault);
   await stop();
 });
@@ -30,7 +33,7 @@ test("a stop ends a long cleanup after the current step", async () => {
     steps += 1n;
     return steps; // more always remains
   };
-  const stop = startRecordCleanup({ store: { deleteRecords }, onError: () => {} });
+  const stop = startCleanup({ retention: { ...idle, deleteRecords }, onError: () => {} });
   await begun.promise;
   await stop();
   expect(steps).toBe(1n);
@@ -45,7 +48,7 @@ test("a stop waits for the cleanup's statement that is running, and no statement
     begun.resolve();
     return statement.promise;
   };
-  const stop = startRecordCleanup({ store: { deleteRecords }, onError: () => {} });
+  const stop = startCleanup({ retention: { ...idle, deleteRecords }, onError: () => {} });
   await begun.promise;
   let isStopped = false;
   const stopping = stop().then(() => {
@@ -56,4 +59,23 @@ test("a stop waits for the cleanup's statement that is running, and no statement
   statement.resolve(500n);
   await stopping;
   expect(steps).toBe(1);
+});
+
+test("old removals are forgotten step by step, also when old records cannot be deleted", async () => {
+  const asked: unknown[][] = [];
+  const done = Promise.withResolvers<void>();
+  const retention = {
+    deleteRecords: () => Promise.reject(new Error("the database is away")),
+    noteTime: async (...args: unknown[]) => void asked.push(args),
+    forgetRemovals: async (...args: unknown[]) => {
+      asked.push(args);
+      if (asked.length === 4) done.resolve();
+      return asked.length < 4;
+    },
+  };
+  const stop = startCleanup({ retention, onError: () => {} });
+  await done.promise;
+  await stop();
+  const step = [30 * 24 * 3_600_000, 500];
+  expect(asked).toEqual([[3_600_000], step, step, step]);
 });

@@ -1,0 +1,77 @@
+/** Reads the list for all gateways that load it at about the same time. */
+import type { Position } from "../../proto/pet.ts";
+import type { StockRow } from "./changes.ts";
+import type { StockStore } from "./store.ts";
+
+/** A part of the list. */
+export interface ListPage {
+  /** That of the stock before the first part was read. The same in every part. */
+  readonly position: Position;
+  /** Entries and tombstones, in the order of petId. */
+  readonly rows: readonly StockRow[];
+}
+
+interface SharedRows {
+  readonly rows: Promise<readonly StockRow[]>;
+  /** The number of the latest load that had begun when these rows began to be read. */
+  readonly load: number;
+}
+
+/** Parts that are kept for the loads that follow. */
+const maxKept = 64;
+
+/**
+ * Reads each part of the list once for all loads that follow each other at some distance. A load takes a part that was
+ * read for another one if that began after it did: so each is as new as if it had read all by itself. One that begins
+ * later reads by itself until it comes to such parts, and then has them without waiting, so that it draws level. Each
+ * takes its parts when it wants them: a slow one holds up no other.
+ */
+export class ListFeed {
+  readonly #store: Pick<StockStore, "position" | "rowsAfter">;
+  readonly #limit: number;
+  /** By the petId that they follow, the latest last. */
+  readonly #kept = new Map<bigint | undefined, SharedRows>();
+  #begun = 0;
+  #running = 0;
+
+  /** @param limit maximum rows of a part */
+  constructor(store: Pick<StockStore, "position" | "rowsAfter">, limit: number) {
+    this.#store = store;
+    this.#limit = limit;
+  }
+
+  /**
+   * Loads the list. The first part is empty and comes before any row is read.
+   *
+   * @param after the petId after which to begin; undefined for the whole list
+   * @throws StockUnavailableError
+   */
+  async *load(after: bigint | undefined): AsyncGenerator<ListPage> {
+    this.#running += 1;
+    try {
+      const position = await this.#store.position();
+      const load = ++this.#begun;
+      yield { position, rows: [] };
+      let from = after;
+      for (let isFull = true; isFull; ) {
+        const rows = await this.#rowsAfter(from, load);
+        if (rows.length > 0) yield { position, rows };
+        isFull = rows.length === this.#limit;
+        from = rows.at(-1)?.petId;
+      }
+    } finally {
+      this.#running -= 1;
+      if (this.#running === 0) this.#kept.clear();
+    }
+  }
+
+  #rowsAfter(after: bigint | undefined, load: number): Promise<readonly StockRow[]> {
+    const known = this.#kept.get(after);
+    if (known && known.load >= load) return known.rows;
+    const shared = { rows: this.#store.rowsAfter(after, this.#limit), load: this.#begun };
+    this.#kept.delete(after);
+    this.#kept.set(after, shared);
+    if (this.#kept.size > maxKept) this.#kept.delete(this.#kept.keys().next().value);
+    return shared.rows;
+  }
+}

@@ -1,0 +1,104 @@
+/** Forgets what the stock no longer needs: records of changes, and removed entries. */
+import type { Knex } from "knex";
+import { clockMs } from "../../runtime/database/statements.ts";
+import { available } from "./errors.ts";
+import { recordsTable } from "./rows.ts";
+
+/** The tables of a stock, as far as they shrink. Several services may do all of this at once. */
+export class Retention {
+  readonly #db: Knex;
+
+  constructor(db: Knex) {
+    this.#db = db;
+  }
+
+  /**
+   * Deletes the records of changes that are older than this, the oldest first. It touches no row that a write touches.
+   *
+   * @param ageMs by the clock of the database
+   * @param limit maximum records
+   * @param after the id of the record after which to begin
+   * @returns the id up to which those that old are deleted; undefined when no more of them are
+   * @throws StockUnavailableError
+   */
+  async deleteRecords(ageMs: number, limit: number, after: bigint): Promise<bigint | undefined> {
+    const recorded = () => this.#db(recordsTable).where("id", ">", after as never);
+    const age = this.#ageSince("made_at");
+    const oldest: { id: bigint; age: bigint | number }[] = await available(
+      recorded().orderBy("id").limit(limit).select("id", { age }),
+    );
+    // A time in the future says nothing about the records after it: the clock was wrong.
+    const kept = oldest.findIndex(({ age }) => age >= 0 && age <= ageMs);
+    const last = (kept === -1 ? oldest : oldest.slice(0, kept)).at(-1)?.id;
+    if (last === undefined) return undefined;
+    const old = recorded().where("id", "<=", last as never);
+    await available(old.where(age, ">", ageMs as never).delete());
+    return kept === -1 && oldest.length === limit ? last : undefined;
+  }
+
+  /**
+   * Notes which revision the stock has reached by now, unless that was noted a short time ago. So a removal needs no
+   * time of its own: whatever has such a revision or an earlier one is older than its note.
+   *
+   * @param intervalMs the shortest time between two notes, by the clock of the database
+   * @throws StockUnavailableError
+   */
+  async noteTime(intervalMs: number): Promise<void> {
+    const now = this.#db.raw(clockMs(this.#db));
+    const recent = this.#db("stock_times").whereBetween(this.#ageSince("noted_at"), [0, intervalMs] as never);
+    const reached = this.#db("stock_head").where({ id: 1 }).whereNotExists(recent.select("id"));
+    const target = this.#db.raw("?? (??, ??)", ["stock_times", "revision", "noted_at"]);
+    await available(this.#db(target as never).insert(reached.select("revision", now as never) as never));
+  }
+
+  /**
+   * Deletes the tombstones of entries that were removed longer ago than this, those of the earliest revisions first, and
+   * moves the floor up to the last of these revisions in the same transaction: so a reader whose position is not below
+   * the floor misses none. A step is bounded by the rows that it looks at, whether or not they are tombstones.
+   *
+   * @param ageMs by the clock of the database and the times that were noted
+   * @param limit maximum rows
+   * @returns whether there is more to look at
+   * @throws StockUnavailableError
+   */
+  async forgetRemovals(ageMs: number, limit: number): Promise<boolean> {
+    const db = this.#db;
+    const noted = db("stock_times").where(this.#ageSince("noted_at"), ">", ageMs as never);
+    const [old] = await available<{ revision: bigint | null }[]>(noted.max({ revision: "revision" }));
+    const { floor }: { floor: bigint } = await available(db("stock_head").where({ id: 1 }).first("floor"));
+    const end = old?.revision ?? floor;
+    if (end <= floor) return false;
+    const rows: { pet_id: bigint; revision: bigint; removed: bigint | number }[] = await available(
+      db("stock")
+        .where("revision", ">", floor as never)
+        .where("revision", "<=", end as never)
+        .orderBy("revision")
+        .limit(limit)
+        .select("pet_id", "revision", "removed"),
+    );
+    const isFull = rows.length === limit;
+    const reached = isFull ? rows.at(-1)!.revision : end;
+    const tombstones = rows.filter(({ removed }) => Number(removed) === 1).map(({ pet_id }) => pet_id);
+    await available(
+      db.transaction(async (transaction) => {
+        // The counter row first, as each write does: so they queue there, and not for rows that both have a part of.
+        const risen = db.raw("case when ?? < ? then ? else ?? end", ["floor", reached, reached, "floor"] as never);
+        await transaction("stock_head").where({ id: 1 }).update({ floor: risen });
+        // An entry that was made again meanwhile has a later revision, even if it was removed again.
+        const forgotten = transaction("stock")
+          .whereIn("pet_id", tombstones as never[])
+          .where("removed", 1);
+        await forgotten.where("revision", "<=", reached as never).delete();
+        await transaction("stock_times")
+          .where("revision", "<=", reached as never)
+          .delete();
+      }),
+    );
+    return isFull;
+  }
+
+  /** How long ago a time in a column is, in milliseconds by the clock of the database. */
+  #ageSince(column: string): never {
+    return this.#db.raw(`${clockMs(this.#db)} - ${column}`) as never;
+  }
+}
