@@ -64,6 +64,7 @@ export function refusalOf({ code, message, details }: Status): InventoryError {
 
 /** Makes an InventoryError of what a call of grpc-js threw. Anything else stays as it is. */
 export function toInventoryError(error: unknown): unknown {
+  if (error instanceof InventoryError) return error;
   const { code, details, metadata } = error as Partial<ServiceError>;
   const name = code === undefined ? undefined : (status[code] as StatusName | undefined);
   if (name === undefined) return error;

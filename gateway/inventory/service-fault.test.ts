@@ -82,6 +82,6 @@ test("an operator is told which setting gives a slow service more time to send t
   });
   stack.defer(() => server.forceShutdown());
   expect(await faultAt(port, undefined, 300)).toBe(
-    "INVENTORY_ADDRESS (inventory-svc): the inventory service sent no further part of the list in time (where it is only slow, INVENTORY_TIMEOUT_MS gives it more time)",
+    "INVENTORY_ADDRESS (inventory-svc): DEADLINE_EXCEEDED: the service sent no further part in time (where it is only slow, INVENTORY_TIMEOUT_MS gives it more time)",
   );
 });
