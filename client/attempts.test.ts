@@ -22,12 +22,10 @@ async function end(work: Promise<void>): Promise<void> {
   await work;
 }
 
-const always = () => true;
-
 test("work is tried again until it is settled, and not so often that a service that comes back is flooded", async () => {
   const { work, attempts } = awayFor(1_000);
   const startedMs = performance.now();
-  await end(untilSettled(work, { endMs: () => startedMs + 10_000, mayRepeat: always }));
+  await end(untilSettled(work, () => startedMs + 10_000));
   expect(attempts()).toBeGreaterThan(5);
   expect(attempts()).toBeLessThan(15);
 });
@@ -35,18 +33,11 @@ test("work is tried again until it is settled, and not so often that a service t
 test("work is not tried again after the end of the patience", async () => {
   const { work, attempts } = awayFor(60_000);
   const endMs = performance.now() + 150;
-  await end(untilSettled(work, { endMs: () => endMs, mayRepeat: always }));
+  await end(untilSettled(work, () => endMs));
   expect(performance.now()).toBeLessThan(endMs + 1);
   const before = attempts();
-  await end(untilSettled(work, { endMs: () => endMs, mayRepeat: always }));
+  await end(untilSettled(work, () => endMs));
   expect(attempts()).toBe(before + 1);
-});
-
-test("work that must not be repeated is tried once", async () => {
-  const { work, attempts } = awayFor(10);
-  const endMs = performance.now() + 1_000;
-  await end(untilSettled(work, { endMs: () => endMs, mayRepeat: () => false }));
-  expect(attempts()).toBe(1);
 });
 
 test("an outage holds callers until it is as old as its patience, and after a success all over again", () => {

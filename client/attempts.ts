@@ -2,26 +2,20 @@
 /** Waits between attempts, in milliseconds; the last one repeats. */
 const waitsMs = [1, 25, 50, 100, 200];
 
-/** How long work is tried again. */
-interface Patience {
-  /** When it ends, by `performance.now()`. Asked after each attempt. */
-  readonly endMs: () => number;
-  /** Asked before each further attempt. False once that must not be made; what it throws ends the work, too. */
-  readonly mayRepeat: () => boolean | Promise<boolean>;
-}
-
 /**
  * Tries work until it is settled, so that callers see a short outage, such as a failover, as a delay.
  *
  * @param attempt tries once. @returns whether another attempt would not change anything
+ * @param endMs until when it is tried again, by `performance.now()`; asked after each attempt
+ * @throws what an attempt throws
  */
-export async function untilSettled(attempt: () => Promise<boolean>, { endMs, mayRepeat }: Patience): Promise<void> {
+export async function untilSettled(attempt: () => Promise<boolean>, endMs: () => number): Promise<void> {
   for (let i = 0; !(await attempt()); i++) {
     const leftMs = endMs() - performance.now();
     if (leftMs <= 0) return;
     const waitMs = waitsMs[Math.min(i, waitsMs.length - 1)]! * (0.75 + Math.random() / 2); // not all at once
     await new Promise((resolve) => setTimeout(resolve, Math.min(waitMs, leftMs)));
-    if (performance.now() >= endMs() || !(await mayRepeat())) return;
+    if (performance.now() >= endMs()) return;
   }
 }
 

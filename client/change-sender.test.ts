@@ -102,29 +102,6 @@ test.each([
   expect(outcomes).toEqual(thrice(error));
 });
 
-test("in an outage at most 5,000 requests that happen once are repeated at a time, and further ones fail at once", async () => {
-  let isAway = true;
-  let attempts = 0;
-  const submit = async () => {
-    attempts += 1;
-    if (attempts === 15_000) isAway = false; // however often they are repeated, they keep their places
-    return isAway ? [undone] : [entry(1n)];
-  };
-  const sender = new ChangeSender({ submit, isClosed: false }, 60_000);
-  const request = { changes: changes.slice(0, 1), idempotencyKey };
-  const endMs = performance.now() + 60_000;
-  const caller = { deadlineMs: () => endMs, isWanted: () => true, mayRepeat: () => true };
-  const held = Array.from({ length: 5_000 }, () => sender.send(request, caller));
-  expect(await sender.send(request, caller)).toEqual([undone]);
-  for (const outcomes of await Promise.all(held)) expect(outcomes).toEqual([entry(1n)]);
-  isAway = true;
-  const next = sender.send(request, caller);
-  setTimeout(() => {
-    isAway = false;
-  }, 10);
-  expect(await next).toEqual([entry(1n)]);
-});
-
 test("nothing is repeated once the client is closed", async () => {
   const sender = new ChangeSender({ submit: async () => [undone], isClosed: true }, 60_000);
   const caller = { deadlineMs: () => Number.POSITIVE_INFINITY, isWanted: () => true, mayRepeat: () => true };

@@ -20,14 +20,10 @@ export interface ChangeCaller {
 /** After these the same request may succeed soon. */
 const passing: ReadonlySet<StatusName> = new Set(["UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"]);
 
-/** Requests that are repeated although they may have happened. In a long outage further ones end after one attempt. */
-const maxRepeated = 5_000;
-
 export class ChangeSender {
   readonly #sessions: Pick<ChangeSessions, "submit" | "isClosed">;
   readonly #attemptTimeoutMs: number;
   readonly #outage: Outage;
-  #repeated = 0;
 
   /** @param attemptTimeoutMs the longest attempt at changes that may be repeated, and the patience with an outage */
   constructor(sessions: Pick<ChangeSessions, "submit" | "isClosed">, attemptTimeoutMs: number) {
@@ -46,7 +42,6 @@ export class ChangeSender {
     const happensOnce = isRepeatable(request);
     const outcomes: ChangeOutcome[] = [];
     let unsettled = [...request.changes.keys()];
-    let holdsPlace = false;
     let endMs = Number.NEGATIVE_INFINITY;
 
     const attempt = async () => {
@@ -67,21 +62,9 @@ export class ChangeSender {
       endMs = isAway && !happensOnce ? Math.min(latestMs, this.#outage.failed()) : latestMs;
       return unsettled.length === 0 || this.#sessions.isClosed;
     };
-    const mayGoOn = () => {
-      if (happensOnce && !holdsPlace) {
-        if (this.#repeated >= maxRepeated) return false;
-        holdsPlace = true;
-        this.#repeated += 1;
-      }
-      return true;
-    };
-    try {
-      await untilSettled(attempt, { endMs: () => endMs, mayRepeat: mayGoOn });
-    } catch {
+    await untilSettled(attempt, () => endMs).catch(() => {
       // The caller has left, or may not make the changes: the outcomes are those of the attempts before.
-    } finally {
-      if (holdsPlace) this.#repeated -= 1;
-    }
+    });
     return outcomes;
   }
 }

@@ -70,6 +70,7 @@ export class Checks {
     let endMs = startedMs;
     const attempt = async () => {
       this.#closed.signal.throwIfAborted();
+      if (error) options.onSetback?.(error as InventoryError);
       try {
         changes = await this.#askOnce(position, options);
         this.#outage.succeeded();
@@ -80,11 +81,7 @@ export class Checks {
         return (thrown as InventoryError).code !== "UNAVAILABLE";
       }
     };
-    const mayRepeat = () => {
-      options.onSetback?.(error as InventoryError);
-      return true;
-    };
-    await untilSettled(attempt, { endMs: () => endMs, mayRepeat });
+    await untilSettled(attempt, () => endMs);
     if (changes) return changes;
     throw error;
   }

@@ -19,8 +19,7 @@ export async function blamingService<T>(work: () => Promise<T>): Promise<T> {
 function serviceFault(error: unknown): string {
   let first = error as Partial<ServiceError>;
   while (first.cause instanceof Error) first = first.cause;
-  const { details, message } = first;
-  const said = details || message || String(error);
+  const said = typeof first.details === "string" ? first.details : (first.message ?? String(error));
   if (error instanceof ApiError && error.code === "timeout") {
     return `${said} (where it is only slow, INVENTORY_TIMEOUT_MS gives it more time)`;
   }
