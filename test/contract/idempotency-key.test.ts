@@ -1,7 +1,9 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { expectError, expectOutage, header, readLimits } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import type { Response } from "../support/http.ts";
+import { startLink } from "../support/link.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const malformedKeys = [
@@ -353,6 +355,23 @@ describe("Idempotency-Key", () => {
       expect(again.text.replaceAll(',"replayed":true', "")).toBe(first.text);
       expect(again.text).not.toBe(first.text);
     });
+  });
+
+  test("is marked as replayed also where the gateway itself had to repeat it", async () => {
+    await using own = new AsyncDisposableStack();
+    const link = await startLink(own, Number(system.inventory.listen.split(":").at(-1)));
+    const env = { INVENTORY_ADDRESS: `127.0.0.1:${link.port}`, INVENTORY_TIMEOUT_MS: "500" };
+    const { listen: address } = await system.startGateway(env);
+    const key = newKey();
+    const update = (to: string) => send("PATCH", "/v1/inventory/90", { quantity: 6 }, { "idempotency-key": key }, to);
+    expect(isReplayed(await update(system.address))).toBe(false);
+    expect(isReplayed(await update(address))).toBe(true);
+    link.silence();
+    const repeated = update(address);
+    await delay(700); // one attempt at least has had no answer
+    link.mend();
+    const answer = await repeated;
+    expect([answer.status, isReplayed(answer)]).toEqual([200, true]);
   });
 
   test("makes an update late instead of failing it when the service is killed for longer than updates wait", async () => {
