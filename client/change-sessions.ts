@@ -2,7 +2,7 @@
 import type { ClientDuplexStream } from "@grpc/grpc-js";
 import type { ApplyChangesRequest, ApplyChangesResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import { type ChangeOutcome, type ChangeRequest, isRepeatable, toOutcome, toWireGroup } from "./changes.ts";
-import { InventoryError, notSent } from "./errors.ts";
+import { InventoryError, notSent, toInventoryError } from "./errors.ts";
 import { Session } from "./session.ts";
 
 export type ChangeStream = ClientDuplexStream<ApplyChangesRequest, ApplyChangesResponse>;
@@ -139,7 +139,7 @@ export class ChangeSessions {
     try {
       session = this.#idleSession() ?? (await Session.open(this.#open(), openTimeoutMs));
     } catch (error) {
-      for (const { request, end } of this.#waiting.splice(0)) end(forAll(request, error as InventoryError));
+      for (const { request, end } of this.#waiting.splice(0)) end(forAll(request, toInventoryError(error)));
       return;
     }
     await turns();
@@ -179,7 +179,7 @@ export class ChangeSessions {
     try {
       await session.ask({ groups }, read, untilMs - nowMs);
     } catch (thrown) {
-      const error = thrown as InventoryError;
+      const error = toInventoryError(thrown);
       for (const { request, end } of taken) {
         if (!error.mayHaveHappened || isRepeatable(request)) end(forAll(request, error));
       }

@@ -6,7 +6,7 @@ import type {
   IdempotencyKey as WireKey,
 } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Item } from "../proto/pet.ts";
-import { type InventoryError, refusalOf } from "./errors.ts";
+import { type InventoryError, refusalOf, toInventoryError } from "./errors.ts";
 import { toItem } from "./item.ts";
 
 /** A change of the quantity of one entry. */
@@ -86,6 +86,6 @@ export function toOutcome({ item, replayed, refusal }: ChangeResult): ChangeOutc
   try {
     return { ...toItem(item), isReplayed: replayed };
   } catch (error) {
-    return error as InventoryError; // an entry that this client cannot read
+    return toInventoryError(error); // an entry that this client cannot read
   }
 }

@@ -103,8 +103,8 @@ export class Checks {
       this.#session = undefined;
       try {
         if (!session || session.isOver) session = await Session.open(this.#open(), this.#silenceMs);
+        if (answering) return session.cancel();
         asked.add(session);
-        if (answering) return;
         const answer = new Answer();
         const read = (message: CheckInventoryResponse) => {
           answering ??= session!;

@@ -59,33 +59,38 @@ export function notSent(message: string, cause?: unknown, code: StatusName = "UN
 
 /** Makes an InventoryError of a refusal that came as a message. */
 export function refusalOf({ code, message, details }: Status): InventoryError {
-  return new InventoryError((status[code] as StatusName | undefined) ?? "UNKNOWN", message, errorInfoOf(details));
+  return new InventoryError(
+    (status[code] as StatusName | undefined) ?? "UNKNOWN",
+    message,
+    errorInfoOf(() => details),
+  );
 }
 
-/** Makes an InventoryError of what a call of grpc-js threw. Anything else stays as it is. */
-export function toInventoryError(error: unknown): unknown {
+/** Makes an InventoryError of what a call threw. */
+export function toInventoryError(error: unknown): InventoryError {
   if (error instanceof InventoryError) return error;
   const { code, details, metadata } = error as Partial<ServiceError>;
   const name = code === undefined ? undefined : (status[code] as StatusName | undefined);
-  if (name === undefined) return error;
+  if (name === undefined) return new InventoryError("UNKNOWN", (error as Error).message, undefined, error);
   // A request that cannot be encoded was not sent. grpc-js says so in words only.
   if (name === "INTERNAL" && details?.startsWith("Request message serialization failure")) {
     return new InventoryError("INVALID_ARGUMENT", details, undefined, error);
   }
   const [sent] = metadata?.get("grpc-status-details-bin") ?? [];
-  return new InventoryError(name, details ?? "", Buffer.isBuffer(sent) ? readErrorInfo(sent) : undefined, error);
+  return new InventoryError(
+    name,
+    details ?? "",
+    Buffer.isBuffer(sent) ? errorInfoOf(() => Status.decode(sent).details) : undefined,
+    error,
+  );
 }
 
-/** @returns undefined when there is none, or when the bytes are no google.rpc.Status: the code alone says enough */
-function readErrorInfo(bytes: Uint8Array): ErrorInfo | undefined {
+/** @returns undefined when there is none, or when it cannot be read: the code alone says enough */
+function errorInfoOf(details: () => Status["details"]): ErrorInfo | undefined {
   try {
-    return errorInfoOf(Status.decode(bytes).details);
+    const any = details().find(({ typeUrl }) => typeUrl.endsWith("/google.rpc.ErrorInfo"));
+    return any && ErrorInfo.decode(any.value);
   } catch {
     return undefined;
   }
-}
-
-function errorInfoOf(details: Status["details"]): ErrorInfo | undefined {
-  const any = details.find(({ typeUrl }) => typeUrl.endsWith("/google.rpc.ErrorInfo"));
-  return any && ErrorInfo.decode(any.value);
 }

@@ -1,5 +1,5 @@
 /** A long-lived stream to the service that carries one question at a time, and its answer. */
-import type { ClientDuplexStream, ServiceError } from "@grpc/grpc-js";
+import type { ClientDuplexStream } from "@grpc/grpc-js";
 import { InventoryError, notSent, toInventoryError } from "./errors.ts";
 
 /** A question that waits for its answer. */
@@ -8,7 +8,9 @@ interface Asked<Message> {
   readonly read: (message: Message) => boolean;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
-  readonly timer: NodeJS.Timeout;
+  readonly silenceMs: number;
+  /** Another one for each message. */
+  timer: NodeJS.Timeout | undefined;
 }
 
 /**
@@ -27,7 +29,7 @@ export class Session<Question, Message> {
   private constructor(stream: ClientDuplexStream<Question, Message>) {
     this.#stream = stream;
     stream.on("data", (message: Message) => this.#take(message));
-    stream.on("error", (error: ServiceError) => this.#end(toInventoryError(error)));
+    stream.on("error", (error: unknown) => this.#end(toInventoryError(error)));
     stream.on("end", () => this.#end(notSent("the service ended the stream")));
   }
 
@@ -49,9 +51,10 @@ export class Session<Question, Message> {
       });
       stream.once("error", (cause) => {
         clearTimeout(timer);
-        const error = toInventoryError(cause) as InventoryError;
+        const error = toInventoryError(cause);
         reject(error.mayHaveHappened ? notSent(error.message, cause) : error);
       });
+      stream.once("status", () => reject(notSent("the service did not accept a stream"))); // it may say OK, too
     });
   }
 
@@ -75,10 +78,8 @@ export class Session<Question, Message> {
   ask(question: Question, read: (message: Message) => boolean, silenceMs: number): Promise<void> {
     if (this.#isOver) return Promise.reject(notSent("the service ended the stream"));
     return new Promise((resolve, reject) => {
-      // A message that has arrived while this thread was busy is taken before the immediate.
-      const timer = setTimeout(() => setImmediate(() => this.#asked === asked && this.#giveUp(silent())), silenceMs);
-      const asked = { read, resolve, reject, timer };
-      this.#asked = asked;
+      this.#asked = { read, resolve, reject, silenceMs, timer: undefined };
+      this.#await(this.#asked);
       this.#stream.write(question);
     });
   }
@@ -88,11 +89,25 @@ export class Session<Question, Message> {
     this.#giveUp(new InventoryError("CANCELLED", "the session was given up"));
   }
 
+  /** Waits for the next message of an answer. */
+  #await(asked: Asked<Message>): void {
+    clearTimeout(asked.timer);
+    // A message that has arrived while this thread was busy is taken before the immediate.
+    const timer = setTimeout(() => {
+      setImmediate(() => this.#asked === asked && asked.timer === timer && this.#giveUp(silent()));
+    }, asked.silenceMs);
+    asked.timer = timer;
+  }
+
   #take(message: Message): void {
     const asked = this.#asked;
-    if (!asked) return;
+    if (!asked) {
+      this.#giveUp(undefined); // nobody has asked: it must not answer the next question
+      return;
+    }
     try {
-      if (!asked.read(message)) return void asked.timer.refresh();
+      this.#await(asked);
+      if (!asked.read(message)) return;
       clearTimeout(asked.timer);
       this.#asked = undefined;
       asked.resolve();

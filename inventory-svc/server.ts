@@ -18,6 +18,9 @@ export const serviceName = "petstore.inventory.v1.InventoryService";
 
 const descriptors = new URL("../proto/gen/descriptors.binpb", import.meta.url);
 
+/** A message of a caller: a thousand changes that name all the revisions they can have less. */
+const maxMessageBytes = 256 * 1024;
+
 export interface RpcServerOptions {
   readonly handlers: InventoryServiceServer;
   /** Decide which callers may connect and which calls each may make. */
@@ -47,6 +50,7 @@ export function createRpcServer({
 }: RpcServerOptions): RpcServer {
   // No pings: grpc-js would end the calls on a connection that is closing by one, and the age ends dead connections too.
   const server = new Server({
+    "grpc.max_receive_message_length": maxMessageBytes,
     "grpc.max_connection_age_ms": maxConnectionAgeMs,
     "grpc.max_connection_age_grace_ms": connectionGraceMs,
     "grpc-node.flow_control_window": 4 * 1024 * 1024,

@@ -40,10 +40,10 @@ interface Question {
 /** Accounts in one call of the script: Redis does nothing else while it runs. */
 const maxAccounts = 200;
 
-/** The number is the version of the format: gateways of another one, during an update, must not meet these keys. */
 /** Requests whose calls are under way together. Redis runs the calls one by one, and all of them have the same wait. */
 const maxWaiting = 4_000;
 
+/** The number is the version of the format: gateways of another one, during an update, must not meet these keys. */
 const keyPrefix = "petstore:counts:1:";
 
 /**

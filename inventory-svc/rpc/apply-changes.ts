@@ -13,12 +13,15 @@ import type { GroupCommit } from "../stock/group-commit.ts";
 import type { OnCall, QuestionStream } from "./calls.ts";
 import { type RpcError, repeatable, toRpcError, toStatus } from "./errors.ts";
 import { settled } from "./outcomes.ts";
-import { readGroup, toWireItem } from "./wire.ts";
+import { invalid, readGroup, toWireItem } from "./wire.ts";
 
 export interface ApplyChangesDeps {
   readonly commits: Pick<GroupCommit, "submit">;
   readonly onCall: OnCall;
 }
+
+/** Maximum changes of one request, and groups. */
+const maxChanges = 1_000;
 
 /** Answers one request. Its groups join the transactions that are to come, each on its own. */
 export async function* applyChanges(
@@ -27,6 +30,8 @@ export async function* applyChanges(
   deps: ApplyChangesDeps,
 ): AsyncGenerator<ApplyChangesResponse> {
   const startedMs = performance.now();
+  const count = groups.reduce((sum, { changes }) => sum + Math.max(changes.length, 1), 0);
+  if (count > maxChanges) throw invalid("groups", `must have at most ${maxChanges} changes`);
   const results = groups.map((group) =>
     inSpan("ApplyChanges", serverCall, contextOfCaller(group.traceparent), (span) =>
       applyGroup(group, stream, deps, { span, startedMs }),

@@ -1,5 +1,4 @@
 /** Makes grpc-js handlers of promises and async generators. */
-import { once } from "node:events";
 import {
   type handleBidiStreamingCall,
   type handleServerStreamingCall,
@@ -65,8 +64,7 @@ export function serverStream<Req, Res>(
     call.on("cancelled", () => gone.abort());
     try {
       for await (const message of handle(call.request, gone.signal)) {
-        if (call.cancelled) return;
-        if (!call.write(message)) await once(call, "drain", { signal: gone.signal });
+        await send(call, message, gone.signal);
       }
       onCall(call.getPath(), performance.now() - startedMs, 0, undefined);
       call.end();
@@ -77,6 +75,27 @@ export function serverStream<Req, Res>(
       call.emit("error", toServiceError(error));
     }
   };
+}
+
+/**
+ * Resolves when a message is on its way: one that the caller does not read holds up the next one, and no more.
+ *
+ * @throws the reason of `gone`
+ */
+async function send<Res>(
+  call: { write(message: Res, done: () => void): boolean },
+  message: Res,
+  gone: AbortSignal,
+): Promise<void> {
+  gone.throwIfAborted();
+  await new Promise<unknown>((resolve) => {
+    gone.addEventListener("abort", resolve);
+    call.write(message, () => {
+      gone.removeEventListener("abort", resolve);
+      resolve(undefined);
+    });
+  });
+  gone.throwIfAborted();
 }
 
 /** How long the service lets the calls on a connection finish once the connection has reached its maximum age. */
@@ -115,8 +134,8 @@ export function questionStream<Question, Answer>(
   onCall: OnCall,
 ): handleBidiStreamingCall<Question, Answer> {
   return async (call) => {
-    call.sendMetadata(new Metadata()); // accepts the stream: the caller asks nothing before
     const acceptedMs = performance.now();
+    call.sendMetadata(new Metadata()); // accepts the stream: the caller asks nothing before
     const path = call.getPath();
     const whileWanted = (deadlineMs: number) => () => !call.cancelled && performance.now() < acceptedMs + deadlineMs;
     const gone = new AbortController();
@@ -138,10 +157,11 @@ export function questionStream<Question, Answer>(
     try {
       // Leaving the loop must not destroy the stream, because an error has to reach the caller on it.
       for await (const question of call.iterator({ destroyOnReturn: false }) as AsyncIterable<Question>) {
+        if (isOver) break; // its end is on the way to the caller, who then asks on another stream
         isAnswering = true;
         startedMs = performance.now();
         for await (const message of answer(question, { path, whileWanted })) {
-          if (!call.write(message)) await once(call, "drain", { signal: gone.signal });
+          await send(call, message, gone.signal);
         }
         onCall(path, performance.now() - startedMs, 0, undefined);
         isAnswering = false;

@@ -1,8 +1,7 @@
 import { readFileSync } from "node:fs";
 import { status } from "@grpc/grpc-js";
 import { refusalOf } from "../../test/support/grpc.ts";
-import { TooManyWatchesError } from "../stock/change-feed.ts";
-import { OutcomeUnknownError, StockUnavailableError } from "../stock/errors.ts";
+import { OutcomeUnknownError, StockUnavailableError, TooManyStreamsError } from "../stock/errors.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
 import { type Reason, RpcError, reasons, repeatable, toRpcError, toServiceError } from "./errors.ts";
 
@@ -20,7 +19,7 @@ test("the contract lists every reason with its status, and no other", () => {
 
 test.each<[unknown, Reason]>([
   [new QueueFullError(), "QUEUE_FULL"],
-  [new TooManyWatchesError(), "QUEUE_FULL"],
+  [new TooManyStreamsError("watches"), "QUEUE_FULL"],
   [new ExpiredError(), "DEADLINE_PASSED"],
   [new StockUnavailableError(secret), "STOCK_UNAVAILABLE"],
   [new OutcomeUnknownError(secret), "OUTCOME_UNKNOWN"],

@@ -4,8 +4,7 @@ import type { Any } from "../../proto/gen/google/protobuf/any.ts";
 import { BadRequest, ErrorInfo, ResourceInfo, RetryInfo } from "../../proto/gen/google/rpc/error_details.ts";
 import { Status } from "../../proto/gen/google/rpc/status.ts";
 import { protobufPackage } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { TooManyWatchesError } from "../stock/change-feed.ts";
-import { OutcomeUnknownError, StockUnavailableError } from "../stock/errors.ts";
+import { OutcomeUnknownError, StockUnavailableError, TooManyStreamsError } from "../stock/errors.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
 
 /** Every reason for a refusal, with its gRPC status. The contract lists them, and callers rely on both. */
@@ -62,7 +61,7 @@ export class RpcError extends Error {
 /** Makes an RpcError of anything that was thrown. The cause of a fault of ours stays in this process. */
 export function toRpcError(error: unknown): RpcError {
   if (error instanceof RpcError) return error;
-  if (error instanceof QueueFullError || error instanceof TooManyWatchesError) {
+  if (error instanceof QueueFullError || error instanceof TooManyStreamsError) {
     return new RpcError("QUEUE_FULL", error.message, { cause: error });
   }
   if (error instanceof ExpiredError) return new RpcError("DEADLINE_PASSED", error.message, { cause: error });

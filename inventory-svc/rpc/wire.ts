@@ -99,6 +99,7 @@ const maxGroupChanges = 100;
  */
 export function readGroup({ changes, deadlineMs, idempotencyKey: key }: ChangeGroup): (UpdateChange | Adjustment)[] {
   if (deadlineMs === 0) throw invalid("deadline_ms", "is required");
+  if (changes.length === 0) throw invalid("changes", "are required");
   if (changes.length > maxGroupChanges) throw invalid("changes", `must be at most ${maxGroupChanges}`);
   if (key === undefined) return changes.map(readChange);
   if (key.account !== "") readId("account", key.account);
@@ -138,6 +139,6 @@ export function readPetIds(petIds: readonly bigint[]): bigint[] {
   return [...different];
 }
 
-function invalid(field: string, fault: string): RpcError {
+export function invalid(field: string, fault: string): RpcError {
   return new RpcError("INVALID_FIELD", `${field} ${fault}`, { metadata: { field }, field });
 }

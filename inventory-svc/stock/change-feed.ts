@@ -1,6 +1,7 @@
 /** Feeds all watches of this process from one look at the database. */
 import { setTimeout } from "node:timers/promises";
 import type { Position } from "../../proto/pet.ts";
+import { TooManyStreamsError } from "./errors.ts";
 import type { ChangesPage } from "./store.ts";
 
 /** How often watches look for changes. Changes come from all replicas, and only the database has all of them. */
@@ -38,10 +39,10 @@ export class ChangeFeed {
    * Follows the stock from a position until `stopped`, or up to a reset. The first page comes at once, even when
    * nothing has changed; later pages have changes.
    *
-   * @throws TooManyWatchesError, or what `read` throws
+   * @throws TooManyStreamsError, or what `read` throws
    */
   async *follow(from: Position, stopped: AbortSignal): AsyncGenerator<ChangesPage> {
-    if (this.#watches >= maxWatches) throw new TooManyWatchesError();
+    if (this.#watches >= maxWatches) throw new TooManyStreamsError("watches");
     this.#watches += 1;
     try {
       let position = from;
@@ -95,13 +96,5 @@ export class ChangeFeed {
       this.#nextLook = undefined;
     });
     return this.#nextLook;
-  }
-}
-
-/** The maximum number of watches is open already. */
-export class TooManyWatchesError extends Error {
-  constructor() {
-    super("too many watches are open");
-    this.name = "TooManyWatchesError";
   }
 }

@@ -24,3 +24,11 @@ export async function available<T>(query: PromiseLike<T>): Promise<T> {
     throw new StockUnavailableError(error);
   }
 }
+
+/** As many streams of a kind as a service serves are open already. */
+export class TooManyStreamsError extends Error {
+  constructor(kind: string) {
+    super(`too many ${kind} are open`);
+    this.name = "TooManyStreamsError";
+  }
+}

@@ -1,4 +1,5 @@
 import type { StockRow } from "./changes.ts";
+import { TooManyStreamsError } from "./errors.ts";
 import { ListFeed, type ListPage } from "./list-feed.ts";
 
 /** A stock of rows from 1 to `count`, a list feed of it in parts of 10, and what the feed has read. */
@@ -32,6 +33,20 @@ test("a load that goes on after a petId gives only what follows, with a position
   const pages = await all(feed.load(42n));
   expect(petIdsOf(pages)).toEqual(upTo(95, 43));
   expect(pages[0]!.position.revision).toBe(7n);
+});
+
+test("at most 200 lists are sent at once, and each that ends makes room for another one", async () => {
+  const { feed } = stock(95);
+  const begun = await Promise.all(
+    Array.from({ length: 200 }, async () => {
+      const load = feed.load(undefined);
+      await load.next();
+      return load;
+    }),
+  );
+  await expect(feed.load(undefined).next()).rejects.toThrow(TooManyStreamsError);
+  await begun[0]!.return(undefined);
+  expect(await feed.load(undefined).next()).toMatchObject({ done: false });
 });
 
 test("loads that begin together read each part once", async () => {

@@ -1,6 +1,7 @@
 /** Reads the list for all gateways that load it at about the same time. */
 import type { Position } from "../../proto/pet.ts";
 import type { StockRow } from "./changes.ts";
+import { TooManyStreamsError } from "./errors.ts";
 import type { StockStore } from "./store.ts";
 
 /** A part of the list. */
@@ -16,6 +17,9 @@ interface SharedRows {
   /** The number of the latest load that had begun when these rows began to be read. */
   readonly load: number;
 }
+
+/** Maximum loads at once: each may hold a part that its caller has not read yet. */
+const maxLoads = 200;
 
 /** Parts that are kept for the loads that follow. */
 const maxKept = 64;
@@ -44,9 +48,10 @@ export class ListFeed {
    * Loads the list. The first part is empty and comes before any row is read.
    *
    * @param after the petId after which to begin; undefined for the whole list
-   * @throws StockUnavailableError
+   * @throws StockUnavailableError, TooManyStreamsError
    */
   async *load(after: bigint | undefined): AsyncGenerator<ListPage> {
+    if (this.#running >= maxLoads) throw new TooManyStreamsError("lists");
     this.#running += 1;
     try {
       const position = await this.#store.position();

@@ -21,7 +21,7 @@ import type { WriteStatements } from "./statements.ts";
 /** Changes that a caller asks for, for as long as it wants them. */
 export interface WriteRequest {
   readonly group: ChangeGroup;
-  /** False once the caller has left or its time is over: then nothing of the group may be written any more. */
+  /** False once its call has ended or its time is over: then nothing of the group may be written any more. */
   readonly isWanted: () => boolean;
 }
 

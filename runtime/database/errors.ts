@@ -64,13 +64,17 @@ export function isLostServer(error: unknown): boolean {
   return fatal || sqlState.startsWith("08") || wasSilent || isReadOnly(error);
 }
 
+/** The driver's words for a connection that was closed before it could send anything. */
+const wasClosed = /^Can't add new command when connection is in closed state/;
+
 /**
- * True for an error of a packet with COMMIT that proves that the transaction has not happened: COMMIT was not reached,
+ * True for an error of a packet with COMMIT that proves that the transaction has not happened: COMMIT was not sent or not reached,
  * or the database has rolled it back everywhere.
  */
 export function provesUndone(error: unknown): boolean {
   const code = codeOf(error);
   if (beforeCommit.test((error as { sqlState?: string }).sqlState ?? code)) return true;
+  if (wasClosed.test((error as Error).message)) return true;
   return isRetryable(error) && !inDoubtCodes.has(code);
 }
 

@@ -90,7 +90,8 @@ function openSqlite(filename: string): Knex {
     connection.pragma("synchronous = FULL"); // an acknowledged write survives a power cut, as on a durable MySQL
     connection.pragma("busy_timeout = 2000");
     connection.pragma("foreign_keys = ON");
-    if (isFile) opened = fileAt(filename);
+    connection.pragma("user_version"); // the first read makes the log
+    if (isFile) opened = filesAt(filename);
     done(null, connection);
   };
   const db = knex({
@@ -104,22 +105,22 @@ function openSqlite(filename: string): Knex {
     // Knex formats a failing statement for its message, and that throws on a bigint binding, hiding the real error.
     compileSqlOnError: false,
   });
-  // SQLite goes on in a file that has lost its name, and whatever it commits there is gone with the process.
+  // SQLite goes on in files that have lost their names, and whatever it commits there is gone with the process.
   if (isFile) {
     checkTaken(db, () => {
-      if (fileAt(filename) === opened) return;
+      if (filesAt(filename) === opened) return;
       throw new DatabaseStateError(
-        `the SQLite file ${filename} was deleted or replaced while it was open: restore it and restart`,
+        `the SQLite file ${filename}, or its -wal file, was deleted or replaced while it was open: restore it and restart`,
       );
     });
   }
   return db;
 }
 
-/** Names the file behind a path, whatever other names it has; undefined when there is none. */
-function fileAt(path: string): string | undefined {
-  const found = statSync(path, { bigint: true, throwIfNoEntry: false });
-  return found && `${found.dev} ${found.ino}`;
+/** Names the files of a database, whatever other names they have: that of the data, and the log with the latest changes. */
+function filesAt(path: string): string {
+  const files = [path, `${path}-wal`].map((each) => statSync(each, { bigint: true, throwIfNoEntry: false }));
+  return files.map((file) => `${file?.dev} ${file?.ino}`).join();
 }
 
 /** Connections that are idle for this many silence timeouts are closed, all but one. */

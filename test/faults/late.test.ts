@@ -1,7 +1,9 @@
 // What comes late: bytes between the tiers, a gateway or a service that was frozen. Nothing of it may undo what was
 // acknowledged meanwhile.
-import { connect } from "node:net";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
+import { createInventoryClient } from "../../client/index.ts";
 import { suiteStack } from "../support/cleanup.ts";
 import { connectInventory } from "../support/grpc.ts";
 import { request } from "../support/http.ts";
@@ -16,7 +18,8 @@ let other: RunningProcess;
 let link: Link;
 
 beforeAll(async () => {
-  const seed = [1n, 2n, 3n].map((petId) => ({ petId, quantity: 100, status: "available" as const }));
+  const petIds = Array.from({ length: 20_000 }, (_, i) => BigInt(i + 1));
+  const seed = petIds.map((petId) => ({ petId, quantity: 100, status: "available" as const }));
   system = await startSystem({ seed, gateways: 0, gatewayEnv: { LOG_LEVEL: "fatal" } });
   stack.defer(() => system.close());
   other = await startProcess({
@@ -60,6 +63,38 @@ test("bytes that are late between the tiers do not write an update that got 504 
   await delay(2_500); // the late bytes have arrived by then
   expect(await system.stored(1n)).toMatchObject({ quantity: 8 });
   await gateway.stop();
+});
+
+test("a service takes no question after the end of its stream, also while that end cannot get through", async () => {
+  // Nothing comes back to the client for a while: what the service sends fills the connection.
+  const paused: Socket[] = [];
+  let isFull = false;
+  const proxy = createServer((caller) => {
+    const target = connect(portOf(other.listen), "127.0.0.1");
+    caller.on("error", () => {}).on("close", () => target.destroy());
+    target.on("error", () => {}).on("close", () => caller.destroy());
+    caller.on("data", (bytes) => target.write(bytes));
+    target.on("data", (bytes) => caller.write(bytes));
+    paused.push(target);
+    if (isFull) target.pause();
+  }).listen(0, "127.0.0.1");
+  await once(proxy, "listening");
+  stack.defer(() => void proxy.close());
+  const address = `127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+  const client = createInventoryClient({ address, timeoutMs: 6_000 });
+  stack.defer(() => client.close());
+  const { revision } = await client.update({ petId: 2n, quantity: 1_000 });
+  await delay(7_300); // the session ends after 8 s
+  isFull = true;
+  for (const socket of paused) socket.pause();
+  const lists = Array.from({ length: 60 }, () => Array.fromAsync(client.list({ timeoutMs: 30_000 })).catch(() => {}));
+  await delay(900);
+  const update = client.update({ petId: 2n, quantity: 1_001, expectedRevision: revision });
+  await delay(600);
+  isFull = false;
+  for (const socket of paused) socket.resume();
+  expect(await update).toMatchObject({ quantity: 1_001, revision: revision + 1n });
+  await Promise.all(lists);
 });
 
 test("a gateway that was frozen does not write the update of a caller that has left over a newer one", async () => {

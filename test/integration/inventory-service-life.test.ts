@@ -305,8 +305,9 @@ test("a SQLite file that is damaged in the middle keeps the service unready, and
 
 test.each([
   ["deleted", (path: string) => rm(path)],
+  ["left without its log", (path: string) => rm(`${path}-wal`)],
   ["replaced", (path: string) => copyFile(path, `${path}.copy`).then(() => rename(`${path}.copy`, path))],
-])("after a SQLite file is %s the service is not ready and acknowledges no update", async (_how, lose) => {
+])("after a SQLite file is %s the service is not ready, and acknowledges no update", async (_how, lose) => {
   const url = await newDatabase(createSqliteDatabase());
   await migrateStock(url);
   const env = settings(url);

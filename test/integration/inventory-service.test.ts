@@ -660,6 +660,14 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(await inventory.get({ petId: 3n })).toMatchObject({ item: { quantity: 2, revision: 3n } });
     });
 
+    test("ApplyChanges refuses a request of more than 1,000 changes, and a group without any", async () => {
+      expect(await apply(group())).toEqual([]);
+      const hundred = group(...Array.from({ length: 100 }, () => ({ petId: 1n, quantity: 1 })));
+      for (const groups of [Array(11).fill(hundred), Array(1_001).fill(group())]) {
+        await expect(apply(...groups)).rejects.toThrow("groups must have at most 1000 changes");
+      }
+    });
+
     test("ApplyChanges refuses a change with the details of a call", async () => {
       const [result] = await apply(group({ petId: 9n, quantity: 1 }));
       const refusal = await refusalOf(inventory.update({ petId: 9n, quantity: 1 }));
