@@ -47,7 +47,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
 
   test("adjustments return their first result again at another replica, after other changes, after a restart and after a removal", async () => {
     const adjustment = { petId: 1n, delta: -3, requestId: "order:17.a-B_c" };
-    const item = { petId: 1n, quantity: 7, status: PET_STATUS_AVAILABLE, revision: 5n };
+    const item = { petId: 1n, quantity: 7, status: PET_STATUS_AVAILABLE, revision: 5n, removed: false };
     expect(await callers[0]!.adjust(adjustment)).toEqual({ item, replayed: false });
     expect(await callers[0]!.adjust(adjustment)).toEqual({ item, replayed: true });
     await callers[1]!.update({ petId: 1n, quantity: 0 });

@@ -379,7 +379,7 @@ describe("the lock of migrations (MySQL/MariaDB)", () => {
     const db = open();
     await migrate(db, "inventory", stockMigrations, "up");
     await db("stock").insert({ pet_id: 7, quantity: 1, status: "sold", revision: 1, removed: 0 });
-    for (const _ of [3, 2]) await migrate(db, "inventory", stockMigrations, "down");
+    for (const _ of [4, 3, 2]) await migrate(db, "inventory", stockMigrations, "down");
     const loseConnection = () => discardAllConnections(db, "lost");
     await expect(migrate(db, "inventory", stockMigrations, "down", loseConnection)).rejects.toThrow(
       /lock of migrations/,
