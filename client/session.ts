@@ -50,11 +50,13 @@ export class Session<Question, Message> {
         resolve(new Session(stream));
       });
       stream.once("error", (cause) => {
-        clearTimeout(timer);
         const error = toInventoryError(cause);
         reject(error.mayHaveHappened ? notSent(error.message, cause) : error);
       });
-      stream.once("status", () => reject(notSent("the service did not accept a stream"))); // it may say OK, too
+      stream.once("status", () => {
+        clearTimeout(timer);
+        reject(notSent("the service did not accept a stream")); // it may say OK, too
+      });
     });
   }
 

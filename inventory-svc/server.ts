@@ -18,8 +18,8 @@ export const serviceName = "petstore.inventory.v1.InventoryService";
 
 const descriptors = new URL("../proto/gen/descriptors.binpb", import.meta.url);
 
-/** A message of a caller: a thousand changes that name all the revisions they can have less. */
-const maxMessageBytes = 256 * 1024;
+/** A message of a caller. A thousand changes, each with a key, a trace and all the revisions that it can name, are less. */
+const maxMessageBytes = 512 * 1024;
 
 export interface RpcServerOptions {
   readonly handlers: InventoryServiceServer;

@@ -64,8 +64,8 @@ export function isLostServer(error: unknown): boolean {
   return fatal || sqlState.startsWith("08") || wasSilent || isReadOnly(error);
 }
 
-/** The driver's words for a connection that was closed before it could send anything. */
-const wasClosed = /^Can't add new command when connection is in closed state/;
+/** The driver's words for a connection that was closed before it could send anything. Knex puts the SQL before them. */
+const wasClosed = /Can't add new command when connection is in closed state$/;
 
 /**
  * True for an error of a packet with COMMIT that proves that the transaction has not happened: COMMIT was not sent or not reached,
