@@ -66,6 +66,7 @@ export async function readBody(request: IncomingMessage, timeoutMs: number): Pro
     throw new ApiError("internal_error", { cause });
   }
   if (Number(request.headers["content-length"] ?? 0) > maxBodyBytes) throw new ApiError("payload_too_large");
+  if (request.readableEnded) return await body;
   const { promise: late, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => reject(new ApiError("timeout", bodyTimeout)), timeoutMs);
   try {
@@ -100,7 +101,9 @@ function collectBody(request: IncomingMessage): Promise<Buffer> {
     .on("data", append)
     .on("end", () => resolve(bytes.subarray(0, length)))
     .on("error", brokenOff)
-    .on("close", brokenOff);
+    .on("close", () => {
+      if (!request.readableEnded) brokenOff(); // an error costs a stack trace, and every request closes
+    });
   return promise;
 }
 
