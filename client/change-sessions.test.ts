@@ -118,6 +118,22 @@ test("the changes of a caller that has left are not sent", async () => {
   expect(petIdsOf(streams[0]!)).toEqual([2n]);
 });
 
+test("a caller that is found to have left one turn later has nothing sent", async () => {
+  const { submit, streams } = await open({ onQuestion: answer });
+  await submit(update(1n));
+  await new Promise(setImmediate); // the session is free
+  const before = submit(update(2n));
+  await new Promise(setImmediate);
+  let isHere = true;
+  const left = submit(update(3n), 10_000, () => isHere);
+  setImmediate(() => {
+    isHere = false;
+  });
+  expect(await left).toMatchObject({ code: "CANCELLED", mayHaveHappened: false });
+  await before;
+  expect(streams.flatMap(({ questions }) => questions.flatMap(({ groups }) => groups.length))).toEqual([1, 1]);
+});
+
 test("a change has its deadline in the count of the service, which is never later than that of its caller", async () => {
   let acceptedMs = Number.NaN;
   const { submit, streams } = await open({

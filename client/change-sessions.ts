@@ -30,6 +30,7 @@ interface Waiting {
   readonly isWanted: () => boolean;
   /** Gives its caller the outcomes; only the first call counts. */
   readonly end: (outcomes: readonly ChangeOutcome[]) => void;
+  isSent: boolean;
   isEnded: boolean;
 }
 
@@ -39,12 +40,15 @@ interface Waiting {
  */
 export class ChangeSessions {
   readonly #open: () => ChangeStream;
+  /** The requests of this turn of the event loop. */
+  #fresh: Waiting[] = [];
+  /** The requests that may be sent. */
   readonly #waiting: Waiting[] = [];
   readonly #idle: ChangeSession[] = [];
-  /** Messages that are under way, and not late. */
-  #messages = 0;
-  /** The message that changes can still join. */
-  #next: object | undefined;
+  /** Messages and openings that are under way, and not late. */
+  #underWay = 0;
+  /** The opening whose session takes what waits, unless it is late. */
+  #opening: object | undefined;
   #unanswered = 0;
   #isClosed = false;
 
@@ -81,11 +85,11 @@ export class ChangeSessions {
       const leftMs = deadlineMs - performance.now();
       if (this.#unanswered + count > maxChanges) return resolve(forAll(request, tooMany()));
       if (this.#isClosed) return resolve(forAll(request, closed()));
-      if (leftMs <= 0) return resolve(forAll(request, late(true)));
+      if (leftMs <= 0) return resolve(forAll(request, late(false)));
       this.#unanswered += count;
       // Timers may end a millisecond early. An answer that has arrived while this thread was busy is taken before the
       // immediate.
-      const onLate = () => waiting.end(forAll(request, late(this.#waiting.includes(waiting))));
+      const onLate = () => waiting.end(forAll(request, late(waiting.isSent)));
       const timer = setTimeout(() => setImmediate(onLate), Math.ceil(leftMs) + 1);
       const end = (outcomes: readonly ChangeOutcome[]) => {
         if (waiting.isEnded) return;
@@ -95,9 +99,8 @@ export class ChangeSessions {
         while (this.#waiting[0]?.isEnded) this.#waiting.shift(); // where no service takes what waits
         resolve(outcomes);
       };
-      const waiting: Waiting = { request, deadlineMs, isWanted, end, isEnded: false };
-      this.#waiting.push(waiting);
-      this.#sendNext();
+      const waiting: Waiting = { request, deadlineMs, isWanted, end, isSent: false, isEnded: false };
+      if (this.#fresh.push(waiting) === 1) setImmediate(() => this.#ripen());
     });
   }
 
@@ -108,44 +111,68 @@ export class ChangeSessions {
     for (const { request, end } of this.#waiting.splice(0)) end(forAll(request, closed()));
   }
 
-  /** Begins the next message, unless one is begun already or too many are under way. */
+  /**
+   * Lets the requests of a turn be sent after one more turn, when what has arrived by now is read: in the first turn
+   * after a freeze, the bytes of a request are read, and in the second one the end of its connection.
+   */
+  #ripen(): void {
+    const ripe = this.#fresh;
+    this.#fresh = [];
+    setImmediate(() => {
+      this.#waiting.push(...ripe);
+      if (this.#isClosed) this.close();
+      else this.#sendNext();
+    });
+  }
+
+  /** Sends what waits, as far as more may be under way. */
   #sendNext(): void {
-    if (this.#waiting.length === 0 || this.#next !== undefined || this.#messages >= maxMessages) return;
-    const message = {};
-    this.#next = message;
-    this.#messages += 1;
-    let isLate = false;
-    const sent = () => {
-      if (this.#next === message) this.#next = undefined;
+    while (this.#waiting.length > 0 && this.#underWay < maxMessages) {
+      const session = this.#idleSession();
+      if (!session) {
+        this.#openSession();
+        return;
+      }
+      const taken = this.#take();
+      if (taken.length === 0) this.#keep(session);
+      else this.#follow(this.#ask(session, taken).then(() => this.#keep(session)));
+    }
+  }
+
+  /** Opens a session for what waits, unless one is being opened. */
+  #openSession(): void {
+    if (this.#opening) return;
+    const opening = {};
+    this.#opening = opening;
+    const open = async () => {
+      try {
+        this.#keep(await Session.open(this.#open(), openTimeoutMs));
+      } catch (error) {
+        for (const { request, end } of this.#waiting.splice(0)) end(forAll(request, toInventoryError(error)));
+      }
     };
+    this.#follow(open(), () => {
+      if (this.#opening === opening) this.#opening = undefined;
+    });
+  }
+
+  /** Counts work as under way until its end, or until it is late. @param onLeft called then */
+  #follow(work: Promise<void>, onLeft = () => {}): void {
+    this.#underWay += 1;
+    let isUnderWay = true;
     const leave = () => {
-      if (isLate) return;
-      isLate = true;
+      if (!isUnderWay) return;
+      isUnderWay = false;
       clearTimeout(timer);
-      this.#messages -= 1;
-      sent();
+      this.#underWay -= 1;
+      onLeft();
       this.#sendNext();
     };
     const timer = setTimeout(leave, lateMs);
-    void this.#send(() => {
-      sent();
-      this.#sendNext();
-    }).finally(leave);
+    void work.then(leave);
   }
 
-  /** Sends one message, and gives its callers the outcomes. */
-  async #send(onSent: () => void): Promise<void> {
-    let session: ChangeSession;
-    try {
-      session = this.#idleSession() ?? (await Session.open(this.#open(), openTimeoutMs));
-    } catch (error) {
-      for (const { request, end } of this.#waiting.splice(0)) end(forAll(request, toInventoryError(error)));
-      return;
-    }
-    await turns();
-    const taken = this.#take();
-    onSent();
-    if (taken.length > 0) await this.#ask(session, taken);
+  #keep(session: ChangeSession): void {
     if (this.#isClosed) session.cancel();
     else this.#idle.push(session);
   }
@@ -196,27 +223,20 @@ export class ChangeSessions {
       if (count > maxMessageChanges && taken.length > 0) break;
       this.#waiting.shift();
       if (next.isEnded) continue;
-      if (next.isWanted()) taken.push(next);
+      next.isSent = next.isWanted();
+      if (next.isSent) taken.push(next);
       else next.end(forAll(next.request, notSent("the caller has left", undefined, "CANCELLED")));
     }
     return taken;
   }
 }
 
-/**
- * Waits until what has arrived by now is read: in the first turn of the event loop after a freeze, the bytes of a
- * request are read, and in the second one the end of its connection.
- */
-function turns(): Promise<void> {
-  return new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
-}
-
 function forAll({ changes }: ChangeRequest, error: InventoryError): InventoryError[] {
   return changes.map(() => error);
 }
 
-function late(isUnsent: boolean): InventoryError {
-  if (isUnsent) return notSent("no service took the change in time", undefined, "DEADLINE_EXCEEDED");
+function late(isSent: boolean): InventoryError {
+  if (!isSent) return notSent("no service took the change in time", undefined, "DEADLINE_EXCEEDED");
   return new InventoryError("DEADLINE_EXCEEDED", "the service did not answer in time");
 }
 
