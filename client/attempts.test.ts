@@ -22,7 +22,7 @@ async function end(work: Promise<void>): Promise<void> {
   await work;
 }
 
-test("work is tried again until it is settled, and not so often that a service that comes back is flooded", async () => {
+test("work is tried again until it is settled, without a flood for a service that comes back", async () => {
   const { work, attempts } = awayFor(1_000);
   const startedMs = performance.now();
   await end(untilSettled(work, () => startedMs + 10_000));
@@ -40,7 +40,7 @@ test("work is not tried again after the end of the patience", async () => {
   expect(attempts()).toBe(before + 1);
 });
 
-test("an outage holds callers until it is as old as its patience, and after a success all over again", () => {
+test("an outage holds callers until it is as old as its patience, and again after a success", () => {
   const outage = new Outage(1_000);
   const beganMs = performance.now();
   expect(outage.failed()).toBe(beganMs + 1_000);

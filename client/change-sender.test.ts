@@ -34,7 +34,7 @@ async function send(answers: readonly ChangeOutcome[][], request: ChangeRequest,
   return { outcomes, petIds: sent.map((each) => each.changes.map(({ petId }) => petId)), sent, leftMs, repeats };
 }
 
-test("of changes that do not happen once, only those are sent again that have certainly not happened", async () => {
+test("changes that do not happen once are sent again only if they have certainly not happened", async () => {
   const { outcomes, petIds, repeats } = await send([[entry(1n), lost, undone], [entry(3n)]], { changes });
   expect(petIds).toEqual([[1n, 2n, 3n], [3n]]);
   expect(outcomes).toEqual([entry(1n), lost, entry(3n)]);
@@ -80,7 +80,7 @@ test("what may have happened stays unknown when its repeat was not sent", async 
   expect((await send([thrice(lost), thrice(undone)], keyed, once)).outcomes).toEqual(thrice(lost));
 });
 
-test("an attempt at changes that happen once ends before their caller does, so that another one can follow", async () => {
+test("an attempt at changes that happen once leaves their caller time for another one", async () => {
   expect((await send([all], keyed)).leftMs[0]).toBeLessThanOrEqual(20_000);
   expect((await send([all], { changes })).leftMs[0]).toBeGreaterThan(50_000);
 });

@@ -75,7 +75,7 @@ test("changes wait for no stream that a service does not accept: another one tak
   expect(streams.map(({ questions }) => questions.length)).toEqual([0, 1]);
 });
 
-test("what was sent over a stream that breaks ends at its deadline, because it may still happen until then", async () => {
+test("what was sent over a stream that breaks may still happen, so it ends at its deadline", async () => {
   const { submit } = await open({ onQuestion: (stream) => stream.fail() });
   const startedMs = performance.now();
   const outcome = await submit(update(1n), 700);
@@ -134,7 +134,7 @@ test("a caller that is found to have left one turn later has nothing sent", asyn
   expect(streams.flatMap(({ questions }) => questions.flatMap(({ groups }) => groups.length))).toEqual([1, 1]);
 });
 
-test("a change has its deadline in the count of the service, which is never later than that of its caller", async () => {
+test("the deadline that the service gets is never later than that of the caller", async () => {
   let acceptedMs = Number.NaN;
   const { submit, streams } = await open({
     onChanges: (stream) => {

@@ -3,7 +3,7 @@ import type { ClientDuplexStream } from "@grpc/grpc-js";
 import type { ApplyChangesRequest, ApplyChangesResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import { type ChangeOutcome, type ChangeRequest, isRepeatable, toOutcome, toWireGroup } from "./changes.ts";
 import { InventoryError, notSent, toInventoryError } from "./errors.ts";
-import { Session } from "./session.ts";
+import { lateMs, Session } from "./session.ts";
 
 export type ChangeStream = ClientDuplexStream<ApplyChangesRequest, ApplyChangesResponse>;
 type ChangeSession = Session<ApplyChangesRequest, ApplyChangesResponse>;
@@ -13,9 +13,6 @@ const maxMessages = 4;
 
 /** Changes in one message. They share its answer, so a larger one would make the first of them wait for the last. */
 const maxMessageChanges = 64;
-
-/** After this time a message is late: its service may be frozen, and another one may answer the next message. */
-const lateMs = 1_000;
 
 /** The longest wait for a service to accept a stream. */
 const openTimeoutMs = 5_000;

@@ -23,7 +23,7 @@ async function open(options: ScriptedServiceOptions, silenceMs = 5_000) {
   return { checks, streams };
 }
 
-test("an answer in parts has the latest state of each entry, and each part but the last is reported", async () => {
+test("an answer in parts has the latest state of each entry, and its parts are reported", async () => {
   const { checks } = await open({
     onQuestion: (stream) => {
       const part = { epoch: "e", more: true };
@@ -49,7 +49,7 @@ test("an answer in parts has the latest state of each entry, and each part but t
   expect(parts).toBe(2);
 });
 
-test("checks share a stream for as long as the service keeps it open, and go over another one then", async () => {
+test("checks share a stream for as long as the service keeps it open, then take another one", async () => {
   const { checks, streams } = await open({
     onQuestion: (stream) => {
       answer(stream);

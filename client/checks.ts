@@ -9,7 +9,7 @@ import type { ListedItem, Position } from "../proto/pet.ts";
 import { Outage, untilSettled } from "./attempts.ts";
 import { InventoryError } from "./errors.ts";
 import { toListedItem } from "./item.ts";
-import { Session } from "./session.ts";
+import { lateMs, Session } from "./session.ts";
 
 export type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
 type CheckSession = Session<CheckInventoryRequest, CheckInventoryResponse>;
@@ -35,9 +35,6 @@ export interface CheckOptions {
   /** Gets the error of each attempt that is followed by another one. */
   readonly onSetback?: (error: InventoryError) => void;
 }
-
-/** After this time without an answer another service is asked, too: this one may be frozen. */
-const lateMs = 1_000;
 
 /** Asks one question at a time. */
 export class Checks {

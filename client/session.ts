@@ -2,6 +2,9 @@
 import type { ClientDuplexStream } from "@grpc/grpc-js";
 import { InventoryError, notSent, toInventoryError } from "./errors.ts";
 
+/** After this time an answer is late: its service may be frozen, and what comes next goes over another session. */
+export const lateMs = 1_000;
+
 /** A question that waits for its answer. */
 interface Asked<Message> {
   /** Gets each message of the answer. @returns whether that was the last one */
