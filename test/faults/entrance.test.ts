@@ -54,23 +54,27 @@ async function closeAll(sockets: readonly Socket[]): Promise<void> {
   await Promise.all(sockets.map((socket) => !socket.destroyed && once(socket.destroy(), "close")));
 }
 
-/** What each of a thousand connections takes, in bytes, while `isThere` of their answers. */
+/**
+ * Bytes that each of a thousand idle connections takes after its answer: the median of three rounds, as what else
+ * happens in a process (a table that grows, what earlier connections left) can move one round by a megabyte.
+ */
 async function bytesOfEach(server: { readonly pid: number; readonly listen: string }, bytes: string): Promise<number> {
-  const before = await probe.usedBytes(server.pid);
-  const { sockets, answered } = await openAll(server.listen, 1_000, bytes);
-  await until(() => answered() === 1_000, { withinMs: 60_000 });
-  const after = await probe.usedBytes(server.pid);
-  await closeAll(sockets);
-  return (after - before) / 1_000;
+  const rounds: number[] = [];
+  while (rounds.length < 3) {
+    const before = await probe.usedBytes(server.pid);
+    const { sockets, answered } = await openAll(server.listen, 1_000, bytes);
+    await until(() => answered() === 1_000, { withinMs: 60_000 });
+    rounds.push(((await probe.usedBytes(server.pid)) - before) / 1_000);
+    await closeAll(sockets);
+  }
+  return rounds.sort((a, b) => a - b)[1]!;
 }
 
 test("an idle connection takes at most twice what it takes at a bare Node server", async () => {
   const bare = await startProcess({ name: "bare", script: "test/support/bare-server.ts", env: probe.env });
   stack.defer(async () => void (await bare.stop()));
-  await bytesOfEach(bare, `${get}\r\n`); // warms it up
   const most = 2 * (await bytesOfEach(bare, `${get}\r\n`));
   const gateway = system.gateways[0]!;
-  await bytesOfEach(gateway, `${get}\r\n`);
   expect(await bytesOfEach(gateway, `${get}\r\n`)).toBeLessThan(most);
   expect(await bytesOfEach(gateway, `${get}${lines}\r\n`)).toBeLessThan(most);
   const post = get.replace("GET", "POST");
