@@ -3,7 +3,7 @@
 #   docker build --target inventory-svc -t petstore-inventory-svc .
 #   docker build --target migrate -t petstore-migrate .
 # All images hold the same files. To run another command in any of them, pass --entrypoint node and, as the first
-# argument, /app/dist/gateway/accounts/commands.js (keys) or /app/dist/inventory-svc/cli/stock.js (stock).
+# argument, /app/dist/gateway/accounts/cli/keys.js (keys) or /app/dist/inventory-svc/cli/stock.js (stock).
 
 # The Node version of .ci/node-24. A digest pins the bytes too: --build-arg NODE_IMAGE=node:…@sha256:…
 ARG NODE_IMAGE=node:24.21.0-bookworm-slim

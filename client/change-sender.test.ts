@@ -1,6 +1,6 @@
+import type { ChangeOutcome, ChangeRequest } from "./change-requests.ts";
 import { ChangeSender } from "./change-sender.ts";
-import type { ChangeOutcome, ChangeRequest } from "./changes.ts";
-import { InventoryError, notSent, type StatusName } from "./errors.ts";
+import { InventoryError, notSent, type StatusName } from "./inventory-error.ts";
 
 const entry = (petId: bigint, isReplayed = false) => {
   return { petId, quantity: 1, status: "sold", revision: 7n, isReplayed } as const;

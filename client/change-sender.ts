@@ -1,8 +1,8 @@
 /** Sends changes until it is known what became of them, as far as a repeat is safe. */
 import { Outage, untilSettled } from "./attempts.ts";
+import { type ChangeOutcome, type ChangeRequest, isRepeatable } from "./change-requests.ts";
 import type { ChangeSessions } from "./change-sessions.ts";
-import { type ChangeOutcome, type ChangeRequest, isRepeatable } from "./changes.ts";
-import { InventoryError, type StatusName } from "./errors.ts";
+import { InventoryError, type StatusName } from "./inventory-error.ts";
 
 /** For whom changes are made. */
 export interface ChangeCaller {

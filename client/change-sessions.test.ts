@@ -1,13 +1,13 @@
 import { status } from "@grpc/grpc-js";
-import { suiteStack } from "../test/support/cleanup.ts";
 import {
   type ChangesStream,
   type ScriptedServiceOptions,
   startScriptedService,
 } from "../test/support/scripted-service.ts";
+import { suiteStack } from "../test/support/stack.ts";
 import { until } from "../test/support/until.ts";
+import type { ChangeOutcome, ChangeRequest } from "./change-requests.ts";
 import { ChangeSessions } from "./change-sessions.ts";
-import type { ChangeOutcome, ChangeRequest } from "./changes.ts";
 
 const stack = suiteStack();
 

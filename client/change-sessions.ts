@@ -1,8 +1,8 @@
 /** Sends the changes of many callers over a few sessions. */
 import type { ClientDuplexStream } from "@grpc/grpc-js";
 import type { ApplyChangesRequest, ApplyChangesResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
-import { type ChangeOutcome, type ChangeRequest, isRepeatable, toOutcome, toWireGroup } from "./changes.ts";
-import { InventoryError, notSent, toInventoryError } from "./errors.ts";
+import { type ChangeOutcome, type ChangeRequest, isRepeatable, toOutcome, toWireGroup } from "./change-requests.ts";
+import { InventoryError, notSent, toInventoryError } from "./inventory-error.ts";
 import { lateMs, Session } from "./session.ts";
 
 export type ChangeStream = ClientDuplexStream<ApplyChangesRequest, ApplyChangesResponse>;

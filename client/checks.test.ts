@@ -1,11 +1,11 @@
 import { randomBytes } from "node:crypto";
 import { status } from "@grpc/grpc-js";
-import { suiteStack } from "../test/support/cleanup.ts";
 import {
   type ChecksStream,
   type ScriptedServiceOptions,
   startScriptedService,
 } from "../test/support/scripted-service.ts";
+import { suiteStack } from "../test/support/stack.ts";
 import { until } from "../test/support/until.ts";
 import { Checks } from "./checks.ts";
 

@@ -7,7 +7,7 @@ import type {
 } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { ListedItem, Position } from "../proto/pet.ts";
 import { Outage, untilSettled } from "./attempts.ts";
-import { InventoryError } from "./errors.ts";
+import { InventoryError } from "./inventory-error.ts";
 import { toListedItem } from "./item.ts";
 import { lateMs, Session } from "./session.ts";
 

@@ -13,15 +13,15 @@ import {
   checkRevisions,
   checkStatus,
   checkText,
-} from "./arguments.ts";
-import { boundedMs, type CallOptions, callUnary, readStream, type UnaryMethod, unlessAborted } from "./calls.ts";
+} from "./call-arguments.ts";
+import type { ChangeRequest } from "./change-requests.ts";
 import { ChangeSender } from "./change-sender.ts";
 import { ChangeSessions } from "./change-sessions.ts";
-import type { ChangeRequest } from "./changes.ts";
 import { openInventoryChannel } from "./channel.ts";
 import { Checks } from "./checks.ts";
-import { InventoryError } from "./errors.ts";
+import { boundedMs, type CallOptions, callUnary, readStream, type UnaryMethod, unlessAborted } from "./grpc-calls.ts";
 import type { InventoryClient, InventoryClientOptions } from "./interface.ts";
+import { InventoryError } from "./inventory-error.ts";
 import { toItem, toListedItem } from "./item.ts";
 import { follow } from "./watch.ts";
 

@@ -2,12 +2,12 @@
 import "../runtime/node-version.ts";
 
 export type { Item, ListedItem, PetStatus, Position } from "../proto/pet.ts";
-export type { CallOptions } from "./calls.ts";
+export type { Changed, ChangeOutcome, ChangeRequest, IdempotencyKey, QuantityChange } from "./change-requests.ts";
 export type { ChangeCaller } from "./change-sender.ts";
-export type { Changed, ChangeOutcome, ChangeRequest, IdempotencyKey, QuantityChange } from "./changes.ts";
 export type { ChannelTls, InventoryChannelOptions } from "./channel.ts";
 export type { CheckOptions, StockChanges } from "./checks.ts";
 export { createInventoryClient } from "./client.ts";
-export { InventoryError, type StatusName } from "./errors.ts";
+export type { CallOptions } from "./grpc-calls.ts";
 export type { Adjusted, Found, InventoryClient, InventoryClientOptions, ListOptions, Page } from "./interface.ts";
+export { InventoryError, type StatusName } from "./inventory-error.ts";
 export type { WatchEvent, WatchOptions } from "./watch.ts";

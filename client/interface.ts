@@ -1,10 +1,10 @@
 /** What the client of the inventory service offers. */
 import type { Item, ListedItem, PetStatus, Position } from "../proto/pet.ts";
-import type { CallOptions } from "./calls.ts";
+import type { ChangeOutcome, ChangeRequest } from "./change-requests.ts";
 import type { ChangeCaller } from "./change-sender.ts";
-import type { ChangeOutcome, ChangeRequest } from "./changes.ts";
 import type { InventoryChannelOptions } from "./channel.ts";
 import type { CheckOptions, StockChanges } from "./checks.ts";
+import type { CallOptions } from "./grpc-calls.ts";
 import type { WatchEvent, WatchOptions } from "./watch.ts";
 
 export interface InventoryClientOptions extends InventoryChannelOptions {

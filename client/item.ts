@@ -1,7 +1,7 @@
 /** Entries as the service sends them. */
 import type { InventoryItem as WireItem } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import { fromWireStatus, type Item, type ListedItem } from "../proto/pet.ts";
-import { InventoryError } from "./errors.ts";
+import { InventoryError } from "./inventory-error.ts";
 
 /** @throws InventoryError for an answer without an entry, or with a status that this client does not know */
 export function toItem(item: WireItem | undefined): Item {

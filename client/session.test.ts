@@ -1,10 +1,10 @@
 import { randomBytes } from "node:crypto";
-import { suiteStack } from "../test/support/cleanup.ts";
 import {
   type ChecksStream,
   type ScriptedServiceOptions,
   startScriptedService,
 } from "../test/support/scripted-service.ts";
+import { suiteStack } from "../test/support/stack.ts";
 import { until } from "../test/support/until.ts";
 import { Session } from "./session.ts";
 

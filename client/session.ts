@@ -1,6 +1,6 @@
 /** A long-lived stream to the service that carries one question at a time, and its answer. */
 import type { ClientDuplexStream } from "@grpc/grpc-js";
-import { InventoryError, notSent, toInventoryError } from "./errors.ts";
+import { InventoryError, notSent, toInventoryError } from "./inventory-error.ts";
 
 /** After this time an answer is late: its service may be frozen, and what comes next goes over another session. */
 export const lateMs = 1_000;

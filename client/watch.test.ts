@@ -1,6 +1,6 @@
 import { PetStatus, type WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Position } from "../proto/pet.ts";
-import { InventoryError } from "./errors.ts";
+import { InventoryError } from "./inventory-error.ts";
 import { follow } from "./watch.ts";
 
 const from = { epoch: "e", revision: 10n };

@@ -2,7 +2,7 @@
 import { setTimeout } from "node:timers/promises";
 import type { WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Item, Position } from "../proto/pet.ts";
-import { InventoryError, type StatusName } from "./errors.ts";
+import { InventoryError, type StatusName } from "./inventory-error.ts";
 import { toItem } from "./item.ts";
 
 export type WatchEvent =

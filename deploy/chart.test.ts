@@ -8,9 +8,9 @@ import { readInventoryConfig } from "../inventory-svc/config.ts";
 import { startAdmin } from "../runtime/admin.ts";
 import type { TlsFiles } from "../runtime/tls-files.ts";
 import { type Authority, createAuthority } from "../test/support/certificates.ts";
-import { suiteStack } from "../test/support/cleanup.ts";
 import { type Helm, type Manifest, openHelm, type Values } from "../test/support/helm.ts";
 import { nameOf, schemaFaults, unknownMembers } from "../test/support/kubernetes.ts";
+import { suiteStack } from "../test/support/stack.ts";
 
 const chart = join(import.meta.dirname, "chart");
 const pepper = "0123456789abcdef0123456789abcdef";

@@ -2,11 +2,11 @@
 /** Brings the schemas of both tiers up to date (npm run migrate), or takes the last step of one back (--down). */
 import "../runtime/node-version.ts";
 import { Option } from "commander";
-import { keyMigrations } from "../gateway/accounts/migrations.ts";
+import { keyMigrations } from "../gateway/accounts/cli/account-migrations.ts";
 import { keyDatabaseSetting, keySettings } from "../gateway/config.ts";
 import { databaseSetting, inventorySettings } from "../inventory-svc/config.ts";
-import { stockMigrations } from "../inventory-svc/stock/migrations.ts";
-import { counted, createCommand, exitUsage, runCommand } from "../runtime/commands.ts";
+import { stockMigrations } from "../inventory-svc/stock/stock-migrations.ts";
+import { counted, createCommand, exitUsage, runCommand } from "../runtime/command-line.ts";
 import { blamingDatabase } from "../runtime/database/faults.ts";
 import { type DroppedRows, migrateDatabase } from "../runtime/database/migrations.ts";
 import { OperatorError } from "../runtime/operator-error.ts";

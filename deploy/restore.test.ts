@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { chmodSync, existsSync, writeFileSync } from "node:fs";
 import { promisify } from "node:util";
-import { suiteStack, temporaryFolder } from "../test/support/cleanup.ts";
+import { suiteStack, temporaryFolder } from "../test/support/stack.ts";
 
 const run = promisify(execFile);
 const stack = suiteStack();

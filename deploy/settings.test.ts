@@ -4,9 +4,9 @@ import { parse } from "yaml";
 import { gatewaySettings } from "../gateway/config.ts";
 import { inventorySettings } from "../inventory-svc/config.ts";
 import { type SettingsShape, settingRows } from "../runtime/settings.ts";
-import { suiteStack } from "../test/support/cleanup.ts";
 import { openHelm } from "../test/support/helm.ts";
 import { runScript } from "../test/support/processes.ts";
+import { suiteStack } from "../test/support/stack.ts";
 import { settingsFiles } from "./settings-table.ts";
 
 const tiers: Readonly<Record<Tier, SettingsShape>> = { gateway: gatewaySettings, "inventory-svc": inventorySettings };

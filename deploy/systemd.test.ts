@@ -2,8 +2,8 @@ import { execFile } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { suiteStack, temporaryFolder } from "../test/support/cleanup.ts";
 import { serverProgram } from "../test/support/server-programs.ts";
+import { suiteStack, temporaryFolder } from "../test/support/stack.ts";
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, "..");

@@ -14,10 +14,10 @@ import {
   type SettingsShape,
 } from "../runtime/settings.ts";
 import { tlsFile, tlsFilesOf, tlsSettingFaults } from "../runtime/tls-files.ts";
-import { keyEnvPattern } from "./auth/key-format.ts";
-import { defaultKeyDatabaseUrl, pepperFaults, pepperMinLength } from "./auth/pepper.ts";
-import { contractPlans, formatPlans, type PlanTable, parsePlans } from "./auth/plans.ts";
-import { isRedisUrl } from "./redis/connection.ts";
+import { keyEnvPattern } from "./accounts/keys/key-format.ts";
+import { defaultKeyDatabaseUrl, pepperFaults, pepperMinLength } from "./accounts/keys/pepper.ts";
+import { contractPlans, formatPlans, type PlanTable, parsePlans } from "./accounts/keys/plans.ts";
+import { isRedisUrl } from "./limits/redis-connection.ts";
 
 /** The settings of everything that reads or writes keys: the gateway and the operators' commands. */
 export const keySettings = {

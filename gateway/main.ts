@@ -3,7 +3,7 @@
 import "../runtime/node-version.ts";
 import { Counter } from "prom-client";
 import { blamingSetting, listenOn, startAdmin } from "../runtime/admin.ts";
-import { createCommand, runCommand } from "../runtime/commands.ts";
+import { createCommand, runCommand } from "../runtime/command-line.ts";
 import { blamingDatabase } from "../runtime/database/faults.ts";
 import { createLogger } from "../runtime/log.ts";
 import { LogOutput } from "../runtime/log-output.ts";

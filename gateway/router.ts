@@ -1,8 +1,9 @@
 /** Routes requests: finds the operation in the route table, has admission check the request, and calls the handler. */
 import type { IncomingMessage } from "node:http";
 import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from "express";
+import type { Admission } from "./admission/admission.ts";
+import { ApiError } from "./http/api-error.ts";
 import { refuseDuplicates } from "./http/bearer.ts";
-import { ApiError } from "./http/errors.ts";
 import { pathOf, requestId, takeBody } from "./http/request.ts";
 import {
   addCommonHeaders,
@@ -12,7 +13,6 @@ import {
   setContext,
 } from "./http/request-context.ts";
 import { writeError } from "./http/respond.ts";
-import type { Admission } from "./limits/admission.ts";
 import type { Operation, RouteTable } from "./routes.ts";
 
 /** Everything the router uses. A part that is missing is a type error, never a check that is skipped. */

@@ -1,5 +1,5 @@
-import { contractPlans } from "./auth/plans.ts";
-import { publishedBanRules } from "./limits/bans.ts";
+import { contractPlans } from "./accounts/keys/plans.ts";
+import { publishedBanRules } from "./admission/bans.ts";
 import { openApiDocument } from "./openapi/document.ts";
 import { type RouteParts, routeTable } from "./routes.ts";
 

@@ -1,17 +1,21 @@
 /** The route table: every operation of the public API, each with what it asks of its callers. */
 import type { RequestHandler } from "express";
+import { getUsage, type UsageOptions } from "./accounts/own/own-usage.ts";
+import { getRateLimit } from "./accounts/own/rate-limit.ts";
+import { type KeyRotation, rotateOwnKey } from "./accounts/own/rotate-key.ts";
+import type { OperationAccess } from "./admission/admission.ts";
 import { readPetId } from "./inventory/input.ts";
 import {
   getInventoryItem,
   listInventory,
   listInventoryChanges,
   type ReadInventoryOptions,
-} from "./inventory/read-handlers.ts";
-import { bulkUpdateInventory, type UpdateInventoryOptions, updateInventory } from "./inventory/update-handlers.ts";
-import type { OperationAccess } from "./limits/admission.ts";
-import { getRateLimit } from "./own-account/rate-limit.ts";
-import { type KeyRotation, rotateOwnKey } from "./own-account/rotate-key.ts";
-import { getUsage, type UsageOptions } from "./own-account/usage.ts";
+} from "./inventory/reads/read-handlers.ts";
+import {
+  bulkUpdateInventory,
+  type UpdateInventoryOptions,
+  updateInventory,
+} from "./inventory/updates/update-handlers.ts";
 import type { Deprecation } from "./passthrough/deprecation.ts";
 import type { PassThrough } from "./passthrough/handler.ts";
 

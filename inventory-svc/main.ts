@@ -3,7 +3,7 @@
 import "../runtime/node-version.ts";
 import { ServerCredentials } from "@grpc/grpc-js";
 import { blamingSetting, startAdmin } from "../runtime/admin.ts";
-import { createCommand, runCommand } from "../runtime/commands.ts";
+import { createCommand, runCommand } from "../runtime/command-line.ts";
 import { blamingDatabase } from "../runtime/database/faults.ts";
 import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
 import { traceQueries } from "../runtime/database/query-spans.ts";
@@ -15,17 +15,17 @@ import { startTracing } from "../runtime/tracing.ts";
 import { mutualTls } from "./access/credentials.ts";
 import type { OnRefused } from "./access/role-interceptor.ts";
 import { databaseSetting, inventorySettings, readInventoryConfig, serviceTls } from "./config.ts";
-import { createServiceMetrics } from "./metrics.ts";
-import { connectionGraceMs } from "./rpc/calls.ts";
+import { createRpcServer } from "./grpc-server.ts";
 import { inventoryHandlers } from "./rpc/handlers.ts";
+import { connectionGraceMs } from "./rpc/served-calls.ts";
 import { entriesPerMessage } from "./rpc/wire.ts";
-import { createRpcServer } from "./server.ts";
+import { createServiceMetrics } from "./service-metrics.ts";
 import { ChangeFeed } from "./stock/change-feed.ts";
 import { startCleanup } from "./stock/cleanup.ts";
 import { GroupCommit } from "./stock/group-commit.ts";
 import { ListFeed } from "./stock/list-feed.ts";
 import { Retention } from "./stock/retention.ts";
-import { StockStore } from "./stock/store.ts";
+import { StockStore } from "./stock/stock-store.ts";
 
 const command = createCommand(
   "inventory-svc",

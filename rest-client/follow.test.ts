@@ -1,5 +1,5 @@
-import { InventoryApiError } from "./errors.ts";
 import { followStock } from "./follow.ts";
+import { InventoryApiError } from "./inventory-api-error.ts";
 import type { InventoryChanges } from "./types.ts";
 
 const { jest } = import.meta;

@@ -1,6 +1,6 @@
 /** Follows the stock: the whole of it first, then every difference. */
-import { InventoryApiError } from "./errors.ts";
-import { pause } from "./requests.ts";
+import { InventoryApiError } from "./inventory-api-error.ts";
+import { pause } from "./request-sender.ts";
 import type { InventoryChanges, InventoryItem } from "./types.ts";
 
 /** The whole stock: the first event, and again whenever its differences are no longer known. */

@@ -1,17 +1,17 @@
 /** The client of the public API for consumers in TypeScript and JavaScript. */
-import { toHours, toIfMatch, toKey, toPetId, toQuantity, toSince, toWaitSeconds } from "./arguments.ts";
-import { InventoryApiError } from "./errors.ts";
+import { toHours, toIfMatch, toKey, toPetId, toQuantity, toSince, toWaitSeconds } from "./api-arguments.ts";
+import { readBody, type SentEntry, withPetId } from "./exact-json.ts";
 import { type FollowEvent, followStock } from "./follow.ts";
-import { readBody, type SentEntry, withPetId } from "./json.ts";
+import { InventoryApiError } from "./inventory-api-error.ts";
 import { Pace } from "./pace.ts";
-import { type Answer, type ApiRequest, createSender } from "./requests.ts";
+import { type Answer, type ApiRequest, createSender } from "./request-sender.ts";
 import type { BulkResult, InventoryChanges, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
-import { toRequests, type UpdateEntry } from "./updates.ts";
+import { toRequests, type UpdateEntry } from "./update-batches.ts";
 
-export { InventoryApiError } from "./errors.ts";
 export type { ChangesEvent, FollowEvent, StockEvent } from "./follow.ts";
+export { InventoryApiError } from "./inventory-api-error.ts";
 export type * from "./types.ts";
-export type { UpdateEntry } from "./updates.ts";
+export type { UpdateEntry } from "./update-batches.ts";
 
 export interface InventoryApiOptions {
   /** Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. */

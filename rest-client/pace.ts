@@ -1,6 +1,7 @@
 /** Lets requests leave at the pace that the account's windows allow, as the headers of the answers tell them. */
-import { type ErrorCode, InventoryApiError } from "./errors.ts";
+
 import { readWindows, type ToldWindow } from "./headers.ts";
+import { type ErrorCode, InventoryApiError } from "./inventory-api-error.ts";
 
 /** Below this share of a window, what is left is spread over the rest of its time. */
 const slowShare = 0.2;

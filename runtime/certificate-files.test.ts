@@ -1,6 +1,6 @@
 import { copyFileSync, rmSync } from "node:fs";
 import { createAuthority } from "../test/support/certificates.ts";
-import { suiteStack, temporaryFolder } from "../test/support/cleanup.ts";
+import { suiteStack, temporaryFolder } from "../test/support/stack.ts";
 import { CertificateFiles } from "./certificate-files.ts";
 import type { TlsFiles } from "./tls-files.ts";
 

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { type StandIn, startStandIn } from "./stand-in.ts";
 
-const seedLines = readFileSync(new URL("seed.csv", import.meta.url), "utf8").split("\n");
+const seedLines = readFileSync(new URL("./seed.csv", import.meta.url), "utf8").split("\n");
 
 describe("the seed", () => {
   const rows = seedLines.slice(1, -1).map((line) => /^(\d+),(\d+),(available|pending|sold)$/.exec(line));

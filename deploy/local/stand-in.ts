@@ -39,7 +39,7 @@ function answer(pets: ReadonlyMap<string, string>, orders: string): RequestListe
 
 /** Reads the status of each petId from the seed. Ids stay text, because a number would round those above 2^53. */
 function readSeed(): Map<string, string> {
-  const [, ...lines] = readFileSync(new URL("seed.csv", import.meta.url), "utf8")
+  const [, ...lines] = readFileSync(new URL("./seed.csv", import.meta.url), "utf8")
     .trimEnd()
     .split("\n");
   return new Map(lines.map((line) => line.split(",")).map(([petId, , status]) => [petId!, status!]));

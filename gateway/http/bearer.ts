@@ -1,6 +1,6 @@
 /** Reads the API key of a request. */
 import type { IncomingMessage } from "node:http";
-import { ApiError } from "./errors.ts";
+import { ApiError } from "./api-error.ts";
 
 /**
  * The bearer token of a request (RFC 6750 section 2.1); empty for a request without one.

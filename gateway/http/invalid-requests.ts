@@ -1,7 +1,7 @@
 /** Finds and answers what is no valid request. Most of it has no response object: the answer is written to its socket. */
 import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import { ApiError } from "./errors.ts";
+import { ApiError } from "./api-error.ts";
 import type { HeaderList } from "./request-context.ts";
 import { jsonType } from "./respond.ts";
 

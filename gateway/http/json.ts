@@ -1,5 +1,5 @@
 /** Parses request bodies strictly. */
-import { ApiError } from "./errors.ts";
+import { ApiError } from "./api-error.ts";
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 

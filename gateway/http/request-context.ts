@@ -1,6 +1,6 @@
 /** What the gateway knows of a request: made at its arrival, filled in on its way, read by the log at its end. */
 import { type OutgoingHttpHeader, type OutgoingHttpHeaders, ServerResponse } from "node:http";
-import type { Principal } from "../auth/principal.ts";
+import type { Principal } from "../accounts/keys/principal.ts";
 
 /** Headers as name, value, name, value: the form that costs Node least. */
 export type HeaderList = readonly string[];

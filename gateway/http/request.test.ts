@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
 import { type AddressInfo, connect } from "node:net";
-import { suiteStack } from "../../test/support/cleanup.ts";
+import { suiteStack } from "../../test/support/stack.ts";
 import { readBody, takeBody } from "./request.ts";
 
 const stack = suiteStack();

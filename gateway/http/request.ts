@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import parseurl from "parseurl";
-import { ApiError } from "./errors.ts";
+import { ApiError } from "./api-error.ts";
 
 /**
  * An id that a caller may choose. It goes into logs and to the internal services, so nothing like an API key passes.

@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
-import { suiteStack } from "../../test/support/cleanup.ts";
-import { ApiError } from "./errors.ts";
+import { suiteStack } from "../../test/support/stack.ts";
+import { ApiError } from "./api-error.ts";
 import { writeError } from "./respond.ts";
 
 const stack = suiteStack();

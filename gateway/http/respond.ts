@@ -1,7 +1,7 @@
 /** Writes responses: JSON and errors, and the checks that several kinds of responses share. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import Negotiator from "negotiator";
-import { type ApiError, toApiError } from "./errors.ts";
+import { type ApiError, toApiError } from "./api-error.ts";
 import type { HeaderList } from "./request-context.ts";
 
 export const jsonType = "application/json";

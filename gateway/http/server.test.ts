@@ -3,8 +3,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { connect, type Socket } from "node:net";
 import { setImmediate } from "node:timers/promises";
 import { Router } from "express";
-import { suiteStack } from "../../test/support/cleanup.ts";
 import { startPublicServer } from "../../test/support/public-server.ts";
+import { suiteStack } from "../../test/support/stack.ts";
 import { until } from "../../test/support/until.ts";
 
 const stack = suiteStack();

@@ -3,10 +3,10 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Request, Response, Router } from "express";
+import { ApiError } from "./api-error.ts";
 import { addressBlock, peerAddress } from "./client-address.ts";
 import { lingerMs } from "./connection.ts";
 import { Connections } from "./connections.ts";
-import { ApiError } from "./errors.ts";
 import { answerRaw, maxHeaderLines, parserError, requestFault } from "./invalid-requests.ts";
 import type { Overload } from "./overload.ts";
 import { requestId } from "./request.ts";

@@ -2,8 +2,8 @@ import { once } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { connect, type Socket } from "node:net";
 import { Router } from "express";
-import { suiteStack } from "../../test/support/cleanup.ts";
 import { startPublicServer } from "../../test/support/public-server.ts";
+import { suiteStack } from "../../test/support/stack.ts";
 import { until } from "../../test/support/until.ts";
 import { writeJson } from "./respond.ts";
 

@@ -1,4 +1,4 @@
-import { createKey } from "../auth/key-format.ts";
+import { createKey } from "../accounts/keys/key-format.ts";
 import { requestId } from "../http/request.ts";
 import { readIdempotencyKey } from "./input.ts";
 

@@ -2,8 +2,8 @@
 import { hash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import { maxExpectedRevisions, maxQuantity, parsePetId } from "../../proto/pet.ts";
-import { holdsKey } from "../auth/key-format.ts";
-import { ApiError } from "../http/errors.ts";
+import { holdsKey } from "../accounts/keys/key-format.ts";
+import { ApiError } from "../http/api-error.ts";
 import { parseJson } from "../http/json.ts";
 import type { ListTag } from "./list/stock-list.ts";
 

@@ -7,8 +7,8 @@ import { Server as GrpcServer, ServerCredentials } from "@grpc/grpc-js";
 import type { ChannelTls } from "../../client/channel.ts";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { createAuthority } from "../../test/support/certificates.ts";
-import { suiteStack } from "../../test/support/cleanup.ts";
 import { freePort } from "../../test/support/ports.ts";
+import { suiteStack } from "../../test/support/stack.ts";
 import { blamingService } from "./service-fault.ts";
 import { openStockClient } from "./stock-client.ts";
 

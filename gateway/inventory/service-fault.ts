@@ -1,7 +1,7 @@
 /** Says in one line why a gateway cannot use the inventory service yet. */
 import type { ServiceError } from "@grpc/grpc-js";
 import { OperatorError } from "../../runtime/operator-error.ts";
-import { ApiError } from "../http/errors.ts";
+import { ApiError } from "../http/api-error.ts";
 
 /**
  * Runs work on the inventory service, and names the settings that are at fault.

@@ -12,7 +12,7 @@ import {
   ListInventoryResponse,
   PetStatus,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { suiteStack } from "../../test/support/cleanup.ts";
+import { suiteStack } from "../../test/support/stack.ts";
 import { openStockClient } from "./stock-client.ts";
 
 const stack = suiteStack();

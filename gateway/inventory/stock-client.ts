@@ -1,12 +1,12 @@
 /** The inventory service as the gateway sees it: traces, and errors of the public contract. */
 import { context } from "@opentelemetry/api";
+import type { Changed, ChangeRequest } from "../../client/change-requests.ts";
 import type { ChangeCaller } from "../../client/change-sender.ts";
-import type { Changed, ChangeRequest } from "../../client/changes.ts";
 import { createInventoryClient, type InventoryChannelOptions, InventoryError } from "../../client/index.ts";
 import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
-import type { ApiError } from "../http/errors.ts";
+import type { ApiError } from "../http/api-error.ts";
 import type { StockSource } from "./list/stock-source.ts";
-import { fromServiceError } from "./status.ts";
+import { fromServiceError } from "./public-errors.ts";
 
 export interface StockClientOptions extends InventoryChannelOptions {
   /** How long updates without a key may take, and each part of a list or of the answer to a check. */

@@ -1,6 +1,6 @@
 /** The windows of each caller, by its plan. */
-import type { AccountLimits, PlanTable } from "../auth/plans.ts";
-import type { Principal } from "../auth/principal.ts";
+import type { AccountLimits, PlanTable } from "../accounts/keys/plans.ts";
+import type { Principal } from "../accounts/keys/principal.ts";
 import type { Window } from "./windows.ts";
 
 export function quotaWindows({ perMinute, perDay }: AccountLimits): readonly Window[] {

@@ -3,8 +3,8 @@ import type { Knex } from "knex";
 import type { Registry } from "prom-client";
 import { exposePool } from "../../runtime/database/pool-metrics.ts";
 import { counter, Distribution, durationBounds, gauge } from "../../runtime/metrics.ts";
-import type { HeldRequests } from "../inventory/held-requests.ts";
 import type { StockList } from "../inventory/list/stock-list.ts";
+import type { HeldRequests } from "../inventory/reads/long-polls.ts";
 import type { StockClient } from "../inventory/stock-client.ts";
 
 export interface GaugedParts {

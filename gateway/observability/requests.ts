@@ -4,9 +4,9 @@ import { Counter, type Registry } from "prom-client";
 import { ErrorLog } from "../../runtime/error-log.ts";
 import type { Logger } from "../../runtime/log.ts";
 import { counter, createRegistry, Distribution, durationBounds, type Series } from "../../runtime/metrics.ts";
-import type { KeyStore } from "../auth/key-store.ts";
-import { type PlanName, planNames } from "../auth/plans.ts";
-import type { ApiError } from "../http/errors.ts";
+import type { KeyStore } from "../accounts/keys/key-store.ts";
+import { type PlanName, planNames } from "../accounts/keys/plans.ts";
+import type { ApiError } from "../http/api-error.ts";
 import { contextOf, type RequestContext } from "../http/request-context.ts";
 
 /** The limit that refused a request. */

@@ -1,7 +1,7 @@
 /** Writes the types of the REST client from the schemas of the OpenAPI document: `npm run generate`. */
 import { writeFileSync } from "node:fs";
-import { contractPlans } from "../auth/plans.ts";
-import { publishedBanRules } from "../limits/bans.ts";
+import { contractPlans } from "../accounts/keys/plans.ts";
+import { publishedBanRules } from "../admission/bans.ts";
 import { openApiDocument } from "./document.ts";
 
 /** What the client gives to its callers, by the name of its schema. */

@@ -1,10 +1,10 @@
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { maxQuantity, petStatuses } from "../../proto/pet.ts";
-import { contractPlans } from "../auth/plans.ts";
-import { type ErrorCode, errorTable } from "../http/errors.ts";
-import { maxUpdates, parseBulkUpdates } from "../inventory/bulk-input.ts";
+import { contractPlans } from "../accounts/keys/plans.ts";
+import { publishedBanRules } from "../admission/bans.ts";
+import { type ErrorCode, errorTable } from "../http/api-error.ts";
 import { parseStockUpdate } from "../inventory/input.ts";
-import { publishedBanRules } from "../limits/bans.ts";
+import { maxUpdates, parseBulkUpdates } from "../inventory/updates/bulk-input.ts";
 import { type AnnouncedDates, type OpenApiOptions, openApiDocument } from "./document.ts";
 
 const dates = { deprecatedAt: new Date("2026-01-01T00:00:00Z"), sunsetAt: new Date("2027-07-01T00:00:00Z") };

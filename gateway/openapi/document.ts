@@ -1,10 +1,10 @@
 /** The OpenAPI document of this deployment: `openapi.yaml` with its values filled in. */
 import { readFileSync } from "node:fs";
 import { parse } from "yaml";
-import { type AccountLimits, type PlanTable, planNames } from "../auth/plans.ts";
-import { errorTable } from "../http/errors.ts";
-import { ownAccountLimit, rotationLimit } from "../limits/account-guard.ts";
-import type { BanRules } from "../limits/bans.ts";
+import { type AccountLimits, type PlanTable, planNames } from "../accounts/keys/plans.ts";
+import { ownAccountLimit, rotationLimit } from "../admission/account-guard.ts";
+import type { BanRules } from "../admission/bans.ts";
+import { errorTable } from "../http/api-error.ts";
 import { type CodeSample, codeSamples } from "./code-samples.ts";
 
 export interface OpenApiOptions {

@@ -4,8 +4,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { contractPlans } from "../auth/plans.ts";
-import { publishedBanRules } from "../limits/bans.ts";
+import { contractPlans } from "../accounts/keys/plans.ts";
+import { publishedBanRules } from "../admission/bans.ts";
 import { openApiDocument } from "./document.ts";
 
 const common = {

@@ -1,7 +1,7 @@
 /** One request on its way to an upstream and its answer on the way back. */
 import type { ClientRequest, IncomingMessage, ServerResponse } from "node:http";
 import { Writable } from "node:stream";
-import { ApiError, type ErrorCode } from "../http/errors.ts";
+import { ApiError, type ErrorCode } from "../http/api-error.ts";
 import { copyHead } from "./forwarded-headers.ts";
 
 export interface ExchangeOptions {

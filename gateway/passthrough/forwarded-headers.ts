@@ -1,6 +1,6 @@
 /** Which headers and query parameters go to an upstream, and which headers come back from it. */
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
-import { holdsKey } from "../auth/key-format.ts";
+import { holdsKey } from "../accounts/keys/key-format.ts";
 
 /**
  * Selects the client's headers that go to the upstream. A header that holds an API key is left out, whatever its

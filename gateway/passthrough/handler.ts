@@ -4,7 +4,7 @@ import { Agent as HttpsAgent } from "node:https";
 import { Readable, type Writable } from "node:stream";
 import type { Request, RequestHandler, Response } from "express";
 import { createProxyMiddleware, type Plugin } from "http-proxy-middleware";
-import { ApiError } from "../http/errors.ts";
+import { ApiError } from "../http/api-error.ts";
 import { contextOf } from "../http/request-context.ts";
 import { Shares } from "../http/shares.ts";
 import { Exchange } from "./exchange.ts";

@@ -1,7 +1,7 @@
 /** The check of each call's role by the identities in the caller's certificate. */
 import { ServerInterceptingCall, type ServerInterceptingCallInterface, type ServerInterceptor } from "@grpc/grpc-js";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { RpcError, toServiceError } from "../rpc/errors.ts";
+import { RpcError, toServiceError } from "../rpc/rpc-error.ts";
 import { includes, leastRoles, type Role, type RoleTable } from "./roles.ts";
 
 /** Receives the path and the error of every refused call. */

@@ -8,11 +8,11 @@ import type {
   ChangeGroup as WireGroup,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { contextOfCaller, failSpan, inSpan, serverCall } from "../../runtime/spans.ts";
-import { onceOf } from "../stock/changes.ts";
+import { onceOf } from "../stock/decide-changes.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
-import type { OnCall, QuestionStream } from "./calls.ts";
-import { type RpcError, repeatable, toRpcError, toStatus } from "./errors.ts";
 import { settled } from "./outcomes.ts";
+import { type RpcError, repeatable, toRpcError, toStatus } from "./rpc-error.ts";
+import type { OnCall, QuestionStream } from "./served-calls.ts";
 import { invalid, readGroup, toWireItem } from "./wire.ts";
 
 export interface ApplyChangesDeps {

@@ -1,15 +1,15 @@
 import { once } from "node:events";
 import { ServerCredentials } from "@grpc/grpc-js";
 import type { Position } from "../../proto/pet.ts";
-import { suiteStack } from "../../test/support/cleanup.ts";
 import { connectInventory, messagesOf } from "../../test/support/grpc.ts";
-import { suiteStock } from "../../test/support/stock.ts";
+import { suiteStock } from "../../test/support/open-stock.ts";
+import { suiteStack } from "../../test/support/stack.ts";
 import { until } from "../../test/support/until.ts";
-import { createRpcServer } from "../server.ts";
+import { createRpcServer } from "../grpc-server.ts";
 import { ChangeFeed } from "../stock/change-feed.ts";
-import type { Change, ChangeGroup, Outcome } from "../stock/changes.ts";
+import type { Change, ChangeGroup, Outcome } from "../stock/decide-changes.ts";
 import { ListFeed } from "../stock/list-feed.ts";
-import type { ChangesPage } from "../stock/store.ts";
+import type { ChangesPage } from "../stock/stock-store.ts";
 import { type HandlerDeps, inventoryHandlers } from "./handlers.ts";
 
 const create = (petId: bigint): Change => ({ kind: "create", petId, quantity: 1, status: "available" });

@@ -4,14 +4,14 @@ import type { InventoryItem, InventoryServiceServer } from "../../proto/gen/pets
 import type { Position } from "../../proto/pet.ts";
 import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
 import type { ChangeFeed } from "../stock/change-feed.ts";
-import type { Change, StockRow } from "../stock/changes.ts";
+import type { Change, StockRow } from "../stock/decide-changes.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import type { ListFeed } from "../stock/list-feed.ts";
-import type { StockStore } from "../stock/store.ts";
+import type { StockStore } from "../stock/stock-store.ts";
 import { applyChanges } from "./apply-changes.ts";
-import { type OnCall, questionStream, serverStream, unary, whileWanted } from "./calls.ts";
-import { repeatable } from "./errors.ts";
 import { notFound, settled } from "./outcomes.ts";
+import { repeatable } from "./rpc-error.ts";
+import { type OnCall, questionStream, serverStream, unary, whileWanted } from "./served-calls.ts";
 import {
   entriesPerMessage,
   readAdjustment,

@@ -1,7 +1,7 @@
 /** Turns outcomes of changes into entries or refusals. */
 import { type Item, maxQuantity } from "../../proto/pet.ts";
-import type { Change, Outcome } from "../stock/changes.ts";
-import { RpcError } from "./errors.ts";
+import type { Change, Outcome } from "../stock/decide-changes.ts";
+import { RpcError } from "./rpc-error.ts";
 
 /** The result of a change that happened. */
 export type Settled = Extract<Outcome, { kind: "done" | "replayed" }>;

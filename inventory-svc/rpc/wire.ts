@@ -17,8 +17,8 @@ import {
   type PetStatus,
   toWireStatus,
 } from "../../proto/pet.ts";
-import type { Change as StockChange } from "../stock/changes.ts";
-import { RpcError } from "./errors.ts";
+import type { Change as StockChange } from "../stock/decide-changes.ts";
+import { RpcError } from "./rpc-error.ts";
 
 /** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
 export const entriesPerMessage = 1_000;

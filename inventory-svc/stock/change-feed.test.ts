@@ -1,7 +1,7 @@
 import type { Position } from "../../proto/pet.ts";
 import { ChangeFeed, maxWatches } from "./change-feed.ts";
-import { TooManyStreamsError } from "./errors.ts";
-import type { ChangesPage } from "./store.ts";
+import { TooManyStreamsError } from "./stock-errors.ts";
+import type { ChangesPage } from "./stock-store.ts";
 
 /** A stock that has only a revision, and a change feed of it whose reads are counted. */
 function stock(revision: bigint) {

@@ -1,8 +1,8 @@
 /** Feeds all watches of this process from one look at the database. */
 import { setTimeout } from "node:timers/promises";
 import type { Position } from "../../proto/pet.ts";
-import { TooManyStreamsError } from "./errors.ts";
-import type { ChangesPage } from "./store.ts";
+import { TooManyStreamsError } from "./stock-errors.ts";
+import type { ChangesPage } from "./stock-store.ts";
 
 /** How often watches look for changes. Changes come from all replicas, and only the database has all of them. */
 const intervalMs = 100;

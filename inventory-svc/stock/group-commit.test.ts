@@ -2,10 +2,10 @@ import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import type { Change, Outcome } from "./changes.ts";
+import type { Change, Outcome } from "./decide-changes.ts";
 import { ExpiredError, GroupCommit, QueueFullError } from "./group-commit.ts";
-import { stockMigrations } from "./migrations.ts";
-import { StockStore } from "./store.ts";
+import { stockMigrations } from "./stock-migrations.ts";
+import { StockStore } from "./stock-store.ts";
 import type { WriteRequest, Written } from "./write.ts";
 
 const change = (n: number): Change => ({ kind: "update", petId: BigInt(n), quantity: n });

@@ -2,7 +2,7 @@
 import { type Context, ROOT_CONTEXT, type Span, trace } from "@opentelemetry/api";
 import { Batches, type Take } from "../../runtime/batches.ts";
 import { inSpan } from "../../runtime/spans.ts";
-import type { ChangeGroup, Outcome } from "./changes.ts";
+import type { ChangeGroup, Outcome } from "./decide-changes.ts";
 import type { WriteRequest, Written } from "./write.ts";
 
 export interface GroupCommitOptions {

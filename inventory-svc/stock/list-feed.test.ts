@@ -1,6 +1,6 @@
-import type { StockRow } from "./changes.ts";
-import { TooManyStreamsError } from "./errors.ts";
+import type { StockRow } from "./decide-changes.ts";
 import { ListFeed, type ListPage } from "./list-feed.ts";
+import { TooManyStreamsError } from "./stock-errors.ts";
 
 /** A stock of rows from 1 to `count`, a list feed of it in parts of 10, and what the feed has read. */
 function stock(count: number) {

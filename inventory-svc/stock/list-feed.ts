@@ -1,8 +1,8 @@
 /** Reads the list for all gateways that load it at about the same time. */
 import type { Position } from "../../proto/pet.ts";
-import type { StockRow } from "./changes.ts";
-import { TooManyStreamsError } from "./errors.ts";
-import type { StockStore } from "./store.ts";
+import type { StockRow } from "./decide-changes.ts";
+import { TooManyStreamsError } from "./stock-errors.ts";
+import type { StockStore } from "./stock-store.ts";
 
 /** A part of the list. */
 export interface ListPage {

@@ -1,8 +1,8 @@
 /** Forgets what the stock no longer needs: records of changes, and removed entries. */
 import type { Knex } from "knex";
 import { clockMs } from "../../runtime/database/statements.ts";
-import { available } from "./errors.ts";
-import { recordsTable } from "./rows.ts";
+import { available } from "./stock-errors.ts";
+import { recordsTable } from "./stock-rows.ts";
 
 /** The tables of a stock, as far as they shrink. Several services may do all of this at once. */
 export class Retention {

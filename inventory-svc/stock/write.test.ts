@@ -2,10 +2,10 @@ import { mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
-import { holdWriteLock, migrateStock, openStock, statementsOf, suiteStock } from "../../test/support/stock.ts";
-import type { Change } from "./changes.ts";
-import { StockUnavailableError } from "./errors.ts";
-import { StockStore } from "./store.ts";
+import { holdWriteLock, migrateStock, openStock, statementsOf, suiteStock } from "../../test/support/open-stock.ts";
+import type { Change } from "./decide-changes.ts";
+import { StockUnavailableError } from "./stock-errors.ts";
+import { StockStore } from "./stock-store.ts";
 
 const create = (petId: bigint): Change => ({ kind: "create", petId, quantity: 1, status: "available" });
 const update = (petId: bigint, quantity: number): Change => ({ kind: "update", petId, quantity });

@@ -1,7 +1,7 @@
 /** Writes changes of the stock in one transaction, from its lock to its commit. */
 import { setImmediate } from "node:timers/promises";
 import type { Knex } from "knex";
-import { isRetryable } from "../../runtime/database/errors.ts";
+import { isRetryable } from "../../runtime/database/database-errors.ts";
 import { lostItsServer } from "../../runtime/database/open.ts";
 import { matchedRows } from "../../runtime/database/statements.ts";
 import { maxAttempts, Transaction } from "../../runtime/database/transactions.ts";
@@ -13,10 +13,10 @@ import {
   decideChanges,
   type Outcome,
   onceOf,
-} from "./changes.ts";
-import { OutcomeUnknownError, StockUnavailableError } from "./errors.ts";
-import { type RecordRow, type Row, toRecord, toStockRow } from "./rows.ts";
-import type { WriteStatements } from "./statements.ts";
+} from "./decide-changes.ts";
+import { OutcomeUnknownError, StockUnavailableError } from "./stock-errors.ts";
+import { type RecordRow, type Row, toRecord, toStockRow } from "./stock-rows.ts";
+import type { WriteStatements } from "./stock-statements.ts";
 
 /** Changes that a caller asks for, for as long as it wants them. */
 export interface WriteRequest {

@@ -1,6 +1,6 @@
 /** Says in one line why a database cannot be used: the fault of a setting, of the server, or of its operator. */
 import { OperatorError } from "../operator-error.ts";
-import { codeOf, DatabaseStateError, isReadOnly } from "./errors.ts";
+import { codeOf, DatabaseStateError, isReadOnly } from "./database-errors.ts";
 
 /**
  * Runs work on a database, and names the setting of the database when that is at fault.

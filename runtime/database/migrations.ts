@@ -1,7 +1,7 @@
 /** Brings a schema up to date, from any number of processes at once. */
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
-import { DatabaseStateError } from "./errors.ts";
+import { DatabaseStateError } from "./database-errors.ts";
 import { databaseDefaults, isSqlite, openDatabase } from "./open.ts";
 
 /** A step of a schema. The names sort in the order of the steps, as in `0001_stock`. */

@@ -6,8 +6,8 @@
  * or not.
  */
 import type { Knex } from "knex";
+import { isRetryable, ReadOnlyServerError, SplitReadError } from "./database-errors.ts";
 import { isOn, preparedServer } from "./engine.ts";
-import { isRetryable, ReadOnlyServerError, SplitReadError } from "./errors.ts";
 import { discardAllConnections } from "./knex-internals.ts";
 import { isSqlite, lostItsServer } from "./open.ts";
 import { maxAttempts } from "./transactions.ts";

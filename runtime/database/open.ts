@@ -3,8 +3,8 @@ import { mkdirSync, statSync } from "node:fs";
 import type { Socket } from "node:net";
 import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
+import { DatabaseStateError, isLostServer, ReadOnlyServerError } from "./database-errors.ts";
 import { type AlteredTable, askServer, type Engine, engineOf, sqliteEngine, type VariableRow } from "./engine.ts";
-import { DatabaseStateError, isLostServer, ReadOnlyServerError } from "./errors.ts";
 import { checkTaken, discardAllConnections, type PooledConnection } from "./knex-internals.ts";
 
 export interface DatabaseOptions {

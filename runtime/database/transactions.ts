@@ -1,7 +1,7 @@
 /** Runs statements: alone, in a transaction, and again where the database has taken back what they did. */
 import { setImmediate } from "node:timers/promises";
 import type { Knex } from "knex";
-import { isRetryable, provesUndone } from "./errors.ts";
+import { isRetryable, provesUndone } from "./database-errors.ts";
 import {
   acquireConnection,
   discardConnection,

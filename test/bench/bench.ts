@@ -3,16 +3,16 @@ import { writeFile } from "node:fs/promises";
 import { Option } from "commander";
 import { count, createTool } from "../support/tools.ts";
 import { benchBulk } from "./bulk.ts";
-import { benchChecks } from "./checks.ts";
-import { benchClient } from "./client.ts";
-import { benchGrpc } from "./grpc.ts";
+import { benchChecks } from "./check-streams.ts";
+import { benchGrpc } from "./internal-calls.ts";
 import { benchLimits } from "./limits.ts";
 import { benchList } from "./list.ts";
-import { benchOverload } from "./overload.ts";
+import { benchClient } from "./load-client.ts";
+import { benchOverload } from "./overloaded-list.ts";
 import { plot } from "./plot.ts";
 import { benchPublic } from "./public.ts";
 import { startServers } from "./systems.ts";
-import { benchUpdates } from "./updates.ts";
+import { benchUpdates } from "./update-rate.ts";
 
 const parts = ["list", "checks", "updates", "grpc", "limits", "overload", "public", "client"] as const;
 

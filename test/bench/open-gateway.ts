@@ -1,11 +1,11 @@
 // This gateway without keys and limits: it admits every request. The real one costs more by what those cost.
 import type { AddressInfo } from "node:net";
-import { type Principal, scopes } from "../../gateway/auth/principal.ts";
+import { type Principal, scopes } from "../../gateway/accounts/keys/principal.ts";
 import { readGatewayConfig } from "../../gateway/config.ts";
 import { createPublicServer } from "../../gateway/http/server.ts";
-import { HeldVersions } from "../../gateway/inventory/list/held-versions.ts";
+import { HeldVersions } from "../../gateway/inventory/list/pinned-bodies.ts";
 import { StockList } from "../../gateway/inventory/list/stock-list.ts";
-import { listInventory } from "../../gateway/inventory/read-handlers.ts";
+import { listInventory } from "../../gateway/inventory/reads/read-handlers.ts";
 import { openStockClient } from "../../gateway/inventory/stock-client.ts";
 import { createObserver } from "../../gateway/observability/requests.ts";
 import { createRouter } from "../../gateway/router.ts";

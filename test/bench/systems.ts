@@ -3,10 +3,10 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { generated } from "../../inventory-svc/cli/entries.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import { temporaryFolder } from "../support/cleanup.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { type RunningProcess, startProcess } from "../support/processes.ts";
 import { startRedisServer } from "../support/redis-server.ts";
+import { temporaryFolder } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 /** A server of GET /v1/inventory, and the processes whose CPU time its answers take. */

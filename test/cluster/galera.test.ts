@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { checkAdjustments } from "../faults/adjustments.ts";
 import { startTiers } from "../faults/cluster.ts";
-import { suiteStack } from "../support/cleanup.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type GaleraCluster, startGalera } from "./galera.ts";
 import { checkThrough, inTurns, writerFaults } from "./writer-faults.ts";
 import { startWriterSwitch } from "./writer-switch.ts";

@@ -2,11 +2,11 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { startChild } from "../support/children.ts";
-import { temporaryFolder } from "../support/cleanup.ts";
 import { serverProcess } from "../support/database-server.ts";
 import { type PreparedServer, prepareMysqld } from "../support/mysqld.ts";
 import { freePort } from "../support/ports.ts";
 import { serverProgram } from "../support/server-programs.ts";
+import { temporaryFolder } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 import {
   askNode,

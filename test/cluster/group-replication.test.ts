@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { checkAdjustments } from "../faults/adjustments.ts";
 import { startTiers, type Tiers } from "../faults/cluster.ts";
-import { suiteStack } from "../support/cleanup.ts";
+import { suiteStack } from "../support/stack.ts";
 import type { DatabaseCluster } from "./database-cluster.ts";
 import { startGroupReplication } from "./group-replication.ts";
 import { checkThrough, inTurns, writerFaults } from "./writer-faults.ts";

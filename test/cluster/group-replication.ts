@@ -2,10 +2,10 @@
 import { randomUUID } from "node:crypto";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { temporaryFolder } from "../support/cleanup.ts";
 import { mysqlProgram } from "../support/mysql-program.ts";
 import { prepareMysqld } from "../support/mysqld.ts";
 import { freePort } from "../support/ports.ts";
+import { temporaryFolder } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 import { askNode, type ClusterServer, type DatabaseCluster, makeServers, patientMs } from "./database-cluster.ts";
 import type { Host } from "./network.ts";

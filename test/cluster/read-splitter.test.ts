@@ -1,6 +1,6 @@
-import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
 import { startScript } from "../support/processes.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 import type { DatabaseCluster } from "./database-cluster.ts";

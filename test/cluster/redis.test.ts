@@ -1,13 +1,13 @@
 import calculateSlot from "cluster-key-slot";
 import { pino } from "pino";
 import { Registry } from "prom-client";
+import { redisState, type SharedState } from "../../gateway/admission/shared-state.ts";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
-import { redisState, type SharedState } from "../../gateway/limits/shared-state.ts";
 import { newAccount } from "../support/accounts.ts";
-import type { Stack } from "../support/cleanup.ts";
 import { startRedisCluster, startRedisSentinel } from "../support/redis-deployments.ts";
 import type { RedisServer } from "../support/redis-server.ts";
+import type { Stack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 
 /** `npm run test:cluster` runs the long version. */

@@ -1,5 +1,5 @@
 import { startTiers } from "../faults/cluster.ts";
-import { suiteStack } from "../support/cleanup.ts";
+import { suiteStack } from "../support/stack.ts";
 import { startSemiSynchronousPair } from "./semi-synchronous.ts";
 import { checkThrough, inTurns, writerFaults } from "./writer-faults.ts";
 import { startWriterSwitch } from "./writer-switch.ts";

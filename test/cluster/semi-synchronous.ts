@@ -2,10 +2,10 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { readOnlyServer } from "../../runtime/database/old-primary.ts";
-import { temporaryFolder } from "../support/cleanup.ts";
 import { mysqlProgram } from "../support/mysql-program.ts";
 import { prepareMysqld } from "../support/mysqld.ts";
 import { freePort } from "../support/ports.ts";
+import { temporaryFolder } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 import {
   askNode,

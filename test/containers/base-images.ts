@@ -6,11 +6,11 @@ import { copyFile, mkdir, readdir, readFile, realpath, writeFile } from "node:fs
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
-import { temporaryFolder } from "../support/cleanup.ts";
 import { debianMirror, testCache } from "../support/debian-sid.ts";
 import { npm } from "../support/npm.ts";
 import { findProgram } from "../support/server-programs.ts";
-import type { Engine } from "./engine.ts";
+import { temporaryFolder } from "../support/stack.ts";
+import type { Engine } from "./container-engine.ts";
 
 const run = promisify(execFile);
 const recipes = join(import.meta.dirname, "images");

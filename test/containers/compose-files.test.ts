@@ -7,9 +7,9 @@ import { parseEnv, promisify } from "node:util";
 import { gatewaySettings, readGatewayConfig } from "../../gateway/config.ts";
 import { inventorySettings, readInventoryConfig } from "../../inventory-svc/config.ts";
 import { processSettings } from "../../runtime/settings.ts";
-import { suiteStack } from "../support/cleanup.ts";
+import { suiteStack } from "../support/stack.ts";
 import { documentedCommands } from "./compose-project.ts";
-import { type Engine, openEngine } from "./engine.ts";
+import { type Engine, openEngine } from "./container-engine.ts";
 import { projectRoot } from "./product-images.ts";
 
 const folder = join(projectRoot, "deploy/compose");

@@ -5,10 +5,10 @@ import { join } from "node:path";
 import { Agent, fetch, type RequestInit, type Response } from "undici";
 import { startStandIn } from "../../deploy/local/stand-in.ts";
 import { createAuthority } from "../support/certificates.ts";
-import { temporaryFolder } from "../support/cleanup.ts";
 import { freePort } from "../support/ports.ts";
+import { temporaryFolder } from "../support/stack.ts";
 import { makeBaseImages } from "./base-images.ts";
-import { type Engine, openEngine } from "./engine.ts";
+import { type Engine, openEngine } from "./container-engine.ts";
 import { buildImages, projectRoot } from "./product-images.ts";
 
 /** What an inspection of a container tells. */

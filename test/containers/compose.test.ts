@@ -1,9 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fetch } from "undici";
-import { errorTable } from "../../gateway/http/errors.ts";
-import { suiteStack } from "../support/cleanup.ts";
+import { errorTable } from "../../gateway/http/api-error.ts";
 import { freePort } from "../support/ports.ts";
+import { suiteStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 import {
   type ComposeProject,
@@ -12,7 +12,7 @@ import {
   serviceOf,
   startComposeProject,
 } from "./compose-project.ts";
-import { startLoad } from "./load.ts";
+import { startLoad } from "./load-program.ts";
 import { imageName, projectRoot } from "./product-images.ts";
 
 /** `npm run test:containers` runs what takes minutes. */

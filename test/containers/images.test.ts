@@ -1,13 +1,13 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { suiteStack } from "../support/cleanup.ts";
 import { createMysqlDatabase, dropDatabase } from "../support/databases.ts";
 import { request } from "../support/http.ts";
 import { freePort } from "../support/ports.ts";
 import { startRedisServer } from "../support/redis-server.ts";
+import { suiteStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 import { baseImages } from "./base-images.ts";
-import { type Engine, openEngine } from "./engine.ts";
+import { type Engine, openEngine } from "./container-engine.ts";
 import {
   buildArguments,
   buildImage,
@@ -180,7 +180,7 @@ describe("the images", () => {
     expect(await finish("migrate")).toMatchObject({ code: 0, stdout: expect.stringContaining("inventory: up 0001") });
     const stock = ["node", "/app/dist/inventory-svc/cli/stock.js", "import", "--generate", "2"];
     expect(await finish("inventory-svc", stock)).toMatchObject({ code: 0 });
-    const issue = ["node", "/app/dist/gateway/accounts/commands.js", "issue", "--account", "one", "--json"];
+    const issue = ["node", "/app/dist/gateway/accounts/cli/keys.js", "issue", "--account", "one", "--json"];
     const { key } = JSON.parse((await finish("gateway", issue)).stdout);
 
     const tiers = ["inventory-svc", "gateway"] as const;

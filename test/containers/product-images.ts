@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { buildOptions, makeBaseImages } from "./base-images.ts";
-import type { Engine } from "./engine.ts";
+import type { Engine } from "./container-engine.ts";
 
 export const projectRoot = resolve(import.meta.dirname, "../..");
 export const targets = ["gateway", "inventory-svc", "migrate"] as const;

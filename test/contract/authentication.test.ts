@@ -1,11 +1,11 @@
-import { createKey } from "../../gateway/auth/key-format.ts";
-import { type Scope, scopes } from "../../gateway/auth/principal.ts";
+import { createKey } from "../../gateway/accounts/keys/key-format.ts";
+import { type Scope, scopes } from "../../gateway/accounts/keys/principal.ts";
 import { expectError, header, readLimits } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import type { Response } from "../support/http.ts";
-import { madeUpKey, testPepper } from "../support/keys.ts";
 import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
+import { madeUpKey, testPepper } from "../support/made-keys.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem, type TestKey } from "../support/system.ts";
 
 const plainChallenge = 'Bearer realm="petstore"';

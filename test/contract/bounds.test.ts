@@ -6,9 +6,9 @@ import { Metadata, Server, ServerCredentials, type ServerDuplexStream, type Serv
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { expectError } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { connectInventory, statusOf } from "../support/grpc.ts";
 import { type LocalGateway, startLocalGateway } from "../support/local-gateway.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type Env, type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

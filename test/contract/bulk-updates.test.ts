@@ -1,7 +1,7 @@
 import type { Entry } from "../../inventory-svc/cli/entries.ts";
 import { expectError, expectOutage, header } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
-import { suiteStack } from "../support/cleanup.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const seed: readonly Entry[] = [

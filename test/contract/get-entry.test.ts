@@ -3,8 +3,8 @@ import type { Entry } from "../../inventory-svc/cli/entries.ts";
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { expectError, header } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { startLocalGateway } from "../support/local-gateway.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const seed: readonly Entry[] = [

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expectError, expectOutage, header, readLimits } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import type { Response } from "../support/http.ts";
 import { startLink } from "../support/link.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const malformedKeys = [

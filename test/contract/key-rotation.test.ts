@@ -1,10 +1,10 @@
-import { isWellFormed } from "../../gateway/auth/key-format.ts";
-import { type Scope, scopes } from "../../gateway/auth/principal.ts";
+import { isWellFormed } from "../../gateway/accounts/keys/key-format.ts";
+import { type Scope, scopes } from "../../gateway/accounts/keys/principal.ts";
 import { type Answer, bodyText, expectError, header, readLimits } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
-import { type Stack, suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
 import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
+import { type Stack, suiteStack } from "../support/stack.ts";
 import { type Env, type KeyOptions, type System, startSystem, type TestKey } from "../support/system.ts";
 
 const second = 1_000;

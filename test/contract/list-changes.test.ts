@@ -2,8 +2,8 @@ import { promisify } from "node:util";
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { expectError, header } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { startLocalGateway } from "../support/local-gateway.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const largePetId = 9_007_199_254_740_993n;

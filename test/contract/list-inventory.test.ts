@@ -4,8 +4,8 @@ import type { Entry } from "../../inventory-svc/cli/entries.ts";
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { expectError, header } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { type LocalGateway, startLocalGateway } from "../support/local-gateway.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 /** Sorted neither by petId nor by the text of the petId. */

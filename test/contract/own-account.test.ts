@@ -2,8 +2,8 @@ import { openDatabase } from "../../runtime/database/open.ts";
 import { untilNextDayMs } from "../support/accounts.ts";
 import { type Answer, bodyText, expectError, header, readLimits } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
-import { type Stack, suiteStack } from "../support/cleanup.ts";
 import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
+import { type Stack, suiteStack } from "../support/stack.ts";
 import { type Env, type KeyOptions, type System, startSystem, type TestKey } from "../support/system.ts";
 
 const second = 1_000;

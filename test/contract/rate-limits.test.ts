@@ -6,11 +6,11 @@ import { listenOn } from "../../runtime/admin.ts";
 import { untilNextDayMs } from "../support/accounts.ts";
 import { type Answer, bodyText, expectError, header, readLimits } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
-import { type Stack, suiteStack } from "../support/cleanup.ts";
 import { type RequestOptions, request } from "../support/http.ts";
-import { madeUpKey } from "../support/keys.ts";
 import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
+import { madeUpKey } from "../support/made-keys.ts";
 import { freePort } from "../support/ports.ts";
+import { type Stack, suiteStack } from "../support/stack.ts";
 import { type Env, type KeyOptions, type System, startSystem } from "../support/system.ts";
 
 const second = 1_000;

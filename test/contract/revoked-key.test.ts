@@ -1,8 +1,8 @@
 import { request } from "node:http";
 import { text } from "node:stream/consumers";
 import { callApi } from "../support/api.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
+import { suiteStack } from "../support/stack.ts";
 import { startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

@@ -6,7 +6,7 @@ import { gzipSync } from "node:zlib";
 import type { Entry } from "../../inventory-svc/cli/entries.ts";
 import { expectError, header } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
-import { suiteStack } from "../support/cleanup.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const bodyTimeoutMs = 500;

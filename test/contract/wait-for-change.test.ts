@@ -1,13 +1,13 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { promisify } from "node:util";
-import { StockStore } from "../../inventory-svc/stock/store.ts";
+import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { bodyText, expectError, expectOutage, header, readLimits } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { type Response, request } from "../support/http.ts";
 import type { RunningProcess } from "../support/processes.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

@@ -5,8 +5,8 @@ import express from "express";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { AccountStub, accountSite } from "../support/account-site.ts";
 import { axeViolations, installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
+import { suiteStack } from "../support/stack.ts";
 import { startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

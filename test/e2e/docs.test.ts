@@ -3,11 +3,11 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import express, { Router } from "express";
 import type { Browser, BrowserContextOptions } from "playwright-core";
-import { docsPage } from "../../gateway/openapi/page.ts";
+import { docsPage } from "../../gateway/pages/docs-page.ts";
 import { describedApi } from "../support/account-site.ts";
 import { axeViolations, installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
+import { suiteStack } from "../support/stack.ts";
 
 const stack = suiteStack();
 let origin: string;

@@ -5,10 +5,10 @@ import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { load } from "@grpc/proto-loader";
 import { startChild } from "../support/children.ts";
-import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
 import { npm } from "../support/npm.ts";
 import { freePort } from "../support/ports.ts";
+import { suiteStack, temporaryFolder } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 
 const run = promisify(execFile);

@@ -10,8 +10,8 @@ import express from "express";
 import { createInventoryApi } from "../../rest-client/index.ts";
 import { startChild } from "../support/children.ts";
 import { installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
-import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { npm } from "../support/npm.ts";
+import { suiteStack, temporaryFolder } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const run = promisify(execFile);

@@ -5,11 +5,11 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { contractPlans } from "../../gateway/auth/plans.ts";
-import { publishedBanRules } from "../../gateway/limits/bans.ts";
+import { contractPlans } from "../../gateway/accounts/keys/plans.ts";
+import { publishedBanRules } from "../../gateway/admission/bans.ts";
 import { type OpenApiDocument, openApiDocument } from "../../gateway/openapi/document.ts";
-import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { findProgram } from "../support/server-programs.ts";
+import { suiteStack, temporaryFolder } from "../support/stack.ts";
 
 const run = promisify(execFile);
 const stack = suiteStack();

@@ -5,9 +5,9 @@ import { mkdir, writeFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import { join, resolve } from "node:path";
 import { connect, createServer, type TLSSocket } from "node:tls";
-import { scopes } from "../../gateway/auth/principal.ts";
-import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
+import { scopes } from "../../gateway/accounts/keys/principal.ts";
 import { installMissing } from "../support/server-programs.ts";
+import { suiteStack, temporaryFolder } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const root = resolve(import.meta.dirname, "../..");

@@ -2,12 +2,12 @@ import { execFile } from "node:child_process";
 import { cp, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { createKey, hashKey } from "../../gateway/auth/key-format.ts";
+import { createKey, hashKey } from "../../gateway/accounts/keys/key-format.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import type { Child } from "../support/children.ts";
-import { suiteStack, type TemporaryFolder, temporaryFolder } from "../support/cleanup.ts";
 import { freePort } from "../support/ports.ts";
 import { runScript, startScript } from "../support/processes.ts";
+import { suiteStack, type TemporaryFolder, temporaryFolder } from "../support/stack.ts";
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, "../..");

@@ -3,9 +3,9 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type ServiceError, status } from "@grpc/grpc-js";
 import type { ListInventoryResponse } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
 import { runScript } from "../support/processes.ts";
+import { suiteStack, temporaryFolder } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const count = 100_000;

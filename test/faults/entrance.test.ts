@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
-import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
 import { type MemoryProbe, memoryProbe } from "../support/memory.ts";
 import { startProcess } from "../support/processes.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

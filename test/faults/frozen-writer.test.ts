@@ -1,12 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { Change } from "../../inventory-svc/stock/changes.ts";
-import { suiteStack } from "../support/cleanup.ts";
+import type { Change } from "../../inventory-svc/stock/decide-changes.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { connectInventory, type Inventory, statusOf } from "../support/grpc.ts";
 import { type Link, startLink } from "../support/link.ts";
 import { connectMysql } from "../support/mysql-client.ts";
+import { migrateStock, openStock } from "../support/open-stock.ts";
 import { cleanup, type RunningProcess, startProcess, startScript } from "../support/processes.ts";
-import { migrateStock, openStock } from "../support/stock.ts";
+import { suiteStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 
 /** Each piece between the frozen writer and the database takes this long, so that the lock is held between packets. */

@@ -1,7 +1,7 @@
 import { generated } from "../../inventory-svc/cli/entries.ts";
 import { memoryMiB, peakMemoryMiB } from "../bench/measure.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 /** `npm run test:faults` runs the long version, of a million entries. */

@@ -1,5 +1,5 @@
-import { suiteStack } from "../support/cleanup.ts";
 import type { Restartable } from "../support/restartable.ts";
+import { suiteStack } from "../support/stack.ts";
 import { checkAdjustments } from "./adjustments.ts";
 import { type Cluster, type ClusterOptions, startCluster } from "./cluster.ts";
 import { checkHistory, type ReadKind, type UpdateWay } from "./history.ts";

@@ -1,9 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expectError, header, readLimits } from "../support/answers.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { type Response, request } from "../support/http.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until as untilTrue } from "../support/until.ts";
 

@@ -3,8 +3,8 @@ import { Agent, get, type IncomingMessage } from "node:http";
 import { connect, type Socket } from "node:net";
 import { generated } from "../../inventory-svc/cli/entries.ts";
 import { memoryMiB, peakMemoryMiB } from "../bench/measure.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

@@ -4,11 +4,11 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { createInventoryClient } from "../../client/index.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { connectInventory } from "../support/grpc.ts";
 import { request } from "../support/http.ts";
 import { type Link, startLink } from "../support/link.ts";
 import { type RunningProcess, startProcess } from "../support/processes.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { expectError, expectOutage } from "../support/answers.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { type Response, request } from "../support/http.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const deadlineMs = 1_000;

@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { Pool } from "undici";
 import { type Balancer, type Slot, startBalancer } from "../support/balancer.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { type DnsServer, startDnsServer } from "../support/dns.ts";
 import { request } from "../support/http.ts";
 import { freePort } from "../support/ports.ts";
 import { type RunningProcess, startProcess } from "../support/processes.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

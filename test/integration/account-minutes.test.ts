@@ -1,16 +1,16 @@
 import { inspect } from "node:util";
 import type { Knex } from "knex";
-import { createKeyAdmin } from "../../gateway/accounts/key-admin.ts";
-import { keyMigrations } from "../../gateway/accounts/migrations.ts";
-import { createKey, storedKey } from "../../gateway/auth/key-format.ts";
-import { createUsageStore, type UsageStore } from "../../gateway/usage/store.ts";
+import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
+import { createKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
+import { createUsageStore, type UsageStore } from "../../gateway/accounts/usage/usage-store.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { isSqlite, openDatabase } from "../../runtime/database/open.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { request } from "../support/http.ts";
-import { madeUpKey, testPepper } from "../support/keys.ts";
 import { startLocalGateway, TestClock } from "../support/local-gateway.ts";
+import { madeUpKey, testPepper } from "../support/made-keys.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const minute = 60_000;

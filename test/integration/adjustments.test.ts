@@ -1,10 +1,10 @@
 // Checks that an adjustment over gRPC happens once for each request id, at any replica and however often it is sent.
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { connectInventory, type Inventory, refusalOf } from "../support/grpc.ts";
+import { migrateStock, type OpenStock, openStock } from "../support/open-stock.ts";
 import { cleanup, type RunningProcess, startProcess } from "../support/processes.ts";
-import { migrateStock, type OpenStock, openStock } from "../support/stock.ts";
+import { suiteStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 
 const { PET_STATUS_AVAILABLE } = PetStatus;

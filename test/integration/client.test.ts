@@ -1,14 +1,14 @@
 import { type handleBidiStreamingCall, Metadata, ServerCredentials, status } from "@grpc/grpc-js";
 import { createInventoryClient, type InventoryClient, InventoryError, type WatchEvent } from "../../client/index.ts";
-import { createRpcServer } from "../../inventory-svc/server.ts";
+import { createRpcServer } from "../../inventory-svc/grpc-server.ts";
 import { Status } from "../../proto/gen/google/rpc/status.ts";
 import {
   type ApplyChangesRequest,
   type ApplyChangesResponse,
   InventoryServiceService,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { runScript } from "../support/processes.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const big = 9_223_372_036_854_775_807n;

@@ -2,8 +2,8 @@ import { execFile, spawn } from "node:child_process";
 import { symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { suiteStack, type TemporaryFolder, temporaryFolder } from "../support/cleanup.ts";
 import { runScript } from "../support/processes.ts";
+import { suiteStack, type TemporaryFolder, temporaryFolder } from "../support/stack.ts";
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, "../..");
@@ -12,7 +12,7 @@ const root = join(import.meta.dirname, "../..");
 const commands = [
   ["gateway", "gateway/main.ts", "petstore-gateway"],
   ["inventory-svc", "inventory-svc/main.ts", "petstore-inventory-svc"],
-  ["keys", "gateway/accounts/commands.ts", "petstore-keys"],
+  ["keys", "gateway/accounts/cli/keys.ts", "petstore-keys"],
   ["migrate", "deploy/migrate.ts", "petstore-migrate"],
   ["stock", "inventory-svc/cli/stock.ts", "petstore-stock"],
 ] as const;
@@ -82,8 +82,8 @@ describe("readers that leave", () => {
   });
 
   test.each([
-    ["keys list", "gateway/accounts/commands.ts list"],
-    ["keys usage as JSON", "gateway/accounts/commands.ts usage --json"],
+    ["keys list", "gateway/accounts/cli/keys.ts list"],
+    ["keys usage as JSON", "gateway/accounts/cli/keys.ts usage --json"],
     ["migrate", "deploy/migrate.ts"],
     ["stock export", "inventory-svc/cli/stock.ts export"],
   ])("a reader that leaves is no fault of a command: %s", async (_what, line) => {

@@ -1,8 +1,8 @@
-import { suiteStack } from "../support/cleanup.ts";
 import { startPrivateDatabaseServer } from "../support/database-server.ts";
 import { request } from "../support/http.ts";
 import { connectMysql } from "../support/mysql-client.ts";
 import type { RunningProcess } from "../support/processes.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

@@ -1,12 +1,12 @@
 import { setImmediate } from "node:timers/promises";
-import type { StockRow } from "../../inventory-svc/stock/changes.ts";
 import { removalsKeptMs } from "../../inventory-svc/stock/cleanup.ts";
-import type { StockStore } from "../../inventory-svc/stock/store.ts";
+import type { StockRow } from "../../inventory-svc/stock/decide-changes.ts";
+import type { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import type { Item, Position } from "../../proto/pet.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { connectMysql } from "../support/mysql-client.ts";
-import { migrateStock, type OpenStock, openStock, pagesOf, untilRunning } from "../support/stock.ts";
+import { migrateStock, type OpenStock, openStock, pagesOf, untilRunning } from "../support/open-stock.ts";
+import { suiteStack } from "../support/stack.ts";
 
 const create = (petId: bigint) => ({ kind: "create", petId, quantity: 1, status: "available" }) as const;
 const update = (petId: bigint, quantity: number) => ({ kind: "update", petId, quantity }) as const;

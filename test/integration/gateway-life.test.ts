@@ -11,12 +11,12 @@ import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/i
 import { openDatabase } from "../../runtime/database/open.ts";
 import { createLogger } from "../../runtime/log.ts";
 import { expectOutage } from "../support/answers.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
-import { testPepper } from "../support/keys.ts";
+import { testPepper } from "../support/made-keys.ts";
 import { freePort } from "../support/ports.ts";
 import { type RunningProcess, startScript } from "../support/processes.ts";
 import { type RawResponse, readResponse } from "../support/raw-http.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type Env, type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

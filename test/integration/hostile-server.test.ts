@@ -1,16 +1,16 @@
 import type { Connection } from "mysql2/promise";
-import { createKeyAdmin } from "../../gateway/accounts/key-admin.ts";
-import { keyMigrations } from "../../gateway/accounts/migrations.ts";
-import { createKey, storedKey } from "../../gateway/auth/key-format.ts";
-import { createKeyStore } from "../../gateway/auth/key-store.ts";
-import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
-import { StockStore } from "../../inventory-svc/stock/store.ts";
+import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
+import { createKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
+import { createKeyStore } from "../../gateway/accounts/keys/key-store.ts";
+import { stockMigrations } from "../../inventory-svc/stock/stock-migrations.ts";
+import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { type Migration, migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { startPrivateDatabaseServer } from "../support/database-server.ts";
 import { connectMysql } from "../support/mysql-client.ts";
-import { pagesOf } from "../support/stock.ts";
+import { pagesOf } from "../support/open-stock.ts";
+import { suiteStack } from "../support/stack.ts";
 
 const hostile = [
   "SET GLOBAL autocommit = 0",

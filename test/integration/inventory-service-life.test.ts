@@ -3,15 +3,15 @@ import { copyFile, open, readdir, rename, rm } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { ChannelCredentials, Client, type ClientReadableStream, status } from "@grpc/grpc-js";
 import { protoPath } from "grpc-health-check";
-import type { Change } from "../../inventory-svc/stock/changes.ts";
-import { suiteStack } from "../support/cleanup.ts";
+import type { Change } from "../../inventory-svc/stock/decide-changes.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { createMysqlDatabase, createSqliteDatabase, dropDatabase } from "../support/databases.ts";
 import { connectInventory, connectService, messagesOf, statusOf } from "../support/grpc.ts";
 import { request } from "../support/http.ts";
+import { holdWriteLock, migrateStock, openStock, untilRunning } from "../support/open-stock.ts";
 import { freePort } from "../support/ports.ts";
 import { cleanup, runScript, startProcess, startScript } from "../support/processes.ts";
-import { holdWriteLock, migrateStock, openStock, untilRunning } from "../support/stock.ts";
+import { suiteStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 
 const script = "inventory-svc/main.ts";

@@ -4,14 +4,14 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { type ClientDuplexStream, type ClientReadableStream, ServerCredentials, status } from "@grpc/grpc-js";
 import { protoPath } from "grpc-health-check";
-import { type Reason, reasons } from "../../inventory-svc/rpc/errors.ts";
+import { createRpcServer } from "../../inventory-svc/grpc-server.ts";
 import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
-import { createRpcServer } from "../../inventory-svc/server.ts";
+import { type Reason, reasons } from "../../inventory-svc/rpc/rpc-error.ts";
 import { ChangeFeed } from "../../inventory-svc/stock/change-feed.ts";
 import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
 import { ListFeed } from "../../inventory-svc/stock/list-feed.ts";
 
-import type { StockStore } from "../../inventory-svc/stock/store.ts";
+import type { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import {
   type ChangeResult,
   type CheckInventoryRequest,
@@ -20,7 +20,6 @@ import {
   PetStatus,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { maxPetId, minPetId } from "../../proto/pet.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
 import {
   connectInventory,
@@ -32,7 +31,6 @@ import {
   refusalOf,
   statusOf,
 } from "../support/grpc.ts";
-import { cleanup, type RunningProcess, startProcess } from "../support/processes.ts";
 import {
   failAdjustments,
   holdWriteLock,
@@ -41,7 +39,9 @@ import {
   openStock,
   pagesOf,
   untilRunning,
-} from "../support/stock.ts";
+} from "../support/open-stock.ts";
+import { cleanup, type RunningProcess, startProcess } from "../support/processes.ts";
+import { suiteStack } from "../support/stack.ts";
 
 const { PET_STATUS_UNSPECIFIED, PET_STATUS_AVAILABLE, PET_STATUS_PENDING, PET_STATUS_SOLD } = PetStatus;
 const serviceName = "petstore.inventory.v1.InventoryService";

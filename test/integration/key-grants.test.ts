@@ -1,11 +1,11 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Connection } from "mysql2/promise";
-import { scopes } from "../../gateway/auth/principal.ts";
-import { suiteStack } from "../support/cleanup.ts";
+import { scopes } from "../../gateway/accounts/keys/principal.ts";
 import { request } from "../support/http.ts";
 import { startLocalGateway } from "../support/local-gateway.ts";
 import { connectMysql } from "../support/mysql-client.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 /** The grants that docs/operations/databases.md gives the gateway, those for rotation apart. */

@@ -1,14 +1,14 @@
 import type { Knex } from "knex";
-import { createKeyAdmin, type IssueRequest, type KeyAdmin } from "../../gateway/accounts/key-admin.ts";
-import { keyMigrations } from "../../gateway/accounts/migrations.ts";
-import { createKey, type StoredKey, storedKey } from "../../gateway/auth/key-format.ts";
-import { type RotatedKey, rotateKey } from "../../gateway/auth/key-rotation.ts";
-import { createKeyStore, type KeyStore } from "../../gateway/auth/key-store.ts";
+import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { createKeyAdmin, type IssueRequest, type KeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
+import { createKey, type StoredKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
+import { type RotatedKey, rotateKey } from "../../gateway/accounts/keys/key-rotation.ts";
+import { createKeyStore, type KeyStore } from "../../gateway/accounts/keys/key-store.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { isSqlite, openDatabase } from "../../runtime/database/open.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { describeEachDatabase } from "../support/databases.ts";
-import { testPepper } from "../support/keys.ts";
+import { testPepper } from "../support/made-keys.ts";
+import { suiteStack } from "../support/stack.ts";
 
 const start = Date.UTC(2026, 0, 31, 23, 0);
 const hour = 3_600_000;

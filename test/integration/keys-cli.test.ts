@@ -1,12 +1,12 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { hashKey, isWellFormed } from "../../gateway/auth/key-format.ts";
-import { createKeyStore, type KeyStore } from "../../gateway/auth/key-store.ts";
-import { ensurePepper } from "../../gateway/auth/pepper.ts";
-import { createUsageStore, type UsageStore } from "../../gateway/usage/store.ts";
+import { hashKey, isWellFormed } from "../../gateway/accounts/keys/key-format.ts";
+import { createKeyStore, type KeyStore } from "../../gateway/accounts/keys/key-store.ts";
+import { ensurePepper } from "../../gateway/accounts/keys/pepper.ts";
+import { createUsageStore, type UsageStore } from "../../gateway/accounts/usage/usage-store.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { runScript } from "../support/processes.ts";
+import { suiteStack, temporaryFolder } from "../support/stack.ts";
 
 const pepper = "pepper-of-the-test-with-32-chars!";
 const unknownTime = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
@@ -25,7 +25,7 @@ describe("npm run keys", () => {
 
   const keys = (args: string[], env: Record<string, string> = {}) =>
     runScript({
-      script: "gateway/accounts/commands.ts",
+      script: "gateway/accounts/cli/keys.ts",
       args,
       cwd,
       env: { GATEWAY_DATABASE_URL: databaseUrl, KEY_PEPPER: pepper, ...env },
@@ -298,7 +298,7 @@ describe("npm run keys", () => {
     await mkdir(join(cwd, "data"));
     await writeFile(join(cwd, ".env"), `KEY_PEPPER=${pepper}\nGATEWAY_DATABASE_URL=sqlite:data/k.sqlite\n`);
     const { code, stdout } = await runScript({
-      script: "gateway/accounts/commands.ts",
+      script: "gateway/accounts/cli/keys.ts",
       args: ["issue", "--account", "acme", "--json"],
       cwd,
     });

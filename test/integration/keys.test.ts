@@ -1,16 +1,21 @@
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
-import { createKeyAdmin, type IssuedKey, type IssueRequest, type KeyAdmin } from "../../gateway/accounts/key-admin.ts";
-import { keyState } from "../../gateway/accounts/key-records.ts";
-import { keyMigrations } from "../../gateway/accounts/migrations.ts";
-import { createKey, pepperFingerprint, storedKey } from "../../gateway/auth/key-format.ts";
-import { createKeyStore, type KeyStore } from "../../gateway/auth/key-store.ts";
-import { defaultScopes } from "../../gateway/auth/principal.ts";
-import { createUsageStore, type UsageStore } from "../../gateway/usage/store.ts";
+import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import {
+  createKeyAdmin,
+  type IssuedKey,
+  type IssueRequest,
+  type KeyAdmin,
+} from "../../gateway/accounts/cli/key-admin.ts";
+import { keyState } from "../../gateway/accounts/cli/key-records.ts";
+import { createKey, pepperFingerprint, storedKey } from "../../gateway/accounts/keys/key-format.ts";
+import { createKeyStore, type KeyStore } from "../../gateway/accounts/keys/key-store.ts";
+import { defaultScopes } from "../../gateway/accounts/keys/principal.ts";
+import { createUsageStore, type UsageStore } from "../../gateway/accounts/usage/usage-store.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
+import { suiteStack } from "../support/stack.ts";
 
 const pepper = "pepper-of-the-test-with-32-chars!";
 const start = Date.UTC(2026, 0, 31, 23, 0);

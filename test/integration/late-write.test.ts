@@ -1,10 +1,10 @@
-import type { Change } from "../../inventory-svc/stock/changes.ts";
-import { OutcomeUnknownError } from "../../inventory-svc/stock/errors.ts";
+import type { Change } from "../../inventory-svc/stock/decide-changes.ts";
+import { OutcomeUnknownError } from "../../inventory-svc/stock/stock-errors.ts";
 import { databaseDefaults } from "../../runtime/database/open.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { createMysqlDatabase, dropDatabase } from "../support/databases.ts";
 import { startLink } from "../support/link.ts";
-import { migrateStock, openStock } from "../support/stock.ts";
+import { migrateStock, openStock } from "../support/open-stock.ts";
+import { suiteStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 
 const silenceTimeoutMs = 1_000;

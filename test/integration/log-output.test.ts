@@ -5,10 +5,10 @@ import { readFile } from "node:fs/promises";
 import { connect, Socket } from "node:net";
 import { join, resolve } from "node:path";
 import { text } from "node:stream/consumers";
-import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
 import type { LogOrder, LogReport } from "../support/log-writer.ts";
 import { freePort } from "../support/ports.ts";
+import { suiteStack, temporaryFolder } from "../support/stack.ts";
 import { type Env, type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

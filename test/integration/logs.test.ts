@@ -1,6 +1,6 @@
-import { suiteStack } from "../support/cleanup.ts";
 import { type RawResponse, rawRequest, request } from "../support/http.ts";
-import { madeUpKey } from "../support/keys.ts";
+import { madeUpKey } from "../support/made-keys.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

@@ -1,7 +1,7 @@
 import { Agent } from "undici";
-import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
-import { madeUpKey } from "../support/keys.ts";
+import { madeUpKey } from "../support/made-keys.ts";
+import { suiteStack } from "../support/stack.ts";
 import { startSystem } from "../support/system.ts";
 
 const isLong = process.env.FAULTS === "long";

@@ -10,11 +10,11 @@ import type { SettingsError } from "../../runtime/settings.ts";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
 import { expectError } from "../support/answers.ts";
 import { type Authority, createAuthority } from "../support/certificates.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { connectInventory, connectService, refusalOf, statusOf } from "../support/grpc.ts";
 import { request } from "../support/http.ts";
 import { freePort } from "../support/ports.ts";
 import { runScript, startScript } from "../support/processes.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { suiteStack } from "../support/cleanup.ts";
 import { startLoad } from "../support/load.ts";
 import { metricsIn, type Prometheus, promtool, readDashboards, startPrometheus } from "../support/prometheus.ts";
 import { startRedisServer } from "../support/redis-server.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

@@ -5,15 +5,15 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import type { Connection } from "mysql2/promise";
 import { createAuthority } from "../support/certificates.ts";
-import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { type DatabaseServer, serverProcess, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { createSqliteDatabase, dropDatabase } from "../support/databases.ts";
 import { connectMysql, createDatabaseOn } from "../support/mysql-client.ts";
 import { isOnMysql, prepareMysqld } from "../support/mysqld.ts";
+import { migrateStock } from "../support/open-stock.ts";
 import { freePort } from "../support/ports.ts";
 import { cleanup, runScript, startProcess, startScript } from "../support/processes.ts";
 import { startRedisServer } from "../support/redis-server.ts";
-import { migrateStock } from "../support/stock.ts";
+import { suiteStack, temporaryFolder } from "../support/stack.ts";
 
 const anyPort = "127.0.0.1:0";
 const secret = "s3cret";
@@ -115,7 +115,7 @@ describe("unusable databases", () => {
       const env = { GATEWAY_DATABASE_URL: url, INVENTORY_DATABASE_URL: url };
       const results = await Promise.all([
         runScript({ script: "inventory-svc/cli/stock.ts", args: ["export"], env }),
-        runScript({ script: "gateway/accounts/commands.ts", args: ["list"], env }),
+        runScript({ script: "gateway/accounts/cli/keys.ts", args: ["list"], env }),
       ]);
       for (const [i, { code, stdout, stderr }] of results.entries()) {
         expect({ code, stdout }).toEqual({ code: 1, stdout: "" });

@@ -17,8 +17,8 @@ import {
 } from "node:net";
 import type { Readable } from "node:stream";
 import express, { type ErrorRequestHandler, type Request } from "express";
-import type { Principal } from "../../gateway/auth/principal.ts";
-import { type ApiError, toApiError } from "../../gateway/http/errors.ts";
+import type { Principal } from "../../gateway/accounts/keys/principal.ts";
+import { type ApiError, toApiError } from "../../gateway/http/api-error.ts";
 import { setContext } from "../../gateway/http/request-context.ts";
 import { type PassThroughOptions, passThrough } from "../../gateway/passthrough/handler.ts";
 import { until } from "../support/until.ts";

@@ -1,8 +1,8 @@
-import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
-import { testPepper } from "../support/keys.ts";
 import { startLink } from "../support/link.ts";
+import { testPepper } from "../support/made-keys.ts";
 import { runScript, startScript } from "../support/processes.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type Env, type System, startSystem } from "../support/system.ts";
 
 const newPepper = "the-pepper-that-comes-after-that-of-the-tests";
@@ -20,7 +20,7 @@ describe("the pepper of the keys", () => {
 
   const runKeys = (args: string[], env: Env = {}) =>
     runScript({
-      script: "gateway/accounts/commands.ts",
+      script: "gateway/accounts/cli/keys.ts",
       args: [...args, "--json"],
       env: { ...system.gatewayEnv, ...env },
     });
@@ -81,7 +81,7 @@ test("a key that was issued under a mistyped new pepper ends no gateway with rig
   await using _ = { [Symbol.asyncDispose]: () => system.close() };
   const env = { ...system.gatewayEnv, KEY_PEPPER: mistyped, KEY_PEPPER_OLD: testPepper };
   const args = ["issue", "--account", "new"];
-  expect(await runScript({ script: "gateway/accounts/commands.ts", args, env })).toMatchObject({ code: 0 });
+  expect(await runScript({ script: "gateway/accounts/cli/keys.ts", args, env })).toMatchObject({ code: 0 });
   const gateway = await system.startGateway({ KEY_PEPPER: newPepper, KEY_PEPPER_OLD: testPepper });
   const headers = { authorization: `Bearer ${system.keys.free}` };
   expect((await request(gateway.listen, { path: "/v1/inventory", headers })).status).toBe(200);
@@ -91,7 +91,7 @@ test("a pepper that was lost is replaced once all keys that were made under it a
   const system = await startSystem({ gateways: 0 });
   await using _ = { [Symbol.asyncDispose]: () => system.close() };
   const env = { ...system.gatewayEnv, KEY_PEPPER: newPepper };
-  const issue = () => runScript({ script: "gateway/accounts/commands.ts", args: ["issue", "--account", "new"], env });
+  const issue = () => runScript({ script: "gateway/accounts/cli/keys.ts", args: ["issue", "--account", "new"], env });
   expect(await issue()).toMatchObject({ code: 78 });
   for (const { keyId } of JSON.parse((await system.runKeys("list", "--json")).stdout))
     await system.runKeys("revoke", keyId);

@@ -5,13 +5,12 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Cluster, Redis } from "ioredis";
 import { pino } from "pino";
 import { Registry } from "prom-client";
-import { AccountGuard, GuardMemory, keyedUpdateLimit } from "../../gateway/limits/account-guard.ts";
+import { AccountGuard, GuardMemory, keyedUpdateLimit } from "../../gateway/admission/account-guard.ts";
+import { redisState, type SharedState } from "../../gateway/admission/shared-state.ts";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
-import { redisState, type SharedState } from "../../gateway/limits/shared-state.ts";
 import { newAccount } from "../support/accounts.ts";
 import { readLimits } from "../support/answers.ts";
-import { type Stack, suiteStack } from "../support/cleanup.ts";
 import { createSqliteDatabase, dropDatabase } from "../support/databases.ts";
 import { request } from "../support/http.ts";
 import { LoopClock } from "../support/loop-clock.ts";
@@ -25,6 +24,7 @@ import {
   type TlsRedis,
 } from "../support/redis-deployments.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+import { type Stack, suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until as untilTrue } from "../support/until.ts";
 
@@ -140,7 +140,7 @@ function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): {
     const databaseUrl = await createSqliteDatabase();
     stack.defer(() => dropDatabase(databaseUrl));
     const env = { GATEWAY_DATABASE_URL: databaseUrl, KEY_PEPPER: "k".repeat(32), REDIS_URL: opened.url };
-    const keys = (...args: string[]) => runScript({ script: "gateway/accounts/commands.ts", args, env });
+    const keys = (...args: string[]) => runScript({ script: "gateway/accounts/cli/keys.ts", args, env });
     const { keyId } = JSON.parse((await keys("issue", "--account", "acme", "--json")).stdout);
     expect(await keys("revoke", keyId)).toMatchObject({ code: 0, stderr: "" });
     await until(async () => opened.pair.every(({ heard }) => heard.includes(keyId)));

@@ -1,17 +1,17 @@
 import fc from "fast-check";
 import type { Redis } from "ioredis";
+import { shareRefusals } from "../../gateway/admission/shared-refusals.ts";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
+import { Breaker } from "../../gateway/limits/redis-breaker.ts";
+import { connectRedis } from "../../gateway/limits/redis-connection.ts";
 import { RedisWindows } from "../../gateway/limits/redis-windows.ts";
 import { charge, indexAt, type Ledger, lengthsMs, phaseOf, type StatedCounts } from "../../gateway/limits/rule.ts";
-import { shareRefusals } from "../../gateway/limits/shared-refusals.ts";
 import type { Decision, Window } from "../../gateway/limits/windows.ts";
-import { Breaker } from "../../gateway/redis/breaker.ts";
-import { connectRedis } from "../../gateway/redis/connection.ts";
 import { newAccountToday } from "../support/accounts.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { LoopClock } from "../support/loop-clock.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+import { suiteStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 
 interface Gateway {

@@ -1,9 +1,9 @@
 import { Redis } from "ioredis";
 import { Pool } from "undici";
-import { scopes } from "../../gateway/auth/principal.ts";
-import { suiteStack } from "../support/cleanup.ts";
+import { scopes } from "../../gateway/accounts/keys/principal.ts";
 import { LoopClock } from "../support/loop-clock.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until as untilTrue } from "../support/until.ts";
 

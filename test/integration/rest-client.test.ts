@@ -1,5 +1,5 @@
 import { createInventoryApi } from "../../rest-client/index.ts";
-import { suiteStack } from "../support/cleanup.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

@@ -1,8 +1,8 @@
 // What becomes of updates that lie in the socket of an inventory service while it stands still.
 import { callApi } from "../support/api.ts";
-import { suiteStack } from "../support/cleanup.ts";
 import { connectInventory } from "../support/grpc.ts";
 import { startProcess } from "../support/processes.ts";
+import { suiteStack } from "../support/stack.ts";
 import { startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
 

@@ -3,11 +3,11 @@ import { watch } from "node:fs";
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { type Stack, suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { createSqliteDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
+import { openStock, pagesOf } from "../support/open-stock.ts";
 import { freePort } from "../support/ports.ts";
 import { cleanup, runScript, startScript } from "../support/processes.ts";
-import { openStock, pagesOf } from "../support/stock.ts";
+import { type Stack, suiteStack, temporaryFolder } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 
 const script = "inventory-svc/cli/stock.ts";

@@ -7,13 +7,13 @@ import { Redis } from "ioredis";
 import { listenOn } from "../../runtime/admin.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { callApi } from "../support/api.ts";
-import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { createMysqlDatabase, createSqliteDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
 import { parseJson, rawRequest, request } from "../support/http.ts";
 import { connectMysql } from "../support/mysql-client.ts";
 import { cleanup, runScript, startProcess } from "../support/processes.ts";
 import { startRedisServer } from "../support/redis-server.ts";
+import { suiteStack, temporaryFolder } from "../support/stack.ts";
 
 async function query(url: string, statement: string): Promise<Record<string, unknown>[]> {
   const connection = await connectMysql(url);

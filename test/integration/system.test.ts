@@ -1,5 +1,5 @@
-import { suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 describe("a system of a suite", () => {

@@ -2,8 +2,8 @@ import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Metadata } from "@grpc/grpc-js";
-import { type Stack, suiteStack } from "../support/cleanup.ts";
 import { request } from "../support/http.ts";
+import { type Stack, suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 interface Span {

@@ -9,8 +9,8 @@ import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { appendFile, cp, mkdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import { temporaryFolder } from "../support/cleanup.ts";
 import { startDatabaseServer } from "../support/database-server.ts";
+import { temporaryFolder } from "../support/stack.ts";
 import { count, createTool } from "../support/tools.ts";
 import { type Mutation, mutationsOf, planted } from "./mutations.ts";
 

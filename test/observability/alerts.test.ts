@@ -5,10 +5,10 @@ import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { parse } from "yaml";
-import { suiteStack, temporaryFolder } from "../support/cleanup.ts";
 import { rulesFile } from "../support/prometheus.ts";
+import { suiteStack, temporaryFolder } from "../support/stack.ts";
 import { until } from "../support/until.ts";
-import { type FaultName, faults } from "./faults.ts";
+import { type FaultName, faults } from "./planted-faults.ts";
 import { startWatchedSystem, type WatchedSystem } from "./watched-system.ts";
 
 /** All ranges and delays of the rules are divided by this: 5 minutes become 5 seconds. */

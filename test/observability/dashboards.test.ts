@@ -1,5 +1,5 @@
-import { suiteStack } from "../support/cleanup.ts";
 import { readDashboards } from "../support/prometheus.ts";
+import { suiteStack } from "../support/stack.ts";
 import { type Run, runWithFaults } from "./run.ts";
 
 const panels = readDashboards().flatMap(({ file, panels }) => panels.map((panel) => ({ file, ...panel })));

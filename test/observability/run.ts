@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Prometheus, Target } from "../support/prometheus.ts";
-import { faults } from "./faults.ts";
+import { faults } from "./planted-faults.ts";
 import { startWatchedSystem } from "./watched-system.ts";
 
 /** What a query gave over a run. */

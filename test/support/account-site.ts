@@ -1,10 +1,10 @@
 /** Serves the account page beside an API that knows every key, for the tests of the page and for pictures of it. */
 import { Router } from "express";
-import { accountPage } from "../../gateway/account-page/page.ts";
-import { contractPlans } from "../../gateway/auth/plans.ts";
-import { publishedBanRules } from "../../gateway/limits/bans.ts";
+import { contractPlans } from "../../gateway/accounts/keys/plans.ts";
+import { publishedBanRules } from "../../gateway/admission/bans.ts";
 import { openApiDocument } from "../../gateway/openapi/document.ts";
-import { docsPage } from "../../gateway/openapi/page.ts";
+import { accountPage } from "../../gateway/pages/account-page.ts";
+import { docsPage } from "../../gateway/pages/docs-page.ts";
 
 export const describedApi = openApiDocument({
   servers: [],

@@ -1,7 +1,7 @@
 /** Calls the public API and holds every answer against the OpenAPI document: its status, headers and body. */
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
-import { contractPlans } from "../../gateway/auth/plans.ts";
-import { publishedBanRules } from "../../gateway/limits/bans.ts";
+import { contractPlans } from "../../gateway/accounts/keys/plans.ts";
+import { publishedBanRules } from "../../gateway/admission/bans.ts";
 import { type OpenApiDocument, openApiDocument } from "../../gateway/openapi/document.ts";
 import { type Answer, bodyText } from "./answers.ts";
 import { type RawResponse, type RequestOptions, type Response, rawRequest, request } from "./http.ts";

@@ -3,8 +3,8 @@ import { mkdir, readFile, rename, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
-import { temporaryFolder } from "./cleanup.ts";
 import { serverProgram } from "./server-programs.ts";
+import { temporaryFolder } from "./stack.ts";
 
 const run = promisify(execFile);
 

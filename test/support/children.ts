@@ -3,7 +3,7 @@ import { readdir, readFile } from "node:fs/promises";
 import type { Readable } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 import { setTimeout as delay } from "node:timers/promises";
-import { atExit } from "./cleanup.ts";
+import { atExit } from "./stack.ts";
 import { until } from "./until.ts";
 
 export interface ChildOptions {

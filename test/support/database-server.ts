@@ -1,9 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { type Child, type ChildOptions, startChild } from "./children.ts";
-import { temporaryFolder } from "./cleanup.ts";
 import { connectMysql, createDatabaseOn, dropMysqlDatabase, withDatabase } from "./mysql-client.ts";
 import { type PreparedServer, prepareMysqld } from "./mysqld.ts";
 import { freePort } from "./ports.ts";
+import { temporaryFolder } from "./stack.ts";
 
 export interface DatabaseServer {
   /** Undefined for a server that was given, and while a private one is down. */

@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import { temporaryFolder } from "./cleanup.ts";
 import { createDatabaseOn, dropMysqlDatabase } from "./mysql-client.ts";
+import { temporaryFolder } from "./stack.ts";
 
 const sqliteFolder = "sqlite";
 

@@ -1,7 +1,7 @@
-import { temporaryFolder } from "./cleanup.ts";
 import { startDatabaseServer } from "./database-server.ts";
 import { isOnMysql } from "./mysqld.ts";
 import { installMissing } from "./server-programs.ts";
+import { temporaryFolder } from "./stack.ts";
 
 /** Closed by the teardown, which Jest runs in the same process. */
 export const shared = new AsyncDisposableStack();

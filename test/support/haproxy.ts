@@ -2,10 +2,10 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { startChild } from "./children.ts";
-import { temporaryFolder } from "./cleanup.ts";
 import { request } from "./http.ts";
 import { freePort } from "./ports.ts";
 import { serverProgram } from "./server-programs.ts";
+import { temporaryFolder } from "./stack.ts";
 import { until } from "./until.ts";
 
 export interface Haproxy {

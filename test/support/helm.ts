@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { unzipSync } from "fflate";
 import { parseAllDocuments } from "yaml";
-import { type TemporaryFolder, temporaryFolder } from "./cleanup.ts";
 import { findProgram } from "./server-programs.ts";
+import { type TemporaryFolder, temporaryFolder } from "./stack.ts";
 
 const run = promisify(execFile);
 

@@ -3,8 +3,8 @@ import { symlink, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { temporaryFolder } from "./cleanup.ts";
 import type { Manifest } from "./helm.ts";
+import { temporaryFolder } from "./stack.ts";
 
 const run = promisify(execFile);
 const root = resolve(import.meta.dirname, "../..");

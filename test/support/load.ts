@@ -1,7 +1,7 @@
 import { request as openRequest } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
 import { rawRequest, request } from "./http.ts";
-import { madeUpKey } from "./keys.ts";
+import { madeUpKey } from "./made-keys.ts";
 import type { System } from "./system.ts";
 
 /** A load that does not wait for answers, so that it goes on while the system is slow or away. */

@@ -1,6 +1,6 @@
 import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { type Stack, temporaryFolder } from "./cleanup.ts";
+import { type Stack, temporaryFolder } from "./stack.ts";
 import { until } from "./until.ts";
 
 /** Tells what the objects and Buffers of a process take. */

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { type Child, startChild } from "./children.ts";
-import { temporaryFolder } from "./cleanup.ts";
+import { temporaryFolder } from "./stack.ts";
 
 const projectRoot = resolve(import.meta.dirname, "../..");
 
@@ -81,7 +81,7 @@ export interface ScriptResult {
   readonly stderr: string;
 }
 
-/** Runs a command of the project to its end, such as `gateway/accounts/commands.ts`. No exit code makes it reject. */
+/** Runs a command of the project to its end, such as `gateway/accounts/cli/keys.ts`. No exit code makes it reject. */
 export async function runScript({ script, args = [], env = {}, cwd }: ScriptOptions): Promise<ScriptResult> {
   const folder = cwd === undefined ? await temporaryFolder("cwd") : undefined;
   const options = {

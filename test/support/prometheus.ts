@@ -4,10 +4,10 @@ import { rename, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { startChild } from "./children.ts";
-import { temporaryFolder } from "./cleanup.ts";
 import { request } from "./http.ts";
 import { freePort } from "./ports.ts";
 import { findProgram, serverProgram } from "./server-programs.ts";
+import { temporaryFolder } from "./stack.ts";
 
 export const observability = resolve(import.meta.dirname, "../../deploy/observability");
 export const rulesFile = join(observability, "prometheus/rules.yaml");

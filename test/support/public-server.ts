@@ -2,7 +2,7 @@
 import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createPublicServer, type PublicServer, type PublicServerOptions } from "../../gateway/http/server.ts";
-import type { Stack } from "./cleanup.ts";
+import type { Stack } from "./stack.ts";
 
 type Options = Partial<PublicServerOptions> & Pick<PublicServerOptions, "router">;
 

@@ -2,9 +2,9 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import { createAuthority } from "./certificates.ts";
-import type { Stack } from "./cleanup.ts";
 import { freePort } from "./ports.ts";
 import { type RedisServer, startRedisServer } from "./redis-server.ts";
+import type { Stack } from "./stack.ts";
 import { until } from "./until.ts";
 
 const slots = 16_384;

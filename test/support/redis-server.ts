@@ -1,7 +1,7 @@
 import { type Child, startChild } from "./children.ts";
-import { temporaryFolder } from "./cleanup.ts";
 import { freePort } from "./ports.ts";
 import { serverProgram } from "./server-programs.ts";
+import { temporaryFolder } from "./stack.ts";
 
 export interface RedisServer {
   readonly url: string;

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { accessSync, constants, rmSync, writeFileSync } from "node:fs";
 import { delimiter, resolve } from "node:path";
 import { promisify } from "node:util";
-import { atExit } from "./cleanup.ts";
+import { atExit } from "./stack.ts";
 
 const run = promisify(execFile);
 

@@ -7,7 +7,7 @@ import {
   type Outcome,
   onceOf,
   type StockRow,
-} from "../../inventory-svc/stock/changes.ts";
+} from "../../inventory-svc/stock/decide-changes.ts";
 import { maxPetId, maxQuantity, minPetId, petStatuses } from "../../proto/pet.ts";
 
 /** Every kind of outcome, sorted. A comparison proves something only when all of them occur. */

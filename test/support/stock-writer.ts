@@ -4,7 +4,7 @@
 //   adjust FIRST COUNT SIZE   adds 1 to each of COUNT pets from petId FIRST on, SIZE in a transaction, under request
 //                             ids that every such process uses
 import { once } from "node:events";
-import { openStock } from "./stock.ts";
+import { openStock } from "./open-stock.ts";
 
 const [task, first, count, size] = [process.argv[2], ...process.argv.slice(3).map(Number)] as const;
 const { store, close } = openStock(process.env.INVENTORY_DATABASE_URL!);

@@ -1,5 +1,5 @@
 // Migrates the stock's schema and hangs before the step is recorded, with the lock held, until a test kills it.
-import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
+import { stockMigrations } from "../../inventory-svc/stock/stock-migrations.ts";
 import { migrateDatabase } from "../../runtime/database/migrations.ts";
 
 const stuck = stockMigrations.map((migration) => ({

@@ -1,20 +1,20 @@
 import { ChannelCredentials, type ServiceError, status } from "@grpc/grpc-js";
 import { startStandIn } from "../../deploy/local/stand-in.ts";
-import { createKeyAdmin, type IssuedKey } from "../../gateway/accounts/key-admin.ts";
-import { keyMigrations } from "../../gateway/accounts/migrations.ts";
-import { createKey, storedKey } from "../../gateway/auth/key-format.ts";
-import { type AccountLimits, hasOwnLimits, type PlanName, planNames } from "../../gateway/auth/plans.ts";
-import type { Scope } from "../../gateway/auth/principal.ts";
+import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { createKeyAdmin, type IssuedKey } from "../../gateway/accounts/cli/key-admin.ts";
+import { createKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
+import { type AccountLimits, hasOwnLimits, type PlanName, planNames } from "../../gateway/accounts/keys/plans.ts";
+import type { Scope } from "../../gateway/accounts/keys/principal.ts";
 import type { Entry } from "../../inventory-svc/cli/entries.ts";
-import { stockMigrations } from "../../inventory-svc/stock/migrations.ts";
-import { StockStore } from "../../inventory-svc/stock/store.ts";
+import { stockMigrations } from "../../inventory-svc/stock/stock-migrations.ts";
+import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { petStatuses } from "../../proto/pet.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { isEarly } from "./accounts.ts";
 import { createMysqlDatabase, createSqliteDatabase, dropDatabase } from "./databases.ts";
-import { testPepper } from "./keys.ts";
+import { testPepper } from "./made-keys.ts";
 import { type RunningProcess, runScript, type ScriptResult, startProcess } from "./processes.ts";
 
 export type Env = Readonly<Record<string, string>>;
@@ -150,7 +150,7 @@ export async function startSystem(options: SystemOptions = {}): Promise<System> 
     gatewayEnv,
     databaseUrls,
     issueKey,
-    runKeys: (...args) => runScript({ script: "gateway/accounts/commands.ts", args, env: gatewayEnv }),
+    runKeys: (...args) => runScript({ script: "gateway/accounts/cli/keys.ts", args, env: gatewayEnv }),
     stored: (petId) => readEntry(client, petId),
     startGateway: (env = {}) => startGateway(opened, { ...gatewayEnv, ...env }),
     restartInventory: async () => {

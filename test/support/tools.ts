@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError } from "commander";
-import { exitUsage } from "../../runtime/commands.ts";
+import { exitUsage } from "../../runtime/command-line.ts";
 
 /** Makes a command for developers, `npm run NAME`, which refuses wrong arguments as the product's commands do. */
 export function createTool(name: string, description: string): Command {

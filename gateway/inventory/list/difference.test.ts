@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { applyDifference, type Difference, readDifference } from "../../../test/support/difference.ts";
+import { applyDifference, type Difference, readDifference } from "../../../test/support/list-difference.ts";
 import { PlainStock } from "../../../test/support/plain-stock.ts";
 import { findEntry } from "./chunks.ts";
 import type { Body } from "./snapshot.ts";

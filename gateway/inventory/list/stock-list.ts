@@ -2,11 +2,11 @@
 
 import type { StockChanges } from "../../../client/index.ts";
 import { SharedRead } from "../../../runtime/shared-read.ts";
-import { ApiError } from "../../http/errors.ts";
+import { ApiError } from "../../http/api-error.ts";
 import { forgetRemovals } from "./chunk.ts";
 import { editChunks } from "./chunks.ts";
 import { type Difference, fewChanges, findDifference, renderDifference } from "./difference.ts";
-import { Load } from "./load.ts";
+import { Load } from "./load-list.ts";
 import { type Body, epochTag, Snapshot } from "./snapshot.ts";
 import type { StockSource } from "./stock-source.ts";
 

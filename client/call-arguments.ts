@@ -1,0 +1,88 @@
+/** Checks what callers hand over. TypeScript checks most of it, but callers in JavaScript have only this. */
+import { maxPetId, maxQuantity, minPetId, type Position, petStatuses, toWireStatus } from "../proto/pet.ts";
+import { InventoryError } from "./inventory-error.ts";
+
+/** Passes an int64 on. @throws InventoryError INVALID_ARGUMENT that names it */
+export function checkInt64(name: string, value: unknown): bigint {
+  if (typeof value !== "bigint") throw invalid(`${name} must be a bigint, such as 1001n`);
+  if (value < minPetId || value > maxPetId) throw invalid(`${name} must be from -2^63 to 2^63 - 1`);
+  return value;
+}
+
+/** Passes on the petId and quantity of an entry. @throws InventoryError INVALID_ARGUMENT */
+export function checkEntry({ petId, quantity }: { readonly petId: bigint; readonly quantity: number }) {
+  return { petId: checkInt64("petId", petId), quantity: checkInteger("quantity", quantity, 0, maxQuantity) };
+}
+
+/** Passes a position on. @throws InventoryError INVALID_ARGUMENT */
+export function checkPosition(position: Position | undefined): Position {
+  return { epoch: checkText("epoch", position?.epoch), revision: checkInt64("revision", position?.revision) };
+}
+
+/** The revisions that an update expects; none where any will do. @throws InventoryError INVALID_ARGUMENT */
+export function checkRevisions(expected: bigint | readonly bigint[] | undefined): bigint[] | undefined {
+  if (expected === undefined) return undefined;
+  if (!Array.isArray(expected)) return [checkInt64("expectedRevision", expected)];
+  if (expected.length === 0) throw invalid("expectedRevision must name a revision"); // it would be sent as none
+  return checkInt64s("expectedRevision", expected);
+}
+
+/** Passes on a list of int64s. @throws InventoryError INVALID_ARGUMENT that names it, or its element */
+export function checkInt64s(name: string, values: unknown): bigint[] {
+  if (!Array.isArray(values)) throw invalid(`${name} must be an array of bigints`);
+  return values.map((value, index) => checkInt64(`${name}[${index}]`, value));
+}
+
+/** Passes an integer on. @throws InventoryError INVALID_ARGUMENT that names it and its bounds */
+export function checkInteger(name: string, value: unknown, min: number, max: number): number {
+  if (typeof value === "number" && Number.isInteger(value) && value >= min && value <= max) return value;
+  throw invalid(`${name} must be an integer from ${min} to ${max}`);
+}
+
+/**
+ * Passes a text on. In JavaScript a missing one would be sent as `undefined`.
+ *
+ * @throws InventoryError INVALID_ARGUMENT
+ */
+export function checkText(name: string, value: unknown): string {
+  if (typeof value !== "string") throw invalid(`${name} must be a string`);
+  return value;
+}
+
+/** The gRPC value of a status. @throws InventoryError INVALID_ARGUMENT for any other */
+export function checkStatus(status: unknown) {
+  const known = petStatuses.find((name) => name === status);
+  if (known === undefined) throw invalid(`status must be one of ${petStatuses.join(", ")}`);
+  return toWireStatus(known);
+}
+
+/** What an entry may bring along where it is passed on as arguments. */
+const ofEntries = ["petId", "quantity", "status", "revision"];
+
+/**
+ * Passes on an object of named arguments. A misspelt name would be as if it were left out, and a condition with it.
+ *
+ * @throws InventoryError INVALID_ARGUMENT for a name that is not known
+ */
+export function checkNames<T extends object>(given: T, ...known: readonly (keyof T & string)[]): T {
+  const unknown = Object.keys(Object(given)).find((name) => ![...ofEntries, ...known].includes(name));
+  if (unknown !== undefined) throw invalid(`there is no argument ${unknown}, only ${known.join(", ")}`);
+  return given;
+}
+
+/** @throws InventoryError INVALID_ARGUMENT for what is no gRPC target: grpc-js would look for it until the deadline */
+export function checkAddress(address: unknown): void {
+  const example = "must be a gRPC target, such as 127.0.0.1:50051 or dns:///inventory-svc:50051";
+  if (typeof address !== "string" || address === "") throw invalid(`address ${example}`);
+  if (isUrl(address)) throw invalid(`address ${example}, and no URL: ${address}`);
+}
+
+function invalid(message: string): InventoryError {
+  return new InventoryError("INVALID_ARGUMENT", message);
+}
+
+/** Whether an address is a URL, as of a web server, and no gRPC target. */
+function isUrl(address: string): boolean {
+  const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(address)?.[1]?.toLowerCase();
+  return scheme !== undefined && !["dns", "unix", "xds"].includes(scheme);
+}

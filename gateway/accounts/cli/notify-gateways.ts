@@ -1,0 +1,25 @@
+/** Tells running gateways that a key has changed. */
+import { once } from "node:events";
+import { connectRedis } from "../../limits/redis-connection.ts";
+import { KeyChanges } from "../keys/key-notices.ts";
+
+/**
+ * Makes gateways look up a changed key or account at once. Without a notice they do so within 10 s, so a failed one
+ * only prints a warning.
+ *
+ * @param redisUrl undefined where gateways have no Redis
+ * @param id of the key or the account
+ */
+export async function notifyGateways(redisUrl: string | undefined, id: string): Promise<void> {
+  if (redisUrl === undefined) return;
+  const redis = connectRedis(redisUrl);
+  redis.on("error", () => {}); // the warning below says enough
+  try {
+    await once(redis, "ready", { signal: AbortSignal.timeout(2_000) });
+    await new KeyChanges(redis).notify(id);
+  } catch {
+    process.stderr.write("REDIS_URL: Redis cannot be reached, so the gateways take up to 10 s to notice.\n");
+  } finally {
+    redis.disconnect();
+  }
+}

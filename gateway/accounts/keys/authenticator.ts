@@ -1,0 +1,170 @@
+/** Finds the caller that a bearer token stands for. */
+import { hash } from "node:crypto";
+import { LRUCache } from "lru-cache";
+import { OperatorError } from "../../../runtime/operator-error.ts";
+import { ownKeyHash } from "./key-format.ts";
+import type { KeyStore } from "./key-store.ts";
+import type { Peppers } from "./pepper.ts";
+import type { Principal } from "./principal.ts";
+
+export interface AuthenticatorOptions {
+  readonly store: Pick<KeyStore, "findByHash">;
+  readonly peppers: Peppers;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+  /** Milliseconds by a clock that cannot be set back; default: `performance.now`. */
+  readonly elapsed?: () => number;
+}
+
+/** How long a look-up is used. A revocation holds after this time at the latest. */
+const maxAgeMs = 8_000;
+
+/** The age at which a key in use is looked up again, beside the requests, so that no request waits for it. */
+const refreshAfterMs = 4_000;
+
+/** How long a key that has ended is refused without a look-up. It never works again, but a clock may have been wrong. */
+const maxEndedAgeMs = 3_600_000;
+
+const maxKnown = 50_000;
+const maxRefused = 50_000;
+
+/**
+ * Look-ups under way of keys that were not good here before. They wait for the same connections as those of known keys,
+ * which have to get through within seconds.
+ */
+const maxNew = 1_000;
+
+/** Finds the principal of a bearer token. It remembers look-ups, even those that found nothing. */
+export class Authenticator {
+  readonly #options: Required<AuthenticatorOptions>;
+  readonly #ownKeyHash: (token: string) => Buffer | undefined;
+  // Two caches, so that keys that do not work displace none that does. Neither holds a token itself.
+  readonly #known = new LRUCache<string, Known>({ max: maxKnown });
+  readonly #refused = new LRUCache<string, Refused>({ max: maxRefused });
+  /** Counts the calls of `forget`: a look-up that began before the latest one is not remembered. */
+  #forgotten = 0;
+  readonly #lookUps = new Map<string, Promise<Principal | undefined>>();
+  /** How many of `maxNew` are under way. */
+  #new = 0;
+
+  constructor(options: AuthenticatorOptions) {
+    this.#options = { elapsed: () => performance.now(), ...options };
+    this.#ownKeyHash = ownKeyHash(options.peppers);
+  }
+
+  /** The principal of a key that was looked up in the last seconds; undefined for any other key, which may be valid. */
+  remembered(token: string): Principal | undefined {
+    const id = hash("sha256", token, "base64");
+    const principal = this.#fresh(id);
+    return principal && !isExpired(principal, this.#options.now()) ? principal : undefined;
+  }
+
+  /**
+   * Finds the principal of a token, from memory or from the store. The store is asked only for keys that were made here.
+   *
+   * @returns undefined for a token that was not made here, is unknown, revoked or expired
+   * @throws what the store throws, or OperatorError when too many new keys are being looked up
+   */
+  async authenticate(token: string): Promise<Principal | undefined> {
+    const id = hash("sha256", token, "base64");
+    const principal = this.#fresh(id);
+    if (principal) return isExpired(principal, this.#options.now()) ? undefined : principal;
+    if (this.#isRefused(id)) return undefined;
+    const keyHash = this.#ownKeyHash(token);
+    if (keyHash === undefined) return undefined;
+    if (this.#known.has(id) || this.#lookUps.has(id)) return await this.#lookUp(id, keyHash);
+    if (this.#new >= maxNew) {
+      throw new OperatorError(`GATEWAY_DATABASE_URL: ${maxNew} keys that are new here wait for it already`);
+    }
+    this.#new += 1;
+    try {
+      return await this.#lookUp(id, keyHash);
+    } finally {
+      this.#new -= 1;
+    }
+  }
+
+  /**
+   * Has what is remembered of a key, a line of keys or an account looked up again before its next use.
+   *
+   * @param id of the key, of the first key of the line, or of the account
+   */
+  forget(id: string): void {
+    this.#forgotten += 1;
+    this.#lookUps.clear(); // later requests must not share a look-up that began before this
+    for (const known of this.#known.values()) {
+      // Changed in place: setting an entry moves it to the end that `values` starts from.
+      const { keyId, lineId, accountId } = known.principal;
+      if (keyId === id || lineId === id || accountId === id) known.checkedAt = longAgo;
+    }
+  }
+
+  /** What the latest look-up of a key found, if it is recent; looks the key up again when that is due. */
+  #fresh(id: string): Principal | undefined {
+    const known = this.#known.get(id);
+    if (!known) return undefined;
+    const ageMs = this.#ageMs(known.checkedAt);
+    if (ageMs >= maxAgeMs) return undefined;
+    if (ageMs >= refreshAfterMs) this.#lookUp(id, known.keyHash).catch(() => {});
+    return known.principal;
+  }
+
+  /** Requests with the same key share a look-up. */
+  #lookUp(id: string, keyHash: Buffer): Promise<Principal | undefined> {
+    const running = this.#lookUps.get(id);
+    if (running) return running;
+    const lookUp = this.#ask(id, keyHash).finally(() => {
+      if (this.#lookUps.get(id) === lookUp) this.#lookUps.delete(id);
+    });
+    this.#lookUps.set(id, lookUp);
+    return lookUp;
+  }
+
+  async #ask(id: string, keyHash: Buffer): Promise<Principal | undefined> {
+    const { store, now, elapsed } = this.#options;
+    const askedAt = { unixMs: now(), elapsedMs: elapsed() }; // a revocation while the answer travels may be missed
+    const forgotten = this.#forgotten;
+    const found = await store.findByHash(keyHash);
+    if (found) {
+      this.#known.set(id, { principal: found, keyHash, checkedAt: forgotten === this.#forgotten ? askedAt : longAgo });
+      return found;
+    }
+    this.#known.delete(id);
+    this.#refused.set(id, { checkedAt: askedAt, maxAgeMs: found === null ? maxEndedAgeMs : maxAgeMs });
+    return undefined;
+  }
+
+  #isRefused(id: string): boolean {
+    const refused = this.#refused.get(id);
+    if (refused === undefined || this.#ageMs(refused.checkedAt) >= refused.maxAgeMs) return false;
+    return this.#options.now() >= refused.checkedAt.unixMs; // a clock that has been set back may have ended a good key
+  }
+
+  #ageMs({ unixMs, elapsedMs }: Moment): number {
+    const { now, elapsed } = this.#options;
+    return Math.max(now() - unixMs, elapsed() - elapsedMs);
+  }
+}
+
+interface Known {
+  readonly principal: Principal;
+  readonly keyHash: Buffer;
+  checkedAt: Moment;
+}
+
+interface Refused {
+  readonly checkedAt: Moment;
+  readonly maxAgeMs: number;
+}
+
+/** A time by two clocks: one of them can be set back, and the other stands still while the machine sleeps. */
+interface Moment {
+  readonly unixMs: number;
+  readonly elapsedMs: number;
+}
+
+const longAgo: Moment = { unixMs: Number.NEGATIVE_INFINITY, elapsedMs: Number.NEGATIVE_INFINITY };
+
+function isExpired({ expiresAtMs }: Principal, nowMs: number): boolean {
+  return expiresAtMs !== null && expiresAtMs <= nowMs;
+}

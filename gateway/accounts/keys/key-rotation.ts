@@ -1,0 +1,104 @@
+/** Replaces a key by a new one. The keys that rotations make of each other are a line, which counts as one key. */
+import { randomBytes } from "node:crypto";
+import type { Knex } from "knex";
+import { retried } from "../../../runtime/database/transactions.ts";
+import type { StoredKey } from "./key-format.ts";
+import { type DbInteger, toNumber, toScopes } from "./key-rows.ts";
+import type { Scope } from "./principal.ts";
+
+export interface Rotation {
+  readonly oldId: string;
+  readonly newKey: StoredKey;
+  /** How long the old key still works; it never works past the end that it has. */
+  readonly graceMs: number;
+  readonly nowMs: number;
+  /** Whether the new key may take the place of one that an earlier rotation made and no request has used. */
+  readonly replacesUnused: boolean;
+}
+
+export interface RotatedKey {
+  readonly keyId: string;
+  readonly lineId: string;
+  readonly scopes: readonly Scope[];
+  /** Unix milliseconds, or null for a key that does not expire. */
+  readonly expiresAtMs: number | null;
+  /** Unix milliseconds until which the old key still works. */
+  readonly oldExpiresAtMs: number;
+}
+
+/** Why a key was not rotated: it is unknown, revoked or expired, or another key has taken its place. */
+export type RotationRefusal = "ended" | "replaced";
+
+/**
+ * Makes a new key with the account, scopes and end of the old one. Every other key of the line ends at once, so at most
+ * two of them work. Of several rotations at once each sees what the one before has done.
+ *
+ * @throws the error of the database; then it may have happened or not
+ */
+export async function rotateKey(db: Knex, rotation: Rotation): Promise<RotatedKey | RotationRefusal> {
+  const keyId = newKeyId();
+  return await retried(() => db.transaction((trx) => rotate(trx, keyId, rotation)));
+}
+
+export function newKeyId(): string {
+  return `key_${randomBytes(10).toString("hex")}`;
+}
+
+async function rotate(
+  trx: Knex.Transaction,
+  keyId: string,
+  { oldId, newKey, graceMs, nowMs, replacesUnused }: Rotation,
+): Promise<RotatedKey | RotationRefusal> {
+  const old = await lockKey(trx, oldId);
+  const endMs = old && toNumber(old.expires_at);
+  if (!old || old.revoked_at !== null || (endMs !== null && endMs! <= nowMs)) return "ended";
+  const successor = old.replaced_by === null ? undefined : await lockKey(trx, old.replaced_by);
+  if (successor && !(replacesUnused && successor.last_used_at === null)) return "replaced";
+
+  const lineId = old.line ?? oldId;
+  await trx("api_keys")
+    .where({ account_id: old.account_id })
+    .where((ofLine) => ofLine.where({ line: lineId }).orWhere({ id: lineId }))
+    .whereNot({ id: oldId })
+    .whereNull("revoked_at")
+    .where((valid) => valid.whereNull("expires_at").orWhere("expires_at", ">", nowMs))
+    .update({ revoked_at: nowMs });
+  const oldExpiresAtMs = Math.min(endMs ?? Number.POSITIVE_INFINITY, nowMs + graceMs);
+  await trx("api_keys").where({ id: oldId }).update({ replaced_by: keyId, expires_at: oldExpiresAtMs });
+  // After an earlier rotation the old key ends with its grace, and its successor has the original end.
+  const expiresAtMs = toNumber((successor ?? old).expires_at);
+  await trx("api_keys").insert({
+    id: keyId,
+    account_id: old.account_id,
+    line: lineId,
+    key_hash: newKey.keyHash,
+    env: newKey.env,
+    pepper: newKey.pepper,
+    scopes: old.scopes,
+    created_at: nowMs,
+    expires_at: expiresAtMs,
+  });
+  return { keyId, lineId, scopes: toScopes(old.scopes), expiresAtMs, oldExpiresAtMs };
+}
+
+/**
+ * Reads a key that nothing else changes until the end of the transaction. The write that changes nothing comes first:
+ * on SQLite a transaction that has read may not be able to write any more.
+ */
+async function lockKey(trx: Knex.Transaction, id: string): Promise<KeyRow | undefined> {
+  await trx("api_keys")
+    .where({ id })
+    .update({ id: trx.ref("id") });
+  const columns = ["account_id", "line", "scopes", "expires_at", "revoked_at", "replaced_by", "last_used_at"];
+  return await trx("api_keys").where({ id }).first(columns);
+}
+
+interface KeyRow {
+  account_id: string;
+  line: string | null;
+  scopes: string;
+  expires_at: DbInteger | null;
+  revoked_at: DbInteger | null;
+  replaced_by: string | null;
+  last_used_at: DbInteger | null;
+}

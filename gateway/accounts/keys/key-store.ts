@@ -1,0 +1,129 @@
+/** Keys and bans in the database, as a running gateway needs them. */
+import type { Knex } from "knex";
+import { readCurrent, type ServerRow, serverColumns } from "../../../runtime/database/old-primary.ts";
+import { retried } from "../../../runtime/database/transactions.ts";
+import { type DbInteger, firstOfLine, type PlanRow, toNumber, toPlan, toScopes } from "./key-rows.ts";
+import type { Principal } from "./principal.ts";
+
+/** What the gateway reads and writes of keys while it serves. What operators do is in `accounts/key-admin.ts`. */
+export interface KeyStore {
+  /** Resolves when keys can be looked up. */
+  ping(): Promise<void>;
+  /**
+   * Finds the account and the rights of a key.
+   *
+   * The first look-up of a key that a rotation made marks it as used, because from then on a rotation of its
+   * predecessor must not replace it.
+   *
+   * @param keyHash from `hashKey`
+   * @returns null for a key that is revoked or expired, and so never works again; undefined for an unknown key
+   * @throws UnusablePlanError, or the error of the database
+   */
+  findByHash(keyHash: Buffer): Promise<Principal | null | undefined>;
+  /** The fingerprints of the peppers that the keys which work were made under. */
+  pepperFingerprints(): Promise<string[]>;
+  /** The latest ban of a line of keys, running or over; undefined without one since an operator last lifted one. */
+  lastBan(lineId: string): Promise<Ban | undefined>;
+  /** Bans a line of keys. Of several bans the one that ends last holds, so each replica may report its own. */
+  ban(lineId: string, ban: Ban): Promise<void>;
+}
+
+export interface Ban {
+  /** Unix milliseconds at which it ends. */
+  readonly untilMs: number;
+  /** Place on the ladder, from 1. */
+  readonly step: number;
+  /** Unix milliseconds at which it began. */
+  readonly atMs: number;
+}
+
+/**
+ * @param db migrated with `keyMigrations`
+ * @param now Unix milliseconds
+ */
+export function createKeyStore(db: Knex, now: () => number): KeyStore {
+  /** @returns false when the key has been used or revoked since it was read */
+  async function markUsed(keyId: string): Promise<boolean> {
+    const unused = () => db("api_keys").where("id", keyId).whereNull("last_used_at").whereNull("revoked_at");
+    return (await retried(() => unused().update({ last_used_at: now() }))) > 0;
+  }
+
+  const store: KeyStore = {
+    async ping() {
+      await store.findByHash(Buffer.alloc(0));
+    },
+
+    async findByHash(keyHash) {
+      // From one row of constants, so that the answer says where it comes from when there is no such key, too.
+      const query = db
+        .from(db.raw("(select 1 as one) as one"))
+        .leftJoin("api_keys as k", (on) => void on.on("k.key_hash", "=", db.raw("?", [keyHash])))
+        .leftJoin("api_keys as f", "f.id", firstOfLine(db))
+        .leftJoin("accounts as a", "a.id", "k.account_id")
+        .select("k.id", "k.line", "k.account_id", "k.scopes", "k.expires_at", "k.revoked_at", "k.last_used_at")
+        .select("f.banned_until")
+        .select("a.plan", "a.per_minute", "a.per_day", serverColumns(db));
+      const [row] = await readCurrent<PrincipalRow & ServerRow>(db, () => query.clone());
+      if (!row?.id) return undefined;
+      if (row.revoked_at !== null) return null;
+      const expiresAtMs = toNumber(row.expires_at);
+      if (expiresAtMs !== null && expiresAtMs <= now()) return null;
+      const isFirstUse = row.line !== null && row.last_used_at === null;
+      // Another gateway was first, or a rotation has replaced the key.
+      if (isFirstUse && !(await markUsed(row.id))) return await store.findByHash(keyHash);
+      return {
+        keyId: row.id,
+        lineId: row.line ?? row.id,
+        accountId: row.account_id,
+        ...toPlan(row),
+        scopes: new Set(toScopes(row.scopes)),
+        expiresAtMs,
+        bannedUntilMs: Number(row.banned_until),
+      };
+    },
+
+    async pepperFingerprints() {
+      const rows: { pepper: string }[] = await db("api_keys")
+        .whereNotNull("pepper")
+        .whereNull("revoked_at")
+        .where((valid) => valid.whereNull("expires_at").orWhere("expires_at", ">", now()))
+        .distinct("pepper");
+      return rows.map(({ pepper }) => pepper);
+    },
+
+    async lastBan(lineId) {
+      const row: BanRow | undefined = await db("api_keys")
+        .where("id", lineId)
+        .whereNotNull("banned_at")
+        .first("banned_until", "ban_step", "banned_at");
+      return row && { untilMs: Number(row.banned_until), step: Number(row.ban_step), atMs: Number(row.banned_at) };
+    },
+
+    async ban(lineId, { untilMs, step, atMs }) {
+      await retried(() =>
+        db("api_keys")
+          .where("id", lineId)
+          .where("banned_until", "<", untilMs)
+          .update({ banned_until: untilMs, ban_step: step, banned_at: atMs }),
+      );
+    },
+  };
+  return store;
+}
+
+interface PrincipalRow extends PlanRow {
+  id: string;
+  line: string | null;
+  account_id: string;
+  scopes: string;
+  expires_at: DbInteger | null;
+  revoked_at: DbInteger | null;
+  last_used_at: DbInteger | null;
+  banned_until: DbInteger;
+}
+
+interface BanRow {
+  banned_until: DbInteger;
+  ban_step: DbInteger;
+  banned_at: DbInteger;
+}

@@ -1,0 +1,61 @@
+/** GET /usage: the requests of the caller's account over time. */
+import type { Request, RequestHandler } from "express";
+import { unavailable } from "../../admission/denials.ts";
+import { ApiError } from "../../http/api-error.ts";
+import { queryOf } from "../../http/request.ts";
+import { contextOf } from "../../http/request-context.ts";
+import { writeJson } from "../../http/respond.ts";
+import type { UsageRecorder } from "../usage/usage-recorder.ts";
+
+export interface UsageOptions {
+  readonly usage: Pick<UsageRecorder, "read">;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+const minuteMs = 60_000;
+const hourMs = 60 * minuteMs;
+const maxHours = 168;
+/** The most hours that are answered in steps of a minute. More hours are answered in steps of an hour. */
+const maxHoursByMinute = 6;
+
+/** Answers every step of the time asked for, those without a request too. The last one is still running. */
+export function getUsage({ usage, now }: UsageOptions): RequestHandler {
+  return async (request, response) => {
+    const hours = readHours(request);
+    const { accountId } = contextOf(response).principal!;
+    const stepMs = hours <= maxHoursByMinute ? minuteMs : hourMs;
+    const nowMs = now();
+    const toMs = nowMs - (nowMs % stepMs) + stepMs;
+    const fromMs = toMs - hours * hourMs;
+    const { steps, deprecated } = await usage.read({ accountId, fromMs, stepMs }).catch((cause) => {
+      throw unavailable(cause);
+    });
+    const found = new Map(steps.map((step) => [step.stepStartMs, step]));
+    const body = {
+      from: isoTime(fromMs),
+      to: isoTime(toMs),
+      stepSeconds: stepMs / 1_000,
+      steps: Array.from({ length: (toMs - fromMs) / stepMs }, (_, i) => {
+        const atMs = fromMs + i * stepMs;
+        const { requests, refused } = found.get(atMs) ?? { requests: 0, refused: 0 };
+        return { at: isoTime(atMs), served: requests - refused, refused };
+      }),
+      deprecated,
+    };
+    writeJson(request, response, 200, JSON.stringify(body), ["Cache-Control", "no-store"]);
+  };
+}
+
+/** @throws ApiError invalid_request */
+function readHours(request: Request): number {
+  const given = queryOf(request).getAll("hours");
+  if (given.length === 0) return 24;
+  const hours = given.length === 1 && /^[1-9]\d{0,2}$/.test(given[0]!) ? Number(given[0]) : Number.NaN;
+  if (hours <= maxHours) return hours;
+  throw new ApiError("invalid_request", { message: `hours must be a whole number from 1 to ${maxHours}.` });
+}
+
+function isoTime(ms: number): string {
+  return new Date(ms).toISOString();
+}

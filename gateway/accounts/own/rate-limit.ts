@@ -1,0 +1,35 @@
+/** GET /rate_limit: what a caller has left, whether it is banned, and what its key allows. */
+import type { RequestHandler } from "express";
+import { contextOf } from "../../http/request-context.ts";
+import { writeJson } from "../../http/respond.ts";
+import { type Scope, scopes } from "../keys/principal.ts";
+
+/** The answer has the numbers of its own limit headers. @param now Unix milliseconds */
+export function getRateLimit(now: () => number): RequestHandler {
+  return (request, response) => {
+    const { principal, windows } = contextOf(response);
+    const { plan, keyId, scopes: held, expiresAtMs, bannedUntilMs } = principal!;
+    const body = {
+      plan,
+      windows: windows.map(({ name, limit, used, remaining, resetAtMs }) => ({
+        name,
+        limit,
+        used,
+        remaining,
+        resetAt: wholeSecond(resetAtMs),
+      })),
+      ban: bannedUntilMs > now() ? { until: wholeSecond(bannedUntilMs) } : null,
+      key: {
+        id: keyId,
+        scopes: scopes.filter((scope: Scope) => held.has(scope)),
+        expiresAt: expiresAtMs === null ? null : new Date(expiresAtMs).toISOString(),
+      },
+    };
+    writeJson(request, response, 200, JSON.stringify(body), ["Cache-Control", "no-store"]);
+  };
+}
+
+/** ISO 8601, rounded up to a second as in the limit headers. */
+function wholeSecond(ms: number): string {
+  return new Date(Math.ceil(ms / 1_000) * 1_000).toISOString();
+}

@@ -1,0 +1,75 @@
+/** POST /keys/rotate: gives a caller a new key in place of its own. */
+import type { Request, RequestHandler } from "express";
+import type { AccountGuard } from "../../admission/account-guard.ts";
+import { invalidKey, unavailable } from "../../admission/denials.ts";
+import { ApiError } from "../../http/api-error.ts";
+import { parseJson } from "../../http/json.ts";
+import { readBody } from "../../http/request.ts";
+import { contextOf } from "../../http/request-context.ts";
+import { writeJson } from "../../http/respond.ts";
+import { checkMediaType, postTypes } from "../../inventory/input.ts";
+import { createKey, storedKey } from "../keys/key-format.ts";
+import type { RotatedKey, Rotation, RotationRefusal } from "../keys/key-rotation.ts";
+
+export interface KeyRotation {
+  readonly rotate: (rotation: Rotation) => Promise<RotatedKey | RotationRefusal>;
+  /** Limits the rotations of a line. */
+  readonly guard: AccountGuard;
+  /** Gets the line of the keys that have changed. */
+  readonly onRotated: (lineId: string) => void;
+  /** The pepper of the new keys. */
+  readonly pepper: string;
+  /** The env in the new keys. */
+  readonly keyEnv: string;
+  /** How long the body may take to arrive. */
+  readonly bodyTimeoutMs: number;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+const maxGraceSeconds = 604_800;
+const defaultGraceSeconds = 86_400;
+
+/** The answer is the only place where the new key is ever shown. */
+export function rotateOwnKey(options: KeyRotation): RequestHandler {
+  const { rotate, guard, onRotated, pepper, keyEnv, bodyTimeoutMs, now } = options;
+  return async (request, response) => {
+    const graceMs = (await readGraceSeconds(request, bodyTimeoutMs)) * 1_000;
+    const context = contextOf(response);
+    const { keyId: oldId, lineId: oldLineId } = context.principal!;
+    await guard.admit(context, oldLineId);
+    const key = createKey(keyEnv, pepper);
+    const newKey = storedKey(key, pepper);
+    const rotated = await rotate({ oldId, newKey, graceMs, nowMs: now(), replacesUnused: true }).catch((cause) => {
+      throw unavailable(cause);
+    });
+    if (rotated === "ended") throw invalidKey(); // since it was looked up
+    if (rotated === "replaced") throw new ApiError("key_replaced");
+    const { keyId, lineId, scopes, expiresAtMs, oldExpiresAtMs } = rotated;
+    onRotated(lineId);
+    const expiresAt = expiresAtMs === null ? null : isoTime(expiresAtMs);
+    const body = { keyId, key, scopes, expiresAt, previousKeyEndsAt: isoTime(oldExpiresAtMs) };
+    writeJson(request, response, 201, JSON.stringify(body), ["Cache-Control", "no-store"]);
+  };
+}
+
+/** @throws ApiError invalid_request, invalid_json, unsupported_media_type, or what `readBody` throws */
+async function readGraceSeconds(request: Request, timeoutMs: number): Promise<number> {
+  const bytes = await readBody(request, timeoutMs);
+  if (bytes.length === 0) return defaultGraceSeconds;
+  checkMediaType(request.headers, postTypes);
+  const body = parseJson(bytes);
+  if (typeof body !== "object" || body === null || Array.isArray(body)) {
+    throw new ApiError("invalid_request", { message: "The body must be a JSON object, or empty." });
+  }
+  const { graceSeconds = defaultGraceSeconds } = body as { readonly graceSeconds?: unknown };
+  if (Number.isInteger(graceSeconds) && (graceSeconds as number) >= 0 && (graceSeconds as number) <= maxGraceSeconds) {
+    return graceSeconds as number;
+  }
+  const message = `graceSeconds must be an integer from 0 to ${maxGraceSeconds}.`;
+  throw new ApiError("invalid_request", { message });
+}
+
+function isoTime(ms: number): string {
+  return new Date(ms).toISOString();
+}

@@ -1,0 +1,188 @@
+/** Records the use of keys and accounts beside the requests. */
+import type { Logger } from "../../../runtime/log.ts";
+import type { Use } from "../../admission/admission.ts";
+import type { Principal } from "../keys/principal.ts";
+import { MinuteCounter } from "./minute-counter.ts";
+import type { DeprecatedUse, UsageStore, UseRange, UseStep } from "./usage-store.ts";
+
+export interface UsageRecorderOptions {
+  readonly store: UsageStore;
+  readonly log: Logger;
+  /** Time between two writes. */
+  readonly intervalMs: number;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+const dayMs = 86_400_000;
+
+/** How long the counts of minutes are kept in the database: callers may ask for 7 days. */
+const minutesKeptMs = 8 * dayMs;
+
+/** Accounts and minutes in one transaction: on SQLite everything else waits while one is open. */
+const minutesBatch = 100;
+
+/** How long use of deprecated operations waits to be written. When the database is away for longer, it is lost. */
+const deprecatedUseWaitsMs = 7 * dayMs;
+
+/** How often a read begins again because counts were being written meanwhile, which takes longer than a read. */
+const maxReads = 3;
+
+/** The use of an account in a range of time. */
+export interface AccountUse {
+  /** Those with requests, in no order. */
+  readonly steps: readonly UseStep[];
+  /** Requests to deprecated operations, by whole days. */
+  readonly deprecated: number;
+}
+
+/**
+ * Records when keys are used, how many requests each account makes, and the use of deprecated operations.
+ *
+ * It counts in memory and writes at intervals, never on a request's path. Only requests with a valid key are recorded,
+ * so the number of keys bounds its memory.
+ */
+export class UsageRecorder {
+  readonly #options: UsageRecorderOptions;
+  readonly #timer: NodeJS.Timeout;
+  readonly #minutes = new MinuteCounter();
+  #lastUse = new Map<string, number>();
+  /** By day, account and operation. */
+  #deprecatedUse = new Map<string, DeprecatedUse>();
+  /** The write under way. */
+  #writing: Promise<void> | undefined;
+  /** The part of it that reads have to wait for. */
+  #writingCounts: Promise<void> = Promise.resolve();
+  /** Writes that have begun. */
+  #writes = 0;
+
+  constructor(options: UsageRecorderOptions) {
+    this.#options = options;
+    this.#timer = setInterval(() => void this.#write(), options.intervalMs);
+    this.#timer.unref();
+  }
+
+  /** Counts a request with a valid key. One that is not charged counts only as a use of its key. */
+  used({ keyId, accountId }: Pick<Principal, "keyId" | "accountId">, use: Use): void {
+    const nowMs = this.#options.now();
+    this.#lastUse.set(keyId, nowMs);
+    if (use !== "uncharged") this.#minutes.count(accountId, nowMs, use === "refused");
+  }
+
+  /** Counts a request to a deprecated operation. @param operation its OpenAPI operationId */
+  deprecatedRouteUsed(accountId: string, operation: string): void {
+    this.#addDeprecatedUse({ accountId, operation, requests: 1, atMs: this.#options.now() });
+  }
+
+  /**
+   * The use of an account since then: what is stored, and what this gateway has not written yet.
+   *
+   * @throws the error of the database; Error when each attempt met a write
+   */
+  async read(range: UseRange): Promise<AccountUse> {
+    const { store } = this.#options;
+    for (let attempt = 0; attempt < maxReads; attempt++) {
+      await this.#writingCounts;
+      const writes = this.#writes;
+      const [steps, deprecated] = await Promise.all([store.readSteps(range), store.readDeprecatedUse(range)]);
+      // A write that overlapped this read may or may not be in its result.
+      if (writes === this.#writes) return this.#withUnwritten(range, { steps, deprecated });
+    }
+    throw new Error("counts were being written at each read of them");
+  }
+
+  /** Writes everything that was counted before the call. A failure is logged, and the counts are kept. */
+  async save(): Promise<void> {
+    await this.#writing;
+    await this.#write();
+  }
+
+  /** Writes what is left and stops. */
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.save();
+  }
+
+  /** Joins the write under way, so that a slow database does not get several at once. */
+  #write(): Promise<void> {
+    this.#writing ??= this.#writeAll().finally(() => {
+      this.#writing = undefined;
+    });
+    return this.#writing;
+  }
+
+  async #writeAll(): Promise<void> {
+    this.#writes += 1;
+    this.#writingCounts = this.#logFailure(this.#writeDeprecatedUse()).then(() =>
+      this.#logFailure(this.#writeMinutes()),
+    );
+    await this.#writingCounts;
+    await this.#logFailure(this.#writeLastUse());
+  }
+
+  async #logFailure(writing: Promise<void>): Promise<void> {
+    await writing.catch((err) => this.#options.log.warn({ err }, "the use of keys could not be recorded"));
+  }
+
+  async #writeLastUse(): Promise<void> {
+    const lastUse = this.#lastUse;
+    this.#lastUse = new Map();
+    await this.#options.store.touch([...lastUse].map(([keyId, atMs]) => ({ keyId, atMs })));
+  }
+
+  async #writeDeprecatedUse(): Promise<void> {
+    const { store, now } = this.#options;
+    const counted = [...this.#deprecatedUse.values()];
+    this.#deprecatedUse = new Map();
+    try {
+      await store.countDeprecatedUse(counted);
+    } catch (error) {
+      const oldestMs = now() - deprecatedUseWaitsMs;
+      for (const use of counted) if (use.atMs > oldestMs) this.#addDeprecatedUse(use);
+      throw error;
+    }
+  }
+
+  /** Adds to the day of the request, which may be over when it is written. */
+  #addDeprecatedUse({ accountId, operation, requests, atMs }: DeprecatedUse): void {
+    const dayStartMs = atMs - (atMs % dayMs); // days of Unix time are those of UTC
+    const id = `${dayStartMs} ${accountId} ${operation}`;
+    const before = this.#deprecatedUse.get(id)?.requests ?? 0;
+    this.#deprecatedUse.set(id, { accountId, operation, requests: before + requests, atMs: dayStartMs });
+  }
+
+  #withUnwritten({ accountId, fromMs, stepMs }: UseRange, stored: AccountUse): AccountUse {
+    const unwritten = this.#minutes
+      .of(accountId)
+      .filter(({ minuteStartMs }) => minuteStartMs >= fromMs)
+      .map(({ minuteStartMs, ...counts }) => ({ ...counts, stepStartMs: minuteStartMs - (minuteStartMs % stepMs) }));
+    const deprecated = [...this.#deprecatedUse.values()]
+      .filter((use) => use.accountId === accountId && use.atMs + dayMs > fromMs)
+      .reduce((sum, { requests }) => sum + requests, stored.deprecated);
+    return { steps: sumUp([...stored.steps, ...unwritten]), deprecated };
+  }
+
+  async #writeMinutes(): Promise<void> {
+    const { store, now } = this.#options;
+    const minutes = this.#minutes.take();
+    try {
+      while (minutes.length > 0) {
+        await store.addMinutes(minutes.slice(0, minutesBatch));
+        minutes.splice(0, minutesBatch);
+      }
+    } catch (error) {
+      this.#minutes.putBack(minutes);
+      throw error;
+    }
+    await store.forgetMinutesBefore(now() - minutesKeptMs);
+  }
+}
+
+/** Adds up the steps that begin at the same time. */
+function sumUp(steps: readonly UseStep[]): UseStep[] {
+  return [...Map.groupBy(steps, ({ stepStartMs }) => stepStartMs)].map(([stepStartMs, same]) => ({
+    stepStartMs,
+    requests: same.reduce((sum, { requests }) => sum + requests, 0),
+    refused: same.reduce((sum, { refused }) => sum + refused, 0),
+  }));
+}

@@ -1,0 +1,28 @@
+/** Limits the requests without a valid key, by the address they come from. */
+import { addressBlock } from "../http/client-address.ts";
+import type { HeaderList } from "../http/request-context.ts";
+import { limitHeaders } from "../limits/limit-headers.ts";
+import { MemoryWindows } from "../limits/memory-windows.ts";
+import type { Decision, Window } from "../limits/windows.ts";
+
+/** Addresses whose requests are remembered. */
+const maxAddresses = 100_000;
+
+/** Counts in this process, for each IPv4 address and each /64 network of IPv6. */
+export class AddressGuard {
+  readonly windows: readonly Window[];
+  readonly #counts: MemoryWindows;
+
+  constructor(perMinute: number, now: () => number) {
+    this.windows = [{ name: "minute", seconds: 60, limit: perMinute }];
+    this.#counts = new MemoryWindows({ maxAccounts: maxAddresses, gateways: 1, now });
+  }
+
+  charge(address: string): Decision {
+    return this.#counts.decide(addressBlock(address), this.windows);
+  }
+
+  /** The headers of an address, without a charge. */
+  readonly headersFor = (address: string): HeaderList =>
+    limitHeaders(this.windows, this.#counts.look(addressBlock(address), this.windows));
+}

@@ -1,0 +1,235 @@
+/** Decides whether a request may go on. The order of the checks: key, ban, limits, scope. */
+import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import type { Authenticator } from "../accounts/keys/authenticator.ts";
+import type { PlanName } from "../accounts/keys/plans.ts";
+import type { Principal, Scope } from "../accounts/keys/principal.ts";
+import { ApiError } from "../http/api-error.ts";
+import { bearerToken } from "../http/bearer.ts";
+import { peerAddress } from "../http/client-address.ts";
+import type { HeaderList, RequestContext } from "../http/request-context.ts";
+import { limitHeaders, retryAfter, untilBanEnds } from "../limits/limit-headers.ts";
+import { bindingWindow, type Decision, type Limiter, type Window } from "../limits/windows.ts";
+import type { AccountGuard } from "./account-guard.ts";
+import { AddressGuard } from "./address-guard.ts";
+import { checkScope, invalidKey, mayUse, missingKey, overLimit, unavailable } from "./denials.ts";
+import type { RefusalCounter } from "./refusals.ts";
+
+export interface AdmissionOptions {
+  readonly authenticator: Pick<Authenticator, "remembered" | "authenticate">;
+  /** Gets the caller of every request with a valid key, and what became of it. */
+  readonly onUse: (principal: Principal, use: Use) => void;
+  /** Counts the requests of accounts. */
+  readonly limiter: Limiter;
+  readonly windowsFor: (principal: Principal) => readonly Window[];
+  /** Limits the operations that are not charged to the account. */
+  readonly accountGuard: AccountGuard;
+  /** Requests without a valid key that an address has in a minute. */
+  readonly guardPerMinute: number;
+  /** Counts the refusals of lines of keys; too many bring a ban. */
+  readonly refusals: Pick<RefusalCounter, "refused">;
+  /** Gets the plan and the reason of every refusal but those of guards. */
+  readonly onRefused: (plan: PlanName | "none", reason: Window["name"] | "ban" | "address") => void;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+}
+
+/** What became of a request with a valid key: its account was charged, or it got 429, or it is not charged at all. */
+export type Use = "served" | "refused" | "uncharged";
+
+/** What an operation asks of its callers. */
+export interface OperationAccess {
+  /** Null where any valid key will do. */
+  readonly scope: Scope | null;
+  /** Set for what is never charged to the account and answers banned keys, too; it has a guard of its own. */
+  readonly isUncharged?: boolean;
+  /**
+   * Begins what the handler will need while the limits are being decided, for callers with the scope; the handler finds
+   * it in `context.meanwhile`. It is not begun for a caller that has nothing left, as far as this gateway has heard.
+   *
+   * @param arrivedMs the arrival of the request, by `performance.now()`
+   */
+  readonly meanwhile?: (arrivedMs: number) => Promise<unknown>;
+}
+
+export interface Admission {
+  /**
+   * Admits a request that has a valid key, no ban, something left of its limits, and the scope of its operation. Sets
+   * `token`, `principal`, `limits`, `windows` and `meanwhile` of its context.
+   *
+   * @param operation undefined where there is none by the path and method: such a request needs no scope
+   * @throws ApiError of the contract for every other request
+   */
+  readonly admit: (
+    request: IncomingMessage,
+    context: RequestContext,
+    operation: OperationAccess | undefined,
+  ) => Promise<void>;
+  /** Whether the key of a request that is held is still good, as far as this gateway remembers. */
+  readonly isGood: (context: RequestContext) => boolean;
+  /**
+   * Looks at the key of a request again while it is held.
+   *
+   * @throws ApiError invalid_api_key, api_key_banned; service_unavailable when the key cannot be looked up
+   */
+  readonly checkAgain: (context: RequestContext) => Promise<void>;
+  /**
+   * Looks at the key again when a held request goes on, and renews its `limits`, without a charge.
+   *
+   * @throws what `checkAgain` throws
+   */
+  readonly readmit: (context: RequestContext) => Promise<void>;
+  /**
+   * Admits a request for the documentation, which needs no key and is counted by its address, beside all others.
+   *
+   * @throws ApiError rate_limit_exceeded
+   */
+  readonly admitDocs: (request: IncomingMessage, context: RequestContext) => Promise<void>;
+  /** Sets the limit headers of the address, for what needs no key. */
+  readonly setAddressLimits: (context: RequestContext) => void;
+  /** The limit headers of an address, without a charge. */
+  readonly headersFor: (address: string) => HeaderList;
+}
+
+/** Requests for the documentation that an address has in a minute: reading the page takes a few. */
+const docsPerMinute = 300;
+
+/** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */
+export function createAdmission(options: AdmissionOptions): Admission {
+  const { authenticator, onUse, limiter, windowsFor, accountGuard, refusals, onRefused, now } = options;
+  const guard = new AddressGuard(options.guardPerMinute, now);
+  const docsGuard = new AddressGuard(docsPerMinute, now);
+
+  const setAddressLimits = (context: RequestContext) => {
+    context.limits = guard.headersFor(context.clientAddress);
+  };
+
+  async function admit(request: IncomingMessage, context: RequestContext, operation: OperationAccess | undefined) {
+    let principal: Principal;
+    try {
+      context.token = bearerToken(request);
+      if (context.token === "") throw missingKey();
+      principal = authenticator.remembered(context.token) ?? (await lookUp(context.token));
+    } catch (cause) {
+      throw refuseUnidentified(request, context, cause);
+    }
+    context.principal = principal;
+    const charging = operation?.isUncharged
+      ? admitUncharged(context, principal)
+      : admitCharged(context, principal, operation);
+    if (charging) await charging;
+    if (operation) checkScope(principal, operation.scope);
+  }
+
+  /**
+   * Charges the account.
+   *
+   * @returns a promise where Redis has to be asked
+   * @throws ApiError rate_limit_exceeded, api_key_banned
+   */
+  function admitCharged(context: RequestContext, principal: Principal, operation: OperationAccess | undefined) {
+    const windows = windowsFor(principal);
+    if (principal.bannedUntilMs > now()) {
+      onUse(principal, "refused");
+      throw refuseBanned(context, principal, windows);
+    }
+    const deciding = limiter.decide(principal.accountId, windows);
+    const mayGoOn = deciding instanceof Promise || deciding.admitted;
+    if (mayGoOn && operation?.meanwhile && mayUse(principal, operation.scope)) {
+      context.meanwhile = operation.meanwhile(context.startedMs);
+      context.meanwhile.catch(() => {}); // a refused request does not wait for it
+    }
+    if (deciding instanceof Promise) return deciding.then((decision) => obey(decision, windows, context, principal));
+    obey(deciding, windows, context, principal);
+    return undefined;
+  }
+
+  /** Refuses a request that the limits of its account do not admit. @throws ApiError rate_limit_exceeded */
+  function obey(decision: Decision, windows: readonly Window[], context: RequestContext, principal: Principal): void {
+    context.limits = limitHeaders(windows, decision);
+    onUse(principal, decision.admitted ? "served" : "refused");
+    if (decision.admitted) return;
+    const { name, resetAtMs } = bindingWindow(decision.windows);
+    refusals.refused(principal.lineId, resetAtMs - decision.nowMs);
+    onRefused(principal.plan, name);
+    throw overLimit(decision);
+  }
+
+  /** Charges the guard of the account alone; its refusals lead to no ban. @throws ApiError rate_limit_exceeded */
+  async function admitUncharged(context: RequestContext, principal: Principal) {
+    onUse(principal, "uncharged");
+    await accountGuard.admit(context, principal.accountId);
+    await showLimits(context, principal);
+  }
+
+  /** Sets the windows of the account and their headers, as they stand. */
+  async function showLimits(context: RequestContext, principal: Principal) {
+    const windows = windowsFor(principal);
+    const current = await limiter.look(principal.accountId, windows);
+    context.limits = limitHeaders(windows, current);
+    context.windows = current.windows;
+  }
+
+  function isGood({ token }: RequestContext): boolean {
+    const principal = authenticator.remembered(token);
+    return principal !== undefined && principal.bannedUntilMs <= now();
+  }
+
+  async function checkAgain(context: RequestContext) {
+    try {
+      context.principal = authenticator.remembered(context.token) ?? (await lookUp(context.token));
+    } catch (cause) {
+      setAddressLimits(context);
+      throw cause instanceof ApiError ? cause : unavailable(cause);
+    }
+    const isBanned = context.principal.bannedUntilMs > now();
+    if (isBanned) throw refuseBanned(context, context.principal, windowsFor(context.principal));
+  }
+
+  async function readmit(context: RequestContext) {
+    await checkAgain(context);
+    await showLimits(context, context.principal!);
+  }
+
+  async function admitDocs({ socket }: IncomingMessage, context: RequestContext) {
+    const decision = docsGuard.charge(context.clientAddress);
+    if (!decision.admitted) throw refuseAddress(socket, context, docsGuard, decision);
+    context.limits = limitHeaders(docsGuard.windows, decision);
+  }
+
+  /** Finds the caller of a key that this gateway does not remember. @throws ApiError invalid_api_key */
+  async function lookUp(token: string): Promise<Principal> {
+    const principal = await authenticator.authenticate(token);
+    if (principal === undefined) throw invalidKey();
+    return principal;
+  }
+
+  /** Charges the address of a request without a valid key. @returns the error that answers the request */
+  function refuseUnidentified({ socket }: IncomingMessage, context: RequestContext, cause: unknown): ApiError {
+    if (!(cause instanceof ApiError)) {
+      setAddressLimits(context);
+      return unavailable(cause);
+    }
+    const decision = guard.charge(context.clientAddress);
+    if (!decision.admitted) return refuseAddress(socket, context, guard, decision);
+    context.limits = limitHeaders(guard.windows, decision);
+    return cause;
+  }
+
+  /** Closes the connection of an address with nothing left, so that it holds none; a proxy's is that of many clients. */
+  function refuseAddress(socket: Socket, context: RequestContext, { windows }: AddressGuard, decision: Decision) {
+    context.limits = limitHeaders(windows, decision);
+    onRefused("none", "address");
+    return overLimit(decision, peerAddress(socket) === context.clientAddress ? { Connection: "close" } : {});
+  }
+
+  function refuseBanned(context: RequestContext, principal: Principal, windows: readonly Window[]): ApiError {
+    const current = limiter.currentLimits(principal.accountId, windows);
+    const decision = untilBanEnds(current, principal.bannedUntilMs, now());
+    context.limits = limitHeaders(windows, decision);
+    onRefused(principal.plan, "ban");
+    return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
+  }
+
+  return { admit, isGood, checkAgain, readmit, admitDocs, setAddressLimits, headersFor: guard.headersFor };
+}

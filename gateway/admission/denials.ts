@@ -1,0 +1,42 @@
+/** What refuses a request: the errors of admission, and the rule of scopes. */
+import type { Principal, Scope } from "../accounts/keys/principal.ts";
+import { ApiError } from "../http/api-error.ts";
+import { retryAfter } from "../limits/limit-headers.ts";
+import type { Decision } from "../limits/windows.ts";
+
+export function overLimit(decision: Decision, headers: Readonly<Record<string, string>> = {}): ApiError {
+  return new ApiError("rate_limit_exceeded", { headers: { "Retry-After": retryAfter(decision), ...headers } });
+}
+
+/** The answer while the database of accounts and keys cannot be asked. */
+export function unavailable(cause: unknown): ApiError {
+  return new ApiError("service_unavailable", { cause, headers: { "Retry-After": "1" } });
+}
+
+/** RFC 6750 section 3: the error attribute only where a token was sent. */
+export function missingKey(): ApiError {
+  return new ApiError("missing_api_key", { headers: { "WWW-Authenticate": 'Bearer realm="petstore"' } });
+}
+
+export function invalidKey(): ApiError {
+  return new ApiError("invalid_api_key", {
+    headers: { "WWW-Authenticate": 'Bearer realm="petstore", error="invalid_token"' },
+  });
+}
+
+export function mayUse({ scopes }: Principal, scope: Scope | null): boolean {
+  return scope === null || scopes.has(scope);
+}
+
+/**
+ * Lets only keys with this scope pass (RFC 6750 section 3.1).
+ *
+ * @throws ApiError insufficient_scope
+ */
+export function checkScope(principal: Principal, scope: Scope | null): void {
+  if (mayUse(principal, scope)) return;
+  throw new ApiError("insufficient_scope", {
+    message: `The API key does not have the scope ${scope}.`,
+    headers: { "WWW-Authenticate": `Bearer realm="petstore", error="insufficient_scope", scope="${scope}"` },
+  });
+}

@@ -1,0 +1,158 @@
+/** What the gateways of a deployment share: counts of requests and refusals, guards, notices of changes. */
+import type { Cluster, Redis } from "ioredis";
+import type { Registry } from "prom-client";
+import { type RateLimiterMemory, RateLimiterRedis } from "rate-limiter-flexible";
+import type { Logger } from "../../runtime/log.ts";
+import { counter, gauge } from "../../runtime/metrics.ts";
+import { reasonFields } from "../../runtime/operator-error.ts";
+import { KeyChanges } from "../accounts/keys/key-notices.ts";
+import type { PlanName } from "../accounts/keys/plans.ts";
+import type { MemoryWindows } from "../limits/memory-windows.ts";
+import { Breaker } from "../limits/redis-breaker.ts";
+import { connectRedis, firstAnswer, probe } from "../limits/redis-connection.ts";
+import { RedisWindows } from "../limits/redis-windows.ts";
+import type { Limiter } from "../limits/windows.ts";
+import {
+  AccountGuard,
+  type GuardLimit,
+  GuardMemory,
+  guardScript,
+  keyedUpdateLimit,
+  ownAccountLimit,
+  rotationLimit,
+} from "./account-guard.ts";
+import type { ShareRefusals } from "./refusals.ts";
+import { shareRefusals } from "./shared-refusals.ts";
+
+const probeIntervalMs = 250;
+
+export interface Guards {
+  /** Limits what accounts ask about themselves. */
+  readonly ownAccount: AccountGuard;
+  /** Limits how often the keys of a line are rotated. */
+  readonly rotations: AccountGuard;
+  /** Limits the entries that an account updates with an Idempotency-Key. */
+  readonly keyedUpdates: AccountGuard;
+}
+
+export interface SharedState {
+  /** Counts the requests of accounts. */
+  readonly limiter: Limiter;
+  readonly guards: Guards;
+  /** Undefined where no counts are shared. */
+  readonly shareRefusals: ShareRefusals | undefined;
+  /** Notifies the other gateways that a key or an account has changed. */
+  notify(id: string): void;
+  /** @param receive gets the id of a key or an account that has changed */
+  onNotice(receive: (id: string) => void): void;
+  close(): void;
+}
+
+export interface SharedStateOptions {
+  /** Keeps what this gateway knows of the windows, and decides where Redis does not. */
+  readonly memory: MemoryWindows;
+  /** Entries that an account may update with an Idempotency-Key in a day. */
+  readonly keyedUpdatesPerDay: number;
+  /** Gets the plan of every caller that a guard refuses. */
+  readonly onRefused: (plan: PlanName) => void;
+}
+
+export interface RedisStateOptions extends SharedStateOptions {
+  /** A URL as `connectRedis` takes it. */
+  readonly redisUrl: string;
+  /** How many gateways there are. */
+  readonly gateways: number;
+  readonly log: Logger;
+  readonly metrics: Registry;
+}
+
+/**
+ * Connects gateways over Redis, so that they limit as one. Everything goes through one breaker: a Redis that does not
+ * answer delays what waits for it once. While it is away, each gateway admits its share.
+ */
+export function redisState(options: RedisStateOptions): SharedState {
+  const { redisUrl, gateways, memory, log, metrics } = options;
+  const redis = connectRedis(redisUrl);
+  /** Why there is no connection. A command only knows that there is none. */
+  let connectionFault: unknown;
+  const help = "Requests whose limits this replica decided on its own, by its share, while Redis was away";
+  counter({ name: "gateway_limiter_alone_total", help, registry: metrics }, () => memory.decided);
+  const breaker = new Breaker({
+    probe: (key) => probe(redis, key),
+    probeIntervalMs,
+    onChange: (isOpen, cause) => {
+      if (isOpen) {
+        const fields = { setting: "REDIS_URL", ...reasonFields(connectionFault ?? cause, log) };
+        log.error(fields, "Redis is away: this replica admits its share of the limits");
+      } else {
+        log.info("Redis is back: the limits are exact again");
+        void limiter.stateCounts();
+      }
+    },
+  });
+  const limiter = new RedisWindows({ redis, memory, breaker });
+  gauge({ name: "gateway_redis_up", help: "1 while the limits are counted on Redis", registry: metrics }, () =>
+    breaker.isOpen ? 0 : 1,
+  );
+  redis.on("error", (error) => {
+    connectionFault = error;
+  });
+  redis.on("ready", () => {
+    connectionFault = undefined;
+    void limiter.stateCounts(); // when no request has met the outage, the breaker knows of none
+  });
+  // A wrong URL is told at the start, not to the first caller.
+  firstAnswer(redis).catch((cause) => breaker.open("start", cause));
+  const changes = new KeyChanges(redis);
+  const storeClient = throughBreaker(redis, breaker);
+  return {
+    limiter,
+    guards: guardsOf(options, (limit) => {
+      const insuranceLimiter = new GuardMemory({ ...limit, points: Math.ceil(limit.points / gateways) });
+      return new RateLimiterRedis({ ...limit, storeClient, insuranceLimiter, customIncrTtlLuaScript: guardScript });
+    }),
+    shareRefusals: shareRefusals(redis, breaker),
+    notify: (id) => void breaker.run("notice", () => changes.notify(id)).catch(() => {}),
+    onNotice: (receive) => changes.onNotice(receive),
+    close: () => {
+      breaker.close();
+      changes.close();
+      redis.disconnect();
+    },
+  };
+}
+
+/** The state of one gateway without others, or of one of several that share nothing: each counts in its own memory. */
+export function localState(options: SharedStateOptions): SharedState {
+  return {
+    limiter: options.memory,
+    guards: guardsOf(options, (limit) => new GuardMemory(limit)),
+    shareRefusals: undefined,
+    notify: () => {},
+    onNotice: () => {},
+    close: () => {},
+  };
+}
+
+function guardsOf(
+  { keyedUpdatesPerDay, onRefused }: SharedStateOptions,
+  limiterOf: (limit: GuardLimit) => RateLimiterMemory | RateLimiterRedis,
+): Guards {
+  const guard = (limit: GuardLimit) => new AccountGuard(limiterOf(limit), onRefused);
+  return {
+    ownAccount: guard(ownAccountLimit),
+    rotations: guard(rotationLimit),
+    keyedUpdates: guard(keyedUpdateLimit(keyedUpdatesPerDay)),
+  };
+}
+
+/** The commands that `RateLimiterRedis` uses, through the breaker. */
+function throughBreaker(redis: Redis | Cluster, breaker: Breaker) {
+  type Command = (args: readonly string[]) => Promise<unknown>;
+  return {
+    defineCommand: (...definition: Parameters<Redis["defineCommand"]>) => redis.defineCommand(...definition),
+    rlflxIncr: (args: readonly string[]) =>
+      breaker.run(args[0]!, () => (redis as unknown as { readonly rlflxIncr: Command }).rlflxIncr(args)),
+    del: (key: string) => breaker.run(key, () => redis.del(key)),
+  };
+}

@@ -1,0 +1,124 @@
+import { HeldVersions } from "./pinned-bodies.ts";
+import type { Body } from "./snapshot.ts";
+
+const pieceBytes = 10;
+const piece = () => Buffer.alloc(pieceBytes);
+const version = (pieces: readonly Buffer[]): Body => ({ pieces, length: pieces.length * pieceBytes, text: undefined });
+const newVersion = (count: number) => version(Array.from({ length: count }, piece));
+/** The next version, in which the first pieces have changed. */
+const change = ({ pieces }: Body, count: number) => version(pieces.map((same, i) => (i < count ? piece() : same)));
+
+/** A bound of some pieces, and the readers that were cut off, by name. */
+function bound(pieces: number) {
+  const held = new HeldVersions(pieces * pieceBytes);
+  const cut: string[] = [];
+  return {
+    hold: (name: string, body: Body, account = "acme") => held.hold(body, account, () => cut.push(name)),
+    cut,
+  };
+}
+
+test("any number of readers share one version of the list", () => {
+  const { hold, cut } = bound(1);
+  const body = newVersion(10);
+  for (let i = 0; i < 1_000; i++) hold(`${i}`, body);
+  expect(cut).toEqual([]);
+});
+
+test("versions of the list share the pieces that did not change between them", () => {
+  const { hold, cut } = bound(50);
+  let body = newVersion(100);
+  for (let i = 0; i <= 50; i++) {
+    hold(`${i}`, body);
+    body = change(body, 1);
+  }
+  expect(cut).toEqual([]);
+  hold("51", body);
+  expect(cut).toEqual(["0"]);
+});
+
+test("all readers that an account has on its oldest version are cut off for a new reader, and no others", () => {
+  const { hold, cut } = bound(5);
+  hold("a", newVersion(10));
+  const second = newVersion(10);
+  hold("b", second);
+  hold("c", second);
+  expect(cut).toEqual([]); // the latest version and one before it always have room
+  hold("d", newVersion(10));
+  expect(cut).toEqual(["a"]);
+  hold("e", newVersion(10));
+  expect(cut).toEqual(["a", "b", "c"]);
+});
+
+test("a version of the list that is released in time costs no reader anything", () => {
+  const { hold, cut } = bound(5);
+  const release = hold("a", newVersion(10));
+  hold("b", newVersion(10));
+  release();
+  release(); // once more changes nothing
+  hold("c", newVersion(10));
+  expect(cut).toEqual([]);
+});
+
+test("a reader that was cut off holds nothing, and its end releases nothing twice", () => {
+  const { hold, cut } = bound(5);
+  const releaseFirst = hold("a", newVersion(10));
+  hold("b", newVersion(10));
+  hold("c", newVersion(10));
+  expect(cut).toEqual(["a"]);
+  releaseFirst();
+  hold("d", newVersion(10));
+  expect(cut).toEqual(["a", "b"]);
+});
+
+test("a list that is larger than the bound is still sent", () => {
+  const { hold, cut } = bound(1);
+  hold("a", newVersion(10));
+  hold("b", newVersion(10)); // and so is the next version
+  expect(cut).toEqual([]);
+});
+
+test("a reader is not cut off for what another account holds, however old its version is", () => {
+  const { hold, cut } = bound(50);
+  const oldest = newVersion(10);
+  hold("honest", oldest, "honest");
+  hold("greedy 0", oldest, "greedy");
+  for (let i = 1; i < 20; i++) hold(`greedy ${i}`, newVersion(10), "greedy");
+  hold("honest, too", newVersion(10), "honest");
+  expect(cut).toEqual(Array.from({ length: 16 }, (_, i) => `greedy ${i}`));
+});
+
+test("of accounts that hold the same, the one that began first loses its readers; what it released before is forgotten", () => {
+  const { hold, cut } = bound(5);
+  hold("over", newVersion(10), "second")();
+  hold("a", newVersion(10), "first");
+  hold("b", newVersion(10), "second");
+  hold("c", newVersion(10), "third");
+  expect(cut).toEqual(["a"]);
+});
+
+test("a fast account that reads many versions at once, which share nearly everything, is not cut off for a slow one", () => {
+  const { hold, cut } = bound(400);
+  const releases: (() => void)[] = [];
+  let body = newVersion(100);
+  for (let i = 0; i < 200; i++) {
+    releases.push(hold(`fast ${i}`, body, "fast"));
+    if (i >= 40) releases.shift()!();
+    body = change(body, 1);
+    if (i % 30 === 29) hold(`slow ${i}`, newVersion(100), "slow");
+  }
+  expect(cut.length).toBeGreaterThan(0);
+  expect(cut.filter((name) => name.startsWith("fast"))).toEqual([]);
+});
+
+test("the only reader of the oldest version is not cut off for an account that reads many later ones", () => {
+  const { hold, cut } = bound(20);
+  let body = newVersion(100);
+  hold("patient", body, "patient");
+  for (let i = 0; i < 40; i++) {
+    body = change(body, 1 + (i % 3));
+    hold(`greedy ${i}`, body, "greedy");
+  }
+  expect(cut.length).toBeGreaterThan(0);
+  expect(cut.filter((name) => !name.startsWith("greedy"))).toEqual([]);
+});

@@ -1,0 +1,225 @@
+/** Holds requests with `Prefer: wait` until what they asked for has changed. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { ROOT_CONTEXT, context as traces } from "@opentelemetry/api";
+import type { Admission } from "../../admission/admission.ts";
+import type { ApiError } from "../../http/api-error.ts";
+import { contextOf, type HeaderList, type RequestContext } from "../../http/request-context.ts";
+import { Shares } from "../../http/shares.ts";
+import { readWait } from "../input.ts";
+import type { Snapshot } from "../list/snapshot.ts";
+import type { StockList } from "../list/stock-list.ts";
+
+export interface HeldRequestsOptions {
+  readonly list: Pick<StockList, "current" | "last" | "onChange">;
+  /** Maximum requests that are held; accounts share them out between them. */
+  readonly max: number;
+  readonly admission: Pick<Admission, "isGood" | "checkAgain" | "readmit">;
+}
+
+/** What a request waits for. */
+export interface Awaited {
+  /** The entry that has to change; undefined for any of them. */
+  readonly petId: bigint | undefined;
+  /** Whether the request would be told that nothing has changed. */
+  readonly isUnchanged: (snapshot: Snapshot) => boolean;
+}
+
+interface Held {
+  readonly petId: bigint | undefined;
+  readonly accountId: string;
+  readonly context: RequestContext;
+  /** Which of the rounds of checks of keys it belongs to. */
+  readonly round: number;
+  /** Lets it go on, or fail. */
+  readonly end: (error?: ApiError) => void;
+}
+
+/** How often the list is checked while requests are held. */
+const checkMs = 250;
+
+/** Checks of the list between two looks at the same key. Looking at all keys at once would take too long. */
+const rounds = 8;
+
+/** Requests that go on in one turn of the event loop; others get a turn between them. */
+const perTurn = 100;
+
+/** The refusals that end a held request at once. */
+const finalCodes: ReadonlySet<string> = new Set(["invalid_api_key", "api_key_banned"]);
+
+/**
+ * Holds requests, at almost no cost: a held one keeps no list and no bytes of an answer. All of them share the checks
+ * of the list, with each other and with other readers. A change wakes the requests for its entry and those for any
+ * entry.
+ */
+export class HeldRequests {
+  readonly #options: HeldRequestsOptions;
+  readonly #held = new Set<Held>();
+  readonly #shares: Shares;
+  readonly #byPetId = new Map<bigint | undefined, Set<Held>>();
+  /** Those of the held ones that are about to go on, in this order. */
+  readonly #woken = new Set<Held>();
+  #begun = 0;
+  #checks = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(options: HeldRequestsOptions) {
+    this.#options = options;
+    this.#shares = new Shares(options.max);
+    options.list.onChange((petIds) => this.#wake(petIds));
+  }
+
+  get count(): number {
+    return this.#held.size;
+  }
+
+  /**
+   * Holds a request that prefers to wait, while nothing has changed of what it asks for. It goes on after a change, at
+   * the end of its wait, and at `close`. Then its durations and deadlines begin, and `context.meanwhile` is a new
+   * check.
+   *
+   * @returns the header that says that the wait was granted; none for a request that asks for no wait or cannot be held
+   * @throws ApiError when its caller has lost the key or was banned; what the check before the wait throws
+   */
+  forChange(request: IncomingMessage, response: ServerResponse, awaited: Awaited): Promise<HeaderList> {
+    const seconds = readWait(request.headers.prefer);
+    if (seconds === undefined || hasBody(request)) return Promise.resolve([]);
+    const { list } = this.#options;
+    const context = contextOf(response);
+    const applied = ["Preference-Applied", `wait=${seconds}`];
+    context.meanwhile ??= list.current(context.startedMs);
+    // No async function from here on: while it waits, it would keep the snapshot that it has seen.
+    return context.meanwhile.then(() => {
+      const snapshot = list.last?.snapshot;
+      const leftMs = context.startedMs + seconds * 1_000 - performance.now();
+      if (response.destroyed || leftMs <= 0 || !snapshot || !awaited.isUnchanged(snapshot)) return applied;
+      if (context.isHurried || this.#isClosed || !this.#shares.take(context.principal!.accountId)) return [];
+      context.meanwhile = undefined;
+      return this.#hold(request, response, awaited.petId, leftMs).then(async () => {
+        await this.#options.admission.readmit(context);
+        context.meanwhile = list.current();
+        return applied;
+      });
+    });
+  }
+
+  /** Answers all held requests, and holds no more. */
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    this.#release(this.#held);
+  }
+
+  #hold(request: IncomingMessage, response: ServerResponse, petId: bigint | undefined, waitMs: number): Promise<void> {
+    const context = contextOf(response);
+    forgetHead(request, context);
+    context.isHeld = true;
+    context.limits = []; // they are read again at its end
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const end = (error?: ApiError) => {
+      this.#forget(held);
+      clearTimeout(timer);
+      response.off("close", leave);
+      context.onHurry = undefined;
+      context.isHeld = false;
+      context.startedMs = performance.now();
+      if (error) reject(error);
+      else resolve();
+    };
+    const { accountId } = context.principal!;
+    const held: Held = { petId, accountId, context, round: this.#begun++ % rounds, end };
+    const timer = setTimeout(end, waitMs);
+    context.onHurry = end;
+    const leave = () => {
+      this.#forget(held); // nothing waits for its promise any more
+      clearTimeout(timer);
+    };
+    response.once("close", leave);
+    const ofPet = this.#byPetId.get(petId) ?? new Set();
+    this.#byPetId.set(petId, ofPet.add(held));
+    this.#held.add(held);
+    this.#watch();
+    return promise;
+  }
+
+  #forget(held: Held): void {
+    if (!this.#held.delete(held)) return; // hurried after its client has left
+    const ofPet = this.#byPetId.get(held.petId);
+    this.#shares.release(held.accountId);
+    this.#woken.delete(held);
+    ofPet?.delete(held);
+    if (ofPet?.size === 0) this.#byPetId.delete(held.petId);
+  }
+
+  /** @param petIds of the entries that changed; undefined after a change of everything */
+  #wake(petIds: readonly bigint[] | undefined): void {
+    if (this.#held.size === 0) return;
+    for (const petId of petIds ? [undefined, ...petIds] : [...this.#byPetId.keys()]) {
+      this.#release(this.#byPetId.get(petId) ?? []);
+      this.#byPetId.delete(petId); // so that the next change does not wake them again
+    }
+  }
+
+  /** Lets requests go on, some of them in each turn. */
+  #release(helds: Iterable<Held>): void {
+    for (const held of helds) {
+      if (this.#woken.size === 0) setImmediate(() => this.#endSome());
+      this.#woken.add(held);
+    }
+  }
+
+  #endSome(): void {
+    for (const held of [...this.#woken.values().take(perTurn)]) held.end();
+    if (this.#woken.size > 0) setImmediate(() => this.#endSome());
+  }
+
+  /** Checks the list and the keys from time to time, while requests are held. */
+  #watch(): void {
+    if (this.#held.size === 0 || this.#isClosed) return;
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      // Each request meets a failure at its own end. The check belongs to the trace of no request.
+      traces.with(ROOT_CONTEXT, () => this.#options.list.current()).catch(() => {});
+      this.#checkKeys(); // whatever the list waits for
+      this.#watch();
+    }, checkMs);
+  }
+
+  #checkKeys(): void {
+    const { admission } = this.#options;
+    const round = this.#checks++ % rounds;
+    for (const held of this.#held) {
+      if (held.round !== round || admission.isGood(held.context)) continue;
+      admission.checkAgain(held.context).catch((error) => {
+        if (this.#held.has(held) && finalCodes.has((error as ApiError).code)) held.end(error);
+      });
+    }
+  }
+}
+
+/**
+ * Lets go of what a client sent with a request: as long as it is held, it costs the same whatever that was. Of its head
+ * only the token is needed, and its path for the log of an app around the gateway.
+ */
+function forgetHead(
+  request: IncomingMessage & { originalUrl?: string; _parsedUrl?: unknown },
+  context: RequestContext,
+) {
+  context.token = copyOf(context.token);
+  context.clientAddress = copyOf(context.clientAddress);
+  request.rawHeaders = [];
+  request.headers = {};
+  request.url = copyOf(request.url!.split("?", 1)[0]!);
+  if (request.originalUrl) request.originalUrl = copyOf(request.originalUrl.split("?", 1)[0]!);
+  request._parsedUrl = undefined;
+}
+
+/** A body may go on for as long as its request is held. No read needs one. */
+function hasBody({ headers }: IncomingMessage): boolean {
+  return Number(headers["content-length"] ?? 0) > 0 || headers["transfer-encoding"] !== undefined;
+}
+
+/** A text of its own: V8 lets a part of a text refer to the whole. */
+function copyOf(text: string): string {
+  return Buffer.from(text, "latin1").toString("latin1");
+}

@@ -1,0 +1,64 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { type AddressInfo, connect, type Socket } from "node:net";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import type { Request, Response } from "express";
+import { suiteStack } from "../../../test/support/stack.ts";
+import { type RequestContext, setContext } from "../../http/request-context.ts";
+import { HeldVersions } from "../list/pinned-bodies.ts";
+import { type Body, Snapshot } from "../list/snapshot.ts";
+import { listInventory } from "./read-handlers.ts";
+
+const stack = suiteStack();
+
+setFlagsFromString("--expose-gc");
+const collectGarbage = runInNewContext("gc") as () => void;
+
+/** Serves the list to one client. @returns its response, and the handling of it */
+async function serveList(
+  snapshot: () => Snapshot,
+  held: HeldVersions,
+): Promise<{ socket: Socket; response: Response; answered: Promise<unknown> }> {
+  const list = { current: async () => snapshot() };
+  const handler = listInventory({ list, admission: { checkAgain: async () => {} }, held, stallTimeoutMs: 10_000 });
+  const server = createServer();
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  stack.defer(() => void server.close());
+  const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
+  stack.defer(() => void socket.destroy());
+  socket.write("GET / HTTP/1.1\r\nHost: g\r\nAccept-Encoding: gzip\r\n\r\n");
+  const [request, response] = (await once(server, "request")) as [Request, Response];
+  setContext(response, { principal: { accountId: "acme" } } as RequestContext);
+  return { socket, response, answered: Promise.resolve(handler(request, response, () => {})) };
+}
+
+test("a client that leaves before its list is compressed holds no version of it", async () => {
+  const compressed = Promise.withResolvers<Body>();
+  const snapshot = new Snapshot("epoch", 1n, []);
+  snapshot.gzip = () => compressed.promise;
+  const held = new HeldVersions(0);
+  const hold = import.meta.jest.spyOn(held, "hold");
+  const { socket, response, answered } = await serveList(() => snapshot, held);
+  socket.destroy();
+  await once(response, "close");
+  const pieces = [Buffer.alloc(1_000_000)];
+  compressed.resolve({ pieces, length: 1_000_000, text: undefined });
+  await answered;
+  expect(hold).not.toHaveBeenCalled();
+});
+
+test("a client that takes its compressed list slowly keeps what is sent alive, and not the list", async () => {
+  const pieces = Array.from({ length: 40 }, () => Buffer.alloc(1_000_000));
+  const made: WeakRef<Snapshot>[] = [];
+  const { socket } = await serveList(() => {
+    const snapshot = new Snapshot("epoch", 1n, []);
+    snapshot.gzip = async () => ({ pieces, length: 40_000_000, text: undefined });
+    made.push(new WeakRef(snapshot));
+    return snapshot;
+  }, new HeldVersions(100_000_000));
+  await once(socket, "readable"); // from then on it reads nothing more
+  collectGarbage();
+  expect(made[0]!.deref()).toBeUndefined();
+});

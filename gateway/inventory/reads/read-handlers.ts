@@ -1,0 +1,144 @@
+/** The handlers of the operations that read the inventory. */
+import type { Request, RequestHandler, Response } from "express";
+import type { Admission } from "../../admission/admission.ts";
+import { ApiError } from "../../http/api-error.ts";
+import { queryOf } from "../../http/request.ts";
+import { contextOf } from "../../http/request-context.ts";
+import { acceptsGzip, jsonType, matchesEtag, writeJson } from "../../http/respond.ts";
+import { readPetId, readSince } from "../input.ts";
+import { entryEtag } from "../list/chunk.ts";
+import { findEntry, type ListEntry } from "../list/chunks.ts";
+import type { HeldVersions } from "../list/pinned-bodies.ts";
+import type { Body, Snapshot } from "../list/snapshot.ts";
+import { isAt, type StockList } from "../list/stock-list.ts";
+import type { HeldRequests } from "./long-polls.ts";
+import { streamBody } from "./stream-body.ts";
+
+export interface ListInventoryOptions {
+  readonly list: Pick<StockList, "current">;
+  /** Looks at the key of a request again that had to wait. */
+  readonly admission: Pick<Admission, "checkAgain">;
+  /** Bounds the memory of versions that slow readers still read. */
+  readonly held: HeldVersions;
+  /** How much longer than at the least speed the reader of a long body may take. */
+  readonly stallTimeoutMs: number;
+}
+
+export interface ReadInventoryOptions extends ListInventoryOptions {
+  readonly list: Pick<StockList, "current" | "changesSince">;
+  /** Holds the requests that prefer to wait. */
+  readonly waits: Pick<HeldRequests, "forChange">;
+}
+
+/** A request that took longer than this has its key looked at again before its answer. */
+const longWaitMs = 2_000;
+
+/** GET /inventory: every entry, at least as new as the request. */
+export function listInventory({ list, admission, held, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
+  return async (request, response) => {
+    // The snapshot is no variable of this function: a slow reader must not keep the list, of which a gzip body is a tenth.
+    const answer = await currentList(response, list).then((snapshot) => listFor(request, snapshot));
+    if (hasWaited(response)) await admission.checkAgain(contextOf(response));
+    const { headers, body } = answer;
+    if (body) await sendBody(request, response, body, headers, { held, stallTimeoutMs });
+    else response.writeHead(304, headers).end();
+  };
+}
+
+/** What answers a reader of the list: headers, and a body unless the reader has it already. */
+interface ListAnswer {
+  readonly headers: string[];
+  readonly body?: Body;
+}
+
+function listFor(request: Request, snapshot: Snapshot): ListAnswer | Promise<ListAnswer> {
+  const isGzip = acceptsGzip(request);
+  const etag = isGzip ? snapshot.gzipEtag : snapshot.etag;
+  const headers = ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];
+  // The tag of either coding names the same revision.
+  if (matchesEtag(request.headers["if-none-match"], snapshot.etag, snapshot.gzipEtag)) return { headers };
+  if (!isGzip) return { headers, body: snapshot.plain() };
+  return snapshot.gzip().then((body) => ({ headers: [...headers, "Content-Encoding", "gzip"], body }));
+}
+
+/** Characters of an `If-None-Match` that is kept while its request is held. */
+const maxWaitingTags = 1_024;
+
+/** GET /inventory/{petId}: one entry, at least as new as the request. */
+export function getInventoryItem({
+  list,
+  admission,
+  waits,
+}: Pick<ReadInventoryOptions, "list" | "admission" | "waits">): RequestHandler {
+  return async (request, response) => {
+    const petId = readPetId(request.params.petId);
+    const ifNoneMatch = request.headers["if-none-match"];
+    const isUnchanged = ({ chunks }: Snapshot) => isKnown(ifNoneMatch, findEntry(chunks, petId));
+    const mayWait = ifNoneMatch !== undefined && ifNoneMatch.length <= maxWaitingTags;
+    const applied = mayWait ? await waits.forChange(request, response, { petId, isUnchanged }) : [];
+    const entry = findEntry((await currentList(response, list)).chunks, petId);
+    if (hasWaited(response)) await admission.checkAgain(contextOf(response));
+    if (!entry) throw new ApiError("not_found");
+    const headers = ["ETag", entryEtag(entry.revision), "Cache-Control", "private, no-cache", ...applied];
+    if (isKnown(ifNoneMatch, entry)) response.writeHead(304, headers).end();
+    else writeJson(request, response, 200, entry.json, headers);
+  };
+}
+
+function isKnown(ifNoneMatch: string | undefined, entry: ListEntry | undefined): boolean {
+  return entry !== undefined && matchesEtag(ifNoneMatch, entryEtag(entry.revision));
+}
+
+/** GET /inventory/changes: the difference between the list of an ETag and the present one. */
+export function listInventoryChanges(options: ReadInventoryOptions): RequestHandler {
+  const { list, admission, held, waits, stallTimeoutMs } = options;
+  return async (request, response) => {
+    const since = readSince(queryOf(request));
+    const isUnchanged = (snapshot: Snapshot) => isAt(snapshot, since);
+    const applied = await waits.forChange(request, response, { petId: undefined, isUnchanged });
+    await currentList(response, list);
+    const body = await list.changesSince(since, contextOf(response).startedMs);
+    if (hasWaited(response)) await admission.checkAgain(contextOf(response));
+    const headers = ["Cache-Control", "private, no-cache", ...applied];
+    await sendBody(request, response, body, headers, { held, stallTimeoutMs });
+  };
+}
+
+/**
+ * Whether a request had to wait, such as for the end of an outage. Then its key is looked at again: a revoked key must
+ * not read any more, and a look-up is remembered for 8 s of the 10 s that a revocation may take.
+ */
+function hasWaited(response: Response): boolean {
+  return performance.now() - contextOf(response).startedMs > longWaitMs;
+}
+
+/** The list at least as new as a request; admission may have begun the check for it. */
+function currentList(response: Response, list: Pick<StockList, "current">): Promise<Snapshot> {
+  const context = contextOf(response);
+  const begun = context.meanwhile as Promise<Snapshot> | undefined;
+  context.meanwhile = undefined; // a long response must not keep the list alive: what it sends is counted by `held`
+  return begun ?? list.current(context.startedMs);
+}
+
+/** Answers 200 with a body. @returns a promise for a long one */
+function sendBody(
+  request: Request,
+  response: Response,
+  body: Body,
+  headers: readonly string[],
+  { held, stallTimeoutMs }: Pick<ListInventoryOptions, "held" | "stallTimeoutMs">,
+): Promise<void> | undefined {
+  if (response.destroyed) return undefined; // the client has left, and no event would release what is held for it
+  if (body.text === undefined && request.method !== "HEAD") {
+    response.once(
+      "close",
+      // The connection, because a response that waits for its turn there cannot be ended alone.
+      held.hold(body, contextOf(response).principal!.accountId, () => request.socket.destroy()),
+    );
+  }
+  response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...headers]);
+  if (request.method === "HEAD") response.end();
+  else if (body.text !== undefined) response.end(body.text, "latin1");
+  else return streamBody(response, body, { stallTimeoutMs });
+  return undefined;
+}

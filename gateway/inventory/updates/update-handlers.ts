@@ -1,0 +1,165 @@
+/** The handlers of the operations that set quantities. */
+import type { IncomingHttpHeaders } from "node:http";
+import type { Request, RequestHandler, Response } from "express";
+import type { Changed, IdempotencyKey } from "../../../client/index.ts";
+import type { AccountGuard } from "../../admission/account-guard.ts";
+import type { Admission } from "../../admission/admission.ts";
+import { ApiError } from "../../http/api-error.ts";
+import { leaveIsKnown } from "../../http/connection.ts";
+import { readBody } from "../../http/request.ts";
+import { contextOf } from "../../http/request-context.ts";
+import { writeJson } from "../../http/respond.ts";
+import {
+  type AskedUpdate,
+  checkMediaType,
+  fingerprintOf,
+  parseStockUpdate,
+  patchTypes,
+  postTypes,
+  readIdempotencyKey,
+  readPetId,
+  readPrecondition,
+} from "../input.ts";
+import { entryEtag, renderItem } from "../list/chunk.ts";
+import type { StockClient, UpdateCaller } from "../stock-client.ts";
+import { parseBulkUpdates } from "./bulk-input.ts";
+
+export interface UpdateInventoryOptions {
+  readonly stock: Pick<StockClient, "update">;
+  /** Looks at a key again that may have been revoked since its request began. */
+  readonly admission: Pick<Admission, "checkAgain">;
+  /** Limits the entries that an account updates with an Idempotency-Key. */
+  readonly keyedUpdates: AccountGuard;
+  /** How long the body may take to arrive. */
+  readonly bodyTimeoutMs: number;
+}
+
+/** PATCH /inventory/{petId}: sets the quantity of one entry. */
+export function updateInventory(options: UpdateInventoryOptions): RequestHandler {
+  return async (request, response) => {
+    const petId = readPetId(request.params.petId);
+    checkMediaType(request.headers, patchTypes);
+    const precondition = readPrecondition(request.headers);
+    const key = readIdempotencyKey(request.headers);
+    const { body, caller } = await receive(request, response, options);
+    const updates = [{ petId, quantity: parseStockUpdate(body), precondition }];
+    const [item] = await apply(options, updates, await onceFor(options, response, key, updates), caller);
+    if (item instanceof ApiError) throw item;
+    const replayed = item!.isReplayed ? ["Idempotency-Replayed", "true"] : [];
+    writeJson(request, response, 200, renderItem(item!), ["ETag", entryEtag(item!.revision), ...replayed]);
+  };
+}
+
+/** POST /inventory/updates: sets the quantities of up to 100 entries. Each update stands alone. */
+export function bulkUpdateInventory(options: UpdateInventoryOptions): RequestHandler {
+  return async (request, response) => {
+    checkMediaType(request.headers, postTypes);
+    refusePreconditions(request.headers);
+    const key = readIdempotencyKey(request.headers);
+    const { body, caller } = await receive(request, response, options);
+    const updates = parseBulkUpdates(body);
+    const outcomes = await apply(options, updates, await onceFor(options, response, key, updates), caller);
+    const reused = outcomes.find((outcome) => outcome instanceof ApiError && outcome.code === "idempotency_key_reused");
+    if (reused) throw reused;
+    // When the result of none is known, the answer is that of a single update.
+    if (outcomes.every((outcome) => outcome instanceof ApiError && outcome.status >= 500)) throw outcomes[0];
+    const results = outcomes.map((outcome, i) => renderOutcome(updates[i]!.petId, outcome));
+    writeJson(request, response, 200, `[${results.join(",")}]`, []);
+  };
+}
+
+/**
+ * Reads the body. When it comes later than its head, the deadline counts from its arrival: a slow body is the client's
+ * own delay. The key is looked at again then, and before each further attempt: a revoked key must not write any more.
+ */
+async function receive(
+  request: Request,
+  response: Response,
+  { admission, bodyTimeoutMs }: UpdateInventoryOptions,
+): Promise<{ readonly body: Buffer; readonly caller: UpdateCaller }> {
+  const context = contextOf(response);
+  const isWhole = request.complete;
+  const body = await readBody(request, bodyTimeoutMs);
+  const arrivedMs = isWhole ? context.startedMs : performance.now();
+  if (!isWhole) {
+    await admission.checkAgain(context);
+    if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });
+  }
+  let isSeen = false;
+  const caller: UpdateCaller = {
+    arrivedMs,
+    // A client that sends no more may have left: that is found out first, as a gateway that was frozen has to.
+    isWanted: () => !response.destroyed && (isSeen || !request.socket.readableEnded),
+    mayRepeat: async () => {
+      context.isHeld = true; // from here on it waits for the end of an outage, and for no work of this thread
+      if (request.socket.readableEnded && !isSeen) {
+        await leaveIsKnown(response);
+        isSeen = true;
+      }
+      if (response.destroyed) throw new ApiError("service_unavailable");
+      const { limits } = context;
+      try {
+        await admission.checkAgain(context);
+        return true;
+      } catch (error) {
+        context.limits = limits; // the answer is still that of this account
+        if ((error as ApiError).code !== "service_unavailable") throw error;
+        return false;
+      }
+    },
+  };
+  return { body, caller };
+}
+
+/**
+ * What makes the updates of a request happen once. Each entry that is sent is charged, because it may leave a record;
+ * which ones are repeats or fail is not known yet.
+ *
+ * @returns undefined for a request without a key
+ * @throws ApiError rate_limit_exceeded
+ */
+async function onceFor(
+  { keyedUpdates }: UpdateInventoryOptions,
+  response: Response,
+  key: string | undefined,
+  updates: readonly AskedUpdate[],
+): Promise<IdempotencyKey | undefined> {
+  if (key === undefined) return undefined;
+  const context = contextOf(response);
+  const account = context.principal!.accountId;
+  await keyedUpdates.admit(context, account, updates.length);
+  return { account, key, fingerprint: fingerprintOf(context.route, updates) };
+}
+
+/** Has the updates done. @returns for each, in order, its entry or the error that answers it */
+async function apply(
+  { stock }: UpdateInventoryOptions,
+  asked: readonly AskedUpdate[],
+  once: IdempotencyKey | undefined,
+  caller: UpdateCaller,
+): Promise<readonly (Changed | ApiError)[]> {
+  const changes = asked.map(({ petId, quantity, precondition }) => {
+    return { petId, quantity, expectedRevisions: precondition?.revisions };
+  });
+  const outcomes = await stock.update({ changes, idempotencyKey: once }, caller);
+  return outcomes.map((outcome, i) => {
+    const { precondition } = asked[i]!;
+    if (!(outcome instanceof ApiError) || !precondition || outcome.code !== "precondition_failed") return outcome;
+    return new ApiError("precondition_failed", { message: precondition.unmet, cause: outcome });
+  });
+}
+
+/** @throws ApiError invalid_request: a precondition of the request would be one of no entry */
+function refusePreconditions(headers: IncomingHttpHeaders): void {
+  for (const name of ["If-Match", "If-None-Match"]) {
+    if (headers[name.toLowerCase()] === undefined) continue;
+    const message = `${name} belongs to no entry here: give each update that needs it an ifMatch of its own.`;
+    throw new ApiError("invalid_request", { message });
+  }
+}
+
+function renderOutcome(petId: bigint, outcome: Changed | ApiError): string {
+  if (outcome instanceof ApiError) return `{"petId":${petId},"error":${outcome.body}}`;
+  const replayed = outcome.isReplayed ? ',"replayed":true' : "";
+  return `${renderItem(outcome).slice(0, -1)},"etag":${JSON.stringify(entryEtag(outcome.revision))}${replayed}}`;
+}

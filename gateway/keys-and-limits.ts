@@ -1,0 +1,120 @@
+/** Constructs what decides about callers: their keys, and the limits that these have. */
+import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
+import { traceQueries } from "../runtime/database/query-spans.ts";
+import { DatabaseRisks } from "../runtime/database/risks.ts";
+import type { Logger } from "../runtime/log.ts";
+import { Authenticator } from "./accounts/keys/authenticator.ts";
+import { createKeyStore } from "./accounts/keys/key-store.ts";
+import type { Peppers } from "./accounts/keys/pepper.ts";
+import { UsageRecorder } from "./accounts/usage/usage-recorder.ts";
+import { createUsageStore } from "./accounts/usage/usage-store.ts";
+import { createAdmission } from "./admission/admission.ts";
+import { type BanRules, createBanHandler, publishedBanRules } from "./admission/bans.ts";
+import { RefusalCounter } from "./admission/refusals.ts";
+import { localState, redisState, type SharedStateOptions } from "./admission/shared-state.ts";
+import type { GatewayConfig } from "./config.ts";
+import { MemoryWindows } from "./limits/memory-windows.ts";
+import { windowsFor } from "./limits/plan-windows.ts";
+import type { Observer } from "./observability/requests.ts";
+
+/** What every part of the gateway uses. */
+export interface Base {
+  readonly config: GatewayConfig;
+  readonly log: Logger;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+  readonly isTraced: boolean;
+  readonly observer: Observer;
+}
+
+const usageIntervalMs = 30_000;
+
+/** Accounts and keys: the database, the look-up of keys, and the record of their use. */
+export function openKeys({ config, log, now, isTraced, observer }: Base, peppers: Peppers) {
+  const risks = new DatabaseRisks(log);
+  const db = openDatabase(config.GATEWAY_DATABASE_URL, { ...databaseDefaults, onConnected: risks.see });
+  risks.expose(observer.metrics, "gateway");
+  const stopWatching = risks.watch(db);
+  if (isTraced) traceQueries(db);
+  const store = createKeyStore(db, now);
+  const usage = new UsageRecorder({ store: createUsageStore(db), log, intervalMs: usageIntervalMs, now });
+  const authenticator = new Authenticator({ store: observer.timed(store), peppers, now });
+  return {
+    db,
+    risks,
+    store,
+    usage,
+    authenticator,
+    close: async () => {
+      stopWatching();
+      await usage.close();
+      await db.destroy();
+    },
+  };
+}
+
+/** Accounts whose counts are remembered, in less than 100 MiB. */
+const maxAccounts = 300_000;
+
+/** Admission: windows, refusals and bans, shared with the other gateways over Redis where there is one. */
+export function openLimits({ config, log, now, observer }: Base, keys: ReturnType<typeof openKeys>) {
+  const banRules: BanRules = {
+    ...publishedBanRules,
+    refusals: config.BAN_REFUSALS_PER_MINUTE,
+    ladderMinutes: config.BAN_LADDER_MINUTES,
+  };
+  const { REDIS_URL: redisUrl, GATEWAY_REPLICAS: gateways } = config;
+  const options: SharedStateOptions = {
+    memory: new MemoryWindows({ maxAccounts, gateways, now }),
+    keyedUpdatesPerDay: config.KEYED_UPDATES_PER_DAY,
+    onRefused: (plan) => observer.onRefused(plan, "account"),
+  };
+  const shared =
+    redisUrl === undefined
+      ? localState(options)
+      : redisState({ ...options, redisUrl, gateways, log, metrics: observer.metrics });
+  shared.onNotice((id) => keys.authenticator.forget(id));
+  const onKeyChange = (id: string) => {
+    keys.authenticator.forget(id);
+    shared.notify(id);
+  };
+  const refusals = new RefusalCounter({
+    tooMany: banRules.refusals,
+    onTooMany: createBanHandler({
+      store: keys.store,
+      rules: banRules,
+      onBan: (lineId, ban, isNew) => {
+        if (!isNew) return keys.authenticator.forget(lineId);
+        onKeyChange(lineId);
+        observer.onBan();
+        log.warn({ keyId: lineId, ...ban }, "key banned");
+      },
+      onError: (err) => log.error({ err }, "a ban could not be stored"),
+      now,
+    }),
+    share: shared.shareRefusals,
+    now,
+  });
+  const admission = createAdmission({
+    authenticator: keys.authenticator,
+    onUse: (principal, use) => keys.usage.used(principal, use),
+    limiter: shared.limiter,
+    accountGuard: shared.guards.ownAccount,
+    guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,
+    windowsFor: windowsFor(config.PLAN_LIMITS),
+    refusals,
+    onRefused: observer.onRefused,
+    now,
+  });
+  return {
+    banRules,
+    admission,
+    guards: shared.guards,
+    /** Has every gateway look up again what it remembers of a key, a line of keys or an account. */
+    onKeyChange,
+    close: () => {
+      refusals.close();
+      shared.close();
+    },
+  };
+}

@@ -1,0 +1,74 @@
+/** Keeps everything that uses Redis from waiting for one that does not answer. */
+import { inTime, NoAnswerError } from "./redis-connection.ts";
+
+export interface BreakerOptions {
+  /** Resolves when Redis can do again what it failed to do for this key. */
+  readonly probe: (key: string) => Promise<unknown>;
+  readonly probeIntervalMs: number;
+  /** Gets every change; `cause` is the failure that opened the breaker. */
+  readonly onChange: (isOpen: boolean, cause: unknown) => void;
+}
+
+/**
+ * Opens at the first failure, and rejects every call at once until a probe succeeds. A call without an answer in time
+ * ends the others that wait, too: together they wait for one time-out.
+ */
+export class Breaker {
+  readonly #options: BreakerOptions;
+  /** Reject the calls under way. */
+  readonly #waiting = new Set<(error: Error) => void>();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: BreakerOptions) {
+    this.#options = options;
+  }
+
+  get isOpen(): boolean {
+    return this.#timer !== undefined;
+  }
+
+  /**
+   * @param key one of the keys of the call
+   * @throws Error while the breaker is open, without a call, and when there is no answer in time; or what the call throws
+   */
+  async run<T>(key: string, call: () => Promise<T>): Promise<T> {
+    if (this.isOpen) throw away();
+    const { promise: opened, reject } = Promise.withResolvers<never>();
+    this.#waiting.add(reject);
+    try {
+      return await Promise.race([inTime(call()), opened]);
+    } catch (error) {
+      this.open(key, error);
+      throw error;
+    } finally {
+      this.#waiting.delete(reject);
+    }
+  }
+
+  /** @param key which Redis has to take a write of before the breaker closes */
+  open(key: string, cause: unknown): void {
+    if (this.isOpen) return;
+    this.#timer = setInterval(() => {
+      this.#options.probe(key).then(
+        () => {
+          if (!this.isOpen) return;
+          this.close();
+          this.#options.onChange(false, undefined);
+        },
+        () => {},
+      );
+    }, this.#options.probeIntervalMs);
+    this.#timer.unref();
+    if (cause instanceof NoAnswerError) for (const reject of this.#waiting) reject(away());
+    this.#options.onChange(true, cause);
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+}
+
+function away(): Error {
+  return new Error("Redis is away");
+}

@@ -1,0 +1,186 @@
+/** Makes grpc-js handlers of promises and async generators. */
+import {
+  type handleBidiStreamingCall,
+  type handleServerStreamingCall,
+  type handleUnaryCall,
+  Metadata,
+  type ServerUnaryCall,
+  status,
+} from "@grpc/grpc-js";
+import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
+import { QueueFullError } from "../stock/group-commit.ts";
+import { isOurFault, type RpcError, toRpcError, toServiceError } from "./rpc-error.ts";
+
+/** Gets every call at its end, except streams that their caller left. `error` is undefined after a success. */
+export type OnCall = (method: string, durationMs: number, code: status, error: RpcError | undefined) => void;
+
+/** Whether the caller of a unary call still waits: it has not left, and its time is not over. */
+export function whileWanted(call: ServerUnaryCall<unknown, unknown>): () => boolean {
+  const timeoutMs = Number(call.getDeadline()) - Date.now(); // grpc-js counts it from when it read the call
+  const untilMs = performance.now() + timeoutMs;
+  return () => !call.cancelled && performance.now() < untilMs;
+}
+
+/** Makes a handler of a function that returns a promise. The call goes on from the `traceparent` in its metadata. */
+export function unary<Req, Res>(
+  handle: (request: Req, call: ServerUnaryCall<Req, Res>) => Promise<Res>,
+  onCall: OnCall,
+): handleUnaryCall<Req, Res> {
+  return (call, callback) => {
+    const startedMs = performance.now();
+    const path = call.getPath();
+    const [traceparent] = call.metadata.get("traceparent");
+    const parent = contextOfCaller(traceparent?.toString());
+    const answer = async () => {
+      try {
+        const response = await handle(call.request, call);
+        onCall(path, performance.now() - startedMs, 0, undefined);
+        return response;
+      } catch (thrown) {
+        const error = toRpcError(thrown);
+        onCall(path, performance.now() - startedMs, error.code, error);
+        throw error;
+      }
+    };
+    inSpan(path.slice(path.lastIndexOf("/") + 1), serverCall, parent, answer).then(
+      (response) => callback(null, response),
+      (error: RpcError) => callback(toServiceError(error)),
+    );
+  };
+}
+
+/**
+ * Makes a handler of an async generator, which is asked for the next message only when the caller has read the others.
+ *
+ * @param handle gets `gone`, which is aborted when the caller leaves
+ */
+export function serverStream<Req, Res>(
+  handle: (request: Req, gone: AbortSignal) => AsyncGenerator<Res>,
+  onCall: OnCall,
+): handleServerStreamingCall<Req, Res> {
+  return async (call) => {
+    const startedMs = performance.now();
+    const gone = new AbortController();
+    call.on("cancelled", () => gone.abort());
+    try {
+      for await (const message of handle(call.request, gone.signal)) {
+        await send(call, message, gone.signal);
+      }
+      onCall(call.getPath(), performance.now() - startedMs, 0, undefined);
+      call.end();
+    } catch (thrown) {
+      if (gone.signal.aborted) return;
+      const error = toRpcError(thrown);
+      onCall(call.getPath(), performance.now() - startedMs, error.code, error);
+      call.emit("error", toServiceError(error));
+    }
+  };
+}
+
+/**
+ * Resolves when a message is on its way: one that the caller does not read holds up the next one, and no more.
+ *
+ * @throws the reason of `gone`
+ */
+async function send<Res>(
+  call: { write(message: Res, done: () => void): boolean },
+  message: Res,
+  gone: AbortSignal,
+): Promise<void> {
+  gone.throwIfAborted();
+  await new Promise<unknown>((resolve) => {
+    gone.addEventListener("abort", resolve);
+    call.write(message, () => {
+      gone.removeEventListener("abort", resolve);
+      resolve(undefined);
+    });
+  });
+  gone.throwIfAborted();
+}
+
+/** How long the service lets the calls on a connection finish once the connection has reached its maximum age. */
+export const connectionGraceMs = 15_000;
+
+/**
+ * How long a stream takes questions; the next stream may lead to another replica. It stays below `connectionGraceMs`:
+ * the streams on an old connection have ended by themselves when the service ends it.
+ */
+const streamLifeMs = 8_000;
+
+/** The stream of a question. */
+export interface QuestionStream {
+  readonly path: string;
+  /**
+   * Makes a function that is true while an asker waits.
+   *
+   * @param deadlineMs when its time is over, counted from when this service accepted the stream. The asker counts from
+   *   when it got to know that, which is later. So what comes late is never taken for wanted, whatever has delayed it
+   */
+  whileWanted(deadlineMs: number): () => boolean;
+}
+
+/**
+ * Makes a handler of a function that answers one question at a time, in their order. It does not read ahead: flow
+ * control slows a caller that sends questions faster than they are answered.
+ *
+ * A stream ends with OK between two questions: at the end of its life, and when the service stops. No question is taken
+ * after that, so a question without an answer on such a stream has had no effect.
+ *
+ * @param draining aborted when the service stops
+ */
+export function questionStream<Question, Answer>(
+  draining: AbortSignal,
+  answer: (question: Question, stream: QuestionStream) => AsyncGenerator<Answer>,
+  onCall: OnCall,
+): handleBidiStreamingCall<Question, Answer> {
+  return async (call) => {
+    const acceptedMs = performance.now();
+    call.sendMetadata(new Metadata()); // accepts the stream: the caller asks nothing before
+    const path = call.getPath();
+    const whileWanted = (deadlineMs: number) => () => !call.cancelled && performance.now() < acceptedMs + deadlineMs;
+    const gone = new AbortController();
+    call.on("cancelled", () => gone.abort());
+    let isOver = false;
+    let isAnswering = false;
+    let startedMs = acceptedMs;
+    const finish = () => {
+      isOver = true;
+      if (!isAnswering) call.end();
+    };
+    const life = setTimeout(finish, streamLifeMs);
+    draining.addEventListener("abort", finish);
+    call.on("close", () => {
+      clearTimeout(life);
+      draining.removeEventListener("abort", finish);
+    });
+    if (draining.aborted) finish();
+    try {
+      // Leaving the loop must not destroy the stream, because an error has to reach the caller on it.
+      for await (const question of call.iterator({ destroyOnReturn: false }) as AsyncIterable<Question>) {
+        if (isOver) break; // its end is on the way to the caller, who then asks on another stream
+        isAnswering = true;
+        startedMs = performance.now();
+        for await (const message of answer(question, { path, whileWanted })) {
+          await send(call, message, gone.signal);
+        }
+        onCall(path, performance.now() - startedMs, 0, undefined);
+        isAnswering = false;
+        if (isOver) break;
+      }
+      call.end();
+    } catch (thrown) {
+      if (gone.signal.aborted || call.cancelled) return;
+      const error = toRpcError(thrown);
+      onCall(path, performance.now() - startedMs, error.code, error);
+      call.emit("error", toServiceError(error));
+    }
+  };
+}
+
+/** The log level for the end of a call. */
+export function logLevel(error: RpcError | undefined): "debug" | "info" | "warn" | "error" {
+  if (error === undefined) return "debug";
+  if (error.code === status.PERMISSION_DENIED) return "warn"; // a caller that lacks the right or the role
+  if (error.cause instanceof QueueFullError) return "debug"; // there may be thousands in one message
+  return isOurFault(error.code) ? "error" : "info";
+}

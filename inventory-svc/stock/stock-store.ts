@@ -1,0 +1,219 @@
+/** Reads the stock, and writes it. */
+import { randomUUID } from "node:crypto";
+import type { Knex } from "knex";
+import type { Item, Position } from "../../proto/pet.ts";
+import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
+import { clockMs, type Statement, statementOf } from "../../runtime/database/statements.ts";
+import { runStatement } from "../../runtime/database/transactions.ts";
+import { SharedRead } from "../../runtime/shared-read.ts";
+import type { Change, Outcome, StockRow } from "./decide-changes.ts";
+import { available } from "./stock-errors.ts";
+import { columns, type Row, recordsTable, toStockRow } from "./stock-rows.ts";
+import { WriteStatements } from "./stock-statements.ts";
+import { type WriteRequest, type Written, writeWanted } from "./write.ts";
+
+/** What changed after a position, in pages; `reset` when the position is not one of this stock or below the floor. */
+export type ChangesPage =
+  | { readonly kind: "reset" }
+  | {
+      readonly kind: "changes";
+      readonly position: Position;
+      /** Rows that were removed by a revision up to this one are forgotten. */
+      readonly floor: bigint;
+      /** The latest state of each entry that changed, in the order of revisions; removed ones as tombstones. */
+      readonly rows: readonly StockRow[];
+      /** True for a full page: there may be more, and only the last page's position is that of a whole state. */
+      readonly more: boolean;
+    };
+
+/** What a read of the counter found. */
+interface Look {
+  readonly position: Position;
+  readonly floor: bigint;
+  /** Reads of pages, which begin after this one did: callers that share this one can share them, too. */
+  readonly pages: Map<string, Promise<ChangesPage>>;
+}
+
+/** Reads the stock, and writes it. The same on MySQL, MariaDB and SQLite. */
+export class StockStore {
+  readonly #db: Knex;
+  readonly #readPosition: Statement;
+  readonly #looks = new SharedRead(() => this.#look());
+  readonly #statements: WriteStatements;
+  #lastRevision = 0n;
+
+  constructor(db: Knex) {
+    this.#db = db;
+    const head = db("stock_head").where({ id: 1 });
+    this.#readPosition = statementOf(head.select("epoch", "revision", "floor", serverColumns(db)));
+    this.#statements = new WriteStatements(db);
+  }
+
+  /** Resolves when the database answers and has the schema. @throws StockUnavailableError */
+  async ping(): Promise<void> {
+    await this.position();
+    await available(this.#db(recordsTable).where({ id: 0 }).first("id"));
+  }
+
+  /** The latest revision that was read or written here. */
+  get lastRevision(): bigint {
+    return this.#lastRevision;
+  }
+
+  /**
+   * Reads the position after the latest change of the stock. Callers that ask while it is being read share the next
+   * read.
+   *
+   * @throws StockUnavailableError
+   */
+  async position(): Promise<Position> {
+    return (await this.#looks.next()).position;
+  }
+
+  /**
+   * Reads what changed after a position. The rows, the position and the floor of a page come from one statement, so from
+   * one state of the database. Callers that share the read of the counter and have the same position share the page, too.
+   *
+   * @param limit maximum rows
+   * @throws StockUnavailableError
+   */
+  async changesAfter(asked: Position, limit: number): Promise<ChangesPage> {
+    const { position, floor, pages } = await this.#looks.next();
+    if (position.epoch === asked.epoch && position.revision === asked.revision) {
+      return { kind: "changes", position, floor, rows: [], more: false };
+    }
+    const key = `${limit} ${asked.revision} ${asked.epoch}`;
+    const page = pages.get(key) ?? this.#readPage(asked, limit);
+    pages.set(key, page);
+    return await page;
+  }
+
+  async #look(): Promise<Look> {
+    const [row] = await this.#readCurrent(() =>
+      runStatement<Position & { floor: bigint } & ServerRow>(this.#db, this.#readPosition),
+    );
+    const { epoch, revision, floor } = row!;
+    this.#lastRevision = revision;
+    return { position: { epoch, revision }, floor, pages: new Map() };
+  }
+
+  async #readPage({ epoch, revision }: Position, limit: number): Promise<ChangesPage> {
+    const page = this.#select()
+      .where("revision", ">", revision as never)
+      .orderBy("revision")
+      .limit(limit)
+      .as("page");
+    const query = this.#db("stock_head")
+      .where("stock_head.id", 1)
+      // The page is limited before the join: otherwise MySQL reads and sorts everything after the position.
+      .leftJoin(page, this.#db.raw("1 = 1") as never)
+      .orderBy("page.revision")
+      .select(
+        "stock_head.epoch",
+        "stock_head.revision as head",
+        "stock_head.floor",
+        ...columns.map((name) => `page.${name}`),
+      )
+      .select(serverColumns(this.#db));
+    const rows: readonly (Row & ServerRow & { epoch: string; head: bigint; floor: bigint })[] = await this.#readCurrent(
+      () => query.clone(),
+    );
+    const { epoch: currentEpoch, head, floor } = rows[0]!;
+    if (epoch !== currentEpoch || revision > head || revision < floor) return { kind: "reset" };
+    const changed = rows[0]!.pet_id === null ? [] : rows.map(toStockRow);
+    const more = changed.length === limit;
+    const reached = more ? changed.at(-1)!.revision : head;
+    return { kind: "changes", position: { epoch, revision: reached }, floor, rows: changed, more };
+  }
+
+  /** Reads an entry. @returns undefined when there is none. @throws StockUnavailableError */
+  async get(petId: bigint): Promise<Item | undefined> {
+    const [row] = await this.#readRows((rows) => rows.where({ removed: 0, pet_id: petId as never }));
+    return row;
+  }
+
+  /** Reads entries as they are at one moment. @returns those that exist, by petId. @throws StockUnavailableError */
+  async getMany(petIds: readonly bigint[]): Promise<ReadonlyMap<bigint, Item>> {
+    const rows = await this.#readRows((rows) => rows.where("removed", 0).whereIn("pet_id", petIds as never[]));
+    return new Map(rows.map((row) => [row.petId, row]));
+  }
+
+  /**
+   * Reads the rows after a petId, in the order of petId: entries, and tombstones between them. So a page costs the same
+   * however many entries were removed.
+   *
+   * @param after undefined for the first page
+   * @param limit maximum rows; fewer are the last ones
+   * @throws StockUnavailableError
+   */
+  async rowsAfter(after: bigint | undefined, limit: number): Promise<readonly StockRow[]> {
+    return await this.#readRows((rows) => {
+      return (after === undefined ? rows : rows.where("pet_id", ">", after as never)).limit(limit);
+    });
+  }
+
+  /**
+   * Writes the changes of these requests in one transaction, in order; see `writeWanted`.
+   *
+   * @throws StockUnavailableError, OutcomeUnknownError
+   */
+  async writeWanted(requests: readonly WriteRequest[]): Promise<Written> {
+    const { written, revision } = await writeWanted(this.#db, this.#statements, requests);
+    if (revision !== undefined) this.#lastRevision = revision;
+    return written;
+  }
+
+  /**
+   * Writes changes in a transaction of their own, each decided alone. For callers without a queue.
+   *
+   * @throws StockUnavailableError, OutcomeUnknownError
+   */
+  async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
+    const written = await this.writeWanted(changes.map((change) => ({ group: [change], isWanted: () => true })));
+    return [...written.values()].flat();
+  }
+
+  /**
+   * Begins a new epoch after the database was restored from a backup. Positions of the old epoch may not hold for the
+   * restored stock, so every caller that has one must list the stock again.
+   *
+   * The counter jumps to the time in microseconds by the database's clock, which no line of revisions reaches by
+   * counting. One that is past it, because the clock was wrong at an earlier restore, moves on by that time: further than
+   * any changes after the backup, or an earlier restore of it, can have moved it. So no revision is used twice: a caller
+   * that knows an entry's revision from before the restore cannot mistake another state for it.
+   *
+   * @returns the position after it
+   * @throws StockUnavailableError
+   */
+  async beginEpoch(): Promise<Position> {
+    const jump = `${clockMs(this.#db)} * 1000`;
+    const revision = this.#db.raw(`case when revision < ${jump} then ${jump} else revision + ${jump} end`);
+    await available(this.#db("stock_head").where({ id: 1 }).update({ epoch: randomUUID(), revision }));
+    return await this.position();
+  }
+
+  /** Reads from the server that takes the writes: an answer of an old primary is asked for again. */
+  #readCurrent<R extends ServerRow>(read: () => PromiseLike<readonly R[]>): Promise<readonly R[]> {
+    return available(readCurrent(this.#db, read));
+  }
+
+  /** Reads rows in the order of petId. @param choose says which */
+  async #readRows(choose: (rows: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<readonly StockRow[]> {
+    const chosen = choose(this.#select()).orderBy("pet_id");
+    const read = (query: Knex.QueryBuilder): Promise<readonly (Row & ServerRow)[]> =>
+      this.#readCurrent(() => query.clone().select(serverColumns(this.#db)));
+    const rows = await read(chosen);
+    if (rows.length > 0) return rows.map(toStockRow);
+    // No row says where the answer comes from, so it is asked for again with a row that is always there.
+    const withCounter = this.#db("stock_head")
+      .where("stock_head.id", 1)
+      .leftJoin(chosen.as("chosen"), this.#db.raw("1 = 1") as never)
+      .orderBy("chosen.pet_id")
+      .select(columns.map((name) => `chosen.${name}`));
+    return (await read(withCounter)).filter(({ pet_id }) => pet_id !== null).map(toStockRow);
+  }
+
+  #select(): Knex.QueryBuilder<Row, Row[]> {
+    return this.#db<Row>("stock").select(columns) as never;
+  }
+}

@@ -1,0 +1,59 @@
+import { toHours, toPetId, toQuantity, toWaitSeconds } from "./api-arguments.ts";
+import { createInventoryApi, type InventoryApi } from "./index.ts";
+
+const maxInt64 = 2n ** 63n - 1n;
+
+test("every int64 is a petId, as a number where that is exact", () => {
+  const ids = [1001, 2 ** 53 - 1, maxInt64, -maxInt64 - 1n];
+  expect(ids.map(toPetId)).toEqual([1001n, 9007199254740991n, maxInt64, -maxInt64 - 1n]);
+});
+
+test("quantities, waits and hours are taken within their bounds", () => {
+  expect([toQuantity(0), toQuantity(2 ** 31 - 1)]).toEqual([0, 2_147_483_647]);
+  expect([toWaitSeconds(), toWaitSeconds(0), toWaitSeconds(90)]).toEqual([0, 0, 90]);
+  expect([toHours(1), toHours(168)]).toEqual([1, 168]);
+});
+
+const wrongIds = [2 ** 53, -(2 ** 53), 1.5, Number.NaN, maxInt64 + 1n, -maxInt64 - 2n, "1001" as unknown as bigint];
+const wrongQuantities = [-1, 1.5, 2 ** 31, Number.NaN, "5" as unknown as number, undefined as unknown as number];
+
+test.each<{ argument: string; calls: ((api: InventoryApi) => Promise<unknown>)[] }>([
+  {
+    argument: "petId",
+    calls: wrongIds.flatMap((id) => [
+      (api) => api.get(id),
+      (api) => api.update(id, 1),
+      (api) => api.updateMany([{ petId: id, quantity: 1 }]),
+    ]),
+  },
+  {
+    argument: "quantity",
+    calls: wrongQuantities.flatMap((quantity) => [
+      (api) => api.update(1, quantity),
+      (api) =>
+        api.updateMany([
+          { petId: 1, quantity: 1 },
+          { petId: 2, quantity },
+        ]),
+    ]),
+  },
+  {
+    argument: "waitSeconds",
+    calls: [-1, 0.5, 91].map((waitSeconds) => (api) => api.changes('"e-1"', { waitSeconds })),
+  },
+  { argument: "hours", calls: [0, 1.5, 169].map((hours) => (api) => api.usage({ hours })) },
+  { argument: "since", calls: ["", " ", null as unknown as string].map((since) => (api) => api.changes(since)) },
+])("a wrong $argument is a TypeError before anything is sent", async ({ argument, calls }) => {
+  let sent = 0;
+  const fetch = async () => {
+    sent += 1;
+    return new Response("[]");
+  };
+  const api = createInventoryApi({ baseUrl: "http://localhost/v1", apiKey: "key", fetch });
+  for (const call of calls) {
+    const error = (await call(api).catch((thrown) => thrown)) as TypeError;
+    expect(error).toBeInstanceOf(TypeError);
+    expect(error.message).toMatch(new RegExp(`^${argument}\\b`));
+  }
+  expect(sent).toBe(0);
+});

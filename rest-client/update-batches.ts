@@ -1,0 +1,59 @@
+/** Checks many updates and writes them down before the first of them is sent. */
+import { toIfMatch, toKey, toPetId, toQuantity } from "./api-arguments.ts";
+
+/** One of many updates. */
+export interface UpdateEntry {
+  readonly petId: bigint | number;
+  readonly quantity: number;
+  readonly ifMatch?: string | undefined;
+}
+
+/** A request that carries some of many updates. */
+export interface UpdatesRequest {
+  /** The place of its first update among all of them. */
+  readonly start: number;
+  readonly key: string;
+  readonly body: string;
+}
+
+/** What the API takes: updates in a request, bytes of its body, and characters of its key. */
+const maxUpdates = 100;
+const maxBytes = 16 * 1024;
+const maxKeyLength = 64;
+
+const utf8 = new TextEncoder();
+
+/**
+ * Puts updates into as few requests as the API allows, in their order. An update that is too large by itself goes
+ * alone, for the API to refuse. Each request has a key of its own, which a repeat of the same updates has again.
+ *
+ * @throws TypeError for an update or a key that cannot be sent
+ */
+export function toRequests(updates: readonly UpdateEntry[], idempotencyKey: string | undefined): UpdatesRequest[] {
+  const key = toKey(idempotencyKey);
+  const parts: { readonly start: number; readonly texts: string[] }[] = [];
+  let room = 0;
+  for (const [start, text] of updates.map(updateJson).entries()) {
+    const bytes = utf8.encode(text).length + 1; // and what follows it: a comma or the last bracket
+    if (bytes > room || parts.at(-1)!.texts.length === maxUpdates) {
+      parts.push({ start, texts: [] });
+      room = maxBytes - 1; // the first bracket
+    }
+    parts.at(-1)!.texts.push(text);
+    room -= bytes;
+  }
+  const suffixOf = (start: number) => (start === 0 ? "" : `.${start}`);
+  const longest = suffixOf(parts.at(-1)?.start ?? 0);
+  const maxLength = maxKeyLength - longest.length;
+  if (key.length > maxLength) {
+    const reason = `the last of ${parts.length} requests appends ${longest}`;
+    throw new TypeError(`idempotencyKey must have at most ${maxLength} characters: ${reason}`);
+  }
+  return parts.map(({ start, texts }) => ({ start, key: key + suffixOf(start), body: `[${texts}]` }));
+}
+
+/** One of many updates as JSON, with every digit of its petId. */
+function updateJson({ petId, quantity, ifMatch }: UpdateEntry): string {
+  const rest = { quantity: toQuantity(quantity), ifMatch: toIfMatch(ifMatch) };
+  return `{"petId":${toPetId(petId)},${JSON.stringify(rest).slice(1)}`;
+}

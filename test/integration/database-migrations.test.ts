@@ -1,0 +1,512 @@
+import { createHash } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Knex } from "knex";
+import type { Connection } from "mysql2/promise";
+import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { stockMigrations } from "../../inventory-svc/stock/stock-migrations.ts";
+import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
+import { discardAllConnections } from "../../runtime/database/knex-internals.ts";
+import { type Migration, migrate, migrateDatabase } from "../../runtime/database/migrations.ts";
+import { databaseDefaults, isSqlite, openDatabase } from "../../runtime/database/open.ts";
+import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
+import { connectMysql } from "../support/mysql-client.ts";
+import { untilRunning } from "../support/open-stock.ts";
+import { freePort } from "../support/ports.ts";
+import { cleanup, runScript, startScript } from "../support/processes.ts";
+import { type Stack, suiteStack } from "../support/stack.ts";
+
+const schemas = [
+  ["gateway", keyMigrations],
+  ["inventory", stockMigrations],
+] as const;
+const stepsOf = (migrations: readonly Migration[]) => migrations.map(({ name }) => name);
+/** The output of the command when it takes all steps of these schemas. */
+const outputOf = (names: readonly string[]) =>
+  schemas
+    .filter(([schema]) => names.includes(schema))
+    .map(([schema, migrations]) => `${schema}: up ${stepsOf(migrations).join(", ")}\n`)
+    .join("");
+
+/** The tables with their columns and indexes as the database keeps them, without those that only list the steps. */
+async function tablesOf(db: Knex): Promise<Map<string, string>> {
+  const rows: { name: string }[] = isSqlite(db)
+    ? await db("sqlite_master").where("type", "table").select("name")
+    : await db("information_schema.tables").whereRaw("table_schema = DATABASE()").select("table_name as name");
+  const names = rows.map(({ name }) => name).filter((name) => !/_migrations(_lock)?$|^sqlite_/.test(name));
+  const definitions = names.sort().map(async (name): Promise<[string, string]> => {
+    if (!isSqlite(db)) return [name, (await db.raw("SHOW CREATE TABLE ??", [name]))[0][0]["Create Table"]];
+    const parts = await db("sqlite_master").where("tbl_name", name).orderBy("name").select("sql");
+    return [name, parts.map(({ sql }) => sql).join("\n")];
+  });
+  return new Map(await Promise.all(definitions));
+}
+const namesOf = async (db: Knex) => [...(await tablesOf(db)).keys()];
+
+async function revertAll(db: Knex, schema: string, migrations: readonly Migration[]): Promise<string[]> {
+  const taken: string[] = [];
+  for (const _ of migrations) taken.push(...(await migrate(db, schema, migrations, "down")));
+  return taken;
+}
+
+/** Migrates over a connection that breaks after so many statements of the steps. @returns whether that failed */
+async function failsAfter(
+  statements: number,
+  db: Knex,
+  schema: string,
+  migrations: readonly Migration[],
+  direction: "up" | "down",
+): Promise<boolean> {
+  let left = statements;
+  const failing = migrations.map((migration) => ({
+    ...migration,
+    [direction]: async (trx: Knex) => {
+      trx.on("query-response", () => {
+        if (left-- === 0) throw new Error("the connection broke");
+      });
+      await migration[direction](trx);
+    },
+  }));
+  return await migrate(db, schema, failing, direction).then(
+    () => false,
+    () => true,
+  );
+}
+
+function opener(stack: Stack, url: () => string) {
+  return (silenceTimeoutMs = databaseDefaults.silenceTimeoutMs) => {
+    const db = openDatabase(url(), { ...databaseDefaults, poolMax: 1, silenceTimeoutMs });
+    stack.defer(() => db.destroy());
+    return db;
+  };
+}
+
+/** Runs the command on both schemas, or on those that `args` names. */
+const command = (env: Record<string, string>, ...args: string[]) =>
+  runScript({ script: "deploy/migrate.ts", args, env });
+const bothIn = (url: string) => ({ GATEWAY_DATABASE_URL: url, INVENTORY_DATABASE_URL: url });
+
+describeEachDatabase("migrations", (url) => {
+  const stack = suiteStack();
+  stack.defer(cleanup);
+  const open = opener(stack, url);
+
+  afterEach(async () => {
+    const db = open();
+    for (const [schema, migrations] of schemas) {
+      await revertAll(db, schema, migrations);
+      await db.schema.dropTableIfExists(`${schema}_migrations`);
+      await db.schema.dropTableIfExists(`${schema}_migrations_lock`);
+    }
+    expect(await namesOf(db)).toEqual([]);
+  });
+
+  test.each(schemas)("the schema of %s goes up, down to nothing, and up again", async (schema, migrations) => {
+    const db = open();
+    const steps = stepsOf(migrations);
+    const rounds = [];
+    for (let round = 0; round < 2; round++) {
+      expect(await migrate(db, schema, migrations, "up")).toEqual(steps);
+      expect(await migrate(db, schema, migrations, "up")).toEqual([]);
+      rounds.push(await tablesOf(db));
+      expect(await revertAll(db, schema, migrations)).toEqual(steps.toReversed());
+      expect(await migrate(db, schema, migrations, "down")).toEqual([]);
+      expect(await namesOf(db)).toEqual([]);
+    }
+    expect(rounds[0]!.size).toBeGreaterThan(1);
+    expect(rounds[1]).toEqual(rounds[0]);
+  });
+
+  test("one schema goes down and the other one keeps its data, in one database", async () => {
+    const up = await command(bothIn(url()));
+    expect(up).toEqual({ code: 0, stdout: outputOf(["gateway", "inventory"]), stderr: "" });
+    const db = open();
+    const both = await namesOf(db);
+    await db("stock").insert({ pet_id: 7, quantity: 1, status: "sold", revision: 1, removed: 0 });
+    for (const step of stepsOf(keyMigrations).toReversed()) {
+      const down = await command(bothIn(url()), "--down", "--only", "gateway");
+      expect(down).toEqual({ code: 0, stdout: `gateway: down ${step}\n`, stderr: "" });
+    }
+    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests", "stock_times"]);
+    expect(await db("stock")).toHaveLength(1);
+    expect(await command(bothIn(url()))).toMatchObject({
+      stdout: `${outputOf(["gateway"])}inventory: nothing to do\n`,
+    });
+    expect(await namesOf(db)).toEqual(both);
+  });
+
+  test("a step back that drops rows says how many, and takes --drop-data", async () => {
+    const db = open();
+    await command(bothIn(url()));
+    await db("stock").insert(
+      [7, 8].map((id) => ({ pet_id: id, quantity: 1, status: "sold", revision: id, removed: 0 })),
+    );
+    await db("accounts").insert({ id: "acc_1", name: "a", plan: "free", created_at: 0 });
+    await db("account_minutes").insert({ account_id: "acc_1", minute_start: 0, requests: 1 });
+    const down = (tier: string, ...more: string[]) => command(bothIn(url()), "--down", "--only", tier, ...more);
+
+    for (const step of ["0004_stock_floor", "0003_stock_requests", "0002_stock_adjustments"]) {
+      expect(await down("inventory")).toMatchObject({ code: 0, stdout: `inventory: down ${step}\n` });
+    }
+    const lost = "inventory: taking 0001_stock back drops 2 rows of stock\n";
+    const advice = "Nothing was changed. Stop every inventory-svc, make a backup, then add --drop-data.\n";
+    expect(await down("inventory")).toEqual({ code: 1, stdout: "", stderr: lost + advice });
+    expect(await db("stock")).toHaveLength(2);
+    expect(await down("inventory", "--drop-data")).toEqual({
+      code: 0,
+      stdout: "inventory: down 0001_stock\n",
+      stderr: lost,
+    });
+
+    for (const step of ["0006_key_peppers", "0005_key_lines", "0004_refused_requests", "0003_deprecated_operations"])
+      expect(await down("gateway")).toMatchObject({ code: 0, stdout: `gateway: down ${step}\n` });
+    expect(await down("gateway")).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/ 1 row of account_minutes\n/),
+    });
+    expect(await down("gateway", "--drop-data")).toMatchObject({ code: 0 });
+    expect(await down("gateway")).toMatchObject({ code: 1, stderr: expect.stringMatching(/ 1 row of accounts\n/) });
+    expect(await db("accounts")).toHaveLength(1);
+  });
+
+  test("adjustments keep their records when their table becomes that of all requests, and back", async () => {
+    const db = open();
+    await migrate(db, "inventory", stockMigrations.slice(0, 2), "up");
+    const adjustment = (revision: bigint, request_id: string, delta: number) => {
+      return { revision, request_id, pet_id: 7n, delta, quantity: 9, status: "sold", made_at: BigInt(Date.now()) };
+    };
+    const before = [adjustment(1n, "b", 2_147_483_647), adjustment(2n, "A", -2_147_483_647), adjustment(3n, "a", -1)];
+    await db("stock_adjustments").insert(before);
+    const tables = await tablesOf(db);
+    const read = () => db("stock_adjustments").orderBy("revision");
+    const rows = await read();
+    const store = new StockStore(db);
+
+    expect(await migrate(db, "inventory", stockMigrations, "up")).toEqual(["0003_stock_requests", "0004_stock_floor"]);
+    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests", "stock_times"]);
+    expect(await db("stock_requests").orderBy("id").pluck("request_id")).toEqual(["b", "A", "a"]);
+    const adjust = { kind: "adjust", petId: 7n } as const;
+    expect(
+      await store.write([
+        { ...adjust, requestId: "b", delta: 2_147_483_647 },
+        { ...adjust, requestId: "A", delta: -2_147_483_647 },
+        { ...adjust, requestId: "a", delta: 1 },
+      ]),
+    ).toMatchObject([
+      { kind: "replayed", item: { petId: 7n, quantity: 9, status: "sold", revision: 1n } },
+      { kind: "replayed", item: { revision: 2n } },
+      { kind: "id_reused" },
+    ]);
+
+    const once = { id: "acme key 7", fingerprint: "x" };
+    await store.write([{ kind: "create", petId: 7n, quantity: 1, status: "sold" }]);
+    await store.write([{ kind: "update", petId: 7n, quantity: 2, once }]);
+    await migrate(db, "inventory", stockMigrations, "down");
+    const dropped: unknown[] = [];
+    const steps = await migrate(db, "inventory", stockMigrations, "down", (lost) => dropped.push(lost));
+    expect(steps).toEqual(["0003_stock_requests"]);
+    expect(dropped).toEqual([{ step: "0003_stock_requests", rows: new Map([["stock_requests", 1]]) }]);
+    expect(await tablesOf(db)).toEqual(tables);
+    expect(await read()).toEqual(rows);
+  });
+
+  test("a migration that died after it had renamed the table of adjustments is finished by the next one", async () => {
+    const db = open();
+    await migrate(db, "inventory", stockMigrations.slice(0, 2), "up");
+    const row = { revision: 1, request_id: "a", pet_id: 7, delta: 1, quantity: 9, status: "sold", made_at: 1 };
+    await db("stock_adjustments").insert(row);
+    await db.schema.renameTable("stock_adjustments", "stock_adjustments_old");
+    await migrate(db, "inventory", stockMigrations, "up");
+    expect(await db("stock_requests").pluck("fingerprint")).toEqual(["1"]);
+    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests", "stock_times"]);
+    await migrate(db, "inventory", stockMigrations, "down");
+    await db.schema.renameTable("stock_requests", "stock_requests_old");
+    await migrate(db, "inventory", stockMigrations, "down");
+    expect((await db("stock_adjustments").pluck("delta")).map(Number)).toEqual([1]);
+    expect(await namesOf(db)).toEqual(["stock", "stock_adjustments", "stock_head"]);
+  });
+
+  test("five processes that migrate at once all succeed, and each step is taken once", async () => {
+    const results = await Promise.all(Array.from({ length: 5 }, () => command(bothIn(url()))));
+    expect(results.map(({ code, stderr }) => ({ code, stderr }))).toEqual(Array(5).fill({ code: 0, stderr: "" }));
+    for (const [schema] of schemas) {
+      expect(results.filter(({ stdout }) => stdout.includes(outputOf([schema])))).toHaveLength(1);
+    }
+    const db = open();
+    expect(await db("stock_head")).toHaveLength(1);
+    for (const [schema, migrations] of schemas)
+      expect(await db(`${schema}_migrations`)).toHaveLength(migrations.length);
+  });
+
+  test.each(["SIGKILL", "SIGSTOP"] as const)(
+    "a process that waits to migrate goes on when the one that migrates gets %s",
+    async (signal) => {
+      if (signal === "SIGSTOP" && url().startsWith("sqlite:")) return; // the lock of a file ends with its process
+      const dying = await startScript({
+        name: "dying",
+        script: "test/support/stuck-migration.ts",
+        env: { INVENTORY_DATABASE_URL: url() },
+      });
+      await dying.waitForLine((line) => line === "stuck" || undefined, 20_000);
+      const waiting = await startScript({ name: "waiting", script: "deploy/migrate.ts", env: bothIn(url()) });
+      expect(await Promise.race([waiting.exited, delay(1_000, "still waiting")])).toBe("still waiting");
+      await dying.kill(signal);
+      expect(await waiting.exited).toBe(0);
+      await dying.kill("SIGKILL");
+      expect(`${waiting.output()}\n`).toBe(outputOf(["gateway", "inventory"]));
+      expect(await open()("stock_head")).toHaveLength(1);
+    },
+  );
+
+  // MySQL commits every statement of a schema by itself.
+  test.each(schemas)(
+    "migrations of %s are finished by the next run, whichever statement failed",
+    async (schema, migrations) => {
+      const db = open();
+      let failures = 0;
+      for (const index of migrations.keys()) {
+        const steps = migrations.slice(0, index + 1);
+        await migrate(db, schema, steps, "up");
+        const whole = await tablesOf(db);
+        let failed = true;
+        for (let statements = 0; failed; statements++) {
+          expect(await migrate(db, schema, steps, "down")).toHaveLength(1);
+          failed = await failsAfter(statements, db, schema, steps, "up");
+          if (failed) failures++;
+          await migrate(db, schema, steps, "up");
+          expect(await tablesOf(db)).toEqual(whole);
+          if (schema === "inventory") expect(await db("stock_head")).toHaveLength(1);
+        }
+      }
+      expect(failures).toBeGreaterThan(6);
+    },
+    300_000,
+  );
+
+  test.each(schemas)(
+    "a step of %s taken back by half is refused by a migration, and finished by --down",
+    async (schema, migrations) => {
+      const db = open();
+      let halves = 0;
+      for (const index of migrations.keys()) {
+        await migrate(db, schema, migrations.slice(0, index), "up");
+        const before = await tablesOf(db);
+        const steps = migrations.slice(0, index + 1);
+        let failed = true;
+        for (let statements = 0; failed; statements++) {
+          await migrate(db, schema, steps, "up");
+          const whole = await tablesOf(db);
+          failed = await failsAfter(statements, db, schema, steps, "down");
+          if (failed) {
+            const fault = await migrate(db, schema, steps, "up").catch((error: Error) => error.message);
+            if (typeof fault === "string") {
+              expect(fault).toContain(`${steps[index]!.name} was taken back by half: npm run migrate -- --down --only`);
+              halves++;
+            } else expect(await tablesOf(db)).toEqual(whole);
+            expect(await migrate(db, schema, steps, "down")).toEqual([steps[index]!.name]);
+          }
+          expect(await tablesOf(db)).toEqual(before);
+        }
+      }
+      if (!isSqlite(db)) expect(halves).toBeGreaterThan(3); // SQLite takes all of a step back or nothing
+    },
+    300_000,
+  );
+
+  test("the use of deprecated operations keeps its counts up and down, whatever statement failed", async () => {
+    const db = open();
+    const step = ["0003_deprecated_operations"];
+    const migrations = keyMigrations.slice(0, 3); // up to that step
+    await migrate(db, "gateway", migrations, "up");
+    await db("accounts").insert({ id: "acc_1", name: "a", plan: "free", created_at: 0 });
+    const countsOf = async () =>
+      (await db("deprecated_use").orderBy(["day", "operation"])).map((row) => [
+        row.day,
+        row.operation,
+        Number(row.requests),
+      ]);
+    const use = { account_id: "acc_1", day: "2026-01-31" };
+
+    let failures = 0;
+    for (let failed = true; failed; failures++) {
+      await db("deprecated_use").insert([
+        { ...use, operation: "getPet", requests: 3 },
+        { ...use, operation: "getOrders", requests: 4 },
+        { ...use, operation: "getPet", day: "2026-02-01", requests: 5 },
+      ]);
+      failed = await failsAfter(failures, db, "gateway", migrations, "down");
+      if (failed) expect(await migrate(db, "gateway", migrations, "down")).toEqual(step);
+      expect((await db("deprecated_use").orderBy("day")).map(({ requests }) => Number(requests))).toEqual([7, 5]);
+
+      failed = (await failsAfter(failures, db, "gateway", migrations, "up")) || failed;
+      await migrate(db, "gateway", migrations, "up");
+      expect(await countsOf()).toEqual([
+        ["2026-01-31", "getPet", 7],
+        ["2026-02-01", "getPet", 5],
+      ]);
+      await db("deprecated_use").delete();
+    }
+    expect(failures).toBeGreaterThan(6);
+  }, 300_000);
+});
+
+describe("the lock of migrations (MySQL/MariaDB)", () => {
+  const stack = suiteStack();
+  let url: string;
+  const open = opener(stack, () => url);
+  beforeAll(async () => {
+    url = await createMysqlDatabase();
+    stack.defer(() => dropDatabase(url));
+  });
+
+  const lockName = () =>
+    `petstore-migrate:${createHash("sha256").update(new URL(url).pathname.slice(1)).digest("hex").slice(0, 40)}`;
+  async function ask(connection: Connection, question: string): Promise<number> {
+    const [rows] = await connection.query(question, [lockName()]);
+    return (rows as { answer: number }[])[0]!.answer;
+  }
+
+  test("the lock of migrations is waited for longer than a connection may be silent", async () => {
+    const other = await connectMysql(url);
+    await other.query("SELECT GET_LOCK(?, 0)", [lockName()]);
+    const waiting = migrateDatabase(url, "inventory", stockMigrations);
+    const silence = delay(databaseDefaults.silenceTimeoutMs + 1_000, "still waiting");
+    expect(await Promise.race([waiting, silence])).toBe("still waiting");
+    await other.end();
+    expect(await waiting).toEqual(stepsOf(stockMigrations));
+  });
+
+  test("no step of a migration begins once the connection with the lock of migrations is lost", async () => {
+    const db = open();
+    await migrate(db, "inventory", stockMigrations, "up");
+    await db("stock").insert({ pet_id: 7, quantity: 1, status: "sold", revision: 1, removed: 0 });
+    for (const _ of [4, 3, 2]) await migrate(db, "inventory", stockMigrations, "down");
+    const loseConnection = () => discardAllConnections(db, "lost");
+    await expect(migrate(db, "inventory", stockMigrations, "down", loseConnection)).rejects.toThrow(
+      /lock of migrations/,
+    );
+    expect(await db("stock")).toHaveLength(1);
+  });
+
+  test("the lock of migrations is held until the migration ends", async () => {
+    const other = await connectMysql(url);
+    stack.defer(() => other.end());
+    const held: unknown[] = [];
+    const slow: Migration = {
+      name: "0001_slow",
+      up: async (db) => {
+        for (let i = 0; i < 6; i++) {
+          await db.raw("SELECT SLEEP(0.1)");
+          held.push(await ask(other, "SELECT IS_USED_LOCK(?) IS NOT NULL AS answer"));
+        }
+      },
+      down: async () => {},
+    };
+    expect(await migrate(open(200), "slow", [slow], "up")).toEqual(["0001_slow"]);
+    expect(held).toEqual([1, 1, 1, 1, 1, 1]);
+    expect(await ask(other, "SELECT IS_FREE_LOCK(?) AS answer")).toBe(1);
+  });
+});
+
+describe("commands that migrate (MySQL/MariaDB)", () => {
+  test.each([
+    ["npm run stock", "inventory", "inventory-svc/cli/stock.ts", "export"],
+    ["npm run keys", "gateway", "gateway/accounts/cli/keys.ts", "list"],
+  ])("%s waits longer for the statements of a migration than for its others", async (_name, schema, script, name) => {
+    const url = await createMysqlDatabase();
+    expect(await command(bothIn(url))).toMatchObject({ code: 0 });
+    const other = await connectMysql(url);
+    await other.query(`LOCK TABLES ${schema}_migrations WRITE`);
+    const running = runScript({ script, args: [name], env: bothIn(url) });
+    await untilRunning(url, "select");
+    // The silence after which a connection of the services would be closed, and some more.
+    const silence = delay(databaseDefaults.silenceTimeoutMs + 1_000, "still waiting");
+    expect(await Promise.race([running, silence])).toBe("still waiting");
+    await other.end();
+    expect(await running).toMatchObject({ code: 0 });
+    await dropDatabase(url);
+  });
+});
+
+describe("npm run migrate", () => {
+  const secret = "s3cret";
+
+  test.each([
+    `postgres://pets:${secret}@127.0.0.1/stock`,
+    `mysql://pets:${secret}@127.0.0.1`,
+    `mysql://pets:${secret}%zz@127.0.0.1/stock`,
+    `pets:${secret}@127.0.0.1/stock`,
+    "sqlite:",
+  ])("npm run migrate exits 78 for the URL %s, and names the settings without their values", async (url) => {
+    const { code, stdout, stderr } = await command(bothIn(url));
+    expect({ code, stdout }).toEqual({ code: 78, stdout: "" });
+    expect(stderr).toMatch(
+      /^The configuration has 2 faults:\n {2}GATEWAY_DATABASE_URL: must be .*\n {2}INVENTORY_DATABASE_URL: must be .*\n$/,
+    );
+    expect(stderr).not.toContain(secret);
+  });
+
+  test.each([
+    ["a missing server", async () => `mysql://pets:${secret}@127.0.0.1:${await freePort()}/stock`],
+    ["a server that refuses the account", async () => wrongPassword()],
+    ["a file that cannot be created", async () => `sqlite:${import.meta.filename}/stock.sqlite`],
+  ])("npm run migrate exits 1 for %s, without the password", async (_what, urlOf) => {
+    const { code, stdout, stderr } = await command(bothIn(await urlOf()));
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr).toMatch(/^GATEWAY_DATABASE_URL \(gateway\): [^\n]+\n$/);
+    expect(stderr).not.toContain(secret);
+  });
+
+  test("npm run migrate exits 1 when a step fails, after taking the steps before it", async () => {
+    const url = await createMysqlDatabase();
+    const other = await connectMysql(url);
+    await other.query("CREATE TABLE inventory_migrations (something_else INT)");
+    const { code, stdout, stderr } = await command(bothIn(url));
+    expect({ code, stdout }).toEqual({ code: 1, stdout: outputOf(["gateway"]) });
+    expect(stderr).toMatch(/^INVENTORY_DATABASE_URL \(inventory-svc\): [^\n]+\n$/);
+    await other.end();
+    await dropDatabase(url);
+  });
+
+  test.each([
+    "--down",
+    "--drop-data",
+    "--down --only",
+    "--down --only gatway",
+    "--down --only=stock",
+    "--down inventory",
+    "--dwon",
+  ])("npm run migrate refuses %s with exit code 64 and changes nothing", async (args) => {
+    const url = await createMysqlDatabase();
+    expect((await command(bothIn(url))).code).toBe(0);
+    const { code, stdout, stderr } = await command(bothIn(url), ...args.split(" "));
+    expect({ code, stdout }).toEqual({ code: 64, stdout: "" });
+    expect(stderr).toMatch(/^error: /);
+    expect(await command(bothIn(url))).toMatchObject({
+      code: 0,
+      stdout: "gateway: nothing to do\ninventory: nothing to do\n",
+    });
+    await dropDatabase(url);
+  });
+
+  test("npm run migrate migrates one tier with --only, up and down", async () => {
+    const url = await createMysqlDatabase();
+    expect((await command(bothIn(url), "--only", "inventory")).stdout).toBe(outputOf(["inventory"]));
+    expect((await command(bothIn(url), "--down", "--only=inventory")).stdout).toBe(
+      "inventory: down 0004_stock_floor\n",
+    );
+    await dropDatabase(url);
+  });
+
+  test("npm run migrate lists its settings with --help", async () => {
+    const { code, stdout } = await command({}, "--help");
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/--down[\s\S]*GATEWAY_DATABASE_URL[\s\S]*INVENTORY_DATABASE_URL/);
+  });
+
+  function wrongPassword(): string {
+    const url = new URL(process.env.TEST_MYSQL_SERVER_URL!);
+    url.password = secret;
+    url.pathname = "/stock";
+    return url.href;
+  }
+});
