@@ -54,7 +54,7 @@ export interface Changed extends Item {
 export type ChangeOutcome = Changed | InventoryError;
 
 /** Whether a request may be sent again when it is not known whether it has happened. */
-export function isRepeatable({ changes, idempotencyKey }: ChangeRequest): boolean {
+export function happensOnce({ changes, idempotencyKey }: ChangeRequest): boolean {
   return idempotencyKey !== undefined || changes.every((change) => "requestId" in change);
 }
 

@@ -15,7 +15,7 @@ const all = changes.map(({ petId }) => entry(petId));
 const thrice = (outcome: ChangeOutcome) => [outcome, outcome, outcome];
 
 /** Sends changes over sessions with these answers. @returns what became of them, and what was sent */
-async function send(answers: readonly ChangeOutcome[][], request: ChangeRequest, mayRepeat = async () => true) {
+async function send(answers: readonly ChangeOutcome[][], request: ChangeRequest, mayRetry = async () => true) {
   const sent: ChangeRequest[] = [];
   const leftMs: number[] = [];
   let repeats = 0;
@@ -27,10 +27,10 @@ async function send(answers: readonly ChangeOutcome[][], request: ChangeRequest,
   const endMs = performance.now() + 60_000;
   const counted = () => {
     repeats += 1;
-    return mayRepeat();
+    return mayRetry();
   };
   const sender = new ChangeSender({ submit, isClosed: false }, 20_000);
-  const outcomes = await sender.send(request, { deadlineMs: () => endMs, isWanted: () => true, mayRepeat: counted });
+  const outcomes = await sender.send(request, { deadlineMs: () => endMs, isWanted: () => true, mayRetry: counted });
   return { outcomes, petIds: sent.map((each) => each.changes.map(({ petId }) => petId)), sent, leftMs, repeats };
 }
 
@@ -104,6 +104,6 @@ test.each([
 
 test("nothing is repeated once the client is closed", async () => {
   const sender = new ChangeSender({ submit: async () => [undone], isClosed: true }, 60_000);
-  const caller = { deadlineMs: () => Number.POSITIVE_INFINITY, isWanted: () => true, mayRepeat: () => true };
+  const caller = { deadlineMs: () => Number.POSITIVE_INFINITY, isWanted: () => true, mayRetry: () => true };
   expect(await sender.send({ changes: changes.slice(0, 1), idempotencyKey }, caller)).toEqual([undone]);
 });

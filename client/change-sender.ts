@@ -1,6 +1,6 @@
 /** Sends changes until it is known what became of them, as far as a repeat is safe. */
 import { Outage, untilSettled } from "./attempts.ts";
-import { type ChangeOutcome, type ChangeRequest, isRepeatable } from "./change-requests.ts";
+import { type ChangeOutcome, type ChangeRequest, happensOnce } from "./change-requests.ts";
 import type { ChangeSessions } from "./change-sessions.ts";
 import { InventoryError, type StatusName } from "./inventory-error.ts";
 
@@ -14,7 +14,7 @@ export interface ChangeCaller {
    * Asked before each further attempt: false while it is not known whether the caller is still there and may make the
    * changes. It rejects, or throws, once the caller has left or may not make them.
    */
-  readonly mayRepeat: () => boolean | Promise<boolean>;
+  readonly mayRetry: () => boolean | Promise<boolean>;
 }
 
 /** After these the same request may succeed soon. */
@@ -38,28 +38,28 @@ export class ChangeSender {
    *
    * @returns an outcome for each change, in order
    */
-  async send(request: ChangeRequest, { deadlineMs, isWanted, mayRepeat }: ChangeCaller): Promise<ChangeOutcome[]> {
-    const happensOnce = isRepeatable(request);
+  async send(request: ChangeRequest, { deadlineMs, isWanted, mayRetry }: ChangeCaller): Promise<ChangeOutcome[]> {
+    const isOnce = happensOnce(request);
     const outcomes: ChangeOutcome[] = [];
     let unsettled = [...request.changes.keys()];
     let endMs = Number.NEGATIVE_INFINITY;
 
     const attempt = async () => {
-      if (outcomes.length > 0 && !(await mayRepeat())) return false;
+      if (outcomes.length > 0 && !(await mayRetry())) return false;
       const changes = unsettled.map((i) => request.changes[i]!);
       const latestMs = deadlineMs();
-      const untilMs = happensOnce ? Math.min(performance.now() + this.#attemptTimeoutMs, latestMs) : latestMs;
+      const untilMs = isOnce ? Math.min(performance.now() + this.#attemptTimeoutMs, latestMs) : latestMs;
       const found = await this.#sessions.submit({ ...request, changes }, untilMs, isWanted);
       unsettled = unsettled.filter((place, i) => {
         const outcome = found[i]!;
-        const isPassing = mayPass(outcome, happensOnce);
+        const isPassing = mayPass(outcome, isOnce);
         // What may have happened stays unknown, whatever becomes of a repeat.
         if (!isPassing || !mayHaveHappened(outcomes[place])) outcomes[place] = outcome;
         return isPassing;
       });
       const isAway = unsettled.some((i) => (outcomes[i] as InventoryError).code === "UNAVAILABLE");
       if (unsettled.length === 0) this.#outage.succeeded();
-      endMs = isAway && !happensOnce ? Math.min(latestMs, this.#outage.failed()) : latestMs;
+      endMs = isAway && !isOnce ? Math.min(latestMs, this.#outage.failed()) : latestMs;
       return unsettled.length === 0 || this.#sessions.isClosed;
     };
     await untilSettled(attempt, () => endMs).catch(() => {

@@ -1,7 +1,7 @@
 /** Sends the changes of many callers over a few sessions. */
 import type { ClientDuplexStream } from "@grpc/grpc-js";
 import type { ApplyChangesRequest, ApplyChangesResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
-import { type ChangeOutcome, type ChangeRequest, isRepeatable, toOutcome, toWireGroup } from "./change-requests.ts";
+import { type ChangeOutcome, type ChangeRequest, happensOnce, toOutcome, toWireGroup } from "./change-requests.ts";
 import { InventoryError, notSent, toInventoryError } from "./inventory-error.ts";
 import { lateMs, Session } from "./session.ts";
 
@@ -21,7 +21,7 @@ const openTimeoutMs = 5_000;
 const maxChanges = 10_000;
 
 /** A request that waits for its outcomes. */
-interface Waiting {
+interface QueuedRequest {
   readonly request: ChangeRequest;
   readonly deadlineMs: number;
   readonly isWanted: () => boolean;
@@ -38,9 +38,9 @@ interface Waiting {
 export class ChangeSessions {
   readonly #open: () => ChangeStream;
   /** The requests of this turn of the event loop. */
-  #fresh: Waiting[] = [];
+  #fresh: QueuedRequest[] = [];
   /** The requests that may be sent. */
-  readonly #waiting: Waiting[] = [];
+  readonly #waiting: QueuedRequest[] = [];
   readonly #idle: ChangeSession[] = [];
   /** Messages and openings that are under way, and not late. */
   #underWay = 0;
@@ -96,7 +96,7 @@ export class ChangeSessions {
         while (this.#waiting[0]?.isEnded) this.#waiting.shift(); // where no service takes what waits
         resolve(outcomes);
       };
-      const waiting: Waiting = { request, deadlineMs, isWanted, end, isSent: false, isEnded: false };
+      const waiting: QueuedRequest = { request, deadlineMs, isWanted, end, isSent: false, isEnded: false };
       if (this.#fresh.push(waiting) === 1) setImmediate(() => this.#ripen());
     });
   }
@@ -181,7 +181,7 @@ export class ChangeSessions {
     }
   }
 
-  async #ask(session: ChangeSession, taken: readonly Waiting[]): Promise<void> {
+  async #ask(session: ChangeSession, taken: readonly QueuedRequest[]): Promise<void> {
     const nowMs = performance.now();
     const { ageMs } = session;
     // Rounded down: the service must not take for wanted what its caller has given up.
@@ -205,14 +205,14 @@ export class ChangeSessions {
     } catch (thrown) {
       const error = toInventoryError(thrown);
       for (const { request, end } of taken) {
-        if (!error.mayHaveHappened || isRepeatable(request)) end(forAll(request, error));
+        if (!error.mayHaveHappened || happensOnce(request)) end(forAll(request, error));
       }
     }
   }
 
   /** Takes what makes a message, without what nobody wants any more. */
-  #take(): Waiting[] {
-    const taken: Waiting[] = [];
+  #take(): QueuedRequest[] {
+    const taken: QueuedRequest[] = [];
     let count = 0;
     while (this.#waiting.length > 0) {
       const next = this.#waiting[0]!;

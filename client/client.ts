@@ -58,8 +58,8 @@ export function createInventoryClient({
     throwIfClosed();
     signal?.throwIfAborted();
     const endMs = performance.now() + boundedMs(ownMs ?? timeoutMs);
-    const mayRepeat = () => !signal?.throwIfAborted();
-    const caller = { deadlineMs: () => endMs, isWanted: () => !signal?.aborted, mayRepeat };
+    const mayRetry = () => !signal?.throwIfAborted();
+    const caller = { deadlineMs: () => endMs, isWanted: () => !signal?.aborted, mayRetry };
     const [outcome] = await unlessAborted(sender.send(request, caller), signal);
     if (outcome instanceof InventoryError) throw outcome;
     return outcome!;

@@ -11,9 +11,9 @@ import { checkPeppers, readPeppers } from "./accounts/keys/pepper.ts";
 import { type GatewayConfig, inventoryTls, keyDatabaseSetting } from "./config.ts";
 import { clientAddressOf } from "./http/client-address.ts";
 import { contextOf, type HeaderList } from "./http/request-context.ts";
-import { HeldVersions } from "./inventory/list/pinned-bodies.ts";
+import { PinnedBodies } from "./inventory/list/pinned-bodies.ts";
 import { StockList } from "./inventory/list/stock-list.ts";
-import { HeldRequests } from "./inventory/reads/long-polls.ts";
+import { LongPolls } from "./inventory/reads/long-polls.ts";
 import { blamingService } from "./inventory/service-fault.ts";
 import { openStockClient } from "./inventory/stock-client.ts";
 import { type Base, openKeys, openLimits } from "./keys-and-limits.ts";
@@ -85,8 +85,8 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const { stock, list } = openStock(base); // first, because TLS files that cannot be used are an error
   const keys = openKeys(base, peppers);
   const limits = openLimits(base, keys);
-  const waits = new HeldRequests({ list, max: config.MAX_HELD_REQUESTS, admission: limits.admission });
-  exposeGauges(observer.metrics, { db: keys.db, stock, list, waits, replicas: config.GATEWAY_REPLICAS });
+  const longPolls = new LongPolls({ list, max: config.MAX_HELD_REQUESTS, admission: limits.admission });
+  exposeGauges(observer.metrics, { db: keys.db, stock, list, longPolls: longPolls, replicas: config.GATEWAY_REPLICAS });
 
   const deprecations = {
     getPet: deprecation({
@@ -112,8 +112,8 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const routes = routeTable({
     stock,
     list,
-    held: new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024),
-    waits,
+    pinnedBodies: new PinnedBodies(config.SLOW_READERS_MIB * 1024 * 1024),
+    longPolls: longPolls,
     admission: limits.admission,
     keyedUpdates: limits.guards.keyedUpdates,
     stallTimeoutMs: config.STALL_TIMEOUT_MS,
@@ -168,12 +168,12 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       return keys.risks.current;
     },
     endWaits: () => {
-      waits.close();
+      longPolls.close();
       stock.endRepeats();
     },
     saveUse: () => keys.usage.save(),
     close: async () => {
-      waits.close();
+      longPolls.close();
       closing.abort(new Error("the gateway was closed"));
       stock.close();
       limits.close();

@@ -83,11 +83,11 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
     onTooMany: createBanHandler({
       store: keys.store,
       rules: banRules,
-      onBan: (lineId, ban, isNew) => {
-        if (!isNew) return keys.authenticator.forget(lineId);
-        onKeyChange(lineId);
+      onBan: (familyId, ban, isNew) => {
+        if (!isNew) return keys.authenticator.forget(familyId);
+        onKeyChange(familyId);
         observer.onBan();
-        log.warn({ keyId: lineId, ...ban }, "key banned");
+        log.warn({ keyId: familyId, ...ban }, "key banned");
       },
       onError: (err) => log.error({ err }, "a ban could not be stored"),
       now,
@@ -110,7 +110,7 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
     banRules,
     admission,
     guards: shared.guards,
-    /** Has every gateway look up again what it remembers of a key, a line of keys or an account. */
+    /** Has every gateway look up again what it remembers of a key, a family of keys or an account. */
     onKeyChange,
     close: () => {
       refusals.close();

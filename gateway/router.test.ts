@@ -10,7 +10,7 @@ import type { Principal } from "./accounts/keys/principal.ts";
 import { ApiError, type ErrorCode } from "./http/api-error.ts";
 import { contextOf } from "./http/request-context.ts";
 import { deprecation } from "./passthrough/deprecation.ts";
-import { createRouter, type RouterParts } from "./router.ts";
+import { createRouter, type RouterOptions } from "./router.ts";
 
 const stack = suiteStack();
 const account = { accountId: "account-1" } as Principal;
@@ -24,7 +24,7 @@ const announced = deprecation({
 const sunsetMs = announced.goneFromMs;
 
 /** Serves a router that refuses every request, except where the given parts replace its own. */
-async function open(parts: Partial<RouterParts> = {}) {
+async function open(parts: Partial<RouterOptions> = {}) {
   const done: { route: string; status: number; clientAddress: string }[] = [];
   const errors: ApiError[] = [];
   const uses: (readonly [accountId: string, operation: string])[] = [];
@@ -35,7 +35,7 @@ async function open(parts: Partial<RouterParts> = {}) {
         throw new ApiError("missing_api_key");
       },
       setAddressLimits: (context) => {
-        context.limits = ["X-RateLimit-Limit", `of ${context.clientAddress}`];
+        context.limitHeaders = ["X-RateLimit-Limit", `of ${context.clientAddress}`];
       },
     },
     docs: (_request, _response, next) => next(),
@@ -71,10 +71,10 @@ function fail(code: ErrorCode): RequestHandler {
 const answer: RequestHandler = (_request, response) => response.writeHead(200).end("{}");
 
 /** Admits every request as one account. */
-const openToAll: RouterParts["admission"] = {
+const openToAll: RouterOptions["admission"] = {
   admit: async (_request, context) => {
     context.principal = account;
-    context.limits = ["X-RateLimit-Limit", "60"];
+    context.limitHeaders = ["X-RateLimit-Limit", "60"];
   },
   setAddressLimits: () => {},
 };
@@ -146,7 +146,7 @@ test("a path that cannot be decoded is refused as a fault of its parameter, afte
 });
 
 describe("deprecated operations", () => {
-  const routes = (handler: RequestHandler): RouterParts["routes"] => ({
+  const routes = (handler: RequestHandler): RouterOptions["routes"] => ({
     "GET /v1/pets/:petId": { name: "getPet", scope: "store:read", deprecation: announced, handler },
   });
   const expectAnnounced = (response: Awaited<ReturnType<typeof request>>) => {

@@ -16,7 +16,7 @@ import { writeError } from "./http/respond.ts";
 import type { Operation, RouteTable } from "./routes.ts";
 
 /** Everything the router uses. A part that is missing is a type error, never a check that is skipped. */
-export interface RouterParts {
+export interface RouterOptions {
   readonly routes: RouteTable;
   readonly admission: Pick<Admission, "admit" | "setAddressLimits">;
   /** Answers `/openapi.json`, `/docs` and `/account`, which need no key; calls `next` for every other path. */
@@ -50,10 +50,10 @@ interface Found extends Pick<Route, "operations"> {
  * at. It needs no app around it, no setting of one, and no body parser before it: it uses nothing of requests
  * and responses but what Node gives them.
  */
-export function createRouter(parts: RouterParts): Router {
+export function createRouter(options: RouterOptions): Router {
   const router = Router({ strict: true, caseSensitive: true });
-  router.use(enter(readTable(parts.routes), parts));
-  router.use(answerError(parts));
+  router.use(enter(readTable(options.routes), options));
+  router.use(answerError(options));
   return router;
 }
 
@@ -89,19 +89,19 @@ function findOperation(routes: readonly Route[], path: string, { method }: Incom
  * scope), the end of a retired operation, and the handler. It is one layer of the router, because each layer costs as
  * much as what it does.
  */
-function enter(routes: readonly Route[], parts: RouterParts): RequestHandler {
-  const { admission, docs, clientAddress } = parts;
+function enter(routes: readonly Route[], options: RouterOptions): RequestHandler {
+  const { admission, docs, clientAddress } = options;
   return (request, response, next) => {
     const path = pathOf(request);
     const found = findOperation(routes, path, request);
     const operation = found?.operation;
-    const context = openContext(request, response, operation, parts);
+    const context = openContext(request, response, operation, options);
     takeBody(request);
     context.clientAddress = clientAddress(request); // it may throw, and the answer to that needs a context
     const fail = (error: unknown) => next(error instanceof Error ? error : new Error("refused without an error"));
     const answer = async () => {
       await admission.admit(request, context, operation);
-      const { handler } = admitted(found, request, context, parts);
+      const { handler } = admitted(found, request, context, options);
       await handler(request, response, next);
     };
     if (path.startsWith("/v1/")) return void answer().catch(fail);
@@ -125,7 +125,7 @@ function admitted(
   found: Found | undefined,
   request: Request,
   context: RequestContext,
-  { now }: RouterParts,
+  { now }: RouterOptions,
 ): Operation {
   if (!found) {
     throw new ApiError("not_found", {
@@ -163,22 +163,22 @@ function openContext(
   request: Request,
   response: Response,
   operation: Operation | undefined,
-  { onDeprecatedUse, onDone }: RouterParts,
+  { onDeprecatedUse, onDone }: RouterOptions,
 ): RequestContext {
   const context: RequestContext = {
     requestId: requestId(request.headers["x-request-id"]),
     clientAddress: "unknown",
-    startedMs: performance.now(),
+    arrivedMs: performance.now(),
     route: "unknown",
-    limits: [],
-    windows: [],
+    limitHeaders: [],
+    shownWindows: [],
     deprecation: operation?.deprecation?.headers ?? [],
     token: "",
     principal: undefined,
-    isHeld: false,
+    isIdle: false,
     isHurried: false,
     onHurry: undefined,
-    meanwhile: undefined,
+    prefetched: undefined,
   };
   setContext(response, context);
   addCommonHeaders(response);
@@ -189,11 +189,11 @@ function openContext(
   return context;
 }
 
-function answerError({ admission, onError }: RouterParts): ErrorRequestHandler {
+function answerError({ admission, onError }: RouterOptions): ErrorRequestHandler {
   return (thrown, request, response, _next) => {
     const context = contextOf(response);
     // Something went wrong before the caller was known.
-    if (context.limits.length === 0) admission.setAddressLimits(context);
+    if (context.limitHeaders.length === 0) admission.setAddressLimits(context);
     onError(writeError(request, response, thrown), context);
   };
 }

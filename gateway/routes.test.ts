@@ -1,7 +1,7 @@
 import { contractPlans } from "./accounts/keys/plans.ts";
 import { publishedBanRules } from "./admission/bans.ts";
 import { openApiDocument } from "./openapi/document.ts";
-import { type RouteParts, routeTable } from "./routes.ts";
+import { type OperationDeps, routeTable } from "./routes.ts";
 
 test("the route table and the OpenAPI document have the same operations, scopes and deprecations", () => {
   const handler = () => () => {};
@@ -10,7 +10,7 @@ test("the route table and the OpenAPI document have the same operations, scopes 
     orders: handler,
     deprecations: {},
     keyRotation: {},
-  } as unknown as RouteParts);
+  } as unknown as OperationDeps);
   const operations = Object.entries(table).map(([route, operation]) => {
     const { name, scope } = operation;
     const [method = "", path = ""] = route.split(" ");

@@ -31,7 +31,7 @@ export interface Operation extends OperationAccess {
 /** Operations by method and path. GET answers HEAD too, and every other method is 405. */
 export type RouteTable = Readonly<Record<`${"GET" | "PATCH" | "POST"} /v1/${string}`, Operation>>;
 
-export interface RouteParts extends ReadInventoryOptions, UpdateInventoryOptions, UsageOptions {
+export interface OperationDeps extends ReadInventoryOptions, UpdateInventoryOptions, UsageOptions {
   readonly pets: PassThrough;
   readonly orders: PassThrough;
   /** Undefined where callers may not rotate their keys. */
@@ -40,38 +40,38 @@ export interface RouteParts extends ReadInventoryOptions, UpdateInventoryOptions
   readonly deprecations: { readonly getPet: Deprecation };
 }
 
-export function routeTable(parts: RouteParts): RouteTable {
-  const { list, pets, orders, deprecations, keyRotation } = parts;
-  const meanwhile = (arrivedMs: number) => list.current(arrivedMs);
+export function routeTable(deps: OperationDeps): RouteTable {
+  const { list, pets, orders, deprecations, keyRotation } = deps;
+  const prefetch = (arrivedMs: number) => list.current(arrivedMs);
   return {
     "GET /v1/inventory": {
       name: "listInventory",
       scope: "inventory:read",
-      meanwhile,
-      handler: listInventory(parts),
+      prefetch: prefetch,
+      handler: listInventory(deps),
     },
     // The paths with a petId come last, because they would match these too.
     "GET /v1/inventory/changes": {
       name: "listInventoryChanges",
       scope: "inventory:read",
-      meanwhile,
-      handler: listInventoryChanges(parts),
+      prefetch: prefetch,
+      handler: listInventoryChanges(deps),
     },
     "POST /v1/inventory/updates": {
       name: "bulkUpdateInventory",
       scope: "inventory:write",
-      handler: bulkUpdateInventory(parts),
+      handler: bulkUpdateInventory(deps),
     },
     "GET /v1/inventory/:petId": {
       name: "getInventoryItem",
       scope: "inventory:read",
-      meanwhile,
-      handler: getInventoryItem(parts),
+      prefetch: prefetch,
+      handler: getInventoryItem(deps),
     },
     "PATCH /v1/inventory/:petId": {
       name: "updateInventory",
       scope: "inventory:write",
-      handler: updateInventory(parts),
+      handler: updateInventory(deps),
     },
     "GET /v1/pets/:petId": {
       name: "getPet",
@@ -88,13 +88,13 @@ export function routeTable(parts: RouteParts): RouteTable {
       name: "getRateLimit",
       scope: null,
       isUncharged: true,
-      handler: getRateLimit(parts.now),
+      handler: getRateLimit(deps.now),
     },
     "GET /v1/usage": {
       name: "getUsage",
       scope: null,
       isUncharged: true,
-      handler: getUsage(parts),
+      handler: getUsage(deps),
     },
     ...(keyRotation && {
       "POST /v1/keys/rotate": {

@@ -68,10 +68,10 @@ export class CertificateFiles implements CertificateProvider {
 
   #watch(): void {
     if (this.#timer) return;
-    this.#timer = setInterval(() => this.#look(), pollIntervalMs).unref();
+    this.#timer = setInterval(() => this.#poll(), pollIntervalMs).unref();
     // A channel may come back after hours: files that changed in that time have settled long ago.
     this.#seen = readAll(this.#files);
-    this.#look();
+    this.#poll();
   }
 
   #unwatch(): void {
@@ -80,7 +80,7 @@ export class CertificateFiles implements CertificateProvider {
     this.#timer = undefined;
   }
 
-  #look(): void {
+  #poll(): void {
     const contents = readAll(this.#files);
     // Files are written one after the other, so contents count only when two polls have found the same.
     const isSettled = isSame(contents, this.#seen);

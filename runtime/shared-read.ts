@@ -24,13 +24,13 @@ export class SharedRead<T> {
   readonly #read: () => Promise<T>;
   readonly #patience: Patience | undefined;
   /** The questions of the read that is under way. */
-  #reading: readonly Question<T>[] = [];
+  #reading: readonly Reader<T>[] = [];
   #progressMs = Number.NEGATIVE_INFINITY;
   #setback: unknown;
   /** One timer for all questions, and when it ends. */
   #timer: NodeJS.Timeout | undefined;
   #timerEndMs = Number.POSITIVE_INFINITY;
-  readonly #questions = new Batches<Question<T>>(async (take) => {
+  readonly #questions = new Batches<Reader<T>>(async (take) => {
     const questions = take(); // before the read begins: a question that comes later must not use it
     this.#reading = questions;
     this.#setback = undefined;
@@ -85,7 +85,7 @@ export class SharedRead<T> {
   #endLate(): void {
     const { timeoutMs, late } = this.#patience!;
     const nowMs = performance.now();
-    const tooLate: Question<T>[] = [];
+    const tooLate: Reader<T>[] = [];
     let nextMs = Number.POSITIVE_INFINITY;
     for (const question of [...this.#reading, ...this.#questions.waiting]) {
       const endMs = Math.max(question.arrivedMs, this.#progressMs) + timeoutMs;
@@ -99,7 +99,7 @@ export class SharedRead<T> {
   }
 }
 
-interface Question<T> {
+interface Reader<T> {
   readonly arrivedMs: number;
   readonly resolve: (result: T) => void;
   readonly reject: (error: unknown) => void;
@@ -107,7 +107,7 @@ interface Question<T> {
 }
 
 /** The trace of a read is that of its first question. The spans of the other questions get a link to it. */
-function traceOf([first, ...others]: readonly Pick<Question<unknown>, "trace">[]): Context {
+function traceOf([first, ...others]: readonly Pick<Reader<unknown>, "trace">[]): Context {
   const span = trace.getSpan(first!.trace)?.spanContext();
   if (span) for (const other of others) trace.getSpan(other.trace)?.addLink({ context: span });
   return first!.trace;

@@ -1,4 +1,4 @@
-/** Limits what an account or a line of keys may do beside its windows. */
+/** Limits what an account or a family of keys may do beside its windows. */
 import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRes } from "rate-limiter-flexible";
 import type { PlanName } from "../accounts/keys/plans.ts";
 import type { RequestContext } from "../http/request-context.ts";
@@ -24,7 +24,7 @@ export const ownAccountLimit: GuardLimit = {
   inMemoryBlockOnConsumed: 60,
 };
 
-/** Attempts to rotate the keys of a line: each that succeeds adds a row to the database for good. */
+/** Attempts to rotate the keys of a family: each that succeeds adds a row to the database for good. */
 export const rotationLimit: GuardLimit = {
   points: 100,
   duration: 86_400,
@@ -78,7 +78,7 @@ export class AccountGuard {
 
   /**
    * @param limiter has one of the limits above. It needs no other bound on its memory: it forgets an id after its
-   *   window, and only operators make accounts and lines of keys
+   *   window, and only operators make accounts and families of keys
    * @param onRefused gets the plan of every caller that is refused
    */
   constructor(limiter: RateLimiterAbstract, onRefused: (plan: PlanName) => void) {
@@ -91,18 +91,18 @@ export class AccountGuard {
   /**
    * Charges a request. The answer to a refused one shows the limit of this guard; it leads to no ban.
    *
-   * @param id of the account or the line
+   * @param id of the account or the family
    * @throws ApiError rate_limit_exceeded
    */
   async admit(context: RequestContext, id: string, cost = 1): Promise<void> {
     const decision = await this.charge(id, cost);
     if (decision.admitted) return;
-    context.limits = limitHeaders(this.windows, decision);
+    context.limitHeaders = limitHeaders(this.windows, decision);
     this.#onRefused(context.principal!.plan);
     throw overLimit(decision);
   }
 
-  /** Charges an account or a line, nothing when it refuses. A denial is a value, and shows nothing left. */
+  /** Charges an account or a family, nothing when it refuses. A denial is a value, and shows nothing left. */
   async charge(id: string, cost = 1): Promise<Decision> {
     let admitted = true;
     const { remainingPoints: remaining, msBeforeNext } = await this.#limiter

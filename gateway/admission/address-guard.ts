@@ -24,5 +24,5 @@ export class AddressGuard {
 
   /** The headers of an address, without a charge. */
   readonly headersFor = (address: string): HeaderList =>
-    limitHeaders(this.windows, this.#counts.look(addressBlock(address), this.windows));
+    limitHeaders(this.windows, this.#counts.peek(addressBlock(address), this.windows));
 }

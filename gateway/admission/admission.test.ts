@@ -44,7 +44,7 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
   };
   const used: string[] = [];
   const reasons: string[] = [];
-  const refused: { readonly lineId: string; readonly waitMs: number }[] = [];
+  const refused: { readonly familyId: string; readonly waitMs: number }[] = [];
   const limiter = new MemoryWindows({ maxAccounts: 1_000, gateways: 1, now });
   const { admit, readmit } = createAdmission({
     authenticator: new Authenticator({ store: { findByHash }, peppers: [pepper], now }),
@@ -53,7 +53,7 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
     windowsFor: windowsFor({ ...contractPlans, free: { perMinute, perDay: 1_000_000 } }),
     accountGuard: new AccountGuard(new RateLimiterMemory(ownAccountLimit), () => reasons.push("account")),
     guardPerMinute,
-    refusals: { refused: (lineId, waitMs) => refused.push({ lineId, waitMs }) },
+    refusals: { refused: (familyId, waitMs) => refused.push({ familyId, waitMs }) },
     onRefused: (_plan, reason) => reasons.push(reason),
     now,
   });
@@ -68,7 +68,7 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
       await work(request);
     } catch (error) {
       expect(error).toBeInstanceOf(ApiError);
-      expect(context.limits).toHaveLength(10);
+      expect(context.limitHeaders).toHaveLength(10);
       return (error as ApiError).code;
     }
     return "passed";
@@ -83,7 +83,7 @@ function setUp({ perMinute = 1_000_000 }: SetUp = {}) {
       const key = createKey("test", pepper);
       principals.set(hashKey(key, pepper).toString("hex"), {
         keyId: `key_${principals.size}`,
-        lineId: `line_${principals.size}`,
+        familyId: `line_${principals.size}`,
         accountId: `acc_${principals.size}`,
         plan: "free",
         limits: null,
@@ -141,8 +141,8 @@ test("a refusal is counted with the wait that its answer announces", async () =>
   expect(await send(key, contextFrom(flooder))).toBe("passed");
   const context = contextFrom(flooder);
   expect(await send(key, context)).toBe("rate_limit_exceeded");
-  const resetAtMs = Number(context.limits[5]) * second;
-  expect(refused).toEqual([{ lineId: "line_0", waitMs: resetAtMs - clock.nowMs }]);
+  const resetAtMs = Number(context.limitHeaders[5]) * second;
+  expect(refused).toEqual([{ familyId: "line_0", waitMs: resetAtMs - clock.nowMs }]);
   expect(resetAtMs).toBeGreaterThan(clock.nowMs);
 });
 
@@ -166,12 +166,12 @@ describe("uncharged operations", () => {
     for (let i = 0; i < 3; i++) {
       const context = contextFrom(flooder);
       expect(await send(key, context, uncharged)).toBe("passed");
-      expect(context.windows).toMatchObject([{ name: "minute", remaining: 0 }, { remaining: 999_999 }]);
-      expect(context.limits.join()).toContain("X-RateLimit-Limit,1,X-RateLimit-Remaining,0");
+      expect(context.shownWindows).toMatchObject([{ name: "minute", remaining: 0 }, { remaining: 999_999 }]);
+      expect(context.limitHeaders.join()).toContain("X-RateLimit-Limit,1,X-RateLimit-Remaining,0");
     }
     const context = contextFrom(flooder);
     expect(await send(banned, context, uncharged)).toBe("passed");
-    expect(context.windows).toMatchObject([{ name: "minute", remaining: 1 }, { remaining: 1_000_000 }]);
+    expect(context.shownWindows).toMatchObject([{ name: "minute", remaining: 1 }, { remaining: 1_000_000 }]);
     expect(used.slice(1)).toEqual([...Array(3).fill("key_0 uncharged"), "key_1 uncharged"]);
   });
 
@@ -182,7 +182,7 @@ describe("uncharged operations", () => {
     for (let i = 0; i < 40; i++) {
       const context = contextFrom(flooder);
       expect(await send(key, context, uncharged)).toBe("rate_limit_exceeded");
-      expect(context.limits.slice(0, 4)).toEqual(["X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "0"]);
+      expect(context.limitHeaders.slice(0, 4)).toEqual(["X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "0"]);
     }
     expect(refused).toEqual([]);
     expect(reasons).toEqual(Array(40).fill("account"));
@@ -208,8 +208,8 @@ test("a request that was held goes on only with a key that is still valid, and g
 describe("work during the decision", () => {
   const operation = (began: string[]): OperationAccess => ({
     scope: "inventory:read",
-    meanwhile: async () => {
-      began.push("meanwhile");
+    prefetch: async () => {
+      began.push("prefetch");
       return "the list";
     },
   });
@@ -218,8 +218,8 @@ describe("work during the decision", () => {
     const { send, contextFrom, newKey } = setUp();
     const [context, began]: [RequestContext, string[]] = [contextFrom(flooder), []];
     expect(await send(newKey(["inventory:read"]), context, operation(began))).toBe("passed");
-    expect(await context.meanwhile).toBe("the list");
-    expect(began).toEqual(["meanwhile"]);
+    expect(await context.prefetched).toBe("the list");
+    expect(began).toEqual(["prefetch"]);
   });
 
   test("an operation begins nothing for a caller without the scope, which is charged and gets 403", async () => {
@@ -243,12 +243,12 @@ describe("work during the decision", () => {
     const { send, contextFrom, newKey } = setUp({ perMinute: 1 });
     const failing: OperationAccess = {
       scope: "inventory:read",
-      meanwhile: () => Promise.reject(new Error("the stock is away")),
+      prefetch: () => Promise.reject(new Error("the stock is away")),
     };
     const key = newKey(["inventory:read"]);
     const context = contextFrom(flooder);
     expect(await send(key, context, failing)).toBe("passed");
-    await expect(context.meanwhile).rejects.toThrow("the stock is away");
+    await expect(context.prefetched).rejects.toThrow("the stock is away");
     expect(await send(key, contextFrom(flooder), failing)).toBe("rate_limit_exceeded");
     await settle();
   });

@@ -26,7 +26,7 @@ export interface AdmissionOptions {
   readonly accountGuard: AccountGuard;
   /** Requests without a valid key that an address has in a minute. */
   readonly guardPerMinute: number;
-  /** Counts the refusals of lines of keys; too many bring a ban. */
+  /** Counts the refusals of families of keys; too many bring a ban. */
   readonly refusals: Pick<RefusalCounter, "refused">;
   /** Gets the plan and the reason of every refusal but those of guards. */
   readonly onRefused: (plan: PlanName | "none", reason: Window["name"] | "ban" | "address") => void;
@@ -45,17 +45,17 @@ export interface OperationAccess {
   readonly isUncharged?: boolean;
   /**
    * Begins what the handler will need while the limits are being decided, for callers with the scope; the handler finds
-   * it in `context.meanwhile`. It is not begun for a caller that has nothing left, as far as this gateway has heard.
+   * it in `context.prefetched`. It is not begun for a caller that has nothing left, as far as this gateway has heard.
    *
    * @param arrivedMs the arrival of the request, by `performance.now()`
    */
-  readonly meanwhile?: (arrivedMs: number) => Promise<unknown>;
+  readonly prefetch?: (arrivedMs: number) => Promise<unknown>;
 }
 
 export interface Admission {
   /**
    * Admits a request that has a valid key, no ban, something left of its limits, and the scope of its operation. Sets
-   * `token`, `principal`, `limits`, `windows` and `meanwhile` of its context.
+   * `token`, `principal`, `limitHeaders`, `shownWindows` and `prefetched` of its context.
    *
    * @param operation undefined where there is none by the path and method: such a request needs no scope
    * @throws ApiError of the contract for every other request
@@ -74,7 +74,7 @@ export interface Admission {
    */
   readonly checkAgain: (context: RequestContext) => Promise<void>;
   /**
-   * Looks at the key again when a held request goes on, and renews its `limits`, without a charge.
+   * Looks at the key again when a held request goes on, and renews its `limitHeaders`, without a charge.
    *
    * @throws what `checkAgain` throws
    */
@@ -101,7 +101,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   const docsGuard = new AddressGuard(docsPerMinute, now);
 
   const setAddressLimits = (context: RequestContext) => {
-    context.limits = guard.headersFor(context.clientAddress);
+    context.limitHeaders = guard.headersFor(context.clientAddress);
   };
 
   async function admit(request: IncomingMessage, context: RequestContext, operation: OperationAccess | undefined) {
@@ -135,9 +135,9 @@ export function createAdmission(options: AdmissionOptions): Admission {
     }
     const deciding = limiter.decide(principal.accountId, windows);
     const mayGoOn = deciding instanceof Promise || deciding.admitted;
-    if (mayGoOn && operation?.meanwhile && mayUse(principal, operation.scope)) {
-      context.meanwhile = operation.meanwhile(context.startedMs);
-      context.meanwhile.catch(() => {}); // a refused request does not wait for it
+    if (mayGoOn && operation?.prefetch && mayUse(principal, operation.scope)) {
+      context.prefetched = operation.prefetch(context.arrivedMs);
+      context.prefetched.catch(() => {}); // a refused request does not wait for it
     }
     if (deciding instanceof Promise) return deciding.then((decision) => obey(decision, windows, context, principal));
     obey(deciding, windows, context, principal);
@@ -146,11 +146,11 @@ export function createAdmission(options: AdmissionOptions): Admission {
 
   /** Refuses a request that the limits of its account do not admit. @throws ApiError rate_limit_exceeded */
   function obey(decision: Decision, windows: readonly Window[], context: RequestContext, principal: Principal): void {
-    context.limits = limitHeaders(windows, decision);
+    context.limitHeaders = limitHeaders(windows, decision);
     onUse(principal, decision.admitted ? "served" : "refused");
     if (decision.admitted) return;
     const { name, resetAtMs } = bindingWindow(decision.windows);
-    refusals.refused(principal.lineId, resetAtMs - decision.nowMs);
+    refusals.refused(principal.familyId, resetAtMs - decision.nowMs);
     onRefused(principal.plan, name);
     throw overLimit(decision);
   }
@@ -165,9 +165,9 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /** Sets the windows of the account and their headers, as they stand. */
   async function showLimits(context: RequestContext, principal: Principal) {
     const windows = windowsFor(principal);
-    const current = await limiter.look(principal.accountId, windows);
-    context.limits = limitHeaders(windows, current);
-    context.windows = current.windows;
+    const current = await limiter.peek(principal.accountId, windows);
+    context.limitHeaders = limitHeaders(windows, current);
+    context.shownWindows = current.windows;
   }
 
   function isGood({ token }: RequestContext): boolean {
@@ -194,7 +194,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   async function admitDocs({ socket }: IncomingMessage, context: RequestContext) {
     const decision = docsGuard.charge(context.clientAddress);
     if (!decision.admitted) throw refuseAddress(socket, context, docsGuard, decision);
-    context.limits = limitHeaders(docsGuard.windows, decision);
+    context.limitHeaders = limitHeaders(docsGuard.windows, decision);
   }
 
   /** Finds the caller of a key that this gateway does not remember. @throws ApiError invalid_api_key */
@@ -212,13 +212,13 @@ export function createAdmission(options: AdmissionOptions): Admission {
     }
     const decision = guard.charge(context.clientAddress);
     if (!decision.admitted) return refuseAddress(socket, context, guard, decision);
-    context.limits = limitHeaders(guard.windows, decision);
+    context.limitHeaders = limitHeaders(guard.windows, decision);
     return cause;
   }
 
   /** Closes the connection of an address with nothing left, so that it holds none; a proxy's is that of many clients. */
   function refuseAddress(socket: Socket, context: RequestContext, { windows }: AddressGuard, decision: Decision) {
-    context.limits = limitHeaders(windows, decision);
+    context.limitHeaders = limitHeaders(windows, decision);
     onRefused("none", "address");
     return overLimit(decision, peerAddress(socket) === context.clientAddress ? { Connection: "close" } : {});
   }
@@ -226,7 +226,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   function refuseBanned(context: RequestContext, principal: Principal, windows: readonly Window[]): ApiError {
     const current = limiter.currentLimits(principal.accountId, windows);
     const decision = untilBanEnds(current, principal.bannedUntilMs, now());
-    context.limits = limitHeaders(windows, decision);
+    context.limitHeaders = limitHeaders(windows, decision);
     onRefused(principal.plan, "ban");
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }

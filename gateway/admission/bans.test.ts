@@ -30,7 +30,7 @@ describe("the ban ladder", () => {
   });
 });
 
-describe("a ban of a line of keys", () => {
+describe("a ban of a family of keys", () => {
   /** Handlers of two replicas that share a store. */
   function setUp(lastBan?: () => Promise<Ban | undefined>) {
     let stored: Ban | undefined;
@@ -57,23 +57,23 @@ describe("a ban of a line of keys", () => {
     return { seen, replica, stored: () => stored };
   }
 
-  test("a ban of a line of keys is stored and reported as new once, and another replica reports the same one as known", async () => {
+  test("a ban of a family of keys is stored and reported as new once, and another replica reports the same one as known", async () => {
     const { seen, replica, stored } = setUp();
-    await replica(1_000)("line");
-    await replica(1_100)("line");
+    await replica(1_000)("family");
+    await replica(1_100)("family");
     const ban = { untilMs: 1_000 + 5 * minute, step: 1, atMs: 1_000 };
     expect(stored()).toEqual(ban);
     expect(seen.bans).toEqual([
-      ["line", ban, true],
-      ["line", ban, false],
+      ["family", ban, true],
+      ["family", ban, false],
     ]);
     expect(seen.stores).toBe(1);
   });
 
-  test("a ban of a line of keys that cannot be stored is an error for the log and no rejection", async () => {
+  test("a ban of a family of keys that cannot be stored is an error for the log and no rejection", async () => {
     const away = new Error("the store is away");
     const { seen, replica } = setUp(() => Promise.reject(away));
-    await replica(0)("line");
+    await replica(0)("family");
     expect(seen).toEqual({ bans: [], stores: 0, errors: [away] });
   });
 });

@@ -1,4 +1,4 @@
-/** Bans lines of keys that keep sending requests after a 429. */
+/** Bans families of keys that keep sending requests after a 429. */
 import type { Ban, KeyStore } from "../accounts/keys/key-store.ts";
 
 export interface BanRules {
@@ -20,22 +20,22 @@ export const publishedBanRules: BanRules = {
 export interface BanHandlerOptions {
   readonly store: Pick<KeyStore, "lastBan" | "ban">;
   readonly rules: BanRules;
-  /** Gets the ban of a line of keys; `isNew` is false for a ban that another replica has noted already. */
-  readonly onBan: (lineId: string, ban: Ban, isNew: boolean) => void;
+  /** Gets the ban of a family of keys; `isNew` is false for a ban that another replica has noted already. */
+  readonly onBan: (familyId: string, ban: Ban, isNew: boolean) => void;
   readonly onError: (error: unknown) => void;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
 
-/** Makes a function that bans a line of keys for as long as the ladder says. It never rejects. */
+/** Makes a function that bans a family of keys for as long as the ladder says. It never rejects. */
 export function createBanHandler({ store, rules, onBan, onError, now }: BanHandlerOptions) {
-  const ban = async (lineId: string) => {
-    const last = await store.lastBan(lineId);
+  const ban = async (familyId: string) => {
+    const last = await store.lastBan(familyId);
     const next = nextBan(last, rules, now());
-    if (next !== last) await store.ban(lineId, next);
-    onBan(lineId, next, next !== last);
+    if (next !== last) await store.ban(familyId, next);
+    onBan(familyId, next, next !== last);
   };
-  return (lineId: string): Promise<void> => ban(lineId).catch(onError);
+  return (familyId: string): Promise<void> => ban(familyId).catch(onError);
 }
 
 /** The ban that follows the last one. A ban that is still running stays as it is, so that replicas agree on one. */

@@ -1,4 +1,4 @@
-/** Counts the refusals of keys, to find the lines of keys that keep sending requests after a 429. */
+/** Counts the refusals of keys, to find the families of keys that keep sending requests after a 429. */
 import { LRUCache } from "lru-cache";
 
 /** The time within which refusals of a key count together: a minute that slides. */
@@ -10,7 +10,7 @@ export const refusalSlotMs = 100;
 const maxKeys = 100_000;
 
 /**
- * Adds refusals, by line of keys, to the counts that all gateways share.
+ * Adds refusals, by family of keys, to the counts that all gateways share.
  *
  * @param tooMany refusals within a minute that are too many; a count that gets there starts again
  * @returns the lines whose count got there, without those that could not be shared; it never rejects
@@ -18,10 +18,10 @@ const maxKeys = 100_000;
 export type ShareRefusals = (refusals: ReadonlyMap<string, number>, tooMany: number) => Promise<readonly string[]>;
 
 export interface RefusalCounterOptions {
-  /** Refusals of a line of keys within a minute that are too many. */
+  /** Refusals of a family of keys within a minute that are too many. */
   readonly tooMany: number;
-  /** Gets a line of keys that has been refused too often. Resolves when it has done what it does, and never rejects. */
-  readonly onTooMany: (lineId: string) => Promise<void>;
+  /** Gets a family of keys that has been refused too often. Resolves when it has done what it does, and never rejects. */
+  readonly onTooMany: (familyId: string) => Promise<void>;
   /** Undefined for a gateway without Redis. */
   readonly share?: ShareRefusals | undefined;
   /** Unix milliseconds. */
@@ -34,7 +34,7 @@ export interface RefusalCounterOptions {
  */
 const underWayMs = 1_000;
 
-/** What is kept of one line of keys. All times are Unix milliseconds. */
+/** What is kept of one family of keys. All times are Unix milliseconds. */
 interface Entry {
   /** When its caller was told to wait, and until when. */
   toldAtMs: number;
@@ -45,7 +45,7 @@ interface Entry {
 }
 
 /**
- * Counts the refusals of each line of keys within the last minute. Those that follow the first one of a wait at once do
+ * Counts the refusals of each family of keys within the last minute. Those that follow the first one of a wait at once do
  * not count, because their senders could not know of the limit. So a caller that waits as it is told to may send a
  * burst when the wait is over.
  */
@@ -62,11 +62,11 @@ export class RefusalCounter {
   }
 
   /** @param waitMs the time that the 429 told the caller to wait */
-  refused(lineId: string, waitMs: number): void {
-    if (this.#handled.has(lineId)) return;
+  refused(familyId: string, waitMs: number): void {
+    if (this.#handled.has(familyId)) return;
     const { tooMany, share, now } = this.#options;
     const nowMs = now();
-    const entry = this.#entryOf(lineId, nowMs);
+    const entry = this.#entryOf(familyId, nowMs);
     if (nowMs >= entry.untilMs) {
       entry.toldAtMs = nowMs;
       entry.untilMs = nowMs + waitMs;
@@ -74,9 +74,9 @@ export class RefusalCounter {
       return;
     }
     addRefusal(entry, nowMs);
-    if (entry.total >= tooMany) void this.#handle(lineId);
+    if (entry.total >= tooMany) void this.#handle(familyId);
     if (share) {
-      this.#unshared.set(lineId, (this.#unshared.get(lineId) ?? 0) + 1);
+      this.#unshared.set(familyId, (this.#unshared.get(familyId) ?? 0) + 1);
       this.#timer ??= setTimeout(() => void this.#share(share), refusalSlotMs);
     }
   }
@@ -85,21 +85,21 @@ export class RefusalCounter {
     clearTimeout(this.#timer);
   }
 
-  #entryOf(lineId: string, nowMs: number): Entry {
-    const kept = this.#entries.get(lineId);
+  #entryOf(familyId: string, nowMs: number): Entry {
+    const kept = this.#entries.get(familyId);
     if (kept && kept.toldAtMs <= nowMs) return kept;
     // None, or from before the clock was set back.
     const entry: Entry = { toldAtMs: 0, untilMs: 0, slots: [], total: 0 };
-    this.#entries.set(lineId, entry);
+    this.#entries.set(familyId, entry);
     return entry;
   }
 
-  async #handle(lineId: string): Promise<void> {
-    if (this.#handled.has(lineId)) return;
-    this.#handled.add(lineId);
-    await this.#options.onTooMany(lineId);
-    this.#handled.delete(lineId);
-    this.#entries.delete(lineId); // the count starts again
+  async #handle(familyId: string): Promise<void> {
+    if (this.#handled.has(familyId)) return;
+    this.#handled.add(familyId);
+    await this.#options.onTooMany(familyId);
+    this.#handled.delete(familyId);
+    this.#entries.delete(familyId); // the count starts again
   }
 
   async #share(share: ShareRefusals): Promise<void> {
@@ -107,7 +107,7 @@ export class RefusalCounter {
     const added = this.#unshared;
     this.#unshared = new Map();
     this.#timer = undefined;
-    for (const lineId of await share(added, tooMany)) void this.#handle(lineId);
+    for (const familyId of await share(added, tooMany)) void this.#handle(familyId);
   }
 }
 

@@ -4,7 +4,7 @@ import type { Breaker } from "../limits/redis-breaker.ts";
 import { refusalSlotMs, refusalWindowMs, type ShareRefusals } from "./refusals.ts";
 
 /**
- * Adds refusals of one line of keys to those of the last minute, by the clock of Redis.
+ * Adds refusals of one family of keys to those of the last minute, by the clock of Redis.
  *
  * KEYS: one, which holds pairs of numbers: a slot of time in Unix ms, and its refusals.
  * ARGV: refusals to add, how many are too many, the length of a slot and of the window in ms, and milliseconds to add
@@ -43,12 +43,12 @@ export function shareRefusals(redis: Redis | Cluster, breaker: Breaker, clockOff
   const client = redis as Client;
   return async (refusals, tooMany) => {
     const found = await Promise.all(
-      [...refusals].map(async ([lineId, count]) => {
-        const key = `petstore:refused:${lineId}`;
+      [...refusals].map(async ([familyId, count]) => {
+        const key = `petstore:refused:${familyId}`;
         const times = [refusalSlotMs, refusalWindowMs, clockOffsetMs()];
         try {
           const isTooMany = await breaker.run(key, () => client.countRefusals(key, count, tooMany, ...times));
-          return isTooMany ? [lineId] : [];
+          return isTooMany ? [familyId] : [];
         } catch {
           return []; // each gateway goes by its own count
         }

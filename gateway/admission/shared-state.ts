@@ -5,7 +5,7 @@ import { type RateLimiterMemory, RateLimiterRedis } from "rate-limiter-flexible"
 import type { Logger } from "../../runtime/log.ts";
 import { counter, gauge } from "../../runtime/metrics.ts";
 import { reasonFields } from "../../runtime/operator-error.ts";
-import { KeyChanges } from "../accounts/keys/key-notices.ts";
+import { KeyNotices } from "../accounts/keys/key-notices.ts";
 import type { PlanName } from "../accounts/keys/plans.ts";
 import type { MemoryWindows } from "../limits/memory-windows.ts";
 import { Breaker } from "../limits/redis-breaker.ts";
@@ -29,7 +29,7 @@ const probeIntervalMs = 250;
 export interface Guards {
   /** Limits what accounts ask about themselves. */
   readonly ownAccount: AccountGuard;
-  /** Limits how often the keys of a line are rotated. */
+  /** Limits how often the keys of a family are rotated. */
   readonly rotations: AccountGuard;
   /** Limits the entries that an account updates with an Idempotency-Key. */
   readonly keyedUpdates: AccountGuard;
@@ -103,7 +103,7 @@ export function redisState(options: RedisStateOptions): SharedState {
   });
   // A wrong URL is told at the start, not to the first caller.
   firstAnswer(redis).catch((cause) => breaker.open("start", cause));
-  const changes = new KeyChanges(redis);
+  const changes = new KeyNotices(redis);
   const storeClient = throughBreaker(redis, breaker);
   return {
     limiter,

@@ -25,13 +25,13 @@ export interface RequestContext {
    * The arrival by a clock that only goes forward, to measure durations and deadlines by. For a request that was held,
    * when it went on.
    */
-  startedMs: number;
+  arrivedMs: number;
   /** The name of the operation once it is admitted, or of its path's first one for a 405; `docs`; else `unknown`. */
   route: string;
   /** The limit headers: empty at first, then the account's, or those of the client's address without a valid key. */
-  limits: HeaderList;
+  limitHeaders: HeaderList;
   /** The windows that those headers show, for an operation that is not charged to them; else empty. */
-  windows: readonly ShownWindow[];
+  shownWindows: readonly ShownWindow[];
   /** The headers that announce the end of the operation; empty for one that stays. */
   deprecation: HeaderList;
   /** The bearer token; empty without one, and until admission has read it. */
@@ -39,13 +39,13 @@ export interface RequestContext {
   /** The caller; undefined until admission has found it. */
   principal: Principal | undefined;
   /** True while the request waits for something other than this thread, such as a change. It delays no others. */
-  isHeld: boolean;
+  isIdle: boolean;
   /** True once its client has sent a lot more, or has ended its side: then it is not held, or no longer. */
   isHurried: boolean;
   /** Called when that happens. */
   onHurry: (() => void) | undefined;
   /** What the operation began while the limits were being decided. */
-  meanwhile: Promise<unknown> | undefined;
+  prefetched: Promise<unknown> | undefined;
 }
 
 const key = Symbol("petstore request");
@@ -58,8 +58,8 @@ export function setContext(response: ServerResponse, context: RequestContext): v
 }
 
 /** Whether a response is held; it need not have passed the gateway's entrance. */
-export function isHeld(response: ServerResponse): boolean {
-  return (response as WithContext)[key]?.isHeld ?? false;
+export function isIdle(response: ServerResponse): boolean {
+  return (response as WithContext)[key]?.isIdle ?? false;
 }
 
 /** Has a response that is held go on; it need not have passed the gateway's entrance. */
@@ -116,8 +116,8 @@ function headOf(
   headers: OutgoingHttpHeaders | OutgoingHttpHeader[] | undefined,
 ): OutgoingHttpHeader[] {
   const own = typeof reasonOrHeaders === "object" ? reasonOrHeaders : headers;
-  const { requestId, limits, deprecation } = contextOf(response);
-  return ["X-Request-Id", requestId, ...limits, ...deprecation, ...(Array.isArray(own) ? own : toList(own))];
+  const { requestId, limitHeaders, deprecation } = contextOf(response);
+  return ["X-Request-Id", requestId, ...limitHeaders, ...deprecation, ...(Array.isArray(own) ? own : toList(own))];
 }
 
 function toList(headers: OutgoingHttpHeaders = {}): OutgoingHttpHeader[] {

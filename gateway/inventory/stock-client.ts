@@ -18,7 +18,7 @@ export interface StockClientOptions extends InventoryChannelOptions {
 }
 
 /** The request that updates are for. */
-export interface UpdateCaller extends Pick<ChangeCaller, "isWanted" | "mayRepeat"> {
+export interface UpdateCaller extends Pick<ChangeCaller, "isWanted" | "mayRetry"> {
   /** Its arrival, by `performance.now()`: deadlines count from there, whatever the updates wait for. */
   readonly arrivedMs: number;
 }

@@ -12,7 +12,7 @@ function setUp({ gateways = 1, perMinute = 3, perDay = 5, maxAccounts = 10 } = {
   const memory = new MemoryWindows({ maxAccounts, gateways, now: () => clock.nowMs });
   const windows = quotaWindows({ perMinute, perDay });
   const ask = (account = id) => memory.decide(account, windows);
-  const look = (account = id) => memory.look(account, windows);
+  const look = (account = id) => memory.peek(account, windows);
   /** Sends one request at each of the times since the begin of the day. */
   const at = (...timesMs: number[]) => {
     const beginMs = clock.nowMs;

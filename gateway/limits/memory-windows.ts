@@ -47,7 +47,7 @@ export class MemoryWindows implements Limiter {
     return this.decideAlone(this.counterOf(id), windows);
   }
 
-  look(id: string, windows: readonly Window[]): Decision {
+  peek(id: string, windows: readonly Window[]): Decision {
     return this.currentLimits(id, windows);
   }
 

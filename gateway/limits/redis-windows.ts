@@ -24,7 +24,7 @@ export interface RedisWindowsOptions {
 }
 
 /** A request that waits for its decision. */
-interface Waiting {
+interface PendingDecision {
   readonly counter: Counter;
   readonly windows: readonly Window[];
   readonly cost: 0 | 1;
@@ -32,9 +32,9 @@ interface Waiting {
 }
 
 /** What Redis is asked about one account: how many of the requests that wait it admits. */
-interface Question {
+interface AccountBatch {
   readonly counter: Counter;
-  readonly requests: readonly Waiting[];
+  readonly requests: readonly PendingDecision[];
 }
 
 /** Accounts in one call of the script: Redis does nothing else while it runs. */
@@ -54,7 +54,7 @@ export class RedisWindows implements Limiter {
   readonly #options: RedisWindowsOptions;
   readonly #client: Client;
   // Requests that arrive in one turn of the event loop share the first call.
-  readonly #batches = new Batches<Waiting>(
+  readonly #batches = new Batches<PendingDecision>(
     (take) => this.#decideAll(take(maxWaiting)),
     () => new Promise(setImmediate),
   );
@@ -71,7 +71,7 @@ export class RedisWindows implements Limiter {
   }
 
   /** Redis knows the counts of all gateways, so it is asked even where nothing is charged, or nothing is left. */
-  look(id: string, windows: readonly Window[]): Decision | Promise<Decision> {
+  peek(id: string, windows: readonly Window[]): Decision | Promise<Decision> {
     return this.#ask(id, windows, 0);
   }
 
@@ -91,7 +91,7 @@ export class RedisWindows implements Limiter {
 
   async #stateAll(): Promise<void> {
     const { memory, breaker } = this.#options;
-    let questions: Question[] = [];
+    let questions: AccountBatch[] = [];
     for (const counter of memory.running()) {
       if (breaker.isOpen) return;
       questions.push({ counter, requests: [] });
@@ -115,13 +115,13 @@ export class RedisWindows implements Limiter {
     return cost === 0 ? memory.current(counter, windows) : memory.decideAlone(counter, windows);
   }
 
-  async #decideAll(requests: readonly Waiting[]): Promise<void> {
+  async #decideAll(requests: readonly PendingDecision[]): Promise<void> {
     const questions = [...Map.groupBy(requests, ({ counter }) => counter)];
     await this.#askAll(questions.map(([counter, ofCounter]) => ({ counter, requests: ofCounter })));
   }
 
   /** Asks in calls of a bounded size, all at once: each has the same wait, and they share it. */
-  async #askAll(questions: readonly Question[]): Promise<void> {
+  async #askAll(questions: readonly AccountBatch[]): Promise<void> {
     const calls: Promise<void>[] = [];
     for (let i = 0; i < questions.length; i += maxAccounts) {
       for (const ofCall of this.#splitBySlot(questions.slice(i, i + maxAccounts))) calls.push(this.#call(ofCall));
@@ -130,13 +130,13 @@ export class RedisWindows implements Limiter {
   }
 
   /** In a cluster one call can only reach the keys of one slot. */
-  #splitBySlot(questions: readonly Question[]): (readonly Question[])[] {
+  #splitBySlot(questions: readonly AccountBatch[]): (readonly AccountBatch[])[] {
     if (!this.#client.isCluster) return [questions];
     return [...Map.groupBy(questions, ({ counter }) => calculateSlot(keyPrefix + counter.id)).values()];
   }
 
   /** Settles all requests of the questions with one call of the script; without an answer they are decided alone. */
-  async #call(questions: readonly Question[]): Promise<void> {
+  async #call(questions: readonly AccountBatch[]): Promise<void> {
     const { memory, breaker, clockOffsetMs } = this.#options;
     const keysAndArguments: (string | number)[] = questions.map(({ counter }) => keyPrefix + counter.id);
     keysAndArguments.push(clockOffsetMs?.() ?? 0);
@@ -163,7 +163,7 @@ export class RedisWindows implements Limiter {
   }
 
   /** Settles the requests of an account, in the order in which they came. @param at where its answer begins */
-  #settle({ counter, requests }: Question, answer: readonly number[], at: number): void {
+  #settle({ counter, requests }: AccountBatch, answer: readonly number[], at: number): void {
     const nowMs = answer[0]!;
     let left = answer[at]!;
     this.#options.memory.learn(counter, nowMs, left, answer, at + 1);
@@ -176,7 +176,7 @@ export class RedisWindows implements Limiter {
 }
 
 /** Adds what the script takes for one account. An account whose plan has just changed is asked about by its latest. */
-function pushStatement(target: (string | number)[], name: string, { counter, requests }: Question): void {
+function pushStatement(target: (string | number)[], name: string, { counter, requests }: AccountBatch): void {
   const windows = requests.at(-1)?.windows ?? [];
   target.push(
     name,

@@ -361,7 +361,7 @@ describe("windows by the clock", () => {
     expect(new Set(phases).size).toBeGreaterThan(950);
     const deployment = new Deployment();
     deployment.nowMs = beginMs;
-    const ends = deployment.gateways[0]!.look(account, windows).windows.map(({ resetAtMs }) => resetAtMs - beginMs);
+    const ends = deployment.gateways[0]!.peek(account, windows).windows.map(({ resetAtMs }) => resetAtMs - beginMs);
     expect(ends).toEqual([60_000, 86_400_000]);
   });
 
@@ -373,12 +373,12 @@ describe("windows by the clock", () => {
       const deployment = new Deployment();
       deployment.nowMs = beginMs + 59_999;
       ask(deployment);
-      expect(left(deployment.gateways[0]!.look(account, windows))[1]).toBeLessThan(1_000_000);
+      expect(left(deployment.gateways[0]!.peek(account, windows))[1]).toBeLessThan(1_000_000);
       deployment.nowMs = beginMs + 60_000;
       expect(deployment.call(1, 1_000)).toBe(limit);
-      expect(left(deployment.gateways[1]!.look(account, windows))[0]).toBe(0);
+      expect(left(deployment.gateways[1]!.peek(account, windows))[0]).toBe(0);
       deployment.nowMs = beginMs + 86_400_000;
-      expect(left(deployment.gateways[0]!.look(account, windows))[0]).toBe(limit / size);
+      expect(left(deployment.gateways[0]!.peek(account, windows))[0]).toBe(limit / size);
       expect(deployment.call(0, 1)).toBe(1);
       expect(deployment.redis.charged.size).toBe(1); // the gateways of the day before are forgotten
     }

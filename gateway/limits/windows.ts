@@ -25,7 +25,7 @@ export interface Limiter {
   /** Charges a request of the account with this id to all of its windows or to none. A denial is a value. */
   decide(id: string, windows: readonly Window[]): Decision | Promise<Decision>;
   /** The windows of the account as they are, without a charge. */
-  look(id: string, windows: readonly Window[]): Decision | Promise<Decision>;
+  peek(id: string, windows: readonly Window[]): Decision | Promise<Decision>;
   /** The windows of the account as this gateway last heard of them. */
   currentLimits(id: string, windows: readonly Window[]): Decision;
 }

@@ -4,20 +4,20 @@ import type { Registry } from "prom-client";
 import { exposePool } from "../../runtime/database/pool-metrics.ts";
 import { counter, Distribution, durationBounds, gauge } from "../../runtime/metrics.ts";
 import type { StockList } from "../inventory/list/stock-list.ts";
-import type { HeldRequests } from "../inventory/reads/long-polls.ts";
+import type { LongPolls } from "../inventory/reads/long-polls.ts";
 import type { StockClient } from "../inventory/stock-client.ts";
 
 export interface GaugedParts {
   readonly db: Knex;
   readonly stock: Pick<StockClient, "updatesInFlight" | "updatesUnknown">;
   readonly list: Pick<StockList, "last">;
-  readonly waits: Pick<HeldRequests, "count">;
+  readonly longPolls: Pick<LongPolls, "count">;
   /** Gateways that share the limits, as configured. */
   readonly replicas: number;
 }
 
 /** Shows how the parts of the gateway stand: values that they keep anyway, read when they are scraped. */
-export function exposeGauges(registry: Registry, { db, stock, list, waits, replicas }: GaugedParts): void {
+export function exposeGauges(registry: Registry, { db, stock, list, longPolls, replicas }: GaugedParts): void {
   exposePool(registry, "gateway", db);
   gauge({ name: "gateway_replicas", help: "Gateways that share the limits, as configured", registry }, () => replicas);
 
@@ -34,7 +34,7 @@ export function exposeGauges(registry: Registry, { db, stock, list, waits, repli
   ofList("bytes", "Bytes of the list's JSON", ({ snapshot }) => sum(snapshot.chunks, ({ json }) => json.length));
 
   const held = { name: "gateway_held_requests", help: "Requests that wait for a change", registry };
-  gauge(held, () => waits.count);
+  gauge(held, () => longPolls.count);
   const inFlight = { name: "gateway_updates_in_flight", help: "Updates whose result is still to come", registry };
   gauge(inFlight, () => stock.updatesInFlight);
   const help = "Updates of which it is not known whether they happened";

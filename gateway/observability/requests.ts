@@ -50,8 +50,8 @@ export function createObserver(log: Logger): Observer {
   return {
     metrics,
     onDone: (request, response) => {
-      const { requestId, principal, route, startedMs } = contextOf(response);
-      const durationMs = performance.now() - startedMs;
+      const { requestId, principal, route, arrivedMs } = contextOf(response);
+      const durationMs = performance.now() - arrivedMs;
       const status = response.headersSent ? response.statusCode : 499; // the caller left before it was answered
       const plan = principal?.plan ?? "none";
       let byPlan = seriesByRoute.get(route);

@@ -10,8 +10,8 @@ import type {
 import { contextOfCaller, failSpan, inSpan, serverCall } from "../../runtime/spans.ts";
 import { onceOf } from "../stock/decide-changes.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
-import { settled } from "./outcomes.ts";
-import { type RpcError, repeatable, toRpcError, toStatus } from "./rpc-error.ts";
+import { entryOrRefuse } from "./outcomes.ts";
+import { asRetryable, type RpcError, toRpcError, toStatus } from "./rpc-error.ts";
 import type { OnCall, QuestionStream } from "./served-calls.ts";
 import { invalid, readGroup, toWireItem } from "./wire.ts";
 
@@ -58,10 +58,10 @@ async function applyGroup(
   try {
     const changes = readGroup(group);
     const written = commits.submit(changes, stream.whileWanted(group.deadlineMs));
-    const outcomes = await (changes.every(onceOf) ? repeatable(written) : written);
+    const outcomes = await (changes.every(onceOf) ? asRetryable(written) : written);
     return outcomes.map((outcome, i) => {
       try {
-        const { kind, item } = settled(changes[i]!, outcome);
+        const { kind, item } = entryOrRefuse(changes[i]!, outcome);
         onDone();
         return { item: toWireItem(item), replayed: kind === "replayed", refusal: undefined };
       } catch (refusal) {

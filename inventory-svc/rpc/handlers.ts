@@ -9,8 +9,8 @@ import type { GroupCommit } from "../stock/group-commit.ts";
 import type { ListFeed } from "../stock/list-feed.ts";
 import type { StockStore } from "../stock/stock-store.ts";
 import { applyChanges } from "./apply-changes.ts";
-import { notFound, settled } from "./outcomes.ts";
-import { repeatable } from "./rpc-error.ts";
+import { entryOrRefuse, notFound } from "./outcomes.ts";
+import { asRetryable } from "./rpc-error.ts";
 import { type OnCall, questionStream, serverStream, unary, whileWanted } from "./served-calls.ts";
 import {
   entriesPerMessage,
@@ -36,7 +36,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
   const { store, commits, feed, lists, draining, onCall } = deps;
   const commit = async (change: Change, call: ServerUnaryCall<unknown, unknown>) => {
     const [outcome] = await commits.submit([change], whileWanted(call));
-    return settled(change, outcome!);
+    return entryOrRefuse(change, outcome!);
   };
 
   return {
@@ -86,7 +86,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
 
     updateInventory: unary(async (request, call) => {
       const change = readUpdateOnce(request);
-      const { kind, item } = await (change.once ? repeatable(commit(change, call)) : commit(change, call));
+      const { kind, item } = await (change.once ? asRetryable(commit(change, call)) : commit(change, call));
       return { item: toWireItem(item), replayed: kind === "replayed" };
     }, onCall),
 
@@ -99,7 +99,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
     ),
 
     adjustInventory: unary(async (request, call) => {
-      const { kind, item } = await repeatable(commit(readAdjustment(request), call));
+      const { kind, item } = await asRetryable(commit(readAdjustment(request), call));
       return { item: toWireItem(item), replayed: kind === "replayed" };
     }, onCall),
 

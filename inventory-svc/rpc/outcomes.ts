@@ -9,7 +9,7 @@ export type Settled = Extract<Outcome, { kind: "done" | "replayed" }>;
 /**
  * The outcome of a change that happened, with the entry as it left it. @throws RpcError with the reason of a refusal
  */
-export function settled(change: Change, outcome: Outcome): Settled {
+export function entryOrRefuse(change: Change, outcome: Outcome): Settled {
   switch (outcome.kind) {
     case "done":
     case "replayed":

@@ -3,7 +3,7 @@ import { status } from "@grpc/grpc-js";
 import { refusalOf } from "../../test/support/grpc.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
 import { OutcomeUnknownError, StockUnavailableError, TooManyStreamsError } from "../stock/stock-errors.ts";
-import { type Reason, RpcError, reasons, repeatable, toRpcError, toServiceError } from "./rpc-error.ts";
+import { asRetryable, type Reason, RpcError, reasons, toRpcError, toServiceError } from "./rpc-error.ts";
 
 const secret = new Error("password s3cret");
 const reasonsOf = Object.keys(reasons) as Reason[];
@@ -43,10 +43,10 @@ test("RetryInfo is given exactly where nothing has changed and the same call can
 });
 
 test("a repeatable call keeps its result and errors, and offers a retry after an unknown outcome", async () => {
-  expect(await repeatable(Promise.resolve(7))).toBe(7);
-  await expect(repeatable(Promise.reject(secret))).rejects.toBe(secret);
-  const unknown = repeatable(Promise.reject(new OutcomeUnknownError(secret)));
-  await expect(unknown).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN", isRepeatable: true });
+  expect(await asRetryable(Promise.resolve(7))).toBe(7);
+  await expect(asRetryable(Promise.reject(secret))).rejects.toBe(secret);
+  const unknown = asRetryable(Promise.reject(new OutcomeUnknownError(secret)));
+  await expect(unknown).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN", isRetryable: true });
 });
 
 test("ResourceInfo is given exactly where an entry is missing or exists already, and names the entry", async () => {

@@ -27,7 +27,7 @@ export const reasons = {
 export type Reason = keyof typeof reasons;
 
 /** After these nothing has happened, and the same call can succeed later. */
-const repeatableReasons: ReadonlySet<Reason> = new Set(["QUEUE_FULL", "STOCK_UNAVAILABLE"]);
+const retryableReasons: ReadonlySet<Reason> = new Set(["QUEUE_FULL", "STOCK_UNAVAILABLE"]);
 
 export interface RefusalOptions {
   /** Facts about this case, for programs. Its values reach the caller. */
@@ -35,7 +35,7 @@ export interface RefusalOptions {
   /** The field of the request that is at fault. */
   readonly field?: string;
   /** Whether the same call may be sent again; by default the reason decides. */
-  readonly isRepeatable?: boolean;
+  readonly isRetryable?: boolean;
   readonly cause?: unknown;
 }
 
@@ -45,7 +45,7 @@ export class RpcError extends Error {
   readonly code: status;
   readonly metadata: Readonly<Record<string, string>>;
   readonly field: string | undefined;
-  readonly isRepeatable: boolean;
+  readonly isRetryable: boolean;
 
   constructor(reason: Reason, message: string, options: RefusalOptions = {}) {
     super(message, { cause: options.cause });
@@ -54,7 +54,7 @@ export class RpcError extends Error {
     this.code = reasons[reason];
     this.metadata = options.metadata ?? {};
     this.field = options.field;
-    this.isRepeatable = options.isRepeatable ?? repeatableReasons.has(reason);
+    this.isRetryable = options.isRetryable ?? retryableReasons.has(reason);
   }
 }
 
@@ -71,12 +71,12 @@ export function toRpcError(error: unknown): RpcError {
 }
 
 /** Passes on the result of a call that may be sent again even when it is not known whether it happened. */
-export async function repeatable<T>(work: Promise<T>): Promise<T> {
+export async function asRetryable<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (error) {
     if (!(error instanceof OutcomeUnknownError)) throw error;
-    throw new RpcError("OUTCOME_UNKNOWN", error.message, { isRepeatable: true, cause: error });
+    throw new RpcError("OUTCOME_UNKNOWN", error.message, { isRetryable: true, cause: error });
   }
 }
 
@@ -98,7 +98,7 @@ export function isOurFault(code: status): boolean {
 const retryDelay = { seconds: 0n, nanos: 500_000_000 };
 
 /** Makes the google.rpc.Status of a refusal. */
-export function toStatus({ code, reason, message, metadata, field, isRepeatable }: RpcError): Status {
+export function toStatus({ code, reason, message, metadata, field, isRetryable }: RpcError): Status {
   const details = [pack("ErrorInfo", ErrorInfo, { reason, domain: protobufPackage, metadata: { ...metadata } })];
   if (field !== undefined) {
     const violation = { field, description: message, reason, localizedMessage: undefined };
@@ -109,7 +109,7 @@ export function toStatus({ code, reason, message, metadata, field, isRepeatable 
     const resource = { resourceType, resourceName: metadata.pet_id ?? "", owner: "", description: message };
     details.push(pack("ResourceInfo", ResourceInfo, resource));
   }
-  if (isRepeatable) details.push(pack("RetryInfo", RetryInfo, { retryDelay }));
+  if (isRetryable) details.push(pack("RetryInfo", RetryInfo, { retryDelay }));
   return { code, message, details };
 }
 

@@ -52,7 +52,7 @@ export class ChangeFeed {
         if (page.kind === "reset") return yield page;
         if (isFirst || page.rows.length > 0) yield page;
         ({ position } = page);
-        if (!page.more) await this.#look();
+        if (!page.more) await this.#nextPoll();
       }
     } finally {
       this.#watches -= 1;
@@ -91,7 +91,7 @@ export class ChangeFeed {
   }
 
   /** Resolves at the next look, for all watches together. */
-  #look(): Promise<void> {
+  #nextPoll(): Promise<void> {
     this.#nextLook ??= setTimeout(intervalMs).then(() => {
       this.#nextLook = undefined;
     });

@@ -29,7 +29,7 @@ const targetBusyRatio = 4;
 /** Uninterrupted writing multiplies the batch limit by e in this time. */
 const growthTimeMs = 100;
 
-interface Waiting extends WriteRequest {
+interface QueuedWrite extends WriteRequest {
   /** The span of the caller, when it is traced. */
   readonly span: Span | undefined;
   readonly sinceMs: number;
@@ -47,7 +47,7 @@ interface Waiting extends WriteRequest {
  */
 export class GroupCommit {
   readonly #options: GroupCommitOptions;
-  readonly #batches: Batches<Waiting>;
+  readonly #batches: Batches<QueuedWrite>;
   /** A fraction: the next batch takes at most its whole part. */
   #batchLimit: number;
   #adjustedAtMs: number;
@@ -92,7 +92,7 @@ export class GroupCommit {
   }
 
   /** Writes the next batch, and settles its changes. */
-  async #commit(take: Take<Waiting>): Promise<void> {
+  async #commit(take: Take<QueuedWrite>): Promise<void> {
     const startedMs = this.#options.now();
     const batch = take(this.#countWithin(Math.floor(this.#batchLimit)));
     this.#queued -= countChanges(batch);
@@ -161,7 +161,7 @@ export class ExpiredError extends Error {
  *
  * @param batch of changes, in order, traced or not
  */
-async function inCommitSpan<T>(batch: readonly Waiting[], commit: () => Promise<T>): Promise<T> {
+async function inCommitSpan<T>(batch: readonly QueuedWrite[], commit: () => Promise<T>): Promise<T> {
   const [first, ...others] = batch.flatMap(({ span }) => span ?? []);
   const parent: Context = first ? trace.setSpan(ROOT_CONTEXT, first) : ROOT_CONTEXT;
   const options = {

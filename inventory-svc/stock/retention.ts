@@ -1,7 +1,7 @@
 /** Forgets what the stock no longer needs: records of changes, and removed entries. */
 import type { Knex } from "knex";
 import { clockMs } from "../../runtime/database/statements.ts";
-import { available } from "./stock-errors.ts";
+import { orUnavailable } from "./stock-errors.ts";
 import { recordsTable } from "./stock-rows.ts";
 
 /** The tables of a stock, as far as they shrink. Several services may do all of this at once. */
@@ -24,7 +24,7 @@ export class Retention {
   async deleteRecords(ageMs: number, limit: number, after: bigint): Promise<bigint | undefined> {
     const recorded = () => this.#db(recordsTable).where("id", ">", after as never);
     const age = this.#ageSince("made_at");
-    const oldest: { id: bigint; age: bigint | number }[] = await available(
+    const oldest: { id: bigint; age: bigint | number }[] = await orUnavailable(
       recorded().orderBy("id").limit(limit).select("id", { age }),
     );
     // A time in the future says nothing about the records after it: the clock was wrong.
@@ -32,7 +32,7 @@ export class Retention {
     const last = (kept === -1 ? oldest : oldest.slice(0, kept)).at(-1)?.id;
     if (last === undefined) return undefined;
     const old = recorded().where("id", "<=", last as never);
-    await available(old.where(age, ">", ageMs as never).delete());
+    await orUnavailable(old.where(age, ">", ageMs as never).delete());
     return kept === -1 && oldest.length === limit ? last : undefined;
   }
 
@@ -48,7 +48,7 @@ export class Retention {
     const recent = this.#db("stock_times").whereBetween(this.#ageSince("noted_at"), [0, intervalMs] as never);
     const reached = this.#db("stock_head").where({ id: 1 }).whereNotExists(recent.select("id"));
     const target = this.#db.raw("?? (??, ??)", ["stock_times", "revision", "noted_at"]);
-    await available(this.#db(target as never).insert(reached.select("revision", now as never) as never));
+    await orUnavailable(this.#db(target as never).insert(reached.select("revision", now as never) as never));
   }
 
   /**
@@ -64,11 +64,11 @@ export class Retention {
   async forgetRemovals(ageMs: number, limit: number): Promise<boolean> {
     const db = this.#db;
     const noted = db("stock_times").where(this.#ageSince("noted_at"), ">", ageMs as never);
-    const [old] = await available<{ revision: bigint | null }[]>(noted.max({ revision: "revision" }));
-    const { floor }: { floor: bigint } = await available(db("stock_head").where({ id: 1 }).first("floor"));
+    const [old] = await orUnavailable<{ revision: bigint | null }[]>(noted.max({ revision: "revision" }));
+    const { floor }: { floor: bigint } = await orUnavailable(db("stock_head").where({ id: 1 }).first("floor"));
     const end = old?.revision ?? floor;
     if (end <= floor) return false;
-    const rows: { pet_id: bigint; revision: bigint; removed: bigint | number }[] = await available(
+    const rows: { pet_id: bigint; revision: bigint; removed: bigint | number }[] = await orUnavailable(
       db("stock")
         .where("revision", ">", floor as never)
         .where("revision", "<=", end as never)
@@ -79,7 +79,7 @@ export class Retention {
     const isFull = rows.length === limit;
     const reached = isFull ? rows.at(-1)!.revision : end;
     const tombstones = rows.filter(({ removed }) => Number(removed) === 1).map(({ pet_id }) => pet_id);
-    await available(
+    await orUnavailable(
       db.transaction(async (transaction) => {
         // The counter row first, as each write does: so they queue there, and not for rows that both have a part of.
         const risen = db.raw("case when ?? < ? then ? else ?? end", ["floor", reached, reached, "floor"] as never);

@@ -17,7 +17,7 @@ export class OutcomeUnknownError extends Error {
 }
 
 /** @throws StockUnavailableError in place of whatever a query throws */
-export async function available<T>(query: PromiseLike<T>): Promise<T> {
+export async function orUnavailable<T>(query: PromiseLike<T>): Promise<T> {
   try {
     return await query;
   } catch (error) {

@@ -7,7 +7,7 @@ import { clockMs, type Statement, statementOf } from "../../runtime/database/sta
 import { runStatement } from "../../runtime/database/transactions.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
 import type { Change, Outcome, StockRow } from "./decide-changes.ts";
-import { available } from "./stock-errors.ts";
+import { orUnavailable } from "./stock-errors.ts";
 import { columns, type Row, recordsTable, toStockRow } from "./stock-rows.ts";
 import { WriteStatements } from "./stock-statements.ts";
 import { type WriteRequest, type Written, writeWanted } from "./write.ts";
@@ -27,7 +27,7 @@ export type ChangesPage =
     };
 
 /** What a read of the counter found. */
-interface Look {
+interface HeadRead {
   readonly position: Position;
   readonly floor: bigint;
   /** Reads of pages, which begin after this one did: callers that share this one can share them, too. */
@@ -38,7 +38,7 @@ interface Look {
 export class StockStore {
   readonly #db: Knex;
   readonly #readPosition: Statement;
-  readonly #looks = new SharedRead(() => this.#look());
+  readonly #headReads = new SharedRead(() => this.#readHead());
   readonly #statements: WriteStatements;
   #lastRevision = 0n;
 
@@ -52,7 +52,7 @@ export class StockStore {
   /** Resolves when the database answers and has the schema. @throws StockUnavailableError */
   async ping(): Promise<void> {
     await this.position();
-    await available(this.#db(recordsTable).where({ id: 0 }).first("id"));
+    await orUnavailable(this.#db(recordsTable).where({ id: 0 }).first("id"));
   }
 
   /** The latest revision that was read or written here. */
@@ -67,7 +67,7 @@ export class StockStore {
    * @throws StockUnavailableError
    */
   async position(): Promise<Position> {
-    return (await this.#looks.next()).position;
+    return (await this.#headReads.next()).position;
   }
 
   /**
@@ -78,7 +78,7 @@ export class StockStore {
    * @throws StockUnavailableError
    */
   async changesAfter(asked: Position, limit: number): Promise<ChangesPage> {
-    const { position, floor, pages } = await this.#looks.next();
+    const { position, floor, pages } = await this.#headReads.next();
     if (position.epoch === asked.epoch && position.revision === asked.revision) {
       return { kind: "changes", position, floor, rows: [], more: false };
     }
@@ -88,7 +88,7 @@ export class StockStore {
     return await page;
   }
 
-  async #look(): Promise<Look> {
+  async #readHead(): Promise<HeadRead> {
     const [row] = await this.#readCurrent(() =>
       runStatement<Position & { floor: bigint } & ServerRow>(this.#db, this.#readPosition),
     );
@@ -188,13 +188,13 @@ export class StockStore {
   async beginEpoch(): Promise<Position> {
     const jump = `${clockMs(this.#db)} * 1000`;
     const revision = this.#db.raw(`case when revision < ${jump} then ${jump} else revision + ${jump} end`);
-    await available(this.#db("stock_head").where({ id: 1 }).update({ epoch: randomUUID(), revision }));
+    await orUnavailable(this.#db("stock_head").where({ id: 1 }).update({ epoch: randomUUID(), revision }));
     return await this.position();
   }
 
   /** Reads from the server that takes the writes: an answer of an old primary is asked for again. */
   #readCurrent<R extends ServerRow>(read: () => PromiseLike<readonly R[]>): Promise<readonly R[]> {
-    return available(readCurrent(this.#db, read));
+    return orUnavailable(readCurrent(this.#db, read));
   }
 
   /** Reads rows in the order of petId. @param choose says which */

@@ -60,8 +60,8 @@ export async function writeWanted(
         : { written: new Map(wanted.map((request) => [request, []])) };
     } catch (error) {
       if (error instanceof OutcomeUnknownError) throw error;
-      const mayRepeat = (failures === 1 && lostItsServer(error)) || isRetryable(error);
-      if (!mayRepeat || failures === maxAttempts) throw new StockUnavailableError(error);
+      const mayRetry = (failures === 1 && lostItsServer(error)) || isRetryable(error);
+      if (!mayRetry || failures === maxAttempts) throw new StockUnavailableError(error);
     }
   }
 }

@@ -13,14 +13,14 @@ const engine = (variables: Record<string, string>) =>
 test("a durable server by itself has no risks, and its sessions need nothing", () => {
   expect(engine(mysql)).toEqual({
     name: "MySQL 9.7.4",
-    endsPacketAtError: true,
+    canPipeline: true,
     isReadOnly: false,
     sessionSettings: [],
     risks: [],
   });
   expect(engine({ ...mariadb, wsrep_on: "OFF", wsrep_sync_wait: "0" })).toMatchObject({
     name: "MariaDB 10.11.19",
-    endsPacketAtError: true,
+    canPipeline: true,
     sessionSettings: [],
   });
 });
@@ -55,8 +55,8 @@ test("a server without a binary log is a risk, except in Galera, and its sync_bi
 
 test("Galera gets one statement at a time, and its sessions read what other nodes have acknowledged", () => {
   const node = { ...mariadb, wsrep_on: "ON", wsrep_dirty_reads: "ON" };
-  const { name, endsPacketAtError, sessionSettings } = engine({ ...node, wsrep_sync_wait: "4" });
-  expect({ name, endsPacketAtError }).toEqual({ name: "MariaDB 10.11.19, Galera", endsPacketAtError: false });
+  const { name, canPipeline, sessionSettings } = engine({ ...node, wsrep_sync_wait: "4" });
+  expect({ name, canPipeline }).toEqual({ name: "MariaDB 10.11.19, Galera", canPipeline: false });
   expect(sessionSettings).toEqual(["SET SESSION wsrep_sync_wait = 5", "SET SESSION wsrep_dirty_reads = OFF"]);
   expect(engine({ ...node, wsrep_sync_wait: "15", wsrep_dirty_reads: "OFF" }).sessionSettings).toEqual([]);
   const options = "base_port = 4567; pc.ignore_quorum = false; pc.ignore_sb = true";

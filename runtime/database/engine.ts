@@ -20,7 +20,7 @@ export interface Engine {
    * Whether an error ends the packet of statements that it happens in. Where it does not, the rest of the packet would
    * run on its own after the transaction was taken back, so each statement has to be sent alone.
    */
-  readonly endsPacketAtError: boolean;
+  readonly canPipeline: boolean;
   /** Whether it takes no writes, as a replica or an old primary does. */
   readonly isReadOnly: boolean;
   /** Statements that give a session what reads rely on. */
@@ -32,7 +32,7 @@ export interface Engine {
 /** SQLite: one file, one process, always durable (`open.ts` sees to it). */
 export const sqliteEngine: Engine = {
   name: "SQLite",
-  endsPacketAtError: false,
+  canPipeline: false,
   isReadOnly: false,
   sessionSettings: [],
   risks: [],
@@ -94,7 +94,7 @@ export function engineOf(rows: readonly VariableRow[], altered: readonly Altered
   const product = variables.has("tidb_txn_mode") ? "TiDB" : /mariadb/i.test(version) ? "MariaDB" : "MySQL";
   return {
     name: `${product} ${version.replace(/-.*/, "")}${form === undefined ? "" : `, ${form}`}`,
-    endsPacketAtError: form !== "Galera",
+    canPipeline: form !== "Galera",
     isReadOnly: ["read_only", "super_read_only", "innodb_read_only"].some((name) => isOn(variables.get(name))),
     sessionSettings: [...rememberServer(variables), ...specific.sessionSettings],
     risks: [...specific.risks, ...durabilityRisks(variables), ...altered.map(tableRisk)],

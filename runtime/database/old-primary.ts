@@ -54,8 +54,8 @@ export async function readCurrent<Row extends ServerRow>(
       return refuseWrongServer(db, await read());
     } catch (error) {
       // One repeat after a lost server: a query that is never answered would otherwise be sent again and again.
-      const mayRepeat = (attempt === 1 && lostItsServer(error)) || isRetryable(error);
-      if (attempt === maxAttempts || !mayRepeat) throw error;
+      const mayRetry = (attempt === 1 && lostItsServer(error)) || isRetryable(error);
+      if (attempt === maxAttempts || !mayRetry) throw error;
     }
   }
 }

@@ -73,7 +73,7 @@ export class Transaction {
 
   /** Sends statements in one round trip where the engine takes that, and one by one otherwise. */
   async #send(statements: readonly Statement[]): Promise<unknown[]> {
-    if (!engineBehind(this.#connection).endsPacketAtError) {
+    if (!engineBehind(this.#connection).canPipeline) {
       const results: unknown[] = [];
       for (const statement of statements) {
         this.#isCommitting = statement === commit;

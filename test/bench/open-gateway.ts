@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { type Principal, scopes } from "../../gateway/accounts/keys/principal.ts";
 import { readGatewayConfig } from "../../gateway/config.ts";
 import { createPublicServer } from "../../gateway/http/server.ts";
-import { HeldVersions } from "../../gateway/inventory/list/pinned-bodies.ts";
+import { PinnedBodies } from "../../gateway/inventory/list/pinned-bodies.ts";
 import { StockList } from "../../gateway/inventory/list/stock-list.ts";
 import { listInventory } from "../../gateway/inventory/reads/read-handlers.ts";
 import { openStockClient } from "../../gateway/inventory/stock-client.ts";
@@ -14,7 +14,7 @@ import { createLogger } from "../../runtime/log.ts";
 const config = readGatewayConfig(process.env);
 const everyone: Principal = {
   keyId: "key_everyone",
-  lineId: "key_everyone",
+  familyId: "key_everyone",
   accountId: "acc_everyone",
   plan: "enterprise",
   limits: null,
@@ -30,7 +30,7 @@ const stock = openStockClient({
 });
 const observer = createObserver(createLogger("gateway", config.LOG_LEVEL));
 const list = new StockList(stock, config.INVENTORY_TIMEOUT_MS);
-const held = new HeldVersions(config.SLOW_READERS_MIB * 1024 * 1024);
+const pinnedBodies = new PinnedBodies(config.SLOW_READERS_MIB * 1024 * 1024);
 const router = createRouter({
   routes: {
     "GET /v1/inventory": {
@@ -39,7 +39,7 @@ const router = createRouter({
       handler: listInventory({
         list,
         admission: { checkAgain: async () => {} },
-        held,
+        pinnedBodies,
         stallTimeoutMs: config.STALL_TIMEOUT_MS,
       }),
     },

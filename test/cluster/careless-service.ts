@@ -2,7 +2,7 @@
 const { set } = WeakMap.prototype;
 WeakMap.prototype.set = function (key, value) {
   // The only place where the engine of a connection is kept.
-  return set.call(this, key, value?.endsPacketAtError === false ? { ...value, endsPacketAtError: true } : value);
+  return set.call(this, key, value?.canPipeline === false ? { ...value, canPipeline: true } : value);
 };
 
 await import("../../inventory-svc/main.ts");

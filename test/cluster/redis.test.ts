@@ -105,7 +105,7 @@ async function runRound(start: (stack: Stack) => Promise<Deployment>, fault: Fau
   clearInterval(timer);
   const ids = [caller, ...quiet];
   const isRight = async () => {
-    for (const id of ids) for (const { limiter } of gateways) await limiter.look(id, windows);
+    for (const id of ids) for (const { limiter } of gateways) await limiter.peek(id, windows);
     return ids.every((id) => countOf(gateways, id) === admitted.get(id));
   };
   await until(isRight, { withinMs: 10_000, everyMs: 50 });

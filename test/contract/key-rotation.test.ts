@@ -172,7 +172,7 @@ describe("POST /v1/keys/rotate", () => {
     expectError(await rotate(), 429, "rate_limit_exceeded");
   });
 
-  test("a rotation has a limit of its own, 100 a day for a line of keys, which the limit headers of its 429 describe", async () => {
+  test("a rotation has a limit of its own, 100 a day for a family of keys, which the limit headers of its 429 describe", async () => {
     const { rotate, clock } = await open(stack, system, {}, { plan: "enterprise" });
     for (let i = 0; i < 100; i++) expect((await rotate()).status).toBe(201);
     const answer = await rotate();
@@ -207,7 +207,7 @@ describe("POST /v1/keys/rotate", () => {
     expect(JSON.parse((await system.runKeys("list", "--account", account, "--json")).stdout)).toHaveLength(1);
   });
 
-  test("a rotation is no way around a ban: the keys of a line are refused, counted and banned together", async () => {
+  test("a rotation is no way around a ban: the keys of a family are refused, counted and banned together", async () => {
     const limits = { perMinute: 1, perDay: 1_000_000 };
     const env = { BAN_REFUSALS_PER_MINUTE: "6" };
     const { rotate, use, key, clock } = await open(stack, system, env, { plan: "enterprise", limits });

@@ -98,7 +98,7 @@ describeEachDatabase("keys", (url) => {
       const { keyId, accountId, find } = await issue({ plan: "pro" });
       expect(await find()).toEqual({
         keyId,
-        lineId: keyId,
+        familyId: keyId,
         accountId,
         plan: "pro",
         limits: null,
@@ -251,7 +251,7 @@ describeEachDatabase("keys", (url) => {
       expect(await ids("a")).toEqual([a1.keyId, a2.keyId]);
       expect(await keyOf(a2.keyId)).toEqual({
         keyId: a2.keyId,
-        lineId: a2.keyId,
+        familyId: a2.keyId,
         account: "a",
         plan: "free",
         env: "test",
@@ -427,9 +427,9 @@ describeEachDatabase("keys", (url) => {
       const { keyId: nextId } = await admin.rotate(keyId, hour, next);
       const [old, found] = [(await find())!, (await store.findByHash(next.keyHash))!];
       expect(found).toEqual({ ...old, keyId: nextId, expiresAtMs: null });
-      expect(found).toMatchObject({ lineId: keyId, bannedUntilMs: fiveMinutes.untilMs });
+      expect(found).toMatchObject({ familyId: keyId, bannedUntilMs: fiveMinutes.untilMs });
       expect((await admin.bans()).map((key) => key.keyId).toSorted()).toEqual([keyId, nextId].toSorted());
-      expect(await keyOf(nextId)).toMatchObject({ lineId: keyId, banStep: 1, bannedAtMs: start });
+      expect(await keyOf(nextId)).toMatchObject({ familyId: keyId, banStep: 1, bannedAtMs: start });
       expect(await admin.unban(nextId)).toMatchObject({ key: { keyId: nextId }, lifted: true });
       expect(await admin.bans()).toEqual([]);
       expect(await find()).toMatchObject({ bannedUntilMs: 0 });

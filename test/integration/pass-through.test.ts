@@ -663,17 +663,17 @@ async function startGateway(options: Partial<PassThroughOptions>) {
       setContext(res, {
         requestId: "request-1",
         clientAddress: "192.0.2.1",
-        startedMs: performance.now(),
+        arrivedMs: performance.now(),
         route: "unknown",
-        limits: [],
-        windows: [],
+        limitHeaders: [],
+        shownWindows: [],
         deprecation: [],
         principal: { ...principal, accountId: String(req.headers["x-account"] ?? principal.accountId) },
         token: key,
-        isHeld: false,
+        isIdle: false,
         isHurried: false,
         onHurry: undefined,
-        meanwhile: undefined,
+        prefetched: undefined,
       });
       res.setHeader("X-Request-Id", "request-1").setHeader("X-RateLimit-Limit", "60").setHeader("RateLimit", "ours");
       res.setHeader("Link", "<ours>").setHeader("X-Content-Type-Options", "ours");
@@ -701,7 +701,7 @@ type Gateway = Awaited<ReturnType<typeof startGateway>>;
 
 const principal: Principal = {
   keyId: "key-1",
-  lineId: "key-1",
+  familyId: "key-1",
   accountId: "account-1",
   plan: "free",
   limits: null,

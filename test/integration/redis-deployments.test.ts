@@ -271,7 +271,7 @@ test("a Redis that loses its data twice while nobody asks has the counts again b
   const few = quotaWindows({ perMinute: 1_000, perDay: 12 });
   const admitted: number[] = [];
   for (const { limiter } of replicas) {
-    await until(async () => (await limiter.look(caller, few)).windows[1]!.remaining === 12 - (admitted[0] ?? 0));
+    await until(async () => (await limiter.peek(caller, few)).windows[1]!.remaining === 12 - (admitted[0] ?? 0));
     const decisions = await Promise.all(Array.from({ length: 16 }, () => limiter.decide(caller, few)));
     admitted.push(decisions.filter((decision) => decision.admitted).length);
     await server.restart();
@@ -289,7 +289,7 @@ test("a frozen Redis delays all that use it by one time-out, and after that noth
   await until(() => isCounting(replica));
   const useAll = () => [
     Promise.resolve(limiter.decide(newAccount(), windows)),
-    Promise.resolve(limiter.look(newAccount(), windows)),
+    Promise.resolve(limiter.peek(newAccount(), windows)),
     guards.ownAccount.charge(newName()),
     guards.rotations.charge(newName()),
     guards.keyedUpdates.charge(newName(), 100),

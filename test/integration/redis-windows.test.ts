@@ -64,7 +64,7 @@ describe("windows on Redis", () => {
 
   const ask = async (gateway: number, caller: string, of: readonly Window[] = windows) =>
     gateways[gateway % gateways.length]!.limiter.decide(caller, of);
-  const look = async (gateway: number, caller: string) => gateways[gateway]!.limiter.look(caller, windows);
+  const look = async (gateway: number, caller: string) => gateways[gateway]!.limiter.peek(caller, windows);
   const admitted = (decisions: readonly Decision[]) => decisions.filter((decision) => decision.admitted);
   const left = ({ windows: states }: Decision) => states.map(({ remaining }) => remaining);
   const calls = async () => {
@@ -135,7 +135,7 @@ describe("windows on Redis", () => {
     for (let i = 0; i < 3; i++) await ask(0, caller);
     for (let i = 0; i < 5; i++) await ask(1, caller);
     for (const gateway of [0, 1, 2]) {
-      const { windows: states } = await gateways[gateway]!.limiter.look(caller, lower);
+      const { windows: states } = await gateways[gateway]!.limiter.peek(caller, lower);
       expect(states.map(({ used }) => used)).toEqual([8, 8]);
     }
   });

@@ -153,7 +153,7 @@ describe("three gateways over one Redis", () => {
     await untilAll(key, ({ code }) => code !== "api_key_banned");
   });
 
-  test("ban the keys of a line together, and end within a second what a rotation at one of them ends", async () => {
+  test("ban the keys of a family together, and end within a second what a rotation at one of them ends", async () => {
     const limits = { perMinute: 5, perDay: 1_000 };
     const { key } = await system.issueKey({ plan: "enterprise", limits, scopes });
     const rotate = async (gateway: number, old: string): Promise<string> => {

@@ -1,5 +1,5 @@
 import type { StockChanges } from "../../client/index.ts";
-import type { CheckReport, StockSource } from "../../gateway/inventory/list/stock-source.ts";
+import type { CheckProgress, StockSource } from "../../gateway/inventory/list/stock-source.ts";
 import type { Item, ListedItem, Position } from "../../proto/pet.ts";
 
 /** A stock as a plain map with a counter, and a source that reads it. */
@@ -54,7 +54,7 @@ export class PlainStock implements StockSource {
     yield { position, items: after === undefined ? all : all.filter(({ petId }) => petId > after) };
   }
 
-  async changesAfter({ epoch, revision }: Position, _report?: CheckReport): Promise<StockChanges> {
+  async changesAfter({ epoch, revision }: Position, _report?: CheckProgress): Promise<StockChanges> {
     this.checks += 1;
     await this.before();
     if (epoch !== this.epoch || revision > this.revision || revision < this.floor) return { kind: "reset" };

@@ -91,7 +91,7 @@ export const keyMigrations: readonly Migration[] = [
   {
     name: "0005_key_lines",
     async up(db) {
-      // The first key of the line that rotations made of this one; null for that one itself.
+      // The first key of the family, which rotations made of it; null for that one itself.
       await addColumn(db, "api_keys", "line", (table) => table.string("line", 32));
     },
     async down(db) {

@@ -21,8 +21,8 @@ export interface KeyAdmin {
   list(account?: string): Promise<KeyRecord[]>;
   /**
    * Replaces a key that works by a new one with the same account, scopes and expiry. The old key works for another
-   * `graceMs`, but never past its own expiry. Both are of one line: they share bans and refusals, and an older key of
-   * the line that still works ends.
+   * `graceMs`, but never past its own expiry. Both are of one family: they share bans and refusals, and an older key of
+   * the family that still works ends.
    *
    * @throws AccountError `unknown_key`, `key_revoked`, `key_expired`, `key_replaced`
    */
@@ -46,7 +46,7 @@ export interface KeyAdmin {
   /** Keys that work but for a running ban, the ban that ends last first. */
   bans(): Promise<KeyRecord[]>;
   /**
-   * Lifts the ban of a key and its line, so that their next ban is a first one again.
+   * Lifts the ban of a key and its family, so that their next ban is a first one again.
    *
    * @returns the key as it was before, and whether a ban was running
    * @throws AccountError `unknown_key`
@@ -158,7 +158,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
     async unban(keyId) {
       const key = await getKey(keyId);
       await retried(() =>
-        db("api_keys").where({ id: key.lineId }).update({ banned_until: 0, ban_step: 0, banned_at: null }),
+        db("api_keys").where({ id: key.familyId }).update({ banned_until: 0, ban_step: 0, banned_at: null }),
       );
       return { key, lifted: key.bannedUntilMs > now() };
     },

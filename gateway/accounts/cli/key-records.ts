@@ -7,8 +7,8 @@ import type { Scope } from "../keys/principal.ts";
 /** All that operators see of a key, which is everything but its secret. All times are Unix milliseconds. */
 export interface KeyRecord {
   readonly keyId: string;
-  /** The first key of the line that rotations made of this one. */
-  readonly lineId: string;
+  /** The first key of the family, which rotations made of it. */
+  readonly familyId: string;
   /** Name of the account. */
   readonly account: string;
   readonly plan: PlanName;
@@ -20,7 +20,7 @@ export interface KeyRecord {
   /** The key that a rotation made in place of this one. */
   readonly replacedBy: string | null;
   readonly lastUsedAtMs: number | null;
-  /** Of the whole line; 0 when it was never banned. */
+  /** Of the whole family; 0 when it was never banned. */
   readonly bannedUntilMs: number;
   readonly bannedAtMs: number | null;
   /** Place of the latest ban on the ladder, from 1; 0 without one. */
@@ -43,7 +43,7 @@ export async function readKeys(db: Knex, narrow: (keys: Knex.QueryBuilder) => Kn
   );
   return rows.map((row) => ({
     keyId: row.id,
-    lineId: row.line,
+    familyId: row.line,
     account: row.name,
     plan: toPlan(row).plan,
     env: row.env,

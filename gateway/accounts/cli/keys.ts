@@ -76,7 +76,7 @@ command("rotate", "replaces a key that works by a new one; shows the new key onc
   )
   .action(async (oldId: string, options: Output & { grace: number }) => {
     const { key, done: rotated } = await withNewKey((admin, newKey) => admin.rotate(oldId, options.grace, newKey));
-    await notifyGateways(settings().REDIS_URL, rotated.lineId);
+    await notifyGateways(settings().REDIS_URL, rotated.familyId);
     const { keyId, account, plan, oldExpiresAtMs } = rotated;
     const what = `A new key for account '${account}'; ${oldId} works until ${shownTime(oldExpiresAtMs, "-")}`;
     const json = { keyId, key, account, plan, oldKeyExpiresAt: isoTime(oldExpiresAtMs) };
@@ -102,7 +102,7 @@ command("unban", "lifts a ban, so that the next one is a first one again")
   .argument("<KEY_ID>", "id of the key")
   .action(async (keyId: string, options: Output) => {
     const { key, lifted } = await withAdmin((admin) => admin.unban(keyId));
-    await notifyGateways(settings().REDIS_URL, key.lineId);
+    await notifyGateways(settings().REDIS_URL, key.familyId);
     const done = lifted ? "is no longer banned" : "was not banned";
     print(options, { keyId, account: key.account, lifted }, `Key ${keyId} of account '${key.account}' ${done}.`);
   });

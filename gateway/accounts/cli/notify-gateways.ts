@@ -1,7 +1,7 @@
 /** Tells running gateways that a key has changed. */
 import { once } from "node:events";
 import { connectRedis } from "../../limits/redis-connection.ts";
-import { KeyChanges } from "../keys/key-notices.ts";
+import { KeyNotices } from "../keys/key-notices.ts";
 
 /**
  * Makes gateways look up a changed key or account at once. Without a notice they do so within 10 s, so a failed one
@@ -16,7 +16,7 @@ export async function notifyGateways(redisUrl: string | undefined, id: string): 
   redis.on("error", () => {}); // the warning below says enough
   try {
     await once(redis, "ready", { signal: AbortSignal.timeout(2_000) });
-    await new KeyChanges(redis).notify(id);
+    await new KeyNotices(redis).notify(id);
   } catch {
     process.stderr.write("REDIS_URL: Redis cannot be reached, so the gateways take up to 10 s to notice.\n");
   } finally {

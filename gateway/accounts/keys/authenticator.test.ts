@@ -51,7 +51,7 @@ function setUp() {
       hashes.set(hashKey(token, under).toString("hex"), token);
       const principal: Principal = {
         keyId: `key_${hashes.size}`,
-        lineId: `key_${hashes.size}`,
+        familyId: `key_${hashes.size}`,
         accountId: `acc_${hashes.size}`,
         plan: "free",
         limits: null,
@@ -326,9 +326,9 @@ describe("notices", () => {
     expect(asked).toHaveLength(4);
   });
 
-  test("a notice of a change of a line reaches all of its keys and no others", async () => {
+  test("a notice of a change of a family reaches all of its keys and no others", async () => {
     const { use, newKey, authenticator, asked } = setUp();
-    const keys = Array.from({ length: 6 }, (_, i) => newKey({ lineId: i % 3 === 0 ? "key_other" : "key_first" }));
+    const keys = Array.from({ length: 6 }, (_, i) => newKey({ familyId: i % 3 === 0 ? "key_other" : "key_first" }));
     for (const { token } of keys) await use(token);
     asked.length = 0;
     authenticator.forget("key_first");

@@ -85,17 +85,17 @@ export class Authenticator {
   }
 
   /**
-   * Has what is remembered of a key, a line of keys or an account looked up again before its next use.
+   * Has what is remembered of a key, a family of keys or an account looked up again before its next use.
    *
-   * @param id of the key, of the first key of the line, or of the account
+   * @param id of the key, of the first key of the family, or of the account
    */
   forget(id: string): void {
     this.#forgotten += 1;
     this.#lookUps.clear(); // later requests must not share a look-up that began before this
     for (const known of this.#known.values()) {
       // Changed in place: setting an entry moves it to the end that `values` starts from.
-      const { keyId, lineId, accountId } = known.principal;
-      if (keyId === id || lineId === id || accountId === id) known.checkedAt = longAgo;
+      const { keyId, familyId, accountId } = known.principal;
+      if (keyId === id || familyId === id || accountId === id) known.checkedAt = longAgo;
     }
   }
 

@@ -11,7 +11,7 @@ const heartbeatMs = 2_000;
  * Sends and receives the ids of changed keys and accounts over Redis. A lost notice costs time only: every replica
  * looks its keys up again every few seconds.
  */
-export class KeyChanges {
+export class KeyNotices {
   readonly #redis: Redis | Cluster;
   #subscriber: Redis | Cluster | undefined;
   #retry: NodeJS.Timeout | undefined;

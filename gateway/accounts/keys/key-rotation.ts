@@ -1,4 +1,4 @@
-/** Replaces a key by a new one. The keys that rotations make of each other are a line, which counts as one key. */
+/** Replaces a key by a new one. The keys that rotations make of each other are a family, which counts as one key. */
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
 import { retried } from "../../../runtime/database/transactions.ts";
@@ -18,7 +18,7 @@ export interface Rotation {
 
 export interface RotatedKey {
   readonly keyId: string;
-  readonly lineId: string;
+  readonly familyId: string;
   readonly scopes: readonly Scope[];
   /** Unix milliseconds, or null for a key that does not expire. */
   readonly expiresAtMs: number | null;
@@ -30,7 +30,7 @@ export interface RotatedKey {
 export type RotationRefusal = "ended" | "replaced";
 
 /**
- * Makes a new key with the account, scopes and end of the old one. Every other key of the line ends at once, so at most
+ * Makes a new key with the account, scopes and end of the old one. Every other key of the family ends at once, so at most
  * two of them work. Of several rotations at once each sees what the one before has done.
  *
  * @throws the error of the database; then it may have happened or not
@@ -55,10 +55,10 @@ async function rotate(
   const successor = old.replaced_by === null ? undefined : await lockKey(trx, old.replaced_by);
   if (successor && !(replacesUnused && successor.last_used_at === null)) return "replaced";
 
-  const lineId = old.line ?? oldId;
+  const familyId = old.line ?? oldId;
   await trx("api_keys")
     .where({ account_id: old.account_id })
-    .where((ofLine) => ofLine.where({ line: lineId }).orWhere({ id: lineId }))
+    .where((ofFamily) => ofFamily.where({ line: familyId }).orWhere({ id: familyId }))
     .whereNot({ id: oldId })
     .whereNull("revoked_at")
     .where((valid) => valid.whereNull("expires_at").orWhere("expires_at", ">", nowMs))
@@ -70,7 +70,7 @@ async function rotate(
   await trx("api_keys").insert({
     id: keyId,
     account_id: old.account_id,
-    line: lineId,
+    line: familyId,
     key_hash: newKey.keyHash,
     env: newKey.env,
     pepper: newKey.pepper,
@@ -78,7 +78,7 @@ async function rotate(
     created_at: nowMs,
     expires_at: expiresAtMs,
   });
-  return { keyId, lineId, scopes: toScopes(old.scopes), expiresAtMs, oldExpiresAtMs };
+  return { keyId, familyId, scopes: toScopes(old.scopes), expiresAtMs, oldExpiresAtMs };
 }
 
 /**

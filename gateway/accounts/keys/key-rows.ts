@@ -13,7 +13,7 @@ export interface PlanRow {
   per_day: DbInteger | null;
 }
 
-/** The id of the first key in the line of a key `k`: its row has the bans of the whole line. */
+/** The id of the first key in the family of a key `k`: its row has the bans of the whole family. */
 export function firstOfLine(db: Knex): Knex.Raw {
   return db.raw("coalesce(k.line, k.id)");
 }

@@ -22,10 +22,10 @@ export interface KeyStore {
   findByHash(keyHash: Buffer): Promise<Principal | null | undefined>;
   /** The fingerprints of the peppers that the keys which work were made under. */
   pepperFingerprints(): Promise<string[]>;
-  /** The latest ban of a line of keys, running or over; undefined without one since an operator last lifted one. */
-  lastBan(lineId: string): Promise<Ban | undefined>;
-  /** Bans a line of keys. Of several bans the one that ends last holds, so each replica may report its own. */
-  ban(lineId: string, ban: Ban): Promise<void>;
+  /** The latest ban of a family of keys, running or over; undefined without one since an operator last lifted one. */
+  lastBan(familyId: string): Promise<Ban | undefined>;
+  /** Bans a family of keys. Of several bans the one that ends last holds, so each replica may report its own. */
+  ban(familyId: string, ban: Ban): Promise<void>;
 }
 
 export interface Ban {
@@ -73,7 +73,7 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
       if (isFirstUse && !(await markUsed(row.id))) return await store.findByHash(keyHash);
       return {
         keyId: row.id,
-        lineId: row.line ?? row.id,
+        familyId: row.line ?? row.id,
         accountId: row.account_id,
         ...toPlan(row),
         scopes: new Set(toScopes(row.scopes)),
@@ -91,18 +91,18 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
       return rows.map(({ pepper }) => pepper);
     },
 
-    async lastBan(lineId) {
+    async lastBan(familyId) {
       const row: BanRow | undefined = await db("api_keys")
-        .where("id", lineId)
+        .where("id", familyId)
         .whereNotNull("banned_at")
         .first("banned_until", "ban_step", "banned_at");
       return row && { untilMs: Number(row.banned_until), step: Number(row.ban_step), atMs: Number(row.banned_at) };
     },
 
-    async ban(lineId, { untilMs, step, atMs }) {
+    async ban(familyId, { untilMs, step, atMs }) {
       await retried(() =>
         db("api_keys")
-          .where("id", lineId)
+          .where("id", familyId)
           .where("banned_until", "<", untilMs)
           .update({ banned_until: untilMs, ban_step: step, banned_at: atMs }),
       );

@@ -5,8 +5,8 @@ import type { AccountLimits, PlanName } from "./plans.ts";
 export interface Principal {
   /** Public, opaque name of the key; safe in logs. */
   readonly keyId: string;
-  /** The first key of the line that rotations made of this one: bans and refusals count under it. */
-  readonly lineId: string;
+  /** The first key of the family, which rotations made of it: bans and refusals count under it. */
+  readonly familyId: string;
   /** Opaque id of the account; limits count under it. */
   readonly accountId: string;
   readonly plan: PlanName;
@@ -15,7 +15,7 @@ export interface Principal {
   readonly scopes: ReadonlySet<Scope>;
   /** Unix milliseconds, or null for a key that does not expire. */
   readonly expiresAtMs: number | null;
-  /** Unix milliseconds until which its line of keys is banned; 0 without a ban. */
+  /** Unix milliseconds until which its family of keys is banned; 0 without a ban. */
   readonly bannedUntilMs: number;
 }
 

@@ -7,7 +7,7 @@ import { type Scope, scopes } from "../keys/principal.ts";
 /** The answer has the numbers of its own limit headers. @param now Unix milliseconds */
 export function getRateLimit(now: () => number): RequestHandler {
   return (request, response) => {
-    const { principal, windows } = contextOf(response);
+    const { principal, shownWindows: windows } = contextOf(response);
     const { plan, keyId, scopes: held, expiresAtMs, bannedUntilMs } = principal!;
     const body = {
       plan,

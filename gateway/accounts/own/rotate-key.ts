@@ -13,10 +13,10 @@ import type { RotatedKey, Rotation, RotationRefusal } from "../keys/key-rotation
 
 export interface KeyRotation {
   readonly rotate: (rotation: Rotation) => Promise<RotatedKey | RotationRefusal>;
-  /** Limits the rotations of a line. */
+  /** Limits the rotations of a family. */
   readonly guard: AccountGuard;
-  /** Gets the line of the keys that have changed. */
-  readonly onRotated: (lineId: string) => void;
+  /** Gets the family of the keys that have changed. */
+  readonly onRotated: (familyId: string) => void;
   /** The pepper of the new keys. */
   readonly pepper: string;
   /** The env in the new keys. */
@@ -36,8 +36,8 @@ export function rotateOwnKey(options: KeyRotation): RequestHandler {
   return async (request, response) => {
     const graceMs = (await readGraceSeconds(request, bodyTimeoutMs)) * 1_000;
     const context = contextOf(response);
-    const { keyId: oldId, lineId: oldLineId } = context.principal!;
-    await guard.admit(context, oldLineId);
+    const { keyId: oldId, familyId: oldFamilyId } = context.principal!;
+    await guard.admit(context, oldFamilyId);
     const key = createKey(keyEnv, pepper);
     const newKey = storedKey(key, pepper);
     const rotated = await rotate({ oldId, newKey, graceMs, nowMs: now(), replacesUnused: true }).catch((cause) => {
@@ -45,8 +45,8 @@ export function rotateOwnKey(options: KeyRotation): RequestHandler {
     });
     if (rotated === "ended") throw invalidKey(); // since it was looked up
     if (rotated === "replaced") throw new ApiError("key_replaced");
-    const { keyId, lineId, scopes, expiresAtMs, oldExpiresAtMs } = rotated;
-    onRotated(lineId);
+    const { keyId, familyId, scopes, expiresAtMs, oldExpiresAtMs } = rotated;
+    onRotated(familyId);
     const expiresAt = expiresAtMs === null ? null : isoTime(expiresAtMs);
     const body = { keyId, key, scopes, expiresAt, previousKeyEndsAt: isoTime(oldExpiresAtMs) };
     writeJson(request, response, 201, JSON.stringify(body), ["Cache-Control", "no-store"]);

@@ -67,7 +67,7 @@ export function editChunk(chunk: Chunk, edits: readonly ListedItem[]): Chunk {
     next = isThere ? at + 1 : at;
   }
   parts.push(chunk.json.subarray(chunk.offsets[next]));
-  return { ...moved(chunk, places), newest, firstRemoval, entries, json: joinBytes(parts) };
+  return { ...movePlaces(chunk, places), newest, firstRemoval, entries, json: joinBytes(parts) };
 }
 
 /** Where an edit goes. */
@@ -83,7 +83,7 @@ interface Place {
 }
 
 /** The arrays of an edited chunk. One without a change, which is the usual case for two of them, is used again. */
-function moved(chunk: Chunk, places: readonly Place[]): Pick<Chunk, "petIds" | "revisions" | "offsets"> {
+function movePlaces(chunk: Chunk, places: readonly Place[]): Pick<Chunk, "petIds" | "revisions" | "offsets"> {
   const { petIds, offsets } = chunk;
   const added = places.filter(({ isThere }) => !isThere).length;
   if (added === 0 && places.every(({ at, length }) => offsets[at + 1]! - offsets[at]! === length)) {

@@ -1,4 +1,4 @@
-import { HeldVersions } from "./pinned-bodies.ts";
+import { PinnedBodies } from "./pinned-bodies.ts";
 import type { Body } from "./snapshot.ts";
 
 const pieceBytes = 10;
@@ -10,10 +10,10 @@ const change = ({ pieces }: Body, count: number) => version(pieces.map((same, i)
 
 /** A bound of some pieces, and the readers that were cut off, by name. */
 function bound(pieces: number) {
-  const held = new HeldVersions(pieces * pieceBytes);
+  const pinnedBodies = new PinnedBodies(pieces * pieceBytes);
   const cut: string[] = [];
   return {
-    hold: (name: string, body: Body, account = "acme") => held.hold(body, account, () => cut.push(name)),
+    hold: (name: string, body: Body, account = "acme") => pinnedBodies.pin(body, account, () => cut.push(name)),
     cut,
   };
 }

@@ -1,27 +1,27 @@
 /** Bounds the memory of old versions of the list that slow readers still read. */
 import type { Body } from "./snapshot.ts";
 
-/** What an account reads. */
+/** The bodies that one account is reading. */
 interface Account {
-  /** What cuts its readers off, by their version; the version that it began first comes first. */
+  /** Abort callbacks of this account's responses, by body, the body that it began first at the front. */
   readonly readers: Map<Body, Set<() => void>>;
   readonly pieces: Pieces;
 }
 
 /**
- * Counts the memory of the versions that are being sent. A reader keeps the pieces of its version alive. Versions share
- * every piece that did not change between them, and a shared piece counts once.
+ * Bounds the memory that slow readers pin. While a body is sent, it keeps its pieces alive, even when newer snapshots
+ * have replaced them. Bodies share the pieces that did not change between them, and a shared piece counts once.
  *
- * When they take too much, the account that holds the most loses all its readers of one version: the one that it began
- * to read first. These readers are still not done, so they are slow. An account that reads one version holds no more
- * than any account that reads several, so it is not cut off for what others hold. A new reader is never refused.
+ * Above the bound, the account that pins the most bytes loses all its readers of one body: of the one that it began
+ * first, whose readers are slow, as they are still not done. An account that reads a single body can never pin the most
+ * while another one reads several. A new reader is never refused.
  */
-export class HeldVersions {
+export class PinnedBodies {
   readonly #maxBytes: number;
   readonly #accounts = new Map<string, Account>();
   readonly #pieces = new Pieces();
 
-  /** @param maxBytes what may be held in addition to about one version */
+  /** @param maxBytes bytes that may be pinned in addition to about one body */
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
@@ -33,7 +33,7 @@ export class HeldVersions {
    * @param cutOff ends the response
    * @returns releases the body; to be called when the response is over
    */
-  hold(body: Body, accountId: string, cutOff: () => void): () => void {
+  pin(body: Body, accountId: string, cutOff: () => void): () => void {
     const isNew = ![...this.#accounts.values()].some(({ readers }) => readers.has(body));
     while (isNew && this.#accounts.size > 0 && this.#pieces.bytes - body.length >= this.#maxBytes) this.#cutOne();
     const account = this.#accounts.get(accountId) ?? { readers: new Map(), pieces: new Pieces() };
@@ -47,11 +47,11 @@ export class HeldVersions {
   }
 
   #begin({ readers, pieces }: Account, body: Body): Set<() => void> {
-    const ofVersion = new Set<() => void>();
-    readers.set(body, ofVersion);
+    const callbacks = new Set<() => void>();
+    readers.set(body, callbacks);
     pieces.add(body);
     this.#pieces.add(body);
-    return ofVersion;
+    return callbacks;
   }
 
   #end(accountId: string, { readers, pieces }: Account, body: Body): void {
@@ -61,9 +61,9 @@ export class HeldVersions {
     if (readers.size === 0) this.#accounts.delete(accountId);
   }
 
-  /** Cuts the readers off that the account with the most has on one version. */
+  /** Ends the responses of the account that pins the most, for the body that it began first. */
   #cutOne(): void {
-    // Of equals the one that began first.
+    // Among equals: the account that began first.
     const [accountId, account] = [...this.#accounts].reduce((most, next) =>
       next[1].pieces.bytes > most[1].pieces.bytes ? next : most,
     );
@@ -75,7 +75,7 @@ export class HeldVersions {
   }
 }
 
-/** Pieces that are held, each counted once however many versions have it. */
+/** Pinned pieces, each counted once however many bodies have it. */
 class Pieces {
   bytes = 0;
   readonly #uses = new Map<Buffer, number>();

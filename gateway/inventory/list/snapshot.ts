@@ -51,7 +51,7 @@ export class Snapshot {
     this.revision = revision;
     this.chunks = chunks;
     const sent = chunks.filter(({ entries }) => entries > 0);
-    this.#segments = segmentsOf(opened(sent), previous ? previous.#segments : []);
+    this.#segments = segmentsOf(openBracket(sent), previous ? previous.#segments : []);
     const tag = `${epochTag(epoch)}-${revision}`;
     this.etag = `"${tag}"`;
     this.gzipEtag = `"${tag}-gzip"`;
@@ -92,7 +92,7 @@ export function epochTag(epoch: string): string {
 const withBracket = new WeakMap<Buffer, Buffer>();
 
 /** Replaces the first comma of the chunks by the bracket that opens the array. */
-function opened(chunks: readonly Chunk[]): readonly Chunk[] {
+function openBracket(chunks: readonly Chunk[]): readonly Chunk[] {
   const [first, ...rest] = chunks;
   if (!first) return chunks;
   let json = withBracket.get(first.json);

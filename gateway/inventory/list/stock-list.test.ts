@@ -10,7 +10,7 @@ import type { ListedItem } from "../../../proto/pet.ts";
 import { PlainStock as Stock } from "../../../test/support/plain-stock.ts";
 import { type Body, Snapshot } from "./snapshot.ts";
 import { nextSnapshot, StockList } from "./stock-list.ts";
-import type { CheckReport } from "./stock-source.ts";
+import type { CheckProgress } from "./stock-source.ts";
 
 const { jest } = import.meta;
 
@@ -270,7 +270,7 @@ describe("waiting reads", () => {
     const stock = new Stock();
     const list = new StockList(stock, shortMs);
     await list.current();
-    let report: CheckReport | undefined;
+    let report: CheckProgress | undefined;
     const changes = Promise.withResolvers<StockChanges>();
     stock.changesAfter = (_position, given) => {
       report = given;

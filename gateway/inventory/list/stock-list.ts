@@ -40,7 +40,7 @@ export class StockList {
   #latest: { readonly name: string; readonly body: Promise<Body> } | undefined;
   /**
    * Resolves when the latest long difference is rendered. They are rendered one after the other, because each may be as
-   * large as the list and serves one reader: many at once would exhaust the memory. While one is sent, `HeldVersions`
+   * large as the list and serves one reader: many at once would exhaust the memory. While one is sent, `PinnedBodies`
    * counts it.
    */
   #lastLong: Promise<unknown> = Promise.resolve();

@@ -12,11 +12,11 @@ export interface StockSource {
    */
   load(after: bigint | undefined): AsyncIterable<Page>;
   /** Everything that was committed before the call and after the position. */
-  changesAfter(position: Position, report: CheckReport): Promise<StockChanges>;
+  changesAfter(position: Position, report: CheckProgress): Promise<StockChanges>;
 }
 
 /** How a check reports to the reads that wait. */
-export interface CheckReport {
+export interface CheckProgress {
   /** A part of the answer has come, and more will. */
   progress(): void;
   /** The check is tried again after this error. */

@@ -5,19 +5,19 @@ import { PlainStock } from "../../../test/support/plain-stock.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { type RequestContext, setContext } from "../../http/request-context.ts";
 import { isAt, StockList } from "../list/stock-list.ts";
-import { HeldRequests, type HeldRequestsOptions } from "./long-polls.ts";
+import { LongPolls, type LongPollsOptions } from "./long-polls.ts";
 
 const { jest } = import.meta;
 
 /** A list of one entry, and the requests that wait for its next change. */
-async function open(admission: Partial<HeldRequestsOptions["admission"]> = {}) {
+async function open(admission: Partial<LongPollsOptions["admission"]> = {}) {
   const stock = new PlainStock();
   stock.set(1n, 1);
   const list = new StockList(stock, 60_000);
   const seen = await list.current();
   const since = { epoch: seen.etag.slice(1, 9), revision: seen.revision };
   const always = { isGood: () => true, checkAgain: async () => {}, readmit: async () => {} };
-  const requests = new HeldRequests({ list, max: 1_000, admission: { ...always, ...admission } });
+  const requests = new LongPolls({ list, max: 1_000, admission: { ...always, ...admission } });
 
   /** @returns what the wait of a request gives, after it has begun */
   async function hold(seconds: number) {
@@ -26,7 +26,7 @@ async function open(admission: Partial<HeldRequestsOptions["admission"]> = {}) {
     const response = new ServerResponse(request);
     const principal = { accountId: "a" };
     const clientAddress = "192.0.2.1";
-    const context = { startedMs: performance.now(), token: "", clientAddress, principal } as RequestContext;
+    const context = { arrivedMs: performance.now(), token: "", clientAddress, principal } as RequestContext;
     setContext(response, context);
     const count = requests.count;
     const applied = requests.forChange(request, response, {
@@ -88,7 +88,7 @@ describe("held requests as time passes", () => {
     const ended = expect(revoked.applied).rejects.toMatchObject({ code: "invalid_api_key" });
     await jest.advanceTimersByTimeAsync(5_000);
     expect(requests.count).toBe(1);
-    expect([revoked, unknown].map(({ context }) => context.isHeld)).toEqual([false, true]);
+    expect([revoked, unknown].map(({ context }) => context.isIdle)).toEqual([false, true]);
     await ended;
     requests.close();
   });
@@ -98,12 +98,12 @@ describe("held requests as time passes", () => {
     const [short, long] = [await hold(1), await hold(60)];
     await jest.advanceTimersByTimeAsync(1_000);
     await short.applied;
-    const { startedMs } = short.context;
+    const { arrivedMs } = short.context;
     jest.advanceTimersByTime(100);
     await change();
     await long.applied;
-    expect(long.context.startedMs).toBeGreaterThan(startedMs);
-    expect(short.context.startedMs).toBe(startedMs);
+    expect(long.context.arrivedMs).toBeGreaterThan(arrivedMs);
+    expect(short.context.arrivedMs).toBe(arrivedMs);
     requests.close();
   });
 });

@@ -9,7 +9,7 @@ import { readWait } from "../input.ts";
 import type { Snapshot } from "../list/snapshot.ts";
 import type { StockList } from "../list/stock-list.ts";
 
-export interface HeldRequestsOptions {
+export interface LongPollsOptions {
   readonly list: Pick<StockList, "current" | "last" | "onChange">;
   /** Maximum requests that are held; accounts share them out between them. */
   readonly max: number;
@@ -24,7 +24,7 @@ export interface Awaited {
   readonly isUnchanged: (snapshot: Snapshot) => boolean;
 }
 
-interface Held {
+interface LongPoll {
   readonly petId: bigint | undefined;
   readonly accountId: string;
   readonly context: RequestContext;
@@ -51,19 +51,19 @@ const finalCodes: ReadonlySet<string> = new Set(["invalid_api_key", "api_key_ban
  * of the list, with each other and with other readers. A change wakes the requests for its entry and those for any
  * entry.
  */
-export class HeldRequests {
-  readonly #options: HeldRequestsOptions;
-  readonly #held = new Set<Held>();
+export class LongPolls {
+  readonly #options: LongPollsOptions;
+  readonly #held = new Set<LongPoll>();
   readonly #shares: Shares;
-  readonly #byPetId = new Map<bigint | undefined, Set<Held>>();
+  readonly #byPetId = new Map<bigint | undefined, Set<LongPoll>>();
   /** Those of the held ones that are about to go on, in this order. */
-  readonly #woken = new Set<Held>();
+  readonly #woken = new Set<LongPoll>();
   #begun = 0;
   #checks = 0;
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
-  constructor(options: HeldRequestsOptions) {
+  constructor(options: LongPollsOptions) {
     this.#options = options;
     this.#shares = new Shares(options.max);
     options.list.onChange((petIds) => this.#wake(petIds));
@@ -75,7 +75,7 @@ export class HeldRequests {
 
   /**
    * Holds a request that prefers to wait, while nothing has changed of what it asks for. It goes on after a change, at
-   * the end of its wait, and at `close`. Then its durations and deadlines begin, and `context.meanwhile` is a new
+   * the end of its wait, and at `close`. Then its durations and deadlines begin, and `context.prefetched` is a new
    * check.
    *
    * @returns the header that says that the wait was granted; none for a request that asks for no wait or cannot be held
@@ -87,17 +87,17 @@ export class HeldRequests {
     const { list } = this.#options;
     const context = contextOf(response);
     const applied = ["Preference-Applied", `wait=${seconds}`];
-    context.meanwhile ??= list.current(context.startedMs);
+    context.prefetched ??= list.current(context.arrivedMs);
     // No async function from here on: while it waits, it would keep the snapshot that it has seen.
-    return context.meanwhile.then(() => {
+    return context.prefetched.then(() => {
       const snapshot = list.last?.snapshot;
-      const leftMs = context.startedMs + seconds * 1_000 - performance.now();
+      const leftMs = context.arrivedMs + seconds * 1_000 - performance.now();
       if (response.destroyed || leftMs <= 0 || !snapshot || !awaited.isUnchanged(snapshot)) return applied;
       if (context.isHurried || this.#isClosed || !this.#shares.take(context.principal!.accountId)) return [];
-      context.meanwhile = undefined;
+      context.prefetched = undefined;
       return this.#hold(request, response, awaited.petId, leftMs).then(async () => {
         await this.#options.admission.readmit(context);
-        context.meanwhile = list.current();
+        context.prefetched = list.current();
         return applied;
       });
     });
@@ -113,21 +113,21 @@ export class HeldRequests {
   #hold(request: IncomingMessage, response: ServerResponse, petId: bigint | undefined, waitMs: number): Promise<void> {
     const context = contextOf(response);
     forgetHead(request, context);
-    context.isHeld = true;
-    context.limits = []; // they are read again at its end
+    context.isIdle = true;
+    context.limitHeaders = []; // they are read again at its end
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const end = (error?: ApiError) => {
       this.#forget(held);
       clearTimeout(timer);
       response.off("close", leave);
       context.onHurry = undefined;
-      context.isHeld = false;
-      context.startedMs = performance.now();
+      context.isIdle = false;
+      context.arrivedMs = performance.now();
       if (error) reject(error);
       else resolve();
     };
     const { accountId } = context.principal!;
-    const held: Held = { petId, accountId, context, round: this.#begun++ % rounds, end };
+    const held: LongPoll = { petId, accountId, context, round: this.#begun++ % rounds, end };
     const timer = setTimeout(end, waitMs);
     context.onHurry = end;
     const leave = () => {
@@ -142,7 +142,7 @@ export class HeldRequests {
     return promise;
   }
 
-  #forget(held: Held): void {
+  #forget(held: LongPoll): void {
     if (!this.#held.delete(held)) return; // hurried after its client has left
     const ofPet = this.#byPetId.get(held.petId);
     this.#shares.release(held.accountId);
@@ -161,7 +161,7 @@ export class HeldRequests {
   }
 
   /** Lets requests go on, some of them in each turn. */
-  #release(helds: Iterable<Held>): void {
+  #release(helds: Iterable<LongPoll>): void {
     for (const held of helds) {
       if (this.#woken.size === 0) setImmediate(() => this.#endSome());
       this.#woken.add(held);

@@ -6,7 +6,7 @@ import { runInNewContext } from "node:vm";
 import type { Request, Response } from "express";
 import { suiteStack } from "../../../test/support/stack.ts";
 import { type RequestContext, setContext } from "../../http/request-context.ts";
-import { HeldVersions } from "../list/pinned-bodies.ts";
+import { PinnedBodies } from "../list/pinned-bodies.ts";
 import { type Body, Snapshot } from "../list/snapshot.ts";
 import { listInventory } from "./read-handlers.ts";
 
@@ -18,10 +18,15 @@ const collectGarbage = runInNewContext("gc") as () => void;
 /** Serves the list to one client. @returns its response, and the handling of it */
 async function serveList(
   snapshot: () => Snapshot,
-  held: HeldVersions,
+  pinnedBodies: PinnedBodies,
 ): Promise<{ socket: Socket; response: Response; answered: Promise<unknown> }> {
   const list = { current: async () => snapshot() };
-  const handler = listInventory({ list, admission: { checkAgain: async () => {} }, held, stallTimeoutMs: 10_000 });
+  const handler = listInventory({
+    list,
+    admission: { checkAgain: async () => {} },
+    pinnedBodies,
+    stallTimeoutMs: 10_000,
+  });
   const server = createServer();
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -38,15 +43,15 @@ test("a client that leaves before its list is compressed holds no version of it"
   const compressed = Promise.withResolvers<Body>();
   const snapshot = new Snapshot("epoch", 1n, []);
   snapshot.gzip = () => compressed.promise;
-  const held = new HeldVersions(0);
-  const hold = import.meta.jest.spyOn(held, "hold");
-  const { socket, response, answered } = await serveList(() => snapshot, held);
+  const pinnedBodies = new PinnedBodies(0);
+  const pin = import.meta.jest.spyOn(pinnedBodies, "pin");
+  const { socket, response, answered } = await serveList(() => snapshot, pinnedBodies);
   socket.destroy();
   await once(response, "close");
   const pieces = [Buffer.alloc(1_000_000)];
   compressed.resolve({ pieces, length: 1_000_000, text: undefined });
   await answered;
-  expect(hold).not.toHaveBeenCalled();
+  expect(pin).not.toHaveBeenCalled();
 });
 
 test("a client that takes its compressed list slowly keeps what is sent alive, and not the list", async () => {
@@ -57,7 +62,7 @@ test("a client that takes its compressed list slowly keeps what is sent alive, a
     snapshot.gzip = async () => ({ pieces, length: 40_000_000, text: undefined });
     made.push(new WeakRef(snapshot));
     return snapshot;
-  }, new HeldVersions(100_000_000));
+  }, new PinnedBodies(100_000_000));
   await once(socket, "readable"); // from then on it reads nothing more
   collectGarbage();
   expect(made[0]!.deref()).toBeUndefined();

@@ -8,10 +8,10 @@ import { acceptsGzip, jsonType, matchesEtag, writeJson } from "../../http/respon
 import { readPetId, readSince } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";
 import { findEntry, type ListEntry } from "../list/chunks.ts";
-import type { HeldVersions } from "../list/pinned-bodies.ts";
+import type { PinnedBodies } from "../list/pinned-bodies.ts";
 import type { Body, Snapshot } from "../list/snapshot.ts";
 import { isAt, type StockList } from "../list/stock-list.ts";
-import type { HeldRequests } from "./long-polls.ts";
+import type { LongPolls } from "./long-polls.ts";
 import { streamBody } from "./stream-body.ts";
 
 export interface ListInventoryOptions {
@@ -19,7 +19,7 @@ export interface ListInventoryOptions {
   /** Looks at the key of a request again that had to wait. */
   readonly admission: Pick<Admission, "checkAgain">;
   /** Bounds the memory of versions that slow readers still read. */
-  readonly held: HeldVersions;
+  readonly pinnedBodies: PinnedBodies;
   /** How much longer than at the least speed the reader of a long body may take. */
   readonly stallTimeoutMs: number;
 }
@@ -27,20 +27,20 @@ export interface ListInventoryOptions {
 export interface ReadInventoryOptions extends ListInventoryOptions {
   readonly list: Pick<StockList, "current" | "changesSince">;
   /** Holds the requests that prefer to wait. */
-  readonly waits: Pick<HeldRequests, "forChange">;
+  readonly longPolls: Pick<LongPolls, "forChange">;
 }
 
 /** A request that took longer than this has its key looked at again before its answer. */
 const longWaitMs = 2_000;
 
 /** GET /inventory: every entry, at least as new as the request. */
-export function listInventory({ list, admission, held, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
+export function listInventory({ list, admission, pinnedBodies, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
     // The snapshot is no variable of this function: a slow reader must not keep the list, of which a gzip body is a tenth.
     const answer = await currentList(response, list).then((snapshot) => listFor(request, snapshot));
     if (hasWaited(response)) await admission.checkAgain(contextOf(response));
     const { headers, body } = answer;
-    if (body) await sendBody(request, response, body, headers, { held, stallTimeoutMs });
+    if (body) await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
     else response.writeHead(304, headers).end();
   };
 }
@@ -68,14 +68,14 @@ const maxWaitingTags = 1_024;
 export function getInventoryItem({
   list,
   admission,
-  waits,
-}: Pick<ReadInventoryOptions, "list" | "admission" | "waits">): RequestHandler {
+  longPolls,
+}: Pick<ReadInventoryOptions, "list" | "admission" | "longPolls">): RequestHandler {
   return async (request, response) => {
     const petId = readPetId(request.params.petId);
     const ifNoneMatch = request.headers["if-none-match"];
     const isUnchanged = ({ chunks }: Snapshot) => isKnown(ifNoneMatch, findEntry(chunks, petId));
     const mayWait = ifNoneMatch !== undefined && ifNoneMatch.length <= maxWaitingTags;
-    const applied = mayWait ? await waits.forChange(request, response, { petId, isUnchanged }) : [];
+    const applied = mayWait ? await longPolls.forChange(request, response, { petId, isUnchanged }) : [];
     const entry = findEntry((await currentList(response, list)).chunks, petId);
     if (hasWaited(response)) await admission.checkAgain(contextOf(response));
     if (!entry) throw new ApiError("not_found");
@@ -91,16 +91,16 @@ function isKnown(ifNoneMatch: string | undefined, entry: ListEntry | undefined):
 
 /** GET /inventory/changes: the difference between the list of an ETag and the present one. */
 export function listInventoryChanges(options: ReadInventoryOptions): RequestHandler {
-  const { list, admission, held, waits, stallTimeoutMs } = options;
+  const { list, admission, pinnedBodies, longPolls, stallTimeoutMs } = options;
   return async (request, response) => {
     const since = readSince(queryOf(request));
     const isUnchanged = (snapshot: Snapshot) => isAt(snapshot, since);
-    const applied = await waits.forChange(request, response, { petId: undefined, isUnchanged });
+    const applied = await longPolls.forChange(request, response, { petId: undefined, isUnchanged });
     await currentList(response, list);
-    const body = await list.changesSince(since, contextOf(response).startedMs);
+    const body = await list.changesSince(since, contextOf(response).arrivedMs);
     if (hasWaited(response)) await admission.checkAgain(contextOf(response));
     const headers = ["Cache-Control", "private, no-cache", ...applied];
-    await sendBody(request, response, body, headers, { held, stallTimeoutMs });
+    await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
   };
 }
 
@@ -109,15 +109,15 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
  * not read any more, and a look-up is remembered for 8 s of the 10 s that a revocation may take.
  */
 function hasWaited(response: Response): boolean {
-  return performance.now() - contextOf(response).startedMs > longWaitMs;
+  return performance.now() - contextOf(response).arrivedMs > longWaitMs;
 }
 
 /** The list at least as new as a request; admission may have begun the check for it. */
 function currentList(response: Response, list: Pick<StockList, "current">): Promise<Snapshot> {
   const context = contextOf(response);
-  const begun = context.meanwhile as Promise<Snapshot> | undefined;
-  context.meanwhile = undefined; // a long response must not keep the list alive: what it sends is counted by `held`
-  return begun ?? list.current(context.startedMs);
+  const begun = context.prefetched as Promise<Snapshot> | undefined;
+  context.prefetched = undefined; // a long response must not keep the list alive: what it sends is counted by `pinnedBodies`
+  return begun ?? list.current(context.arrivedMs);
 }
 
 /** Answers 200 with a body. @returns a promise for a long one */
@@ -126,14 +126,14 @@ function sendBody(
   response: Response,
   body: Body,
   headers: readonly string[],
-  { held, stallTimeoutMs }: Pick<ListInventoryOptions, "held" | "stallTimeoutMs">,
+  { pinnedBodies, stallTimeoutMs }: Pick<ListInventoryOptions, "pinnedBodies" | "stallTimeoutMs">,
 ): Promise<void> | undefined {
   if (response.destroyed) return undefined; // the client has left, and no event would release what is held for it
   if (body.text === undefined && request.method !== "HEAD") {
     response.once(
       "close",
       // The connection, because a response that waits for its turn there cannot be ended alone.
-      held.hold(body, contextOf(response).principal!.accountId, () => request.socket.destroy()),
+      pinnedBodies.pin(body, contextOf(response).principal!.accountId, () => request.socket.destroy()),
     );
   }
   response.writeHead(200, ["Content-Type", jsonType, "Content-Length", String(body.length), ...headers]);

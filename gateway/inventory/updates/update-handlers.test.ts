@@ -87,19 +87,19 @@ test("updates of which no result is known have the first error for their answer"
 
 test("a repeat whose key cannot be looked up leaves the limits of the account in the answer", async () => {
   const limits = ["X-RateLimit-Limit", "60"];
-  const context: Partial<RequestContext> = { limits };
+  const context: Partial<RequestContext> = { limitHeaders: limits };
   const found: unknown[] = [];
   let isAway = false;
   const stock: UpdateInventoryOptions["stock"] = {
-    update: async (_request, { mayRepeat }) => {
+    update: async (_request, { mayRetry }) => {
       isAway = true;
-      found.push(await mayRepeat(), context.limits);
+      found.push(await mayRetry(), context.limitHeaders);
       return [done(1n)];
     },
   };
   const checkAgain = async () => {
     if (!isAway) return;
-    context.limits = ["X-RateLimit-Limit", "600"];
+    context.limitHeaders = ["X-RateLimit-Limit", "600"];
     throw new ApiError("service_unavailable");
   };
   await post({ stock, admission: { checkAgain } }, [{ petId: 1, quantity: 5 }], context);

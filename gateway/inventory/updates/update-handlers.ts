@@ -80,7 +80,7 @@ async function receive(
   const context = contextOf(response);
   const isWhole = request.complete;
   const body = await readBody(request, bodyTimeoutMs);
-  const arrivedMs = isWhole ? context.startedMs : performance.now();
+  const arrivedMs = isWhole ? context.arrivedMs : performance.now();
   if (!isWhole) {
     await admission.checkAgain(context);
     if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });
@@ -90,19 +90,19 @@ async function receive(
     arrivedMs,
     // A client that sends no more may have left: that is found out first, as a gateway that was frozen has to.
     isWanted: () => !response.destroyed && (isSeen || !request.socket.readableEnded),
-    mayRepeat: async () => {
-      context.isHeld = true; // from here on it waits for the end of an outage, and for no work of this thread
+    mayRetry: async () => {
+      context.isIdle = true; // from here on it waits for the end of an outage, and for no work of this thread
       if (request.socket.readableEnded && !isSeen) {
         await leaveIsKnown(response);
         isSeen = true;
       }
       if (response.destroyed) throw new ApiError("service_unavailable");
-      const { limits } = context;
+      const { limitHeaders: limits } = context;
       try {
         await admission.checkAgain(context);
         return true;
       } catch (error) {
-        context.limits = limits; // the answer is still that of this account
+        context.limitHeaders = limits; // the answer is still that of this account
         if ((error as ApiError).code !== "service_unavailable") throw error;
         return false;
       }

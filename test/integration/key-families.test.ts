@@ -13,7 +13,7 @@ import { suiteStack } from "../support/stack.ts";
 const start = Date.UTC(2026, 0, 31, 23, 0);
 const hour = 3_600_000;
 
-describeEachDatabase("the keys of a line", (url) => {
+describeEachDatabase("the keys of a family", (url) => {
   const stack = suiteStack();
   let db: Knex;
   let store: KeyStore;
@@ -59,7 +59,7 @@ describeEachDatabase("the keys of a line", (url) => {
     const endMs = start + 100 * hour;
     const old = await issue({ expiresAtMs: endMs, scopes: ["store:read", "keys:rotate"] });
     const lost = await mustRotate(old.keyId, 24 * hour);
-    expect(lost).toMatchObject({ expiresAtMs: endMs, oldExpiresAtMs: start + 24 * hour, lineId: old.keyId });
+    expect(lost).toMatchObject({ expiresAtMs: endMs, oldExpiresAtMs: start + 24 * hour, familyId: old.keyId });
     nowMs += hour;
     const second = await mustRotate(old.keyId, 24 * hour);
     expect(second).toMatchObject({ expiresAtMs: endMs, oldExpiresAtMs: start + 24 * hour });
@@ -110,7 +110,7 @@ describeEachDatabase("the keys of a line", (url) => {
     const second = await mustRotate(first.keyId);
     expect(await works(second)).toBe(true);
     const third = await mustRotate(second.keyId);
-    expect(third.lineId).toBe(first.keyId);
+    expect(third.familyId).toBe(first.keyId);
     expect([await works(first), await works(second), await works(third)]).toEqual([false, true, true]);
     expect(await rotate(first.keyId)).toBe("ended");
     const other = await issue();
@@ -150,17 +150,17 @@ describeEachDatabase("the keys of a line", (url) => {
     expect([await works(old), await works(again)]).toEqual([false, true]);
   });
 
-  test("share the ban of the line, its ladder and the id under which refusals count", async () => {
+  test("share the ban of the family, its ladder and the id under which refusals count", async () => {
     const old = await issue();
     const next = await mustRotate(old.keyId);
     const third = await store.findByHash(next.keyHash).then(() => mustRotate(next.keyId));
-    const { lineId } = (await store.findByHash(third.keyHash))!;
-    expect(lineId).toBe(old.keyId);
-    await store.ban(lineId, { untilMs: start + 900_000, step: 2, atMs: start });
+    const { familyId } = (await store.findByHash(third.keyHash))!;
+    expect(familyId).toBe(old.keyId);
+    await store.ban(familyId, { untilMs: start + 900_000, step: 2, atMs: start });
     for (const { keyHash } of [next, third]) {
       expect(await store.findByHash(keyHash)).toMatchObject({ bannedUntilMs: start + 900_000 });
     }
-    expect(await store.lastBan(lineId)).toMatchObject({ step: 2 });
+    expect(await store.lastBan(familyId)).toMatchObject({ step: 2 });
   });
 
   test("cannot be replaced by an operator who rotates a key twice", async () => {
