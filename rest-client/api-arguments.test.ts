@@ -1,4 +1,4 @@
-import { toHours, toPetId, toQuantity, toWaitSeconds } from "./api-arguments.ts";
+import { toHours, toLimit, toPetId, toPetIds, toQuantity, toWaitSeconds } from "./api-arguments.ts";
 import { createInventoryApi, type InventoryApi } from "./index.ts";
 
 const maxInt64 = 2n ** 63n - 1n;
@@ -8,10 +8,15 @@ test("every int64 is a petId, as a number where that is exact", () => {
   expect(ids.map(toPetId)).toEqual([1001n, 9007199254740991n, maxInt64, -maxInt64 - 1n]);
 });
 
-test("quantities, waits and hours are taken within their bounds", () => {
+test("1 to 100 petIds are taken together", () => {
+  expect(toPetIds(Array.from({ length: 100 }, (_, i) => i)).at(-1)).toBe(99n);
+});
+
+test("quantities, waits, hours and limits are taken within their bounds", () => {
   expect([toQuantity(0), toQuantity(2 ** 31 - 1)]).toEqual([0, 2_147_483_647]);
   expect([toWaitSeconds(), toWaitSeconds(0), toWaitSeconds(90)]).toEqual([0, 0, 90]);
   expect([toHours(1), toHours(168)]).toEqual([1, 168]);
+  expect([toLimit(1), toLimit(10_000)]).toEqual([1, 10_000]);
 });
 
 const wrongIds = [2 ** 53, -(2 ** 53), 1.5, Number.NaN, maxInt64 + 1n, -maxInt64 - 2n, "1001" as unknown as bigint];
@@ -22,10 +27,16 @@ test.each<{ argument: string; calls: ((api: InventoryApi) => Promise<unknown>)[]
     argument: "petId",
     calls: wrongIds.flatMap((id) => [
       (api) => api.get(id),
+      (api) => api.list({ petIds: [1, id] }),
       (api) => api.update(id, 1),
       (api) => api.updateMany([{ petId: id, quantity: 1 }]),
     ]),
   },
+  {
+    argument: "petIds",
+    calls: [[], Array.from({ length: 101 }, () => 1)].map((petIds) => (api) => api.list({ petIds })),
+  },
+  { argument: "limit", calls: [0, 1.5, 10_001].map((limit) => (api) => api.pages({ limit }).next()) },
   {
     argument: "quantity",
     calls: wrongQuantities.flatMap((quantity) => [

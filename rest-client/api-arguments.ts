@@ -14,6 +14,16 @@ export function toPetId(id: bigint | number): bigint {
   return petId;
 }
 
+/** Reads the petIds of entries that come in one answer. */
+export function toPetIds(petIds: readonly (bigint | number)[]): bigint[] {
+  if (petIds.length < 1 || petIds.length > 100) throw new TypeError(`petIds must be 1 to 100: ${petIds.length}`);
+  return petIds.map(toPetId);
+}
+
+export function toLimit(limit: number): number {
+  return toInteger("limit", limit, 1, 10_000);
+}
+
 export function toQuantity(quantity: number): number {
   return toInteger("quantity", quantity, 0, maxInt32);
 }

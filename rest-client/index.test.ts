@@ -72,6 +72,32 @@ test("the list has exact ids and its tag, and one that has not changed is not se
   ]);
 });
 
+test("entries by their petIds come in one answer with the tag of the list", async () => {
+  handlers = [answer(200, `[${entryText}]`, { ETag: '"e-1"' })];
+  const list = await open().list({ petIds: [7, bigId, -1n] });
+  expect([list, list.etag]).toEqual([[entry], '"e-1"']);
+  expect(received.map(({ url }) => url)).toEqual([`/v1/inventory?petIds=7,${bigId},-1`]);
+});
+
+test("the pages of the stock begin after each other, and end with the first one that is not full", async () => {
+  const page = (...ids: (bigint | number)[]) =>
+    answer(200, `[${ids.map((id) => entryText.replace(/\d+/, String(id)))}]`, { ETag: `"e-${ids.length}"` });
+  handlers = [page(1, bigId - 1n), page(bigId)];
+  const api = open();
+  const pages = await Array.fromAsync(api.pages({ limit: 2 }));
+  expect(pages.map((items) => [items.etag, ...items.map(({ petId }) => petId)])).toEqual([
+    ['"e-2"', 1n, bigId - 1n],
+    ['"e-1"', bigId],
+  ]);
+  handlers = [page()];
+  expect(await Array.fromAsync(api.pages())).toEqual([[]]);
+  expect(received.map(({ url }) => url)).toEqual([
+    "/v1/inventory?limit=2",
+    `/v1/inventory?limit=2&after=${bigId - 1n}`,
+    "/v1/inventory?limit=1000",
+  ]);
+});
+
 test("an entry has its tag, and one that has not changed since it was read or updated is not sent again", async () => {
   handlers = [
     answer(200, entryText, { ETag: '"r1"' }),

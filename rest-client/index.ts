@@ -1,92 +1,38 @@
 /** The client of the public API for consumers in TypeScript and JavaScript. */
-import { toHours, toIfMatch, toKey, toPetId, toQuantity, toSince, toWaitSeconds } from "./api-arguments.ts";
+import {
+  toHours,
+  toIfMatch,
+  toKey,
+  toLimit,
+  toPetId,
+  toPetIds,
+  toQuantity,
+  toSince,
+  toWaitSeconds,
+} from "./api-arguments.ts";
 import { readBody, type SentEntry, withPetId } from "./exact-json.ts";
-import { type FollowEvent, followStock } from "./follow.ts";
+import { followStock } from "./follow.ts";
+import type {
+  CallOptions,
+  InventoryApi,
+  InventoryApiOptions,
+  InventoryEntry,
+  InventoryList,
+  UpdatedEntry,
+  UpdateOptions,
+  UpdateResult,
+} from "./inventory-api.ts";
 import { InventoryApiError } from "./inventory-api-error.ts";
 import { Pace } from "./pace.ts";
 import { type Answer, type ApiRequest, createSender } from "./request-sender.ts";
-import type { BulkResult, InventoryChanges, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
+import type { InventoryChanges, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
 import { toRequests, type UpdateEntry } from "./update-batches.ts";
 
 export type { ChangesEvent, FollowEvent, StockEvent } from "./follow.ts";
+export type * from "./inventory-api.ts";
 export { InventoryApiError } from "./inventory-api-error.ts";
 export type * from "./types.ts";
 export type { UpdateEntry } from "./update-batches.ts";
-
-export interface InventoryApiOptions {
-  /** Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. */
-  readonly baseUrl: string;
-  readonly apiKey: string;
-  /** Sends the requests; default: the `fetch` of the runtime. */
-  readonly fetch?: typeof globalThis.fetch;
-}
-
-export interface CallOptions {
-  /** Ends the call, its waits for the limits and its repeats included. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-export interface UpdateOptions extends CallOptions {
-  /** `etag` of the entry, or a list of them: the update happens only while the entry has one of these. */
-  readonly ifMatch?: string | undefined;
-  /**
-   * Names the update, so that it happens once however often it is sent: 1 to 64 of `A-Z a-z 0-9 _ . : -`; default: a
-   * new one for each call. Where `updateMany` needs more than one request, each after the first appends a dot and the
-   * place of its first entry. So a repeat of the whole call has the same keys.
-   */
-  readonly idempotencyKey?: string | undefined;
-}
-
-export interface InventoryEntry extends InventoryItem {
-  /** For `ifMatch`; empty where a proxy removes the `ETag`. */
-  readonly etag: string;
-}
-
-/** The entry after an update; `replayed` where an earlier one with the same key had made it. */
-export interface UpdatedEntry extends InventoryEntry {
-  readonly replayed?: boolean;
-}
-
-/** What became of one of many updates. */
-export type UpdateResult =
-  | BulkResult
-  | { readonly petId: bigint; readonly error: Pick<InventoryApiError, "code" | "message" | "status"> };
-
-/** Every entry, in the order of petId. */
-export type InventoryList = readonly InventoryItem[] & {
-  /** The tag of this list, for `changes`. */
-  readonly etag: string;
-};
-
-export interface InventoryApi {
-  /** Every entry. A list that has not changed is not sent again. */
-  list(options?: CallOptions): Promise<InventoryList>;
-  /** One entry. @throws InventoryApiError `not_found` */
-  get(petId: bigint | number, options?: CallOptions): Promise<InventoryEntry>;
-  /** Sets a quantity. @throws InventoryApiError `not_found`; `precondition_failed` when `ifMatch` does not hold */
-  update(petId: bigint | number, quantity: number, options?: UpdateOptions): Promise<UpdatedEntry>;
-  /**
-   * Sets many quantities, each by itself. A request carries up to a hundred of them in up to 16 KiB. The results are in
-   * the order of the entries.
-   *
-   * @throws InventoryApiError when no result is known; a later failure is the result of its entries and of all after
-   * them, which are not sent
-   */
-  updateMany(entries: readonly UpdateEntry[], options?: Omit<UpdateOptions, "ifMatch">): Promise<UpdateResult[]>;
-  /**
-   * What has changed since the `etag` of a list or of earlier changes.
-   *
-   * @param options `waitSeconds`: how long the answer may wait for a change, in seconds up to 90; default: not at all
-   * @throws InventoryApiError `changes_unavailable`: read the list again
-   */
-  changes(since: string, options?: CallOptions & { readonly waitSeconds?: number }): Promise<InventoryChanges>;
-  /** The stock, then every difference, once and in order; the stock again where differences are no longer known. */
-  follow(options?: CallOptions): AsyncGenerator<FollowEvent, never, undefined>;
-  /** What is left of the limits. The account's limits do not count this, and banned keys may ask. */
-  rateLimit(options?: CallOptions): Promise<RateLimitStatus>;
-  /** Requests of the account in the last hours, up to 168. The account's limits do not count this. */
-  usage(options?: CallOptions & { readonly hours?: number }): Promise<Usage>;
-}
 
 /** Entries with a tag that are remembered, the latest. */
 const maxRemembered = 1_000;
@@ -109,9 +55,17 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     const known = latest;
     const answer = await send({ ...request, path: "/inventory", headers: unless(known) });
     if (answer.status === 304) return known!;
-    const items = readBody(answer, (sent: SentEntry[]) => sent.map(withPetId<InventoryItem>));
-    latest = Object.defineProperty(items, "etag", { value: etagOf(answer) }) as InventoryItem[] & { etag: string };
+    latest = listOf(answer);
     return latest;
+  }
+
+  async function* pages({ limit = 1_000, signal }: CallOptions & { readonly limit?: number } = {}) {
+    for (let query = `?limit=${toLimit(limit)}`; ; ) {
+      const page = listOf(await send({ path: `/inventory${query}`, signal }));
+      yield page;
+      if (page.length < limit) return;
+      query = `?limit=${limit}&after=${page.at(-1)!.petId}`;
+    }
   }
 
   async function get(petId: bigint | number, { signal }: CallOptions = {}): Promise<InventoryEntry> {
@@ -178,7 +132,11 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
   }
 
   return {
-    list: ({ signal }: CallOptions = {}) => list({ signal }),
+    list: async ({ petIds, signal } = {}) =>
+      petIds === undefined
+        ? await list({ signal })
+        : listOf(await send({ path: `/inventory?petIds=${toPetIds(petIds)}`, signal })),
+    pages,
     get,
     update,
     updateMany,
@@ -213,6 +171,11 @@ function unless(known: { readonly etag: string } | undefined): Readonly<Record<s
 
 function etagOf({ headers }: Answer): string {
   return headers.get("etag") ?? "";
+}
+
+function listOf(answer: Answer): InventoryList {
+  const items = readBody(answer, (sent: SentEntry[]) => sent.map(withPetId<InventoryItem>));
+  return Object.defineProperty(items, "etag", { value: etagOf(answer) }) as InventoryItem[] & { etag: string };
 }
 
 function entryOf(answer: Answer): InventoryEntry {

@@ -34,6 +34,17 @@ export function queryOf(request: IncomingMessage): URLSearchParams {
   return new URLSearchParams((parseurl(request)?.query as string | null) ?? "");
 }
 
+/**
+ * Reads a query parameter that may be there once.
+ *
+ * @throws ApiError invalid_request when it is there several times
+ */
+export function queryValue(query: URLSearchParams, name: string): string | undefined {
+  const [value, ...others] = query.getAll(name);
+  if (others.length === 0) return value;
+  throw new ApiError("invalid_request", { message: `${name} may be there once.` });
+}
+
 const maxBodyBytes = 16 * 1024;
 const none = Buffer.alloc(0);
 

@@ -332,7 +332,8 @@ describe("the documented deprecation of GET /pets/{petId}", () => {
 
   test("appears in no other operation", () => {
     const others = responses.filter(({ name }) => name !== "get /pets/{petId}");
-    expect(others.filter(({ response }) => announcement.some((header) => response.headers[header]))).toEqual([]);
+    const own = announcement.filter((header) => header !== "Link"); // which also leads to the next page of the list
+    expect(others.filter(({ response }) => own.some((header) => response.headers[header]))).toEqual([]);
     expect(operations.filter(({ operation }) => operation.deprecated)).toHaveLength(1);
   });
 });
@@ -359,7 +360,7 @@ test("the description of the API has the limits and bans of this deployment", ()
 test("the description of the API begins with all that a client can do, and with the rotation only where it is possible", () => {
   const beginning = (given: Document) => given.info.description.split("\n\n")[0]!;
   for (const ability of [
-    "read the stock of all pets, the stock of one pet, and what has changed since a list",
+    "read the stock of all pets, of some, or of one, and what has changed since a list",
     "set the stock of one pet, or of up to 100 in one request",
     "read records of other services, and the limits and the requests of its account",
     "replace its API key",

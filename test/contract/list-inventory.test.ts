@@ -69,9 +69,9 @@ describe("GET /v1/inventory", () => {
     for (const item of response.json<object[]>()) expect(Object.keys(item)).toEqual(["petId", "quantity", "status"]);
   });
 
-  test("the list has no parameters and ignores a query", async () => {
+  test("the list ignores parameters that it does not know", async () => {
     const response = await callApi(system.address, {
-      path: "/v1/inventory?limit=1&status=sold&limit=%zz",
+      path: "/v1/inventory?status=sold&petids=1&Limit=%zz",
       headers: { authorization },
     });
     expect(response).toMatchObject({ status: 200, text: (await list()).text });

@@ -49,6 +49,21 @@ test("the list and an update are exact over the REST client, and a list that has
   await expect(open("ps_test_wrong").list()).rejects.toMatchObject({ code: "invalid_api_key", status: 401 });
 });
 
+test("the REST client reads entries by their petIds, and the stock in pages", async () => {
+  const api = open(system.keys.enterprise);
+  const all = await api.list();
+  const some = await api.list({ petIds: [bigId, 77, -5] });
+  const { etag } = some; // the same revision's tag as that of `all`, which came as gzip
+  expect(all.etag).toBe(etag.replace(/"$/, '-gzip"'));
+  expect([...some]).toEqual([all[0], all[2]]);
+  const pages = await Array.fromAsync(api.pages({ limit: 2 }));
+  expect(pages.map(({ etag, length }) => [etag, length])).toEqual([
+    [all.etag, 2],
+    [all.etag, 1],
+  ]);
+  expect(pages.flat()).toEqual([...all]);
+});
+
 test("behind a proxy that removes ETags, an update that depends on one is refused and changes nothing", async () => {
   const api = open(system.keys.enterprise, async (...request) => {
     const response = await fetch(...request);

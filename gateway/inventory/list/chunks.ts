@@ -43,7 +43,7 @@ export function editChunks(chunks: readonly Chunk[], edits: readonly ListedItem[
 }
 
 /** The index of the chunk that an entry belongs to: the last one that does not begin after it, else the first. */
-function chunkOf(chunks: readonly Chunk[], petId: bigint): number {
+export function chunkOf(chunks: readonly Chunk[], petId: bigint): number {
   let low = 0;
   let high = chunks.length - 1;
   while (low < high) {

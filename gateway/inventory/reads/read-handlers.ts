@@ -8,9 +8,11 @@ import { acceptsGzip, jsonType, matchesEtag, writeJson } from "../../http/respon
 import { readPetId, readSince } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";
 import { findEntry, type ListEntry } from "../list/chunks.ts";
+import { pageOf } from "../list/page.ts";
 import type { PinnedBodies } from "../list/pinned-bodies.ts";
-import type { Body, Snapshot } from "../list/snapshot.ts";
+import { type Body, bodyOfText, type Snapshot } from "../list/snapshot.ts";
 import { isAt, type StockList } from "../list/stock-list.ts";
+import { type ListPart, readListPart } from "./list-part.ts";
 import type { LongPolls } from "./long-polls.ts";
 import { streamBody } from "./stream-body.ts";
 
@@ -33,11 +35,12 @@ export interface ReadInventoryOptions extends ListInventoryOptions {
 /** A request that took longer than this has its key looked at again before its answer. */
 const longWaitMs = 2_000;
 
-/** GET /inventory: every entry, at least as new as the request. */
+/** GET /inventory: every entry, or those of a part, at least as new as the request. */
 export function listInventory({ list, admission, pinnedBodies, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
+    const part = readListPart(request);
     // The snapshot is no variable of this function: a slow reader must not keep the list, of which a gzip body is a tenth.
-    const answer = await currentList(response, list).then((snapshot) => listFor(request, snapshot));
+    const answer = await currentList(response, list).then((snapshot) => listFor(request, snapshot, part));
     if (hasWaited(response)) await admission.checkAgain(contextOf(response));
     const { headers, body } = answer;
     if (body) await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
@@ -51,14 +54,23 @@ interface ListAnswer {
   readonly body?: Body;
 }
 
-function listFor(request: Request, snapshot: Snapshot): ListAnswer | Promise<ListAnswer> {
-  const isGzip = acceptsGzip(request);
+function listFor(request: Request, snapshot: Snapshot, part: ListPart | undefined): ListAnswer | Promise<ListAnswer> {
+  const isGzip = part?.petIds === undefined && acceptsGzip(request);
   const etag = isGzip ? snapshot.gzipEtag : snapshot.etag;
   const headers = ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];
   // The tag of either coding names the same revision.
   if (matchesEtag(request.headers["if-none-match"], snapshot.etag, snapshot.gzipEtag)) return { headers };
-  if (!isGzip) return { headers, body: snapshot.plain() };
-  return snapshot.gzip().then((body) => ({ headers: [...headers, "Content-Encoding", "gzip"], body }));
+  if (part?.petIds) return { headers, body: entriesOf(snapshot, part.petIds) };
+  const page = part && pageOf(snapshot, part.range);
+  const { entries, last } = page ?? { entries: snapshot };
+  if (last !== undefined) headers.push("Link", `<?limit=${part!.range!.limit}&after=${last}>; rel="next"`);
+  if (!isGzip) return { headers, body: entries.plain() };
+  return entries.gzip().then((body) => ({ headers: [...headers, "Content-Encoding", "gzip"], body }));
+}
+
+/** Renders the entries with these petIds that exist. */
+function entriesOf({ chunks }: Snapshot, petIds: readonly bigint[]): Body {
+  return bodyOfText(`[${petIds.flatMap((petId) => findEntry(chunks, petId)?.json ?? []).join()}]`);
 }
 
 /** Characters of an `If-None-Match` that is kept while its request is held. */

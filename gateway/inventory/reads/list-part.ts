@@ -1,0 +1,63 @@
+/** Reads which part of the list a request asks for. */
+import type { IncomingMessage } from "node:http";
+import { minPetId, parsePetId } from "../../../proto/pet.ts";
+import { ApiError } from "../../http/api-error.ts";
+import { queryOf, queryValue } from "../../http/request.ts";
+import type { PageRange } from "../list/page.ts";
+
+/** A part of the list: the entries with some petIds, or a page. */
+export type ListPart =
+  /** 1 to 100, in order, each once. */
+  | { readonly petIds: readonly bigint[]; readonly range?: undefined }
+  | { readonly petIds?: undefined; readonly range: PageRange };
+
+const maxPetIds = 100;
+const maxLimit = 10_000;
+
+/**
+ * Reads `petIds`, or `limit` and `after`, of a query. Other parameters are ignored.
+ *
+ * @returns undefined for the whole list
+ * @throws ApiError invalid_request
+ */
+export function readListPart(request: IncomingMessage): ListPart | undefined {
+  if (!request.url!.includes("?")) return undefined;
+  const query = queryOf(request);
+  const petIds = queryValue(query, "petIds");
+  const limit = queryValue(query, "limit");
+  const after = queryValue(query, "after");
+  if (petIds !== undefined) {
+    if (limit === undefined && after === undefined) return { petIds: readPetIds(petIds) };
+    throw invalid("petIds excludes limit and after: entries by their petIds come in one answer.");
+  }
+  if (limit !== undefined) return { range: { limit: readLimit(limit), after: readAfter(after) } };
+  if (after === undefined) return undefined;
+  throw invalid(`after needs a limit from 1 to ${maxLimit} beside it.`);
+}
+
+function readPetIds(text: string): bigint[] {
+  const petIds = new Set<bigint>();
+  for (const part of text.split(",")) {
+    const petId = parsePetId(part);
+    if (petId === undefined) throw invalid("petIds must be int64s in decimal, comma-separated, as in petIds=42,1001.");
+    petIds.add(petId);
+  }
+  if (petIds.size > maxPetIds) throw invalid(`petIds may name at most ${maxPetIds} entries.`);
+  return [...petIds].sort((a, b) => (a < b ? -1 : 1));
+}
+
+function readLimit(text: string): number {
+  const limit = /^[1-9]\d{0,4}$/.test(text) ? Number(text) : Number.NaN;
+  if (limit <= maxLimit) return limit;
+  throw invalid(`limit must be a whole number from 1 to ${maxLimit}.`);
+}
+
+function readAfter(text: string | undefined): bigint {
+  const after = text === undefined ? minPetId - 1n : parsePetId(text);
+  if (after !== undefined) return after;
+  throw invalid("after must be an int64 in decimal: the petId that the page begins after.");
+}
+
+function invalid(message: string): ApiError {
+  return new ApiError("invalid_request", { message });
+}

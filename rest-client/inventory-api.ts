@@ -1,0 +1,95 @@
+/** What the client offers its callers, and what it takes from them. */
+import type { FollowEvent } from "./follow.ts";
+import type { InventoryApiError } from "./inventory-api-error.ts";
+import type { BulkResult, InventoryChanges, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
+import type { UpdateEntry } from "./update-batches.ts";
+
+export interface InventoryApiOptions {
+  /** Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. */
+  readonly baseUrl: string;
+  readonly apiKey: string;
+  /** Sends the requests; default: the `fetch` of the runtime. */
+  readonly fetch?: typeof globalThis.fetch;
+}
+
+export interface CallOptions {
+  /** Ends the call, its waits for the limits and its repeats included. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface UpdateOptions extends CallOptions {
+  /** `etag` of the entry, or a list of them: the update happens only while the entry has one of these. */
+  readonly ifMatch?: string | undefined;
+  /**
+   * Names the update, so that it happens once however often it is sent: 1 to 64 of `A-Z a-z 0-9 _ . : -`; default: a
+   * new one for each call. Where `updateMany` needs more than one request, each after the first appends a dot and the
+   * place of its first entry. So a repeat of the whole call has the same keys.
+   */
+  readonly idempotencyKey?: string | undefined;
+}
+
+export interface InventoryEntry extends InventoryItem {
+  /** For `ifMatch`; empty where a proxy removes the `ETag`. */
+  readonly etag: string;
+}
+
+/** The entry after an update; `replayed` where an earlier one with the same key had made it. */
+export interface UpdatedEntry extends InventoryEntry {
+  readonly replayed?: boolean;
+}
+
+/** What became of one of many updates. */
+export type UpdateResult =
+  | BulkResult
+  | { readonly petId: bigint; readonly error: Pick<InventoryApiError, "code" | "message" | "status"> };
+
+export interface ListOptions extends CallOptions {
+  readonly petIds?: readonly (bigint | number)[] | undefined;
+}
+
+/** Entries in the order of petId. */
+export type InventoryList = readonly InventoryItem[] & {
+  /** The tag of the whole list, for `changes`. */
+  readonly etag: string;
+};
+
+export interface InventoryApi {
+  /**
+   * Every entry, or those of up to 100 petIds that exist. A whole list that has not changed is not sent again.
+   *
+   * @param options `petIds`: 1 to 100, in any order; default: all
+   */
+  list(options?: ListOptions): Promise<InventoryList>;
+  /**
+   * The stock in pages, each as it is when it is read. `changes` since the tag of the first page give what has changed
+   * while the others were read.
+   *
+   * @param options `limit`: entries of a page, up to 10,000; default: 1,000
+   */
+  pages(options?: CallOptions & { readonly limit?: number }): AsyncGenerator<InventoryList, void, undefined>;
+  /** One entry. @throws InventoryApiError `not_found` */
+  get(petId: bigint | number, options?: CallOptions): Promise<InventoryEntry>;
+  /** Sets a quantity. @throws InventoryApiError `not_found`; `precondition_failed` when `ifMatch` does not hold */
+  update(petId: bigint | number, quantity: number, options?: UpdateOptions): Promise<UpdatedEntry>;
+  /**
+   * Sets many quantities, each by itself. A request carries up to a hundred of them in up to 16 KiB. The results are in
+   * the order of the entries.
+   *
+   * @throws InventoryApiError when no result is known; a later failure is the result of its entries and of all after
+   * them, which are not sent
+   */
+  updateMany(entries: readonly UpdateEntry[], options?: Omit<UpdateOptions, "ifMatch">): Promise<UpdateResult[]>;
+  /**
+   * What has changed since the `etag` of a list or of earlier changes.
+   *
+   * @param options `waitSeconds`: how long the answer may wait for a change, in seconds up to 90; default: not at all
+   * @throws InventoryApiError `changes_unavailable`: read the list again
+   */
+  changes(since: string, options?: CallOptions & { readonly waitSeconds?: number }): Promise<InventoryChanges>;
+  /** The stock, then every difference, once and in order; the stock again where differences are no longer known. */
+  follow(options?: CallOptions): AsyncGenerator<FollowEvent, never, undefined>;
+  /** What is left of the limits. The account's limits do not count this, and banned keys may ask. */
+  rateLimit(options?: CallOptions): Promise<RateLimitStatus>;
+  /** Requests of the account in the last hours, up to 168. The account's limits do not count this. */
+  usage(options?: CallOptions & { readonly hours?: number }): Promise<Usage>;
+}
