@@ -10,6 +10,7 @@ import type { TlsFiles } from "../runtime/tls-files.ts";
 import { type Authority, createAuthority } from "../test/support/certificates.ts";
 import { type Helm, type Manifest, openHelm, type Values } from "../test/support/helm.ts";
 import { nameOf, schemaFaults, unknownMembers } from "../test/support/kubernetes.ts";
+import { rulesFile } from "../test/support/prometheus.ts";
 import { suiteStack } from "../test/support/stack.ts";
 
 const chart = join(import.meta.dirname, "chart");
@@ -395,11 +396,11 @@ describe("the Helm chart", () => {
     });
   });
 
-  test("the alerts of the chart are the tested ones", () => {
+  test("the chart has the tested rules, and its jobs have the names that the rules select", () => {
     const [rules] = all("production", "PrometheusRule");
     const jobs = all("production", "PodMonitor").map(({ spec }) => spec.selector.matchLabels[spec.jobLabel]);
     expect(jobs).toEqual(["gateway", "inventory-svc"]);
-    expect(rules!.spec).toEqual(parse(readFileSync(`${chart}/../observability/prometheus/rules.yaml`, "utf8")));
+    expect(rules!.spec).toEqual(parse(readFileSync(rulesFile, "utf8")));
   });
 
   describe("the migration", () => {
@@ -497,7 +498,16 @@ describe("the Helm chart", () => {
       ["a secret among the settings", settings({ KEY_PEPPER: pepper }), "KEY_PEPPER"],
       ["an old secret among the settings", settings({ KEY_PEPPER_OLD: pepper }), "KEY_PEPPER_OLD"],
       ["a setting that is not text", settings({ BAN_REFUSALS_PER_MINUTE: 1_000_000 }), "BAN_REFUSALS_PER_MINUTE"],
-      ["a missing setting", settings({ BAN_REFUSALS_PER_MINUTE: null }), "BAN_REFUSALS_PER_MINUTE"],
+      ["a number that is too large", settings({ BAN_REFUSALS_PER_MINUTE: "1000001" }), "BAN_REFUSALS_PER_MINUTE"],
+      [
+        "a number that is too small",
+        { "inventory-svc": { settings: { INVENTORY_MAX_BATCH: "0" } } },
+        "INVENTORY_MAX_BATCH",
+      ],
+      ["a day that does not exist", settings({ PETS_SUNSET_AT: "2027-02-30" }), "PETS_SUNSET_AT"],
+      ["an address that does not exist", settings({ TRUSTED_PROXIES: "10.0.0.256" }), "TRUSTED_PROXIES"],
+      ["an unknown plan", settings({ PLAN_LIMITS: "gold=1/2" }), "PLAN_LIMITS"],
+      ["a drain that is all delay", settings({ DRAIN_SECONDS: "5" }), "DRAIN_DELAY_SECONDS must be less"],
       ["a base address without /v1", settings({ GATEWAY_SERVERS: "https://petstore.example/" }), "GATEWAY_SERVERS"],
       ["an environment that keys cannot carry", settings({ GATEWAY_KEY_ENV: "Live" }), "GATEWAY_KEY_ENV"],
       ["an unknown log level", settings({ LOG_LEVEL: "loud" }), "LOG_LEVEL"],

@@ -1,8 +1,9 @@
-/** Writes `docs/settings.md` and `.env.example` from the settings of the two tiers: `npm run docs:settings`. */
+/** Writes the files that list the settings of the two tiers: `npm run docs:settings`. */
 import { writeFileSync } from "node:fs";
 import { gatewaySettings, keySettings } from "../gateway/config.ts";
 import { inventorySettings } from "../inventory-svc/config.ts";
 import { processSettings, type SettingsShape, settingRows } from "../runtime/settings.ts";
+import { chartSchema } from "./chart-settings.ts";
 
 /** The settings by section. Both tiers have those of `processSettings`, which are listed once. */
 const sections: Readonly<Record<string, SettingsShape>> = {
@@ -13,7 +14,11 @@ const sections: Readonly<Record<string, SettingsShape>> = {
 
 /** The generated files: texts by their paths in the repository. */
 export function settingsFiles(): Readonly<Record<string, string>> {
-  return { "docs/settings.md": page(), ".env.example": envExample() };
+  return {
+    "docs/settings.md": page(),
+    ".env.example": envExample(),
+    "deploy/chart/values.schema.json": chartSchema(),
+  };
 }
 
 function page(): string {

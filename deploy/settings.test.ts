@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { Ajv } from "ajv";
 import { parse } from "yaml";
 import { gatewaySettings } from "../gateway/config.ts";
 import { inventorySettings } from "../inventory-svc/config.ts";
@@ -63,10 +64,34 @@ describe.each(Object.keys(tiers) as Tier[])("the settings of %s", (tier) => {
   });
 });
 
+/** Texts of which each is right for some settings and wrong for most. */
+const texts = [
+  ...["0", "1", "2", "10", "50", "100", "500", "1000", "3600", "3601", "5000", "5001", "60000", "60001", "86400000"],
+  ...["86400001", "1000000", "1000001", "-1", "+1", "1.5", "1e3", " 1", "1 ", "x", "true", "false", "yes", "none"],
+  ...["info", "loud", "live", "Live", "2027-07-01", "2027-02-30", "2027-07-01T00:00:00Z", "2027-07-01T00:00:00"],
+  ...["https://a.example/v1", "https://a.example/v1, http://b/shop/v1", "https://a.example/", "ftp://a/v1", "a/v1"],
+  ...["http://pets", "HTTPS://pets:8080/a", "http:// pets", "10.0.0.1", "10.0.0.0/8, ::1", "fd00::/8", "10.0.0.0/0"],
+  ...["10.0.0.256", "10.0.0.0/33", "::/129", "free=1/2", "free=1/2,pro=3/4", "free=0/2", "enterprise=1/2", "gold=1/2"],
+  ...["5,15,60", "5,,15", "5;15"],
+];
+
+describe.each(Object.keys(tiers) as Tier[])("the values of the chart for %s", (tier) => {
+  test(`the chart takes each text that ${tier} takes for a setting, and no other`, () => {
+    const isTaken = new Ajv().compile({ type: "object", properties: chartTexts(tier) });
+    const different = Object.keys(chartTexts(tier)).flatMap((name) =>
+      texts.flatMap((text) => {
+        const [byChart, byTier] = [isTaken({ [name]: text }), tiers[tier][name]!.safeParse(text).success];
+        return byChart === byTier ? [] : { name, text, byChart, byTier };
+      }),
+    );
+    expect(different).toEqual([]);
+  });
+});
+
 const helm = suiteStack();
 let chart: ReturnType<typeof openHelm> | undefined;
 
-/** The chart's own values count as its defaults; what it fills in by itself or takes from secrets has none. */
+/** What the chart fills in or takes from secrets, what its values have, with their defaults, and what they may have. */
 async function chartSettings(tier: Tier): Promise<Listed> {
   chart ??= openHelm(join(import.meta.dirname, "chart")).then((opened) => {
     helm.defer(() => opened.remove());
@@ -78,12 +103,13 @@ async function chartSettings(tier: Tier): Promise<Listed> {
   );
   const values = entries(valuesOf(tier), /^ {4}([A-Z_]+): "?(.*?)"?$/gm);
   const { env } = deployment!.spec.template.spec.containers[0];
-  return new Map(
-    [...Object.keys(map!.data!), ...env.map(({ name }: { name: string }) => name)].map((name) => [
-      name,
-      values.get(name),
-    ]),
-  );
+  const names = [map!.data!, chartTexts(tier)].flatMap(Object.keys);
+  return new Map([...names, ...env.map(({ name }: { name: string }) => name)].map((name) => [name, values.get(name)]));
+}
+
+/** The schemas of the settings that the values of the chart may have. */
+function chartTexts(tier: Tier): Readonly<Record<string, object>> {
+  return JSON.parse(read("deploy/chart/values.schema.json")).properties[tier].properties.settings.properties;
 }
 
 function valuesOf(tier: Tier): string {

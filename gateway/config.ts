@@ -6,17 +6,19 @@ import {
   drainFaults,
   flag,
   integer,
+  isoTimePattern,
   listenAddress,
   parseIsoTime,
   processSettings,
   readSettings,
   type Settings,
   type SettingsShape,
+  textLike,
 } from "../runtime/settings.ts";
 import { tlsFile, tlsFilesOf, tlsSettingFaults } from "../runtime/tls-files.ts";
 import { keyEnvPattern } from "./accounts/keys/key-format.ts";
 import { defaultKeyDatabaseUrl, pepperFaults, pepperMinLength } from "./accounts/keys/pepper.ts";
-import { contractPlans, formatPlans, type PlanTable, parsePlans } from "./accounts/keys/plans.ts";
+import { contractPlans, formatPlans, parsePlans, plansPattern } from "./accounts/keys/plans.ts";
 import { isRedisUrl } from "./limits/redis-connection.ts";
 
 /** The settings of everything that reads or writes keys: the gateway and the operators' commands. */
@@ -42,19 +44,27 @@ export const keySettings = {
     }),
   GATEWAY_KEY_ENV: z
     .string()
+    .regex(keyEnvPattern, { error: "must be 1 to 16 lower-case letters and digits" })
     .default("live")
-    .refine((text) => keyEnvPattern.test(text), { error: "must be 1 to 16 lower-case letters and digits" })
     .describe("names this deployment in the keys that it issues: ps_<env>_…"),
 };
 
 /** What messages call the setting of the database of keys, with its tier. */
 export const keyDatabaseSetting = "GATEWAY_DATABASE_URL (gateway)";
 
+const octet = "(?:25[0-5]|2[0-4]\\d|1?\\d?\\d)";
+// proxy-addr refuses /0: it would trust every client.
+const addressOrCidr = [
+  `${octet}(?:\\.${octet}){3}(?:/(?:[1-9]|[12]\\d|3[0-2]))?`,
+  "[0-9a-fA-F]*:[0-9a-fA-F:.]*(?:/(?:[1-9]\\d?|1[01]\\d|12[0-8]))?",
+].join("|");
+
 export const gatewaySettings = {
   GATEWAY_LISTEN: listenAddress("127.0.0.1:8080").describe("public address"),
   GATEWAY_ADMIN_LISTEN: listenAddress("127.0.0.1:8081").describe("operators' address: /livez, /readyz, /metrics"),
   GATEWAY_SERVERS: list(
-    (url) => URL.canParse(url) && new URL(url).pathname.endsWith("/v1"),
+    "https?://[^/?#,\\s]+(?:/[^?#,\\s]*)?/v1",
+    (url) => URL.canParse(url),
     "must be comma-separated URLs ending in /v1",
   ).meta({
     description: "public base addresses, for the OpenAPI document",
@@ -106,22 +116,20 @@ export const gatewaySettings = {
   PETS_DEPRECATED_AT: time("2026-01-01T00:00:00Z", "when GET /pets/{petId} became deprecated"),
   PETS_SUNSET_AT: time("2027-07-01T00:00:00Z", "when GET /pets/{petId} may go away"),
   PETS_GONE_AFTER_SUNSET: flag(false).describe("1 answers GET /pets/{petId} with 410 after its sunset"),
-  TRUSTED_PROXIES: list(isAddressOrCidr, "must be comma-separated addresses or CIDRs other than /0").meta({
+  TRUSTED_PROXIES: list(
+    addressOrCidr,
+    (text) => ipaddr.isValid(text.split("/", 1)[0]!),
+    "must be comma-separated addresses or CIDRs other than /0",
+  ).meta({
     description: "proxies whose X-Forwarded-For counts",
     shownDefault: "none",
   }),
   ADDRESS_GUARD_PER_MINUTE: integer(60, 1, 1_000_000).describe(
     "requests a minute without a valid key from one address",
   ),
-  PLAN_LIMITS: z
-    .string()
+  PLAN_LIMITS: textLike(plansPattern, `must be like ${formatPlans(contractPlans)}: requests per minute / per day`)
     .default(formatPlans(contractPlans))
-    .transform((text, context): PlanTable => {
-      const plans = parsePlans(text);
-      if (plans) return plans;
-      context.addIssue(`must be like ${formatPlans(contractPlans)}: requests per minute / per day`);
-      return z.NEVER;
-    })
+    .transform(parsePlans)
     .meta({
       description: "limits of the plans, requests per minute / per day",
       shownDefault: formatPlans(contractPlans),
@@ -133,10 +141,8 @@ export const gatewaySettings = {
     "entries that an account may update in a day with an Idempotency-Key; each leaves a record for 25 hours",
   ),
   BAN_REFUSALS_PER_MINUTE: integer(30, 1, 1_000_000).describe("refusals within a minute that lead to a ban"),
-  BAN_LADDER_MINUTES: z
-    .string()
+  BAN_LADDER_MINUTES: textLike("[1-9]\\d{0,5}(?:,[1-9]\\d{0,5})*", "must be comma-separated minutes")
     .default("5,15,60")
-    .refine((text) => /^[1-9]\d{0,5}(,[1-9]\d{0,5})*$/.test(text), { error: "must be comma-separated minutes" })
     .transform((text) => text.split(",").map(Number))
     .describe("minutes of the first, second, … ban; the last one repeats"),
   ...processSettings,
@@ -181,44 +187,28 @@ function pepper() {
   return z.string().min(pepperMinLength, { error }).optional();
 }
 
-/** Comma-separated entries; none when not set. */
-function list(isEntry: (entry: string) => boolean, rule: string) {
-  return z
-    .string()
+/** Comma-separated entries, each of the form of a pattern and valid; none when not set. */
+function list(entry: string, isValid: (entry: string) => boolean, rule: string) {
+  const entries = `(?:${entry})(?:\\s*,[\\s,]*(?:${entry}))*`;
+  return textLike(`[\\s,]*(?:${entries})?[\\s,]*`, rule)
     .default("")
-    .transform((text) => text.split(",").flatMap((entry) => entry.trim() || []))
-    .refine((entries) => entries.every(isEntry), { error: rule });
+    .transform((text) => text.split(",").flatMap((each) => each.trim() || []))
+    .refine((all) => all.every(isValid), { error: rule });
 }
 
 function upstream(description: string) {
-  return z
-    .string()
+  const error = "must be an http or https URL";
+  return textLike("[hH][tT][tT][pP][sS]?:\\S+", error)
+    .refine((text) => URL.canParse(text), { error })
     .optional()
-    .refine((text) => text === undefined || (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)), {
-      error: "must be an http or https URL",
-    })
     .transform((text) => (text === undefined ? null : new URL(text)))
     .meta({ description, shownDefault: "none: 503" });
 }
 
 function time(byDefault: string, description: string) {
-  return z
-    .string()
+  const rule = "must be a day or a time with its offset in ISO 8601, like 2027-07-01T00:00:00Z, or none";
+  return textLike(`none|${isoTimePattern}`, rule)
     .default(byDefault)
-    .transform((text, context): Date | null => {
-      if (text === "none") return null;
-      const ms = parseIsoTime(text);
-      if (ms !== undefined) return new Date(ms);
-      context.addIssue("must be a day or a time with its offset in ISO 8601, like 2027-07-01T00:00:00Z, or none");
-      return z.NEVER;
-    })
+    .transform((text) => (text === "none" ? null : new Date(parseIsoTime(text)!)))
     .meta({ description: `${description}, or none`, shownDefault: byDefault });
-}
-
-function isAddressOrCidr(text: string): boolean {
-  const [address = "", bits, ...rest] = text.split("/");
-  if (rest.length > 0 || !ipaddr.isValid(address)) return false;
-  const most = ipaddr.parse(address).kind() === "ipv4" ? 32 : 128;
-  // proxy-addr refuses /0: it would trust every client.
-  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) >= 1 && Number(bits) <= most);
 }

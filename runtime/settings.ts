@@ -85,19 +85,40 @@ export function listenAddress(byDefault: string) {
     });
 }
 
-/** A whole number within bounds, both included. */
+/**
+ * A text of one form. The schema of the chart's values takes the form over, so it has to be one that Go's regular
+ * expressions know, too: none that looks ahead or back.
+ *
+ * @param pattern of the whole text
+ * @param error what the text must be
+ */
+export function textLike(pattern: string, error: string) {
+  return z.string().regex(new RegExp(`^(?:${pattern})$`), { error });
+}
+
+/** A whole number within bounds, both included and not negative. */
 export function integer(byDefault: number, min: number, max: number) {
-  return z
-    .string()
+  return textLike(wholeNumbers(min, max), `must be a whole number from ${min} to ${max}`)
     .default(String(byDefault))
-    .transform((text, context) => {
-      const value = Number(text);
-      if (!/^-?\d+$/.test(text) || value < min || value > max) {
-        context.addIssue(`must be a whole number from ${min} to ${max}`);
-        return z.NEVER;
-      }
-      return value;
-    });
+    .transform(Number);
+}
+
+/**
+ * A pattern of the decimal numbers from `min` to `max`. It cuts them into ranges in which each digit has a range of its
+ * own: 50 to 2000 are 50 to 59, 60 to 99, 100 to 999, 1000 to 1999, and 2000.
+ */
+function wholeNumbers(min: number, max: number): string {
+  const ends = new Set([max]);
+  for (let unit = 10; min - (min % unit) + unit - 1 < max; unit *= 10) ends.add(min - (min % unit) + unit - 1);
+  for (let unit = 10; max + 1 - ((max + 1) % unit) > min; unit *= 10) ends.add(max - ((max + 1) % unit));
+  const sorted = [...ends].sort((a, b) => a - b);
+  return sorted
+    .map((end, i) => {
+      const first = `${i === 0 ? min : sorted[i - 1]! + 1}`;
+      const digits = [...`${end}`].map((high, at) => (first[at] === high ? high : `[${first[at]}-${high}]`));
+      return digits.join("").replaceAll("[0-9]", "\\d");
+    })
+    .join("|");
 }
 
 /** `1`, `true` or `0`, `false`. */
@@ -178,8 +199,11 @@ export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."));
 }
 
-// A time without an offset would mean another moment on every machine.
-const isoTime = z.union([z.iso.date(), z.iso.datetime({ offset: true })]);
+/** The form of the texts that `parseIsoTime` reads. A time without an offset would mean another moment on every machine. */
+export const isoTimePattern = `${z.regexes.date.source}|${z.regexes.datetime({ offset: true }).source}`.replace(
+  /[\^$]/g,
+  "",
+);
 
 /**
  * Reads a moment in ISO 8601: a time with its offset, or a day, which stands for its start in UTC.
@@ -187,5 +211,5 @@ const isoTime = z.union([z.iso.date(), z.iso.datetime({ offset: true })]);
  * @returns Unix milliseconds; undefined for any other text, such as 30 February
  */
 export function parseIsoTime(text: string): number | undefined {
-  return isoTime.safeParse(text).success ? Date.parse(text) : undefined;
+  return new RegExp(`^(?:${isoTimePattern})$`).test(text) ? Date.parse(text) : undefined;
 }

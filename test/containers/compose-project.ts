@@ -59,7 +59,7 @@ export async function startComposeProject(stack: AsyncDisposableStack): Promise<
   stack.defer(() => folder.remove());
   const home = join(folder.path, "deploy/compose");
   await mkdir(join(folder.path, "deploy"));
-  for (const name of ["compose", "observability"]) {
+  for (const name of ["chart", "compose", "observability"]) {
     await cp(join(projectRoot, "deploy", name), join(folder.path, "deploy", name), { recursive: true });
   }
   const ports = { https: await freePort(), prometheus: await freePort(), grafana: await freePort() };

@@ -1,6 +1,13 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { startLoad } from "../support/load.ts";
-import { metricsIn, type Prometheus, promtool, readDashboards, startPrometheus } from "../support/prometheus.ts";
+import {
+  metricsIn,
+  type Prometheus,
+  promtool,
+  readDashboards,
+  rulesFile,
+  startPrometheus,
+} from "../support/prometheus.ts";
 import { startRedisServer } from "../support/redis-server.ts";
 import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
@@ -92,7 +99,7 @@ describe("Prometheus", () => {
 describe("the observability files", () => {
   test.each([
     ["a valid configuration", ["check", "config"], "prometheus.yaml"],
-    ["valid rules", ["check", "rules"], "rules.yaml"],
+    ["valid rules", ["check", "rules"], rulesFile],
     ["alerts that fire when they should and at no other time", ["test", "rules"], "rules.test.yaml"],
   ])(
     "the observability files have %s according to promtool",

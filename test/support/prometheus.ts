@@ -10,7 +10,7 @@ import { findProgram, serverProgram } from "./server-programs.ts";
 import { temporaryFolder } from "./stack.ts";
 
 export const observability = resolve(import.meta.dirname, "../../deploy/observability");
-export const rulesFile = join(observability, "prometheus/rules.yaml");
+export const rulesFile = resolve(observability, "../chart/rules.yaml");
 
 /** Addresses to scrape, by job. */
 export type Targets = Readonly<Record<"gateway" | "inventory-svc", readonly string[]>>;

@@ -25,26 +25,28 @@ export function hasOwnLimits(plan: PlanName): boolean {
   return contractPlans[plan] === null;
 }
 
+const plansInTables = planNames.filter((plan) => !hasOwnLimits(plan));
+
 /** A table of plans as people write it: `free=60/1000,pro=300/10000`, requests per minute / per day. */
 export function formatPlans(plans: PlanTable): string {
-  return planNames
-    .filter((plan) => !hasOwnLimits(plan))
-    .map((plan) => `${plan}=${plans[plan]?.perMinute}/${plans[plan]?.perDay}`)
-    .join(",");
+  return plansInTables.map((plan) => `${plan}=${plans[plan]?.perMinute}/${plans[plan]?.perDay}`).join(",");
 }
 
+const entry = `\\s*(?:${plansInTables.join("|")})=[1-9]\\d{0,9}/[1-9]\\d{0,9}\\s*`;
+
+/** A pattern of the tables of plans that people may write. */
+export const plansPattern = `${entry}(?:,${entry})*`;
+
 /**
- * Reads a table of plans as `formatPlans` writes it. A plan that the text does not name has the contract's limits.
+ * Reads a table of plans. A plan that the text does not name has the contract's limits.
  *
- * @returns undefined for any other text
+ * @param text of the form of `plansPattern`
  */
-export function parsePlans(text: string): PlanTable | undefined {
-  const plans: Record<PlanName, AccountLimits | null> = { ...contractPlans };
-  for (const entry of text.split(",")) {
-    const [, name, perMinute, perDay] = /^(\w+)=([1-9]\d{0,9})\/([1-9]\d{0,9})$/.exec(entry.trim()) ?? [];
-    const plan = planNames.find((each) => each === name);
-    if (plan === undefined || hasOwnLimits(plan)) return undefined;
-    plans[plan] = { perMinute: Number(perMinute), perDay: Number(perDay) };
-  }
-  return plans;
+export function parsePlans(text: string): PlanTable {
+  const entries = text.split(",").map((each) => each.trim().split(/[=/]/));
+  const named = entries.map(([plan, perMinute, perDay]) => [
+    plan,
+    { perMinute: Number(perMinute), perDay: Number(perDay) },
+  ]);
+  return { ...contractPlans, ...Object.fromEntries(named) };
 }
