@@ -5,12 +5,10 @@ import type { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import type { Item, Position } from "../../proto/pet.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { connectMysql } from "../support/mysql-client.ts";
-import { migrateStock, type OpenStock, openStock, pagesOf, untilRunning } from "../support/open-stock.ts";
+import { type OpenStock, openMigratedStock, openStock, pagesOf, untilRunning } from "../support/open-stock.ts";
 import { suiteStack } from "../support/stack.ts";
+import { create, remove, update } from "../support/stock-changes.ts";
 
-const create = (petId: bigint) => ({ kind: "create", petId, quantity: 1, status: "available" }) as const;
-const update = (petId: bigint, quantity: number) => ({ kind: "update", petId, quantity }) as const;
-const remove = (petId: bigint) => ({ kind: "remove", petId }) as const;
 const petIdOf = ({ petId }: Item) => petId;
 const hourMs = 3_600_000;
 
@@ -35,10 +33,8 @@ describeEachDatabase("removals that are forgotten", (url) => {
   let start: Position;
 
   beforeAll(async () => {
-    await migrateStock(url());
-    stock = openStock(url());
+    stock = await openMigratedStock(stack, url());
     ({ store } = stock);
-    stack.defer(() => stock.close());
   });
   beforeEach(async () => {
     await stock.empty();

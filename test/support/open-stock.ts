@@ -13,6 +13,7 @@ import type { Item } from "../../proto/pet.ts";
 import { migrate, migrateDatabase } from "../../runtime/database/migrations.ts";
 import { type DatabaseOptions, isSqlite, openDatabase } from "../../runtime/database/open.ts";
 import { connectMysql } from "./mysql-client.ts";
+import type { Stack } from "./stack.ts";
 import { until } from "./until.ts";
 
 export interface OpenStock {
@@ -50,6 +51,14 @@ export async function* pagesOf(store: StockStore, pageSize: number): AsyncGenera
 /** Brings the schema of a stock up to date. */
 export async function migrateStock(url: string): Promise<void> {
   await migrateDatabase(url, "inventory", stockMigrations);
+}
+
+/** Opens a stock with its schema up to date, and closes it after the suite. */
+export async function openMigratedStock(stack: Stack, url: string, options?: DatabaseOptions): Promise<OpenStock> {
+  await migrateStock(url);
+  const stock = openStock(url, options);
+  stack.defer(() => stock.close());
+  return stock;
 }
 
 /** Opens a stock in memory for a suite, which ends it. It is empty before each test. */
