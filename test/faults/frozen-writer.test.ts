@@ -1,11 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Change } from "../../inventory-svc/stock/decide-changes.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
-import { connectInventory, type Inventory, statusOf } from "../support/grpc.ts";
+import { type Inventory, statusOf } from "../support/grpc.ts";
+import { callerOf, startInventoryService } from "../support/inventory-service.ts";
 import { type Link, startLink } from "../support/link.ts";
 import { connectMysql } from "../support/mysql-client.ts";
 import { migrateStock, openStock } from "../support/open-stock.ts";
-import { cleanup, type RunningProcess, startProcess, startScript } from "../support/processes.ts";
+import { cleanup, type RunningProcess, startScript } from "../support/processes.ts";
 import { suiteStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 
@@ -13,6 +14,7 @@ import { until } from "../support/until.ts";
 const pieceMs = 150;
 const freezeMs = 18_000;
 const ours = 1_000_000n;
+const quiet = { LOG_LEVEL: "fatal" };
 
 describe("a writer that is frozen while it holds the lock of the stock", () => {
   const stack = suiteStack();
@@ -35,21 +37,8 @@ describe("a writer that is frozen while it holds the lock of the stock", () => {
     link = await startLink(stack, database.port);
     detour = new URL(url);
     detour.port = String(link.port);
-    healthy = connectInventory((await startService(url)).listen);
-    stack.defer(() => healthy.close());
+    healthy = callerOf(stack, await startInventoryService(stack, url, quiet));
   });
-
-  async function startService(databaseUrl: string): Promise<RunningProcess> {
-    const env = {
-      LOG_LEVEL: "fatal",
-      INVENTORY_LISTEN: "127.0.0.1:0",
-      INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
-      INVENTORY_DATABASE_URL: databaseUrl,
-    };
-    const started = await startProcess({ name: "inventory-svc", script: "inventory-svc/main.ts", env });
-    stack.defer(async () => void (await started.stop()));
-    return started;
-  }
 
   async function holdsLock(): Promise<boolean> {
     const connection = await connectMysql(url);
@@ -80,9 +69,8 @@ describe("a writer that is frozen while it holds the lock of the stock", () => {
       "a service",
       async () => {
         link.delayMs = 0;
-        const service = await startService(detour.href);
-        const frozen = connectInventory(service.listen);
-        stack.defer(() => frozen.close());
+        const service = await startInventoryService(stack, detour.href, quiet);
+        const frozen = callerOf(stack, service);
         await frozen.update({ petId: 1n, quantity: 1 });
         link.delayMs = pieceMs;
         void (async () => {

@@ -4,10 +4,10 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { createInventoryClient } from "../../client/index.ts";
-import { connectInventory } from "../support/grpc.ts";
 import { request } from "../support/http.ts";
+import { callerOf, startInventoryService } from "../support/inventory-service.ts";
 import { type Link, startLink } from "../support/link.ts";
-import { type RunningProcess, startProcess } from "../support/processes.ts";
+import type { RunningProcess } from "../support/processes.ts";
 import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
@@ -22,16 +22,7 @@ beforeAll(async () => {
   const seed = petIds.map((petId) => ({ petId, quantity: 100, status: "available" as const }));
   system = await startSystem({ seed, gateways: 0, gatewayEnv: { LOG_LEVEL: "fatal" } });
   stack.defer(() => system.close());
-  other = await startProcess({
-    name: "another inventory-svc",
-    script: "inventory-svc/main.ts",
-    env: {
-      INVENTORY_LISTEN: "127.0.0.1:0",
-      INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
-      INVENTORY_DATABASE_URL: system.databaseUrls.inventory,
-    },
-  });
-  stack.defer(async () => void (await other.stop()));
+  other = await startInventoryService(stack, system.databaseUrls.inventory);
   link = await startLink(stack, portOf(system.inventory.listen));
 });
 
@@ -46,15 +37,9 @@ function patch(address: string, petId: number, quantity: number, headers: Record
   });
 }
 
-async function otherClient() {
-  const inventory = connectInventory(other.listen);
-  stack.defer(() => inventory.close());
-  return inventory;
-}
-
 test("bytes that are late between the tiers do not write an update that got 504 over a newer one", async () => {
   const gateway = await system.startGateway({ INVENTORY_ADDRESS: `127.0.0.1:${link.port}` });
-  const inventory = await otherClient();
+  const inventory = callerOf(stack, other);
   await until(async () => (await patch(gateway.listen, 2, 1)).status === 200); // the session is open
   link.delayMs = 6_500;
   expect((await patch(gateway.listen, 1, 7)).status).toBe(504);
@@ -99,7 +84,7 @@ test("a service takes no question after the end of its stream, also while that e
 
 test("a gateway that was frozen does not write the update of a caller that has left over a newer one", async () => {
   const gateway = await system.startGateway();
-  const inventory = await otherClient();
+  const inventory = callerOf(stack, other);
   const body = '{"quantity":7}';
   for (let round = 0; round < 8; round++) {
     await until(async () => (await patch(gateway.listen, 2, round)).status === 200);

@@ -1,9 +1,10 @@
 // Checks that an adjustment over gRPC happens once for each request id, at any replica and however often it is sent.
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { describeEachDatabase } from "../support/databases.ts";
-import { connectInventory, type Inventory, refusalOf } from "../support/grpc.ts";
-import { migrateStock, type OpenStock, openStock } from "../support/open-stock.ts";
-import { cleanup, type RunningProcess, startProcess } from "../support/processes.ts";
+import { type Inventory, refusalOf } from "../support/grpc.ts";
+import { callerOf, startInventoryService } from "../support/inventory-service.ts";
+import { type OpenStock, openMigratedStock } from "../support/open-stock.ts";
+import { cleanup, type RunningProcess } from "../support/processes.ts";
 import { suiteStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 
@@ -17,26 +18,13 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
   const services: RunningProcess[] = [];
   const callers: Inventory[] = [];
 
-  async function start(listen = "127.0.0.1:0"): Promise<RunningProcess> {
-    const env = {
-      INVENTORY_LISTEN: listen,
-      INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
-      INVENTORY_DATABASE_URL: url(),
-      LOG_LEVEL: "warn",
-    };
-    return await startProcess({ name: "inventory-svc", script: "inventory-svc/main.ts", env });
-  }
+  const start = (env: Record<string, string> = {}) =>
+    startInventoryService(stack, url(), { LOG_LEVEL: "warn", ...env });
 
   beforeAll(async () => {
-    await migrateStock(url());
-    stock = openStock(url());
-    stack.defer(() => stock.close());
+    stock = await openMigratedStock(stack, url());
     services.push(...(await Promise.all([start(), start()])));
-    for (const { listen } of services) {
-      const caller = connectInventory(listen);
-      stack.defer(() => caller.close());
-      callers.push(caller);
-    }
+    for (const service of services) callers.push(callerOf(stack, service));
   });
   beforeEach(async () => {
     await stock.empty();
@@ -54,9 +42,8 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
     expect(await callers[1]!.adjust(adjustment)).toEqual({ item, replayed: true });
     await callers[1]!.remove({ petId: 1n });
     await services[0]!.kill("SIGKILL");
-    services[0] = await start(services[0]!.listen);
-    const again = connectInventory(services[0].listen);
-    stack.defer(() => again.close());
+    services[0] = await start({ INVENTORY_LISTEN: services[0]!.listen });
+    const again = callerOf(stack, services[0]);
     expect(await again.adjust(adjustment)).toEqual({ item, replayed: true });
     expect(await refusalOf(again.adjust({ ...adjustment, delta: 3 }))).toMatchObject({ reason: "REQUEST_ID_REUSED" });
     expect(await refusalOf(again.adjust({ ...adjustment, requestId: "new" }))).toMatchObject({ code: "NOT_FOUND" });

@@ -1,7 +1,6 @@
 // What becomes of updates that lie in the socket of an inventory service while it stands still.
 import { callApi } from "../support/api.ts";
-import { connectInventory } from "../support/grpc.ts";
-import { startProcess } from "../support/processes.ts";
+import { callerOf, startInventoryService } from "../support/inventory-service.ts";
 import { suiteStack } from "../support/stack.ts";
 import { startSystem } from "../support/system.ts";
 import { until } from "../support/until.ts";
@@ -21,18 +20,8 @@ test("an update that got 504 from a frozen service does not undo a newer one, wh
     });
     return status;
   };
-  const other = await startProcess({
-    name: "another inventory-svc",
-    script: "inventory-svc/main.ts",
-    env: {
-      INVENTORY_LISTEN: "127.0.0.1:0",
-      INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
-      INVENTORY_DATABASE_URL: system.databaseUrls.inventory,
-    },
-  });
-  stack.defer(async () => void (await other.stop()));
-  const inventory = connectInventory(other.listen);
-  stack.defer(() => inventory.close());
+  const other = await startInventoryService(stack, system.databaseUrls.inventory);
+  const inventory = callerOf(stack, other);
 
   await until(async () => (await patch(2, 1)) === 200); // opens the stream: the next update reaches the socket
   await system.inventory.kill("SIGSTOP");
