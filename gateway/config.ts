@@ -87,7 +87,7 @@ export const gatewaySettings = {
     shownDefault: "none: the host of INVENTORY_ADDRESS",
   }),
   INVENTORY_TIMEOUT_MS: integer(5_000, 50, 60_000).describe(
-    "longest wait of a request for the inventory service, from its arrival, and for each part of a list that is loaded",
+    "how long a request may take for the inventory service, from its arrival, and each part of a list that is loaded",
   ),
   KEYED_UPDATE_TIMEOUT_MS: integer(30_000, 50, 600_000).describe(
     "how long an update with an Idempotency-Key is repeated, from the arrival of its request",
@@ -108,7 +108,7 @@ export const gatewaySettings = {
     "maximum requests that wait for an answer during an overload; further ones get 503",
   ),
   SLOW_READERS_MIB: integer(256, 1, 1_000_000).describe(
-    "memory for older versions of the list that are still being sent; beyond it slow readers are cut off",
+    "memory that slow readers may pin with old versions of the list; above it the slowest are cut off",
   ),
   PETS_UPSTREAM_URL: upstream("the service that owns the pets"),
   ORDERS_UPSTREAM_URL: upstream("the service that owns the orders"),
@@ -135,7 +135,7 @@ export const gatewaySettings = {
       shownDefault: formatPlans(contractPlans),
     }),
   KEY_ROTATION: flag(false).describe(
-    "1 lets callers rotate keys that have the scope keys:rotate; needs INSERT on api_keys; npm start sets it",
+    "1 enables POST /v1/keys/rotate for keys with the scope keys:rotate; needs INSERT on api_keys; npm start sets it",
   ),
   KEYED_UPDATES_PER_DAY: integer(200_000, 1, 1_000_000_000).describe(
     "entries that an account may update in a day with an Idempotency-Key; each leaves a record for 25 hours",

@@ -29,7 +29,7 @@ export class Windows {
   readonly #underWay = new Set<number>();
   /** The count when `#known` was told: the answers of later requests are newer. */
   #toldAt = 0;
-  /** The count when a request ended that may have been charged and did not tell. What is left is unknown since then. */
+  /** The count at the latest request that ended without an answer. Until a newer answer, what is left is unknown. */
   #lostAt = 0;
   /** Number of the latest request with an answer that told the windows. */
   #latestTold = 0;

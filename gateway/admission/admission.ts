@@ -41,11 +41,11 @@ export type Use = "served" | "refused" | "uncharged";
 export interface OperationAccess {
   /** Null where any valid key will do. */
   readonly scope: Scope | null;
-  /** Set for what is never charged to the account and answers banned keys, too; it has a guard of its own. */
+  /** True for operations that cost no quota and also serve banned keys; `accountGuard` limits them. */
   readonly isUncharged?: boolean;
   /**
-   * Begins what the handler will need while the limits are being decided, for callers with the scope; the handler finds
-   * it in `context.prefetched`. It is not begun for a caller that has nothing left, as far as this gateway has heard.
+   * Prefetch, which runs in parallel with the decision about the limits; the handler finds its promise in
+   * `context.prefetched`. Skipped without the scope, and when this gateway already knows that nothing is left.
    *
    * @param arrivedMs the arrival of the request, by `performance.now()`
    */

@@ -31,7 +31,7 @@ export class Overload {
   readonly #timer: NodeJS.Timeout;
   /** Responses that are not over. */
   #open = 0;
-  /** The open responses that do not wait for this thread; counted once per turn of the event loop. */
+  /** Open responses that wait for the network or a queue, not for this thread; counted once per turn of the event loop. */
   #forOthers: number | undefined;
   readonly #leave = () => {
     this.#open -= 1;
@@ -47,8 +47,8 @@ export class Overload {
   }
 
   /**
-   * Takes a request in, until its response closes. It counts responses and keeps none: a collection would outlive them,
-   * and V8 would keep them for longer, which costs more than all the rest of a small request.
+   * Takes a request in, until its response closes. A counter, not a Set: a long-lived Set of responses would cost more
+   * than all the rest of a small request.
    *
    * @param countForOthers counts the open responses that do not wait for this thread: those of clients that read
    *   slowly, and those that are held

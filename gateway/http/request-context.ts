@@ -22,11 +22,10 @@ export interface RequestContext {
   readonly requestId: string;
   clientAddress: string;
   /**
-   * The arrival by a clock that only goes forward, to measure durations and deadlines by. For a request that was held,
-   * when it went on.
+   * `performance.now()` at the arrival, from which durations and deadlines count. Set again when a held request goes on.
    */
   arrivedMs: number;
-  /** The name of the operation once it is admitted, or of its path's first one for a 405; `docs`; else `unknown`. */
+  /** Label of the metrics: the operation's name (for a 405 that of the path's first one), `docs`, or `unknown`. */
   route: string;
   /** The limit headers: empty at first, then the account's, or those of the client's address without a valid key. */
   limitHeaders: HeaderList;
@@ -38,13 +37,13 @@ export interface RequestContext {
   token: string;
   /** The caller; undefined until admission has found it. */
   principal: Principal | undefined;
-  /** True while the request waits for something other than this thread, such as a change. It delays no others. */
+  /** True while the request waits for the network or for a change, so that it counts as no load. */
   isIdle: boolean;
-  /** True once its client has sent a lot more, or has ended its side: then it is not held, or no longer. */
+  /** True once the client has sent a lot more, or has ended its side: a long poll is then answered at once. */
   isHurried: boolean;
-  /** Called when that happens. */
+  /** Called when `isHurried` becomes true. */
   onHurry: (() => void) | undefined;
-  /** What the operation began while the limits were being decided. */
+  /** Result of the operation's prefetch, which runs in parallel with the decision about the limits. */
   prefetched: Promise<unknown> | undefined;
 }
 

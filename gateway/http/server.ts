@@ -34,8 +34,8 @@ export interface PublicServerOptions {
   /** Decides which requests are refused because there is more to do than can be done. */
   readonly overload: Pick<Overload, "enter">;
   /**
-   * The headers of an answer without a look at the key: the limits of the address, and the end of the operation that the
-   * request is for. For what is no valid request there is none.
+   * Headers for refusals before authentication: the limits of the address and, for a valid request, the deprecation of
+   * its operation.
    */
   readonly headersFor: (address: string, request?: IncomingMessage) => HeaderList;
   /** Gets every invalid request. Each one ends its connection. */

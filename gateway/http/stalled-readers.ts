@@ -5,22 +5,22 @@ import type { Socket } from "node:net";
 /** How often in the time-out each connection is looked at. */
 const looks = 10;
 
-/** What Node keeps for a connection. Nothing else tells how much of a write that is under way the kernel has taken. */
+/** Node's handle of a connection: the one place that tells how much of a pending write the kernel has taken. */
 interface Handle {
   readonly bytesWritten: number;
-  /** How many of these the kernel has not taken. */
+  /** Bytes of these that the kernel has not taken yet. */
   readonly writeQueueSize: number;
 }
 
 /**
- * Destroys each connection from which the kernel takes nothing for this time although there is something, until the
- * server is closed. It looks at all of them together, so requests cost nothing. It counts looks and asks no clock: after
- * a time in which the whole process stood still, no connection has had a chance to go on.
+ * Destroys connections whose client reads nothing. Ten times in `timeoutMs` it looks at all connections together, so a
+ * request costs nothing; a connection with pending bytes of which the kernel took none in ten looks is destroyed. Looks
+ * are counted, not time, so that a frozen process does not cut off everybody when it goes on. It ends with the server.
  *
  * @param sockets gives the open connections
  */
 export function cutStalledReaders(server: Server, sockets: () => Iterable<Socket>, timeoutMs: number): void {
-  /** Those that had something left at the latest look: what they had taken, and for how many looks that has been all. */
+  /** Connections with pending bytes: the bytes taken so far, and for how many looks that number has not moved. */
   let stalls = new Map<Socket, { readonly taken: number; readonly count: number }>();
   const look = () => {
     const before = stalls;

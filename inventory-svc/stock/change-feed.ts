@@ -18,16 +18,16 @@ interface Pending {
 }
 
 /**
- * Reads changes for all watches of this process. All watches look at the same moments, and one page serves every watch
- * at the same position, as those are that have caught up. Pages are read one at a time: any number of watches takes one
- * connection to the database, and leaves the others to writers.
+ * Reads changes for all watches of this process, with one poll per interval. Watches at the same position share its
+ * page, as all do that have caught up. Pages are read one at a time, so any number of watches takes one connection to
+ * the database, and leaves the others to writers.
  */
 export class ChangeFeed {
   readonly #read: (from: Position) => Promise<ChangesPage>;
   /** The pending pages by the position that they follow. */
   readonly #pages = new Map<string, Pending>();
   #lastPage: Promise<unknown> = Promise.resolve();
-  #nextLook: Promise<void> | undefined;
+  #poll: Promise<void> | undefined;
   #watches = 0;
 
   /** @param read reads the page after a position; each page is read once for all watches that get it */
@@ -92,9 +92,9 @@ export class ChangeFeed {
 
   /** Resolves at the next look, for all watches together. */
   #nextPoll(): Promise<void> {
-    this.#nextLook ??= setTimeout(intervalMs).then(() => {
-      this.#nextLook = undefined;
+    this.#poll ??= setTimeout(intervalMs).then(() => {
+      this.#poll = undefined;
     });
-    return this.#nextLook;
+    return this.#poll;
   }
 }

@@ -17,8 +17,8 @@ export interface Engine {
   /** What it is, such as `MySQL 9.7.4, Group Replication`. */
   readonly name: string;
   /**
-   * Whether an error ends the packet of statements that it happens in. Where it does not, the rest of the packet would
-   * run on its own after the transaction was taken back, so each statement has to be sent alone.
+   * True where the server drops the rest of a packet of statements after an error. Galera does not: the rest would run
+   * on its own after the transaction was taken back, so there each statement is sent alone.
    */
   readonly canPipeline: boolean;
   /** Whether it takes no writes, as a replica or an old primary does. */

@@ -98,7 +98,7 @@ command("bans", "shows the running bans").action(async (options: Output) => {
   print(options, keys.map(banJson), table(keys.map(banCells), "No key is banned."));
 });
 
-command("unban", "lifts a ban, so that the next one is a first one again")
+command("unban", "lifts a ban and resets its ladder: the next ban is as short as a first one")
   .argument("<KEY_ID>", "id of the key")
   .action(async (keyId: string, options: Output) => {
     const { key, lifted } = await withAdmin((admin) => admin.unban(keyId));

@@ -41,8 +41,8 @@ export class Authenticator {
   // Two caches, so that keys that do not work displace none that does. Neither holds a token itself.
   readonly #known = new LRUCache<string, Known>({ max: maxKnown });
   readonly #refused = new LRUCache<string, Refused>({ max: maxRefused });
-  /** Counts the calls of `forget`: a look-up that began before the latest one is not remembered. */
-  #forgotten = 0;
+  /** Generation, bumped by `forget`: a look-up that began in an older generation is not remembered. */
+  #generation = 0;
   readonly #lookUps = new Map<string, Promise<Principal | undefined>>();
   /** How many of `maxNew` are under way. */
   #new = 0;
@@ -90,7 +90,7 @@ export class Authenticator {
    * @param id of the key, of the first key of the family, or of the account
    */
   forget(id: string): void {
-    this.#forgotten += 1;
+    this.#generation += 1;
     this.#lookUps.clear(); // later requests must not share a look-up that began before this
     for (const known of this.#known.values()) {
       // Changed in place: setting an entry moves it to the end that `values` starts from.
@@ -123,10 +123,10 @@ export class Authenticator {
   async #ask(id: string, keyHash: Buffer): Promise<Principal | undefined> {
     const { store, now, elapsed } = this.#options;
     const askedAt = { unixMs: now(), elapsedMs: elapsed() }; // a revocation while the answer travels may be missed
-    const forgotten = this.#forgotten;
+    const forgotten = this.#generation;
     const found = await store.findByHash(keyHash);
     if (found) {
-      this.#known.set(id, { principal: found, keyHash, checkedAt: forgotten === this.#forgotten ? askedAt : longAgo });
+      this.#known.set(id, { principal: found, keyHash, checkedAt: forgotten === this.#generation ? askedAt : longAgo });
       return found;
     }
     this.#known.delete(id);

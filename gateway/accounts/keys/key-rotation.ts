@@ -82,8 +82,8 @@ async function rotate(
 }
 
 /**
- * Reads a key that nothing else changes until the end of the transaction. The write that changes nothing comes first:
- * on SQLite a transaction that has read may not be able to write any more.
+ * Locks the row of a key, then reads it. The lock is an UPDATE that changes nothing: SQLite has no FOR UPDATE, and a
+ * transaction there that has read first may not be able to write any more.
  */
 async function lockKey(trx: Knex.Transaction, id: string): Promise<KeyRow | undefined> {
   await trx("api_keys")

@@ -37,10 +37,10 @@ interface LongPoll {
 /** How often the list is checked while requests are held. */
 const checkMs = 250;
 
-/** Checks of the list between two looks at the same key. Looking at all keys at once would take too long. */
+/** Keys are looked at in turns, an eighth of them at each check, so each one every 2 s: all at once would take too long. */
 const rounds = 8;
 
-/** Requests that go on in one turn of the event loop; others get a turn between them. */
+/** Held requests that go on in one turn of the event loop, so that other requests are served in between. */
 const perTurn = 100;
 
 /** The refusals that end a held request at once. */
@@ -56,7 +56,7 @@ export class LongPolls {
   readonly #held = new Set<LongPoll>();
   readonly #shares: Shares;
   readonly #byPetId = new Map<bigint | undefined, Set<LongPoll>>();
-  /** Those of the held ones that are about to go on, in this order. */
+  /** Held requests that are about to go on, in this order. */
   readonly #woken = new Set<LongPoll>();
   #begun = 0;
   #checks = 0;
@@ -88,7 +88,7 @@ export class LongPolls {
     const context = contextOf(response);
     const applied = ["Preference-Applied", `wait=${seconds}`];
     context.prefetched ??= list.current(context.arrivedMs);
-    // No async function from here on: while it waits, it would keep the snapshot that it has seen.
+    // A chain of promises on purpose: the frame of an async function would pin `snapshot` while it waits.
     return context.prefetched.then(() => {
       const snapshot = list.last?.snapshot;
       const leftMs = context.arrivedMs + seconds * 1_000 - performance.now();
