@@ -1,7 +1,7 @@
 // Checks the imports between files and folders, the names that they export, and the length of files.
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 
 /** The folders from the lowest to the highest: a file imports only from its own folder and from lower ones. */
 const folders = [
@@ -119,6 +119,16 @@ test("no name is exported from two files of a package", () => {
   });
   const twice = [...Map.groupBy(exported, ({ name }) => name)].filter(([, places]) => places.length > 1);
   expect(twice.map(([name, places]) => `${name}: ${places.map(({ file }) => file).join(", ")}`)).toEqual([]);
+});
+
+test("every file has a name of its own, but for those that mean the same in each package", () => {
+  const named = execFileSync("git", ["ls-files", "*.ts", "*.js"], { cwd: root, encoding: "utf8" }).trim().split("\n");
+  const byName = Map.groupBy(
+    named.filter((file) => !file.startsWith("proto/gen/") && existsSync(join(root, file))),
+    (file) => basename(file),
+  );
+  const alike = ["index.ts", "main.ts", "config.ts"];
+  expect([...byName].filter(([name, places]) => places.length > 1 && !alike.includes(name))).toEqual([]);
 });
 
 test(`no file has more than ${maxLines} lines`, () => {
