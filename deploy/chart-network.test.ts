@@ -93,7 +93,7 @@ describe("network of the chart", () => {
       }
     });
 
-    test("gateways connect to the headless Service, whose name resolves to the addresses of ready pods", () => {
+    test("gateways connect to the headless Service, whose name has the addresses of ready pods", () => {
       const service = all("production", "Service").find(({ spec }) => spec.clusterIP === "None")!;
       expect(service.spec.publishNotReadyAddresses).toBe(false);
       const { INVENTORY_ADDRESS } = environment("production", "gateway");
@@ -103,7 +103,7 @@ describe("network of the chart", () => {
       );
     });
 
-    test("certificates are mounted where the settings expect them, with names that the other tier accepts", () => {
+    test("certificates are where the settings expect them, with names that the other tier accepts", () => {
       for (const tier of ["gateway", "inventory-svc"]) {
         const { volumes, containers } = deployment("production", tier).spec.template.spec;
         const certificate = all("production", "Certificate").find(
@@ -173,7 +173,7 @@ describe("network of the chart", () => {
       );
     const labelsOf = (tier: string) => deployment("production", tier).spec.template.metadata.labels;
 
-    test("only gateways and labelled callers can reach gRPC, and no pod of the namespace reaches an admin port", () => {
+    test("only gateways and labelled callers reach gRPC, and no pod of the namespace an admin port", () => {
       expect(mayReach("inventory-svc", "grpc", labelsOf("gateway"))).toBe(true);
       expect(mayReach("inventory-svc", "grpc", { "petstore-inventory/caller": "true" })).toBe(true);
       expect(mayReach("inventory-svc", "grpc", { app: "other" })).toBe(false);
@@ -214,7 +214,7 @@ describe("network of the chart", () => {
       expect(egress("migrate")).toEqual([names, out(database)]);
     });
 
-    test("the example values allow the pods of their upstreams, at the ports that these pods listen on", () => {
+    test("the example values allow the pods of their upstreams, at the ports of these pods", () => {
       const { PETS_UPSTREAM_URL, ORDERS_UPSTREAM_URL } = environment("production", "gateway");
       for (const variant of ["production", "staging"]) {
         const { to, ports } = policy("gateway", variant).spec.egress.at(-1);

@@ -86,7 +86,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const keys = openKeys(base, peppers);
   const limits = openLimits(base, keys);
   const longPolls = new LongPolls({ list, max: config.MAX_HELD_REQUESTS, admission: limits.admission });
-  exposeGauges(observer.metrics, { db: keys.db, stock, list, longPolls: longPolls, replicas: config.GATEWAY_REPLICAS });
+  exposeGauges(observer.metrics, { db: keys.db, stock, list, longPolls, replicas: config.GATEWAY_REPLICAS });
 
   const deprecations = {
     getPet: deprecation({
@@ -113,7 +113,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     stock,
     list,
     pinnedBodies: new PinnedBodies(config.SLOW_READERS_MIB * 1024 * 1024),
-    longPolls: longPolls,
+    longPolls,
     admission: limits.admission,
     keyedUpdates: limits.guards.keyedUpdates,
     stallTimeoutMs: config.STALL_TIMEOUT_MS,

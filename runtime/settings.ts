@@ -205,11 +205,13 @@ export const isoTimePattern = `${z.regexes.date.source}|${z.regexes.datetime({ o
   "",
 );
 
+const isoTime = textLike(isoTimePattern, "");
+
 /**
  * Reads a moment in ISO 8601: a time with its offset, or a day, which stands for its start in UTC.
  *
  * @returns Unix milliseconds; undefined for any other text, such as 30 February
  */
 export function parseIsoTime(text: string): number | undefined {
-  return new RegExp(`^(?:${isoTimePattern})$`).test(text) ? Date.parse(text) : undefined;
+  return isoTime.safeParse(text).success ? Date.parse(text) : undefined;
 }

@@ -57,7 +57,7 @@ describe("a ban of a family of keys", () => {
     return { seen, replica, stored: () => stored };
   }
 
-  test("a ban of a family of keys is stored and reported as new once, and another replica reports the same one as known", async () => {
+  test("a ban is stored and reported as new once, and by another replica as known", async () => {
     const { seen, replica, stored } = setUp();
     await replica(1_000)("family");
     await replica(1_100)("family");

@@ -45,6 +45,17 @@ export function queryValue(query: URLSearchParams, name: string): string | undef
   throw new ApiError("invalid_request", { message: `${name} may be there once.` });
 }
 
+/**
+ * Reads the text of a query parameter that is a whole number from 1 to `max`.
+ *
+ * @throws ApiError invalid_request
+ */
+export function readWholeNumber(name: string, text: string, max: number): number {
+  const value = /^[1-9]\d{0,8}$/.test(text) ? Number(text) : Number.NaN;
+  if (value <= max) return value;
+  throw new ApiError("invalid_request", { message: `${name} must be a whole number from 1 to ${max}.` });
+}
+
 const maxBodyBytes = 16 * 1024;
 const none = Buffer.alloc(0);
 

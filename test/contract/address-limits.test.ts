@@ -46,7 +46,7 @@ describe("limits of addresses", () => {
     expectError(await use(""), 401, "missing_api_key");
   });
 
-  test("the limit of an address follows the setting, and is not charged for reading the documentation", async () => {
+  test("the limit of an address follows the setting, and the documentation is not charged to it", async () => {
     const { use, clock, address } = await openAccount(stack, system, { ADDRESS_GUARD_PER_MINUTE: "3" });
     for (let left = 2; left >= 0; left--) {
       for (const path of ["/docs/", "/openapi.json"]) {

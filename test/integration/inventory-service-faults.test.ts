@@ -2,7 +2,7 @@ import { status } from "@grpc/grpc-js";
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
 import { describeRefusal, type Inventory, refusalOf, statusOf } from "../support/grpc.ts";
-import { fillStock, group, serveStock } from "../support/inventory-service.ts";
+import { fillStock, group, openChecks, serveStock } from "../support/inventory-service.ts";
 import { failAdjustments, holdWriteLock, type OpenStock, untilRunning } from "../support/open-stock.ts";
 import { suiteStack } from "../support/stack.ts";
 
@@ -17,11 +17,7 @@ describeEachDatabase("faults of the database", (url) => {
   });
   beforeEach(() => stock.empty());
 
-  const check = () => {
-    const stream = inventory.check();
-    stack.defer(() => stream.call.cancel());
-    return stream;
-  };
+  const check = () => openChecks(stack, inventory);
 
   test("a database failure is UNAVAILABLE to every caller, without its cause, until the database works again", async () => {
     await fillStock(stock, 1);

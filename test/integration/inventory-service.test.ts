@@ -4,7 +4,6 @@ import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
 import { ChangeFeed } from "../../inventory-svc/stock/change-feed.ts";
 import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
 import { ListFeed } from "../../inventory-svc/stock/list-feed.ts";
-
 import {
   type CheckInventoryRequest,
   type CheckInventoryResponse,
@@ -13,7 +12,7 @@ import {
 import { maxPetId, minPetId } from "../../proto/pet.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { connectInventory, type Inventory, messagesOf, refusalOf, statusOf } from "../support/grpc.ts";
-import { fillStock, serveStock } from "../support/inventory-service.ts";
+import { fillStock, openChecks, serveStock } from "../support/inventory-service.ts";
 import { type OpenStock, pagesOf } from "../support/open-stock.ts";
 import { suiteStack } from "../support/stack.ts";
 import { range } from "../support/stock-changes.ts";
@@ -29,11 +28,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   });
   beforeEach(() => stock.empty());
 
-  const check = () => {
-    const stream = inventory.check();
-    stack.defer(() => stream.call.cancel());
-    return stream;
-  };
+  const check = () => openChecks(stack, inventory);
 
   test("an entry is created, read, changed and removed, and each change takes the next revision", async () => {
     const made = { petId: 7n, quantity: 3, status: PET_STATUS_PENDING, revision: 1n, removed: false };

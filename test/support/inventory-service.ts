@@ -33,6 +33,13 @@ export function callerOf(stack: Stack, { listen }: RunningProcess): Inventory {
   return inventory;
 }
 
+/** Opens a stream of checks, which ends after the suite. */
+export function openChecks(stack: Stack, inventory: Inventory): ReturnType<Inventory["check"]> {
+  const stream = inventory.check();
+  stack.defer(() => stream.call.cancel());
+  return stream;
+}
+
 /** A service, the stock in its database and a caller. */
 export interface ServedStock {
   readonly service: RunningProcess;

@@ -123,10 +123,14 @@ export class Authenticator {
   async #ask(id: string, keyHash: Buffer): Promise<Principal | undefined> {
     const { store, now, elapsed } = this.#options;
     const askedAt = { unixMs: now(), elapsedMs: elapsed() }; // a revocation while the answer travels may be missed
-    const forgotten = this.#generation;
+    const generation = this.#generation;
     const found = await store.findByHash(keyHash);
     if (found) {
-      this.#known.set(id, { principal: found, keyHash, checkedAt: forgotten === this.#generation ? askedAt : longAgo });
+      this.#known.set(id, {
+        principal: found,
+        keyHash,
+        checkedAt: generation === this.#generation ? askedAt : longAgo,
+      });
       return found;
     }
     this.#known.delete(id);

@@ -1,8 +1,7 @@
 /** GET /usage: the requests of the caller's account over time. */
 import type { Request, RequestHandler } from "express";
 import { unavailable } from "../../admission/denials.ts";
-import { ApiError } from "../../http/api-error.ts";
-import { queryOf } from "../../http/request.ts";
+import { queryOf, readWholeNumber } from "../../http/request.ts";
 import { contextOf } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";
 import type { UsageRecorder } from "../usage/usage-recorder.ts";
@@ -49,11 +48,9 @@ export function getUsage({ usage, now }: UsageOptions): RequestHandler {
 
 /** @throws ApiError invalid_request */
 function readHours(request: Request): number {
-  const given = queryOf(request).getAll("hours");
-  if (given.length === 0) return 24;
-  const hours = given.length === 1 && /^[1-9]\d{0,2}$/.test(given[0]!) ? Number(given[0]) : Number.NaN;
-  if (hours <= maxHours) return hours;
-  throw new ApiError("invalid_request", { message: `hours must be a whole number from 1 to ${maxHours}.` });
+  const [hours, ...others] = queryOf(request).getAll("hours");
+  if (hours === undefined) return 24;
+  return readWholeNumber("hours", others.length === 0 ? hours : "", maxHours);
 }
 
 function isoTime(ms: number): string {

@@ -7,11 +7,11 @@ import { type Scope, scopes } from "../keys/principal.ts";
 /** The answer has the numbers of its own limit headers. @param now Unix milliseconds */
 export function getRateLimit(now: () => number): RequestHandler {
   return (request, response) => {
-    const { principal, shownWindows: windows } = contextOf(response);
+    const { principal, shownWindows } = contextOf(response);
     const { plan, keyId, scopes: held, expiresAtMs, bannedUntilMs } = principal!;
     const body = {
       plan,
-      windows: windows.map(({ name, limit, used, remaining, resetAtMs }) => ({
+      windows: shownWindows.map(({ name, limit, used, remaining, resetAtMs }) => ({
         name,
         limit,
         used,

@@ -9,7 +9,7 @@ const bytesOf = ({ pieces, text }: Body) => (pieces.length > 0 ? Buffer.concat(p
 const textOf = (snapshot: Snapshot) => bytesOf(snapshot.plain()).toString();
 const unzipped = async (snapshot: Snapshot) => gunzipSync(bytesOf(await snapshot.gzip())).toString();
 
-test("a page has the entries that follow its petId, up to its limit, in both codings, and says whether more follow", async () => {
+test("a page has the entries after its petId up to its limit, and says whether more follow", async () => {
   const petId = fc.oneof(fc.bigInt({ min: -5n, max: 1_500n }), fc.constantFrom(2n ** 63n - 1n, -(2n ** 63n)));
   const change = fc.record({ petId, isRemoved: fc.boolean() });
   const asked = fc.record({
@@ -61,7 +61,7 @@ test("the pages of a list that stands still are, one after the other, the list",
   expect(`[${texts.join()}]`).toBe(textOf(snapshot));
 });
 
-test("a page shares the chunks of the list between its first and its last one, so that they are compressed once", async () => {
+test("a page shares its inner chunks with the list, so that they are compressed once", async () => {
   const stock = new PlainStock();
   for (let i = 0n; i < 5_000n; i++) stock.set(i, 1);
   const snapshot = await new StockList(stock, 60_000).current();

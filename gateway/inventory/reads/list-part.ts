@@ -2,7 +2,7 @@
 import type { IncomingMessage } from "node:http";
 import { minPetId, parsePetId } from "../../../proto/pet.ts";
 import { ApiError } from "../../http/api-error.ts";
-import { queryOf, queryValue } from "../../http/request.ts";
+import { queryOf, queryValue, readWholeNumber } from "../../http/request.ts";
 import type { PageRange } from "../list/page.ts";
 
 /** A part of the list: the entries with some petIds, or a page. */
@@ -30,7 +30,8 @@ export function readListPart(request: IncomingMessage): ListPart | undefined {
     if (limit === undefined && after === undefined) return { petIds: readPetIds(petIds) };
     throw invalid("petIds excludes limit and after: entries by their petIds come in one answer.");
   }
-  if (limit !== undefined) return { range: { limit: readLimit(limit), after: readAfter(after) } };
+  if (limit !== undefined)
+    return { range: { limit: readWholeNumber("limit", limit, maxLimit), after: readAfter(after) } };
   if (after === undefined) return undefined;
   throw invalid(`after needs a limit from 1 to ${maxLimit} beside it.`);
 }
@@ -44,12 +45,6 @@ function readPetIds(text: string): bigint[] {
   }
   if (petIds.size > maxPetIds) throw invalid(`petIds may name at most ${maxPetIds} entries.`);
   return [...petIds].sort((a, b) => (a < b ? -1 : 1));
-}
-
-function readLimit(text: string): number {
-  const limit = /^[1-9]\d{0,4}$/.test(text) ? Number(text) : Number.NaN;
-  if (limit <= maxLimit) return limit;
-  throw invalid(`limit must be a whole number from 1 to ${maxLimit}.`);
 }
 
 function readAfter(text: string | undefined): bigint {

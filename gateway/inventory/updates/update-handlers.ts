@@ -97,12 +97,12 @@ async function receive(
         isSeen = true;
       }
       if (response.destroyed) throw new ApiError("service_unavailable");
-      const { limitHeaders: limits } = context;
+      const { limitHeaders } = context;
       try {
         await admission.checkAgain(context);
         return true;
       } catch (error) {
-        context.limitHeaders = limits; // the answer is still that of this account
+        context.limitHeaders = limitHeaders; // the answer is still that of this account
         if ((error as ApiError).code !== "service_unavailable") throw error;
         return false;
       }
