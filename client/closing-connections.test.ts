@@ -10,7 +10,7 @@ const serializers = {
   responseDeserialize: asIs,
 };
 
-test("a stream outlasts the pings of its connection after the server has asked the client to leave it", async () => {
+test("a stream outlasts the pings of its connection once the server asked the client to leave it", async () => {
   const server = new Server({ "grpc.max_connection_age_ms": 300, "grpc.max_connection_age_grace_ms": 60_000 });
   server.addService(
     { echo: { path, requestStream: true, responseStream: true, ...serializers } },

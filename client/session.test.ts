@@ -25,7 +25,7 @@ test("a question that a service has not taken before it ended the stream is know
   await expect(session.ask(question, isLast, 5_000)).rejects.toMatchObject(error);
 });
 
-test("it is not known what has become of a question whose stream breaks, whatever status that has", async () => {
+test("a question whose stream breaks has an unknown outcome, whatever the status of the stream", async () => {
   for (const code of [14, 99, -1]) {
     const { session } = await open({ onQuestion: (stream) => stream.fail(code) });
     await expect(session.ask(question, isLast, 5_000)).rejects.toMatchObject({ mayHaveHappened: true });

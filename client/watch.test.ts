@@ -24,7 +24,7 @@ function service(...answers: Partial<WatchInventoryResponse>[][]) {
   return { asked, open };
 }
 
-test("a watch fails at an entry that it cannot read, with neither an event for its message nor a retry", async () => {
+test("a watch fails at an entry that it cannot read, with no event for its message and no retry", async () => {
   const { asked, open } = service([
     { revision: 11n, items: [entry(11n, PetStatus.PET_STATUS_SOLD)] },
     { revision: 13n, items: [entry(12n, PetStatus.PET_STATUS_SOLD), entry(13n, 99 as never)] },

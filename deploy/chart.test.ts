@@ -63,7 +63,7 @@ describe("the Helm chart", () => {
   });
 
   describe("the migration", () => {
-    test("the migration runs before the pods of a version, with its own database account", () => {
+    test("runs before the pods of a version, with its own database account", () => {
       const [job] = all("production", "Job");
       expect(job!.metadata.annotations).toMatchObject({ "helm.sh/hook": "pre-install,pre-upgrade" });
       const secrets = job!.spec.template.spec.containers[0].env.map(

@@ -28,7 +28,7 @@ describe.each(["gateway", "inventory-svc"])("the unit of %s for systemd", (tier)
     expect((stdout + stderr).split("\n").filter((line) => line.includes(file))).toEqual([]);
   });
 
-  test(`the systemd unit of ${tier} signals only the process that drains, and gives it longer than it takes`, () => {
+  test("the unit signals only the process that drains, and gives it longer than it takes", () => {
     expect(settingOf("KillMode")).toBe("mixed");
     expect(settingOf("KillSignal")).toBe(""); // SIGTERM
     expect(Number(settingOf("TimeoutStopSec"))).toBeGreaterThan(15); // the default of DRAIN_SECONDS

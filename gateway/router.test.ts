@@ -186,7 +186,7 @@ describe("deprecated operations", () => {
     expectAnnounced(response);
   });
 
-  test("a deprecated operation is counted once for every request of a known account and for no other request", async () => {
+  test("a deprecated operation is counted once for each request of a known account, and no other", async () => {
     const known = await open({ admission: openToAll, routes: routes(answer) });
     for (const method of ["GET", "HEAD"]) await known.get("/v1/pets/7", method);
     const unknown = await open({ routes: routes(answer) });

@@ -44,7 +44,7 @@ test.each([
   { drawn: 0, share: 0.5 },
   { drawn: 0.5, share: 0.75 },
 ])(
-  "after answers without a change that come at once, pauses double from 1 s to 30 s; jitter leaves $share",
+  "after instant answers of no change, pauses double from 1 s to 30 s; jitter leaves $share",
   async ({ drawn, share }) => {
     draw(drawn);
     const pausesMs = [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000].map((ms) => share * ms);

@@ -98,7 +98,7 @@ test("the pages of the stock begin after each other, and end with the first one 
   ]);
 });
 
-test("an entry has its tag, and one that has not changed since it was read or updated is not sent again", async () => {
+test("an entry has its tag, and is not sent again unless it changed since its read or update", async () => {
   handlers = [
     answer(200, entryText, { ETag: '"r1"' }),
     answer(304, ""),
@@ -163,7 +163,7 @@ test("an entry that an update was replayed for is read without that mark", async
   expect(await api.get(bigId)).toEqual(read);
 });
 
-test("an ifMatch that is empty, as behind a proxy that removes ETags, is a TypeError before anything is sent", async () => {
+test("an empty ifMatch, as behind a proxy that removes ETags, is a TypeError and sends nothing", async () => {
   handlers = [answer(200, entryText)];
   const api = open();
   const { etag } = await api.get(bigId);
@@ -233,7 +233,7 @@ test("a failure after the first hundred updates is the result of those that were
   expect(await open().updateMany([])).toEqual([]);
 });
 
-test("an error has code, status, request id and the time to wait, and is not repeated when it cannot pass", async () => {
+test("an error has code, status, request id and time to wait, and is final when it cannot pass", async () => {
   handlers = [refusal(412, "precondition_failed")];
   const error = await open()
     .update(1, 2)
@@ -259,7 +259,7 @@ test("an error has code, status, request id and the time to wait, and is not rep
 });
 
 test.each(["null", "{}", "[null]", "[{}]", '[{"petId":"x"}]', '"text"', "1"])(
-  "an answer of 200 with the body %s, which is not what was asked for, is an error of the client",
+  "an answer of 200 with the body %s, which was not asked for, is an error of the client",
   async (body) => {
     handlers = [answer(200, body)];
     const api = open();
@@ -343,7 +343,7 @@ test("no more requests leave than the limit has left, however many calls wait", 
   expect(ended.at(-1)).toMatchObject({ reason: { message: "enough" } });
 });
 
-test("a signal ends a call while its answer is awaited, and one that was aborted before sends nothing", async () => {
+test("a signal ends a call while its answer is awaited, and one aborted before sends nothing", async () => {
   const stop = new AbortController();
   handlers = [() => stop.abort(new Error("enough"))];
   await expect(open().list({ signal: stop.signal })).rejects.toThrow("enough");

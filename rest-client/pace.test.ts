@@ -10,7 +10,7 @@ function headers(minute: [left: number, seconds: number], day: [left: number, se
 /** Takes over an answer to a request that no limit counts. */
 const learnFreely = (windows: Windows, told: Headers, nowMs: number) => windows.learn(told, windows.sentFree(), nowMs);
 
-test("one request finds out what is left before the others leave, and another one when that gets no answer", () => {
+test("one request finds out what is left before the others, and another one if it gets no answer", () => {
   const windows = new Windows();
   expect(windows.waitMs(0)).toBe(0);
   const first = windows.sent(0);
@@ -84,7 +84,7 @@ test("an answer that was overtaken does not give back what later requests have u
   expect(windows.waitMs(0)).toBe(12_000); // 5 are left
 });
 
-test("the answer to a later request gives back what a window has more, as after an outage of the gateway's Redis", () => {
+test("a later answer gives back what a window has more, as after an outage of the server's Redis", () => {
   const windows = new Windows();
   windows.learn(headers([3, 50]), windows.sent(0), 0);
   expect(windows.waitMs(10)).toBeGreaterThan(0);
@@ -101,7 +101,7 @@ test("requests that never reached the API use nothing up, however many an outage
   expect(windows.waitMs(3_000_000)).toBe(0);
 });
 
-test("after answers were lost, one request finds out whether they were charged before the others leave", () => {
+test("after lost answers, one request finds out whether they were charged before others leave", () => {
   const windows = new Windows();
   learnFreely(windows, headers([60, 60]), 0);
   const [early, ...others] = Array.from({ length: 48 }, () => windows.sent(0));
@@ -162,7 +162,7 @@ function requestsBetween(windows: Windows, fromMs: number, toMs: number, answer:
   return count;
 }
 
-test("an end that was told too early, as that of a window without a request, is replaced once it is over", () => {
+test("an end that was told too early, as that of an unused window, is replaced once it is over", () => {
   const windows = new Windows();
   learnFreely(windows, headers([60, 60], [1_000, 86_400]), 0);
   const real = (nowMs: number) => headers([59, Math.ceil((86_000 - nowMs) / 1_000)]);

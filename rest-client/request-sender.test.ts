@@ -50,18 +50,15 @@ describe.each(failures)("$name", ({ name, failure }) => {
   test.each([
     { drawn: 0, share: 0.5, count: 16 },
     { drawn: 0.5, share: 0.75, count: 12 },
-  ])(
-    `a request that ${name} is repeated for a minute; pauses double up to 10 s, and jitter leaves $share of them`,
-    async (jitter) => {
-      draw(jitter.drawn);
-      const { outcome, gapsMs } = await sendFailing(failure, 100);
-      expect(outcome).toBeInstanceOf(InventoryApiError);
-      const pausesMs = Array.from({ length: jitter.count }, (_, i) => jitter.share * Math.min(200 * 2 ** i, 10_000));
-      expect(gapsMs).toEqual(pausesMs);
-      expect(sum(gapsMs)).toBeLessThanOrEqual(60_000);
-      expect(sum(gapsMs) + jitter.share * 10_000).toBeGreaterThan(60_000);
-    },
-  );
+  ])("it is repeated for a minute; pauses double up to 10 s, and jitter leaves $share of them", async (jitter) => {
+    draw(jitter.drawn);
+    const { outcome, gapsMs } = await sendFailing(failure, 100);
+    expect(outcome).toBeInstanceOf(InventoryApiError);
+    const pausesMs = Array.from({ length: jitter.count }, (_, i) => jitter.share * Math.min(200 * 2 ** i, 10_000));
+    expect(gapsMs).toEqual(pausesMs);
+    expect(sum(gapsMs)).toBeLessThanOrEqual(60_000);
+    expect(sum(gapsMs) + jitter.share * 10_000).toBeGreaterThan(60_000);
+  });
 
   test(`a request that ${name} waits longer each time, and not as long as another one`, async () => {
     const [one, other] = [await sendFailing(failure, 5), await sendFailing(failure, 5)];
@@ -151,7 +148,7 @@ test.each([
   { seconds: 20, count: 3 },
   { seconds: 90, count: 1 },
 ])(
-  "a request that gets 429 again and again is repeated for a minute beyond one wait of $seconds s",
+  "a request that gets 429 again and again is repeated a minute beyond one wait of $seconds s",
   async ({ seconds, count }) => {
     draw(0);
     const { outcome, gapsMs } = await sendFailing(refused(429, { "Retry-After": String(seconds) }), 100);
@@ -216,7 +213,7 @@ test.each([
   expect(await Promise.all([call(), call()])).toEqual(["done", "done"]);
 });
 
-test("patient requests ask for a spent day at most once a minute, and go on when the plan was raised", async () => {
+test("patient requests ask for a spent day once a minute at most, and go on after a raise", async () => {
   const { api, send } = refusingApi("rate_limit_exceeded", 40_000);
   const done = jest.fn();
   for (let i = 0; i < 5; i++) void send({ path: "/inventory", isPatient: true }).then(done);

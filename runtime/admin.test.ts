@@ -3,7 +3,7 @@ import { Registry } from "prom-client";
 import { startAdmin } from "./admin.ts";
 import { OperatorError } from "./operator-error.ts";
 
-test("a process that was ready logs once why it cannot serve any more, and once that it can again", async () => {
+test("a process that was ready logs once why it cannot serve, and once that it can again", async () => {
   const logged: object[] = [];
   const log = pino({ base: null, timestamp: false }, { write: (line: string) => void logged.push(JSON.parse(line)) });
   let fault: Error | undefined = new OperatorError("the database is still starting");

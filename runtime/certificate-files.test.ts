@@ -40,7 +40,7 @@ describe("certificate files", () => {
     return logged;
   }
 
-  test("a certificate that a wrong clock calls expired is logged once, and loaded when the clock is right", () => {
+  test("a certificate that a wrong clock calls expired is logged once, and loaded by a right clock", () => {
     const now = Date.now();
     const logged = follow();
     jest.setSystemTime(now + 3 * day);

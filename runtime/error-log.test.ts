@@ -17,7 +17,7 @@ function open(isEnabled = true) {
 }
 
 describe("the log of errors", () => {
-  test("the log of errors has a line for a single error at once, and no other one", () => {
+  test("has a line for a single error at once, and no other one", () => {
     const { lines, add } = open();
     add();
     expect(lines).toEqual([[1, 1]]);
@@ -26,7 +26,7 @@ describe("the log of errors", () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test("the log of errors has one line for all errors of a kind in a second, about the latest of them, when the second is over", () => {
+  test("has one line for all errors of a kind in a second, about the latest, at the second's end", () => {
     const { lines, add } = open();
     for (let i = 0; i < 100; i++) add();
     jest.advanceTimersByTime(999);
@@ -35,7 +35,7 @@ describe("the log of errors", () => {
     expect(lines.slice(1)).toEqual([[100, 99]]);
   });
 
-  test("the log of errors has one line a second during an outage, with counts that sum up to all errors", () => {
+  test("has one line a second during an outage, with counts that sum up to all errors", () => {
     const { lines, add } = open();
     for (let i = 0; i < 10_000; i++) {
       add();
@@ -45,7 +45,7 @@ describe("the log of errors", () => {
     expect(lines.reduce((sum, [, count]) => sum + Number(count), 0)).toBe(10_000);
   });
 
-  test("the log of errors has a line at once for an error after a second without one", () => {
+  test("has a line at once for an error after a second without one", () => {
     const { lines, add } = open();
     add();
     add();
@@ -54,7 +54,7 @@ describe("the log of errors", () => {
     expect(lines.slice(2)).toEqual([[3, 1]]);
   });
 
-  test("the log of errors tells errors apart by their place and their text, but not by digits in it", () => {
+  test("tells errors apart by their place and their text, but not by digits in it", () => {
     const { lines, add } = open();
     add("no answer after 5.001s");
     add("no answer after 4.999s");
@@ -63,7 +63,7 @@ describe("the log of errors", () => {
     expect(lines).toEqual([1, 3, 4].map((number) => [number, 1]));
   });
 
-  test("the log of errors counts all kinds beyond a bounded number as one kind", () => {
+  test("counts all kinds beyond a bounded number as one kind", () => {
     const { lines, add } = open();
     const name = (i: number) => "x".repeat(i);
     for (let i = 1; i <= 1_000; i++) add(name(i));
@@ -73,7 +73,7 @@ describe("the log of errors", () => {
     expect(lines).toHaveLength(maxKinds + 2);
   });
 
-  test("the log of errors has the errors that were only counted when it is closed", () => {
+  test("has the errors that were only counted when it is closed", () => {
     const { lines, log, add } = open();
     for (let i = 0; i < 5; i++) add();
     log.close();
@@ -84,7 +84,7 @@ describe("the log of errors", () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test("the log of errors has no line when errors are not logged", () => {
+  test("has no line when errors are not logged", () => {
     const { lines, log, add } = open(false);
     add();
     log.close();

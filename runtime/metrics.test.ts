@@ -7,7 +7,7 @@ async function scrape(registry: Registry): Promise<string[]> {
 }
 
 describe("distributions", () => {
-  test("a distribution is a Prometheus histogram whose buckets count the values up to and including their bounds", async () => {
+  test("a distribution is a histogram whose buckets count values up to and including their bounds", async () => {
     const registry = new Registry();
     const waits = new Distribution({ name: "wait_seconds", help: "Waits", registry }, [0.1, 1]);
     const [here, there] = [waits.series({ at: "here" }), waits.series({ at: "there" })];

@@ -16,7 +16,7 @@ function open(patience?: Patience) {
   return { reads, shared };
 }
 
-test("a question that arrives while no read is under way begins one in the same turn of the event loop", async () => {
+test("a question that arrives while no read is under way begins one in the same turn", async () => {
   const { reads, shared } = open();
   const answer = shared.next();
   await Promise.resolve();
@@ -91,7 +91,7 @@ describe("the wait of a question", () => {
     return seen;
   }
 
-  test("the wait of a question ends a time-out after its arrival, whether its read is under way or waits for the one before", async () => {
+  test("ends a time-out after its arrival, whether its read is under way or waits for another", async () => {
     const { shared } = open(patience);
     const seen: ReturnType<typeof watch>[] = [];
     for (let question = 0; question < 20; question++) {
@@ -106,7 +106,7 @@ describe("the wait of a question", () => {
     }
   });
 
-  test("the wait of a question counts from the arrival of its request, which may be earlier than the question", async () => {
+  test("counts from the arrival of its request, which may be earlier than the question", async () => {
     const { shared } = open(patience);
     await pass(timeoutMs);
     const recent = watch(shared.next());
@@ -130,7 +130,7 @@ describe("the wait of a question", () => {
     expect([second.end, third.end]).toEqual(["new", "new"]);
   });
 
-  test("the wait of a question goes on while the read makes progress, for the questions that wait for the next read, too", async () => {
+  test("goes on while the read makes progress, for the questions that wait for the next read, too", async () => {
     const { reads, shared } = open(patience);
     const first = watch(shared.next());
     await pass(500);
@@ -145,7 +145,7 @@ describe("the wait of a question", () => {
     expect([first.end, second.end]).toEqual(["a", late]);
   });
 
-  test("the wait of a question ends with the error of a setback while the read is tried again, and not with that of an earlier read", async () => {
+  test("ends with the error of a setback while its read is retried, not with an earlier read's", async () => {
     const { reads, shared } = open(patience);
     const away = new Error("away");
     const held = watch(shared.next());
@@ -161,7 +161,7 @@ describe("the wait of a question", () => {
     expect(later.end).toBe(late);
   });
 
-  test("the wait of a question leaves no timer when all questions have ended", async () => {
+  test("leaves no timer when all questions have ended", async () => {
     const { reads, shared } = open(patience);
     const seen = watch(shared.next());
     await pass(1);

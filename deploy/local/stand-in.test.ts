@@ -6,7 +6,7 @@ const seedLines = readFileSync(new URL("./seed.csv", import.meta.url), "utf8").s
 describe("the seed", () => {
   const rows = seedLines.slice(1, -1).map((line) => /^(\d+),(\d+),(available|pending|sold)$/.exec(line));
 
-  test("the seed is a header and complete lines of petId, quantity and status", () => {
+  test("is a header and complete lines of petId, quantity and status", () => {
     expect(seedLines[0]).toBe("petId,quantity,status");
     expect(seedLines.at(-1)).toBe("");
     expect(rows.length).toBeGreaterThanOrEqual(600);
@@ -36,7 +36,7 @@ describe("the stand-in", () => {
     return { status: response.status, text: await response.text() };
   };
 
-  test("the stand-in has a record for every pet of the seed, with its exact id and its status", async () => {
+  test("has a record for every pet of the seed, with its exact id and its status", async () => {
     for (const line of seedLines.slice(1, -1)) {
       const [petId, , petStatus] = line.split(",");
       const { status, text } = await ask(`/pets/${petId}`);
@@ -53,7 +53,7 @@ describe("the stand-in", () => {
     }
   });
 
-  test("the stand-in answers 404 for other pets and paths, and 405 for other methods", async () => {
+  test("answers 404 for other pets and paths, and 405 for other methods", async () => {
     for (const path of ["/pets/4", "/pets/-1", "/pets/abc", "/pets/", "/", "//", "/store"]) {
       expect(await ask(path)).toMatchObject({ status: 404 });
     }
@@ -61,7 +61,7 @@ describe("the stand-in", () => {
     expect(await ask("/pets/1", "HEAD")).toEqual({ status: 200, text: "" });
   });
 
-  test("the stand-in has a few dozen orders, which are the same after a restart", async () => {
+  test("has a few dozen orders, which are the same after a restart", async () => {
     const { status, text } = await ask("/store/orders?status=placed");
     expect(status).toBe(200);
     expect(text).toContain('"petId":9223372036854775807,');

@@ -159,7 +159,7 @@ test("the use of every valid key is recorded, of a banned one and of one beyond 
 describe("uncharged operations", () => {
   const uncharged: OperationAccess = { scope: null, isUncharged: true };
 
-  test("an operation that is not charged answers an exhausted, a banned and a scopeless key with the account's windows as they are", async () => {
+  test("an uncharged operation answers an exhausted, a banned and a scopeless key with its windows", async () => {
     const { send, use, contextFrom, newKey, clock, used } = setUp({ perMinute: 1 });
     const [key, banned] = [newKey(), newKey([], { bannedUntilMs: clock.nowMs + 1 })];
     await use(key);
@@ -175,7 +175,7 @@ describe("uncharged operations", () => {
     expect(used.slice(1)).toEqual([...Array(3).fill("key_0 uncharged"), "key_1 uncharged"]);
   });
 
-  test("an operation that is not charged has 60 requests a minute for each account, and its refusals lead to no ban", async () => {
+  test("an uncharged operation has 60 requests a minute for an account, and its refusals ban none", async () => {
     const { send, use, contextFrom, newKey, refused, reasons } = setUp({ perMinute: 1 });
     const key = newKey();
     for (let i = 0; i < 60; i++) expect(await send(key, contextFrom(flooder), uncharged)).toBe("passed");
@@ -191,7 +191,7 @@ describe("uncharged operations", () => {
   });
 });
 
-test("a request that was held goes on only with a key that is still valid, and gets 503 when that cannot be found out", async () => {
+test("a held request goes on only with a key that is still valid, and gets 503 in case of doubt", async () => {
   const { send, goOn, revoke, contextFrom, newKey, clock, store } = setUp();
   const [key, context] = [newKey(), contextFrom(flooder)];
   expect(await send(key, context)).toBe("passed");
@@ -239,7 +239,7 @@ describe("work during the decision", () => {
     expect(began).toEqual([]);
   });
 
-  test("what an operation begins while the limits are decided may fail without harm when its request is refused", async () => {
+  test("what an operation begins before the decision may fail without harm when it is refused", async () => {
     const { send, contextFrom, newKey } = setUp({ perMinute: 1 });
     const failing: OperationAccess = {
       scope: "inventory:read",

@@ -6,7 +6,7 @@ const minute = 60_000;
 const day = 24 * 60 * minute;
 
 describe("the ban ladder", () => {
-  test("the ban ladder goes 5, 15, 60 minutes and stays at 60", () => {
+  test("goes 5, 15, 60 minutes and stays at 60", () => {
     let nowMs = 0;
     let last: ReturnType<typeof nextBan> | undefined;
     const minutes = Array.from({ length: 4 }, () => {
@@ -18,13 +18,13 @@ describe("the ban ladder", () => {
     expect(minutes).toEqual([5, 15, 60, 60]);
   });
 
-  test("the ban ladder starts again after a day without a ban", () => {
+  test("starts again after a day without a ban", () => {
     const first = nextBan(undefined, rules, 0);
     expect(nextBan(first, rules, first.untilMs + day - 1).step).toBe(2);
     expect(nextBan(first, rules, first.untilMs + day).step).toBe(1);
   });
 
-  test("the ban ladder gives two replicas that ban at once the same ban", () => {
+  test("gives two replicas that ban at once the same ban", () => {
     const first = nextBan(undefined, rules, 0);
     expect(nextBan(first, rules, 100)).toBe(first);
   });
@@ -70,7 +70,7 @@ describe("a ban of a family of keys", () => {
     expect(seen.stores).toBe(1);
   });
 
-  test("a ban of a family of keys that cannot be stored is an error for the log and no rejection", async () => {
+  test("that cannot be stored is an error for the log and no rejection", async () => {
     const away = new Error("the store is away");
     const { seen, replica } = setUp(() => Promise.reject(away));
     await replica(0)("family");

@@ -21,7 +21,7 @@ function counterOf(tooMany: number) {
 }
 
 describe("the counter of refusals", () => {
-  test("the counter of refusals reports a key at its 30th refusal within a minute, and again after 30 more", async () => {
+  test("reports a key at its 30th refusal within a minute, and again after 30 more", async () => {
     const { found, refuse } = counterOf(30);
     for (let i = 0; i < 90; i++) {
       refuse("k", i * second);
@@ -30,7 +30,7 @@ describe("the counter of refusals", () => {
     }
   });
 
-  test("the counter of refusals counts the last 60 seconds, whenever they began", () => {
+  test("counts the last 60 seconds, whenever they began", () => {
     for (const [lastMs, expected] of [
       [29 + minute - 1_000, ["k"]],
       [29 + minute, []],
@@ -44,13 +44,13 @@ describe("the counter of refusals", () => {
     }
   });
 
-  test("the counter of refusals never reports a key with 29 refusals in each minute", () => {
+  test("never reports a key with 29 refusals in each minute", () => {
     const { found, refuse } = counterOf(30);
     for (let i = 0; i < 5 * 29; i++) refuse("k", Math.floor(i / 29) * minute + (i % 29) * second);
     expect(found).toEqual([]);
   });
 
-  test("the counter of refusals leaves out what is refused while a ban is being stored", async () => {
+  test("leaves out what is refused while a ban is being stored", async () => {
     const found: string[] = [];
     const stored = Promise.withResolvers<void>();
     const onTooMany = (keyId: string) => {
@@ -73,7 +73,7 @@ describe("the counter of refusals", () => {
     expect(found).toEqual(["k", "k"]);
   });
 
-  test("the counter of refusals leaves out those of the second after the first 429", () => {
+  test("leaves out those of the second after the first 429", () => {
     const { found, refuse } = counterOf(30);
     for (let i = 0; i < 1_000; i++) refuse("k", i);
     for (let i = 0; i < 28; i++) refuse("k", second + i);
@@ -82,7 +82,7 @@ describe("the counter of refusals", () => {
     expect(found).toEqual(["k"]);
   });
 
-  test("the counter of refusals never reports a caller that sends a burst whenever its wait is over", () => {
+  test("never reports a caller that sends a burst whenever its wait is over", () => {
     const { found, refuse } = counterOf(30);
     for (let window = 0; window < 10; window++) {
       const beganMs = window * minute;
@@ -91,14 +91,14 @@ describe("the counter of refusals", () => {
     expect(found).toEqual([]);
   });
 
-  test("the counter of refusals goes on when the clock is set back by an hour", () => {
+  test("goes on when the clock is set back by an hour", () => {
     const { found, refuse } = counterOf(30);
     refuse("k", 60 * minute);
     for (let i = 0; i < 40; i++) refuse("k", i * second);
     expect(found).toEqual(["k"]);
   });
 
-  test("the counter of refusals forgets refusals that a clock which was set back puts in the future", () => {
+  test("forgets refusals that a clock which was set back puts in the future", () => {
     const { found, refuse } = counterOf(30);
     refuse("k", 0);
     for (let i = 0; i < 28; i++) refuse("k", 50_000 + i);
@@ -107,7 +107,7 @@ describe("the counter of refusals", () => {
     expect(found).toEqual([]);
   });
 
-  test("the counter of refusals counts each key by itself", () => {
+  test("counts each key by itself", () => {
     const { found, refuse } = counterOf(2);
     refuse("a", 1 * second);
     refuse("b", 2 * second);
@@ -147,7 +147,7 @@ describe("the counter of refusals", () => {
     expect(found).toHaveLength(1);
   });
 
-  test("the counter of refusals shares none of what is refused while a ban is being stored, which would bring a second ban", async () => {
+  test("shares none of what is refused while a ban is being stored, which would bring a second ban", async () => {
     const shared = Promise.withResolvers<ReadonlyMap<string, number>>();
     let nowMs = 0;
     const counter = new RefusalCounter({
@@ -163,7 +163,7 @@ describe("the counter of refusals", () => {
     expect([...(await shared.promise)]).toEqual([["k", 30]]);
   });
 
-  test("the counter of refusals shares nothing more once its gateway has closed it", () => {
+  test("shares nothing more once its gateway has closed it", () => {
     const { jest } = import.meta;
     jest.useFakeTimers();
     const share = jest.fn(async () => []);

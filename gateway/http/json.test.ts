@@ -22,7 +22,7 @@ describe("parseJson", () => {
     ["quotes, brackets and colons inside strings", '{"a":"\\"{[:,","b":"}]"}', { a: '"{[:,', b: "}]" }],
     ["white space before the colon", '{"a" \n\t\r : 1}', { a: 1 }],
     ["a byte order mark", '\uFEFF{"a":1}', { a: 1 }],
-  ])("parseJson accepts %s", (_what, text, value) => {
+  ])("accepts %s", (_what, text, value) => {
     expect(parse(text)).toEqual(value);
   });
 
@@ -36,24 +36,24 @@ describe("parseJson", () => {
     ["a comment", '{"a":1} // yes'],
     ["NaN", '{"a":NaN}'],
     ["two texts", "{}{}"],
-  ])("parseJson refuses %s as invalid_json", (_what, text) => {
+  ])("refuses %s as invalid_json", (_what, text) => {
     expect(() => parse(text)).toThrow(expect.objectContaining({ code: "invalid_json" }));
   });
 
-  test("parseJson refuses bytes that are not UTF-8", () => {
+  test("refuses bytes that are not UTF-8", () => {
     expect(() => parseJson(Buffer.from([0x22, 0xff, 0xfe, 0x22]))).toThrow(
       expect.objectContaining({ code: "invalid_json" }),
     );
   });
 
-  test.each(["", "1.5", '{"a":50e-1}'])("parseJson accepts nesting as deep as a body allows, around %j", (inside) => {
+  test.each(["", "1.5", '{"a":50e-1}'])("accepts nesting as deep as a body allows, around %j", (inside) => {
     const depth = (16 * 1024 - inside.length) / 2;
     let value = parse(`${"[".repeat(depth)}${inside}${"]".repeat(depth)}`);
     while (Array.isArray(value)) [value] = value;
     expect(value).toEqual(inside === "" ? undefined : JSON.parse(inside));
   });
 
-  test("parseJson reads any JSON as JSON.parse does, but integers beyond 2^53 as bigints with all digits", () => {
+  test("reads any JSON as JSON.parse does, but integers beyond 2^53 as bigints with all digits", () => {
     fc.assert(
       fc.property(fc.jsonValue(), fc.constantFrom(undefined, 1, "\t"), (value, space) => {
         const text = JSON.stringify(value, null, space);
@@ -62,7 +62,7 @@ describe("parseJson", () => {
     );
   });
 
-  test("parseJson reads a number at any depth, in arrays and objects, exactly, or as NaN where only rounding makes it an integer", () => {
+  test("reads a number at any depth exactly, or as NaN where only rounding makes it an integer", () => {
     const digits = fc.stringMatching(/^(0|[1-9]\d{0,20})$/, { size: "max" });
     const number = fc.tuple(
       fc.constantFrom("", "-"),
@@ -104,15 +104,15 @@ describe("parseJson", () => {
     ["9007199254740993", 9_007_199_254_740_993n],
     ["-9223372036854775809", -9_223_372_036_854_775_809n],
     ["9007199254740993.5", Number.NaN],
-  ])("parseJson reads the number %s without rounding it to an integer", (text, value) => {
+  ])("reads the number %s without rounding it to an integer", (text, value) => {
     expect(parse(`[${text}]`)).toEqual([value]);
   });
 
-  test("parseJson reads an integer with any number of zeros after the point", () => {
+  test("reads an integer with any number of zeros after the point", () => {
     expect(parse(`5.${"0".repeat(16_000)}`)).toBe(5);
   });
 
-  test("parseJson reads a member named __proto__ without setting the prototype", () => {
+  test("reads a member named __proto__ without setting the prototype", () => {
     const value = parse('{"__proto__":{"quantity":5}}') as object;
     expect(Object.hasOwn(value, "quantity")).toBe(false);
     expect((value as { quantity?: number }).quantity).toBeUndefined();

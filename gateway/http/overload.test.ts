@@ -56,7 +56,7 @@ function setUp({ maxWaiting = 2 } = {}) {
   };
 }
 
-test("an overload begins when the event loop is late by more than the bound, and is announced once", () => {
+test("an overload begins when the event loop is later than the bound, and is announced once", () => {
   const { probe, changes } = setUp();
   for (let i = 0; i < 100; i++) probe(i % 10);
   probe(maxDelayMs);
@@ -66,7 +66,7 @@ test("an overload begins when the event loop is late by more than the bound, and
   expect(changes).toEqual([true]);
 });
 
-test("an overload ends after a second in which the event loop was idle for a tenth, and another one may begin", () => {
+test("an overload ends after a second with the event loop idle for a tenth, and may begin again", () => {
   const { probe, passSecond, changes, loop } = setUp();
   probe(maxDelayMs + 1);
   loop.utilization = 0.95;
@@ -81,7 +81,7 @@ test("an overload ends after a second in which the event loop was idle for a ten
   expect(changes).toEqual([true, false, true]);
 });
 
-test("during an overload a request is refused while too many others wait, and taken when they are over", () => {
+test("an overload refuses a request while too many others wait, and takes one when they are over", () => {
   const { probe, enter, refused } = setUp({ maxWaiting: 2 });
   probe(maxDelayMs + 1);
   const [first, , third] = [enter(), enter(), enter()];
@@ -101,7 +101,7 @@ test("no request is refused without an overload, however many wait", () => {
   expect(others.counted).toBe(0);
 });
 
-test("during an overload the responses that wait for others make room, and are counted once in each turn", () => {
+test("an overload makes room of the responses that wait for others, and counts them once a turn", () => {
   const { probe, enter, others, nextTurn } = setUp({ maxWaiting: 2 });
   probe(maxDelayMs + 1);
   others.count = 1;

@@ -15,7 +15,7 @@ async function ask(listener: RequestListener): Promise<Response> {
   return await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
 }
 
-test("an error takes the place of a body that was about to be written, with none of the headers of that body", async () => {
+test("an error takes the place of a body that was about to be written, with none of its headers", async () => {
   const ofBody = {
     ETag: '"1"',
     "Content-Encoding": "gzip",
@@ -34,7 +34,7 @@ test("an error takes the place of a body that was about to be written, with none
   for (const name of ["etag", "content-encoding", "last-modified"]) expect(headers).not.toHaveProperty(name);
 });
 
-test("an error after the beginning of a body cuts the answer off, so that a part never passes for the whole", async () => {
+test("an error after the beginning of a body cuts it off, so that no part passes for the whole", async () => {
   const answer = await ask((request, response) => {
     response.writeHead(200);
     response.write("[1,", () => writeError(request, response, new Error("lost")));

@@ -48,7 +48,7 @@ test("a client gets the whole of an answer that it has not taken yet when the se
   await stopped;
 });
 
-test("a stop closes an idle connection at once, while an answer on another one has not been taken yet", async () => {
+test("a stop closes an idle connection at once, while the answer on another one is not taken yet", async () => {
   const { close, responses, open } = await start();
   const [idle, reader] = [await open(get, 1), await open(get, 2)];
   responses[0]!.end("1");

@@ -144,7 +144,7 @@ test.each(invalid)("%s after the last answer gets an answer of its own", async (
 });
 
 test.each(invalid)(
-  "changes in a row before %s are answered in their order, then that is, then the connection ends",
+  "changes in a row before %s are answered in order, then that is, then the connection ends",
   async (_what, bytes) => {
     const { socket, requests, statuses, received, ended, malformed } = await open();
     socket.write(patch("/1") + patch("/2") + patch("/3") + bytes);
@@ -389,7 +389,7 @@ test("a client that closes its connection is told from one that has ended its si
   expect(closed).toEqual(["/left"]);
 });
 
-test("an idle connection gets one more answer after connections are to end, and that one says that it is the last", async () => {
+test("an idle connection gets one more answer after connections are to end, marked as the last", async () => {
   const { send, socket, requests, received, statuses, ended, endConnections } = await open();
   await send(get("/1"), 1);
   requests[0]!.response.end("1");
@@ -406,7 +406,7 @@ test("an idle connection gets one more answer after connections are to end, and 
   expect(requests).toHaveLength(2);
 });
 
-test("a request that follows an answer which promised to keep the connection is answered while connections are to end", async () => {
+test("a request after an answer that kept its connection is answered when connections are to end", async () => {
   const { send, requests, received, ended, endConnections } = await open();
   await send(get("/1"), 1);
   requests[0]!.response.write("1");

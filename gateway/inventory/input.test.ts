@@ -2,7 +2,7 @@ import { createKey } from "../accounts/keys/key-format.ts";
 import { requestId } from "../http/request.ts";
 import { readIdempotencyKey } from "./input.ts";
 
-test("an API key is no Idempotency-Key, bare or quoted, because that is stored and sent to the inventory service", () => {
+test("an API key is no Idempotency-Key, bare or quoted, because those are stored and sent on", () => {
   const key = createKey("live", "p".repeat(32));
   for (const header of [key, `"${key}"`, `order-${key}`]) {
     expect(() => readIdempotencyKey({ "idempotency-key": header })).toThrow("Idempotency-Key must not be an API key.");

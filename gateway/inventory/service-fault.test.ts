@@ -47,7 +47,7 @@ test("an operator is told that no service answers at the address of the inventor
   );
 });
 
-test("an operator is told that the certificate of the service cannot be trusted, or has another name", async () => {
+test("an operator is told that the service's certificate cannot be trusted, or has another name", async () => {
   const [own, other] = [await createAuthority(stack), await createAuthority(stack)];
   const { cert, key } = await own.issue({ names: ["DNS:elsewhere.example"] });
   const port = await listen(

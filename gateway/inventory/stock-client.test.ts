@@ -41,7 +41,7 @@ const part = (petId: bigint, fields: Partial<InventoryItem> = {}) => {
   return ListInventoryResponse.fromPartial({ epoch: "e", revision: 9n, items: [item] });
 };
 
-test("the list comes in the parts that the service sends, and a read that is given up ends at the service too", async () => {
+test("the list comes in the parts that the service sends, and an abandoned read ends there too", async () => {
   const cancelled = Promise.withResolvers<void>();
   const asked: (bigint | undefined)[] = [];
   const listInventory: handleServerStreamingCall<ListInventoryRequest, ListInventoryResponse> = (call) => {

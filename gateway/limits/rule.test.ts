@@ -218,7 +218,7 @@ describe("counts that only grow", () => {
     );
   });
 
-  test("counts are right after every short sequence of lost answers and of data that a replica did not have", () => {
+  test("counts are right after every short sequence of lost answers and of data a replica lacked", () => {
     const steps: ((deployment: Deployment) => void)[] = [0, 1].flatMap((gateway) => [
       (deployment) => deployment.call(gateway, 1),
       (deployment) => {

@@ -52,7 +52,7 @@ describe("limit headers", () => {
     expect(retryAfter(decision)).toBe("300");
   });
 
-  test("the headers have nothing left until the end of an exhausted window, when a ban ends before that", () => {
+  test("the headers have nothing left until an exhausted window ends, when a ban ends before it", () => {
     const current = { admitted: true, windows: [state(minute, 0, 60_000), state(day, 5, 86_400_000)], nowMs: 0 };
     const decision = untilBanEnds(current, 300_000, 0);
     expect(headers(windows, decision)).toMatchObject({ "X-RateLimit-Limit": "5", "X-RateLimit-Reset": "86400" });

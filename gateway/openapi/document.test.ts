@@ -57,7 +57,7 @@ const operations = operationsOf(document);
 const responses = operations.flatMap(({ name, operation }) => responsesOf(name, operation));
 const errors = responses.filter(({ status }) => status >= 400);
 
-test("the OpenAPI document is valid OpenAPI 3.1, describes version 1.0.0 of the interface, and names Apache-2.0", async () => {
+test("the document is valid OpenAPI 3.1 for version 1.0.0 of the interface, under Apache-2.0", async () => {
   const validator = new Validator();
   expect(await validator.validate(structuredClone(document) as unknown as Record<string, unknown>)).toEqual({
     valid: true,
@@ -78,7 +78,7 @@ test("every reference of the OpenAPI document has a target, and every component 
   expect([...references].sort()).toEqual(defined.sort());
 });
 
-test("the documented operations are those of the contract, and each names the scope that a key needs", () => {
+test("the documented operations are those of the contract, each with the scope that a key needs", () => {
   expect(document.components.securitySchemes!.apiKey).toMatchObject({ type: "http", scheme: "bearer" });
   const scopes = operations.map(({ name, operation: { operationId, security, description } }) => {
     const [scope] = security[0]!.apiKey!;
@@ -180,14 +180,14 @@ test("every documented error has the Error body, with examples from the error ta
   }
 });
 
-test("every error code is an example of some operation, except the one for methods without an operation", () => {
+test("every error code is an example of some operation, but for that of methods without one", () => {
   const codes = Object.keys(errorTable);
   const shown = errors.flatMap(({ response }) => Object.keys(response.content!["application/json"]!.examples));
   expect(codes.filter((code) => !shown.includes(code))).toEqual(["method_not_allowed"]);
   expect(document.components.schemas!.Error).toMatchObject({ properties: { code: { enum: codes } } });
 });
 
-test("the documented schemas have the statuses and bounds of the contract, and the gateway accepts the example of an update", () => {
+test("the schemas have the contract's statuses and bounds, and their example update is accepted", () => {
   expect(document.components.schemas!.InventoryUpdate).toMatchObject({
     type: "object",
     properties: { quantity: { type: "integer", minimum: 0, maximum: maxQuantity } },
@@ -206,7 +206,7 @@ test("the documented schemas have the statuses and bounds of the contract, and t
   expect(document.components.schemas!.BulkUpdates).toMatchObject({ minItems: 1, maxItems: maxUpdates });
 });
 
-test("a petId is documented as an int64, and the OpenAPI document has no number that a reader would round", () => {
+test("a petId is documented as an int64, and no number of the document would be rounded", () => {
   const int64 = { type: "integer", format: "int64" };
   expect(document.components.parameters!.PetId).toMatchObject({ in: "path", required: true, schema: int64 });
   expect(document.components.schemas!.InventoryItem).toMatchObject({ properties: { petId: int64 } });
@@ -214,7 +214,7 @@ test("a petId is documented as an int64, and the OpenAPI document has no number 
   expect(numbers.filter((number) => !Number.isSafeInteger(Number(number)))).toEqual([]);
 });
 
-test("the rotation of keys is documented only where it is possible, and leaves no component without a reference", () => {
+test("the rotation of keys is documented only where it is possible, with no dangling reference", () => {
   const without = read({ keyRotation: false });
   expect(Object.keys(document.paths)).toEqual([...Object.keys(without.paths), "/keys/rotate"]);
   expect(new Set(referencesIn(without))).toEqual(new Set(referencesIn(document)));
@@ -226,7 +226,7 @@ test.each(["patch /inventory/{petId}", "post /inventory/updates"])("%s is docume
   expect(operation.description).toContain("Experimental");
 });
 
-test("what is no part of the four operations of the contract is marked as experimental, and so is the PATCH", () => {
+test("the PATCH and all that is not in the four operations of the contract is experimental", () => {
   const isMarked = (part: object) => (part as { readonly "x-experimental"?: true })["x-experimental"] === true;
   /** Names of components, and of parameters that are no component. */
   const unmarked = (parts: readonly (Reference | { readonly name: string })[]) => {
@@ -266,7 +266,7 @@ test("what is no part of the four operations of the contract is marked as experi
   ]);
 });
 
-test("an Idempotency-Key is documented as one of an account and a pet, so that another pet is no 422", () => {
+test("an Idempotency-Key is documented as one of an account and a pet, so another pet is no 422", () => {
   const { IdempotencyKey } = document.components.parameters as { readonly IdempotencyKey: { description: string } };
   expect(IdempotencyKey.description).toContain("for the account and the pet");
   expect(IdempotencyKey.description).toContain("With another pet the same key makes a new update");
@@ -284,7 +284,7 @@ test("a refused rotation is documented by the faults that it can have", () => {
   expect(Object.keys(response.content!["application/json"]!.examples)).toEqual(["invalid_request", "invalid_json"]);
 });
 
-test("changes are documented as unavailable since an ETag from before a restore and since one of the future", () => {
+test("changes are documented as unavailable since an ETag from before a restore or of the future", () => {
   const { ChangesUnavailable } = document.components.responses as Record<string, ApiResponse>;
   expect(ChangesUnavailable!.description).toMatch(/from before a restore.* of the future.* more has changed/);
 });
@@ -357,7 +357,7 @@ test("the description of the API has the limits and bans of this deployment", ()
   expect(other).toContain("After 1 hour without a ban");
 });
 
-test("the description of the API begins with all that a client can do, and with the rotation only where it is possible", () => {
+test("the description begins with all that a client can do, with rotation where it is possible", () => {
   const beginning = (given: Document) => given.info.description.split("\n\n")[0]!;
   for (const ability of [
     "read the stock of all pets, of some, or of one, and what has changed since a list",

@@ -51,7 +51,7 @@ describe("the handlers of calls", () => {
     store: Object.assign(Object.create(store), { changesAfter }) as typeof store,
   });
 
-  test("CheckInventory answers one question after the other, and says where an answer is a reset or the last one", async () => {
+  test("CheckInventory answers one question after the other, and marks a reset and the last answer", async () => {
     const { inventory } = await serve();
     const position = await store.position();
     await store.write([create(1n)]);
@@ -100,7 +100,7 @@ describe("the handlers of calls", () => {
     expect(await inventory.check(soon()).next()).toBeUndefined();
   });
 
-  test("CheckInventory gives the answer that it has begun when the service drains, and then ends the stream", async () => {
+  test("CheckInventory ends the answer that it has begun, then the stream, when the service drains", async () => {
     const asked = Promise.withResolvers<void>();
     const page = Promise.withResolvers<ChangesPage>();
     const { inventory, drain } = await serve(

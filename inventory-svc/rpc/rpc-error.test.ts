@@ -49,7 +49,7 @@ test("a repeatable call keeps its result and errors, and offers a retry after an
   await expect(unknown).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN", isRetryable: true });
 });
 
-test("ResourceInfo is given exactly where an entry is missing or exists already, and names the entry", async () => {
+test("ResourceInfo names the entry exactly where an entry is missing or exists already", async () => {
   const named: [Reason, string][] = [];
   for (const reason of reasonsOf) {
     const error = new RpcError(reason, "text", { metadata: { pet_id: "7" } });

@@ -6,7 +6,7 @@ const ids = (count: number) => Array.from({ length: count }, (_, i) => BigInt(i)
 const update = { petId: 7n, quantity: 5, expectedRevisions: [] };
 const fieldOf = (field: string) => expect.objectContaining({ reason: "INVALID_FIELD", field });
 
-test("an update carries every revision that its caller expects, and none where the caller names none", () => {
+test("an update carries every revision that its caller expects, and none when it names none", () => {
   const read = { kind: "update", petId: 7n, quantity: 5 };
   expect(readUpdateOnce(update)).toEqual({ ...read, expectedRevisions: undefined });
   const several = { ...update, expectedRevisions: [3n, 4n, 9n] };

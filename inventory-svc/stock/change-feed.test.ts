@@ -26,7 +26,7 @@ describe("the change feed", () => {
   const ends = new AbortController();
   afterAll(() => ends.abort());
 
-  test("the change feed reads once in each round for all watches at the same position", async () => {
+  test("reads once in each round for all watches at the same position", async () => {
     const { state, feed } = stock(7n);
     const watches = many(500, () => feed.follow(at(7n), ends.signal));
     for (const page of await Promise.all(watches.map(next))) expect(page).toMatchObject({ rows: [] });
@@ -39,7 +39,7 @@ describe("the change feed", () => {
     await Promise.all(watches.map((watch) => watch.return(undefined)));
   });
 
-  test("the change feed reads one page at a time for watches at different positions, and each gets its own page", async () => {
+  test("reads one page at a time for watches at different positions, and each gets its own page", async () => {
     const { state, feed } = stock(100n);
     const watches = many(50, (i) => feed.follow(at(BigInt(i)), ends.signal));
     const pages = await Promise.all(watches.map(next));
@@ -48,7 +48,7 @@ describe("the change feed", () => {
     await Promise.all(watches.map((watch) => watch.return(undefined)));
   });
 
-  test("the change feed ends the watches that wait for an unreadable page, and no other watch", async () => {
+  test("ends the watches that wait for an unreadable page, and no other watch", async () => {
     const { feed } = stock(1n);
     const failing = new ChangeFeed(async ({ revision }) => {
       if (revision === 2n) throw new Error("away");
@@ -62,7 +62,7 @@ describe("the change feed", () => {
     expect(await next(feed.follow({ epoch: "other", revision: 1n }, ends.signal))).toEqual({ kind: "reset" });
   });
 
-  test("the change feed refuses a watch while the maximum number is open", async () => {
+  test("refuses a watch while the maximum number is open", async () => {
     const { feed } = stock(1n);
     const watches = many(maxWatches, () => feed.follow(at(1n), ends.signal));
     await Promise.all(watches.map(next));
@@ -73,7 +73,7 @@ describe("the change feed", () => {
     await Promise.all([another, ...watches].map((watch) => watch.return(undefined)));
   });
 
-  test("the change feed reads no page for stopped watches, and ends queued ones at once", async () => {
+  test("reads no page for stopped watches, and ends queued ones at once", async () => {
     const reading = Promise.withResolvers<ChangesPage>();
     const read: bigint[] = [];
     const feed = new ChangeFeed(({ revision }) => {
@@ -93,7 +93,7 @@ describe("the change feed", () => {
     await first.return(undefined);
   });
 
-  test("the change feed ends a stopped watch in the next round", async () => {
+  test("ends a stopped watch in the next round", async () => {
     const { feed } = stock(1n);
     const stopped = new AbortController();
     const watch = feed.follow(at(1n), stopped.signal);

@@ -4,7 +4,7 @@ import { deleteOldRecords, retentionMs, startCleanup } from "./cleanup.ts";
 /** A stock in which nothing is old. */
 const idle = { deleteRecords: async () => undefined, noteTime: async () => {}, forgetRemovals: async () => false };
 
-test("old records are deleted step by step until none is left, and each step continues after the previous one", async () => {
+test("old records are deleted until none is left, in steps that each continue after the last one", async () => {
   const asked: unknown[][] = [];
   const store = {
     deleteRecords: async (...args: unknown[]) => {

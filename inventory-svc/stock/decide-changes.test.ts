@@ -74,14 +74,11 @@ describe("changes", () => {
   test.each<[string, Partial<Change>]>([
     ["the quantity", { quantity: 3 }],
     ["the status", { status: "pending" }],
-  ])(
-    "an update of %s that expects another revision is refused with the current entry, even without a change",
-    (_what, fields) => {
-      const change = { kind: "update", petId: 7n, ...fields, expectedRevisions: [3n, 5n] } as Change;
-      const refused = { ...unchanged, outcomes: [{ kind: "revision_mismatch", item: present }] };
-      expect(decide([present], [change])).toEqual(refused);
-    },
-  );
+  ])("an update of %s that expects another revision is refused with the entry, change or not", (_what, fields) => {
+    const change = { kind: "update", petId: 7n, ...fields, expectedRevisions: [3n, 5n] } as Change;
+    const refused = { ...unchanged, outcomes: [{ kind: "revision_mismatch", item: present }] };
+    expect(decide([present], [change])).toEqual(refused);
+  });
 
   test("an update that expects one of several revisions is made while the entry is at one of them", () => {
     const change: Change = { kind: "update", petId: 7n, quantity: 8, expectedRevisions: [3n, 4n] };
@@ -144,7 +141,7 @@ describe("adjustments", () => {
     expect(decide(rows, [change], [first])).toEqual(refused);
   });
 
-  test("an adjustment that is repeated in one batch happens once, and the others in the batch happen too", () => {
+  test("an adjustment that is repeated in one batch happens once, and the others happen too", () => {
     const batch = [adjust("b", 2), adjust("b", 2), adjust("c", 2), adjust("b", 5), adjust("B", 2)];
     const { outcomes, written, recorded, revision } = decide([present], batch);
     const at = (quantity: number, revision: bigint) => ({ ...present, quantity, revision });
@@ -177,7 +174,7 @@ describe("updates that happen once", () => {
   };
   const first: OnceRecord = { ...once, item: { ...present, quantity: 90, revision: 8n } };
 
-  test("an update that happens once is recorded with the entry as it leaves it, also when it changes nothing", () => {
+  test("an update is recorded with the entry as it leaves it, also when it changes nothing", () => {
     const changed = { ...present, quantity: 5, revision: 11n };
     expect(decide([present], [keyed(5)])).toMatchObject({ recorded: [{ ...once, item: changed }], written: [changed] });
     const same = decide([present], [keyed(3)]);
@@ -190,7 +187,7 @@ describe("updates that happen once", () => {
   });
 
   test.each(Object.keys(states))(
-    "an update that happens once has its first result again while the entry is %s, whatever it expects",
+    "an update has its first result again while the entry is %s, whatever it expects",
     (state) => {
       const replayed = { ...unchanged, outcomes: [{ kind: "replayed", item: first.item }] };
       expect(decide(states[state]!, [keyed(90, { expectedRevisions: [1n] })], [first])).toEqual(replayed);
@@ -204,7 +201,7 @@ describe("updates that happen once", () => {
     expect(recorded).toHaveLength(1);
   });
 
-  test("a group of updates that happen once is refused as a whole when one has another request's id, and the next group is not", () => {
+  test("a group is refused as a whole when one has another request's id, and the next one is not", () => {
     const other = (petId: bigint): Change => {
       return { kind: "update", petId, quantity: 1, once: { id: `acme k ${petId}`, fingerprint: "y" } };
     };
@@ -224,14 +221,14 @@ describe("updates that happen once", () => {
     }
   });
 
-  test("an update that happens once is refused after another request with its id in the batch, even one that changed nothing", () => {
+  test("an update is refused after another request with its id in the batch, even an idle one", () => {
     const { outcomes } = decide([present], [keyed(3), keyed(3, { once: { ...once, fingerprint: "y" } })]);
     expect(outcomes.map(({ kind }) => kind)).toEqual(["done", "id_reused"]);
   });
 });
 
 describe("batches", () => {
-  test("batches of any changes have the same result as one change at a time on a plain map", () => {
+  test("of any changes have the same result as one change at a time on a plain map", () => {
     const kinds = new Map<string, number>();
     fc.assert(
       fc.property(
@@ -281,7 +278,7 @@ describe("batches", () => {
     expect([...kinds.keys()].sort()).toEqual(outcomeKinds);
   });
 
-  test("batches of any changes never give two states of the stock the same revision", () => {
+  test("of any changes never give two states of the stock the same revision", () => {
     fc.assert(
       fc.property(fc.array(plan, { maxLength: 40 }), (plans) => {
         const model = emptyModel(0n);

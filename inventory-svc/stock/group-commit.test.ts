@@ -185,24 +185,24 @@ describe("group commit", () => {
       };
     }
 
-    test("the batch limit keeps batches small where callers are slower than the database, so that both work at the same time", async () => {
+    test("keeps batches small where callers are slower than the database, so that both work at once", async () => {
       const { perSecond, mean } = await load({ callers: 256, commitMs: 1, perChangeMs: 0.03, callerMs: 0.06 });
       expect(mean).toBeLessThan(100);
       expect(perSecond).toBeGreaterThan(0.9 * (1_000 / 0.06)); // the maximum that the callers can send
     });
 
-    test("the batch limit grows where commits are slow, until batches keep up with the callers", async () => {
+    test("grows where commits are slow, until batches keep up with the callers", async () => {
       const { perSecond, mean } = await load({ callers: 2_000, commitMs: 20, perChangeMs: 0.01, callerMs: 0.06 });
       expect(mean).toBeGreaterThan(300);
       expect(perSecond).toBeGreaterThan(0.9 * (1_000 / 0.06));
     });
 
-    test("the batch limit is never larger than maxBatch", async () => {
+    test("is never larger than maxBatch", async () => {
       const { mean } = await load({ callers: 500, commitMs: 100, perChangeMs: 0, callerMs: 0 }, 60);
       expect(mean).toBe(60);
     });
 
-    test("the batch limit is small again after a time without changes", async () => {
+    test("is small again after a time without changes", async () => {
       const { database, clock, submit } = open({ maxBatch: 1_000, maxQueued: 1_000 });
       const write = async (changes: number, tookMs: number) => {
         for (let n = 1; n <= changes; n++) void submit(n);
@@ -220,7 +220,7 @@ describe("group commit", () => {
     });
   });
 
-  test("outcomes are sent between two transactions, even on SQLite, which writes without leaving the thread", async () => {
+  test("outcomes are sent between two transactions, even on SQLite, which writes on this thread", async () => {
     await using stack = new AsyncDisposableStack();
     const db = openDatabase("sqlite::memory:");
     stack.defer(() => db.destroy());
@@ -364,7 +364,7 @@ describe("group commit", () => {
     expect(database.batches()).toEqual([[1], [2]]);
   });
 
-  test("each caller is answered once, in order and with the result of its write, in any sequence of events", async () => {
+  test("each caller is answered once, in order and with its write's result, whatever happens", async () => {
     const step = fc.oneof(
       { weight: 5, arbitrary: fc.constantFrom("submit", "submit and leave") },
       { weight: 2, arbitrary: fc.constantFrom("succeed", "fail") },

@@ -24,7 +24,7 @@ describe("the schema of the stock", () => {
   });
   afterEach(() => db.destroy());
 
-  test("the schema of the stock goes up by steps whose names never change, and each step down leaves no table behind", async () => {
+  test("goes up by steps whose names never change, and each step down leaves no table behind", async () => {
     expect(await migrate(db, "inventory", stockMigrations, "up")).toEqual(names);
     for (const left of [4, 3, 2, 1, 0]) {
       expect(await tablesOf(db)).toEqual(tablesAfter[left]);
@@ -32,7 +32,7 @@ describe("the schema of the stock", () => {
     }
   });
 
-  test("each step of the stock's schema can run again, up and down, as after a process that died before its end", async () => {
+  test("each step can run again, up and down, as after a process that died before its end", async () => {
     for (const [i, step] of stockMigrations.entries()) {
       for (const _attempt of [1, 2]) await step.up(db);
       expect(await tablesOf(db)).toEqual(tablesAfter[i + 1]);
@@ -43,7 +43,7 @@ describe("the schema of the stock", () => {
     }
   });
 
-  test("records of adjustments survive the step to requests and back, and the step back says what it drops", async () => {
+  test("records of adjustments survive the step to requests and back, which says what it drops", async () => {
     await migrate(db, "inventory", stockMigrations.slice(0, 2), "up");
     const row = { revision: 1, request_id: "a", pet_id: 7, delta: -3, quantity: 9, status: "sold", made_at: 1 };
     await db("stock_adjustments").insert(row);

@@ -13,7 +13,7 @@ describe("the store", () => {
     store = new StockStore(db); // one that knows nothing
   });
 
-  test("the store gives what changed after a position, and nothing where the counter alone moved on", async () => {
+  test("gives what changed after a position, and nothing where the counter alone moved on", async () => {
     const start = await store.position();
     await store.write([create(1n), create(2n)]);
     const position = { ...start, revision: 2n };
@@ -24,7 +24,7 @@ describe("the store", () => {
     expect(await store.changesAfter(position, 10)).toEqual(moved);
   });
 
-  test("the store's last revision is the latest one that it has read or written, whichever replica made it", async () => {
+  test("the last revision is the latest one read or written, whichever replica made it", async () => {
     const other = new StockStore(db);
     await other.write([create(1n)]);
     expect(other.lastRevision).toBe(1n);
@@ -39,7 +39,7 @@ describe("the store", () => {
     expect(pages.map((page) => page.map(({ petId }) => petId))).toEqual([[1n, 2n], [3n]]);
   });
 
-  test("a new epoch moves the counter on, and resets the callers that have a position of the old one", async () => {
+  test("a new epoch moves the counter on, and resets callers with a position of the old one", async () => {
     await store.write([create(1n)]);
     const before = await store.position();
     const after = await store.beginEpoch();
@@ -55,7 +55,7 @@ describe("the store", () => {
     expect(await db("stock_requests").pluck("request_id")).toEqual(["a"]);
   });
 
-  test.each(["stock_head", "stock_requests"])("the store is not ready without the table %s", async (table) => {
+  test.each(["stock_head", "stock_requests"])("is not ready without the table %s", async (table) => {
     await store.ping();
     await db.schema.renameTable(table, "away");
     await expect(store.ping()).rejects.toBeInstanceOf(StockUnavailableError);

@@ -33,7 +33,7 @@ describe("a write", () => {
     return () => failed;
   }
 
-  test("a write that the database takes back is tried again, and is given up after four attempts", async () => {
+  test("that the database takes back is tried again, and is given up after four attempts", async () => {
     failStatements("BEGIN", "SQLITE_BUSY_SNAPSHOT", 3);
     expect(await store.write([update(1n, 7)])).toMatchObject([{ kind: "done", item: { quantity: 7 } }]);
     import.meta.jest.restoreAllMocks();
@@ -44,7 +44,7 @@ describe("a write", () => {
     expect(await store.get(1n)).toMatchObject({ quantity: 7 });
   });
 
-  test("a write waits once for an SQLite file that another process holds, and the next one works", async () => {
+  test("waits once for an SQLite file that another process holds, and the next one works", async () => {
     await using folder = await mkdtempDisposable(join(tmpdir(), "stock-"));
     const url = `sqlite:${join(folder.path, "stock.sqlite")}`;
     await migrateStock(url);
@@ -62,7 +62,7 @@ describe("a write", () => {
     await stock.close();
   });
 
-  test("a write that fails for good is tried once, and changes nothing", async () => {
+  test("that fails for good is tried once, and changes nothing", async () => {
     const before = await store.get(1n);
     const failed = failStatements("insert into `stock`", "SQLITE_FULL", 9);
     await expect(store.write([update(1n, 7)])).rejects.toBeInstanceOf(StockUnavailableError);
@@ -71,14 +71,14 @@ describe("a write", () => {
     expect(await store.get(1n)).toEqual(before);
   });
 
-  test("a write is not acknowledged without the counter", async () => {
+  test("is not acknowledged without the counter", async () => {
     const head = await db("stock_head").first();
     await db("stock_head").delete();
     await expect(store.write([update(1n, 7)])).rejects.toBeInstanceOf(StockUnavailableError);
     await db("stock_head").insert(head);
   });
 
-  test("a write without a change sends nothing to the database", async () => {
+  test("without a change sends nothing to the database", async () => {
     const isWanted = () => true;
     const unwanted = { group: [update(1n, 7)], isWanted: () => false };
     const empty = { group: [], isWanted };
@@ -89,7 +89,7 @@ describe("a write", () => {
     expect(await store.writeWanted([empty, { group: [update(1n, 7)], isWanted }])).toMatchObject({ size: 2 });
   });
 
-  test("a write that its caller stops wanting between two attempts is not tried again", async () => {
+  test("that its caller stops wanting between two attempts is not tried again", async () => {
     let isWanted = true;
     const failed = failStatements("BEGIN", "SQLITE_BUSY_SNAPSHOT", 3);
     db.once("query-error", () => {

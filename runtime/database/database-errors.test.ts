@@ -26,7 +26,7 @@ test.each([
   expect(isRetryable(thrown)).toBe(false);
 });
 
-test("a lost race, a read-only server and errors of classes 22, 23 and 42 prove that a commit has not happened", () => {
+test("lost races, read-only servers and errors of classes 22, 23 and 42 prove there is no commit", () => {
   for (const state of ["22003", "23000", "42S02", "40001"]) expect(provesUndone(error("ER_ANY", state))).toBe(true);
   expect(provesUndone(error("ER_OPTION_PREVENTS_STATEMENT", "HY000"))).toBe(true);
   expect(provesUndone(error("SQLITE_BUSY"))).toBe(true);
@@ -37,7 +37,7 @@ test("a lost race, a read-only server and errors of classes 22, 23 and 42 prove 
   for (const state of ["40003", "HY000", "08S01"]) expect(provesUndone(error("ER_ANY", state))).toBe(false);
 });
 
-test("a rollback during the commit proves nothing: the rest of a group may have received the transaction", () => {
+test("a rollback during the commit proves nothing: other servers may have the transaction", () => {
   expect(provesUndone(error("ER_TRANSACTION_ROLLBACK_DURING_COMMIT", "40000"))).toBe(false);
   expect(provesUndone(error("ER_ERROR_DURING_COMMIT", "HY000", "Got error 149 - 'Lock deadlock"))).toBe(false);
 });

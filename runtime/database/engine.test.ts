@@ -29,7 +29,7 @@ test("a session keeps the id of the server that it was prepared on", () => {
   expect(engine({ ...mysql, server_id: "4294967295" }).sessionSettings).toEqual(["SET @petstore_server = 4294967295"]);
 });
 
-test("a server that takes no writes is recognized, in all degrees of MariaDB 12 and as a reader of Aurora, too", () => {
+test("a server that takes no writes is recognized, in all degrees of MariaDB 12 and on Aurora", () => {
   for (const value of ["ON", "1", "NO_LOCK", "NO_LOCK_NO_ADMIN"]) {
     expect(engine({ ...mariadb, read_only: value }).isReadOnly).toBe(true);
   }
@@ -53,7 +53,7 @@ test("a server without a binary log is a risk, except in Galera, and its sync_bi
   expect(engine({ ...mariadb, ...withoutLog, wsrep_on: "ON" }).risks).toEqual([]);
 });
 
-test("Galera gets one statement at a time, and its sessions read what other nodes have acknowledged", () => {
+test("Galera gets one statement at a time, and its sessions read what other nodes acknowledged", () => {
   const node = { ...mariadb, wsrep_on: "ON", wsrep_dirty_reads: "ON" };
   const { name, canPipeline, sessionSettings } = engine({ ...node, wsrep_sync_wait: "4" });
   expect({ name, canPipeline }).toEqual({ name: "MariaDB 10.11.19, Galera", canPipeline: false });
@@ -102,7 +102,7 @@ test("a primary that would never notice that it is cut off from its group is a r
   expect(engine({ ...member, group_replication_consistency: "BEFORE" }).risks).toEqual([]);
 });
 
-test("semi-synchronous replication that gives up waiting, or shows what it may lose, is a risk under both of its names", () => {
+test("semi-synchronous replication that may lose writes is a risk under both of its names", () => {
   const source = { rpl_semi_sync_source_enabled: "ON", rpl_semi_sync_source_wait_point: "AFTER_SYNC" };
   expect(engine({ ...mysql, ...source, rpl_semi_sync_source_timeout: "4294967295" }).risks).toEqual([]);
   expect(engine({ ...mysql, ...source, rpl_semi_sync_source_timeout: "10000" }).risks).toEqual([
@@ -118,7 +118,7 @@ test("semi-synchronous replication that gives up waiting, or shows what it may l
   ]);
 });
 
-test("sessions of TiDB lock what they write and read from leaders only, and what a session cannot set is a risk", () => {
+test("TiDB locks what it writes and reads from leaders, and what a session cannot set is a risk", () => {
   const tidb = {
     version: "8.0.11-TiDB-v8.5.0",
     read_only: "0",

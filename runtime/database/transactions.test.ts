@@ -96,6 +96,6 @@ describe("transactions", () => {
   });
 });
 
-test("SQLite waits for the disk at each commit, so that an acknowledged write survives a power cut", async () => {
+test("SQLite waits for the disk at each commit, so that a write survives a power cut", async () => {
   expect(await db.raw("pragma synchronous")).toEqual([{ synchronous: 2n }]); // FULL
 });

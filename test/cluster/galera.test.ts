@@ -19,7 +19,7 @@ describe("a Galera cluster", () => {
     galera = await startGalera(stack);
   }, 120_000);
 
-  test("two inventory services on Galera apply every acknowledged adjustment once while each writes to a node of its own", async () => {
+  test("two services that each write to a node of their own apply every adjustment once", async () => {
     await using tiersStack = new AsyncDisposableStack();
     const [first, second] = galera.nodes;
     const tiers = await startTiers(tiersStack, [first!.url(""), second!.url("")], { gateways: 0, pets: 1 });
@@ -34,7 +34,7 @@ describe("a Galera cluster", () => {
     expect(verdict).toMatchObject({ astray: 0, falselyDenied: 0, differences: [0n, 0n, 0n] });
   }, 900_000);
 
-  test("the check of adjustments finds those that go astray on Galera when the services send statements in packets", async () => {
+  test("the check of adjustments finds those that go astray when statements are sent in packets", async () => {
     await using tiersStack = new AsyncDisposableStack();
     const [first, second] = galera.nodes;
     const serviceScript = "test/cluster/careless-service.ts";
@@ -54,7 +54,7 @@ describe("a Galera cluster", () => {
     expect(verdict.astray).toBeGreaterThan(0);
   }, 120_000);
 
-  test("both tiers on Galera lose no acknowledged update and show nothing older while the writer of the cluster is switched and killed", async () => {
+  test("both tiers lose no update and show nothing older while the writer is switched and killed", async () => {
     await using tiersStack = new AsyncDisposableStack();
     const writerSwitch = await startWriterSwitch(tiersStack, galera);
     const { serverUrl } = writerSwitch;
@@ -67,7 +67,7 @@ describe("a Galera cluster", () => {
     expect(Math.max(...verdict.effects.map(({ gapMs }) => gapMs))).toBeGreaterThan(100); // the faults had an effect
   }, 1_800_000);
 
-  test("two inventory services on Galera apply every acknowledged adjustment once while the writer of the cluster is killed", async () => {
+  test("two services apply every acknowledged adjustment once while the writer is killed", async () => {
     await using tiersStack = new AsyncDisposableStack();
     const { serverUrl, writer } = await startWriterSwitch(tiersStack, galera);
     const tiers = await startTiers(tiersStack, [serverUrl, serverUrl], { gateways: 0, pets: 1 });

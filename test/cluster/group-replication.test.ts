@@ -24,13 +24,13 @@ describe("MySQL Group Replication", () => {
     tiers = await startTiers(stack, [writerSwitch.serverUrl, writerSwitch.serverUrl], { gateways: 2, pets });
   }, 180_000);
 
-  test("both tiers on Group Replication answer every request with 200 while the primary is switched by plan", async () => {
+  test("both tiers answer every request with 200 while the primary is switched by plan", async () => {
     const run = Array.from({ length: isLong ? 20 : 3 }, () => faults.planned);
     const verdict = await checkThrough(run, tiers, pets);
     expect(verdict).toMatchObject({ refused: 0, violations: [] });
   }, 600_000);
 
-  test("both tiers on Group Replication lose no acknowledged update and show nothing older while the primary is switched, killed and frozen", async () => {
+  test("both tiers lose no update and show nothing older through switches, kills and freezes", async () => {
     const { planned, killed, frozen } = faults;
     const run = isLong ? inTurns([40, planned], [10, killed], [6, frozen]) : [planned, killed, planned, frozen];
     const verdict = await checkThrough(run, tiers, pets);
@@ -38,7 +38,7 @@ describe("MySQL Group Replication", () => {
     expect(verdict.refused).toBeGreaterThan(0); // the faults had an effect
   }, 1_800_000);
 
-  test("both tiers on Group Replication apply every acknowledged adjustment once while the primary is switched and killed", async () => {
+  test("both tiers apply every adjustment once while the primary is switched and killed", async () => {
     const run = isLong ? inTurns([10, faults.planned], [4, faults.killed]) : [faults.planned, faults.killed];
     const verdict = await checkAdjustments(tiers, {
       petIds: [101n, 102n, 103n],
@@ -59,7 +59,7 @@ describe("several primaries", () => {
     group = await startGroupReplication(stack, { multiPrimary: true });
   }, 180_000);
 
-  test("two inventory services apply every acknowledged adjustment once while each writes to a primary of its own", async () => {
+  test("two services that each write to a primary of their own apply every adjustment once", async () => {
     const [first, second] = group.nodes;
     const tiers = await startTiers(stack, [first!.url(""), second!.url("")], { gateways: 0, pets: 1 });
     const verdict = await checkAdjustments(tiers, {

@@ -38,7 +38,7 @@ describe("a proxy that sends reads to a replica", () => {
     ["is read-only", 1, "ON"],
     ["takes writes", 2, "OFF"],
   ])(
-    "a proxy that sends reads to a replica that is behind and %s makes no read stale: reads are refused until it stops",
+    "that is behind and %s makes no read stale: reads are refused until it stops",
     async (_what, quantity, isReadOnly) => {
       const [, replica] = pair.nodes;
       await replica!.query(`SET GLOBAL super_read_only = ${isReadOnly}`);
@@ -63,23 +63,20 @@ describe("a proxy that sends reads to a replica", () => {
   test.each([
     ["inventory-svc", "inventory-svc/main.ts"],
     ["a gateway", "gateway/main.ts"],
-  ])(
-    "a proxy that sends reads to a replica that is behind keeps %s from becoming ready, which its log explains",
-    async (name, script) => {
-      splitter.isSplitting = true;
-      const ports = { GATEWAY_LISTEN: "127.0.0.1:0", GATEWAY_ADMIN_LISTEN: "127.0.0.1:0" };
-      const env = {
-        ...system.gatewayEnv,
-        ...ports,
-        INVENTORY_LISTEN: "127.0.0.1:0",
-        INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
-        INVENTORY_DATABASE_URL: system.databaseUrls.inventory,
-      };
-      const process = await startScript({ name, script, env });
-      stack.defer(() => process.kill("SIGKILL"));
-      await process.waitForLine((line) => /without splitting reads.*not ready yet/.test(line) || undefined, 30_000);
-      await process.kill("SIGKILL");
-      splitter.isSplitting = false;
-    },
-  );
+  ])("that is behind keeps %s from becoming ready, which its log explains", async (name, script) => {
+    splitter.isSplitting = true;
+    const ports = { GATEWAY_LISTEN: "127.0.0.1:0", GATEWAY_ADMIN_LISTEN: "127.0.0.1:0" };
+    const env = {
+      ...system.gatewayEnv,
+      ...ports,
+      INVENTORY_LISTEN: "127.0.0.1:0",
+      INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",
+      INVENTORY_DATABASE_URL: system.databaseUrls.inventory,
+    };
+    const process = await startScript({ name, script, env });
+    stack.defer(() => process.kill("SIGKILL"));
+    await process.waitForLine((line) => /without splitting reads.*not ready yet/.test(line) || undefined, 30_000);
+    await process.kill("SIGKILL");
+    splitter.isSplitting = false;
+  });
 });

@@ -54,7 +54,7 @@ const rounds = Object.keys(deployments).flatMap((deployment) =>
 );
 
 test.each(isLong ? rounds : rounds.filter(([, fault]) => fault === "frozen"))(
-  "%s gives an account at most a share too many for each gateway but one when its master is %s, then counts exactly",
+  "%s whose master is %s admits at most a share too many per gateway but one, then is exact",
   async (deployment, fault) => {
     const results = [];
     for (let i = 0; i < (isLong ? 8 : 1); i++) results.push(await runRound(deployments[deployment]!, faults[fault]!));

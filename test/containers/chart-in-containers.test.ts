@@ -46,7 +46,7 @@ const registry = "localhost/petstore-chart";
   }, 3_600_000);
 
   test.each(["staging", "production"])(
-    "the pods of the chart, played by Podman, migrate, serve over TLS between the tiers, and stop, with values of %s",
+    "the pods of the chart, run by Podman with values of %s, migrate, serve over TLS and stop",
     async (name) => {
       if (engine.isDocker) return void console.warn("Docker's engine plays no pods");
       await engine.docker(["pod", "rm", "--all", "--force"]); // those of the other values

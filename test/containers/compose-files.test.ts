@@ -98,7 +98,7 @@ describe.each(["production.env", "staging.env"])("compose.yaml with %s", (name) 
   });
 });
 
-test("staging and production share only the URLs of the upstreams, so both can run on one machine", async () => {
+test("staging and production share only the URLs of upstreams, so one machine can run both", async () => {
   const [production, staging] = await Promise.all([readEnvFile("production.env"), readEnvFile("staging.env")]);
   const same = Object.keys(production).filter((name) => production[name] === staging[name]);
   expect(same.sort()).toEqual(["ORDERS_UPSTREAM_URL", "PETS_UPSTREAM_URL"]);

@@ -48,7 +48,7 @@ describe("deploy/compose", () => {
     (await project.containers(service)).filter(({ State }) => State.Status === "running");
   const inContainer = ({ Id }: Container, ...command: string[]) => project.engine.tryDocker(["exec", Id, ...command]);
 
-  test("deploy/compose runs both tiers twice and everything else once, after a migration", async () => {
+  test("runs both tiers twice and everything else once, after a migration", async () => {
     const all = await project.containers();
     const states = all.map((container) => `${serviceOf(container)} ${container.State.Status}`).sort();
     expect(states).toEqual([
@@ -65,7 +65,7 @@ describe("deploy/compose", () => {
     ]);
   });
 
-  test("deploy/compose answers a list, an update and both passed-through routes over TLS, with limit headers", async () => {
+  test("answers a list, an update and both passed-through routes over TLS, with limit headers", async () => {
     const updated = await patch(2, 77);
     expect({ status: updated.status, body: await updated.json() }).toMatchObject({
       status: 200,
@@ -89,7 +89,7 @@ describe("deploy/compose", () => {
     });
   });
 
-  test("deploy/compose limits both gateways together, and ignores an address that the caller made up", async () => {
+  test("limits both gateways together, and ignores an address that the caller made up", async () => {
     const left: number[] = [];
     for (const address of ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"]) {
       left.push(Number((await read()).headers.get("x-ratelimit-remaining")));
@@ -99,7 +99,7 @@ describe("deploy/compose", () => {
     expect(left).toEqual(left.map((_, index) => left[0]! - index));
   });
 
-  test("deploy/compose opens the load balancer to all, and Prometheus and Grafana to this machine alone", async () => {
+  test("opens the load balancer to all, and Prometheus and Grafana to this machine alone", async () => {
     const open = (await project.containers()).flatMap((container) =>
       Object.entries(container.HostConfig.PortBindings ?? {}).flatMap(([port, bindings]) =>
         (bindings ?? []).map(
@@ -115,7 +115,7 @@ describe("deploy/compose", () => {
     ]);
   });
 
-  test("deploy/compose closes the networks: the inventory has no way out, and the load balancer none to the database", async () => {
+  test("closes the networks: the inventory has no way out, the load balancer none to the database", async () => {
     const reaches = async (container: Container, host: string, port: number) => {
       const script = `require("node:net").connect(${port}, "${host}")
         .on("connect", () => process.exit(0)).on("error", () => process.exit(1)).setTimeout(3000, () => process.exit(2))`;
@@ -137,7 +137,7 @@ describe("deploy/compose", () => {
     }
   });
 
-  test("deploy/compose gives no process a capability or a way to more rights, and the product no file to write", async () => {
+  test("gives no process a capability or a way to more rights, and the product no file to write", async () => {
     for (const container of await running()) {
       const service = serviceOf(container);
       const status = await readFile(`/proc/${container.State.Pid}/status`, "utf8");
@@ -158,7 +158,7 @@ describe("deploy/compose", () => {
     }
   });
 
-  test("deploy/compose gives the accounts of the database the documented grants and no others", async () => {
+  test("gives the accounts of the database the documented grants and no others", async () => {
     const text = await readFile(join(projectRoot, "docs/operations/databases.md"), "utf8");
     const byDefault = text.replace(/^-- and only with .*\n.*;$/gm, "");
     const documented = [...byDefault.matchAll(/^GRANT .*;$/gm)].map(([line]) => line);
@@ -179,7 +179,7 @@ describe("deploy/compose", () => {
     expect(whole.trim().split("\n").sort()).toEqual(["petstore_owner petstore_keys", "petstore_owner petstore_stock"]);
   });
 
-  test("deploy/compose lets its service keys list, change and revoke a key", async () => {
+  test("lets its service keys list, change and revoke a key", async () => {
     const issued = await issueKey();
     expect((await read(issued.key)).status).toBe(200);
     await project.shell(`docker compose run --rm keys revoke ${issued.keyId}`);
@@ -373,7 +373,7 @@ describe("deploy/compose", () => {
     300_000,
   );
 
-  test("deploy/compose gives Prometheus all replicas of both tiers", async () => {
+  test("gives Prometheus all replicas of both tiers", async () => {
     // What "up" says about addresses that are gone stays for minutes when Prometheus itself has crashed meanwhile.
     const targets = async () => {
       const answer = await fetch(`http://127.0.0.1:${project.ports.prometheus}/api/v1/targets?state=active`);
@@ -392,7 +392,7 @@ describe("deploy/compose", () => {
     });
   }, 180_000);
 
-  test("deploy/compose writes no secret into a log", async () => {
+  test("writes no secret into a log", async () => {
     const logs = await project.shell("docker compose logs --no-color 2>&1");
     expect(logs).toContain('"msg":"ready"');
     const found = Object.entries({ ...project.secrets, key }).filter(([, secret]) => logs.includes(secret));

@@ -86,7 +86,7 @@ describe("the images", () => {
     },
   );
 
-  test("the images have the packages of the lock file that are for production, and no others", async () => {
+  test("have the packages of the lock file that are for production, and no others", async () => {
     const { stdout } = await finish("gateway", ["cat", "/app/node_modules/.package-lock.json"]);
     const { packages } = JSON.parse(await readFile(join(projectRoot, "package-lock.json"), "utf8"));
     const forProduction = (all: Record<string, Package>) =>
@@ -121,7 +121,7 @@ describe("the images", () => {
     expect(other).toEqual([]);
   });
 
-  test("the images have neither npm nor a compiler, and the product takes at most 120 MB in them", async () => {
+  test("have neither npm nor a compiler, and the product takes at most 120 MB in them", async () => {
     const tools = ["npm", "npx", "yarn", "corepack", "gcc", "cc", "make", "python3", "git", "curl", "tsc"];
     for (const target of targets) {
       const found = await finish(target, ["sh", "-c", `command -v ${tools.join(" ")}; true`]);
@@ -153,7 +153,7 @@ describe("the images", () => {
     for (const target of targets) expect(await finish(target, odd)).toMatchObject({ code: 0, stdout: "" });
   });
 
-  test("the images carry their version, revision, date and licence as labels", async () => {
+  test("carry their version, revision, date and licence as labels", async () => {
     for (const target of targets) {
       const [{ Config }] = JSON.parse(await engine.docker(["image", "inspect", imageName(target)]));
       expect(Config.Labels).toMatchObject({
@@ -176,7 +176,7 @@ describe("the images", () => {
     expect(await finish("migrate", [], {})).toMatchObject({ code: 1, stderr: expect.stringContaining("DATABASE_URL") });
   }, 120_000);
 
-  test("containers serve as user 1000 with no rights at all, report their health, and stop within seconds", async () => {
+  test("containers serve as user 1000 without rights, report their health, and stop within seconds", async () => {
     expect(await finish("migrate")).toMatchObject({ code: 0, stdout: expect.stringContaining("inventory: up 0001") });
     const stock = ["node", "/app/dist/inventory-svc/cli/stock.js", "import", "--generate", "2"];
     expect(await finish("inventory-svc", stock)).toMatchObject({ code: 0 });

@@ -62,7 +62,7 @@ describe("limits of addresses", () => {
     expect(readLimits(malformed, clock.now())).toMatchObject({ limit: 3, remaining: 0 });
   });
 
-  test("the limit of an address has 300 requests a minute for the documentation, counted by themselves", async () => {
+  test("the documentation has 300 requests a minute for each address, counted by themselves", async () => {
     const { use, clock, address } = await openAccount(stack, system, { ADDRESS_GUARD_PER_MINUTE: "3" });
     onTestClock(clock);
     const paths = ["/docs", "/docs/", "/docs/page.js", "/openapi.json"];

@@ -29,13 +29,10 @@ describe("the API key", () => {
   const get = (headers: Record<string, string>, path = "/v1/inventory") => callApi(system.address, { path, headers });
   const withKey = (token: string, path?: string) => get({ authorization: `Bearer ${token}` }, path);
 
-  test.each(["Bearer", "bearer", "BEARER", "bEARER"])(
-    "the API key is accepted with the scheme written as %s",
-    async (scheme) => {
-      expect(await get({ authorization: `${scheme} ${key}` })).toMatchObject({ status: 200 });
-      expect(await get({ authorization: `${scheme}   ${key}  ` })).toMatchObject({ status: 200 });
-    },
-  );
+  test.each(["Bearer", "bearer", "BEARER", "bEARER"])("is accepted with the scheme written as %s", async (scheme) => {
+    expect(await get({ authorization: `${scheme} ${key}` })).toMatchObject({ status: 200 });
+    expect(await get({ authorization: `${scheme}   ${key}  ` })).toMatchObject({ status: 200 });
+  });
 
   test.each<[string, () => Record<string, string>]>([
     ["no Authorization", () => ({})],
@@ -47,7 +44,7 @@ describe("the API key", () => {
     ["a scheme that begins alike", () => ({ authorization: `Bearers ${key}` })],
     ["no space after the scheme", () => ({ authorization: `Bearer${key}` })],
     ["the key in another header", () => ({ "x-api-key": key, "proxy-authorization": `Bearer ${key}`, cookie: key })],
-  ])("the API key counts as missing in a request with %s", async (_what, headers) => {
+  ])("counts as missing in a request with %s", async (_what, headers) => {
     const response = await get(headers());
     expectError(response, 401, "missing_api_key");
     expect(header(response, "WWW-Authenticate")).toBe(plainChallenge);
@@ -57,7 +54,7 @@ describe("the API key", () => {
     for (const path of ["/", "/v1/inventory"]) expectError(await get({}, path), 401, "missing_api_key", /\/docs/);
   });
 
-  test("the API key counts as missing when it is only in the query", async () => {
+  test("counts as missing when it is only in the query", async () => {
     const response = await get({}, `/v1/inventory?access_token=${key}&api_key=${key}`);
     expectError(response, 401, "missing_api_key");
   });
@@ -82,14 +79,14 @@ describe("the API key", () => {
     };
     const answers: Response[] = [];
 
-    test.each(Object.entries(invalid))("the API key is refused when %s", async (_what, make) => {
+    test.each(Object.entries(invalid))("is refused when %s", async (_what, make) => {
       const response = await withKey(await make());
       expectError(response, 401, "invalid_api_key");
       expect(header(response, "WWW-Authenticate")).toBe(tokenChallenge);
       answers.push(response);
     });
 
-    test("the API key is refused with the same answer, whatever is wrong with it", () => {
+    test("is refused with the same answer, whatever is wrong with it", () => {
       const seen = answers.map(({ status, text, headers }) => {
         const { date, "x-request-id": _, "x-ratelimit-remaining": __, "x-ratelimit-reset": ___, ...others } = headers;
         return { status, text, headers: { ...others, ratelimit: "" } };
@@ -104,7 +101,7 @@ describe("the API key", () => {
     ["Authorization", (token: string) => `Authorization: Bearer ${token}\r\nAuthorization: Basic eDp5`],
     ["Authorization", (token: string) => `Authorization:\r\nAuthorization: Bearer ${token}`],
     ["Host", (token: string) => `HOST: other\r\nAuthorization: Bearer ${token}`],
-  ])("the API key is not read from a request with two %s headers", async (name, lines) => {
+  ])("is not read from a request with two %s headers", async (name, lines) => {
     const answer = await sendToApi(
       system.address,
       `GET /v1/inventory HTTP/1.1\r\nHost: g\r\n${lines(key)}\r\nConnection: close\r\n\r\n`,
@@ -112,7 +109,7 @@ describe("the API key", () => {
     expectError(answer, 400, "invalid_request", new RegExp(name));
   });
 
-  test("the API key with 15,000 spaces in it is refused about as quickly as one with as many letters", async () => {
+  test("with 15,000 spaces in it is refused about as quickly as one with as many letters", async () => {
     const fastestMs = { spaces: Number.POSITIVE_INFINITY, letters: Number.POSITIVE_INFINITY };
     for (let i = 0; i < 20; i++) {
       for (const [kind, filler] of [
@@ -128,7 +125,7 @@ describe("the API key", () => {
     expect(fastestMs.spaces).toBeLessThan(10 * fastestMs.letters);
   });
 
-  test("the API key is not needed for the documentation", async () => {
+  test("is not needed for the documentation", async () => {
     expect(await get({}, "/openapi.json")).toMatchObject({ status: 200 });
     expect(await get({}, "/docs/")).toMatchObject({ status: 200 });
     expect(await get({ authorization: "Bearer nonsense" }, "/openapi.json")).toMatchObject({ status: 200 });

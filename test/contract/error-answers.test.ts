@@ -241,7 +241,7 @@ describe("the shape of errors", () => {
 
   describe("the request id", () => {
     test.each(["abc", "0af7651916cd43dd8448eb211c80319c", "A-b_c.d:9", "x".repeat(64)])(
-      "the request id of the caller is echoed in the headers and not in the body: %s",
+      "of the caller is echoed in the headers and not in the body: %s",
       async (id) => {
         for (const path of ["/v1/inventory", "/v1/nothing", "/v1/store/orders", "/openapi.json"]) {
           expect(header(await send("GET", path, { "x-request-id": id }), "X-Request-Id")).toBe(id);
@@ -325,7 +325,7 @@ describe("errors of the inventory service", () => {
     ["DATA_LOSS", 500, "internal_error"],
     ["UNAUTHENTICATED", 500, "internal_error"],
   ])(
-    "an error of the inventory service with the status %s becomes %d %s, without the text of the service",
+    "an error of the service with the status %s becomes %d %s, without its text",
     async (name, expected, errorCode) => {
       code = status[name];
       for (const ask of [update, list]) {

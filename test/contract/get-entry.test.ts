@@ -38,7 +38,7 @@ describe("GET /v1/inventory/{petId}", () => {
     });
 
   test.each(seed)(
-    "GET /v1/inventory/{petId} returns the entry $petId exactly, for its caller alone to keep",
+    "returns the entry $petId exactly, for its caller alone to keep",
     async ({ petId, quantity, status }) => {
       const response = await get(petId);
       expect(response).toMatchObject({
@@ -69,7 +69,7 @@ describe("GET /v1/inventory/{petId}", () => {
     ["the weak form of the tag", (etag: string) => `W/${etag}`],
     ["a list that contains the tag", (etag: string) => `"other", ${etag}`],
     ["*", () => "*"],
-  ])("GET /v1/inventory/{petId} is 304 without a body when If-None-Match has %s", async (_what, condition) => {
+  ])("is 304 without a body when If-None-Match has %s", async (_what, condition) => {
     const etag = header(await get(2n), "ETag");
     for (const method of ["GET", "HEAD"]) {
       const response = await get(2n, { "if-none-match": condition(etag) }, method);
@@ -78,7 +78,7 @@ describe("GET /v1/inventory/{petId}", () => {
     }
   });
 
-  test("GET /v1/inventory/{petId} is 200 when If-None-Match has an older tag, that of another entry or that of the list", async () => {
+  test("is 200 when If-None-Match has an older tag, that of another entry or that of the list", async () => {
     const older = header(await get(2n), "ETag");
     await patch(2n, 70);
     const other = header(await get(9_007_199_254_740_993n), "ETag");
@@ -108,7 +108,7 @@ describe("GET /v1/inventory/{petId}", () => {
     },
   );
 
-  test("GET /v1/inventory/{petId} shows a PATCH as soon as it is acknowledged, through any gateway", async () => {
+  test("shows a PATCH as soon as it is acknowledged, through any gateway", async () => {
     const other = await startLocalGateway(system.gatewayEnv);
     stack.defer(() => other.close());
     for (const quantity of [11, 12, 13]) {
@@ -121,7 +121,7 @@ describe("GET /v1/inventory/{petId}", () => {
     }
   });
 
-  test("an entry is shown once an internal caller has made it, not after its removal, and under a new tag when made again", async () => {
+  test("an entry is shown once it is made, not after its removal, and has a new tag when remade", async () => {
     const create = promisify(system.client.createInventoryItem.bind(system.client));
     const remove = promisify(system.client.removeInventoryItem.bind(system.client));
     const item = { petId: 5n, quantity: 1, status: PetStatus.PET_STATUS_SOLD };
@@ -133,7 +133,7 @@ describe("GET /v1/inventory/{petId}", () => {
     expect(header(await get(5n), "ETag")).not.toBe(first);
   });
 
-  test("GET /v1/inventory/{petId} counts as one request", async () => {
+  test("counts as one request", async () => {
     const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 3, perDay: 100 } });
     const statuses = [];
     for (let i = 0; i < 4; i++) {

@@ -374,7 +374,7 @@ describe("Idempotency-Key", () => {
     expect([answer.status, isReplayed(answer)]).toEqual([200, true]);
   });
 
-  test("makes an update late instead of failing it when the service is killed for longer than updates wait", async () => {
+  test("makes an update late in place of failing it when the service is away beyond a wait", async () => {
     await using own = new AsyncDisposableStack();
     const seed = [1n, 2n].map((petId) => ({ petId, quantity: 5, status: "sold" as const }));
     const other = await startSystem({ seed, gatewayEnv: { INVENTORY_TIMEOUT_MS: "300" } });
@@ -401,7 +401,7 @@ describe("Idempotency-Key", () => {
     expect(await other.stored(1n)).toMatchObject({ quantity: 6 });
   });
 
-  test("is repeated for KEYED_UPDATE_TIMEOUT_MS, and then the answer is that of an update without it", async () => {
+  test("is repeated for KEYED_UPDATE_TIMEOUT_MS, then has the answer of an update without it", async () => {
     const env = { INVENTORY_TIMEOUT_MS: "100", KEYED_UPDATE_TIMEOUT_MS: "1500" };
     await using own = new AsyncDisposableStack();
     const other = await startSystem({ gatewayEnv: env });

@@ -66,7 +66,7 @@ describe("If-Match", () => {
     expect(await system.stored(1n)).toMatchObject({ quantity: 25 });
   });
 
-  test("If-Match takes 20 ETags and no more", async () => {
+  test("takes 20 ETags and no more", async () => {
     const etag = header(await set("1", 24), "ETag");
     const others = Array.from({ length: 19 }, (_, i) => `"r${i}"`);
     expect(await set("1", 25, { "if-match": [...others, etag].join(", ") })).toMatchObject({ status: 200 });
@@ -83,13 +83,13 @@ describe("If-Match", () => {
     ["* in a list", '"r1", *'],
     ["nothing", ""],
     ["commas alone", " , ,"],
-  ])("If-Match of %s is 400 with the form of an ETag, before the entry is looked for", async (_what, value) => {
+  ])("of %s is 400 with the form of an ETag, before the entry is looked for", async (_what, value) => {
     const message = /^If-Match must be \* or a list of ETags in double quotes, such as "r317"\.$/;
     expectError(await set("1", 26, { "if-match": value }), 400, "invalid_request", message);
     expectError(await set("4040", 26, { "if-match": value }), 400, "invalid_request", message);
   });
 
-  test("If-Match of the entry's own ETag as a weak one is 412 with the reason that a weak tag never matches", async () => {
+  test("of the entry's own ETag as a weak one is 412 with the reason that a weak tag never matches", async () => {
     const etag = header(await set("1", 24), "ETag");
     for (const value of [`W/${etag}`, `W/"r1", W/${etag}`]) {
       const response = await set("1", 25, { "if-match": value });
@@ -98,27 +98,24 @@ describe("If-Match", () => {
     expect(await system.stored(1n)).toMatchObject({ quantity: 24 });
   });
 
-  test("If-Match of the ETag with a leading zero is 412, as tags are compared character by character", async () => {
+  test("of the ETag with a leading zero is 412, as tags are compared character by character", async () => {
     const etag = header(await set("1", 24), "ETag");
     expectError(await set("1", 25, { "if-match": etag.replace("r", "r0") }), 412, "precondition_failed");
     expect(await set("1", 26, { "if-match": etag })).toMatchObject({ status: 200 });
   });
 
-  test.each(['"other"', '"r1"'])(
-    "If-Match of %s is checked after the body and the existence of the entry",
-    async (tag) => {
-      expectError(await set("1", -1, { "if-match": tag }), 400, "invalid_request");
-      expectError(await set("4040", 23, { "if-match": tag }), 404, "not_found");
-    },
-  );
+  test.each(['"other"', '"r1"'])("of %s is checked after the body and the existence of the entry", async (tag) => {
+    expectError(await set("1", -1, { "if-match": tag }), 400, "invalid_request");
+    expectError(await set("4040", 23, { "if-match": tag }), 404, "not_found");
+  });
 
-  test("If-Match of the list's ETag is 412 with the reason that it is not the entry's", async () => {
+  test("of the list's ETag is 412 with the reason that it is not the entry's", async () => {
     const list = await callApi(system.address, { path: "/v1/inventory", headers: { authorization } });
     const response = await set("1", 26, { "if-match": header(list, "ETag") });
     expectError(response, 412, "precondition_failed", /not an ETag of an entry/);
   });
 
-  test("If-Match lets exactly one of several concurrent updates succeed", async () => {
+  test("lets exactly one of several concurrent updates succeed", async () => {
     const etag = header(await set("1", 30), "ETag");
     const responses = await Promise.all([41, 42, 43, 44].map((quantity) => set("1", quantity, { "if-match": etag })));
     expect(responses.map(({ status }) => status).sort()).toEqual([200, 412, 412, 412]);

@@ -66,7 +66,7 @@ describe("POST /v1/keys/rotate", () => {
     stack.defer(() => system.close());
   });
 
-  test("POST /v1/keys/rotate is 404 and not documented where it is not allowed", async () => {
+  test("is 404 and not documented where it is not allowed", async () => {
     const { key, address, clock } = await open(stack, system, { KEY_ROTATION: "" });
     const headers = { authorization: `Bearer ${key}` };
     const refused = await request(address, { method: "POST", path: "/v1/keys/rotate", headers });
@@ -76,7 +76,7 @@ describe("POST /v1/keys/rotate", () => {
     expect(bodyText(document)).not.toContain("/keys/rotate");
   });
 
-  test("a rotation gives a new key with the scopes and the end of the old one, and shows it in this answer alone", async () => {
+  test("a rotation gives a new key with the old one's scopes and end, shown in its answer alone", async () => {
     const expiresAtMs = Date.now() + 400 * day;
     const own: Scope[] = ["inventory:read", "keys:rotate"];
     const { rotate, use, key, keyId, clock, address } = await open(stack, system, {}, { expiresAtMs, scopes: own });
@@ -172,7 +172,7 @@ describe("POST /v1/keys/rotate", () => {
     expectError(await rotate(), 429, "rate_limit_exceeded");
   });
 
-  test("a rotation has a limit of its own, 100 a day for a family of keys, which the limit headers of its 429 describe", async () => {
+  test("a rotation has a limit of its own, 100 a day for a family, which its 429 describes", async () => {
     const { rotate, clock } = await open(stack, system, {}, { plan: "enterprise" });
     for (let i = 0; i < 100; i++) expect((await rotate()).status).toBe(201);
     const answer = await rotate();
@@ -181,7 +181,7 @@ describe("POST /v1/keys/rotate", () => {
     expect(Math.abs(readLimits(answer).resetAt - clock.now() / 1_000 - 86_400)).toBeLessThan(120);
   });
 
-  test("a repeated rotation gives another key when the first answer was lost, and is 409 once the new key was used", async () => {
+  test("a repeat gives another key when the first answer was lost, and is 409 after a use", async () => {
     const { rotate, use, key, account } = await open(stack, system);
     const lost = rotatedKey(await rotate());
     const kept = rotatedKey(await rotate());
@@ -197,7 +197,7 @@ describe("POST /v1/keys/rotate", () => {
     expect(statuses).toEqual([401, 200, 200]);
   });
 
-  test("a rotation is refused to a key that was revoked at another gateway while this one remembers it", async () => {
+  test("a rotation is refused to a key that was revoked at another gateway and is remembered here", async () => {
     const { rotate, use, key, keyId, account } = await open(stack, system);
     expect(await use(key)).toMatchObject({ status: 200 });
     expect(await system.runKeys("revoke", keyId)).toMatchObject({ code: 0 });
@@ -207,7 +207,7 @@ describe("POST /v1/keys/rotate", () => {
     expect(JSON.parse((await system.runKeys("list", "--account", account, "--json")).stdout)).toHaveLength(1);
   });
 
-  test("a rotation is no way around a ban: the keys of a family are refused, counted and banned together", async () => {
+  test("a rotation is no way around a ban: keys of a family are refused, counted, banned together", async () => {
     const limits = { perMinute: 1, perDay: 1_000_000 };
     const env = { BAN_REFUSALS_PER_MINUTE: "6" };
     const { rotate, use, key, clock } = await open(stack, system, env, { plan: "enterprise", limits });
@@ -256,7 +256,7 @@ describe("two gateways", () => {
     stack.defer(() => system.close());
   });
 
-  test("two gateways lose no request while a key is rotated again and again and callers change to the new one, and log no key", async () => {
+  test("lose no request and log no key while a key is rotated and callers change to the new one", async () => {
     const { key } = await system.issueKey({ plan: "enterprise", scopes });
     const addresses = system.gateways.map(({ listen }) => listen);
     const keys = [key];

@@ -101,7 +101,7 @@ describe("limit headers", () => {
       },
     );
 
-    test("the answers 403 for a missing scope and 429 for an exhausted limit have the limits of their key", async () => {
+    test("a 403 for a missing scope and a 429 for an exhausted limit have the limits of their key", async () => {
       const limits = { perMinute: 1, perDay: 5 };
       const { key } = await system.issueKey({ plan: "enterprise", limits, scopes: ["store:read"] });
       const get = () => callApi(system.address, { path: "/v1/inventory", headers: { authorization: `Bearer ${key}` } });

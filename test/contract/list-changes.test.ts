@@ -49,7 +49,7 @@ describe("GET /v1/inventory/changes", () => {
     });
   const remove = (petId: bigint) => promisify(system.client.removeInventoryItem.bind(system.client))({ petId });
 
-  test("GET /v1/inventory/changes is empty when nothing has changed, and has the ETag of the list", async () => {
+  test("is empty when nothing has changed, and has the ETag of the list", async () => {
     const etag = await etagOfList();
     const response = await since(etag);
     expect(response).toMatchObject({
@@ -60,7 +60,7 @@ describe("GET /v1/inventory/changes", () => {
     expect(header(response, "Cache-Control")).toBe("private, no-cache");
   });
 
-  test("GET /v1/inventory/changes has each change once, in its newest state and in the order of petId, exact and with its ETag", async () => {
+  test("has each change once, in its newest state and in the order of petId, with its ETag", async () => {
     const before = await etagOfList();
     await create(40n);
     await patch(largePetId, 10);
@@ -79,7 +79,7 @@ describe("GET /v1/inventory/changes", () => {
     await remove(40n);
   });
 
-  test("GET /v1/inventory/changes names what was removed, and has an entry that was made again among the changed ones", async () => {
+  test("names what was removed, and has an entry that was made again among the changed ones", async () => {
     await create(50n);
     await create(51n);
     await create(-60n);
@@ -96,7 +96,7 @@ describe("GET /v1/inventory/changes", () => {
     await remove(51n);
   });
 
-  test("GET /v1/inventory/changes takes the ETag of either coding, whole, weak or without its quotes, and the etag of an earlier answer", async () => {
+  test("takes the ETag of either coding, whole, weak or unquoted, and an earlier answer's etag", async () => {
     const plain = await etagOfList();
     const zipped = await etagOfList({ "accept-encoding": "gzip" });
     await patch(2n, 70);
@@ -109,7 +109,7 @@ describe("GET /v1/inventory/changes", () => {
     expect((await since(JSON.parse(text).etag)).json<{ changed: object[] }>().changed).toHaveLength(1);
   });
 
-  test("GET /v1/inventory/changes takes any revision of the present epoch, also one that no list was read at", async () => {
+  test("takes any revision of the present epoch, also one that no list was read at", async () => {
     const epoch = (await etagOfList()).slice(1, 9);
     const fromBegin = (await since(`${epoch}-0`)).json<{ changed: { petId: number }[]; removed: number[] }>();
     const petIds = (await list()).json<{ petId: number }[]>().map(({ petId }) => petId);
@@ -121,7 +121,7 @@ describe("GET /v1/inventory/changes", () => {
     }
   });
 
-  test("GET /v1/inventory/changes of a gateway that has just started has what was removed before its start", async () => {
+  test("of a gateway that has just started has what was removed before its start", async () => {
     const before = await etagOfList();
     await create(80n);
     const between = await etagOfList();
@@ -135,7 +135,7 @@ describe("GET /v1/inventory/changes", () => {
     }
   });
 
-  test("GET /v1/inventory/changes shows a PATCH as soon as it is acknowledged, through any gateway", async () => {
+  test("shows a PATCH as soon as it is acknowledged, through any gateway", async () => {
     const other = await startLocalGateway(system.gatewayEnv);
     stack.defer(() => other.close());
     for (const quantity of [11, 12, 13]) {
@@ -157,7 +157,7 @@ describe("GET /v1/inventory/changes", () => {
     }
   });
 
-  test("GET /v1/inventory/changes is 410 for an ETag of another epoch and for one of the future", async () => {
+  test("is 410 for an ETag of another epoch and for one of the future", async () => {
     const etag = await etagOfList();
     const [epoch, revision] = [etag.slice(1, 9), BigInt(etag.slice(10, -1))];
     for (const tag of ["01234567-1", `${epoch}-${revision + 1n}`, `${epoch}-9999999999999999999`]) {
@@ -185,11 +185,11 @@ describe("GET /v1/inventory/changes", () => {
     "?since=abcdefgh-1&since=abcdefgh-1",
     "?since=%zz",
     "?Since=abcdefgh-1",
-  ])("GET /v1/inventory/changes is 400 that names since for %j", async (query) => {
+  ])("is 400 that names since for %j", async (query) => {
     expectError(await ask(query), 400, "invalid_request", /\bsince\b/);
   });
 
-  test("GET /v1/inventory/changes takes at most 900 bytes for 10 changes of 10,000 entries with long numbers", async () => {
+  test("takes at most 900 bytes for 10 changes of 10,000 entries with long numbers", async () => {
     const big = await startSystem({
       seed: Array.from({ length: 10_000 }, (_, i) => ({ petId: BigInt(i + 1), quantity: 1, status: "available" })),
     });

@@ -181,7 +181,7 @@ describe("GET /v1/inventory", () => {
     });
   });
 
-  test("the list shows a PATCH as soon as it is acknowledged, in either coding and through any gateway", async () => {
+  test("the list shows a PATCH once it is acknowledged, in either coding and through any gateway", async () => {
     const other = await startLocalGateway(system.gatewayEnv);
     stack.defer(() => other.close());
     for (const quantity of [11, 12, 13]) {
@@ -240,7 +240,7 @@ describe("GET /v1/inventory of a new store", () => {
     expect(gunzipSync(zipped.body).toString()).toBe("[]");
   });
 
-  test("the list of a store that grows has its entries in the order of petId, not in that of their creation", async () => {
+  test("the list of a store that grows has its entries in the order of petId, not of creation", async () => {
     const create = promisify(empty.client.createInventoryItem.bind(empty.client));
     const ids = Array.from({ length: many }, (_, i) => BigInt(i) * 13_000_000_000_000_000n);
     // The second half is created first.

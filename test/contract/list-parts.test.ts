@@ -127,7 +127,7 @@ describe("parts of GET /v1/inventory", () => {
       expect(answer.headers.link).toBeUndefined();
     });
 
-    test("the ETag of the first page gives what came while the others were read, by the changes since", async () => {
+    test("the changes since the ETag of the first page give what came while the others were read", async () => {
       const etag = header(await ask("?limit=2"), "ETag");
       const changed = await callApi(system.address, {
         method: "PATCH",

@@ -54,7 +54,7 @@ describe("an overload", () => {
     expect(readLimits(answer).limit).toBe(60); // the limit of the address, because the key is not read
   };
 
-  test("refuses every kind of request while OVERLOAD_REQUESTS wait, and ends when the event loop is idle", async () => {
+  test("refuses every request while OVERLOAD_REQUESTS wait, and ends when the event loop is idle", async () => {
     const waiting = [openUpdate(system), openUpdate(system)];
     expect(await get()).toMatchObject({ status: 200 }); // so both updates have arrived, and the event loop is not late
     await begin();

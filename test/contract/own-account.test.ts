@@ -40,7 +40,7 @@ describe("GET /v1/rate_limit", () => {
     stack.defer(() => system.close());
   });
 
-  test("GET /v1/rate_limit shows plan, windows, ban and key, with the numbers of its own limit headers", async () => {
+  test("shows plan, windows, ban and key, with the numbers of its own limit headers", async () => {
     const expiresAtMs = Date.now() + 100 * hour;
     const options: KeyOptions = { plan: "pro", expiresAtMs, scopes: ["store:read"] };
     const { call, clock, keyId, accountId } = await open(stack, system, {}, options);
@@ -66,7 +66,7 @@ describe("GET /v1/rate_limit", () => {
     expect(windows).toMatchObject({ minute: { remaining: 297 }, day: { remaining: 9_997 } });
   });
 
-  test("GET /v1/rate_limit costs nothing, so that exactly the whole limit is left for other requests", async () => {
+  test("costs nothing, so that exactly the whole limit is left for other requests", async () => {
     const { call } = await open(stack, system, {}, few(20));
     const look = async () => bodyOf(await call("/rate_limit")).windows.map((window: { used: number }) => window.used);
     for (let used = 0; used < 20; used++) {
@@ -78,7 +78,7 @@ describe("GET /v1/rate_limit", () => {
     expect(await look()).toEqual([20, 20]);
   });
 
-  test("GET /v1/rate_limit shows the end of the windows before an account's first request", async () => {
+  test("shows the end of the windows before an account's first request", async () => {
     const { call, clock, accountId } = await open(stack, system);
     clock.advance(untilNextDayMs(accountId, clock.now()) + 20 * second);
     const { resetAt, windows } = readLimits(await call("/rate_limit"), clock.now());
@@ -87,7 +87,7 @@ describe("GET /v1/rate_limit", () => {
     expect(readLimits(await call("/inventory"), clock.now())).toMatchObject({ remaining: 59, resetAt });
   });
 
-  test("GET /v1/rate_limit answers an exhausted and a banned key, with the end of the ban", async () => {
+  test("answers an exhausted and a banned key, with the end of the ban", async () => {
     const { call, clock } = await open(stack, system, { BAN_REFUSALS_PER_MINUTE: "5" }, few(1));
     await call("/inventory");
     const exhausted = await call("/rate_limit");
@@ -106,7 +106,7 @@ describe("GET /v1/rate_limit", () => {
     expect(bodyOf(await call("/rate_limit"))).toMatchObject({ ban: null });
   });
 
-  test("GET /v1/rate_limit and /v1/usage have 60 requests a minute for each account, show it in their 429, and never lead to a ban", async () => {
+  test("like /v1/usage, has 60 requests a minute for an account, shown in its 429, and bans no key", async () => {
     const { call, clock, account } = await open(stack, system, { BAN_REFUSALS_PER_MINUTE: "5" });
     const { key: second } = await system.issueKey({ account });
     const paths = ["/rate_limit", "/usage"];
@@ -125,7 +125,7 @@ describe("GET /v1/rate_limit", () => {
     expect(await call("/rate_limit", stranger)).toMatchObject({ status: 200 });
   });
 
-  test("GET /v1/rate_limit and /v1/usage need a valid key, answer HEAD without a body, and refuse other methods", async () => {
+  test("like /v1/usage, needs a valid key, answers HEAD without a body, and refuses other methods", async () => {
     const { call, clock } = await open(stack, system);
     for (const path of ["/rate_limit", "/usage"]) {
       expectError(await call(path, "none"), 401, "invalid_api_key");
@@ -148,7 +148,7 @@ describe("GET /v1/usage", () => {
     stack.defer(() => system.close());
   });
 
-  test("GET /v1/usage counts served and refused requests by minute, written or not, and those to deprecated operations", async () => {
+  test("counts served and refused requests by minute, written or not, and the deprecated ones", async () => {
     const { call, clock, key, account } = await open(stack, system, {}, few(5));
     const { key: second } = await system.issueKey({ account });
     const { key: stranger } = await system.issueKey();
@@ -185,7 +185,7 @@ describe("GET /v1/usage", () => {
     ["?hours=7", 7, 3_600],
     ["?hours=168&other=1", 168, 3_600],
   ])(
-    "GET /v1/usage%s has %d steps of %d seconds, each after the one before, the last one with the present",
+    "GET /v1/usage%s has %d steps of %d seconds in order, the last one with the present",
     async (query, count, seconds) => {
       const { call, clock } = await open(stack, system);
       clock.advance(90 * second);
@@ -209,7 +209,7 @@ describe("GET /v1/usage", () => {
     },
   );
 
-  test("GET /v1/usage is 503 while the counts cannot be read", async () => {
+  test("is 503 while the counts cannot be read", async () => {
     const broken = await startSystem({ gateways: 0 });
     stack.defer(() => broken.close());
     const { call } = await open(stack, broken);

@@ -29,7 +29,7 @@ describe("limits", () => {
     });
   });
 
-  test("the limits of an enterprise account are its own, even when the setting lowers those of a plan", async () => {
+  test("the limits of an enterprise account are its own, even if a setting lowers those of a plan", async () => {
     const limits = { perMinute: 7, perDay: 70 };
     const { use, clock } = await openAccount(
       stack,
@@ -57,7 +57,7 @@ describe("limits", () => {
     expect(readLimits(await use(), clock.now())).toMatchObject({ limit: 300, remaining: 298 });
   });
 
-  test("the limits admit 60 requests in a minute, and the next one at the time that the headers give", async () => {
+  test("the limits admit 60 requests in a minute, and the next one at the time that headers give", async () => {
     const { use, clock } = await openToday(stack, system, {});
     const startMs = clock.now();
     for (let left = 59; left >= 0; left--) {
@@ -98,7 +98,7 @@ describe("limits", () => {
     expect(ends.size).toBeGreaterThan(1);
   });
 
-  test("the limit of the day is not charged for requests that the minute refuses, nor that of the minute for what the day refuses", async () => {
+  test("the day is not charged for what the minute refuses, nor is the minute for the day's", async () => {
     const limits = { perMinute: 3, perDay: 5 };
     const { use, clock } = await openToday(stack, system, {}, { plan: "enterprise", limits });
     const startMs = clock.now();

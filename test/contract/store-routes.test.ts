@@ -97,7 +97,7 @@ describe("the operations of other services", () => {
     }
   });
 
-  test("a passed-through operation answers 404 with the contract's Error where the service has nothing", async () => {
+  test("a passed-through operation is 404 with the contract's Error where the service has nothing", async () => {
     expectError(await get("the stand-in", "/v1/pets/4"), 404, "not_found");
   });
 
@@ -113,12 +113,12 @@ describe("the operations of other services", () => {
     },
   );
 
-  test("a passed-through operation sends an encoded petId on in its plain form, and the query unchanged", async () => {
+  test("a passed-through operation sends an encoded petId in its plain form, and the same query", async () => {
     expect(await get("our own", "/v1/pets/%2D%31?a=%20b")).toMatchObject({ status: 200 });
     expect(seen.map(({ url }) => url)).toEqual(["/base/pets/-1?a=%20b"]);
   });
 
-  test("a passed-through operation sends its service the account and the request id, and never the key", async () => {
+  test("a passed-through operation sends on the account and the request id, and never the key", async () => {
     const { key, accountId } = await system.issueKey();
     for (const path of ["/v1/pets/7", "/v1/store/orders"]) {
       const answer = await get("our own", `${path}?page=2&token=${key}`, {
@@ -139,7 +139,7 @@ describe("the operations of other services", () => {
     }
   });
 
-  test("a passed-through operation answers with the gateway's limits and request id in place of the service's", async () => {
+  test("a passed-through answer has the gateway's limits and request id in place of the service's", async () => {
     answerUpstream = (_incoming, response) => {
       const theirs = "X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset RateLimit RateLimit-Policy Retry-After";
       for (const name of `${theirs} X-Request-Id Deprecation Sunset Link`.split(" "))
@@ -187,7 +187,7 @@ describe("the operations of other services", () => {
   );
 
   describe("the deprecation of GET /v1/pets/{petId}", () => {
-    test("the deprecation of GET /v1/pets/{petId} is announced in every response of it", async () => {
+    test("is announced in every response of it", async () => {
       const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 1, perDay: 1 } });
       const { key: other } = await system.issueKey({ scopes: ["inventory:read"] });
       const cases: [number, string, Record<string, string>, string?][] = [
@@ -210,14 +210,14 @@ describe("the operations of other services", () => {
       }
     });
 
-    test("the deprecation of GET /v1/pets/{petId} is announced in a 304 too", async () => {
+    test("is announced in a 304 too", async () => {
       answerUpstream = (_incoming, response) => response.writeHead(304, { ETag: '"1"' }).end();
       const answer = await get("our own", "/v1/pets/7", { "if-none-match": '"1"' });
       expect(answer.status).toBe(304);
       expectDeprecation(answer);
     });
 
-    test("the deprecation of GET /v1/pets/{petId} is announced nowhere else", async () => {
+    test("is announced nowhere else", async () => {
       for (const path of ["/v1/inventory", "/v1/store/orders", "/v1/pets", "/v1/pets/1001/", "/openapi.json"]) {
         expectNoDeprecation(await get("the stand-in", path));
       }
@@ -233,13 +233,13 @@ describe("the operations of other services", () => {
     };
     const day = 24 * 60 * 60_000;
 
-    test("the deprecation of GET /v1/pets/{petId} ends nothing by itself: the operation still answers after the sunset", async () => {
+    test("ends nothing by itself: the operation still answers after the sunset", async () => {
       const answer = await at({}, new Date(Date.parse(sunsetAt) + day));
       expect(answer.status).toBe(200);
       expectDeprecation(answer);
     });
 
-    test("the deprecated GET /v1/pets/{petId} answers 410 from the sunset on with PETS_GONE_AFTER_SUNSET=1", async () => {
+    test("makes the operation 410 from the sunset on with PETS_GONE_AFTER_SUNSET=1", async () => {
       const env = { PETS_GONE_AFTER_SUNSET: "1" };
       expect(await at(env, new Date(Date.parse(sunsetAt) - 1_000))).toMatchObject({ status: 200 });
       const answer = await at(env, new Date(sunsetAt));
@@ -250,7 +250,7 @@ describe("the operations of other services", () => {
       expect(await get("another time", "/v1/store/orders")).toMatchObject({ status: 200 });
     });
 
-    test("the deprecation of GET /v1/pets/{petId} can be switched off by its settings", async () => {
+    test("can be switched off by its settings", async () => {
       expectNoDeprecation(await at({ PETS_DEPRECATED_AT: "none", PETS_SUNSET_AT: "none" }, new Date()));
     });
 

@@ -59,7 +59,7 @@ describe("temporary bans", () => {
     expect(await use()).toMatchObject({ status: 200 });
   });
 
-  test("a temporary ban lasts 5, then 15, then 60 minutes, and 5 minutes again after a day without one", async () => {
+  test("a temporary ban lasts 5, 15, then 60 minutes, and 5 minutes again after a day without one", async () => {
     const opened = await openAccount(stack, system, env, oneAMinute);
     for (const minutes of [5, 15, 60, 60]) {
       expect(header(await earnBan(opened), "Retry-After")).toBe(`${60 * minutes}`);

@@ -294,7 +294,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expectError(await patch("1", body), 400, "invalid_json");
     });
 
-    test("an update without a body or Content-Length is answered 400 invalid_json and changes nothing", async () => {
+    test("an update without a body or Content-Length is 400 invalid_json and changes nothing", async () => {
       const key = system.keys.enterprise;
       const head = `PATCH /v1/inventory/1 HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer ${key}\r\n`;
       const bytes = `${head}Content-Type: application/json\r\nConnection: close\r\n\r\n`;
@@ -321,12 +321,12 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expectError(await patch("1", body), 413, "payload_too_large");
     });
 
-    test("an update with a Content-Length that is too large is answered 413 before the body arrives, and changes nothing", async () => {
+    test("an update with too large a Content-Length is 413 before its body, and changes nothing", async () => {
       const answer = await sendToApi(system.address, head("Expect: 100-continue", "Content-Length: 16385"));
       expectError(answer, 413, "payload_too_large");
     });
 
-    test("an update with endless chunks is answered 413 as soon as they exceed the limit, and changes nothing", async () => {
+    test("an update with endless chunks is 413 once they exceed the limit, and changes nothing", async () => {
       const chunk = `400\r\n${" ".repeat(0x400)}\r\n`;
       const answer = await sendToApi(system.address, head("Transfer-Encoding: chunked") + chunk.repeat(17));
       expectError(answer, 413, "payload_too_large");
@@ -342,7 +342,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       expect(header(answer, "Connection")).toBe("close");
     });
 
-    test("an update with a body that arrives in drops is answered 408, however many there are, and changes nothing", async () => {
+    test("an update whose body arrives in any number of drops is 408, and changes nothing", async () => {
       const { hostname, port } = new URL(`http://${system.address}`);
       const headers = { authorization, "content-type": "application/json" };
       const sent = httpRequest({ hostname, port, method: "PATCH", path: "/v1/inventory/1", headers });

@@ -121,7 +121,7 @@ test("a HEAD request waits for a change, too", async () => {
   expect(await callApi(gateway.listen, { method: "HEAD", path, headers })).toMatchObject({ status: 304, text: "" });
 });
 
-test("a request that has something new to get does not wait, and is told that its wait was granted", async () => {
+test("a request that has something new to get does not wait, and is told that it was granted one", async () => {
   const etag = await etagOf("/v1/inventory");
   const entry = await etagOf("/v1/inventory/6");
   await patch(6n, 66);
@@ -131,7 +131,7 @@ test("a request that has something new to get does not wait, and is told that it
   for (const answer of [changes, read]) expect([answer.status, appliedOf(answer)]).toEqual([200, "wait=60"]);
 });
 
-test("an entry without If-None-Match, an entry that does not exist and the whole list do not wait", async () => {
+test("an entry without If-None-Match, one that does not exist and the whole list do not wait", async () => {
   const list = await etagOf("/v1/inventory");
   for (const [path, headers, status] of [
     ["/v1/inventory/6", {}, 200],
@@ -201,7 +201,7 @@ test("a key that is revoked or banned during a wait gets its refusal before the 
   expect(await held()).toBe(0);
 }, 60_000);
 
-test("a key that is revoked while the service is frozen ends its wait before the gateway gives up on the service", async () => {
+test("a key that is revoked ends its wait before the gateway gives up on a frozen service", async () => {
   const { key, keyId } = await system.issueKey({ plan: "enterprise" });
   const patient = await system.startGateway({ INVENTORY_TIMEOUT_MS: "60000" }); // outlasts this test
   const waits = await Promise.all(
@@ -230,7 +230,7 @@ test("a client that leaves is held no longer", async () => {
   }
 });
 
-test("a request that is held follows a short outage of the service, and gets its error only at its end", async () => {
+test("a held request outlasts a short outage of the service, and gets its error only at its end", async () => {
   const { answer: short } = await waitFor("changes", "wait=2");
   const { answer: long } = await waitFor("changes", "wait=60");
   await untilHeld(2);
@@ -306,7 +306,7 @@ test("a gateway that stops answers all requests that it holds at once, and loses
   await stopping.kill("SIGKILL");
 }, 90_000);
 
-test("a held request on a connection delays none of another connection, and an update after it there waits its turn", async () => {
+test("a held request delays no other connection, and an update after it waits its turn", async () => {
   const path = "/v1/inventory/13";
   const etag = await etagOf(path);
   const [host, port] = gateway.listen.split(":");

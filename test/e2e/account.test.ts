@@ -78,7 +78,7 @@ test("a key that is pasted is used without a further click", async () => {
   expect(api.authorizations[0]).toBe(`Bearer ${apiKey}`);
 });
 
-test("the key is in sessionStorage alone: not in the address, the document, localStorage or a cookie", async () => {
+test("the key is in sessionStorage alone: not in address, document, localStorage or a cookie", async () => {
   const { page, requested } = await open("/account/");
   await give(page);
   expect(await page.evaluate("Object.values(sessionStorage)")).toEqual([apiKey]);
@@ -128,7 +128,7 @@ test("the numbers of a gateway's own page are those of its limit headers", async
   expect(faults).toEqual([]);
 }, 60_000);
 
-test("two clicks on a gateway's own page make a key that works, and the old one goes on for a day", async () => {
+test("two clicks on a gateway's own page make a key that works, and the old one works for a day", async () => {
   const system = await startSystem({ gatewayEnv: { KEY_ROTATION: "1" } });
   stack.defer(() => system.close());
   const { key } = await system.issueKey({ plan: "pro", scopes: ["inventory:read", "keys:rotate"] });

@@ -71,7 +71,7 @@ test("the documentation page and all that it loads take less than 40 KB on the w
   expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(40_000);
 });
 
-test("a request from the documentation page carries the key, and its petId is exact in both directions", async () => {
+test("a request from the page carries the key, and its petId is exact in both directions", async () => {
   const { page, faults } = await open("/api/docs/");
   await page.getByLabel("API key, for the requests from this page").fill("ps_test_key");
   const form = page.locator("form.try[data-method=PATCH]");
@@ -89,7 +89,7 @@ test("a request from the documentation page carries the key, and its petId is ex
   expect(faults).toEqual([]);
 });
 
-test("a query parameter of a request from the documentation page goes into its address, and an empty one stays away", async () => {
+test("a query parameter of a request from the page goes into its address, an empty one does not", async () => {
   const { page, faults } = await open("/api/docs/");
   const form = page.locator("form.try[data-path='/usage']");
   const addressOf = async (hours: string) => {

@@ -37,7 +37,7 @@ beforeAll(async () => {
   await npm(app, "install", "express@5", join(packed, tarball!));
 }, 180_000);
 
-test("the package holds JavaScript, declarations and texts, and installs nothing that only the repository needs", async () => {
+test("the package holds JavaScript, declarations and texts, and installs only what it uses", async () => {
   const own = join(app, "node_modules/petstore-inventory");
   const files = (await readdir(own, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
   const names = files.map((file) => join(file.parentPath, file.name).slice(own.length + 1)).sort();
@@ -71,7 +71,7 @@ test("the script that npm runs in the folder of a package works in the packed on
   await npm(join(app, "node_modules/petstore-inventory"), "run", "prepare");
 });
 
-test("the types of the package pass a strict consumer that checks libraries too, and know the names of the settings", async () => {
+test("the package's types pass a strict consumer that checks libraries, and know the settings", async () => {
   const compilerOptions = { module: "nodenext", target: "es2024", strict: true, skipLibCheck: false, noEmit: true };
   await writeFile(join(app, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["shop.mts", "caller.mts"] }));
   await writeFile(
@@ -123,7 +123,7 @@ describe("an app with the package", () => {
     };
   });
 
-  test("an app with the package serves the API below /api with the commands of the package and the lines of docs/embedding.md", async () => {
+  test("serves the API below /api with the package's commands and the lines of docs/embedding.md", async () => {
     expect(await command("petstore-migrate")).toContain("inventory: up 0001");
     await command("petstore-stock", "import", "--generate", "3");
     const issued = JSON.parse(await command("petstore-keys", "issue", "--account", "shop", "--json"));
@@ -199,7 +199,7 @@ describe("an app with the package", () => {
     expect(await service.stop(20_000)).toBe(0);
   }, 120_000);
 
-  test("an app with the package gets the times and cookies of the middleware before the gateway on every response", async () => {
+  test("gets the times and cookies of the middleware before the gateway on every response", async () => {
     const middleware = ["morgan@1", "response-time@2", "cookie-session@2"];
     await npm(app, "install", ...middleware);
     const port = await freePort();
@@ -244,7 +244,7 @@ express()
     }
   }, 120_000);
 
-  test("an app with the package may compress, use response.locals.principal for itself, and lose a client in the middle of its requests", async () => {
+  test("may compress, use response.locals.principal, and lose a client in the middle of a request", async () => {
     await npm(app, "install", "compression@1");
     const port = await freePort();
     const file = join(app, "other.js");

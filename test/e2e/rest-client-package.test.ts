@@ -90,7 +90,7 @@ beforeAll(async () => {
   stack.defer(() => system.close());
 }, 180_000);
 
-test("the package of the REST client holds JavaScript, declarations and texts, and needs no other package", async () => {
+test("the REST client's package holds JavaScript, declarations and texts, and needs no other one", async () => {
   const files = (await readdir(own, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
   const names = files.map((file) => join(file.parentPath, file.name).slice(own.length + 1)).sort();
   expect(names.filter((name) => !/^dist\/[\w-]+(\.d\.ts|\.js)$/.test(name))).toEqual([
@@ -158,7 +158,7 @@ function plain(printed: string): string {
     .replaceAll("{", "\n{");
 }
 
-test("the REST client's types pass a strict consumer that checks libraries too, with the types of browsers alone", async () => {
+test("the REST client's types pass a strict consumer that checks libraries, with browsers' types", async () => {
   await writeFile(
     join(app, "tsconfig.json"),
     JSON.stringify({

@@ -132,7 +132,7 @@ describe("requests", () => {
   );
 });
 
-test("the certificates made by hand as docs/operations/tls.md says connect a gateway with an inventory-svc", async () => {
+test("the certificates made by hand as in docs/operations/tls.md connect a gateway and a service", async () => {
   const block = blocks.find(({ name, text }) => name.startsWith("docs/operations/tls.md") && text.includes("openssl"))!;
   const cwd = await newFolder("by-hand");
   execFileSync("dash", { cwd, input: `set -e\n${block.text}`, stdio: "pipe" });

@@ -67,7 +67,7 @@ describe("npm start", () => {
     await start();
   });
 
-  test("npm start obeys no database, Redis or key setting of .env or the environment, and says so", async () => {
+  test("obeys no database, Redis or key setting of .env or the environment, and says so", async () => {
     expect(child.output()).toContain("  Data           SQLite in .data/, limits in memory\n");
     const ignored = /^ {2}Not used {7}(.*): npm start has its own$/m.exec(child.output())?.[1]?.split(", ").sort();
     expect(ignored).toEqual([
@@ -83,7 +83,7 @@ describe("npm start", () => {
     }
   });
 
-  test("npm start serves a seeded store, and the curl lines that it prints work unchanged", async () => {
+  test("serves a seeded store, and the curl lines that it prints work unchanged", async () => {
     const [read, write] = curls();
     const seeded = (await readFile(join(root, "deploy/local/seed.csv"), "utf8")).trim().split("\n").slice(1);
     const listed = (await bash(read!)).match(/\{[^}]*\}/g)!;
@@ -95,7 +95,7 @@ describe("npm start", () => {
     expect(await bash(read!)).toContain('{"petId":1001,"quantity":12,"status":"available"}');
   });
 
-  test("npm start prints a key for each plan, and passes the other two routes on to a stand-in", async () => {
+  test("prints a key for each plan, and passes the other two routes on to a stand-in", async () => {
     const keys = [...child.output().matchAll(/^ {2}(free|pro|business|enterprise) +(ps_live_\w+)$/gm)];
     expect(keys.map(([, plan]) => plan)).toEqual(["free", "pro", "business", "enterprise"]);
     const base = `http://${env.GATEWAY_LISTEN}/v1`;
@@ -107,7 +107,7 @@ describe("npm start", () => {
     }
   });
 
-  test("npm start prints the addresses of the documentation and of the account page, which answer", async () => {
+  test("prints the addresses of the documentation and of the account page, which answer", async () => {
     for (const [name, path] of [
       ["Documentation", "docs"],
       ["Your account", "account"],
@@ -117,12 +117,12 @@ describe("npm start", () => {
     }
   });
 
-  test("npm start serves an OpenAPI document with its own address, for tools that read a copy of it", async () => {
+  test("serves an OpenAPI document with its own address, for tools that read a copy of it", async () => {
     const document = JSON.parse(await bash(`curl -s http://${env.GATEWAY_LISTEN}/openapi.json`));
     expect(document.servers).toEqual([{ url: `http://${env.GATEWAY_LISTEN}/v1` }]);
   });
 
-  test("npm start ends everything at Ctrl-C, and keeps the data and the keys for the next start", async () => {
+  test("ends everything at Ctrl-C, and keeps the data and the keys for the next start", async () => {
     const before = curls();
     expect(await stop("SIGINT")).toBe(0);
     await expect(bash(before[0]!)).rejects.toThrow();
@@ -131,7 +131,7 @@ describe("npm start", () => {
     expect(await bash(before[0]!)).toContain('{"petId":1001,"quantity":12,"status":"available"}');
   });
 
-  test("npm start lets callers rotate its keys, and prints another one at the next start where a printed one works no more", async () => {
+  test("lets callers rotate its keys, and prints another one at its next start for each ended one", async () => {
     const keyOf = (plan: string) => new RegExp(`^ {2}${plan} +(ps_live_\\w+)$`, "m").exec(child.output())![1]!;
     const [free, pro] = [keyOf("free"), keyOf("pro")];
     const base = `http://${env.GATEWAY_LISTEN}/v1`;
@@ -158,7 +158,7 @@ describe("npm start", () => {
     }
   });
 
-  test("npm start exits with the name of the setting when its port is taken, and leaves the other instance running", async () => {
+  test("exits with the name of the setting when its port is taken, and the first one runs on", async () => {
     const other = await startScript({
       name: "a second npm start",
       script: "deploy/local/start.ts",
@@ -170,7 +170,7 @@ describe("npm start", () => {
     expect(await bash(curls()[0]!)).toContain('"petId":1001');
   });
 
-  test("npm start names every wrong setting and exits with code 78", async () => {
+  test("names every wrong setting and exits with code 78", async () => {
     const wrong = { ...env, GATEWAY_REPLICAS: "none", INVENTORY_TIMEOUT_MS: "soon", INVENTORY_MAX_BATCH: "x" };
     const other = await startScript({
       name: "a wrong npm start",
@@ -188,7 +188,7 @@ describe("npm start", () => {
   test.each([
     ["is cut off", '{"free": "ps_live_'],
     ["lacks a plan", '{"free": "ps_live_x"}'],
-  ])("npm start names its file of keys when that %s, in one line", async (_how, text) => {
+  ])("names its file of keys when that %s, in one line", async (_how, text) => {
     const other = await temporaryFolder("start-keys");
     stack.defer(() => other.remove());
     await mkdir(join(other.path, ".data"));
@@ -199,7 +199,7 @@ describe("npm start", () => {
     expect(stderr).toMatch(/^\.data\/keys\.json: does not hold a key for each plan; remove it[^\n]*\n$/);
   });
 
-  test("npm start ends its processes when it is killed", async () => {
+  test("ends its processes when it is killed", async () => {
     await stop("SIGKILL");
     const untilMs = Date.now() + 15_000;
     while (
@@ -213,7 +213,7 @@ describe("npm start", () => {
     }
   });
 
-  test("npm start works in a folder whose name has a space and a letter that is not ASCII", async () => {
+  test("works in a folder whose name has a space and a letter that is not ASCII", async () => {
     const project = join(folder.path, "my pétstore");
     for (const name of ["client", "deploy", "gateway", "inventory-svc", "proto", "runtime", "package.json"])
       await cp(join(root, name), join(project, name), { recursive: true });

@@ -47,7 +47,7 @@ describe.each(["sqlite", "mysql"] as const)("a store of 100,000 entries on %s", 
       headers: { authorization: `Bearer ${system.keys.enterprise}`, ...headers },
     });
 
-  test(`a store of 100,000 entries on ${database} is imported while it is served, listed completely and in order, and exported byte for byte`, async () => {
+  test("is imported while it is served, listed complete and in order, and exported byte for byte", async () => {
     expect((await list()).text).toBe("[]");
     expect((await stock("import", "in.csv")).code).toBe(0);
     const answer = await list();
@@ -57,7 +57,7 @@ describe.each(["sqlite", "mysql"] as const)("a store of 100,000 entries on %s", 
     expect(sha(await readFile(join(folder, "out.csv"), "utf8"))).toBe(sha(csv));
   });
 
-  test(`a store of 100,000 entries on ${database} is the same over REST and gRPC, after changes through either`, async () => {
+  test("is the same over REST and gRPC, after changes through either", async () => {
     const petId = 2n ** 63n - 1n;
     const patched = await request(system.address, {
       method: "PATCH",

@@ -42,7 +42,7 @@ describe("keys", () => {
     ["killed", "SIGKILL"],
     ["frozen", "SIGSTOP"],
   ] as const)(
-    "keys with their database %s work for 8 s, then fail, and work again once it is back",
+    "with their database %s work for 8 s, then fail, and work again once it is back",
     async (_how, signal) => {
       const { key } = await system.issueKey({ plan: "enterprise" });
       expect((await use(key)).status).toBe(404);
@@ -70,7 +70,7 @@ describe("keys", () => {
     },
   );
 
-  test("keys that are revoked while Redis is down are refused within 10 s, without a notice", async () => {
+  test("that are revoked while Redis is down are refused within 10 s, without a notice", async () => {
     const { key, keyId } = await system.issueKey({ plan: "enterprise" });
     for (const gateway of [0, 1]) expect((await use(key, gateway)).status).toBe(404);
     await redis.kill("SIGKILL");
@@ -82,7 +82,7 @@ describe("keys", () => {
     expect(Date.now() - revokedMs).toBeLessThan(10 * second);
   });
 
-  test("keys that are revoked after Redis is back are refused within a second", async () => {
+  test("that are revoked after Redis is back are refused within a second", async () => {
     const heard = async () => {
       const { key, keyId } = await system.issueKey({ plan: "enterprise" });
       for (const gateway of [0, 1]) expect((await use(key, gateway)).status).toBe(404);

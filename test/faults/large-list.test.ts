@@ -73,7 +73,7 @@ describe(`a list of ${size} entries`, () => {
     return socket;
   }
 
-  test(`a list of ${size} entries has its first byte sent within 10 s by a cold gateway`, async () => {
+  test(`has its first byte sent within 10 s by a cold gateway`, async () => {
     const { text } = await list();
     const tookMs = performance.now() - startedMs;
     startMiB = memoryMiB(system.gateways[0]!.pid); // later tests need these, also after a slow start
@@ -82,7 +82,7 @@ describe(`a list of ${size} entries`, () => {
     expect(tookMs).toBeLessThan(10_000 + 3_000); // 3 s more to read the whole body
   });
 
-  test(`a list of ${size} entries takes bounded memory with slow readers while everything changes, and other readers are served`, async () => {
+  test("takes bounded memory with slow readers while all changes, and other readers are served", async () => {
     const sockets = await Promise.all(Array.from({ length: readerCount }, () => openReader()));
     let taken = 0;
     const sip = setInterval(() => {
@@ -112,7 +112,7 @@ describe(`a list of ${size} entries`, () => {
     expect(peakMemoryMiB(pid) - peakMiB).toBeLessThan(100);
   }, 30_000);
 
-  test("a large list is not held for readers that have their answer, the list or a refusal, and stay connected", async () => {
+  test("is not held for readers that have their answer or a refusal, and stay connected", async () => {
     const { enterprise, free } = system.keys;
     for (let i = 0; i < 60; i++) {
       await request(system.address, { path: "/v1/store/orders", headers: { authorization: `Bearer ${free}` } });

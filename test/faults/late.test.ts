@@ -50,7 +50,7 @@ test("bytes that are late between the tiers do not write an update that got 504 
   await gateway.stop();
 });
 
-test("a service takes no question after the end of its stream, also while that end cannot get through", async () => {
+test("a service takes no question after the end of its stream, also while the end is held up", async () => {
   // Nothing comes back to the client for a while: what the service sends fills the connection.
   const paused: Socket[] = [];
   let isFull = false;
@@ -82,7 +82,7 @@ test("a service takes no question after the end of its stream, also while that e
   await Promise.all(lists);
 });
 
-test("a gateway that was frozen does not write the update of a caller that has left over a newer one", async () => {
+test("a gateway that was frozen writes no update of a caller that has left over a newer one", async () => {
   const gateway = await system.startGateway();
   const inventory = callerOf(stack, other);
   const body = '{"quantity":7}';

@@ -75,7 +75,7 @@ describe("outages", () => {
     ["the database is killed", killDatabase, 13],
     ["the database is frozen", freezeDatabase, 14],
   ])(
-    "an outage in which %s gives 503 or 504 in time, and ends without a restart of the other parts",
+    "an outage in which %s gives 503 or 504 in time, and ends without a restart of others",
     async (_what, fault, quantity) => {
       await expectRecovery(quantity - 10);
       await fault.break();
@@ -87,7 +87,7 @@ describe("outages", () => {
     },
   );
 
-  test("callers are refused in the order of their arrival while inventory-svc is frozen, reads that wait for the next check included", async () => {
+  test("callers are refused in the order of arrival while the service is frozen, waiting reads too", async () => {
     await expectRecovery(1);
     await freezeService.break();
     const refused: string[] = [];
@@ -110,7 +110,7 @@ describe("outages", () => {
     await expectRecovery(2);
   });
 
-  test("an outage of the key database gives a key that was never seen 503 or 504 with the limit headers", async () => {
+  test("an outage of the key database gives a new key 503 or 504 with the limit headers", async () => {
     const { key } = await system.issueKey({ plan: "pro" });
     await database.kill("SIGKILL");
     await expectRefusal(() =>
@@ -128,7 +128,7 @@ interface ErrorLine {
   readonly count: number;
 }
 
-test("callers that come while the inventory service is away for a moment wait for it, and get no 5xx", async () => {
+test("callers that come while the service is away for a moment wait for it, and get no 5xx", async () => {
   await using stack = new AsyncDisposableStack();
   const seed = [{ petId: 7n, quantity: 1, status: "available" }] as const;
   const system = await startSystem({ seed, gatewayEnv: { INVENTORY_TIMEOUT_MS: "20000" } });
@@ -146,7 +146,7 @@ test("callers that come while the inventory service is away for a moment wait fo
   expect(await system.stored(7n)).toMatchObject({ quantity: 42 });
 }, 60_000);
 
-test("an outage of the database costs each tier at most a line a second for each kind of error, and no error is missing from their counts", async () => {
+test("an outage of the database costs a tier a line a second for each kind of error, all counted", async () => {
   await using stack = new AsyncDisposableStack();
   const database = await startPrivateDatabaseServer();
   stack.defer(() => database.stop());

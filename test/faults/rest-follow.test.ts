@@ -21,7 +21,7 @@ function openInternal(address: string): InventoryClient & Disposable {
 const revisionOf = (etag: string) => BigInt(/(\d+)(-gzip)?"$/.exec(etag)![1]!);
 
 test(
-  "follow() gives every difference once and in order, while everything is killed and started again",
+  "follow() gives every difference once and in order while everything is killed and restarted",
   async () => {
     const seed = Array.from({ length: entries }, (_, i) => ({
       petId: BigInt(i),

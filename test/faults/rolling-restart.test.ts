@@ -115,7 +115,7 @@ describe("three gateways behind a load balancer and three inventory services beh
     expect(seen).toEqual(successes);
   }
 
-  test(`three gateways behind a load balancer hide ${rounds} rolling restart(s) of themselves from clients`, async () => {
+  test(`the gateways hide ${rounds} rolling restart(s) of themselves from clients`, async () => {
     const load = startLoad(balancer.address, system.keys.enterprise);
     for (let i = 0; i < rounds * replicas; i++) {
       gateways.push(await startGateway());
@@ -125,7 +125,7 @@ describe("three gateways behind a load balancer and three inventory services beh
     expectOnlySuccess(await load.stop());
   }, 1_200_000);
 
-  test(`three inventory services behind DNS hide ${rounds} rolling restart(s) of themselves from clients`, async () => {
+  test(`the services hide ${rounds} rolling restart(s) of themselves from clients`, async () => {
     const load = startLoad(balancer.address, system.keys.enterprise);
     for (let i = 0; i < rounds * replicas; i++) {
       const [old] = services;

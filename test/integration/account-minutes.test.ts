@@ -98,7 +98,7 @@ describeEachDatabase("counts by account and minute", (url) => {
     ]);
   });
 
-  test("the counts by account and minute are summed up by steps for one account, from the start of the first step on", async () => {
+  test("the counts of one account are summed up by steps, from the start of the first step on", async () => {
     const [accountId, other] = [await newAccount("a"), await newAccount("b")];
     const at = (minutes: number, requests: number, id = accountId) => ({
       accountId: id,
@@ -174,7 +174,7 @@ describe("the requests of an account", () => {
     await gateway.close();
   }
 
-  test("the requests of an account are counted by minute at every gateway, including refused ones but not those without a valid key", async () => {
+  test("are counted by minute at every gateway, with refused ones, and only with a valid key", async () => {
     const clock = new TestClock();
     clock.advance(minute - (clock.now() % minute));
     const start = clock.now();
@@ -187,7 +187,7 @@ describe("the requests of an account", () => {
     expect(await db("account_minutes").distinct("account_id")).toEqual([{ account_id: first.accountId }]);
   });
 
-  test("the requests of an account are deleted from the counts after 8 days", async () => {
+  test("are deleted from the counts after 8 days", async () => {
     const clock = new TestClock();
     clock.advance(minute - (clock.now() % minute));
     const start = clock.now();

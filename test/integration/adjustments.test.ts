@@ -33,7 +33,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
     }
   });
 
-  test("adjustments return their first result again at another replica, after other changes, after a restart and after a removal", async () => {
+  test("adjustments repeat their result at a replica, after changes, a restart and a removal", async () => {
     const adjustment = { petId: 1n, delta: -3, requestId: "order:17.a-B_c" };
     const item = { petId: 1n, quantity: 7, status: PET_STATUS_AVAILABLE, revision: 5n, removed: false };
     expect(await callers[0]!.adjust(adjustment)).toEqual({ item, replayed: false });
@@ -65,7 +65,7 @@ describeEachDatabase("adjustments over two inventory services", (url) => {
     });
   });
 
-  test("adjustments happen once and without an error when each is sent four times at once, twice to each service", async () => {
+  test("adjustments happen once, without an error, when four go out at once, two to each service", async () => {
     const adjustments = Array.from({ length: 400 }, (_, i) => ({
       petId: BigInt((i % 4) + 1),
       delta: (i % 9) + 1,

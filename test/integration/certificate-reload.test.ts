@@ -88,7 +88,7 @@ describe("new TLS files", () => {
     });
   }
 
-  test("new TLS files of a service give new connections the new certificate, and a running call goes on", async () => {
+  test("of a service give new connections the new certificate, and a running call goes on", async () => {
     const files = await mountFiles(stack, await authority.issue({ names: serviceNames }));
     const { address, lines } = await serve(files);
     const own = await authority.issue({ names: ["URI:spiffe://petstore/gateway"] });
@@ -136,7 +136,7 @@ describe("new TLS files", () => {
     expect(lines.join("\n")).not.toMatch(/BEGIN|PRIVATE/);
   });
 
-  test("a change of the trusted client authority ends connections of the old one at their maximum age and refuses new ones", async () => {
+  test("a change of the client authority ends old connections at their age and refuses new ones", async () => {
     const own = await authority.issue({ names: serviceNames });
     const files = await mountFiles(stack, own);
     const { address } = await serve(files, 700);
@@ -162,7 +162,7 @@ describe("new TLS files", () => {
     expect(await isServed(young)).toBe(true);
   });
 
-  test("new TLS files of a caller give its next connection the new certificate and the new trusted authorities", async () => {
+  test("of a caller give its next connection the new certificate and the new trusted authorities", async () => {
     const serviceFiles = await mountFiles(stack, await authority.issue({ names: serviceNames }));
     const { address } = await serve(serviceFiles, 700);
     const files = await mountFiles(stack, await authority.issue({ names: ["URI:spiffe://petstore/reports"] }));

@@ -67,7 +67,7 @@ describe("the client for internal callers", () => {
     expect(await inventory.remove(-7n)).toBe(revision + 3n);
   });
 
-  test("the internal client adjusts once for each request id, sets statuses, and gets several entries in one call", async () => {
+  test("the client adjusts once for each request id, sets statuses, and gets entries in one call", async () => {
     const [petId, requestId] = [3n, "client-test"];
     const { revision } = await inventory.update({ petId, quantity: 10 });
     const item = { petId, quantity: 6, status: "sold", revision: revision + 1n };
@@ -83,7 +83,7 @@ describe("the client for internal callers", () => {
     expect(await inventory.getMany([petId, -5n])).toEqual({ items: [pending], missing: [-5n] });
   });
 
-  test("the internal client updates once for each idempotencyKey, and refuses the key of another update", async () => {
+  test("the client updates once for each idempotencyKey, and refuses the key of another update", async () => {
     const [petId, idempotencyKey] = [4n, "client-test"];
     const first = await inventory.update({ petId, quantity: 11, idempotencyKey });
     await inventory.update({ petId, quantity: 12 });
@@ -101,7 +101,7 @@ describe("the client for internal callers", () => {
     for await (const { items } of inventory.list()) if (items.length > 0) break;
   });
 
-  test("the internal client throws an InventoryError with the name of the status and the message of the service", async () => {
+  test("the client throws an InventoryError with the status and the message of the service", async () => {
     await expect(inventory.get(-1n)).rejects.toMatchObject({
       name: "InventoryError",
       code: "NOT_FOUND",
@@ -113,7 +113,7 @@ describe("the client for internal callers", () => {
     expect(await failureOf(inventory.create({ petId: 1n, quantity: 1 }))).toBe("ALREADY_EXISTS");
   });
 
-  test("the internal client ends a call at its deadline or at the caller's signal, and does not begin one whose signal has fired", async () => {
+  test("the client ends a call at its deadline or signal, and begins none whose signal has fired", async () => {
     const position = await here();
     await system.inventory.kill("SIGSTOP");
     try {
@@ -143,7 +143,7 @@ describe("the client for internal callers", () => {
     }
   });
 
-  test("the internal client refuses names of arguments that it does not know, because a condition may be misspelt", async () => {
+  test("the client refuses names of arguments that it does not know: a condition may be misspelt", async () => {
     const before = await inventory.get(big);
     const update = (names: object) => failureOf(inventory.update({ ...before, quantity: 77, ...names }));
     expect(await update({ expected_revision: 1n })).toBe("INVALID_ARGUMENT");
@@ -152,7 +152,7 @@ describe("the client for internal callers", () => {
     expect(await update({ expectedRevision: before.revision })).toBe("OK");
   });
 
-  test("the internal client refuses arguments that cannot be sent with INVALID_ARGUMENT, and sends nothing", async () => {
+  test("the client refuses arguments that cannot be sent with INVALID_ARGUMENT, and sends nothing", async () => {
     const nothing = undefined as never;
     const position = await here();
     const refused = [
@@ -271,7 +271,7 @@ describe("the client for internal callers", () => {
     expect(breaks).toEqual([]);
   });
 
-  test("the internal client ends new calls with CANCELLED once it is closed, and finishes those that were sent before", async () => {
+  test("the client ends new calls with CANCELLED once it is closed, and finishes those before", async () => {
     const other = createInventoryClient({ address: system.inventory.listen });
     const pages = other.list()[Symbol.asyncIterator]();
     await pages.next();

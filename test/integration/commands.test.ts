@@ -62,7 +62,7 @@ test.each(["bench/bench.ts", "mutants/mutants.ts"])(
   },
 );
 
-test("npm run bench -- --only client --json measures this part alone, and prints nothing but its results as JSON", async () => {
+test("npm run bench -- --only client --json measures this part alone, and prints only JSON", async () => {
   const args = ["--only", "client", "--json"];
   const { code, stdout, stderr } = await runScript({ script: "test/bench/bench.ts", args, cwd: root });
   expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringMatching(/^Reading a list .*\n( {2}.*\n){2}$/) });
@@ -136,7 +136,7 @@ describe("terminals", () => {
   }
   const stock = (args: string) => shown("inventory-svc/cli/stock.ts", args);
 
-  test("a command on a terminal shows the progress of an import, its check and an export, and clears it at the end", async () => {
+  test("a command shows the progress of an import, its check and an export, then clears it", async () => {
     const lines = Array.from({ length: 50_000 }, (_, i) => `${i},1,sold\n`).join("");
     await writeFile(join(cwd, "in.csv"), `petId,quantity,status\n${lines}`);
     const imported = await stock("import in.csv");
@@ -146,7 +146,7 @@ describe("terminals", () => {
     expect(await stock("export")).not.toContain("<clear>");
   });
 
-  test("a service on a terminal names its tier in each line of the log, in color unless NO_COLOR is set", async () => {
+  test("a service names its tier in each line of the log, in color unless NO_COLOR is set", async () => {
     const addresses = {
       INVENTORY_LISTEN: "127.0.0.1:0",
       INVENTORY_ADMIN_LISTEN: "127.0.0.1:0",

@@ -30,7 +30,7 @@ async function startProxy(stack: AsyncDisposableStack, port: number): Promise<nu
   return (proxy.address() as AddressInfo).port;
 }
 
-test("a first connection to the database that falls silent after its handshake delays no later one", async () => {
+test("a first connection that falls silent after its handshake delays no later one", async () => {
   await using stack = new AsyncDisposableStack();
   const url = new URL(await createMysqlDatabase());
   const direct = url.href;
@@ -43,7 +43,7 @@ test("a first connection to the database that falls silent after its handshake d
   expect(rows).toEqual([{ answer: "two" }]);
 });
 
-test("an answer that arrived while this thread was busy for longer than the silence time-out is read", async () => {
+test("an answer that came while this thread was busy beyond the silence time-out is read", async () => {
   await using stack = new AsyncDisposableStack();
   const url = await createMysqlDatabase();
   stack.defer(() => dropDatabase(url));

@@ -209,7 +209,7 @@ describeEachDatabase("migrations", (url) => {
     expect(await read()).toEqual(rows);
   });
 
-  test("a migration that died after it had renamed the table of adjustments is finished by the next one", async () => {
+  test("a migration that died after it had renamed the adjustments is finished by the next one", async () => {
     const db = open();
     await migrate(db, "inventory", stockMigrations.slice(0, 2), "up");
     const row = { revision: 1, request_id: "a", pet_id: 7, delta: 1, quantity: 9, status: "sold", made_at: 1 };
@@ -436,7 +436,7 @@ describe("npm run migrate", () => {
     `mysql://pets:${secret}%zz@127.0.0.1/stock`,
     `pets:${secret}@127.0.0.1/stock`,
     "sqlite:",
-  ])("npm run migrate exits 78 for the URL %s, and names the settings without their values", async (url) => {
+  ])("exits 78 for the URL %s, and names the settings without their values", async (url) => {
     const { code, stdout, stderr } = await command(bothIn(url));
     expect({ code, stdout }).toEqual({ code: 78, stdout: "" });
     expect(stderr).toMatch(
@@ -449,14 +449,14 @@ describe("npm run migrate", () => {
     ["a missing server", async () => `mysql://pets:${secret}@127.0.0.1:${await freePort()}/stock`],
     ["a server that refuses the account", async () => wrongPassword()],
     ["a file that cannot be created", async () => `sqlite:${import.meta.filename}/stock.sqlite`],
-  ])("npm run migrate exits 1 for %s, without the password", async (_what, urlOf) => {
+  ])("exits 1 for %s, without the password", async (_what, urlOf) => {
     const { code, stdout, stderr } = await command(bothIn(await urlOf()));
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr).toMatch(/^GATEWAY_DATABASE_URL \(gateway\): [^\n]+\n$/);
     expect(stderr).not.toContain(secret);
   });
 
-  test("npm run migrate exits 1 when a step fails, after taking the steps before it", async () => {
+  test("exits 1 when a step fails, after taking the steps before it", async () => {
     const url = await createMysqlDatabase();
     const other = await connectMysql(url);
     await other.query("CREATE TABLE inventory_migrations (something_else INT)");
@@ -475,7 +475,7 @@ describe("npm run migrate", () => {
     "--down --only=stock",
     "--down inventory",
     "--dwon",
-  ])("npm run migrate refuses %s with exit code 64 and changes nothing", async (args) => {
+  ])("refuses %s with exit code 64 and changes nothing", async (args) => {
     const url = await createMysqlDatabase();
     expect((await command(bothIn(url))).code).toBe(0);
     const { code, stdout, stderr } = await command(bothIn(url), ...args.split(" "));
@@ -488,7 +488,7 @@ describe("npm run migrate", () => {
     await dropDatabase(url);
   });
 
-  test("npm run migrate migrates one tier with --only, up and down", async () => {
+  test("migrates one tier with --only, up and down", async () => {
     const url = await createMysqlDatabase();
     expect((await command(bothIn(url), "--only", "inventory")).stdout).toBe(outputOf(["inventory"]));
     expect((await command(bothIn(url), "--down", "--only=inventory")).stdout).toBe(
@@ -497,7 +497,7 @@ describe("npm run migrate", () => {
     await dropDatabase(url);
   });
 
-  test("npm run migrate lists its settings with --help", async () => {
+  test("lists its settings with --help", async () => {
     const { code, stdout } = await command({}, "--help");
     expect(code).toBe(0);
     expect(stdout).toMatch(/--down[\s\S]*GATEWAY_DATABASE_URL[\s\S]*INVENTORY_DATABASE_URL/);

@@ -46,7 +46,7 @@ describe("database risks", () => {
     ["inventory-svc", "inventory_database_risks", [...risks, ofStock], () => system.inventory],
     ["gateway", "gateway_database_risks", risks, () => gateway],
   ])(
-    "a database server that can lose acknowledged updates is named by the %s in its log, on /readyz and in a metric",
+    "a server that can lose updates is named by the %s in its log, on /readyz and in a metric",
     async (_tier, metric, expected, process) => {
       const { admin, output } = process();
       await until(() => output().split("NOT SAFE").length > expected.length);

@@ -62,7 +62,7 @@ describe("the life of a gateway", () => {
     return { gateway, addresses };
   }
 
-  test("a gateway that stops first reports that it is not ready, and serves for DRAIN_DELAY_SECONDS with responses that end their connections", async () => {
+  test("a stop begins unready, and serves DRAIN_DELAY_SECONDS with answers that end connections", async () => {
     const gateway = await start({ DRAIN_DELAY_SECONDS: "3" });
     const [idle, used, busy] = [openConnection(gateway), openConnection(gateway), openConnection(gateway)];
     for (const connection of [idle, used]) {
@@ -90,7 +90,7 @@ describe("the life of a gateway", () => {
     expect(gateway.output()).not.toContain("by force");
   });
 
-  test("a gateway that stops without a delay closes idle connections at once, and does not wait for connections without a request", async () => {
+  test("a stop without a delay closes idle connections at once, and those without a request", async () => {
     const gateway = await start({ DRAIN_SECONDS: "600" }); // a stop that waits for its end outlasts this test
     const [idle, silent, half, late] = Array.from({ length: 4 }, () => openConnection(gateway));
     expect(await idle!.ask(get())).toMatchObject({ status: 200 });
@@ -105,7 +105,7 @@ describe("the life of a gateway", () => {
     expect(await gateway.exited).toBe(0);
   });
 
-  test("a gateway that stops ends by force, with exit code 1, when a request does not end within DRAIN_SECONDS", async () => {
+  test("a stop ends by force, with exit code 1, when a request does not end within DRAIN_SECONDS", async () => {
     const gateway = await start({ DRAIN_SECONDS: "1", BODY_TIMEOUT_MS: "60000" });
     const busy = openConnection(gateway);
     busy.socket.write(patchHead());
@@ -116,7 +116,7 @@ describe("the life of a gateway", () => {
     await busy.ended;
   });
 
-  test("a gateway that stops writes the use of keys before it waits for a client that holds up the stop", async () => {
+  test("a stop writes the use of keys before it waits for a client that holds it up", async () => {
     const gateway = await start({ DRAIN_SECONDS: "60", BODY_TIMEOUT_MS: "60000" });
     const { key, accountId } = await system.issueKey();
     for (let i = 0; i < 3; i++) {
@@ -142,7 +142,7 @@ describe("the life of a gateway", () => {
     expect(await gateway.exited).toBe(0);
   });
 
-  test("a gateway that stops during an outage answers the update that it repeats, and then ends by itself", async () => {
+  test("a stop during an outage answers the update that it repeats, and then ends by itself", async () => {
     const gateway = await start({ DRAIN_SECONDS: "8", INVENTORY_TIMEOUT_MS: "1000" });
     const inFlight = async () =>
       /^gateway_updates_in_flight 1$/m.test((await request(gateway.admin, { path: "/metrics" })).text);
@@ -159,7 +159,7 @@ describe("the life of a gateway", () => {
     await system.inventory.kill("SIGCONT");
   });
 
-  test("a gateway that was started over a channel stops when its parent disconnects, even before it is ready", async () => {
+  test("a gateway that was started over a channel stops when its parent disconnects, ready or not", async () => {
     const listen = `127.0.0.1:${await freePort()}`;
     const env = {
       ...process.env,
@@ -188,7 +188,7 @@ describe("the life of a gateway", () => {
     expect(await gateway.exited).toBe(0);
   });
 
-  test("a gateway that gets SIGTERM while it waits for its service answers what is under way, and accepts nothing more", async () => {
+  test("a gateway that waits for its service answers what is under way at SIGTERM, and no more", async () => {
     const { gateway, addresses } = await startWithoutService({ DRAIN_DELAY_SECONDS: "10" });
     await until(() => isOpen(addresses.listen), { withinMs: 30_000 });
     const busy = openConnection(addresses);
@@ -213,7 +213,7 @@ describe("the life of a gateway", () => {
     expect(gateway.output()).toContain('"stopped"');
   });
 
-  test("a gateway that is embedded stops waiting to be ready when it is closed, for a service and for the end of a list", async () => {
+  test("an embedded gateway that is closed waits no more for a service or for the end of a list", async () => {
     const silent = new Server();
     const asked = Promise.withResolvers<void>();
     silent.addService(InventoryServiceService, { listInventory: () => asked.resolve() } as never);
@@ -240,7 +240,7 @@ describe("the life of a gateway", () => {
     }
   });
 
-  test("a gateway stops by force at a second signal that comes a second after the first one, and not at an earlier one", async () => {
+  test("a second signal ends a gateway by force a second after the first one, and not earlier", async () => {
     const gateway = await start({ DRAIN_SECONDS: "1000", DRAIN_DELAY_SECONDS: "999" });
     await gateway.kill("SIGTERM");
     await gateway.kill("SIGINT");

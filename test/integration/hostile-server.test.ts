@@ -55,7 +55,7 @@ describe("a hostile database server", () => {
     expect(tables).toEqual([{ engine: "InnoDB" }]);
   });
 
-  test("a database server with hostile defaults does not end the lock of migrations during a long step", async () => {
+  test("a server with hostile defaults does not end the lock of migrations during a long step", async () => {
     const isHeld = "IS_USED_LOCK(CONCAT('petstore-migrate:', LEFT(SHA2(DATABASE(), 256), 40))) IS NOT NULL";
     const found: unknown[] = [];
     const slow: Migration = {
@@ -75,7 +75,7 @@ describe("a hostile database server", () => {
     expect(found).toEqual([[{ held: 1 }]]);
   });
 
-  test("a database server with hostile defaults keeps an update and a new epoch once they are acknowledged", async () => {
+  test("a server with hostile defaults keeps an update and a new epoch once they are acknowledged", async () => {
     const store = new StockStore(open());
     const { epoch } = await store.position();
     await store.write([

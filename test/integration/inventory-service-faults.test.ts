@@ -19,7 +19,7 @@ describeEachDatabase("faults of the database", (url) => {
 
   const check = () => openChecks(stack, inventory);
 
-  test("a database failure is UNAVAILABLE to every caller, without its cause, until the database works again", async () => {
+  test("a database failure is UNAVAILABLE to every caller, without its cause, until it is over", async () => {
     await fillStock(stock, 1);
     const at = await stock.store.position();
     const stream = check();
@@ -64,7 +64,7 @@ describeEachDatabase("faults of the database", (url) => {
     expect(await later.next()).toMatchObject({ items: [{ quantity: 6 }] });
   });
 
-  test("an adjustment that failed can be repeated, and its outcome is unknown where COMMIT was sent with it", async () => {
+  test("an adjustment that failed can be repeated, and is of unknown outcome once COMMIT was sent", async () => {
     await fillStock(stock, 1);
     // The last statement before the commit fails. On MySQL it shares a packet with the commit.
     const restore = await failAdjustments(stock.db);

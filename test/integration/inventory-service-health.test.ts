@@ -33,7 +33,7 @@ describeEachDatabase("health and reflection of the service", (url) => {
       ["", "SERVING"],
       [serviceName, "SERVING"],
       ["petstore.Other", "NOT_FOUND"],
-    ])("the health service answers Check of %p with %s", async (name, expected) => {
+    ])("answers Check of %p with %s", async (name, expected) => {
       const client = connect();
       const answer = new Promise<{ status: string }>((resolve, reject) =>
         client.check({ service: name }, (error, response) => (error ? reject(error) : resolve(response))),
@@ -49,7 +49,7 @@ describeEachDatabase("health and reflection of the service", (url) => {
       ["", "SERVING"],
       [serviceName, "SERVING"],
       ["petstore.Other", "SERVICE_UNKNOWN"],
-    ])("the health service begins Watch of %p with %s", async (name, expected) => {
+    ])("begins Watch of %p with %s", async (name, expected) => {
       const call = connect().watch({ service: name });
       expect(await messagesOf(call)()).toEqual({ status: expected });
       call.cancel();

@@ -70,7 +70,7 @@ const logOf = (output: string) => output.split("\n").map((line) => JSON.parse(li
 describe("configurations", () => {
   const run = (env: Record<string, string>) => runScript({ script, env });
 
-  test("a configuration with faults is refused with exit code 78, and the message names all faults without their values", async () => {
+  test("a configuration is refused with exit code 78 and all its faults, without their values", async () => {
     const secret = "s3cret";
     const { code, stdout, stderr } = await run({
       INVENTORY_LISTEN: "everywhere",
@@ -124,7 +124,7 @@ describe("configurations", () => {
     expect(await service.stop()).toBe(0);
   });
 
-  test("a configuration with an address that is in use ends the process with exit code 1 and names the address", async () => {
+  test("an address in use ends the process with exit code 1, and the log names the address", async () => {
     const url = await newDatabase(createSqliteDatabase());
     await migrateStock(url);
     const first = await startProcess({ name: "first", script, env: settings(url) });
@@ -149,7 +149,7 @@ describe("configurations", () => {
 });
 
 describe("stops", () => {
-  test("a stopping inventory service finishes running calls, accepts no new ones and loses no acknowledged change", async () => {
+  test("a stopping service finishes running calls, takes no new ones and loses no change", async () => {
     const url = await newStock();
     const service = await startProcess({ name: "service", script, env: settings(url, longDrain) });
     const inventory = connect(service.listen);
@@ -181,7 +181,7 @@ describe("stops", () => {
     await close();
   });
 
-  test("a stopping inventory service first reports that it is not ready, and still serves for DRAIN_DELAY_SECONDS", async () => {
+  test("a stopping service first reports that it is not ready, and serves for DRAIN_DELAY_SECONDS", async () => {
     const env = settings(await newStock(), { DRAIN_SECONDS: "15", DRAIN_DELAY_SECONDS: "3" });
     const service = await startProcess({ name: "service", script, env });
     const health = watchHealth(service.listen);
@@ -251,7 +251,7 @@ describe("stops", () => {
     await lock.release();
   });
 
-  test("a stopping inventory service that still waits for its database ends the calls under way, and then itself, with exit code 0", async () => {
+  test("a stopping service that waits for its database ends its calls, then itself with code 0", async () => {
     const listen = `127.0.0.1:${await freePort()}`;
     const url = await newDatabase(createSqliteDatabase());
     const env = settings(url, { INVENTORY_LISTEN: listen, DRAIN_DELAY_SECONDS: "10" });
@@ -278,7 +278,7 @@ describe("stops", () => {
   });
 });
 
-test("a SQLite file that is damaged in the middle keeps the service unready, and the log names the file", async () => {
+test("a SQLite file with a damaged middle keeps the service unready, and the log names it", async () => {
   const url = await newDatabase(createSqliteDatabase());
   await migrateStock(url);
   const { db, store, close } = openStock(url);
@@ -325,7 +325,7 @@ test.each([
 });
 
 describe("migrations", () => {
-  test("a schema that is still being migrated keeps the service unready until it is complete, and no restart is needed", async () => {
+  test("a schema under migration keeps the service unready until it is complete, without a restart", async () => {
     const url = await newDatabase(createSqliteDatabase());
     const admin = `127.0.0.1:${await freePort()}`;
     const listen = `127.0.0.1:${await freePort()}`;
@@ -410,7 +410,7 @@ describe("outages of the database", () => {
     expect(service.output()).not.toContain(new URL(url).password);
   });
 
-  test("a database server that is killed makes calls UNAVAILABLE until it is back, and the log names it without a stack", async () => {
+  test("a killed database server makes calls UNAVAILABLE until it is back, logged without a stack", async () => {
     const service = await startProcess({ name: "service", script, env: env() });
     expect(await callAll(service.listen)).toContain("OK");
     await server.kill("SIGKILL");
@@ -426,7 +426,7 @@ describe("outages of the database", () => {
     expect(JSON.stringify(faults)).not.toMatch(/"stack"|select /);
   });
 
-  test("a database server that freezes makes calls UNAVAILABLE well before their deadlines, until it runs again", async () => {
+  test("a frozen database server makes calls UNAVAILABLE before their deadlines, until it goes on", async () => {
     const service = await startProcess({ name: "service", script, env: env() });
     expect(await callAll(service.listen)).toContain("OK"); // so there are open connections
     await server.kill("SIGSTOP");

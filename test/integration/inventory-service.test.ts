@@ -93,7 +93,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   });
 
   describe("SetStatus", () => {
-    test("SetStatus sets any status after any other under a new revision, and takes no revision when the status stays", async () => {
+    test("sets any status after any other under a new revision, and takes none when it stays", async () => {
       await inventory.create({ petId: 7n, quantity: 3, status: PET_STATUS_SOLD });
       let revision = 1n;
       const all = [PET_STATUS_AVAILABLE, PET_STATUS_PENDING, PET_STATUS_SOLD];
@@ -108,7 +108,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   });
 
   describe("BatchGetInventoryItems", () => {
-    test("BatchGetInventoryItems returns each existing entry and each missing id once, in the order of the request", async () => {
+    test("returns each existing entry and each missing id once, in the order of the request", async () => {
       await fillStock(stock, 4);
       await inventory.create({ petId: maxPetId, quantity: 7, status: PET_STATUS_PENDING });
       await inventory.remove({ petId: 2n });
@@ -122,7 +122,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(missingPetIds).toEqual([9n, 2n, minPetId]);
     });
 
-    test("BatchGetInventoryItems accepts an empty list of ids, and 1,000 different ids", async () => {
+    test("accepts an empty list of ids, and 1,000 different ids", async () => {
       await fillStock(stock, 999);
       expect(await inventory.batchGet({ petIds: [] })).toEqual({ items: [], missingPetIds: [] });
       const { items, missingPetIds } = await inventory.batchGet({ petIds: [...range(1, 1_000), 1n] });
@@ -132,11 +132,11 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   });
 
   describe("ListInventory", () => {
-    test("ListInventory returns the position of an empty stock", async () => {
+    test("returns the position of an empty stock", async () => {
       expect(await inventory.list()).toEqual([{ items: [], ...(await stock.store.position()) }]);
     });
 
-    test("ListInventory returns each of 5,000 entries once, in the order of petId, in batches that all have the position", async () => {
+    test("returns each of 5,000 entries once, in the order of petId, in batches with one position", async () => {
       await fillStock(stock, 4_998);
       for (const petId of [maxPetId, minPetId]) await inventory.create({ petId, quantity: 1, status: PET_STATUS_SOLD });
       const batches = await inventory.list();
@@ -157,7 +157,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       });
     });
 
-    test("ListInventory leaves no gap: each change made while it is read is in the list or follows its position", async () => {
+    test("leaves no gap: each change made while it is read is in the list or follows its position", async () => {
       await fillStock(stock, 2_500);
       // The same service in this process. With each page that it reads, one entry changes and another is removed.
       const changing = {
@@ -213,7 +213,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(known).toEqual(now);
     });
 
-    test("ListInventory ends when its caller cancels, and the service goes on", async () => {
+    test("ends when its caller cancels, and the service goes on", async () => {
       await fillStock(stock, 5_000);
       const call = inventory.client.listInventory({});
       const next = messagesOf(call);
@@ -225,7 +225,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
   });
 
   describe("CheckInventory", () => {
-    test("CheckInventory answers with the entries that were changed, removed and created since a position", async () => {
+    test("answers with the entries that were changed, removed and created since a position", async () => {
       await fillStock(stock, 3);
       const at = await stock.store.position();
       await inventory.update({ petId: 1n, quantity: 50 });
@@ -250,7 +250,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       expect(await stream.next()).toMatchObject({ revision: 7n, items: [], reset: false });
     });
 
-    test("CheckInventory answers many questions on one stream in order, including one with a reset", async () => {
+    test("answers many questions on one stream in order, including one with a reset", async () => {
       await fillStock(stock, 20);
       const { epoch } = await stock.store.position();
       const questions: CheckInventoryRequest[] = Array.from({ length: 30 }, (_, i) => ({ epoch, revision: BigInt(i) }));
@@ -268,23 +268,20 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
     test.each([
       [1_000, [1_000, 0]],
       [2_500, [1_000, 1_000, 500]],
-    ])(
-      "CheckInventory answers with %i changes in messages of 1,000, all but the last with `more`",
-      async (count, sizes) => {
-        const at = await stock.store.position();
-        await fillStock(stock, count);
-        const stream = check();
-        stream.send(at, { ...at, revision: BigInt(count) });
-        const answers: CheckInventoryResponse[] = [];
-        for (let i = 0; i <= sizes.length; i++) answers.push((await stream.next())!);
-        expect(answers.map(({ items }) => items.length)).toEqual([...sizes, 0]);
-        expect(answers.map(({ more }) => more)).toEqual([...sizes.map((_, i) => i < sizes.length - 1), false]);
-        expect(answers.flatMap(({ items }) => items.map(({ petId }) => petId))).toEqual(range(1, count));
-        expect(answers.at(-2)!.revision).toBe(BigInt(count));
-      },
-    );
+    ])("answers with %i changes in messages of 1,000, all but the last with `more`", async (count, sizes) => {
+      const at = await stock.store.position();
+      await fillStock(stock, count);
+      const stream = check();
+      stream.send(at, { ...at, revision: BigInt(count) });
+      const answers: CheckInventoryResponse[] = [];
+      for (let i = 0; i <= sizes.length; i++) answers.push((await stream.next())!);
+      expect(answers.map(({ items }) => items.length)).toEqual([...sizes, 0]);
+      expect(answers.map(({ more }) => more)).toEqual([...sizes.map((_, i) => i < sizes.length - 1), false]);
+      expect(answers.flatMap(({ items }) => items.map(({ petId }) => petId))).toEqual(range(1, count));
+      expect(answers.at(-2)!.revision).toBe(BigInt(count));
+    });
 
-    test("CheckInventory answers with every change that was acknowledged before the question", async () => {
+    test("answers with every change that was acknowledged before the question", async () => {
       await fillStock(stock, 3);
       let at: CheckInventoryRequest = await stock.store.position();
       const stream = check();
@@ -297,7 +294,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       }
     });
 
-    test("CheckInventory answers the last question, then ends when its caller ends the stream", async () => {
+    test("answers the last question, then ends when its caller ends the stream", async () => {
       const stream = check();
       stream.send(await stock.store.position());
       stream.call.end();

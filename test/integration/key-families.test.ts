@@ -55,7 +55,7 @@ describeEachDatabase("the keys of a family", (url) => {
   }
   const works = async ({ keyHash }: StoredKey) => !!(await store.findByHash(keyHash));
 
-  test("are replaced while they are unused, each by the next one, and the old key ends no later for it", async () => {
+  test("are replaced while they are unused, each by the next one, and do not shorten the old key", async () => {
     const endMs = start + 100 * hour;
     const old = await issue({ expiresAtMs: endMs, scopes: ["store:read", "keys:rotate"] });
     const lost = await mustRotate(old.keyId, 24 * hour);
@@ -118,7 +118,7 @@ describeEachDatabase("the keys of a family", (url) => {
     expect([await works(second), await works(third)]).toEqual([true, true]);
   });
 
-  test("are two when rotations of one key come from several gateways at once, and each has a place in time", async () => {
+  test("are two, one after the other, when several gateways rotate one key at once", async () => {
     const old = await issue();
     const gateways = Array.from({ length: 4 }, another);
     const keys = gateways.map(() => newKey());
@@ -140,7 +140,7 @@ describeEachDatabase("the keys of a family", (url) => {
     expect(await rotate(old.keyId)).toBe("ended");
   });
 
-  test("end one by one when they are revoked, and a key whose unused successor was revoked can be rotated", async () => {
+  test("end one by one when revoked, and a key whose unused successor was revoked can be rotated", async () => {
     const old = await issue();
     const next = await mustRotate(old.keyId);
     await admin.revoke(next.keyId);

@@ -38,7 +38,7 @@ describe("the documented grants (MySQL/MariaDB)", () => {
     }
   };
 
-  test("a gateway with the documented grants counts and reads the use of accounts, and rotates keys only with the grant for it", async () => {
+  test("let a gateway count and read the use of accounts, and rotate keys only with their grant", async () => {
     expect([usual.length, forRotation.length]).toEqual([4, 1]);
     await grant(usual);
     const url = new URL(system.databaseUrls.gateway);

@@ -184,7 +184,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.list()).toHaveLength(4);
     });
 
-    test("a new key needs limits for enterprise and may have none for other plans, and a refusal creates no account", async () => {
+    test("a new key needs limits for enterprise and may have none else; a refusal makes no account", async () => {
       const limits = { perMinute: 10, perDay: 100 };
       await expect(issue({ plan: "enterprise" })).rejects.toMatchObject({ code: "invalid_limits" });
       await expect(issue({ plan: "pro", limits })).rejects.toMatchObject({ code: "invalid_limits" });
@@ -229,7 +229,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.usage()).toHaveLength(5);
     });
 
-    test("one of two operators fails when both issue keys for a new account at once with different plans", async () => {
+    test("one of two operators fails when both issue keys for a new account with different plans", async () => {
       const other = createKeyAdmin(open(), now);
       const results = await Promise.allSettled([
         admin.issue({ account: "new", plan: "pro", ...newKey() }),
@@ -241,7 +241,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("listing", () => {
-    test("the list shows all keys or those of one account, ordered by account and age, and never a hash", async () => {
+    test("the list shows all keys or those of one account, by account and age, and never a hash", async () => {
       const b = await issue({ account: "b" });
       const a1 = await issue({ account: "a" });
       nowMs += 1;
@@ -270,7 +270,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("rotation", () => {
-    test("a rotation makes a key with the same rights, and the old key works until the grace period ends", async () => {
+    test("a rotation makes a key with the same rights, and the old key works until the grace ends", async () => {
       const old = await issue({ plan: "pro", scopes: ["store:read"], expiresAtMs: start + 100 * hour });
       const next = newKey();
       nowMs = start + hour;
@@ -296,7 +296,7 @@ describeEachDatabase("keys", (url) => {
       expect(await store.findByHash(next.keyHash)).toBeNull();
     });
 
-    test("a rotation without a grace period ends the old key at once, and the successor of a key without expiry has none", async () => {
+    test("a rotation without grace ends the old key at once, and no expiry stays none", async () => {
       const old = await issue();
       const rotated = await admin.rotate(old.keyId, 0, newKey());
       expect(rotated).toMatchObject({ oldExpiresAtMs: start, expiresAtMs: null });
@@ -320,7 +320,7 @@ describeEachDatabase("keys", (url) => {
       expect(await admin.list()).toHaveLength(4);
     });
 
-    test("a rotation that is requested several times at once makes one key, and the other requests are refused", async () => {
+    test("a rotation that is requested several times at once makes one key, and refuses the others", async () => {
       const { keyId } = await issue();
       const results = await Promise.allSettled(Array.from({ length: 4 }, () => admin.rotate(keyId, hour, newKey())));
       const failed = results.filter((result) => result.status === "rejected");
@@ -362,7 +362,7 @@ describeEachDatabase("keys", (url) => {
   });
 
   describe("plans", () => {
-    test("a change of plan holds for all keys of the account, and only enterprise has limits of its own", async () => {
+    test("a change of plan holds for all keys of an account, and only enterprise has its own limits", async () => {
       const one = await issue({ plan: "free" });
       const two = await issue();
       const limits = { perMinute: 600, perDay: 100_000 };
@@ -420,7 +420,7 @@ describeEachDatabase("keys", (url) => {
       await expect(admin.unban("key_none")).rejects.toMatchObject({ code: "unknown_key" });
     });
 
-    test("a ban holds for a key and those that it was rotated to, and ends for all of them when it is lifted for one", async () => {
+    test("a ban holds for a key and its successors, and ends for all when it is lifted for one", async () => {
       const { keyId, find } = await issue();
       await store.ban(keyId, fiveMinutes);
       const next = newKey();
@@ -555,7 +555,7 @@ describeEachDatabase("keys", (url) => {
 describe("a read-only server (MySQL/MariaDB)", () => {
   const stack = suiteStack();
 
-  test("connections to a server that has become read-only are closed, even those used only for look-ups, and the write uses another one", async () => {
+  test("its connections are closed, even those of look-ups, and the write uses another one", async () => {
     const url = await createMysqlDatabase();
     stack.defer(() => dropDatabase(url));
     const db = openDatabase(url, { ...databaseDefaults, poolMax: 3 });

@@ -69,7 +69,7 @@ describe("settings for TLS", () => {
   };
   const inventory = (env: Record<string, string>) => faultsOf(() => readInventoryConfig({ ...noDatabase, ...env }));
 
-  test("settings for TLS allow the service to listen beyond loopback", () => {
+  test("allow the service to listen beyond loopback", () => {
     expect(inventory({ ...inventoryTls(files), INVENTORY_LISTEN: "0.0.0.0:50051" })).toEqual([]);
   });
 
@@ -113,13 +113,13 @@ describe("settings for TLS", () => {
     ["dns:*.internal=reader", /entry 1/],
     ["dns:a.internal=reader,dns:a.internal=admin", /entry 2 names an identity again/],
     ["dns:a.internal=reader,", /entry 2/],
-  ])("settings for TLS refuse the role table %j", (text, fault) => {
+  ])("refuse the role table %j", (text, fault) => {
     const faults = inventory({ ...inventoryTls(files), INVENTORY_TLS_ROLES: text });
     expect(faults).toEqual([expect.stringMatching(fault)]);
     expect(faults[0]).toMatch(/^INVENTORY_TLS_ROLES: /);
   });
 
-  test("settings for TLS refuse roles without TLS, because they would have no effect", () => {
+  test("refuse roles without TLS, because they would have no effect", () => {
     expect(inventory({ INVENTORY_TLS_ROLES: "dns:a.internal=reader" })).toHaveLength(1);
   });
 });
@@ -150,7 +150,7 @@ describe("mutual TLS", () => {
   const connectWith = async (...own: string[]) => connect(credentials(await authority.issue({ names: own })));
   const headers = () => ({ authorization: `Bearer ${system.keys.enterprise}`, "content-type": "application/json" });
 
-  test("a service with mutual TLS is unavailable to a caller without a certificate, with one of another authority or with an expired one", async () => {
+  test("refuses a caller without a certificate, with one of another authority or an expired one", async () => {
     const ca = readFileSync(authority.ca);
     const foreign = await stranger.issue({ names: [names.admin] });
     const expired = await authority.issue({ names: [names.admin], days: -1 });
@@ -164,7 +164,7 @@ describe("mutual TLS", () => {
     }
   });
 
-  test("a service with mutual TLS allows each role its own calls and refuses all others, for every call of the contract", async () => {
+  test("allows each role its own calls and refuses all others, for every call of the contract", async () => {
     for (const [index, role] of roles.entries()) {
       const { client } = await connectWith(names[role]);
       for (const [name, { path, requestStream }] of Object.entries(InventoryServiceService)) {
@@ -183,7 +183,7 @@ describe("mutual TLS", () => {
     }
   });
 
-  test("a service with mutual TLS names the identity of a refused caller and the role it lacks, in the answer and in the log", async () => {
+  test("names a refused caller's identity and the role it lacks, in the answer and in the log", async () => {
     const create = { petId: 8n, quantity: 1, status: 1 } as const;
     const detailsOf = (call: Promise<unknown>) => call.catch(({ details }: ServiceError) => details);
     const writer = await connectWith(names.writer);
@@ -204,7 +204,7 @@ describe("mutual TLS", () => {
     expect(metrics.text).toMatch(/rpc_duration_seconds_count\{method="CreateInventoryItem",code="7"\} [1-9]/);
   });
 
-  test("a service with mutual TLS gives a certificate with several names the strongest of their roles", async () => {
+  test("gives a certificate with several names the strongest of their roles", async () => {
     const both = await connectWith(names.reader, names.writer);
     expect(await statusOf(both.update({ petId: 7n, quantity: 2 }))).toBe("OK");
   });
@@ -219,7 +219,7 @@ describe("mutual TLS", () => {
     expect(await statusOf((await connectWith(name)).list())).toBe("PERMISSION_DENIED");
   });
 
-  test("a service with mutual TLS reports its health to every caller with a certificate, whatever its role", async () => {
+  test("reports the health of the service to every caller with a certificate, whatever its role", async () => {
     interface Health {
       check(request: object, done: (error: ServiceError | null, answer: { status: string }) => void): void;
     }
@@ -252,7 +252,7 @@ describe("mutual TLS", () => {
     expect(() => createInventoryClient({ address: "any", tls: { ...tls, key: "/nowhere" } })).toThrow("key: cannot be");
   });
 
-  test("a service with mutual TLS keeps a gateway unready whose certificate it refuses, and that gateway answers 503", async () => {
+  test("keeps a gateway unready whose certificate the service refuses, and it answers 503", async () => {
     const files = await stranger.issue({ names: [names.writer] });
     const [listen, admin] = [`127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`];
     const gateway = await startScript({

@@ -101,11 +101,7 @@ describe("the observability files", () => {
     ["a valid configuration", ["check", "config"], "prometheus.yaml"],
     ["valid rules", ["check", "rules"], rulesFile],
     ["alerts that fire when they should and at no other time", ["test", "rules"], "rules.test.yaml"],
-  ])(
-    "the observability files have %s according to promtool",
-    (_what, command, file) => promtool(command, file),
-    installTimeoutMs,
-  );
+  ])("have %s according to promtool", (_what, command, file) => promtool(command, file), installTimeoutMs);
 
   test("the dashboards have distinct uids", () => {
     expect(new Set(dashboards.map(({ uid }) => uid)).size).toBe(dashboards.length);

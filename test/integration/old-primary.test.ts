@@ -41,7 +41,7 @@ describe("an old primary", () => {
   });
   afterEach(() => setReadOnly(0));
 
-  test("a database server that became read-only answers no check of the stock, because its position may be old", async () => {
+  test("a server that became read-only answers no check of the stock, as its position may be old", async () => {
     const store = new StockStore(db);
     const position = await store.position();
     await store.write([{ kind: "put", petId: 1n, quantity: 5, status: "available" }]);
@@ -72,7 +72,7 @@ describe("an old primary", () => {
     },
   );
 
-  test("a database server that became read-only is refused as soon as a connection opens, with what mends it", async () => {
+  test("a server that became read-only is refused when a connection opens, with what mends it", async () => {
     await setReadOnly(1);
     const replica = openDatabase(url);
     await expect(replica.raw("SELECT 1")).rejects.toThrow("the URL has to lead to the primary");
@@ -110,7 +110,7 @@ describe("an old primary", () => {
     },
   );
 
-  test("a database server that became read-only is left for a new connection, which may lead to the new primary", async () => {
+  test("a server that became read-only is left for a new connection, maybe to the new primary", async () => {
     const connectionId = async () => Number((await db.raw("SELECT CONNECTION_ID() AS id"))[0][0].id);
     const before = await connectionId();
     await setReadOnly(1);

@@ -137,7 +137,7 @@ describe("unusable databases", () => {
     },
   );
 
-  test("a certificate of a known authority for another name is refused, and one for the URL's host is not", async () => {
+  test("a certificate of a known authority is refused for another name, and not for the URL's host", async () => {
     const authority = await createAuthority(stack);
     const place = await temporaryFolder("mysql");
     stack.defer(() => place.remove());
@@ -186,7 +186,7 @@ describe("unusable databases", () => {
     }
   });
 
-  test("both services say to run npm run migrate when the schema is missing, and give the stack at debug", async () => {
+  test("both services ask for npm run migrate when the schema is missing, with the stack at debug", async () => {
     for (const url of [await server.createDatabase(), "sqlite:new.sqlite"]) {
       const env = { GATEWAY_DATABASE_URL: url, INVENTORY_DATABASE_URL: url };
       const missing = /^\w+ \([a-z-]+\): the schema is missing, run npm run migrate \((no such table|Table ').*\)$/;
@@ -197,7 +197,7 @@ describe("unusable databases", () => {
     }
   });
 
-  test("the commands and the services say that the URL has to lead to the primary when the server is read-only", async () => {
+  test("commands and services say that the URL has to lead to the primary on a read-only server", async () => {
     await root.query("SET GLOBAL read_only = 1");
     const env = { INVENTORY_DATABASE_URL: ready };
     const readOnly =
@@ -252,7 +252,7 @@ describe("Redis", () => {
   // The list is not loaded, so that no request is possible yet.
   const inventory = async () => ({ INVENTORY_ADDRESS: `127.0.0.1:${await freePort()}` });
 
-  test("a gateway says at its start, before any request, that Redis cannot be used because none is there", async () => {
+  test("a gateway says at its start that Redis cannot be used because none is there", async () => {
     const REDIS_URL = `redis://:${secret}@127.0.0.1:${await freePort()}`;
     const line = await gatewayFault({ REDIS_URL, ...(await inventory()) }, away);
     expect(line).toMatchObject({
@@ -263,7 +263,7 @@ describe("Redis", () => {
     expect(line).not.toHaveProperty("err");
   });
 
-  test("a gateway says at its start, before any request, that Redis cannot be used because the password is wrong", async () => {
+  test("a gateway says at its start that Redis cannot be used because the password is wrong", async () => {
     const redis = await startRedisServer({ args: ["--requirepass", "another"] });
     stack.defer(() => redis.stop());
     const line = await gatewayFault(
@@ -273,7 +273,7 @@ describe("Redis", () => {
     expect(line).toMatchObject({ setting: "REDIS_URL", reason: expect.stringMatching(/WRONGPASS|NOAUTH/) });
   });
 
-  test("a gateway says at its start, before any request, that Redis cannot be used because what listens there never answers", async () => {
+  test("a gateway says at its start that Redis cannot be used because nothing there answers", async () => {
     const silent = createServer().listen(0, "127.0.0.1");
     stack.defer(() => void silent.close());
     await once(silent, "listening");

@@ -90,7 +90,7 @@ describe("the request to the upstream", () => {
     ]);
   });
 
-  test("the upstream gets the gateway's headers even when the client's Connection names them, and no other that it names", async () => {
+  test("the upstream gets the gateway's headers that the client's Connection names, and no others", async () => {
     const upstream = await startUpstream((_req, res) => res.end("{}"));
     const gateway = await startGateway({ upstream: upstream.url });
     await get(gateway, "/v1/pets/7", {
@@ -386,18 +386,15 @@ describe("failures of the upstream", () => {
     ["no head", ""],
     ["only half a head", "HTTP/1.1 200 OK\r\nContent-"],
     ["only a head", "HTTP/1.1 200 OK\r\nETag: 1\r\nContent-Length: 5\r\n\r\n"],
-  ])(
-    "a passed-through operation is 504 when the upstream sends %s in time, and its connection to the upstream is closed",
-    async (_what, answer) => {
-      const upstream = await startTcpUpstream((socket) => socket.once("data", () => socket.write(answer)));
-      const gateway = await startGateway({ upstream: upstream.url, timeoutMs: 100 });
-      const response = await get(gateway, "/v1/pets/7");
-      expect(response).toMatchObject({ status: 504, complete: true });
-      expect(response.headers).not.toHaveProperty("etag");
-      expect(JSON.parse(response.body)).toMatchObject({ code: "upstream_timeout" });
-      await upstream.allClosed();
-    },
-  );
+  ])("the answer is 504 when the upstream sends %s in time, and its connection is closed", async (_what, answer) => {
+    const upstream = await startTcpUpstream((socket) => socket.once("data", () => socket.write(answer)));
+    const gateway = await startGateway({ upstream: upstream.url, timeoutMs: 100 });
+    const response = await get(gateway, "/v1/pets/7");
+    expect(response).toMatchObject({ status: 504, complete: true });
+    expect(response.headers).not.toHaveProperty("etag");
+    expect(JSON.parse(response.body)).toMatchObject({ code: "upstream_timeout" });
+    await upstream.allClosed();
+  });
 
   test("a body that keeps coming for longer than the timeout is not taken for an upstream failure", async () => {
     const upstream = await startUpstream(async (_req, res) => {
@@ -429,7 +426,7 @@ describe("failures of the upstream", () => {
     expect(gateway.errors.map(({ code }) => code)).toEqual([breaks ? "upstream_unavailable" : "upstream_timeout"]);
   });
 
-  test("an upstream failure is hidden when the upstream closes an idle connection just as a request goes out on it", async () => {
+  test("a failure is hidden when the upstream closes an idle connection just as a request goes out", async () => {
     const upstream = await startTcpUpstream((socket) => {
       socket.once("data", () => {
         socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
@@ -460,14 +457,14 @@ describe("failures of the upstream", () => {
 });
 
 describe("connections to the upstream", () => {
-  test("connections to the upstream are used again, even after error responses", async () => {
+  test("are used again, even after error responses", async () => {
     const upstream = await startUpstream((_req, res) => res.writeHead(404).end("x".repeat(100_000)));
     const gateway = await startGateway({ upstream: upstream.url });
     for (let count = 0; count < 5; count++) expect(await get(gateway, "/v1/pets/7")).toMatchObject({ status: 404 });
     expect(upstream.connections()).toBe(1);
   });
 
-  test("a connection to the upstream is closed when the body of an error response does not end, after the client has its answer", async () => {
+  test("a connection is closed when an error's body does not end, once the client has its answer", async () => {
     const upstream = await startTcpUpstream((socket) =>
       socket.once("data", () => socket.write("HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n1")),
     );
@@ -477,7 +474,7 @@ describe("connections to the upstream", () => {
     await upstream.allClosed();
   });
 
-  test("a connection to the upstream is closed when the client disconnects before the response head", async () => {
+  test("a connection is closed when the client disconnects before the response head", async () => {
     const upstream = await startUpstream(() => {});
     const gateway = await startGateway({ upstream: upstream.url });
     const arrived = once(upstream.server, "request");
@@ -502,7 +499,7 @@ describe("connections to the upstream", () => {
     expect(gateway.errors).toEqual([]);
   });
 
-  test("a connection to the upstream is closed when the client disconnects in the middle of the body", async () => {
+  test("a connection is closed when the client disconnects in the middle of the body", async () => {
     const upstream = await startUpstream((_req, res) => void res.write("1"));
     const gateway = await startGateway({ upstream: upstream.url });
     const arrived = once(upstream.server, "request");
@@ -516,35 +513,32 @@ describe("connections to the upstream", () => {
   test.each([
     ["nothing", 0],
     ["a byte now and then", 1],
-  ])(
-    "a connection to the upstream is closed when a client reads %s, and no body piles up in memory",
-    async (_what, bytes) => {
-      const piece = Buffer.alloc(1 << 20, "x");
-      let accepted = 0;
-      const upstream = await startUpstream((_req, res) => {
-        const fill = () => {
-          while (accepted < 1_024 && !res.destroyed) {
-            accepted += 1;
-            if (!res.write(piece)) break;
-          }
-        };
-        res.on("drain", fill);
-        fill();
-      });
-      const gateway = await startGateway({ upstream: upstream.url, clientTimeoutMs: 1_000 });
-      const arrived = once(upstream.server, "request");
-      const response = await open(gateway, "/v1/store/orders");
-      response.on("error", () => {});
-      const reading = setInterval(() => response.read(bytes), 100);
-      const [req] = (await arrived) as [IncomingMessage];
-      await closed(req.socket);
-      clearInterval(reading);
-      // The kernel buffers this much for four sockets on loopback. Without backpressure it would be all of the body.
-      expect(accepted).toBeLessThan(64);
-      await closed(response.resume());
-      expect(response.complete).toBe(false);
-    },
-  );
+  ])("a connection is closed when a client reads %s, and no body piles up in memory", async (_what, bytes) => {
+    const piece = Buffer.alloc(1 << 20, "x");
+    let accepted = 0;
+    const upstream = await startUpstream((_req, res) => {
+      const fill = () => {
+        while (accepted < 1_024 && !res.destroyed) {
+          accepted += 1;
+          if (!res.write(piece)) break;
+        }
+      };
+      res.on("drain", fill);
+      fill();
+    });
+    const gateway = await startGateway({ upstream: upstream.url, clientTimeoutMs: 1_000 });
+    const arrived = once(upstream.server, "request");
+    const response = await open(gateway, "/v1/store/orders");
+    response.on("error", () => {});
+    const reading = setInterval(() => response.read(bytes), 100);
+    const [req] = (await arrived) as [IncomingMessage];
+    await closed(req.socket);
+    clearInterval(reading);
+    // The kernel buffers this much for four sockets on loopback. Without backpressure it would be all of the body.
+    expect(accepted).toBeLessThan(64);
+    await closed(response.resume());
+    expect(response.complete).toBe(false);
+  });
 
   test("an account has at most half of the connections that others leave, and then gets 503", async () => {
     const held = new Map<string | undefined, () => void>();

@@ -175,7 +175,7 @@ describe("a Redis with a password and a database number", () => {
     return { url: `redis://:${encodeURIComponent(password)}@127.0.0.1:${server.port}/3` };
   });
 
-  test("a Redis with a database number keeps everything in the database of that number, under keys that all expire", async () => {
+  test("everything is in the database of that number, under keys that all expire", async () => {
     await ask(opened.pair[0], newAccount());
     expect(await admin.info("keyspace")).toMatch(/^# Keyspace\r\ndb3:keys=(\d+),expires=\1,/);
   });
@@ -262,7 +262,7 @@ test("a Redis that went away while nobody asked is logged with what its address 
   expect(replica.reasons).toEqual([expect.stringContaining("ECONNREFUSED")]);
 });
 
-test("a Redis that loses its data twice while nobody asks has the counts again before a gateway that never saw the caller is asked", async () => {
+test("a Redis that loses its data twice has the counts again before a new gateway is asked", async () => {
   await using stack = new AsyncDisposableStack();
   const server = await startRedisServer();
   stack.defer(() => server.stop());
@@ -327,7 +327,7 @@ async function isCountedBy({ url }: RedisServer, caller: string): Promise<boolea
 describe("a Redis behind a name", () => {
   const stack = suiteStack();
 
-  test("a Redis whose name leads to another server after a failover is looked up again when the old server refuses writes", async () => {
+  test("a name that leads to another server is looked up again when the old one refuses writes", async () => {
     const [first, second] = [await startRedisServer(), await startRedisServer()];
     for (const server of [first, second]) stack.defer(() => server.stop());
     let port = first.port;
@@ -383,7 +383,7 @@ describe("a Redis Cluster of three masters", () => {
     await stack.disposeAsync();
   });
 
-  test("a Redis Cluster that cannot add up the refusals of one key names the others that were refused too often", async () => {
+  test("a cluster that cannot add up the refusals of one key names the others with too many", async () => {
     const share = opened.pair[0].shareRefusals!;
     const keyIds = Array.from({ length: 30 }, newName);
     const broken = newName();
@@ -398,7 +398,7 @@ describe("a Redis Cluster of three masters", () => {
     ["killed", "SIGKILL"],
     ["frozen", "SIGSTOP"],
   ] as const)(
-    "a Redis Cluster with one node %s leaves no request undecided, and counts exactly when the node is back",
+    "a cluster with a node %s leaves no request undecided, and counts exactly once it is back",
     async (_how, signal) => {
       const { pair } = opened;
       const node = cluster.nodes[1]!;
@@ -430,7 +430,7 @@ describe.each([
 ] as const)("a Redis behind Sentinel whose master is %s", (_how, signal) => {
   const stack = suiteStack();
 
-  test("a Redis behind Sentinel counts on the other server when its master is away, even after the first one is back", async () => {
+  test("the other server counts while the master is away, and even after the first one is back", async () => {
     const { url, servers } = await startRedisSentinel(stack, "secret");
     const [master, replica] = servers;
     const pair: Pair = [startReplica(stack, url), startReplica(stack, url)];
@@ -517,21 +517,21 @@ describe("a Redis with TLS", () => {
     return [readLimits(await get(0, key)).remaining, readLimits(await get(1, key)).remaining].join();
   };
 
-  test("a Redis with a certificate of a private authority counts for both gateways with NODE_EXTRA_CA_CERTS", async () => {
+  test("a certificate of a private authority is trusted by both gateways with NODE_EXTRA_CA_CERTS", async () => {
     await until(async () => (await counts()) === "59,58");
     const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 50, perDay: 1_000 } });
     const answers = await Promise.all(Array.from({ length: 80 }, (_, i) => get(i, key)));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(50);
   });
 
-  test("a Redis with TLS carries the notice of a revocation by the command line", async () => {
+  test("carries the notice of a revocation by the command line", async () => {
     const { key, keyId } = await system.issueKey();
     for (const gateway of [0, 1]) expect((await get(gateway, key)).status).toBe(200);
     expect(await system.runKeys("revoke", keyId)).toMatchObject({ code: 0, stderr: "" });
     await until(async () => (await get(0, key)).status === 401 && (await get(1, key)).status === 401, 2_000);
   });
 
-  test("a Redis with TLS is not trusted without NODE_EXTRA_CA_CERTS: the gateway logs it and admits its share", async () => {
+  test("is not trusted without NODE_EXTRA_CA_CERTS: the gateway logs it and admits its share", async () => {
     const stranger = await system.startGateway({ NODE_EXTRA_CA_CERTS: "" });
     const { key } = await system.issueKey({ plan: "free" });
     const headers = { authorization: `Bearer ${key}` };
@@ -542,7 +542,7 @@ describe("a Redis with TLS", () => {
     await stranger.stop();
   });
 
-  test("a Redis with TLS still counts while it refuses notices, and carries them again once it accepts them", async () => {
+  test("still counts while it refuses notices, and carries them again once it accepts them", async () => {
     await admin.call("ACL", "SETUSER", "default", "resetchannels");
     await admin.call("CLIENT", "KILL", "TYPE", "pubsub");
     await delay(1_500);

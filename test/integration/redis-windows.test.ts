@@ -88,7 +88,7 @@ describe("windows on Redis", () => {
     expect(new Set(admitted(decisions).map((decision) => left(decision)[0])).size).toBe(300);
   });
 
-  test("requests of one turn of the event loop share a call to Redis, and those of a refused caller need none", async () => {
+  test("requests of one turn share a call to Redis, and those of a refused caller need none", async () => {
     const [caller, other] = [newCaller(), newCaller()];
     await ask(0, caller);
     const before = await calls();
@@ -172,7 +172,7 @@ describe("windows on Redis", () => {
     expect(left(await other.limiter.decide(caller, small))).toEqual([0, 990]);
   });
 
-  test("a caller with an exhausted day sees the minute as it is now, not as it was at the first refusal", async () => {
+  test("a caller with an exhausted day sees the minute as it is now, not as at its first refusal", async () => {
     const caller = newCaller();
     const spent = quotaWindows({ perMinute: 5, perDay: 2 });
     for (let i = 0; i < 2; i++) expect((await ask(0, caller, spent)).admitted).toBe(true);
@@ -184,7 +184,7 @@ describe("windows on Redis", () => {
     expect(later.windows[0]!.resetAtMs).toBeGreaterThan(later.nowMs);
   });
 
-  test("a caller is not refused for longer than a window when the clock of Redis is set back by an hour", async () => {
+  test("a caller is refused for no longer than a window when Redis's clock is set back by an hour", async () => {
     const caller = newCaller();
     const few = quotaWindows({ perMinute: 5, perDay: 1_000 });
     for (let i = 0; i < 5; i++) expect((await ask(0, caller, few)).admitted).toBe(true);
@@ -454,7 +454,7 @@ describe("windows on Redis", () => {
   });
 
   test.each(outages)(
-    "after Redis was %s exactly the limit is admitted to each caller once all gateways have spoken",
+    "after Redis was %s each caller has exactly its limit once all gateways have spoken",
     async (_how, outage) => {
       const [caller, limit] = [newCaller(), 3_000];
       const of = quotaWindows({ perMinute: limit, perDay: 100_000 });
@@ -515,7 +515,7 @@ describe("windows on Redis", () => {
     expect(left(await ask(0, caller))).toEqual([298, 10_000 - 32]);
   });
 
-  test("refusals count for 60 seconds, whenever they began, also after the clock of Redis was set back", async () => {
+  test("refusals count for 60 seconds from their beginning, also after Redis's clock was set back", async () => {
     const share = shareRefusals(gateways[0]!.redis, gateways[0]!.breaker, () => clockOffsetMs);
     const key = newCaller();
     const refuse = async (count: number, laterMs: number) => {

@@ -86,7 +86,7 @@ describe("three gateways over one Redis", () => {
     await until(() => Date.now() > toldAtMs + 1_000);
   }
 
-  test("admit exactly 300 requests of a limit of 300 over 64 connections, each with its own remaining count", async () => {
+  test("admit exactly 300 of a limit of 300 over 64 connections, each with its own remaining count", async () => {
     const { key } = await system.issueKey({ plan: "pro" });
     const answers: Answer[] = [];
     let sent = 0;
@@ -108,7 +108,7 @@ describe("three gateways over one Redis", () => {
     expect(counts).toEqual(Array.from({ length: 60 }, (_, i) => 59 - i));
   });
 
-  test("show what is left of a limit without a charge, the same at all of them, 60 times a minute together", async () => {
+  test("show what is left of a limit without a charge, the same at all, 60 times a minute together", async () => {
     const { key } = await system.issueKey({ plan: "free" });
     for (let i = 0; i < 20; i++) await get(i, key);
     for (let i = 0; i < 60; i++) {
@@ -139,7 +139,7 @@ describe("three gateways over one Redis", () => {
     expect((await commands()) - before).toBeLessThanOrEqual(60 * 7 + 10);
   });
 
-  test("ban a key within a second for its refusals at all of them, and accept it within a second after unban", async () => {
+  test("ban a key at all of them within a second of its refusals, and accept it after unban", async () => {
     const { key, keyId } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 5, perDay: 1_000 } });
     for (let i = 0; i < 5; i++) expect((await get(i, key)).status).toBe(200);
     await beRefused(key);
@@ -153,7 +153,7 @@ describe("three gateways over one Redis", () => {
     await untilAll(key, ({ code }) => code !== "api_key_banned");
   });
 
-  test("ban the keys of a family together, and end within a second what a rotation at one of them ends", async () => {
+  test("ban a family's keys together, and end within a second what a rotation at one of them ends", async () => {
     const limits = { perMinute: 5, perDay: 1_000 };
     const { key } = await system.issueKey({ plan: "enterprise", limits, scopes });
     const rotate = async (gateway: number, old: string): Promise<string> => {

@@ -21,7 +21,7 @@ beforeAll(async () => {
 const open = (apiKey: string, fetch?: typeof globalThis.fetch) =>
   createInventoryApi({ baseUrl: `http://${system.address}/v1`, apiKey, ...(fetch && { fetch }) });
 
-test("the list and an update are exact over the REST client, and a list that has not changed is not sent again", async () => {
+test("the list and an update are exact over the REST client, and an unchanged list is sent once", async () => {
   const statuses: number[] = [];
   const api = open(system.keys.enterprise, async (...request) => {
     const response = await fetch(...request);
@@ -64,7 +64,7 @@ test("the REST client reads entries by their petIds, and the stock in pages", as
   expect(pages.flat()).toEqual([...all]);
 });
 
-test("behind a proxy that removes ETags, an update that depends on one is refused and changes nothing", async () => {
+test("an update that depends on an ETag is refused behind a proxy that removes ETags", async () => {
   const api = open(system.keys.enterprise, async (...request) => {
     const response = await fetch(...request);
     return new Response(await response.text(), { status: response.status });
@@ -76,7 +76,7 @@ test("behind a proxy that removes ETags, an update that depends on one is refuse
   expect(await system.stored(1001n)).toMatchObject({ quantity });
 });
 
-test("the REST client reads one entry, what has changed, many updates, the limits and the use exactly", async () => {
+test("the REST client reads an entry, changes, many updates, the limits and the use exactly", async () => {
   const statuses: number[] = [];
   const api = open(system.keys.pro, async (...request) => {
     const response = await fetch(...request);
@@ -111,7 +111,7 @@ test("the REST client reads one entry, what has changed, many updates, the limit
   expect(steps.reduce((sum, { served }) => sum + served, 0)).toBe(7);
 });
 
-test("an update of the REST client whose answer was lost is repeated with its key, and happens once", async () => {
+test("an update of the REST client with a lost answer is repeated with its key, and happens once", async () => {
   let cuts = 0;
   const api = open(system.keys.business, async (...request) => {
     const response = await fetch(...request);
@@ -141,7 +141,7 @@ test("an update of the REST client whose answer was lost is repeated with its ke
   expect(await api.get(1001)).toMatchObject({ quantity: 34 });
 });
 
-test("many updates with long lists of tags are made once, though the whole call is repeated with its key", async () => {
+test("many updates with long lists of tags are made once, though the call is repeated", async () => {
   const statuses: number[] = [];
   const api = open(system.keys.business, async (...request) => {
     const response = await fetch(...request);
@@ -164,7 +164,7 @@ test("many updates with long lists of tags are made once, though the whole call 
   expect(new Set(statuses)).toEqual(new Set([200]));
 });
 
-test("the REST client learns from rateLimit() that a ban was lifted and that the limit of a day was raised", async () => {
+test("the REST client learns from rateLimit() of a lifted ban and of a raised limit of a day", async () => {
   const { key, keyId, account } = await system.issueKey({
     plan: "enterprise",
     limits: { perMinute: 1_000, perDay: 1 },
@@ -193,7 +193,7 @@ test("the REST client learns from rateLimit() that a ban was lifted and that the
   }
 });
 
-test("fifty loops of the REST client that want far more than the limit get all of it, hardly a 429 and no ban", async () => {
+test("fifty loops that want far more than the limit get all of it, hardly a 429 and no ban", async () => {
   const { key, keyId } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 60, perDay: 100_000 } });
   const statuses: number[] = [];
   const enough = new AbortController();

@@ -7,7 +7,7 @@ import { until } from "../support/until.ts";
 
 const stack = suiteStack();
 
-test("an update that got 504 from a frozen service does not undo a newer one, when the service goes on", async () => {
+test("an update that got 504 from a frozen service undoes no newer one when the service goes on", async () => {
   const pets = [1n, 2n].map((petId) => ({ petId, quantity: 100, status: "available" as const }));
   const system = await startSystem({ seed: pets, gatewayEnv: { INVENTORY_TIMEOUT_MS: "1500" } });
   stack.defer(() => system.close());

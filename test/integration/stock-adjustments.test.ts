@@ -36,7 +36,7 @@ describeEachDatabase("adjustments in the database", (url) => {
 
   const recorded = () => stock.db("stock_requests").pluck("request_id").orderBy("id");
 
-  test("adjustments that are repeated give the first result, even on another replica and after a restart", async () => {
+  test("adjustments that are repeated give the first result, even at a replica or after a restart", async () => {
     await store.write([create(1n, 5), { kind: "update", petId: 1n, status: "sold" }]);
     const item = { petId: 1n, quantity: 2, status: "sold", revision: 3n };
     expect(await store.write([adjust("a", 1n, -3)])).toMatchObject([{ kind: "done", item }]);
@@ -117,7 +117,7 @@ describeEachDatabase("adjustments in the database", (url) => {
       expect(retentionMs).toBe(25 * 60 * 60_000);
     });
 
-    test("adjustments are deleted by the clock of the database, whatever the clock of the service says", async () => {
+    test("adjustments are deleted by the clock of the database, whatever that of the service says", async () => {
       const nowMs = Date.now();
       await store.write([create(1n, 0)]);
       const clock = import.meta.jest.spyOn(Date, "now");
@@ -130,7 +130,7 @@ describeEachDatabase("adjustments in the database", (url) => {
       expect(await recorded()).toEqual(["0", "1"]);
     });
 
-    test("adjustments are deleted in steps of a bounded size, and those of a slow clock together with the adjustments after them", async () => {
+    test("adjustments are deleted in bounded steps, those of a slow clock with the ones after them", async () => {
       await makeAged(16_000, 16_000, 16_000, 16_000, 16_000, 0, 16_000);
       const ids: bigint[] = await stock.db("stock_requests").orderBy("id").pluck("id");
       expect(await stock.retention.deleteRecords(15_000, 2, 0n)).toBe(ids[1]);
@@ -152,7 +152,7 @@ describeEachDatabase("adjustments in the database", (url) => {
       expect(await recorded()).toEqual(["1", "2", "3", "5"]);
     });
 
-    test("adjustments are deleted by several services while writers go on, without an error, and young adjustments stay", async () => {
+    test("adjustments are deleted by several services during writes, without error or young ones", async () => {
       const old = Array.from({ length: 3_000 }, (_, i) => adjust(`old${i}`, 1n, 1));
       const young = openStock(url());
       // On SQLite all share a connection, as in a process: two of one process would block each other.

@@ -226,7 +226,7 @@ describe("import files of npm run stock", () => {
 
   const firstFaults = [...csvFaults.slice(0, 20), `and ${csvFaults.length - 20} more bad lines`];
 
-  test("an import file with many bad lines is not imported, and the first 20 are printed with their numbers", async () => {
+  test("a file with many bad lines is not imported, and the first 20 are printed by number", async () => {
     await folder.write("bad.csv", csv);
     const { code, stdout, stderr } = await folder.stock("import", "bad.csv");
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
@@ -239,7 +239,7 @@ describe("import files of npm run stock", () => {
     ["first", 0, 15],
     ["last", 15, 24],
   ])(
-    "an import file with a few bad lines has each of them printed with its number: the %s of all kinds",
+    "a file with a few bad lines has each of them printed by number: the %s of all kinds",
     async (_which, from, to) => {
       const lines = csvLines.slice(from, to);
       await folder.write("bad.csv", header + lines.map(([line]) => line).join("\n"));
@@ -254,7 +254,7 @@ describe("import files of npm run stock", () => {
     expect((await folder.stock("import", "bad.csv")).stderr).toContain("\n1 bad line: nothing was imported.");
   });
 
-  test("an import file with bad lines and --skip-bad gives its good lines, and the first line of each petId", async () => {
+  test("a file with bad lines and --skip-bad gives its good lines, and the first one of each petId", async () => {
     await folder.write("bad.csv", csv);
     const said = await folder.run("import", "bad.csv", "--skip-bad");
     expect(said.split("\n")).toEqual([...firstFaults, "3 entries imported", ""]);
@@ -334,7 +334,7 @@ describe("import files of npm run stock", () => {
     ],
     ["an unknown command", 64, ["delete"], /unknown command 'delete'/],
   ])(
-    "a file or command of npm run stock that cannot be used gets a plain message: %s (exit code %i)",
+    "a file or command that cannot be used gets a plain message: %s (exit code %i)",
     async (_what, exitCode, args, said) => {
       await mkdir(join(folder.cwd, "folder.csv"), { recursive: true });
       const { code, stdout, stderr } = await folder.stock(...args);
@@ -368,7 +368,7 @@ describe("import files of npm run stock", () => {
     expect(await folder.read("copy")).toBe(`${header}1,5,sold\n`);
   });
 
-  test("an import file can be replaced by --generate N, which makes petId 1 to N, the same every time", async () => {
+  test("--generate N stands in for a file, and makes petId 1 to N, the same every time", async () => {
     expect(await folder.run("import", "--generate", "1500")).toBe("1500 entries imported\n");
     const first = await folder.lines();
     expect(first.split("\n").map((line) => Number(line.split(",")[0]))).toEqual([

@@ -89,7 +89,7 @@ describeEachDatabase("the stock's store", (url) => {
     expect(petIds(await allPages(store, pageSize))).toEqual(ids);
   });
 
-  test("pages of the stock give every entry that stays once and in order, whatever is written between them", async () => {
+  test("pages give every entry that stays once and in order, whatever is written between them", async () => {
     const stays = [...range(-20, -11), ...range(11, 20)];
     const goes = range(-10, 10);
     await store.write([...stays, ...goes].map((petId) => create(petId)));
@@ -111,7 +111,7 @@ describeEachDatabase("the stock's store", (url) => {
     expect(ids).not.toContain(-10n); // removed before its page was read
   });
 
-  test("the changes after a position are the latest states in the order of revisions, removals included", async () => {
+  test("the changes after a position are the latest states by revision, removals included", async () => {
     await store.write([create(1n), create(2n), create(3n)]);
     const position = await store.position();
     await store.write([update(1n, 5), remove(2n), create(4n), update(1n, 6)]);
@@ -175,7 +175,7 @@ describeEachDatabase("the stock's store", (url) => {
     expect(page!.rows).toEqual([expect.objectContaining({ petId: 1n, quantity: 6, revision: 3n, removed: false })]);
   });
 
-  test("commit order is revision order: a reader of one revision has seen all revisions before it, with three writers", async () => {
+  test("commit order is revision order: a reader of one has seen all before, with three writers", async () => {
     const transaction = 7;
     const each = 60 * transaction;
     let over = false;
@@ -211,7 +211,7 @@ describeEachDatabase("the stock's store", (url) => {
     expect(states.size).toBeGreaterThan(3); // it has read while they were writing
   });
 
-  test("callers that ask together for what has changed share one read of the counter, and a page for each position", async () => {
+  test("callers that ask together share one read of the counter, and a page for each position", async () => {
     await store.write([create(1n), create(2n)]);
     const at = await store.position();
     const sent = noteStatements(stock.db);
@@ -232,7 +232,7 @@ describeEachDatabase("the stock's store", (url) => {
     expect(reset).toEqual({ kind: "reset" });
   });
 
-  test("a caller that asks for the position while it is being read gets one that was read afterwards", async () => {
+  test("a caller that asks for the position during a read of it gets one that is read afterwards", async () => {
     const read = Promise.withResolvers<void>();
     stock.db.once("query", () => read.resolve());
     const early = store.position();
@@ -253,7 +253,7 @@ describeEachDatabase("the stock's store", (url) => {
     expect(await store.position()).toMatchObject({ revision: 151n });
   });
 
-  test("batches of any changes over two replicas come to the same as one change at a time on plain maps", async () => {
+  test("batches of any changes over two replicas equal one change at a time on plain maps", async () => {
     const other = openStock(url());
     stack.defer(() => other.close());
     const kindsSeen = new Set<string>();
@@ -344,31 +344,28 @@ describe("an unreachable stock", () => {
     return url;
   }
 
-  test.each(broken)(
-    "a stock that cannot be reached gives StockUnavailableError with the cause from every operation: %s",
-    async (_why, urlOf) => {
-      const { store, retention } = open(await urlOf(stack));
-      const operations: Record<string, () => Promise<unknown>> = {
-        ping: () => store.ping(),
-        position: () => store.position(),
-        get: () => store.get(1n),
-        rowsAfter: () => store.rowsAfter(undefined, 10),
-        changesAfter: () => store.changesAfter({ epoch: "", revision: 0n }, 10),
-        write: () => store.write([create(1n)]),
-        getMany: () => store.getMany([1n]),
-        deleteRecords: () => retention.deleteRecords(1, 1, 0n),
-        noteTime: () => retention.noteTime(1),
-        forgetRemovals: () => retention.forgetRemovals(1, 1),
-      };
-      for (const [name, operation] of Object.entries(operations)) {
-        const error = await operation().then(
-          () => `${name} succeeded`,
-          (thrown) => thrown,
-        );
-        expect(error).toBeInstanceOf(StockUnavailableError);
-        expect(error.message).toBe("the stock database is not available");
-        expect(error.cause.message).toMatch(/./);
-      }
-    },
-  );
+  test.each(broken)("every operation gives StockUnavailableError with the cause: %s", async (_why, urlOf) => {
+    const { store, retention } = open(await urlOf(stack));
+    const operations: Record<string, () => Promise<unknown>> = {
+      ping: () => store.ping(),
+      position: () => store.position(),
+      get: () => store.get(1n),
+      rowsAfter: () => store.rowsAfter(undefined, 10),
+      changesAfter: () => store.changesAfter({ epoch: "", revision: 0n }, 10),
+      write: () => store.write([create(1n)]),
+      getMany: () => store.getMany([1n]),
+      deleteRecords: () => retention.deleteRecords(1, 1, 0n),
+      noteTime: () => retention.noteTime(1),
+      forgetRemovals: () => retention.forgetRemovals(1, 1),
+    };
+    for (const [name, operation] of Object.entries(operations)) {
+      const error = await operation().then(
+        () => `${name} succeeded`,
+        (thrown) => thrown,
+      );
+      expect(error).toBeInstanceOf(StockUnavailableError);
+      expect(error.message).toBe("the stock database is not available");
+      expect(error.cause.message).toMatch(/./);
+    }
+  });
 });

@@ -33,7 +33,7 @@ describe("a private database server", () => {
     stack.defer(() => server.stop());
   });
 
-  test("a private database server is set to have every commit on disk before it is acknowledged or readers see it", async () => {
+  test("is set to have every commit on disk before it is acknowledged or readers see it", async () => {
     const [settings] = await query(
       server.url(""),
       "SELECT @@innodb_flush_log_at_trx_commit AS redo, @@log_bin AS binlog, @@sync_binlog AS synced, @@innodb_doublewrite AS doublewrite",
@@ -42,7 +42,7 @@ describe("a private database server", () => {
     expect(String(settings?.doublewrite)).toMatch(/^(1|ON)$/);
   });
 
-  test("a private database server creates databases in utf8mb4 and drops no others", async () => {
+  test("creates databases in utf8mb4 and drops no others", async () => {
     const url = await server.createDatabase();
     expect(await query(url, "SELECT @@character_set_database AS charset")).toEqual([{ charset: "utf8mb4" }]);
     await server.dropDatabase(url);
@@ -50,7 +50,7 @@ describe("a private database server", () => {
     await expect(server.dropDatabase(server.url("mysql"))).rejects.toThrow("not a database of the tests");
   });
 
-  test("a private database server keeps committed rows across kill -9 and a restart on the same port", async () => {
+  test("keeps committed rows across kill -9 and a restart on the same port", async () => {
     const url = await server.createDatabase();
     await query(url, "CREATE TABLE kept (id BIGINT PRIMARY KEY)");
     await query(url, "INSERT INTO kept VALUES (7)");
@@ -67,7 +67,7 @@ describe("a private database server", () => {
 describe("a Redis server", () => {
   const stack = suiteStack();
 
-  test("a Redis server of the tests can be suspended, resumed, killed and restarted empty", async () => {
+  test("of the tests can be suspended, resumed, killed and restarted empty", async () => {
     const server = await startRedisServer();
     stack.defer(() => server.stop());
     const client = new Redis(server.url, { commandTimeout: 200, maxRetriesPerRequest: 20 });
@@ -86,7 +86,7 @@ describe("a Redis server", () => {
     expect(await later.get("pet")).toBeNull();
   });
 
-  test("a Redis server of the tests can be stopped while it is suspended", async () => {
+  test("of the tests can be stopped while it is suspended", async () => {
     const server = await startRedisServer();
     await server.kill("SIGSTOP");
     await server.stop();
@@ -141,7 +141,7 @@ describe("a process of the system", () => {
     await writeFile(script, exampleProcess);
   });
 
-  test("a process of the system is ready when it logs so, has a clean environment and stops on SIGTERM", async () => {
+  test("is ready when it logs so, has a clean environment and stops on SIGTERM", async () => {
     const running = await startProcess({ name: "example", script, env: { COLOR: "blue" } });
     const response = await request(running.listen, { path: "/" });
     expect(response.status).toBe(200);
@@ -162,7 +162,7 @@ describe("a process of the system", () => {
     });
   });
 
-  test("a process of the system is gone after kill -9 and after cleanup()", async () => {
+  test("is gone after kill -9 and after cleanup()", async () => {
     const one = await startProcess({ name: "one", script });
     await one.kill("SIGKILL");
     expect(await one.exited).toBeNull();
@@ -195,7 +195,7 @@ describe("a raw request", () => {
     ["chunks", `${head}Transfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\nT: 1\r\n\r\n`, false, "hello"],
     ["a body up to the end of the connection", `${head}\r\nhello`, true, "hello"],
     ["100 Continue first", `HTTP/1.1 100 Continue\r\n\r\n${head}Content-Length: 0\r\n\r\n`, false, ""],
-  ])("a raw request reads a response with %s", async (_how, bytes, close, body) => {
+  ])("reads a response with %s", async (_how, bytes, close, body) => {
     const { server, address } = await answering(bytes, close);
     const response = await rawRequest(address, "GET / HTTP/1.1\r\n\r\n");
     server.close();
@@ -208,13 +208,13 @@ describe("a raw request", () => {
     ["the connection ends early", `${head}Content-Length: 9\r\n\r\nhello`, true, "ended before a complete response"],
     ["the time is up", `${head}Content-Length: 9\r\n\r\nhello`, false, "no complete response in 200 ms"],
     ["it is not HTTP", "SSH-2.0-OpenSSH\r\n\r\n", false, "not a status line"],
-  ])("a raw request fails when %s", async (_why, bytes, close, message) => {
+  ])("fails when %s", async (_why, bytes, close, message) => {
     const { server, address } = await answering(bytes, close);
     await expect(rawRequest(address, "GET / HTTP/1.1\r\n\r\n", { timeoutMs: 200 })).rejects.toThrow(message);
     server.close();
   });
 
-  test("a raw request expects no body in the answer to HEAD", async () => {
+  test("expects no body in the answer to HEAD", async () => {
     const { server, address } = await answering(`${head}Content-Length: 9\r\n\r\n`, false);
     expect((await rawRequest(address, "HEAD / HTTP/1.1\r\n\r\n")).body).toHaveLength(0);
     server.close();
@@ -237,7 +237,7 @@ describe("a call of the API", () => {
     stack.defer(() => void server.close());
   });
 
-  test("a call of the API accepts an answer that the OpenAPI document describes", async () => {
+  test("accepts an answer that the OpenAPI document describes", async () => {
     answer = { status: 200, headers: listed, body: '[{"petId":9223372036854775807,"quantity":1,"status":"sold"}]' };
     expect(await callApi(address, { path: "/v1/inventory" })).toMatchObject({ status: 200 });
   });
@@ -262,7 +262,7 @@ describe("a call of the API", () => {
       { status: 503, headers: { ...listed, ...always }, body: '{"code":"broken"}' },
       "must have required property",
     ],
-  ])("a call of the API fails for %s", async (_what, given, fault) => {
+  ])("fails for %s", async (_what, given, fault) => {
     answer = { status: 200, headers: listed, body: "[]", ...given };
     await expect(callApi(address, { path: "/v1/inventory" })).rejects.toThrow(fault);
   });

@@ -17,7 +17,7 @@ describe("a system of a suite", () => {
   const list = (address: string, key: string) =>
     request(address, { path: "/v1/inventory", headers: { authorization: `Bearer ${key}` } });
 
-  test("a system of a suite runs on MySQL/MariaDB, with several gateways and a key for each plan", async () => {
+  test("runs on MySQL/MariaDB, with several gateways and a key for each plan", async () => {
     for (const { listen } of [...system.gateways, await system.startGateway()]) {
       for (const key of Object.values(system.keys)) {
         expect((await list(listen, key)).json()).toEqual([
@@ -27,7 +27,7 @@ describe("a system of a suite", () => {
     }
   });
 
-  test("a system of a suite can restart its inventory service on the same address and data after kill -9", async () => {
+  test("can restart its inventory service on the same address and data after kill -9", async () => {
     const { listen, kill } = system.inventory;
     await kill("SIGKILL");
     const restarted = await system.restartInventory();
@@ -36,7 +36,7 @@ describe("a system of a suite", () => {
     expect(await system.stored(1n)).toBeUndefined();
   });
 
-  test("a system of a suite has no process left once it is closed", async () => {
+  test("has no process left once it is closed", async () => {
     const short = await startSystem();
     const { pid } = short.inventory;
     await short.close();
@@ -44,7 +44,7 @@ describe("a system of a suite", () => {
     expect(() => process.kill(pid, 0)).toThrow("ESRCH");
   });
 
-  test("a system of a suite that cannot start rejects with the reason", async () => {
+  test("that cannot start rejects with the reason", async () => {
     await expect(startSystem({ gatewayEnv: { PLAN_LIMITS: "nonsense" } })).rejects.toThrow(/PLAN_LIMITS/);
   });
 });

@@ -179,7 +179,7 @@ describe("tracing that is switched on", () => {
 describe("tracing that is switched off", () => {
   const stack = suiteStack();
 
-  test("tracing that is switched off does not load the OpenTelemetry SDK, and passes a caller's traceparent on unchanged", async () => {
+  test("does not load the OpenTelemetry SDK, and passes a caller's traceparent on unchanged", async () => {
     let sentUp: IncomingHttpHeaders = {};
     const upstream = await listen(stack, (call, response) => {
       sentUp = call.headers;

@@ -42,7 +42,7 @@ describe("the change feed", () => {
     throw new Error("the list has no position");
   };
 
-  test("the change feed sends its position at once, then every change as it happens", async () => {
+  test("sends its position at once, then every change as it happens", async () => {
     const position = await here();
     const next = watchFrom(position);
     expect(await next()).toMatchObject({ ...position, items: [] });
@@ -57,20 +57,20 @@ describe("the change feed", () => {
     expect(await next()).toMatchObject({ items: [{ petId: 1n, quantity: 2, removed: false }] });
   });
 
-  test("the change feed continues from a position without a gap", async () => {
+  test("continues from a position without a gap", async () => {
     const position = await here();
     for (let quantity = 10; quantity < 20; quantity++) await change(1n, quantity);
     const message = await watchFrom(position)();
     expect(message).toMatchObject({ revision: position.revision + 10n, items: [{ petId: 1n, quantity: 19 }] });
   });
 
-  test("the change feed answers a position of another stock with a reset, and ends", async () => {
+  test("answers a position of another stock with a reset, and ends", async () => {
     const next = watchFrom({ epoch: "another", revision: 0n });
     expect(await next()).toMatchObject({ reset: true });
     expect(await next()).toBeUndefined();
   });
 
-  test("the change feed resets watches after npm run stock -- restored, and gateways load the list again", async () => {
+  test("resets watches after npm run stock -- restored, and gateways load the list again", async () => {
     const path = "/v1/inventory";
     const headers = { authorization: `Bearer ${system.keys.enterprise}` };
     const before = await request(system.address, { path, headers });
@@ -87,7 +87,7 @@ describe("the change feed", () => {
     expect(after.text).toBe(before.text);
   });
 
-  test("the change feed does not delay the stop of the service", async () => {
+  test("does not delay the stop of the service", async () => {
     const next = watchFrom(await here());
     await next(); // so the watch is under way
     await system.inventory.kill("SIGTERM");

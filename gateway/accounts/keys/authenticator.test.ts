@@ -76,7 +76,7 @@ function setUp() {
 const settle = () => new Promise(setImmediate);
 
 describe("known keys", () => {
-  test("a known key is looked up again in the background after 4 s, and before its next use after 8 s", async () => {
+  test("a known key is looked up again in the background after 4 s, and before a use after 8 s", async () => {
     const { use, newKey, pass, asked, state } = setUp();
     const { token, principal } = newKey();
     for (let i = 0; i < 3; i++) expect(await use(token)).toEqual(principal);
@@ -126,7 +126,7 @@ describe("known keys", () => {
     expect(asked).toHaveLength(2);
   });
 
-  test("a known key is remembered from its look-up until it expires, and a key that was not looked up is not", async () => {
+  test("a known key is remembered from its look-up until it expires, and no other key is", async () => {
     const { use, newKey, clock, pass, authenticator, asked } = setUp();
     const { token, principal } = newKey({ expiresAtMs: clock.unixMs + 2_000 });
     expect(authenticator.remembered(token)).toBeUndefined();
@@ -163,7 +163,7 @@ describe("known keys", () => {
     expect(await use(key.token)).toBeUndefined();
   });
 
-  test("a known key is not valid for longer when the machine sleeps, although one clock stands still", async () => {
+  test("a known key gets no longer life when the machine sleeps, although one clock stands still", async () => {
     const { use, newKey, clock } = setUp();
     const key = newKey();
     await use(key.token);
@@ -336,7 +336,7 @@ describe("notices", () => {
     expect(asked).toHaveLength(4);
   });
 
-  test("a notice of a change during a look-up makes its answer count only for the requests before the notice", async () => {
+  test("a look-up counts only for the requests before a notice of a change that arrives during it", async () => {
     const { use, newKey, authenticator, asked, state } = setUp();
     const { token, principal } = newKey();
     state.slow = true;
@@ -353,7 +353,7 @@ describe("notices", () => {
     expect(await use(token)).toBeUndefined();
   });
 
-  test("a notice of a change during the look-up of a known key makes later requests wait for a new look-up", async () => {
+  test("a notice during the look-up of a known key makes later requests wait for a new look-up", async () => {
     const { use, newKey, authenticator, asked, state, pass } = setUp();
     const { token, principal } = newKey();
     await use(token);
@@ -390,7 +390,7 @@ describe("notices", () => {
 });
 
 describe("an unavailable store", () => {
-  test("a known key works for 8 s while the store is unavailable, then no key works until the store is back", async () => {
+  test("a known key works for 8 s without the store, then no key works until the store is back", async () => {
     const { use, newKey, pass, state } = setUp();
     const { token, principal } = newKey();
     await use(token);

@@ -5,7 +5,7 @@ test.each([
   ["free", 7n, 70n, null], // left from another plan
   ["enterprise", 7n, 70n, { perMinute: 7, perDay: 70 }],
 ])(
-  "an account on the plan %s with the limits %j and %j in its row has limits of its own only where the plan has none: %j",
+  "limits in the row hold only where the plan has none: the plan %s with %j and %j gives %j",
   (plan, minute, day, limits) => {
     expect(toPlan({ plan, per_minute: minute, per_day: day })).toEqual({ plan, limits });
   },

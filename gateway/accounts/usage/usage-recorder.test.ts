@@ -297,7 +297,7 @@ describe("the use of an account that is read", () => {
   });
 });
 
-test("a read of the use of an account fails when counts are being written at each attempt, and never waits for ever", async () => {
+test("a read of the use of an account fails in the end if counts are written at each attempt", async () => {
   const { recorder, use, during } = setUp();
   let reads = 0;
   during.readSteps = async () => {

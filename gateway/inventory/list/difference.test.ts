@@ -25,7 +25,7 @@ function stockOf(count: number) {
   return { stock, list: new StockList(stock, timeoutMs) };
 }
 
-test("the list of any ETag and the difference since then give the list of the answer's ETag, through any gateway", async () => {
+test("the list of any ETag and the difference since then give the list of the answer's ETag", async () => {
   const petId = fc.oneof(
     fc.bigInt({ min: -5n, max: 30n }),
     fc.constantFrom(2n ** 63n - 1n, -(2n ** 63n), 2n ** 53n + 1n),
@@ -166,7 +166,7 @@ describe("changes_unavailable", () => {
     [1, 1_000],
     [3_000, 3_000],
   ])(
-    "more than max(1,000, entries) differences get changes_unavailable: a stock of %i entries with %i",
+    "is the answer to more than max(1,000, entries) differences: a stock of %i entries with %i",
     async (entries, max) => {
       const { stock, list } = stockOf(entries);
       const { etag } = await list.current();
@@ -182,7 +182,7 @@ describe("changes_unavailable", () => {
   );
 });
 
-test("a difference of hundreds of entries is in bytes, which count as held by slow readers, and one of ten is text", async () => {
+test("a difference of hundreds of entries is in bytes that count as held, and one of ten is text", async () => {
   for (const [count, isText] of [
     [10, true],
     [300, false],

@@ -37,7 +37,7 @@ test("versions of the list share the pieces that did not change between them", (
   expect(cut).toEqual(["0"]);
 });
 
-test("all readers that an account has on its oldest version are cut off for a new reader, and no others", () => {
+test("all readers that an account has on its oldest version are cut off for a new one, no others", () => {
   const { hold, cut } = bound(5);
   hold("a", newVersion(10));
   const second = newVersion(10);
@@ -88,7 +88,7 @@ test("a reader is not cut off for what another account holds, however old its ve
   expect(cut).toEqual(Array.from({ length: 16 }, (_, i) => `greedy ${i}`));
 });
 
-test("of accounts that hold the same, the one that began first loses its readers; what it released before is forgotten", () => {
+test("of accounts that hold the same, the first one loses its readers, whatever it held before", () => {
   const { hold, cut } = bound(5);
   hold("over", newVersion(10), "second")();
   hold("a", newVersion(10), "first");
@@ -97,7 +97,7 @@ test("of accounts that hold the same, the one that began first loses its readers
   expect(cut).toEqual(["a"]);
 });
 
-test("a fast account that reads many versions at once, which share nearly everything, is not cut off for a slow one", () => {
+test("a fast account that reads many versions with shared parts is not cut off for a slow one", () => {
   const { hold, cut } = bound(400);
   const releases: (() => void)[] = [];
   let body = newVersion(100);
@@ -111,7 +111,7 @@ test("a fast account that reads many versions at once, which share nearly everyt
   expect(cut.filter((name) => name.startsWith("fast"))).toEqual([]);
 });
 
-test("the only reader of the oldest version is not cut off for an account that reads many later ones", () => {
+test("the only reader of the oldest version is not cut off for an account that reads many others", () => {
   const { hold, cut } = bound(20);
   let body = newVersion(100);
   hold("patient", body, "patient");

@@ -82,7 +82,7 @@ describe("StockList", () => {
     expect(text((await list.current()).plain())).toBe(stock.json());
   });
 
-  test("a change renders only its chunk of the list again, and a snapshot that a reader holds stays the same", async () => {
+  test("a change renders only its chunk of the list again, and leaves a snapshot of a reader alone", async () => {
     const stock = new Stock();
     for (let i = 0n; i < 10_000n; i++) stock.set(i, 1);
     const list = new StockList(stock, timeoutMs);
@@ -150,7 +150,7 @@ describe("StockList", () => {
     expect((await reloaded).epoch).toBe("another epoch");
   });
 
-  test("another epoch, or a revision that the stock does not have, loads the list again under another ETag", async () => {
+  test("another epoch, or a revision beyond the stock's, loads the list again under another ETag", async () => {
     const stock = new Stock();
     stock.set(1n, 1);
     stock.set(2n, 1);
@@ -229,7 +229,7 @@ describe("waiting reads", () => {
   const shortMs = 1_000;
   const never = () => new Promise<never>(() => {});
 
-  test("a read of a stock that does not answer ends a time-out after its arrival, also one that waits for the next check", async () => {
+  test("a read of a stock that does not answer ends a time-out after its arrival, queued or not", async () => {
     const stock = new Stock();
     const list = new StockList(stock, shortMs);
     await list.current();
@@ -342,7 +342,7 @@ describe("nextSnapshot", () => {
     );
   });
 
-  test("nextSnapshot splits chunks for a large batch, so that none grows without bound", async () => {
+  test("splits chunks for a large batch, so that none grows without bound", async () => {
     const stock = new Stock();
     stock.set(0n, 0);
     const snapshot = await new StockList(stock, timeoutMs).current();

@@ -73,7 +73,7 @@ describe("held requests as time passes", () => {
     requests.close();
   });
 
-  test("a request whose key was revoked ends within seconds, and one whose key cannot be looked up stays held", async () => {
+  test("a request ends within seconds when its key was revoked, and is held when no look-up works", async () => {
     const faults = new Map<RequestContext, ApiError>();
     const { requests, hold } = await open({
       isGood: (context) => !faults.has(context),
@@ -93,7 +93,7 @@ describe("held requests as time passes", () => {
     requests.close();
   });
 
-  test("a change does not start the time of a request again that went on before, at the end of its wait", async () => {
+  test("a change does not start the time again of a request that went on at the end of its wait", async () => {
     const { requests, hold, change } = await open();
     const [short, long] = [await hold(1), await hold(60)];
     await jest.advanceTimersByTimeAsync(1_000);

@@ -60,7 +60,7 @@ test("a reader that takes enough gets everything", async () => {
   reader.close();
 });
 
-test("a reader that takes too little is cut off also when its response had to wait for another of its connection", async () => {
+test("a reader that takes too little is cut off also after a wait for another response", async () => {
   const reader = await openReader(64 * 1024 * 1024, true);
   expect(await reader.read(true)).toBe(false);
   reader.close();

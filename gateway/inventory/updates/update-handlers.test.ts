@@ -67,14 +67,14 @@ const failed = (petId: number, code: string, status: number) => {
   return { petId, error: { code, message: expect.any(String), status } };
 };
 
-test("updates whose result is not known are errors of their own beside the updates that were done", async () => {
+test("updates with an unknown result are errors of their own beside the updates that were done", async () => {
   const [unavailable, timeout] = [new ApiError("service_unavailable"), new ApiError("timeout")];
   const answer = await answerOf(unavailable, done(2n), timeout, done(4n));
   expect(answer.status).toBe(200);
   expect(answer.json()).toEqual([failed(1, "service_unavailable", 503), shown(2), failed(3, "timeout", 504), shown(4)]);
 });
 
-test("an update whose result is not known is an error of its own beside a refusal, because that is a result", async () => {
+test("an update with an unknown result is an error of its own beside a refusal, a known result", async () => {
   const answer = await answerOf(new ApiError("timeout"), new ApiError("not_found"));
   expect(answer.status).toBe(200);
   expect(answer.json()).toEqual([failed(1, "timeout", 504), failed(2, "not_found", 404)]);
@@ -106,7 +106,7 @@ test("a repeat whose key cannot be looked up leaves the limits of the account in
   expect(found).toEqual([false, limits]);
 });
 
-test("the deadline of updates whose body comes after its head counts from the arrival of the body", async () => {
+test("the deadline of updates whose body comes later counts from the arrival of the body", async () => {
   let arrivedMs = Number.NaN;
   const stock: UpdateInventoryOptions["stock"] = {
     update: async (_request, caller) => {
