@@ -14,6 +14,30 @@ export function checkEntry({ petId, quantity }: { readonly petId: bigint; readon
   return { petId: checkInt64("petId", petId), quantity: checkInteger("quantity", quantity, 0, maxQuantity) };
 }
 
+/** Passes on the petId, the delta and the reason of an adjustment. @throws InventoryError INVALID_ARGUMENT */
+export function checkDelta(adjustment: {
+  readonly petId: bigint;
+  readonly delta: number;
+  readonly reason?: string | undefined;
+}) {
+  return {
+    petId: checkInt64("petId", adjustment.petId),
+    delta: checkInteger("delta", adjustment.delta, -maxQuantity - 1, maxQuantity),
+    reason: checkReason(adjustment),
+  };
+}
+
+/** Passes on why a change is made. @throws InventoryError INVALID_ARGUMENT */
+export function checkReason({ reason }: { readonly reason?: string | undefined }): string | undefined {
+  return reason === undefined ? undefined : checkText("reason", reason);
+}
+
+/** Passes an array on. @throws InventoryError INVALID_ARGUMENT that names it */
+export function checkArray<T>(name: string, values: readonly T[]): readonly T[] {
+  if (!Array.isArray(values)) throw invalid(`${name} must be an array`);
+  return values;
+}
+
 /** Passes a position on. @throws InventoryError INVALID_ARGUMENT */
 export function checkPosition(position: Position | undefined): Position {
   return { epoch: checkText("epoch", position?.epoch), revision: checkInt64("revision", position?.revision) };

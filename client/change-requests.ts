@@ -6,27 +6,29 @@ import type {
   IdempotencyKey as WireKey,
 } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Item } from "../proto/pet.ts";
-import { type InventoryError, refusalOf, toInventoryError } from "./inventory-error.ts";
+import { InventoryError, refusalOf, toInventoryError } from "./inventory-error.ts";
 import { toItem } from "./item.ts";
+
+interface AnyQuantityChange {
+  readonly petId: bigint;
+  /** The change happens only if the entry is still at one of these revisions: 1 to 20. */
+  readonly expectedRevisions?: readonly bigint[] | undefined;
+  /** Why, for the ledger: up to 200 characters. */
+  readonly reason?: string | undefined;
+}
 
 /** A change of the quantity of one entry. */
 export type QuantityChange =
-  | {
-      readonly petId: bigint;
-      /** 0 to 2147483647. */
-      readonly quantity: number;
-      /** The update happens only if the entry is still at one of these revisions: 1 to 20. */
-      readonly expectedRevisions?: readonly bigint[] | undefined;
-    }
-  | {
-      readonly petId: bigint;
+  /** 0 to 2147483647. */
+  | (AnyQuantityChange & { readonly quantity: number })
+  | (AnyQuantityChange & {
       /** Negative to take away; not 0. */
       readonly delta: number;
-      /** Makes the adjustment happen once. */
-      readonly requestId: string;
-    };
+      /** Makes the adjustment happen once, unless its request has a key. */
+      readonly requestId?: string | undefined;
+    });
 
-/** Makes updates happen once: a repeat with the same key gets the first result. */
+/** Makes changes happen once: a repeat with the same key gets the first result. */
 export interface IdempotencyKey {
   /** The account whose key it is; by default none. */
   readonly account?: string | undefined;
@@ -35,11 +37,17 @@ export interface IdempotencyKey {
   readonly fingerprint?: string | undefined;
 }
 
-/** Changes that a caller sends together. Each of them stands alone. */
+/** Changes that a caller sends together. */
 export interface ChangeRequest {
-  /** 1 to 100; with a key each is an update of another entry. */
+  /** 1 to 100; with a key, and where they are all or nothing, each is of another entry. */
   readonly changes: readonly QuantityChange[];
   readonly idempotencyKey?: IdempotencyKey | undefined;
+  /** Whether one refusal refuses all. By default each change stands alone. */
+  readonly isAllOrNothing?: boolean;
+  /** The account and the key for which they are made, for the ledger; by default the caller of the service. */
+  readonly author?: { readonly account: string; readonly keyId: string } | undefined;
+  /** The id of the request for which they are made, for the ledger. */
+  readonly originRequestId?: string | undefined;
   /** A W3C trace context. */
   readonly traceparent?: string | undefined;
 }
@@ -53,27 +61,41 @@ export interface Changed extends Item {
 /** What became of a change: its entry, once that is durable, or an error. */
 export type ChangeOutcome = Changed | InventoryError;
 
+/** Which change of a request that is all or nothing was refused, and all others with it. @returns -1 for none */
+export function refusedIn(outcomes: readonly ChangeOutcome[]): number {
+  const itself = outcomes.findIndex((outcome) => isRefused(outcome) && outcome.reason !== "GROUP_REFUSED");
+  return itself === -1 ? outcomes.findIndex(isRefused) : itself;
+}
+
+function isRefused(outcome: ChangeOutcome): outcome is InventoryError {
+  return outcome instanceof InventoryError;
+}
+
 /** Whether a request may be sent again when it is not known whether it has happened. */
 export function happensOnce({ changes, idempotencyKey }: ChangeRequest): boolean {
-  return idempotencyKey !== undefined || changes.every((change) => "requestId" in change);
+  return idempotencyKey !== undefined || changes.every((change) => "delta" in change && change.requestId !== undefined);
 }
 
 /** A request for the service. @param deadlineMs by the service's count, from when it accepted the stream */
-export function toWireGroup(
-  { changes, idempotencyKey: key, traceparent }: ChangeRequest,
-  deadlineMs: number,
-): ChangeGroup {
-  return { changes: changes.map(toWireChange), deadlineMs, idempotencyKey: key && toWireKey(key), traceparent };
+export function toWireGroup(request: ChangeRequest, deadlineMs: number): ChangeGroup {
+  const { changes, idempotencyKey: key, traceparent, isAllOrNothing = false, author, originRequestId } = request;
+  return {
+    changes: changes.map(toWireChange),
+    deadlineMs,
+    idempotencyKey: key && toWireKey(key),
+    traceparent,
+    allOrNothing: isAllOrNothing,
+    account: author?.account,
+    keyId: author?.keyId,
+    originRequestId,
+  };
 }
 
 function toWireChange(change: QuantityChange): WireChange {
-  const { petId } = change;
-  if ("delta" in change) {
-    const { delta, requestId } = change;
-    return { petId, quantity: undefined, delta, requestId, expectedRevisions: [] };
-  }
-  const { quantity, expectedRevisions = [] } = change;
-  return { petId, quantity, delta: undefined, requestId: "", expectedRevisions: expectedRevisions as bigint[] };
+  const { petId, expectedRevisions = [], reason } = change;
+  const common = { petId, expectedRevisions: expectedRevisions as bigint[], reason };
+  if (!("delta" in change)) return { ...common, quantity: change.quantity, delta: undefined, requestId: "" };
+  return { ...common, quantity: undefined, delta: change.delta, requestId: change.requestId ?? "" };
 }
 
 function toWireKey({ account = "", key, fingerprint = "" }: IdempotencyKey): WireKey {

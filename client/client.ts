@@ -1,25 +1,34 @@
 /** The inventory service with promises, for internal callers. */
 
 import type { ListInventoryResponse, WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
-import { maxQuantity, type Position } from "../proto/pet.ts";
+import type { Position } from "../proto/pet.ts";
 import {
   checkAddress,
+  checkArray,
+  checkDelta,
   checkEntry,
   checkInt64,
   checkInt64s,
-  checkInteger,
   checkNames,
   checkPosition,
+  checkReason,
   checkRevisions,
   checkStatus,
   checkText,
 } from "./call-arguments.ts";
-import type { ChangeRequest } from "./change-requests.ts";
+import {
+  type Changed,
+  type ChangeRequest,
+  type IdempotencyKey,
+  type QuantityChange,
+  refusedIn,
+} from "./change-requests.ts";
 import { ChangeSender } from "./change-sender.ts";
 import { ChangeSessions } from "./change-sessions.ts";
 import { openInventoryChannel } from "./channel.ts";
 import { Checks } from "./checks.ts";
 import { boundedMs, type CallOptions, callUnary, readStream, type UnaryMethod, unlessAborted } from "./grpc-calls.ts";
+import { toPastChange, toWireQuestion } from "./history.ts";
 import type { InventoryClient, InventoryClientOptions } from "./interface.ts";
 import { InventoryError } from "./inventory-error.ts";
 import { toItem, toListedItem } from "./item.ts";
@@ -37,7 +46,7 @@ export function createInventoryClient({
   ...channel
 }: InventoryClientOptions): InventoryClient {
   checkAddress(channel.address);
-  const stub = openInventoryChannel(channel, ["getInventoryItem", "batchGetInventoryItems"]);
+  const stub = openInventoryChannel(channel, ["getInventoryItem", "batchGetInventoryItems", "listChanges"]);
   const sessions = new ChangeSessions(() => stub.applyChanges());
   const sender = new ChangeSender(sessions, timeoutMs);
   const checks = new Checks(() => stub.checkInventory(), timeoutMs);
@@ -53,17 +62,20 @@ export function createInventoryClient({
     });
   };
 
-  /** Makes one change. @throws InventoryError, or the reason of the signal */
-  const applyOne = async (request: ChangeRequest, { timeoutMs: ownMs, signal }: CallOptions) => {
+  /** Makes changes. @throws InventoryError of the first one that was refused, or the reason of the signal */
+  const applyAll = async (request: ChangeRequest, { timeoutMs: ownMs, signal }: CallOptions) => {
     throwIfClosed();
     signal?.throwIfAborted();
     const endMs = performance.now() + boundedMs(ownMs ?? timeoutMs);
     const mayRetry = () => !signal?.throwIfAborted();
     const caller = { deadlineMs: () => endMs, isWanted: () => !signal?.aborted, mayRetry };
-    const [outcome] = await unlessAborted(sender.send(request, caller), signal);
-    if (outcome instanceof InventoryError) throw outcome;
-    return outcome!;
+    const outcomes = await unlessAborted(sender.send(request, caller), signal);
+    const refused = refusedIn(outcomes);
+    if (refused !== -1) throw outcomes[refused];
+    return outcomes as readonly Changed[];
   };
+  const applyOne = async (change: QuantityChange, options: CallOptions, idempotencyKey?: IdempotencyKey) =>
+    (await applyAll({ changes: [change], idempotencyKey }, options))[0]!;
 
   return {
     get: async (petId, options) =>
@@ -77,24 +89,39 @@ export function createInventoryClient({
 
     update: async (update, options = {}) => {
       checkNames(options, "timeoutMs", "signal");
-      checkNames(update, "petId", "quantity", "expectedRevision", "idempotencyKey");
+      checkNames(update, "petId", "quantity", "expectedRevision", "idempotencyKey", "reason");
       const { petId, quantity, expectedRevision, idempotencyKey } = update;
-      const change = { ...checkEntry({ petId, quantity }), expectedRevisions: checkRevisions(expectedRevision) };
+      const reason = checkReason(update);
+      const change = {
+        ...checkEntry({ petId, quantity }),
+        expectedRevisions: checkRevisions(expectedRevision),
+        reason,
+      };
       const key = idempotencyKey === undefined ? undefined : { key: checkText("idempotencyKey", idempotencyKey) };
-      const { isReplayed: _, ...item } = await applyOne({ changes: [change], idempotencyKey: key }, options);
+      const { isReplayed: _, ...item } = await applyOne(change, options, key);
       return item;
     },
 
     adjust: async (adjustment, options = {}) => {
       checkNames(options, "timeoutMs", "signal");
-      const { petId, delta, requestId } = checkNames(adjustment, "petId", "delta", "requestId");
-      const change = {
-        petId: checkInt64("petId", petId),
-        delta: checkInteger("delta", delta, -maxQuantity - 1, maxQuantity),
-        requestId: checkText("requestId", requestId), // "undefined" would be one id for all adjustments
-      };
-      const { isReplayed, ...item } = await applyOne({ changes: [change] }, options);
+      const { requestId } = checkNames(adjustment, "petId", "delta", "requestId", "reason");
+      // "undefined" would be one id for all adjustments
+      const change = { ...checkDelta(adjustment), requestId: checkText("requestId", requestId) };
+      const { isReplayed, ...item } = await applyOne(change, options);
       return { item, replayed: isReplayed };
+    },
+
+    adjustMany: async (batch, options = {}) => {
+      checkNames(options, "timeoutMs", "signal");
+      const { adjustments, requestId } = checkNames(batch, "adjustments", "requestId");
+      const changes = checkArray("adjustments", adjustments).map((adjustment) => {
+        checkNames(adjustment, "petId", "delta", "expectedRevision", "reason");
+        return { ...checkDelta(adjustment), expectedRevisions: checkRevisions(adjustment.expectedRevision) };
+      });
+      const idempotencyKey = { key: checkText("requestId", requestId) };
+      const changed = await applyAll({ changes, idempotencyKey, isAllOrNothing: true }, options);
+      const items = changed.map(({ isReplayed: _, ...item }) => item);
+      return { items, replayed: changed.some(({ isReplayed }) => isReplayed) };
     },
 
     apply: (request, caller) => sender.send(request, caller),
@@ -104,23 +131,30 @@ export function createInventoryClient({
     },
 
     setStatus: async (change, options) => {
-      const { petId, status, expectedRevision } = checkNames(change, "petId", "status", "expectedRevision");
+      const { petId, status, expectedRevision } = checkNames(change, "petId", "status", "expectedRevision", "reason");
       const request = {
         petId: checkInt64("petId", petId),
         status: checkStatus(status),
         expectedRevision: expectedRevision === undefined ? undefined : checkInt64("expectedRevision", expectedRevision),
+        reason: checkReason(change),
       };
       return toItem((await call(stub.setStatus, request, options)).item);
     },
 
     create: async (entry, options) => {
-      const { petId, quantity, status } = checkNames(entry, "petId", "quantity", "status");
-      const request = { ...checkEntry({ petId, quantity }), status: checkStatus(status ?? "available") };
+      const { petId, quantity, status } = checkNames(entry, "petId", "quantity", "status", "reason");
+      const made = { ...checkEntry({ petId, quantity }), status: checkStatus(status ?? "available") };
+      const request = { ...made, reason: checkReason(entry) };
       return toItem((await call(stub.createInventoryItem, request, options)).item);
     },
 
-    remove: async (petId, options) =>
-      (await call(stub.removeInventoryItem, { petId: checkInt64("petId", petId) }, options)).revision,
+    remove: async (petId, { reason, ...options } = {}) => {
+      const request = { petId: checkInt64("petId", petId), reason: checkReason({ reason }) };
+      return (await call(stub.removeInventoryItem, request, options)).revision;
+    },
+
+    history: async (question = {}, options) =>
+      (await call(stub.listChanges, toWireQuestion(question), options)).changes.map(toPastChange),
 
     async *list(options = {}) {
       throwIfClosed();

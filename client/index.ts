@@ -8,6 +8,16 @@ export type { ChannelTls, InventoryChannelOptions } from "./channel.ts";
 export type { CheckOptions, StockChanges } from "./checks.ts";
 export { createInventoryClient } from "./client.ts";
 export type { CallOptions } from "./grpc-calls.ts";
-export type { Adjusted, Found, InventoryClient, InventoryClientOptions, ListOptions, Page } from "./interface.ts";
+export type { EntryThen, HistoryQuestion, PastActor, PastChange, PastChangeKind } from "./history.ts";
+export type {
+  Adjusted,
+  AdjustedMany,
+  Adjustment,
+  Found,
+  InventoryClient,
+  InventoryClientOptions,
+  ListOptions,
+  Page,
+} from "./interface.ts";
 export { InventoryError, type StatusName } from "./inventory-error.ts";
 export type { WatchEvent, WatchOptions } from "./watch.ts";

@@ -5,6 +5,7 @@ import type { ChangeCaller } from "./change-sender.ts";
 import type { InventoryChannelOptions } from "./channel.ts";
 import type { CheckOptions, StockChanges } from "./checks.ts";
 import type { CallOptions } from "./grpc-calls.ts";
+import type { HistoryQuestion, PastChange } from "./history.ts";
 import type { WatchEvent, WatchOptions } from "./watch.ts";
 
 export interface InventoryClientOptions extends InventoryChannelOptions {
@@ -44,6 +45,25 @@ export interface Adjusted {
   readonly replayed: boolean;
 }
 
+/** An adjustment among others that are made all or none. */
+export interface Adjustment {
+  readonly petId: bigint;
+  /** Negative to take away; not 0. */
+  readonly delta: number;
+  /** The entry has to be at one of these revisions: 1 to 20. */
+  readonly expectedRevision?: bigint | readonly bigint[] | undefined;
+  /** Why: up to 200 characters. */
+  readonly reason?: string | undefined;
+}
+
+/** The entries after adjustments that were made together. */
+export interface AdjustedMany {
+  /** As the adjustments left them, in their order. */
+  readonly items: readonly Item[];
+  /** An earlier call with this request id made the adjustments; this one changed nothing. */
+  readonly replayed: boolean;
+}
+
 /**
  * The inventory service. Every method throws InventoryError, or the reason of its signal.
  *
@@ -69,6 +89,7 @@ export interface InventoryClient {
       readonly quantity: number;
       readonly expectedRevision?: bigint | readonly bigint[] | undefined;
       readonly idempotencyKey?: string | undefined;
+      readonly reason?: string | undefined;
     },
     options?: CallOptions,
   ): Promise<Item>;
@@ -78,9 +99,24 @@ export interface InventoryClient {
    * negative (`details.quantity` has the present one), OUT_OF_RANGE above 2147483647.
    */
   adjust(
-    change: { readonly petId: bigint; readonly delta: number; readonly requestId: string },
+    change: {
+      readonly petId: bigint;
+      readonly delta: number;
+      readonly requestId: string;
+      readonly reason?: string | undefined;
+    },
     options?: CallOptions,
   ): Promise<Adjusted>;
+  /**
+   * Makes 1 to 100 adjustments of different entries, all or none: once for each `requestId`, whose repeats name the same
+   * adjustments in the same order. No read shows some of them without the others. The error is that of the adjustment
+   * which was refused (`details.pet_id`): NOT_FOUND, FAILED_PRECONDITION, OUT_OF_RANGE, and ABORTED when its entry is at
+   * none of its expected revisions.
+   */
+  adjustMany(
+    batch: { readonly adjustments: readonly Adjustment[]; readonly requestId: string },
+    options?: CallOptions,
+  ): Promise<AdjustedMany>;
   /**
    * Makes changes of one request, each of which stands alone. Never rejects.
    *
@@ -91,16 +127,31 @@ export interface InventoryClient {
   readonly changesInFlight: number;
   /** Sets a status. NOT_FOUND without an entry, ABORTED when it is not at `expectedRevision`. */
   setStatus(
-    change: { readonly petId: bigint; readonly status: PetStatus; readonly expectedRevision?: bigint | undefined },
+    change: {
+      readonly petId: bigint;
+      readonly status: PetStatus;
+      readonly expectedRevision?: bigint | undefined;
+      readonly reason?: string | undefined;
+    },
     options?: CallOptions,
   ): Promise<Item>;
   /** Makes an entry; its status is `available` by default. ALREADY_EXISTS when there is one. */
   create(
-    entry: { readonly petId: bigint; readonly quantity: number; readonly status?: PetStatus | undefined },
+    entry: {
+      readonly petId: bigint;
+      readonly quantity: number;
+      readonly status?: PetStatus | undefined;
+      readonly reason?: string | undefined;
+    },
     options?: CallOptions,
   ): Promise<Item>;
   /** Removes an entry. NOT_FOUND when there is none. @returns the revision in which it was gone */
-  remove(petId: bigint, options?: CallOptions): Promise<bigint>;
+  remove(petId: bigint, options?: CallOptions & { readonly reason?: string | undefined }): Promise<bigint>;
+  /**
+   * Changes of the past, the newest first: of one entry, or of all. NOT_FOUND when there is neither an entry nor a
+   * change of it, FAILED_PRECONDITION when the service keeps no history.
+   */
+  history(question?: HistoryQuestion, options?: CallOptions): Promise<readonly PastChange[]>;
   /** Every entry, ordered by petId, in pages. The first page is empty and has the position. */
   list(options?: ListOptions): AsyncIterable<Page>;
   /**

@@ -5,13 +5,16 @@ import { getRateLimit } from "./accounts/own/rate-limit.ts";
 import { type KeyRotation, rotateOwnKey } from "./accounts/own/rotate-key.ts";
 import type { OperationAccess } from "./admission/admission.ts";
 import { readPetId } from "./inventory/input.ts";
+import { getInventoryHistory, type HistoryOptions } from "./inventory/reads/history-handler.ts";
 import {
   getInventoryItem,
   listInventory,
   listInventoryChanges,
   type ReadInventoryOptions,
 } from "./inventory/reads/read-handlers.ts";
+import type { StockClient } from "./inventory/stock-client.ts";
 import {
+  adjustInventory,
   bulkUpdateInventory,
   type UpdateInventoryOptions,
   updateInventory,
@@ -31,7 +34,8 @@ export interface Operation extends OperationAccess {
 /** Operations by method and path. GET answers HEAD too, and every other method is 405. */
 export type RouteTable = Readonly<Record<`${"GET" | "PATCH" | "POST"} /v1/${string}`, Operation>>;
 
-export interface OperationDeps extends ReadInventoryOptions, UpdateInventoryOptions, UsageOptions {
+export interface OperationDeps extends ReadInventoryOptions, HistoryOptions, UpdateInventoryOptions, UsageOptions {
+  readonly stock: StockClient;
   readonly pets: PassThrough;
   readonly orders: PassThrough;
   /** Undefined where callers may not rotate their keys. */
@@ -62,6 +66,11 @@ export function routeTable(deps: OperationDeps): RouteTable {
       scope: "inventory:write",
       handler: bulkUpdateInventory(deps),
     },
+    "POST /v1/inventory/adjustments": {
+      name: "adjustInventory",
+      scope: "inventory:write",
+      handler: adjustInventory(deps),
+    },
     "GET /v1/inventory/:petId": {
       name: "getInventoryItem",
       scope: "inventory:read",
@@ -72,6 +81,11 @@ export function routeTable(deps: OperationDeps): RouteTable {
       name: "updateInventory",
       scope: "inventory:write",
       handler: updateInventory(deps),
+    },
+    "GET /v1/inventory/:petId/history": {
+      name: "getInventoryHistory",
+      scope: "inventory:read",
+      handler: getInventoryHistory(deps),
     },
     "GET /v1/pets/:petId": {
       name: "getPet",

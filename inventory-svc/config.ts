@@ -27,6 +27,9 @@ export const inventorySettings = {
   ),
   INVENTORY_MAX_BATCH: integer(1_000, 1, 5_000).describe("maximum changes in one transaction"),
   INVENTORY_MAX_QUEUED: integer(10_000, 1, 1_000_000).describe("maximum changes that wait for a transaction"),
+  INVENTORY_HISTORY_DAYS: integer(30, 0, 3_650).describe(
+    "how long the ledger keeps changes; 0 keeps only what answers repeats, for a day",
+  ),
   INVENTORY_MAX_CONNECTION_AGE_MS: integer(5 * minute, 1_000, 24 * 60 * minute).describe(
     "age at which a client is asked to reconnect, so that new replicas get their share",
   ),

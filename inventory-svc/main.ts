@@ -13,6 +13,7 @@ import { LogOutput } from "../runtime/log-output.ts";
 import { type RunningProcess, runProcess, untilReady } from "../runtime/process.ts";
 import { startTracing } from "../runtime/tracing.ts";
 import { mutualTls } from "./access/credentials.ts";
+import { callerOf } from "./access/identities.ts";
 import type { OnRefused } from "./access/role-interceptor.ts";
 import { databaseSetting, inventorySettings, readInventoryConfig, serviceTls } from "./config.ts";
 import { createRpcServer } from "./grpc-server.ts";
@@ -21,7 +22,7 @@ import { connectionGraceMs } from "./rpc/served-calls.ts";
 import { entriesPerMessage } from "./rpc/wire.ts";
 import { createServiceMetrics } from "./service-metrics.ts";
 import { ChangeFeed } from "./stock/change-feed.ts";
-import { startCleanup } from "./stock/cleanup.ts";
+import { ledgerKeptMs, startCleanup } from "./stock/cleanup.ts";
 import { GroupCommit } from "./stock/group-commit.ts";
 import { ListFeed } from "./stock/list-feed.ts";
 import { Retention } from "./stock/retention.ts";
@@ -54,7 +55,8 @@ async function start(): Promise<RunningProcess> {
   );
   const stopWatching = risks.watch(db);
   if (tracing.isOn) traceQueries(db);
-  const store = new StockStore(db);
+  const keepsHistory = config.INVENTORY_HISTORY_DAYS > 0;
+  const store = new StockStore(db, keepsHistory);
   const commits = new GroupCommit({
     write: (requests) => store.writeWanted(requests),
     maxBatch: config.INVENTORY_MAX_BATCH,
@@ -83,6 +85,8 @@ async function start(): Promise<RunningProcess> {
   const server = createRpcServer({
     handlers: inventoryHandlers({
       store,
+      keepsHistory,
+      callerOf: callerOf(config.INVENTORY_TLS_ROLES ?? new Map()),
       commits,
       feed,
       lists: new ListFeed(store, entriesPerMessage),
@@ -119,8 +123,9 @@ async function start(): Promise<RunningProcess> {
       server.ready();
       stopCleanup = startCleanup({
         retention: new Retention(db),
+        ledgerKeptMs: ledgerKeptMs(config.INVENTORY_HISTORY_DAYS),
         onError: (err) =>
-          log.warn({ err }, "old records and removals could not be deleted; the next attempt is in a minute"),
+          log.warn({ err }, "old changes and removals could not be deleted; the next attempt is in a minute"),
       });
     },
     leave: () => {

@@ -28,6 +28,20 @@ export function toQuantity(quantity: number): number {
   return toInteger("quantity", quantity, 0, maxInt32);
 }
 
+export function toDelta(delta: number): number {
+  if (delta === 0) throw new TypeError("delta must not be 0");
+  return toInteger("delta", delta, -maxInt32, maxInt32);
+}
+
+export function toReason(reason: string | undefined): string | undefined {
+  if (reason === undefined || (typeof reason === "string" && /^\P{Cc}{1,200}$/u.test(reason))) return reason;
+  throw new TypeError("reason must be a string of 1 to 200 characters without control characters");
+}
+
+export function toHistoryLimit(limit: number): number {
+  return toInteger("limit", limit, 1, 100);
+}
+
 export function toWaitSeconds(waitSeconds = 0): number {
   return toInteger("waitSeconds", waitSeconds, 0, 90);
 }

@@ -1,5 +1,6 @@
 /** The client of the public API for consumers in TypeScript and JavaScript. */
 import {
+  toHistoryLimit,
   toHours,
   toIfMatch,
   toKey,
@@ -7,6 +8,7 @@ import {
   toPetId,
   toPetIds,
   toQuantity,
+  toReason,
   toSince,
   toWaitSeconds,
 } from "./api-arguments.ts";
@@ -18,6 +20,7 @@ import type {
   InventoryApiOptions,
   InventoryEntry,
   InventoryList,
+  ManyOptions,
   UpdatedEntry,
   UpdateOptions,
   UpdateResult,
@@ -25,14 +28,14 @@ import type {
 import { InventoryApiError } from "./inventory-api-error.ts";
 import { Pace } from "./pace.ts";
 import { type Answer, type ApiRequest, createSender } from "./request-sender.ts";
-import type { InventoryChanges, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
-import { toRequests, type UpdateEntry } from "./update-batches.ts";
+import type { InventoryChanges, InventoryHistory, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
+import { type Adjustment, toAdjustmentsBody, toRequests, type UpdateEntry } from "./update-batches.ts";
 
 export type { ChangesEvent, FollowEvent, StockEvent } from "./follow.ts";
 export type * from "./inventory-api.ts";
 export { InventoryApiError } from "./inventory-api-error.ts";
 export type * from "./types.ts";
-export type { UpdateEntry } from "./update-batches.ts";
+export type { Adjustment, UpdateEntry } from "./update-batches.ts";
 
 /** Entries with a tag that are remembered, the latest. */
 const maxRemembered = 1_000;
@@ -78,14 +81,14 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     const ifMatch = toIfMatch(options.ifMatch);
     const headers = { ...updateHeaders(toKey(options.idempotencyKey)), ...(ifMatch && { "If-Match": ifMatch }) };
     const path = `/inventory/${toPetId(petId)}`;
-    const body = JSON.stringify({ quantity: toQuantity(quantity) });
+    const body = JSON.stringify({ quantity: toQuantity(quantity), reason: toReason(options.reason) });
     const answer = await send({ method: "PATCH", path, headers, body, signal: options.signal });
     const isReplayed = answer.headers.get("idempotency-replayed") === "true";
     const entry = remember(entryOf(answer));
     return isReplayed ? { ...entry, replayed: true } : entry;
   }
 
-  async function updateMany(updates: readonly UpdateEntry[], options: Omit<UpdateOptions, "ifMatch"> = {}) {
+  async function updateMany(updates: readonly UpdateEntry[], options: ManyOptions = {}) {
     const { idempotencyKey, signal } = options;
     const results: UpdateResult[] = [];
     for (const { start, key, body } of toRequests(updates, idempotencyKey)) {
@@ -110,6 +113,29 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     return results;
   }
 
+  async function adjustMany(adjustments: readonly Adjustment[], { idempotencyKey, signal }: ManyOptions = {}) {
+    const body = toAdjustmentsBody(adjustments);
+    const headers = updateHeaders(toKey(idempotencyKey));
+    const answer = await send({ method: "POST", path: "/inventory/adjustments", headers, body, signal });
+    const isReplayed = answer.headers.get("idempotency-replayed") === "true";
+    const adjusted = readBody(answer, (sent: SentEntry[]) => sent.map(withPetId<InventoryEntry>)).map(remember);
+    return adjusted.map((entry): UpdatedEntry => (isReplayed ? { ...entry, replayed: true } : entry));
+  }
+
+  async function adjust(petId: bigint | number, delta: number, { ifMatch, reason, ...options }: UpdateOptions = {}) {
+    return (await adjustMany([{ petId, delta, ifMatch, reason }], options))[0]!;
+  }
+
+  type HistoryRequest = CallOptions & { readonly limit?: number; readonly before?: string | null };
+
+  async function history(petId: bigint | number, { limit, before, signal }: HistoryRequest = {}) {
+    const query = new URLSearchParams();
+    if (limit !== undefined) query.set("limit", String(toHistoryLimit(limit)));
+    if (before) query.set("before", before);
+    const path = `/inventory/${toPetId(petId)}/history?${query}`;
+    return readBody(await send({ path, signal }), (sent: InventoryHistory) => sent);
+  }
+
   type ChangesRequest = Pick<ApiRequest, "signal" | "isPatient"> & { readonly waitSeconds?: number };
 
   async function changes(since: string, { waitSeconds, ...request }: ChangesRequest = {}): Promise<InventoryChanges> {
@@ -126,7 +152,7 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
 
   async function rateLimit({ signal }: CallOptions = {}): Promise<RateLimitStatus> {
     return readBody(await send({ path: "/rate_limit", isFree: true, signal }), (status: RateLimitStatus) => {
-      if (status.ban === null) pace.endBan();
+      if (!status.ban) pace.endBan();
       return status;
     });
   }
@@ -140,6 +166,9 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     get,
     update,
     updateMany,
+    adjust,
+    adjustMany,
+    history,
     changes: (since, { waitSeconds, signal } = {}) => changes(since, { waitSeconds, signal }),
     follow: ({ signal } = {}) => {
       const request = { isPatient: true, signal };

@@ -1,8 +1,8 @@
 /** What the client offers its callers, and what it takes from them. */
 import type { FollowEvent } from "./follow.ts";
 import type { InventoryApiError } from "./inventory-api-error.ts";
-import type { BulkResult, InventoryChanges, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
-import type { UpdateEntry } from "./update-batches.ts";
+import type { BulkResult, InventoryChanges, InventoryHistory, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
+import type { Adjustment, UpdateEntry } from "./update-batches.ts";
 
 export interface InventoryApiOptions {
   /** Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. */
@@ -26,7 +26,12 @@ export interface UpdateOptions extends CallOptions {
    * place of its first entry. So a repeat of the whole call has the same keys.
    */
   readonly idempotencyKey?: string | undefined;
+  /** Why, for the history: 1 to 200 characters. */
+  readonly reason?: string | undefined;
 }
+
+/** Options of many changes, each of which has its own precondition and reason. */
+export type ManyOptions = Pick<UpdateOptions, "idempotencyKey" | "signal">;
 
 export interface InventoryEntry extends InventoryItem {
   /** For `ifMatch`; empty where a proxy removes the `ETag`. */
@@ -78,7 +83,28 @@ export interface InventoryApi {
    * @throws InventoryApiError when no result is known; a later failure is the result of its entries and of all after
    * them, which are not sent
    */
-  updateMany(entries: readonly UpdateEntry[], options?: Omit<UpdateOptions, "ifMatch">): Promise<UpdateResult[]>;
+  updateMany(entries: readonly UpdateEntry[], options?: ManyOptions): Promise<UpdateResult[]>;
+  /**
+   * Adds to a quantity, or takes from it with a negative `delta`: once, however often the request has to be sent.
+   *
+   * @throws InventoryApiError `not_found`, `precondition_failed`; `insufficient_stock` when it would fall below 0
+   */
+  adjust(petId: bigint | number, delta: number, options?: UpdateOptions): Promise<UpdatedEntry>;
+  /**
+   * Adds to up to a hundred quantities, or takes from them: all or none, once.
+   *
+   * @throws InventoryApiError as `adjust`, with a message that names the petId; then nothing was changed
+   */
+  adjustMany(adjustments: readonly Adjustment[], options?: ManyOptions): Promise<UpdatedEntry[]>;
+  /**
+   * The changes of an entry, the newest first, and who made them.
+   *
+   * @param options `limit`: 1 to 100; default: 20. `before`: `next` of the page before
+   */
+  history(
+    petId: bigint | number,
+    options?: CallOptions & { readonly limit?: number; readonly before?: string | null },
+  ): Promise<InventoryHistory>;
   /**
    * What has changed since the `etag` of a list or of earlier changes.
    *

@@ -17,24 +17,77 @@ export type InventoryChanges = {
   /** The `ETag` of the list that the difference leads to. */
   readonly etag: string;
   /** The entries that were made or changed, in the order of `petId`. */
-  readonly changed: readonly (InventoryItem & {
-    /** The `ETag` of the entry. */
-    readonly etag: string;
-  })[];
+  readonly changed: readonly (EntryWithETag)[];
   /** The `petId`s of the entries that were removed, in ascending order. */
   readonly removed: readonly (bigint)[];
 };
 
-/** The updated entry with its ETag, or why there is none. */
-export type BulkResult = (InventoryItem & {
+/** The stock of one pet, with its ETag. */
+export type EntryWithETag = {
+  /** The ID of the pet. */
+  readonly petId: bigint;
+  /** Current stock count. */
+  readonly quantity: number;
+  readonly status: PetStatus;
+  /** Strong ETag of the entry, for `ifMatch` in the next update. */
+  readonly etag: string;
+};
+
+/** An entry after an update. */
+export type UpdatedItem = {
+  /** The ID of the pet. */
+  readonly petId: bigint;
+  /** The stock count. */
+  readonly quantity: number;
+  readonly status: PetStatus;
   /** Strong ETag of the entry after the update, for `ifMatch` in the next one. */
   readonly etag: string;
-  /** True when an earlier request with this `Idempotency-Key` made the update. The result is that of then. */
-  readonly replayed?: true;
-}) | ({
+  /** True when an earlier request with this `Idempotency-Key` made the update. The result is that of then. Missing otherwise. */
+  readonly replayed?: boolean;
+};
+
+/** Why an update was not made, or what is not known of it. */
+export type RefusedUpdate = {
+  /** The ID of the pet. */
   readonly petId: bigint;
   readonly error: ErrorBody;
-});
+};
+
+/** The updated entry with its ETag, or why there is none. */
+export type BulkResult = UpdatedItem | RefusedUpdate;
+
+/** Changes of one entry, the newest first. */
+export type InventoryHistory = {
+  readonly changes: readonly (PastChange)[];
+  /** What `before` has to be for the next page; null after the last one. */
+  readonly next: string | null;
+};
+
+/** A change of an entry. */
+export type PastChange = {
+  /** The ETag that the change gave to the entry. */
+  readonly etag: string;
+  /** When it was made, by the clock of the database. */
+  readonly at: string;
+  /** `set` and `adjust` changed the quantity, `status` the status. `create` and `remove` made the entry and removed it. `import` brought it to a state from a file. */
+  readonly kind: "set" | "adjust" | "status" | "create" | "remove" | "import";
+  /** Null where there was no entry. */
+  readonly quantityBefore: number | null;
+  /** Null where there is no entry then. */
+  readonly quantityAfter: number | null;
+  /** Null where there was no entry. */
+  readonly statusBefore: string | null;
+  /** Null where there is no entry then. */
+  readonly statusAfter: string | null;
+  /** Who made it: your account, another account, one of this store's own services, or an operator. */
+  readonly by: "you" | "other" | "internal" | "operator";
+  /** The key that made it; only where `by` is `you`. */
+  readonly keyId?: string;
+  /** `X-Request-Id` of its request; null where `by` is not `you`. */
+  readonly requestId: string | null;
+  /** The reason that was sent with it; null where `by` is not `you`. */
+  readonly reason: string | null;
+};
 
 /** What is left of an account's limits, and what the key of the request allows. */
 export type RateLimitStatus = {
@@ -53,7 +106,7 @@ export type RateLimitStatus = {
     readonly resetAt: string;
   })[];
   /** The ban of the key; null when none is running. */
-  readonly ban: {
+  readonly ban?: {
     /** The end of the ban. */
     readonly until: string;
   } | null;
@@ -92,7 +145,7 @@ export type Usage = {
 /** The body of every error. It has exactly these members. */
 export type ErrorBody = {
   /** Machine-readable error code, from a closed set. */
-  readonly code: "missing_api_key" | "invalid_api_key" | "insufficient_scope" | "invalid_request" | "invalid_json" | "not_found" | "changes_unavailable" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "key_replaced" | "precondition_failed" | "idempotency_key_reused" | "rate_limit_exceeded" | "api_key_banned" | "upstream_unavailable" | "upstream_timeout" | "service_unavailable" | "timeout" | "internal_error";
+  readonly code: "missing_api_key" | "invalid_api_key" | "insufficient_scope" | "invalid_request" | "invalid_json" | "not_found" | "changes_unavailable" | "method_not_allowed" | "payload_too_large" | "unsupported_media_type" | "key_replaced" | "insufficient_stock" | "quantity_overflow" | "precondition_failed" | "idempotency_key_reused" | "rate_limit_exceeded" | "api_key_banned" | "upstream_unavailable" | "upstream_timeout" | "service_unavailable" | "timeout" | "internal_error";
   /** Human-readable description of the error. Its wording may change. */
   readonly message: string;
   /** The HTTP status code. */

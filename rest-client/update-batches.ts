@@ -1,11 +1,18 @@
-/** Checks many updates and writes them down before the first of them is sent. */
-import { toIfMatch, toKey, toPetId, toQuantity } from "./api-arguments.ts";
+/** Checks many changes and writes them down before the first of them is sent. */
+import { toDelta, toIfMatch, toKey, toPetId, toQuantity, toReason } from "./api-arguments.ts";
 
 /** One of many updates. */
 export interface UpdateEntry {
   readonly petId: bigint | number;
   readonly quantity: number;
   readonly ifMatch?: string | undefined;
+  readonly reason?: string | undefined;
+}
+
+/** One of many adjustments. */
+export interface Adjustment extends Omit<UpdateEntry, "quantity"> {
+  /** Negative to take away; not 0. */
+  readonly delta: number;
 }
 
 /** A request that carries some of many updates. */
@@ -53,7 +60,21 @@ export function toRequests(updates: readonly UpdateEntry[], idempotencyKey: stri
 }
 
 /** One of many updates as JSON, with every digit of its petId. */
-function updateJson({ petId, quantity, ifMatch }: UpdateEntry): string {
-  const rest = { quantity: toQuantity(quantity), ifMatch: toIfMatch(ifMatch) };
+function updateJson({ petId, quantity, ifMatch, reason }: UpdateEntry): string {
+  return changeJson(petId, { quantity: toQuantity(quantity), ifMatch: toIfMatch(ifMatch), reason: toReason(reason) });
+}
+
+/** The body of adjustments that are made all or none. @throws TypeError for one that cannot be sent */
+export function toAdjustmentsBody(adjustments: readonly Adjustment[]): string {
+  if (adjustments.length < 1 || adjustments.length > maxUpdates) {
+    throw new TypeError(`adjustments must be 1 to ${maxUpdates}: ${adjustments.length}`);
+  }
+  const texts = adjustments.map(({ petId, delta, ifMatch, reason }) => {
+    return changeJson(petId, { delta: toDelta(delta), ifMatch: toIfMatch(ifMatch), reason: toReason(reason) });
+  });
+  return `[${texts}]`;
+}
+
+function changeJson(petId: bigint | number, rest: object): string {
   return `{"petId":${toPetId(petId)},${JSON.stringify(rest).slice(1)}`;
 }

@@ -18,7 +18,7 @@ import { scopes } from "../../gateway/accounts/keys/principal.ts";
 import { gatewaySettings, keySettings, readGatewayConfig } from "../../gateway/config.ts";
 import { readLines } from "../../inventory-svc/cli/entries.ts";
 import { inventorySettings, readInventoryConfig } from "../../inventory-svc/config.ts";
-import type { Change } from "../../inventory-svc/stock/decide-changes.ts";
+import type { Change } from "../../inventory-svc/stock/change.ts";
 import { stockMigrations } from "../../inventory-svc/stock/stock-migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { createCommand, runCommand } from "../../runtime/command-line.ts";

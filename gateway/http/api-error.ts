@@ -20,6 +20,8 @@ export const errorTable = {
     message: "The body must be JSON in UTF-8, without a content coding, in a media type that the operation takes.",
   },
   key_replaced: { status: 409, message: "A newer key has taken the place of this one and is in use: rotate that one." },
+  insufficient_stock: { status: 409, message: "There is less than the adjustment takes; nothing was changed." },
+  quantity_overflow: { status: 409, message: "There would be more than a quantity can be; nothing was changed." },
   precondition_failed: { status: 412, message: "A precondition of the request does not hold; nothing was changed." },
   idempotency_key_reused: {
     status: 422,

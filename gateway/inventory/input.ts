@@ -1,11 +1,12 @@
 /** Reads what a request for the inventory brings: petId, preconditions and body. */
 import { hash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
-import { maxExpectedRevisions, maxQuantity, parsePetId } from "../../proto/pet.ts";
+import { maxQuantity, parsePetId } from "../../proto/pet.ts";
 import { holdsKey } from "../accounts/keys/key-format.ts";
 import { ApiError } from "../http/api-error.ts";
 import { parseJson } from "../http/json.ts";
 import type { ListTag } from "./list/stock-list.ts";
+import type { Precondition } from "./preconditions.ts";
 
 /** The media types that a method takes, and the header that names them where a request has another one. */
 export interface BodyTypes {
@@ -40,18 +41,37 @@ export function checkMediaType(
 }
 
 /**
- * Reads the body: a JSON object with a `quantity`. Other members are ignored.
+ * Reads the body: a JSON object with a `quantity` and, if wanted, a `reason`. Other members are ignored.
  *
- * @returns the quantity, 0 to 2147483647
  * @throws ApiError invalid_json, or invalid_request with a message that names what is wrong
  */
-export function parseStockUpdate(bytes: Uint8Array): number {
+export function parseStockUpdate(bytes: Uint8Array): Pick<AskedUpdate, "quantity" | "reason"> {
   const body = parseJson(bytes);
   if (typeof body !== "object" || body === null || Array.isArray(body)) {
     const message = `The body must be a JSON object, and its quantity must be an integer from 0 to ${maxQuantity}.`;
     throw new ApiError("invalid_request", { message });
   }
-  return readJsonQuantity(body as Readonly<Record<string, unknown>>, "quantity");
+  const update = body as Members;
+  return { quantity: readJsonQuantity(update, "quantity"), reason: readJsonReason(update, "reason") };
+}
+
+/** The members of a JSON object. */
+export type Members = Readonly<Record<string, unknown>>;
+
+const maxReason = 200;
+
+/**
+ * Reads why a change is made.
+ *
+ * @param name what messages call it
+ * @throws ApiError invalid_request
+ */
+export function readJsonReason({ reason }: Members, name: string): string | undefined {
+  if (reason === undefined) return undefined;
+  const isText = typeof reason === "string" && reason.length >= 1 && reason.length <= maxReason;
+  if (isText && reason.isWellFormed() && !/\p{Cc}/u.test(reason)) return reason;
+  const message = `${name} must be a string of 1 to ${maxReason} characters without control characters.`;
+  throw new ApiError("invalid_request", { message });
 }
 
 /**
@@ -60,7 +80,7 @@ export function parseStockUpdate(bytes: Uint8Array): number {
  * @param name what messages call it
  * @throws ApiError invalid_request
  */
-export function readJsonQuantity({ quantity }: Readonly<Record<string, unknown>>, name: string): number {
+export function readJsonQuantity({ quantity }: Members, name: string): number {
   if (quantity === undefined) throw new ApiError("invalid_request", { message: `${name} is required.` });
   if (!Number.isInteger(quantity) || (quantity as number) < 0 || (quantity as number) > maxQuantity) {
     throw new ApiError("invalid_request", { message: `${name} must be an integer from 0 to ${maxQuantity}.` });
@@ -114,88 +134,25 @@ export function readWait(prefer: string | string[] | undefined): number | undefi
   return seconds ? Math.min(Number(seconds[1] ?? seconds[2]), maxWaitSeconds) : undefined;
 }
 
-/** What an update expects of its entry. */
-export interface Precondition {
-  /** The revisions that will do: 1 to 20. */
-  readonly revisions: readonly bigint[];
-  /** Says why the update did not happen. */
-  readonly unmet: string;
+/** What a caller asks for to be done to an entry. */
+interface AskedChange {
+  readonly petId: bigint;
+  /** Undefined when any revision will do. */
+  readonly precondition: Precondition | undefined;
+  /** Why, for the ledger. */
+  readonly reason: string | undefined;
 }
 
 /** An update as its caller asks for it. */
-export interface AskedUpdate {
-  readonly petId: bigint;
+export interface AskedUpdate extends AskedChange {
   readonly quantity: number;
-  /** Undefined when any revision will do. */
-  readonly precondition: Precondition | undefined;
 }
 
-/** A revision that no entry is ever at. */
-const noRevision = -1n;
-
-/** An entity tag with the comma before the next one, or the end (RFC 9110 sections 5.6.1 and 8.8.3). */
-const listedTag = /[\t ]*(?:(W\/)?"([\x21\x23-\x7e\x80-\xff]*)"[\t ]*)?(?:,|$)/y;
-
-const entryTag = /^r(0|[1-9]\d{0,18})$/;
-
-/**
- * Reads the preconditions of a request. A caller that sends `If-None-Match: *` wants no entry to be there, so its
- * update changes none (RFC 9110 sections 13.1.1 and 13.1.2).
- *
- * @returns undefined when any revision will do
- * @throws ApiError invalid_request for an `If-Match` that is no list of tags, or has too many of them
- */
-export function readPrecondition({
-  "if-match": wanted = "*",
-  "if-none-match": unwanted,
-}: IncomingHttpHeaders): Precondition | undefined {
-  const precondition = readIfMatch(wanted, "If-Match");
-  if (unwanted?.trim() !== "*") return precondition;
-  return { revisions: [noRevision], unmet: "There is an entry, which If-None-Match: * rules out." };
+/** An adjustment as its caller asks for it. */
+export interface AskedAdjustment extends AskedChange {
+  /** Negative to take away; not 0. */
+  readonly delta: number;
 }
-
-/**
- * Reads what an update expects: the entry is at a revision that one of these tags names.
- *
- * A tag that names no revision, such as a weak one, matches no entry. It is no fault of its own, because 404 comes
- * first (RFC 9110 section 13.2.1).
- *
- * @param name what messages call the text
- * @returns undefined for `*`: any revision will do
- * @throws ApiError invalid_request for what is no list of tags, or for too many of them
- */
-export function readIfMatch(text: string, name: string): Precondition | undefined {
-  if (text.trim() === "*") return undefined;
-  const tags = readTags(text, name);
-  const revisions = tags.flatMap(({ isWeak, text }) => {
-    const revision = isWeak ? undefined : entryTag.exec(text)?.[1];
-    return revision !== undefined && BigInt(revision) < 2n ** 63n ? BigInt(revision) : [];
-  });
-  if (revisions.length > 0)
-    return { revisions, unmet: `The entry is not at a revision that an ETag in ${name} names.` };
-  const unmet = tags.some(({ isWeak }) => isWeak)
-    ? `A weak tag (W/) never matches: send the ETag of a read or an update of the entry in ${name}, without W/.`
-    : `What ${name} holds is not an ETag of an entry: send the one of a read or an update of the entry, such as "r317".`;
-  return { revisions: [noRevision], unmet };
-}
-
-/** @throws ApiError invalid_request for what is no list of at most 20 tags */
-function readTags(list: string, name: string): { readonly isWeak: boolean; readonly text: string }[] {
-  const refuse = (fault: string) => new ApiError("invalid_request", { message: `${name} ${fault}` });
-  const tags = [];
-  listedTag.lastIndex = 0;
-  while (listedTag.lastIndex < list.length) {
-    const match = listedTag.exec(list);
-    if (!match) throw refuse(tagsRule);
-    const [, weak, text] = match;
-    if (text !== undefined) tags.push({ isWeak: weak !== undefined, text });
-  }
-  if (tags.length === 0) throw refuse(tagsRule);
-  if (tags.length > maxExpectedRevisions) throw refuse(`may name at most ${maxExpectedRevisions} ETags.`);
-  return tags;
-}
-
-const tagsRule = 'must be * or a list of ETags in double quotes, such as "r317".';
 
 /** A key as it is, or as a quoted string (draft-ietf-httpapi-idempotency-key-header). */
 const idempotencyKey = /^(?:"([\w.:-]{1,64})"|([\w.:-]{1,64}))$/;
@@ -216,9 +173,10 @@ export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHe
 }
 
 /** Tells a request from all others with the same key. @param operation tells it from those of other operations */
-export function fingerprintOf(operation: string, updates: readonly AskedUpdate[]): string {
-  const parts = updates.map(({ petId, quantity, precondition }) => {
-    return `${petId} ${quantity} ${precondition?.revisions.join() ?? "*"}`;
+export function fingerprintOf(operation: string, asked: readonly (AskedUpdate | AskedAdjustment)[]): string {
+  const parts = asked.map(({ petId, precondition, reason = "", ...change }) => {
+    const amount = "delta" in change ? change.delta : change.quantity;
+    return `${petId} ${amount} ${precondition?.revisions.join() ?? "*"} ${reason}`;
   });
   return hash("sha256", [operation, ...parts].join("\n"), "base64url");
 }

@@ -1,6 +1,8 @@
 /** Translates errors of the inventory service into errors of the public API. */
 import { InventoryError, type StatusName } from "../../client/index.ts";
+import { maxQuantity } from "../../proto/pet.ts";
 import { ApiError, type ErrorCode } from "../http/api-error.ts";
+import type { AskedAdjustment } from "./input.ts";
 
 /**
  * The public error for each gRPC status; the compiler demands all of them. A status about the gateway as a caller (its
@@ -15,9 +17,9 @@ const codes: Record<Exclude<StatusName, "OK">, ErrorCode> = {
   ALREADY_EXISTS: "internal_error",
   PERMISSION_DENIED: "internal_error",
   RESOURCE_EXHAUSTED: "service_unavailable",
-  FAILED_PRECONDITION: "internal_error",
+  FAILED_PRECONDITION: "insufficient_stock",
   ABORTED: "precondition_failed",
-  OUT_OF_RANGE: "internal_error",
+  OUT_OF_RANGE: "quantity_overflow",
   UNIMPLEMENTED: "internal_error",
   INTERNAL: "internal_error",
   UNAVAILABLE: "service_unavailable",
@@ -33,7 +35,22 @@ export function fromServiceError(error: unknown): ApiError {
   return new ApiError(known, { cause: error, headers });
 }
 
+/** Makes the public error of an adjustment that was refused, and all others with it. */
+export function fromAdjustmentError(error: InventoryError, { petId, precondition }: AskedAdjustment): ApiError {
+  const { quantity } = error.details;
+  const messages: Readonly<Partial<Record<ErrorCode, string>>> = {
+    not_found: `There is no entry with petId ${petId}; nothing was changed.`,
+    insufficient_stock: `There are only ${quantity} of petId ${petId}; nothing was changed.`,
+    quantity_overflow: `There are ${quantity} of petId ${petId}, and at most ${maxQuantity} may be; nothing was changed.`,
+    precondition_failed: `petId ${petId}: ${precondition?.unmet} Nothing was changed.`,
+  };
+  const publicError = fromServiceError(error);
+  const message = messages[publicError.code];
+  return message === undefined ? publicError : new ApiError(publicError.code, { message, cause: error });
+}
+
 function codeOf({ code, reason }: InventoryError): ErrorCode {
   if (reason === "KEY_REUSED") return "idempotency_key_reused";
+  if (reason === "HISTORY_OFF") return "not_found";
   return code === "OK" ? "internal_error" : codes[code];
 }

@@ -1,12 +1,14 @@
 /** The inventory service as the gateway sees it: traces, and errors of the public contract. */
 import { context } from "@opentelemetry/api";
-import type { Changed, ChangeRequest } from "../../client/change-requests.ts";
+import { type Changed, type ChangeRequest, refusedIn } from "../../client/change-requests.ts";
 import type { ChangeCaller } from "../../client/change-sender.ts";
+import type { PastChange } from "../../client/history.ts";
 import { createInventoryClient, type InventoryChannelOptions, InventoryError } from "../../client/index.ts";
 import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
 import type { ApiError } from "../http/api-error.ts";
+import type { AskedAdjustment } from "./input.ts";
 import type { StockSource } from "./list/stock-source.ts";
-import { fromServiceError } from "./public-errors.ts";
+import { fromAdjustmentError, fromServiceError } from "./public-errors.ts";
 
 export interface StockClientOptions extends InventoryChannelOptions {
   /** How long updates without a key may take, and each part of a list or of the answer to a check. */
@@ -23,6 +25,9 @@ export interface UpdateCaller extends Pick<ChangeCaller, "isWanted" | "mayRetry"
   readonly arrivedMs: number;
 }
 
+/** Whom changes are for, and what makes them happen once. */
+export type ChangeOrigin = Pick<ChangeRequest, "idempotencyKey" | "author" | "originRequestId">;
+
 export interface StockClient extends StockSource {
   /**
    * Resolves once each update is durable, or has failed.
@@ -30,7 +35,23 @@ export interface StockClient extends StockSource {
    * @returns for each update, in order, its entry or an error: not_found, precondition_failed, idempotency_key_reused;
    *   service_unavailable, timeout or internal_error, after which it may have happened
    */
-  update(request: Omit<ChangeRequest, "traceparent">, caller: UpdateCaller): Promise<readonly (Changed | ApiError)[]>;
+  update(
+    request: Pick<ChangeRequest, "changes"> & ChangeOrigin,
+    caller: UpdateCaller,
+  ): Promise<readonly (Changed | ApiError)[]>;
+  /**
+   * Resolves once all adjustments are durable.
+   *
+   * @throws ApiError when none has happened: not_found, insufficient_stock, quantity_overflow, precondition_failed,
+   *   idempotency_key_reused; service_unavailable, timeout or internal_error, after which all may have happened
+   */
+  adjust(
+    adjustments: readonly AskedAdjustment[],
+    origin: ChangeOrigin,
+    caller: UpdateCaller,
+  ): Promise<readonly Changed[]>;
+  /** Changes of an entry, the newest first. @throws ApiError not_found, also where no history is kept */
+  history(petId: bigint, beforeRevision: bigint | undefined, limit: number): Promise<readonly PastChange[]>;
   /** Repeats updates with a key for no longer than those without one: for the begin of a stop. */
   endRepeats(): void;
   /** Updates whose result is still to come. */
@@ -48,6 +69,15 @@ export function openStockClient(options: StockClientOptions): StockClient {
   let unknown = 0;
   let endingSinceMs = Number.POSITIVE_INFINITY;
 
+  /** Has changes made, of which those with a key are repeated for longer. */
+  const change = (request: Omit<ChangeRequest, "traceparent">, { arrivedMs, ...caller }: UpdateCaller) =>
+    inSpan("ApplyChanges", clientCall, context.active(), async () => {
+      const deadlineMs = request.idempotencyKey
+        ? () => Math.min(arrivedMs + keyedTimeoutMs, Math.max(arrivedMs, endingSinceMs) + callTimeoutMs)
+        : () => arrivedMs + callTimeoutMs;
+      return await client.apply({ ...request, traceparent: activeTraceparent() }, { ...caller, deadlineMs });
+    });
+
   return {
     get updatesInFlight() {
       return client.changesInFlight;
@@ -56,19 +86,34 @@ export function openStockClient(options: StockClientOptions): StockClient {
       return unknown;
     },
 
-    update: ({ changes, idempotencyKey }, { arrivedMs, ...caller }) =>
-      inSpan("ApplyChanges", clientCall, context.active(), async () => {
-        const deadlineMs = idempotencyKey
-          ? () => Math.min(arrivedMs + keyedTimeoutMs, Math.max(arrivedMs, endingSinceMs) + callTimeoutMs)
-          : () => arrivedMs + callTimeoutMs;
-        const request = { changes, idempotencyKey, traceparent: activeTraceparent() };
-        const outcomes = await client.apply(request, { ...caller, deadlineMs });
-        return outcomes.map((outcome) => {
-          if (!(outcome instanceof InventoryError)) return outcome;
-          if (outcome.mayHaveHappened && !idempotencyKey) unknown += 1;
-          return fromServiceError(outcome);
-        });
-      }),
+    update: async (request, caller) => {
+      const outcomes = await change(request, caller);
+      return outcomes.map((outcome) => {
+        if (!(outcome instanceof InventoryError)) return outcome;
+        if (outcome.mayHaveHappened && !request.idempotencyKey) unknown += 1;
+        return fromServiceError(outcome);
+      });
+    },
+
+    adjust: async (adjustments, origin, caller) => {
+      const changes = adjustments.map(({ petId, delta, precondition, reason }) => {
+        return { petId, delta, expectedRevisions: precondition?.revisions, reason };
+      });
+      const outcomes = await change({ ...origin, changes, isAllOrNothing: true }, caller);
+      const refused = refusedIn(outcomes);
+      if (refused === -1) return outcomes as readonly Changed[];
+      throw fromAdjustmentError(outcomes[refused] as InventoryError, adjustments[refused]!);
+    },
+
+    history: async (petId, beforeRevision, limit) => {
+      try {
+        return await inSpan("ListChanges", clientCall, context.active(), () =>
+          client.history({ petId, beforeRevision, limit }),
+        );
+      } catch (error) {
+        throw fromServiceError(error);
+      }
+    },
 
     endRepeats: () => {
       endingSinceMs = performance.now();

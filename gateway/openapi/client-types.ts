@@ -9,7 +9,12 @@ const names: Readonly<Record<string, string>> = {
   PetStatus: "PetStatus",
   InventoryItem: "InventoryItem",
   InventoryChanges: "InventoryChanges",
+  EntryWithETag: "EntryWithETag",
+  UpdatedItem: "UpdatedItem",
+  RefusedUpdate: "RefusedUpdate",
   BulkResult: "BulkResult",
+  InventoryHistory: "InventoryHistory",
+  PastChange: "PastChange",
   RateLimitStatus: "RateLimitStatus",
   Usage: "Usage",
   Error: "ErrorBody", // the other name is JavaScript's own
@@ -25,8 +30,7 @@ interface Schema {
   readonly items?: Schema;
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly required?: readonly string[];
-  readonly allOf?: readonly Schema[];
-  readonly anyOf?: readonly Schema[];
+  readonly oneOf?: readonly Schema[];
 }
 
 export const clientTypesFile = new URL("../../rest-client/types.ts", import.meta.url);
@@ -55,8 +59,7 @@ export function clientTypes(): string {
 function typeOf(schema: Schema, indent: string): string {
   if (schema.$ref) return names[schema.$ref.split("/").at(-1)!]!;
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" | ");
-  if (schema.allOf) return schema.allOf.map((part) => typeOf(part, indent)).join(" & ");
-  if (schema.anyOf) return schema.anyOf.map((part) => `(${typeOf(part, indent)})`).join(" | ");
+  if (schema.oneOf) return schema.oneOf.map((part) => typeOf(part, indent)).join(" | ");
   if (typeof schema.type === "string") return typeNamed(schema.type, schema, indent);
   return schema.type!.map((type) => typeNamed(type, schema, indent)).join(" | ");
 }

@@ -10,6 +10,8 @@ export interface SampledRequest {
   readonly url: string;
   /** JSON; undefined for a request without a body. */
   readonly body: string | undefined;
+  /** An Idempotency-Key, for an operation that requires one. */
+  readonly idempotencyKey: string | undefined;
 }
 
 /** @returns `x-codeSamples` of an operation */
@@ -22,16 +24,18 @@ export function codeSamples(request: SampledRequest): CodeSample[] {
   ];
 }
 
-function curl({ method, url, body }: SampledRequest): string {
+function curl({ method, url, body, idempotencyKey }: SampledRequest): string {
   const lines = ['curl -H "Authorization: Bearer $KEY"'];
+  if (idempotencyKey !== undefined) lines.push(`-H "Idempotency-Key: ${idempotencyKey}"`);
   if (body !== undefined) lines.push(`-X ${method} -H "Content-Type: application/json" -d '${body}'`);
   return [...lines, url.includes("?") ? `"${url}"` : url].join(" \\\n  ");
 }
 
 /** Integers beyond 2^53 become bigints, which keep all digits. */
-function javaScript({ method, url, body }: SampledRequest): string {
+function javaScript({ method, url, body, idempotencyKey }: SampledRequest): string {
   const request = body === undefined ? "" : `\n  method: "${method}",\n  body: '${body}',`;
-  const type = body === undefined ? "" : ', "Content-Type": "application/json"';
+  const key = idempotencyKey === undefined ? "" : `, "Idempotency-Key": "${idempotencyKey}"`;
+  const type = body === undefined ? key : `, "Content-Type": "application/json"${key}`;
   return `// Node 22 or later
 const response = await fetch("${url}", {${request}
   headers: { Authorization: \`Bearer \${process.env.KEY}\`${type} },
@@ -42,9 +46,10 @@ const exact = (_name, value, context) => (isRounded(value) ? BigInt(context.sour
 console.log(JSON.parse(await response.text(), exact));`;
 }
 
-function python({ method, url, body }: SampledRequest): string {
+function python({ method, url, body, idempotencyKey }: SampledRequest): string {
   const request = body === undefined ? "" : `\n    method="${method}",\n    data=b'${body}',`;
-  const type = body === undefined ? "" : ', "Content-Type": "application/json"';
+  const key = idempotencyKey === undefined ? "" : `, "Idempotency-Key": "${idempotencyKey}"`;
+  const type = body === undefined ? key : `, "Content-Type": "application/json"${key}`;
   return `import json
 import os
 import urllib.error
@@ -61,10 +66,11 @@ except urllib.error.HTTPError as error:
     raise SystemExit(error.read().decode())`;
 }
 
-function go({ method, url, body }: SampledRequest): string {
+function go({ method, url, body, idempotencyKey }: SampledRequest): string {
   const reader = body === undefined ? "nil" : `strings.NewReader(\`${body}\`)`;
   const strings = body === undefined ? "" : '\n\t"strings"';
   const type = body === undefined ? "" : '\n\trequest.Header.Set("Content-Type", "application/json")';
+  const key = idempotencyKey === undefined ? "" : `\n\trequest.Header.Set("Idempotency-Key", "${idempotencyKey}")`;
   return `package main
 
 import (
@@ -79,7 +85,7 @@ func main() {
 \tif err != nil {
 \t\tlog.Fatal(err)
 \t}
-\trequest.Header.Set("Authorization", "Bearer "+os.Getenv("KEY"))${type}
+\trequest.Header.Set("Authorization", "Bearer "+os.Getenv("KEY"))${type}${key}
 \tresponse, err := http.DefaultClient.Do(request)
 \tif err != nil {
 \t\tlog.Fatal(err)

@@ -4,7 +4,7 @@ import { contractPlans } from "../accounts/keys/plans.ts";
 import { publishedBanRules } from "../admission/bans.ts";
 import { type ErrorCode, errorTable } from "../http/api-error.ts";
 import { parseStockUpdate } from "../inventory/input.ts";
-import { maxUpdates, parseBulkUpdates } from "../inventory/updates/bulk-input.ts";
+import { maxChanges, parseBulkUpdates } from "../inventory/updates/bulk-input.ts";
 import { type AnnouncedDates, type OpenApiOptions, openApiDocument } from "./document.ts";
 
 const dates = { deprecatedAt: new Date("2026-01-01T00:00:00Z"), sunsetAt: new Date("2027-07-01T00:00:00Z") };
@@ -91,6 +91,8 @@ test("the documented operations are those of the contract, each with the scope t
     ["get /inventory/{petId}", "getInventoryItem", "inventory:read"],
     ["patch /inventory/{petId}", "updateInventory", "inventory:write"],
     ["post /inventory/updates", "bulkUpdateInventory", "inventory:write"],
+    ["post /inventory/adjustments", "adjustInventory", "inventory:write"],
+    ["get /inventory/{petId}/history", "getInventoryHistory", "inventory:read"],
     ["get /pets/{petId}", "getPet", "store:read"],
     ["get /store/orders", "getOrders", "store:read"],
     ["get /rate_limit", "getRateLimit", undefined],
@@ -105,6 +107,8 @@ test.each([
   ["get /inventory/{petId}", [200, 304, 400, 401, 403, 404, 429, 500, 503, 504]],
   ["patch /inventory/{petId}", [200, 400, 401, 403, 404, 408, 412, 413, 415, 422, 429, 500, 503, 504]],
   ["post /inventory/updates", [200, 400, 401, 403, 408, 413, 415, 422, 429, 500, 503, 504]],
+  ["post /inventory/adjustments", [200, 400, 401, 403, 404, 408, 409, 412, 413, 415, 422, 429, 500, 503, 504]],
+  ["get /inventory/{petId}/history", [200, 400, 401, 403, 404, 429, 500, 503, 504]],
   ["get /pets/{petId}", [200, 304, 400, 401, 403, 404, 410, 412, 429, 500, 502, 503, 504]],
   ["get /store/orders", [200, 304, 400, 401, 403, 404, 412, 429, 500, 502, 503, 504]],
   ["get /rate_limit", [200, 400, 401, 429, 500, 503]],
@@ -203,7 +207,7 @@ test("the schemas have the contract's statuses and bounds, and their example upd
   for (const { example } of Object.values(content)) parseStockUpdate(Buffer.from(JSON.stringify(example)));
   const bulk = document.paths["/inventory/updates"]!.post!.requestBody!.content["application/json"]!;
   expect(parseBulkUpdates(Buffer.from(JSON.stringify(bulk.example)))).toHaveLength(2);
-  expect(document.components.schemas!.BulkUpdates).toMatchObject({ minItems: 1, maxItems: maxUpdates });
+  expect(document.components.schemas!.BulkUpdates).toMatchObject({ minItems: 1, maxItems: maxChanges });
 });
 
 test("a petId is documented as an int64, and no number of the document would be rounded", () => {
@@ -271,7 +275,8 @@ test("an Idempotency-Key is documented as one of an account and a pet, so anothe
   expect(IdempotencyKey.description).toContain("for the account and the pet");
   expect(IdempotencyKey.description).toContain("With another pet the same key makes a new update");
   const reused = responses.filter(({ status }) => status === 422);
-  expect(reused.map(({ name }) => name)).toEqual(["patch /inventory/{petId}", "post /inventory/updates"]);
+  const bySingleKey = reused.filter(({ name }) => name !== "post /inventory/adjustments");
+  expect(bySingleKey.map(({ name }) => name)).toEqual(["patch /inventory/{petId}", "post /inventory/updates"]);
   for (const { response } of reused) expect(response.description).toContain("for the same pet");
   const { description } = document.paths["/inventory/updates"]!.post!;
   expect(description).toContain("another request for one of these pets has used the key");

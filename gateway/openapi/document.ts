@@ -44,7 +44,12 @@ interface ApiOperation {
   readonly summary: string;
   readonly description: string;
   readonly deprecated?: boolean;
-  readonly parameters?: readonly { readonly name?: string; readonly in?: string; readonly example?: unknown }[];
+  readonly parameters?: readonly {
+    readonly $ref?: string;
+    readonly name?: string;
+    readonly in?: string;
+    readonly example?: unknown;
+  }[];
   readonly requestBody?: {
     readonly description: string;
     readonly content: Readonly<Record<string, { readonly example?: unknown }>>;
@@ -193,9 +198,14 @@ function addSamples({ servers, paths }: OpenApiDocument): void {
         method: method.toUpperCase(),
         url: `${server}${path.replace("{petId}", "1001")}${exampleQuery(operation)}`,
         body: example === undefined ? undefined : JSON.stringify(example),
+        idempotencyKey: operation.parameters?.some(isRequiredKey) ? "order-17" : undefined,
       });
     }
   }
+}
+
+function isRequiredKey({ $ref }: { readonly $ref?: string }): boolean {
+  return $ref === "#/components/parameters/RequiredIdempotencyKey";
 }
 
 /** The query of an operation that needs one. */

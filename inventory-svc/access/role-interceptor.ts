@@ -2,6 +2,7 @@
 import { ServerInterceptingCall, type ServerInterceptingCallInterface, type ServerInterceptor } from "@grpc/grpc-js";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { RpcError, toServiceError } from "../rpc/rpc-error.ts";
+import { identitiesOf } from "./identities.ts";
 import { includes, leastRoles, type Role, type RoleTable } from "./roles.ts";
 
 /** Receives the path and the error of every refused call. */
@@ -50,19 +51,4 @@ function roleError(call: ServerInterceptingCallInterface, role: Role, table: Rol
 
 function denied(message: string, role: Role): RpcError {
   return new RpcError("ROLE_REQUIRED", message, { metadata: { role } });
-}
-
-/**
- * Returns the identities in a certificate's subjectAltName: URIs unchanged, and DNS names in lower case after `dns:`.
- *
- * @param subjectAltName as Node gives it, for example `URI:spiffe://petstore/gateway, DNS:reports.internal`
- */
-function identitiesOf(subjectAltName = ""): string[] {
-  // Node quotes a name with special characters and escapes its commas (CVE-2021-44532), so one name cannot pass for
-  // two.
-  return subjectAltName.split(", ").flatMap((name) => {
-    if (name.startsWith("DNS:")) return `dns:${name.slice("DNS:".length).toLowerCase()}`;
-    // A URI needs an authority, because the URI "dns:gateway" must not pass for a DNS name.
-    return /^URI:[^:]+:\/\//.test(name) ? name.slice("URI:".length) : [];
-  });
 }

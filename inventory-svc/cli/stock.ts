@@ -22,6 +22,7 @@ import { createProgress } from "./progress.ts";
 const settings = {
   INVENTORY_DATABASE_URL: inventorySettings.INVENTORY_DATABASE_URL,
   INVENTORY_DATABASE_TIMEOUT_MS: inventorySettings.INVENTORY_DATABASE_TIMEOUT_MS,
+  INVENTORY_HISTORY_DAYS: inventorySettings.INVENTORY_HISTORY_DAYS,
 };
 
 const batchSize = 1_000;
@@ -30,7 +31,8 @@ const batchSize = 1_000;
 const maxPrinted = 20;
 
 async function withStore(work: (store: StockStore) => Promise<void>): Promise<void> {
-  const { INVENTORY_DATABASE_URL, INVENTORY_DATABASE_TIMEOUT_MS } = readSettings(settings, process.env);
+  const config = readSettings(settings, process.env);
+  const { INVENTORY_DATABASE_URL, INVENTORY_DATABASE_TIMEOUT_MS, INVENTORY_HISTORY_DAYS } = config;
   await blamingDatabase(databaseSetting, async () => {
     await migrateDatabase(INVENTORY_DATABASE_URL, "inventory", stockMigrations);
     const db = openDatabase(INVENTORY_DATABASE_URL, {
@@ -38,7 +40,7 @@ async function withStore(work: (store: StockStore) => Promise<void>): Promise<vo
       silenceTimeoutMs: INVENTORY_DATABASE_TIMEOUT_MS,
     });
     try {
-      await work(new StockStore(db));
+      await work(new StockStore(db, INVENTORY_HISTORY_DAYS > 0));
     } finally {
       await db.destroy();
     }

@@ -8,7 +8,7 @@ import type {
   ChangeGroup as WireGroup,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { contextOfCaller, failSpan, inSpan, serverCall } from "../../runtime/spans.ts";
-import { onceOf } from "../stock/decide-changes.ts";
+import { type Actor, onceOf } from "../stock/change.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import { entryOrRefuse } from "./outcomes.ts";
 import { asRetryable, type RpcError, toRpcError, toStatus } from "./rpc-error.ts";
@@ -17,6 +17,8 @@ import { invalid, readGroup, toWireItem } from "./wire.ts";
 
 export interface ApplyChangesDeps {
   readonly commits: Pick<GroupCommit, "submit">;
+  /** Who makes a call, by the names in the certificate. */
+  readonly callerOf: (certificateNames: string | undefined) => Actor;
   readonly onCall: OnCall;
 }
 
@@ -32,9 +34,10 @@ export async function* applyChanges(
   const startedMs = performance.now();
   const count = groups.reduce((sum, { changes }) => sum + Math.max(changes.length, 1), 0);
   if (count > maxChanges) throw invalid("groups", `must have at most ${maxChanges} changes`);
+  const caller = deps.callerOf(stream.certificateNames);
   const results = groups.map((group) =>
     inSpan("ApplyChanges", serverCall, contextOfCaller(group.traceparent), (span) =>
-      applyGroup(group, stream, deps, { span, startedMs }),
+      applyGroup(group, stream, deps, { caller, span, startedMs }),
     ),
   );
   yield { results: (await Promise.all(results)).flat() };
@@ -44,7 +47,7 @@ async function applyGroup(
   group: WireGroup,
   stream: QuestionStream,
   { commits, onCall }: ApplyChangesDeps,
-  { span, startedMs }: { readonly span: Span; readonly startedMs: number },
+  { caller, span, startedMs }: { readonly caller: Actor; readonly span: Span; readonly startedMs: number },
 ): Promise<ChangeResult[]> {
   const onDone = (error?: RpcError) => {
     if (error) failSpan(span, error);
@@ -56,8 +59,9 @@ async function applyGroup(
     return { item: undefined, replayed: false, refusal: toStatus(error) };
   };
   try {
-    const changes = readGroup(group);
-    const written = commits.submit(changes, stream.whileWanted(group.deadlineMs));
+    const read = readGroup(group, caller);
+    const { changes } = read;
+    const written = commits.submit(read, stream.whileWanted(group.deadlineMs));
     const outcomes = await (changes.every(onceOf) ? asRetryable(written) : written);
     return outcomes.map((outcome, i) => {
       try {

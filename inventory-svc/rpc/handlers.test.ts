@@ -6,8 +6,8 @@ import { suiteStock } from "../../test/support/open-stock.ts";
 import { suiteStack } from "../../test/support/stack.ts";
 import { until } from "../../test/support/until.ts";
 import { createRpcServer } from "../grpc-server.ts";
+import type { Change, ChangeGroup, Outcome } from "../stock/change.ts";
 import { ChangeFeed } from "../stock/change-feed.ts";
-import type { Change, ChangeGroup, Outcome } from "../stock/decide-changes.ts";
 import { ListFeed } from "../stock/list-feed.ts";
 import type { ChangesPage } from "../stock/stock-store.ts";
 import { type HandlerDeps, inventoryHandlers } from "./handlers.ts";
@@ -28,7 +28,9 @@ describe("the handlers of calls", () => {
     const draining = new AbortController();
     const handlers = inventoryHandlers({
       store,
-      commits: { submit: async (group) => await store.write(group) },
+      keepsHistory: true,
+      callerOf: () => ({ kind: "internal" }),
+      commits: { submit: async ({ changes }) => await store.write(changes) },
       feed: new ChangeFeed((from) => store.changesAfter(from, 10)),
       lists: new ListFeed(store, 10),
       draining: draining.signal,
@@ -133,7 +135,7 @@ describe("the handlers of calls", () => {
     const submit = import.meta.jest.fn(async (group: ChangeGroup) => {
       submitted.resolve();
       await written.promise;
-      return await store.write(group);
+      return await store.write(group.changes);
     });
     return { submit, submitted: submitted.promise, write: written.resolve };
   }

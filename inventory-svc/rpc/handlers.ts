@@ -3,27 +3,34 @@ import type { ServerUnaryCall } from "@grpc/grpc-js";
 import type { InventoryItem, InventoryServiceServer } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Position } from "../../proto/pet.ts";
 import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
+import type { Actor, Change, StockRow } from "../stock/change.ts";
 import type { ChangeFeed } from "../stock/change-feed.ts";
-import type { Change, StockRow } from "../stock/decide-changes.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import type { ListFeed } from "../stock/list-feed.ts";
 import type { StockStore } from "../stock/stock-store.ts";
 import { applyChanges } from "./apply-changes.ts";
-import { entryOrRefuse, notFound } from "./outcomes.ts";
-import { asRetryable } from "./rpc-error.ts";
-import { type OnCall, questionStream, serverStream, unary, whileWanted } from "./served-calls.ts";
+import { readHistoryLimit, toWireChange } from "./history-wire.ts";
+import { entryOrRefuse, notFound, settledAll } from "./outcomes.ts";
+import { asRetryable, RpcError } from "./rpc-error.ts";
+import { certificateNames, type OnCall, questionStream, serverStream, unary, whileWanted } from "./served-calls.ts";
 import {
   entriesPerMessage,
   readAdjustment,
+  readAdjustments,
   readPetIds,
   readQuantity,
+  readReason,
   readStatus,
-  readUpdateOnce,
+  readUpdate,
   toWireItem,
 } from "./wire.ts";
 
 export interface HandlerDeps {
-  readonly store: Pick<StockStore, "get" | "getMany" | "changesAfter">;
+  readonly store: Pick<StockStore, "get" | "getMany" | "changesAfter" | "history">;
+  /** Whether changes of the past may be read. */
+  readonly keepsHistory: boolean;
+  /** Who makes a call, by the names in the certificate. */
+  readonly callerOf: (certificateNames: string | undefined) => Actor;
   readonly commits: Pick<GroupCommit, "submit">;
   readonly feed: Pick<ChangeFeed, "follow">;
   readonly lists: Pick<ListFeed, "load">;
@@ -33,11 +40,14 @@ export interface HandlerDeps {
 }
 
 export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
-  const { store, commits, feed, lists, draining, onCall } = deps;
+  const { store, keepsHistory, commits, feed, lists, draining, callerOf, onCall } = deps;
+  const originOf = (call: ServerUnaryCall<unknown, unknown>) => ({ actor: callerOf(certificateNames(call)) });
   const commit = async (change: Change, call: ServerUnaryCall<unknown, unknown>) => {
-    const [outcome] = await commits.submit([change], whileWanted(call));
+    const [outcome] = await commits.submit({ changes: [change], origin: originOf(call) }, whileWanted(call));
     return entryOrRefuse(change, outcome!);
   };
+  const hasPast = async (petId: bigint) =>
+    (await store.get(petId)) !== undefined || (await store.history(petId, undefined, 1)).length > 0;
 
   return {
     listInventory: serverStream(async function* ({ afterPetId }) {
@@ -85,7 +95,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
     }, onCall),
 
     updateInventory: unary(async (request, call) => {
-      const change = readUpdateOnce(request);
+      const change = readUpdate(request);
       const { kind, item } = await (change.once ? asRetryable(commit(change, call)) : commit(change, call));
       return { item: toWireItem(item), replayed: kind === "replayed" };
     }, onCall),
@@ -103,21 +113,38 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
       return { item: toWireItem(item), replayed: kind === "replayed" };
     }, onCall),
 
-    setStatus: unary(async ({ petId, status, expectedRevision }, call) => {
+    batchAdjustInventory: unary(async (request, call) => {
+      const group = readAdjustments(request, originOf(call));
+      const settled = settledAll(group, await asRetryable(commits.submit(group, whileWanted(call))));
+      return { items: settled.map(({ item }) => toWireItem(item)), replayed: settled[0]!.kind === "replayed" };
+    }, onCall),
+
+    setStatus: unary(async ({ petId, status, expectedRevision, reason }, call) => {
       const expectedRevisions = expectedRevision === undefined ? undefined : [expectedRevision];
-      const change = { kind: "update", petId, status: readStatus(status), expectedRevisions } as const;
+      const set = { kind: "update", petId, status: readStatus(status), expectedRevisions } as const;
+      const change = { ...set, reason: readReason(reason) };
       return { item: toWireItem((await commit(change, call)).item) };
     }, onCall),
 
-    createInventoryItem: unary(async ({ petId, quantity, status: wireStatus }, call) => {
+    createInventoryItem: unary(async ({ petId, quantity, status: wireStatus, reason }, call) => {
       const status = readStatus(wireStatus, "available");
-      const change = { kind: "create", petId, quantity: readQuantity(quantity), status } as const;
+      const entry = { kind: "create", petId, quantity: readQuantity(quantity), status } as const;
+      const change = { ...entry, reason: readReason(reason) };
       return { item: toWireItem((await commit(change, call)).item) };
     }, onCall),
 
-    removeInventoryItem: unary(async ({ petId }, call) => {
-      const change = { kind: "remove", petId } as const;
+    removeInventoryItem: unary(async ({ petId, reason }, call) => {
+      const change = { kind: "remove", petId, reason: readReason(reason) } as const;
       return { revision: (await commit(change, call)).item.revision };
+    }, onCall),
+
+    listChanges: unary(async (request) => {
+      const { petId, beforeRevision } = request;
+      if (!keepsHistory) throw new RpcError("HISTORY_OFF", "this service keeps no history (INVENTORY_HISTORY_DAYS=0)");
+      const changes = await store.history(petId, beforeRevision, readHistoryLimit(request));
+      const isKnown = petId === undefined || changes.length > 0 || (await hasPast(petId));
+      if (!isKnown) throw notFound(petId);
+      return { changes: changes.map(toWireChange) };
     }, onCall),
   };
 }

@@ -1,6 +1,6 @@
 /** Turns outcomes of changes into entries or refusals. */
 import { type Item, maxQuantity } from "../../proto/pet.ts";
-import type { Change, Outcome } from "../stock/decide-changes.ts";
+import { type Change, type ChangeGroup, type Outcome, onceOf } from "../stock/change.ts";
 import { RpcError } from "./rpc-error.ts";
 
 /** The result of a change that happened. */
@@ -44,10 +44,23 @@ export function entryOrRefuse(change: Change, outcome: Outcome): Settled {
         });
       }
       throw new RpcError("REQUEST_ID_REUSED", "request_id was used for another pet_id or delta", {
-        metadata: { request_id: change.requestId },
+        metadata: { request_id: onceOf(change)?.id ?? "" },
         field: "request_id",
       });
+    case "group_refused":
+      throw new RpcError("GROUP_REFUSED", "another change of the group was refused");
   }
+}
+
+/** The outcomes of a group that is all or nothing. @throws RpcError of the change that was refused */
+export function settledAll({ changes }: ChangeGroup, outcomes: readonly Outcome[]): readonly Settled[] {
+  const refused = outcomes.findIndex(({ kind }) => kind !== "group_refused" && !isSettled(kind));
+  if (refused !== -1) entryOrRefuse(changes[refused]!, outcomes[refused]!);
+  return outcomes.map((outcome, i) => entryOrRefuse(changes[i]!, outcome));
+}
+
+function isSettled(kind: Outcome["kind"]): kind is Settled["kind"] {
+  return kind === "done" || kind === "replayed";
 }
 
 export function notFound(petId: bigint): RpcError {

@@ -14,6 +14,11 @@ import { isOurFault, type RpcError, toRpcError, toServiceError } from "./rpc-err
 /** Gets every call at its end, except streams that their caller left. `error` is undefined after a success. */
 export type OnCall = (method: string, durationMs: number, code: status, error: RpcError | undefined) => void;
 
+/** The names in the certificate of a caller (subjectAltName), as Node gives them; undefined without TLS. */
+export function certificateNames(call: Pick<ServerUnaryCall<unknown, unknown>, "getAuthContext">): string | undefined {
+  return call.getAuthContext().sslPeerCertificate?.subjectaltname;
+}
+
 /** Whether the caller of a unary call still waits: it has not left, and its time is not over. */
 export function whileWanted(call: ServerUnaryCall<unknown, unknown>): () => boolean {
   const timeoutMs = Number(call.getDeadline()) - Date.now(); // grpc-js counts it from when it read the call
@@ -110,6 +115,8 @@ const streamLifeMs = 8_000;
 /** The stream of a question. */
 export interface QuestionStream {
   readonly path: string;
+  /** Of the caller who opened it; see `certificateNames`. */
+  readonly certificateNames: string | undefined;
   /**
    * Makes a function that is true while an asker waits.
    *
@@ -137,6 +144,7 @@ export function questionStream<Question, Answer>(
     const acceptedMs = performance.now();
     call.sendMetadata(new Metadata()); // accepts the stream: the caller asks nothing before
     const path = call.getPath();
+    const names = certificateNames(call);
     const whileWanted = (deadlineMs: number) => () => !call.cancelled && performance.now() < acceptedMs + deadlineMs;
     const gone = new AbortController();
     call.on("cancelled", () => gone.abort());
@@ -160,7 +168,7 @@ export function questionStream<Question, Answer>(
         if (isOver) break; // its end is on the way to the caller, who then asks on another stream
         isAnswering = true;
         startedMs = performance.now();
-        for await (const message of answer(question, { path, whileWanted })) {
+        for await (const message of answer(question, { path, certificateNames: names, whileWanted })) {
           await send(call, message, gone.signal);
         }
         onCall(path, performance.now() - startedMs, 0, undefined);

@@ -1,6 +1,6 @@
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { maxExpectedRevisions } from "../../proto/pet.ts";
-import { readPetIds, readQuantity, readStatus, readUpdateOnce } from "./wire.ts";
+import { readPetIds, readQuantity, readStatus, readUpdate } from "./wire.ts";
 
 const ids = (count: number) => Array.from({ length: count }, (_, i) => BigInt(i));
 const update = { petId: 7n, quantity: 5, expectedRevisions: [] };
@@ -8,13 +8,13 @@ const fieldOf = (field: string) => expect.objectContaining({ reason: "INVALID_FI
 
 test("an update carries every revision that its caller expects, and none when it names none", () => {
   const read = { kind: "update", petId: 7n, quantity: 5 };
-  expect(readUpdateOnce(update)).toEqual({ ...read, expectedRevisions: undefined });
+  expect(readUpdate(update)).toEqual({ ...read, expectedRevisions: undefined });
   const several = { ...update, expectedRevisions: [3n, 4n, 9n] };
-  expect(readUpdateOnce(several)).toEqual({ ...read, expectedRevisions: [3n, 4n, 9n] });
+  expect(readUpdate(several)).toEqual({ ...read, expectedRevisions: [3n, 4n, 9n] });
 });
 
 test("an update may expect as many revisions as the contract allows, and one more is refused", () => {
-  const expecting = (count: number) => () => readUpdateOnce({ ...update, expectedRevisions: ids(count) });
+  const expecting = (count: number) => () => readUpdate({ ...update, expectedRevisions: ids(count) });
   expect(expecting(maxExpectedRevisions)().expectedRevisions).toHaveLength(maxExpectedRevisions);
   expect(expecting(maxExpectedRevisions + 1)).toThrow(fieldOf("expected_revisions"));
 });

@@ -2,11 +2,12 @@
 import { hash } from "node:crypto";
 import {
   type AdjustInventoryRequest,
+  type BatchAdjustInventoryRequest,
   type Change,
-  type ChangeGroup,
   type IdempotencyKey,
   type InventoryItem,
   type UpdateInventoryRequest,
+  type ChangeGroup as WireGroup,
   PetStatus as WireStatus,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import {
@@ -17,7 +18,7 @@ import {
   type PetStatus,
   toWireStatus,
 } from "../../proto/pet.ts";
-import type { Change as StockChange } from "../stock/decide-changes.ts";
+import type { Actor, AdjustChange, ChangeGroup, Once, Origin, UpdateChange } from "../stock/change.ts";
 import { RpcError } from "./rpc-error.ts";
 
 /** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
@@ -52,24 +53,23 @@ function readDelta(delta: number | undefined): number {
   return delta;
 }
 
-type UpdateChange = Extract<StockChange, { kind: "update" }>;
-type Adjustment = Extract<StockChange, { kind: "adjust" }>;
+/** Maximum characters of a reason. */
+const maxReason = 200;
 
-/**
- * Reads an update of a quantity. It happens if the entry is at one of the expected revisions, or if none is named.
- *
- * @throws RpcError INVALID_FIELD for its quantity, or for too many revisions
- */
-function readUpdate({
-  petId,
-  quantity,
-  expectedRevisions,
-}: Omit<UpdateInventoryRequest, "idempotencyKey">): UpdateChange {
-  if (expectedRevisions.length > maxExpectedRevisions) {
+/** Reads why a change is made. @throws RpcError INVALID_FIELD for a text that is too long or has control characters */
+export function readReason(reason = ""): string | undefined {
+  if (reason.length > maxReason || /\p{Cc}/u.test(reason)) {
+    throw invalid("reason", `must be up to ${maxReason} characters without control characters`);
+  }
+  return reason || undefined;
+}
+
+/** @throws RpcError INVALID_FIELD for too many */
+function readRevisions(expected: readonly bigint[]): readonly bigint[] | undefined {
+  if (expected.length > maxExpectedRevisions) {
     throw invalid("expected_revisions", `must be at most ${maxExpectedRevisions}`);
   }
-  const expected = expectedRevisions.length === 0 ? undefined : expectedRevisions;
-  return { kind: "update", petId, quantity: readQuantity(quantity), expectedRevisions: expected };
+  return expected.length === 0 ? undefined : expected;
 }
 
 /**
@@ -77,16 +77,37 @@ function readUpdate({
  *
  * @throws RpcError INVALID_FIELD
  */
-export function readUpdateOnce({ idempotencyKey: key, ...update }: UpdateInventoryRequest): UpdateChange {
-  const change = readUpdate(update);
-  return key === undefined
-    ? change
-    : withKey(change, { account: "", key: readId("idempotency_key", key), fingerprint: "" });
+export function readUpdate({ idempotencyKey: key, ...update }: UpdateInventoryRequest): UpdateChange {
+  const change = readQuantityUpdate(update);
+  if (key === undefined) return change;
+  return { ...change, once: onceBy({ account: "", key: readId("idempotency_key", key), fingerprint: "" }, change) };
+}
+
+function readQuantityUpdate(update: Pick<Change, "petId" | "quantity" | "expectedRevisions" | "reason">): UpdateChange {
+  return {
+    kind: "update",
+    petId: update.petId,
+    quantity: readQuantity(update.quantity),
+    expectedRevisions: readRevisions(update.expectedRevisions),
+    reason: readReason(update.reason),
+  };
 }
 
 /** @throws RpcError INVALID_FIELD */
-export function readAdjustment({ petId, delta, requestId }: AdjustInventoryRequest): Adjustment {
-  return { kind: "adjust", petId, delta: readDelta(delta), requestId: readId("request_id", requestId) };
+export function readAdjustment(adjustment: AdjustInventoryRequest): AdjustChange {
+  const change = readDeltaOf({ ...adjustment, expectedRevisions: [] });
+  const id = readId("request_id", adjustment.requestId);
+  return { ...change, once: { id, fingerprint: String(change.delta) } };
+}
+
+function readDeltaOf(adjustment: Pick<Change, "petId" | "delta" | "expectedRevisions" | "reason">): AdjustChange {
+  return {
+    kind: "adjust",
+    petId: adjustment.petId,
+    delta: readDelta(adjustment.delta),
+    expectedRevisions: readRevisions(adjustment.expectedRevisions),
+    reason: readReason(adjustment.reason),
+  };
 }
 
 /** Maximum changes of one group. */
@@ -95,34 +116,86 @@ const maxGroupChanges = 100;
 /**
  * Reads the changes of one caller.
  *
+ * @param caller who makes them, unless the group names an account
  * @throws RpcError INVALID_FIELD
  */
-export function readGroup({ changes, deadlineMs, idempotencyKey: key }: ChangeGroup): (UpdateChange | Adjustment)[] {
+export function readGroup(group: WireGroup, caller: Actor): ChangeGroup {
+  const { changes, deadlineMs, idempotencyKey: key, allOrNothing } = group;
   if (deadlineMs === 0) throw invalid("deadline_ms", "is required");
-  if (changes.length === 0) throw invalid("changes", "are required");
-  if (changes.length > maxGroupChanges) throw invalid("changes", `must be at most ${maxGroupChanges}`);
-  if (key === undefined) return changes.map(readChange);
-  if (key.account !== "") readId("account", key.account);
-  readId("key", key.key);
-  if (key.fingerprint !== "") readId("fingerprint", key.fingerprint);
-  if (new Set(changes.map(({ petId }) => petId)).size < changes.length) {
-    throw invalid("changes", "must name each pet_id once when they have a key");
+  checkCount("changes", changes);
+  if (key !== undefined) {
+    if (key.account !== "") readId("account", key.account);
+    readId("key", key.key);
+    if (key.fingerprint !== "") readId("fingerprint", key.fingerprint);
   }
-  return changes.map((change) => withKey(readUpdate(change), key));
+  if (key !== undefined || allOrNothing) checkDifferent("changes", changes);
+  const read = changes.map((change) => readChange(change, key !== undefined));
+  const isAllOrNothing = allOrNothing;
+  return {
+    changes: key ? withKey(read, key, isAllOrNothing) : read,
+    origin: readOrigin(group, caller),
+    isAllOrNothing,
+  };
 }
 
-function readChange({ delta, requestId, ...update }: Change): UpdateChange | Adjustment {
-  if (delta === undefined) return readUpdate(update);
-  if (update.quantity !== undefined) throw invalid("delta", "must not be there beside quantity");
-  return readAdjustment({ petId: update.petId, delta, requestId });
+/** Reads adjustments that are made all or none. @throws RpcError INVALID_FIELD */
+export function readAdjustments({ adjustments, requestId }: BatchAdjustInventoryRequest, origin: Origin): ChangeGroup {
+  checkCount("adjustments", adjustments);
+  checkDifferent("adjustments", adjustments);
+  const key = { account: "", key: readId("request_id", requestId), fingerprint: "" };
+  return { changes: withKey(adjustments.map(readDeltaOf), key, true), origin, isAllOrNothing: true };
 }
 
-/** No id of an adjustment has a space. */
-function withKey(change: UpdateChange, { account, key, fingerprint }: IdempotencyKey): UpdateChange {
-  const { petId, quantity, expectedRevisions = ["any"] } = change;
-  const made = fingerprint || hash("sha256", `${quantity} ${expectedRevisions.join(" ")}`, "base64url");
-  return { ...change, once: { id: `${account} ${key} ${petId}`, fingerprint: made } };
+function checkCount(field: string, changes: readonly unknown[]): void {
+  if (changes.length === 0) throw invalid(field, "are required");
+  if (changes.length > maxGroupChanges) throw invalid(field, `must be at most ${maxGroupChanges}`);
 }
+
+function checkDifferent(field: string, changes: readonly { readonly petId: bigint }[]): void {
+  if (new Set(changes.map(({ petId }) => petId)).size < changes.length) {
+    throw invalid(field, "must name each pet_id once when they have a key or are all or nothing");
+  }
+}
+
+function readChange(change: Change, hasKey: boolean): UpdateChange | AdjustChange {
+  if (change.delta === undefined) return readQuantityUpdate(change);
+  if (change.quantity !== undefined) throw invalid("delta", "must not be there beside quantity");
+  if (!hasKey) return readAdjustment(change);
+  if (change.requestId !== "") throw invalid("request_id", "must not be there beside a key");
+  return readDeltaOf(change);
+}
+
+/** Where the changes of a group come from. @throws RpcError INVALID_FIELD */
+function readOrigin({ account, keyId, originRequestId }: WireGroup, caller: Actor): Origin {
+  const requestId = originRequestId && readId("origin_request_id", originRequestId);
+  if (account === undefined) return { actor: caller, requestId };
+  const ids = { account: readId("account", account), keyId: readId("key_id", keyId ?? "") };
+  return { actor: { kind: "account", ...ids }, requestId };
+}
+
+/** Makes changes happen once by a key: each by itself, or all together where one refusal refuses all. */
+function withKey<C extends UpdateChange | AdjustChange>(
+  changes: readonly C[],
+  key: IdempotencyKey,
+  isAllOrNothing: boolean,
+): C[] {
+  if (!isAllOrNothing) return changes.map((change) => ({ ...change, once: onceBy(key, change) }));
+  // The ids are numbers, so that a repeat with other entries meets the records of the first time.
+  const fingerprint = key.fingerprint || hashOf(changes.map((change) => `${change.petId} ${textOf(change)}`).join());
+  return changes.map((change, i) => ({ ...change, once: { id: `${key.account} ${key.key} #${i}`, fingerprint } }));
+}
+
+/** No id of an adjustment without a key has a space. */
+function onceBy({ account, key, fingerprint }: IdempotencyKey, change: UpdateChange | AdjustChange): Once {
+  return { id: `${account} ${key} ${change.petId}`, fingerprint: fingerprint || hashOf(textOf(change)) };
+}
+
+function textOf(change: UpdateChange | AdjustChange): string {
+  const { expectedRevisions = ["any"] } = change;
+  return `${change.kind === "adjust" ? `delta ${change.delta}` : change.quantity} ${expectedRevisions.join(" ")}`;
+}
+
+const hashOf = (text: string): string => hash("sha256", text, "base64url");
 
 /** @throws RpcError INVALID_FIELD that names the field, when it is missing or malformed */
 function readId(field: string, id: string): string {

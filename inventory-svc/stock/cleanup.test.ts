@@ -1,26 +1,32 @@
 import { setImmediate } from "node:timers/promises";
-import { deleteOldRecords, retentionMs, startCleanup } from "./cleanup.ts";
+import { deleteOldChanges, startCleanup } from "./cleanup.ts";
 
 /** A stock in which nothing is old. */
-const idle = { deleteRecords: async () => undefined, noteTime: async () => {}, forgetRemovals: async () => false };
+const idle = { deleteFromLedger: async () => undefined, noteTime: async () => {}, forgetRemovals: async () => false };
 
 test("old records are deleted until none is left, in steps that each continue after the last one", async () => {
   const asked: unknown[][] = [];
   const store = {
-    deleteRecords: async (...args: unknown[]) => {
+    deleteFromLedger: async (...args: unknown[]) => {
       asked.push(args);
-      return [7n, 9n][asked.length - 1];
+      return [7n, 9n, undefined, -3n][asked.length - 1];
     },
   };
-  await deleteOldRecords(store, new AbortController().signal);
-  expect(asked).toEqual([0n, 7n, 9n].map((after) => [retentionMs, 500, after]));
+  await deleteOldChanges(store, 60_000, new AbortController().signal);
+  expect(asked).toEqual([
+    [60_000, 500, "revisions", 0n],
+    [60_000, 500, "revisions", 7n],
+    [60_000, 500, "revisions", 9n],
+    [60_000, 500, "repeatable", 0n],
+    [60_000, 500, "repeatable", -3n],
+  ]);
 });
 
 test("a failed cleanup is reported, and a stop does not wait for the next interval", async () => {
   const fault = new Error("the database is away");
   const reported = Promise.withResolvers<unknown>();
-  const store = { deleteRecords: () => Promise.reject(fault) };
-  const stop = startCleanup({ retention: { ...idle, ...store }, onError: reported.resolve });
+  const store = { deleteFromLedger: () => Promise.reject(fault) };
+  const stop = startCleanup({ ledgerKeptMs: 60_000, retention: { ...idle, ...store }, onError: reported.resolve });
   expect(await reported.promise).toBe(fault);
   await stop();
 });
@@ -28,12 +34,12 @@ test("a failed cleanup is reported, and a stop does not wait for the next interv
 test("a stop ends a long cleanup after the current step", async () => {
   const begun = Promise.withResolvers<void>();
   let steps = 0n;
-  const deleteRecords = async () => {
+  const deleteFromLedger = async () => {
     begun.resolve();
     steps += 1n;
     return steps; // more always remains
   };
-  const stop = startCleanup({ retention: { ...idle, deleteRecords }, onError: () => {} });
+  const stop = startCleanup({ ledgerKeptMs: 60_000, retention: { ...idle, deleteFromLedger }, onError: () => {} });
   await begun.promise;
   await stop();
   expect(steps).toBe(1n);
@@ -43,12 +49,12 @@ test("a stop waits for the cleanup's statement that is running, and no statement
   const begun = Promise.withResolvers<void>();
   const statement = Promise.withResolvers<bigint>();
   let steps = 0;
-  const deleteRecords = () => {
+  const deleteFromLedger = () => {
     steps += 1;
     begun.resolve();
     return statement.promise;
   };
-  const stop = startCleanup({ retention: { ...idle, deleteRecords }, onError: () => {} });
+  const stop = startCleanup({ ledgerKeptMs: 60_000, retention: { ...idle, deleteFromLedger }, onError: () => {} });
   await begun.promise;
   let isStopped = false;
   const stopping = stop().then(() => {
@@ -65,7 +71,7 @@ test("old removals are forgotten step by step, also when old records cannot be d
   const asked: unknown[][] = [];
   const done = Promise.withResolvers<void>();
   const retention = {
-    deleteRecords: () => Promise.reject(new Error("the database is away")),
+    deleteFromLedger: () => Promise.reject(new Error("the database is away")),
     noteTime: async (...args: unknown[]) => void asked.push(args),
     forgetRemovals: async (...args: unknown[]) => {
       asked.push(args);
@@ -73,7 +79,7 @@ test("old removals are forgotten step by step, also when old records cannot be d
       return asked.length < 4;
     },
   };
-  const stop = startCleanup({ retention, onError: () => {} });
+  const stop = startCleanup({ ledgerKeptMs: 60_000, retention, onError: () => {} });
   await done.promise;
   await stop();
   const step = [30 * 24 * 3_600_000, 500];

@@ -1,11 +1,16 @@
-/** Forgets old records of changes and old removals, in the background. */
+/** Forgets old changes and old removals, in the background. */
 import { setTimeout } from "node:timers/promises";
 import type { Retention } from "./retention.ts";
 
 const hourMs = 60 * 60_000;
 
-/** How long such changes are recorded: 24 hours are promised, and one more allows for a clock that is set forward. */
-export const retentionMs = 25 * hourMs;
+/** How long repeats are answered at least: 24 hours are promised, and one more allows for a clock that is set forward. */
+const repeatsKeptMs = 25 * hourMs;
+
+/** How long the ledger keeps changes. @param historyDays 0 where it keeps no more than repeats need */
+export function ledgerKeptMs(historyDays: number): number {
+  return Math.max(historyDays * 24 * hourMs, repeatsKeptMs);
+}
 
 /** How long removed entries stay as tombstones: a reader that asks at least this often never has to list the stock. */
 export const removalsKeptMs = 30 * 24 * hourMs;
@@ -17,7 +22,8 @@ const pauseMs = 50;
 const intervalMs = 60_000;
 
 export interface CleanupOptions {
-  readonly retention: Pick<Retention, "deleteRecords" | "noteTime" | "forgetRemovals">;
+  readonly retention: Pick<Retention, "deleteFromLedger" | "noteTime" | "forgetRemovals">;
+  readonly ledgerKeptMs: number;
   /** Gets every failure. The next attempt is a minute later. */
   readonly onError: (error: unknown) => void;
 }
@@ -28,11 +34,11 @@ export interface CleanupOptions {
  *
  * @returns ends it, and resolves when its last statement has ended
  */
-export function startCleanup({ retention, onError }: CleanupOptions): () => Promise<void> {
+export function startCleanup({ retention, ledgerKeptMs, onError }: CleanupOptions): () => Promise<void> {
   const stopped = new AbortController();
   const run = async () => {
     while (!stopped.signal.aborted) {
-      await deleteOldRecords(retention, stopped.signal).catch(onError);
+      await deleteOldChanges(retention, ledgerKeptMs, stopped.signal).catch(onError);
       await forgetOldRemovals(retention, stopped.signal).catch(onError);
       await pause(intervalMs, stopped.signal);
     }
@@ -44,16 +50,17 @@ export function startCleanup({ retention, onError }: CleanupOptions): () => Prom
   };
 }
 
-/** Deletes all records that are old, in small steps. @throws StockUnavailableError */
-export async function deleteOldRecords(
-  retention: Pick<Retention, "deleteRecords">,
+/** Deletes all changes that are old from the ledger, in small steps. @throws StockUnavailableError */
+export async function deleteOldChanges(
+  retention: Pick<Retention, "deleteFromLedger">,
+  ageMs: number,
   stopped: AbortSignal,
 ): Promise<void> {
-  let after: bigint | undefined = 0n;
-  while (!stopped.aborted) {
-    after = await retention.deleteRecords(retentionMs, batchSize, after);
-    if (after === undefined) return;
-    await pause(pauseMs, stopped);
+  for (const kind of ["revisions", "repeatable"] as const) {
+    for (let after: bigint | undefined = 0n; after !== undefined && !stopped.aborted; ) {
+      after = await retention.deleteFromLedger(ageMs, batchSize, kind, after);
+      if (after !== undefined) await pause(pauseMs, stopped);
+    }
   }
 }
 

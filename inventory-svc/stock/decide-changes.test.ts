@@ -1,8 +1,17 @@
 import fc from "fast-check";
 import { maxQuantity, petStatuses } from "../../proto/pet.ts";
-import { emptyModel, groupOf, outcomeKinds, perform, plan, settle } from "../../test/support/stock-model.ts";
-import type { StockRow } from "./decide-changes.ts";
-import { type Change, decideChanges, type OnceRecord, type Outcome } from "./decide-changes.ts";
+import { asGroup } from "../../test/support/stock-changes.ts";
+import {
+  emptyModel,
+  groupOf,
+  outcomeKinds,
+  perform,
+  plan,
+  settle,
+  settleGroup,
+} from "../../test/support/stock-model.ts";
+import type { Change, ChangeGroup, LedgerRow, OnceRecord, Outcome, StockRow } from "./change.ts";
+import { decideChanges } from "./decide-changes.ts";
 
 const present: StockRow = { petId: 7n, quantity: 3, status: "pending", revision: 4n, removed: false };
 const tombstone: StockRow = { ...present, removed: true };
@@ -10,7 +19,7 @@ const made: StockRow = { petId: 7n, quantity: 5, status: "sold", revision: 11n, 
 const states: Record<string, StockRow[]> = { present: [present], removed: [tombstone], unknown: [] };
 const changes: Record<Change["kind"], Change> = {
   update: { kind: "update", petId: 7n, quantity: 5 },
-  adjust: { kind: "adjust", petId: 7n, delta: 2, requestId: "a" },
+  adjust: { kind: "adjust", petId: 7n, delta: 2, once: { id: "a", fingerprint: "2" } },
   create: { kind: "create", petId: 7n, quantity: 5, status: "sold" },
   remove: { kind: "remove", petId: 7n },
   put: { kind: "put", petId: 7n, quantity: 5, status: "sold" },
@@ -18,10 +27,12 @@ const changes: Record<Change["kind"], Change> = {
 
 /** Decides changes to a stock at revision 10, each in a group of its own. */
 const decide = (rows: StockRow[], changes: readonly Change[], records: readonly OnceRecord[] = []) => {
-  const groups = changes.map((change) => [change]);
-  const { outcomes, ...rest } = decideChanges({ rows, records, revision: 10n }, groups);
-  return { outcomes: outcomes.flat(), ...rest };
+  const groups = changes.map((change) => asGroup([change]));
+  const { outcomes, recorded, ...rest } = decideChanges({ rows, records, revision: 10n }, groups);
+  return { outcomes: outcomes.flat(), recorded: recorded.flatMap(onceRecordOf), ...rest };
 };
+/** What a row of the ledger answers repeats with. */
+const onceRecordOf = ({ once, after }: LedgerRow): OnceRecord[] => (once ? [{ ...once, item: after }] : []);
 const unchanged = { written: [], recorded: [], revision: 10n };
 
 describe("changes", () => {
@@ -102,7 +113,7 @@ describe("adjustments", () => {
     kind: "adjust",
     petId,
     delta,
-    requestId,
+    once: { id: requestId, fingerprint: String(delta) },
   });
   const first: OnceRecord = { id: "a", fingerprint: "2", item: { ...present, quantity: 90, revision: 8n } };
 
@@ -206,16 +217,19 @@ describe("updates that happen once", () => {
       return { kind: "update", petId, quantity: 1, once: { id: `acme k ${petId}`, fingerprint: "y" } };
     };
     const rows = [present, { ...present, petId: 8n }, { ...present, petId: 9n }];
-    const groups = [[other(8n), other(7n), other(9n)], [{ kind: "update", petId: 9n, quantity: 2 } as const]];
+    const groups = [[other(8n), other(7n), other(9n)], [{ kind: "update", petId: 9n, quantity: 2 } as const]].map(
+      asGroup,
+    );
     const { outcomes, written, recorded } = decideChanges({ rows, records: [first], revision: 10n }, groups);
     expect(outcomes.map((group) => group.map(({ kind }) => kind))).toEqual([Array(3).fill("id_reused"), ["done"]]);
     expect(written).toEqual([{ ...present, petId: 9n, quantity: 2, revision: 11n }]);
-    expect(recorded).toEqual([]);
+    expect(recorded.flatMap(onceRecordOf)).toEqual([]);
   });
 
   test("a group that names one id twice is refused as a whole, whether or not it is recorded", () => {
     for (const records of [[], [first]]) {
-      const { outcomes, written } = decideChanges({ rows: [present], records, revision: 10n }, [[keyed(5), keyed(6)]]);
+      const groups = [asGroup([keyed(5), keyed(6)])];
+      const { outcomes, written } = decideChanges({ rows: [present], records, revision: 10n }, groups);
       expect(outcomes).toEqual([[{ kind: "id_reused" }, { kind: "id_reused" }]]);
       expect(written).toEqual([]);
     }
@@ -224,6 +238,33 @@ describe("updates that happen once", () => {
   test("an update is refused after another request with its id in the batch, even an idle one", () => {
     const { outcomes } = decide([present], [keyed(3), keyed(3, { once: { ...once, fingerprint: "y" } })]);
     expect(outcomes.map(({ kind }) => kind)).toEqual(["done", "id_reused"]);
+  });
+});
+
+describe("changes that are all or nothing", () => {
+  const adjust = (petId: bigint, delta: number): Change => {
+    return { kind: "adjust", petId, delta, once: { id: `acme k #${petId}`, fingerprint: "x" } };
+  };
+  const rows = [present, { ...present, petId: 8n }];
+  const all = (changes: readonly Change[]): ChangeGroup => ({ ...asGroup(changes), isAllOrNothing: true });
+
+  test("one refusal refuses all, and neither entries nor records nor the revision change", () => {
+    const groups = [all([adjust(7n, -2), adjust(8n, -4), adjust(9n, 1)]), all([adjust(7n, -3), adjust(8n, 1)])];
+    const { outcomes, recorded, revision } = decideChanges({ rows, revision: 10n }, groups);
+    const refused = { kind: "insufficient_stock", item: rows[1] };
+    expect(outcomes[0]).toEqual([{ kind: "group_refused" }, refused, { kind: "group_refused" }]);
+    expect(outcomes[1]!.map((outcome) => "item" in outcome && outcome.item.quantity)).toEqual([0, 4]);
+    expect(recorded.map(({ id, once }) => [id, once?.id])).toEqual([
+      [11n, "acme k #7"],
+      [12n, "acme k #8"],
+    ]);
+    expect(revision).toBe(12n);
+  });
+
+  test("a repeat has the first results, also beside an entry that has gone", () => {
+    const groups = [all([adjust(7n, -2), adjust(8n, 1)]), asGroup([{ kind: "remove", petId: 8n }])];
+    const { outcomes } = decideChanges({ rows, revision: 10n }, [...groups, groups[0]!]);
+    expect(outcomes[2]).toEqual(outcomes[0]!.map((outcome) => ({ ...outcome, kind: "replayed" })));
   });
 });
 
@@ -238,17 +279,18 @@ describe("batches", () => {
           const model = emptyModel(start);
           const table = new Map<bigint, StockRow>();
           const records = new Map<string, OnceRecord>();
+          let lowestId = 0n;
           for (const plans of batches) {
             const before = model.revision;
             const expected = plans.map((each) => {
-              const group = each.map((one) => settle(one, model));
+              const group = settleGroup(each, model);
               return { group, outcomes: perform(model, group) };
             });
             const groups = expected.map(({ group }) => group);
-            const named = new Set(groups.flat().map((change) => change.petId));
+            const named = new Set(groups.flatMap(({ changes }) => changes.map(({ petId }) => petId)));
             const rows = [...table.values()].filter((row) => named.has(row.petId));
             const { outcomes, written, recorded, revision } = decideChanges(
-              { rows, records: records.values(), revision: before },
+              { rows, records: records.values(), revision: before, lowestId },
               groups,
             );
             for (const { kind } of outcomes.flat()) kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
@@ -262,9 +304,19 @@ describe("batches", () => {
               new Map(changed.map((row) => [row.petId, row])),
             );
             expect(written).toHaveLength(changed.length);
-            for (const row of written) table.set(row.petId, row);
+            // The ledger leads from each state to the next one, revision by revision.
+            const made = recorded.filter(({ id }) => id > 0n);
+            expect(made.map(({ id }) => id)).toEqual(made.map((_, i) => before + BigInt(i) + 1n));
+            for (const { before: found, after } of made) {
+              const row = table.get(after.petId);
+              expect(found).toEqual(row?.removed ? undefined : row);
+              table.set(after.petId, after);
+            }
             expect(table).toEqual(model.rows);
-            for (const record of recorded) {
+            const others = recorded.filter(({ id }) => id < 0n);
+            expect(others.map(({ id }) => id)).toEqual(others.map((_, i) => lowestId - BigInt(i) - 1n));
+            lowestId -= BigInt(others.length);
+            for (const record of recorded.flatMap(onceRecordOf)) {
               expect(records.has(record.id)).toBe(false);
               records.set(record.id, record);
             }
@@ -285,14 +337,14 @@ describe("batches", () => {
         for (const each of plans) {
           const { rows, records, revision } = model;
           const input = { rows: rows.values(), records: records.values(), revision };
-          const result = decideChanges(input, [[settle(each, model)]]);
+          const result = decideChanges(input, [asGroup([settle(each, model)])]);
           expect(result.revision - revision).toBe(BigInt(result.written.length));
           for (const row of result.written) {
             expect(row.revision).toBe(revision + 1n);
             expect({ ...row, revision: 0n }).not.toEqual({ ...rows.get(row.petId), revision: 0n });
             rows.set(row.petId, row);
           }
-          for (const record of result.recorded) records.set(record.id, record);
+          for (const record of result.recorded.flatMap(onceRecordOf)) records.set(record.id, record);
           model.revision = result.revision;
         }
       }),

@@ -1,69 +1,16 @@
 /** Decides what each change of a batch does to the stock. Pure: no database, no clock. */
-import { type Item, maxQuantity, type PetStatus } from "../../proto/pet.ts";
-
-/** An entry as the table keeps it. A removed one stays as a tombstone, so that readers learn of the removal. */
-export interface StockRow extends Item {
-  readonly removed: boolean;
-}
-
-/** Makes a change happen once: its result is recorded, and a repeat gets it again. */
-export interface Once {
-  /** Names the change among those of all callers. */
-  readonly id: string;
-  /** Tells a repeat from another request that uses the same id. */
-  readonly fingerprint: string;
-}
-
-/** A change that a caller asks for, to one entry. */
-export type Change =
-  /** Sets the quantity, the status or both. With `expectedRevisions`, only while the entry is at one of them. */
-  | {
-      readonly kind: "update";
-      readonly petId: bigint;
-      readonly quantity?: number;
-      readonly status?: PetStatus;
-      readonly expectedRevisions?: readonly bigint[] | undefined;
-      readonly once?: Once | undefined;
-    }
-  /** Adds `delta`, which is not zero, to the quantity, once for each `requestId`. */
-  | { readonly kind: "adjust"; readonly petId: bigint; readonly delta: number; readonly requestId: string }
-  | { readonly kind: "create"; readonly petId: bigint; readonly quantity: number; readonly status: PetStatus }
-  | { readonly kind: "remove"; readonly petId: bigint }
-  /** Makes the entry or brings it to this state, as an import does. */
-  | { readonly kind: "put"; readonly petId: bigint; readonly quantity: number; readonly status: PetStatus };
-
-/** The result of a change. A refusal is a value that says why nothing was changed. */
-export type Outcome =
-  | { readonly kind: "done"; readonly item: Item }
-  /** The change was made before; the item is the entry as it left it then. */
-  | { readonly kind: "replayed"; readonly item: Item }
-  | { readonly kind: "not_found" }
-  | { readonly kind: "already_exists" }
-  | { readonly kind: "revision_mismatch"; readonly item: Item }
-  /** The adjustment would take more than there is. */
-  | { readonly kind: "insufficient_stock"; readonly item: Item }
-  /** The adjustment would add more than a quantity can hold. */
-  | { readonly kind: "quantity_overflow"; readonly item: Item }
-  /** The id of this change, or of another one in its group, belongs to another request. */
-  | { readonly kind: "id_reused" };
-
-/** A change that was made, as it is recorded to answer its repeats. */
-export interface OnceRecord extends Once {
-  /** The entry as the change left it. */
-  readonly item: Item;
-}
-
-/** What makes a change happen once; undefined for a change that happens each time. */
-export function onceOf(change: Change): Once | undefined {
-  if (change.kind === "adjust") return { id: change.requestId, fingerprint: String(change.delta) };
-  return change.kind === "update" ? change.once : undefined;
-}
-
-/**
- * Changes of one caller. Each is decided alone, with one exception: if the id of one belongs to another request, or to
- * two changes of the group, all are refused.
- */
-export type ChangeGroup = readonly Change[];
+import { maxQuantity } from "../../proto/pet.ts";
+import {
+  type Change,
+  type ChangeGroup,
+  type LedgerKind,
+  type LedgerRow,
+  type OnceRecord,
+  type Origin,
+  type Outcome,
+  onceOf,
+  type StockRow,
+} from "./change.ts";
 
 /** The result of a batch. */
 export interface BatchResult {
@@ -71,8 +18,8 @@ export interface BatchResult {
   readonly outcomes: readonly (readonly Outcome[])[];
   /** The rows to write: the latest state of every entry that changed. */
   readonly written: readonly StockRow[];
-  /** What to record of the changes that happen once. */
-  readonly recorded: readonly OnceRecord[];
+  /** The rows for the ledger: each change that was made, also one that happens once and changed nothing. */
+  readonly recorded: readonly LedgerRow[];
   /** The revision of the stock after the last change. */
   readonly revision: bigint;
 }
@@ -85,6 +32,8 @@ export interface BatchInput {
   readonly records?: Iterable<OnceRecord>;
   /** The revision of the stock before the first change. */
   readonly revision: bigint;
+  /** The lowest id in the ledger, or 0. */
+  readonly lowestId?: bigint;
 }
 
 /**
@@ -94,30 +43,36 @@ export interface BatchInput {
 export function decideChanges(input: BatchInput, groups: readonly ChangeGroup[]): BatchResult {
   const batch = new Batch(input);
   const outcomes = groups.map((group) => batch.apply(group));
-  return { outcomes, written: [...batch.written.values()], recorded: batch.recorded, revision: batch.revision };
+  const { revision, recorded } = batch;
+  return { outcomes, written: latestOf(recorded), recorded, revision };
+}
+
+/** The latest state of every entry that was changed. */
+function latestOf(recorded: readonly LedgerRow[]): StockRow[] {
+  const changed = recorded.filter(({ id }) => id > 0n);
+  return [...new Map(changed.map(({ after }) => [after.petId, after])).values()];
 }
 
 class Batch {
-  readonly written = new Map<bigint, StockRow>();
-  readonly recorded: OnceRecord[] = [];
+  readonly recorded: LedgerRow[] = [];
   revision: bigint;
+  #lowestId: bigint;
   readonly #rows = new Map<bigint, StockRow>();
   readonly #records = new Map<string, OnceRecord>();
 
-  constructor({ rows, records = [], revision }: BatchInput) {
+  constructor({ rows, records = [], revision, lowestId = 0n }: BatchInput) {
     this.revision = revision;
+    this.#lowestId = lowestId;
     for (const row of rows) this.#rows.set(row.petId, row);
     for (const record of records) this.#records.set(record.id, record);
   }
 
   apply(group: ChangeGroup): Outcome[] {
-    const ids = group.flatMap((change) => onceOf(change)?.id ?? []);
-    const isReused = new Set(ids).size < ids.length || group.some((change) => this.#isReused(change));
-    if (isReused) return group.map(() => ({ kind: "id_reused" }));
-    return group.map((change) => {
-      const once = onceOf(change);
-      return once ? this.#decideOnce(change, once) : this.#decide(change);
-    });
+    const { changes } = group;
+    const ids = changes.flatMap((change) => onceOf(change)?.id ?? []);
+    const isReused = new Set(ids).size < ids.length || changes.some((change) => this.#isReused(change));
+    if (isReused) return changes.map(() => ({ kind: "id_reused" }));
+    return group.isAllOrNothing ? this.#makeAll(group) : changes.map((change) => this.#make(change, group.origin));
   }
 
   #isReused(change: Change): boolean {
@@ -126,56 +81,83 @@ class Batch {
     return first !== undefined && (first.fingerprint !== once?.fingerprint || first.item.petId !== change.petId);
   }
 
+  /** Makes the changes in a batch of their own, and takes its result over if none is refused. */
+  #makeAll({ changes, origin }: ChangeGroup): Outcome[] {
+    const rows = changes.flatMap(({ petId }) => this.#rows.get(petId) ?? []);
+    const records = changes.flatMap((change) => this.#records.get(onceOf(change)?.id ?? "") ?? []);
+    const trial = new Batch({ rows, records, revision: this.revision, lowestId: this.#lowestId });
+    const outcomes = trial.apply({ changes, origin });
+    const refused = outcomes.findIndex(({ kind }) => kind !== "done" && kind !== "replayed");
+    if (refused !== -1) return outcomes.map((outcome, i) => (i === refused ? outcome : { kind: "group_refused" }));
+    for (const row of trial.recorded) this.#take(row);
+    return outcomes;
+  }
+
   /** A repeat gets the answer of the first time, whatever has become of the entry since. Refusals are not recorded. */
-  #decideOnce(change: Change, once: Once): Outcome {
-    const first = this.#records.get(once.id);
+  #make(change: Change, origin: Origin): Outcome {
+    const once = onceOf(change);
+    const first = once && this.#records.get(once.id);
     if (first) return { kind: "replayed", item: first.item };
-    const outcome = this.#decide(change);
-    if (outcome.kind !== "done") return outcome;
-    const record = { ...once, item: outcome.item };
-    this.#records.set(once.id, record);
-    this.recorded.push(record);
-    return outcome;
-  }
-
-  #decide(change: Change): Outcome {
     const row = this.#rows.get(change.petId);
-    const item = row?.removed ? undefined : row;
-    switch (change.kind) {
-      case "update":
-        return item ? this.#update(item, change) : { kind: "not_found" };
-      case "adjust":
-        return item ? this.#adjust(item, change) : { kind: "not_found" };
-      case "create":
-        if (item) return { kind: "already_exists" };
-        return this.#write({ petId: change.petId, quantity: change.quantity, status: change.status, removed: false });
-      case "remove":
-        return item ? this.#write({ ...item, removed: true }) : { kind: "not_found" };
-      case "put":
-        if (item?.quantity === change.quantity && item.status === change.status) return { kind: "done", item };
-        return this.#write({ petId: change.petId, quantity: change.quantity, status: change.status, removed: false });
+    const before = row?.removed ? undefined : row;
+    const decided = decide(change, before);
+    if ("kind" in decided) return decided;
+    const isChanged = !isSame(decided, before);
+    const id = isChanged ? this.revision + 1n : this.#lowestId - 1n;
+    const after = isChanged ? { ...decided, revision: id } : before!;
+    if (isChanged || once) {
+      this.#take({ id, kind: ledgerKindOf(change), before, after, once, reason: change.reason, origin });
     }
+    return { kind: "done", item: after };
   }
 
-  #update(item: StockRow, change: Extract<Change, { kind: "update" }>): Outcome {
-    const { quantity = item.quantity, status = item.status, expectedRevisions } = change;
-    if (expectedRevisions?.includes(item.revision) === false) return { kind: "revision_mismatch", item };
-    if (quantity === item.quantity && status === item.status) return { kind: "done", item };
-    return this.#write({ ...item, quantity, status });
+  #take(row: LedgerRow): void {
+    const { id, after, once } = row;
+    this.recorded.push(row);
+    this.#rows.set(after.petId, after);
+    if (once) this.#records.set(once.id, { ...once, item: after });
+    if (id > 0n) this.revision = id;
+    else this.#lowestId = id;
   }
+}
 
-  #adjust(item: StockRow, { delta }: Extract<Change, { kind: "adjust" }>): Outcome {
-    const quantity = item.quantity + delta;
-    if (quantity < 0) return { kind: "insufficient_stock", item };
-    if (quantity > maxQuantity) return { kind: "quantity_overflow", item };
-    return this.#write({ ...item, quantity });
-  }
+/** An entry as a change leaves it, before it has the revision. */
+type State = Omit<StockRow, "revision">;
+type Refusal = Exclude<Outcome, { kind: "done" | "replayed" }>;
 
-  #write(row: Omit<StockRow, "revision">): Extract<Outcome, { kind: "done" }> {
-    this.revision += 1n;
-    const item = { ...row, revision: this.revision };
-    this.#rows.set(row.petId, item);
-    this.written.set(row.petId, item);
-    return { kind: "done", item };
+function decide(change: Change, entry: StockRow | undefined): State | Refusal {
+  const { petId } = change;
+  switch (change.kind) {
+    case "create":
+      if (entry) return { kind: "already_exists" };
+      return { petId, quantity: change.quantity, status: change.status, removed: false };
+    case "put":
+      return { petId, quantity: change.quantity, status: change.status, removed: false };
+    case "remove":
+      return entry ? { ...entry, removed: true } : { kind: "not_found" };
+    case "update":
+    case "adjust":
+      if (!entry) return { kind: "not_found" };
+      if (change.expectedRevisions?.includes(entry.revision) === false) {
+        return { kind: "revision_mismatch", item: entry };
+      }
+      if (change.kind === "adjust") return adjusted(entry, change.delta);
+      return { ...entry, quantity: change.quantity ?? entry.quantity, status: change.status ?? entry.status };
   }
+}
+
+function adjusted(entry: StockRow, delta: number): State | Refusal {
+  const quantity = entry.quantity + delta;
+  if (quantity < 0) return { kind: "insufficient_stock", item: entry };
+  if (quantity > maxQuantity) return { kind: "quantity_overflow", item: entry };
+  return { ...entry, quantity };
+}
+
+function isSame(state: State, entry: StockRow | undefined): boolean {
+  return entry?.quantity === state.quantity && entry.status === state.status && entry.removed === state.removed;
+}
+
+function ledgerKindOf(change: Change): LedgerKind {
+  if (change.kind === "update") return change.quantity === undefined ? "status" : "set";
+  return change.kind === "put" ? "import" : change.kind;
 }

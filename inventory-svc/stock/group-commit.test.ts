@@ -2,7 +2,8 @@ import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import type { Change, Outcome } from "./decide-changes.ts";
+import { asGroup } from "../../test/support/stock-changes.ts";
+import type { Change, Outcome } from "./change.ts";
 import { ExpiredError, GroupCommit, QueueFullError } from "./group-commit.ts";
 import { stockMigrations } from "./stock-migrations.ts";
 import { StockStore } from "./stock-store.ts";
@@ -30,7 +31,7 @@ class Database {
 
   readonly write = async (requests: readonly WriteRequest[]): Promise<Written> => {
     const { promise, resolve: succeed, reject: fail } = Promise.withResolvers<void>();
-    const batch = requests.flatMap(({ group }) => group.map(({ petId }) => Number(petId)));
+    const batch = requests.flatMap(({ group }) => group.changes.map(({ petId }) => Number(petId)));
     this.writes.push({ batch, succeed, fail });
     this.running += 1;
     this.mostAtOnce = Math.max(this.mostAtOnce, this.running);
@@ -38,7 +39,7 @@ class Database {
       this.running -= 1;
     });
     const wanted = requests.filter(({ isWanted }) => isWanted());
-    return new Map(wanted.map((request) => [request, request.group.map(outcome)]));
+    return new Map(wanted.map((request) => [request, request.group.changes.map(outcome)]));
   };
 
   batches(): number[][] {
@@ -62,7 +63,7 @@ function open({ maxBatch = 100, maxQueued = 100 } = {}) {
   /** The result of each change so far, in the order in which callers got it. */
   const settled: string[] = [];
   const submit = (n: number, isWanted?: () => boolean) =>
-    commits.submit([change(n)], isWanted).then(
+    commits.submit(asGroup([change(n)]), isWanted).then(
       ([result]) => {
         settled.push(`${n} ${result!.kind === "done" ? `is ${result!.item.petId}` : result!.kind}`);
       },
@@ -81,10 +82,10 @@ describe("group commit", () => {
     const { commits, database } = open({ maxBatch: 48, maxQueued: 120 });
     const group = (from: number, count: number) => Array.from({ length: count }, (_, i) => change(from + i));
     const submitted = [group(0, 1), group(1, 30), group(31, 18), group(49, 60), group(109, 11)].map((each) => {
-      return commits.submit(each);
+      return commits.submit(asGroup(each));
     });
     expect(commits.queued).toBe(120);
-    const refused = expect(commits.submit(group(200, 1))).rejects.toBeInstanceOf(QueueFullError);
+    const refused = expect(commits.submit(asGroup(group(200, 1)))).rejects.toBeInstanceOf(QueueFullError);
     expect(commits.queued).toBe(120);
     await refused;
     for (const size of [31, 18, 60, 11]) {
@@ -236,7 +237,7 @@ describe("group commit", () => {
       now: () => 0,
     });
     const send = async (n: number) => {
-      await commits.submit([change(n)]);
+      await commits.submit(asGroup([change(n)]));
       await setImmediate(); // as a server that sends outcomes does
       events.push(`sent ${n}`);
     };
@@ -277,8 +278,8 @@ describe("group commit", () => {
 
   test("callers can tell a full queue from an expired change", async () => {
     const { commits, database } = open({ maxQueued: 1 });
-    const expired = commits.submit([change(1)], () => false);
-    await expect(commits.submit([change(2)])).rejects.toBeInstanceOf(QueueFullError);
+    const expired = commits.submit(asGroup([change(1)]), () => false);
+    await expect(commits.submit(asGroup([change(2)]))).rejects.toBeInstanceOf(QueueFullError);
     database.writes[0]!.succeed();
     await expect(expired).rejects.toBeInstanceOf(ExpiredError);
   });
@@ -327,7 +328,10 @@ describe("group commit", () => {
       onWritten: ignore,
       now: () => 0,
     });
-    const results = await Promise.allSettled([commits.submit([change(1)]), commits.submit([change(2)])]);
+    const results = await Promise.allSettled([
+      commits.submit(asGroup([change(1)])),
+      commits.submit(asGroup([change(2)])),
+    ]);
     expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   });
 

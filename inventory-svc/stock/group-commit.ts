@@ -2,7 +2,7 @@
 import { type Context, ROOT_CONTEXT, type Span, trace } from "@opentelemetry/api";
 import { Batches, type Take } from "../../runtime/batches.ts";
 import { inSpan } from "../../runtime/spans.ts";
-import type { ChangeGroup, Outcome } from "./decide-changes.ts";
+import type { ChangeGroup, Outcome } from "./change.ts";
 import type { WriteRequest, Written } from "./write.ts";
 
 export interface GroupCommitOptions {
@@ -76,7 +76,7 @@ export class GroupCommit {
     if (this.#queued >= this.#options.maxQueued) return Promise.reject(new QueueFullError());
     return new Promise((resolve, reject) => {
       const span = trace.getActiveSpan();
-      this.#queued += group.length;
+      this.#queued += group.changes.length;
       this.#batches.add({ group, isWanted, span, sinceMs: this.#options.now(), resolve, reject });
     });
   }
@@ -120,7 +120,7 @@ export class GroupCommit {
     const { waiting } = this.#batches;
     let count = 0;
     for (let changes = 0; count < waiting.length; count++) {
-      changes += waiting[count]!.group.length;
+      changes += waiting[count]!.group.changes.length;
       if (changes > limit && count > 0) break;
     }
     return count;
@@ -136,7 +136,7 @@ export class GroupCommit {
 }
 
 function countChanges(batch: readonly WriteRequest[]): number {
-  return batch.reduce((sum, { group }) => sum + group.length, 0);
+  return batch.reduce((sum, { group }) => sum + group.changes.length, 0);
 }
 
 /** Too many changes wait already. Nothing of this change has happened, and the caller may retry later. */

@@ -1,4 +1,4 @@
-import type { StockRow } from "./decide-changes.ts";
+import type { StockRow } from "./change.ts";
 import { ListFeed, type ListPage } from "./list-feed.ts";
 import { TooManyStreamsError } from "./stock-errors.ts";
 

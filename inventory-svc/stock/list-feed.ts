@@ -1,6 +1,6 @@
 /** Reads the list for all gateways that load it at about the same time. */
 import type { Position } from "../../proto/pet.ts";
-import type { StockRow } from "./decide-changes.ts";
+import type { StockRow } from "./change.ts";
 import { TooManyStreamsError } from "./stock-errors.ts";
 import type { StockStore } from "./stock-store.ts";
 

@@ -1,8 +1,8 @@
-/** Forgets what the stock no longer needs: records of changes, and removed entries. */
+/** Forgets what the stock no longer needs: old changes in the ledger, and removed entries. */
 import type { Knex } from "knex";
 import { clockMs } from "../../runtime/database/statements.ts";
 import { orUnavailable } from "./stock-errors.ts";
-import { recordsTable } from "./stock-rows.ts";
+import { ledgerTable } from "./stock-rows.ts";
 
 /** The tables of a stock, as far as they shrink. Several services may do all of this at once. */
 export class Retention {
@@ -13,25 +13,32 @@ export class Retention {
   }
 
   /**
-   * Deletes the records of changes that are older than this, the oldest first. It touches no row that a write touches.
+   * Deletes changes from the ledger that are older than this, the oldest first. It touches no row that a write touches.
    *
    * @param ageMs by the clock of the database
-   * @param limit maximum records
-   * @param after the id of the record after which to begin
+   * @param limit maximum changes
+   * @param kind those that made a revision, or those that happened once and made none; the ids of both begin at 0
+   * @param after the id of the change after which to begin
    * @returns the id up to which those that old are deleted; undefined when no more of them are
    * @throws StockUnavailableError
    */
-  async deleteRecords(ageMs: number, limit: number, after: bigint): Promise<bigint | undefined> {
-    const recorded = () => this.#db(recordsTable).where("id", ">", after as never);
+  async deleteFromLedger(
+    ageMs: number,
+    limit: number,
+    kind: "revisions" | "repeatable",
+    after: bigint,
+  ): Promise<bigint | undefined> {
+    const [isAfter, isUpTo, order] = kind === "revisions" ? [">", "<=", "asc"] : ["<", ">=", "desc"];
+    const recorded = () => this.#db(ledgerTable).where("id", isAfter!, after as never);
     const age = this.#ageSince("made_at");
     const oldest: { id: bigint; age: bigint | number }[] = await orUnavailable(
-      recorded().orderBy("id").limit(limit).select("id", { age }),
+      recorded().orderBy("id", order).limit(limit).select("id", { age }),
     );
-    // A time in the future says nothing about the records after it: the clock was wrong.
+    // A time in the future says nothing about the changes after it: the clock was wrong.
     const kept = oldest.findIndex(({ age }) => age >= 0 && age <= ageMs);
     const last = (kept === -1 ? oldest : oldest.slice(0, kept)).at(-1)?.id;
     if (last === undefined) return undefined;
-    const old = recorded().where("id", "<=", last as never);
+    const old = recorded().where("id", isUpTo!, last as never);
     await orUnavailable(old.where(age, ">", ageMs as never).delete());
     return kept === -1 && oldest.length === limit ? last : undefined;
   }

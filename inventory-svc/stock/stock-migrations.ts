@@ -16,6 +16,50 @@ const adjustments = (db: Knex) => (table: Knex.CreateTableBuilder) => {
   table.bigInteger("made_at").notNullable().comment("Unix milliseconds");
 };
 
+const requests = (db: Knex) => (table: Knex.CreateTableBuilder) => {
+  table.comment("Changes that happen once, with their results, for callers that repeat them");
+  if (!isSqlite(db)) table.collate("utf8mb4_bin"); // ids compare byte by byte, as they do in SQLite
+  table.bigIncrements("id").comment("New rows go to the end and old ones leave first");
+  table.string("request_id", 160).notNullable().unique({ indexName: "stock_requests_request_index" });
+  table.string("fingerprint", 64).notNullable().comment("Tells a repeat from another request with the same id");
+  table.bigInteger("pet_id").notNullable();
+  table.integer("quantity").notNullable().comment("After the change, as are the status and the revision");
+  table.string("status", 16).notNullable();
+  table.bigInteger("revision").notNullable();
+  table.bigInteger("made_at").notNullable().comment("Unix milliseconds");
+};
+
+const ledger = (db: Knex) => (table: Knex.CreateTableBuilder) => {
+  table.comment("Every change of the stock; and what answers the repeats of changes that happen once");
+  if (!isSqlite(db)) table.collate("utf8mb4_bin"); // ids compare byte by byte, as they do in SQLite
+  table.bigInteger("id").primary().comment("The revision that the change made; below 0 where it made none");
+  table.bigInteger("pet_id").notNullable().index("stock_ledger_pet_index");
+  table.enum("kind", ["set", "adjust", "status", "create", "remove", "import"]).notNullable();
+  table.integer("quantity_before").comment("NULL where there was no entry, as is the status");
+  table.integer("quantity").comment("After the change; NULL where there is no entry then, as is the status");
+  table.enum("status_before", ["available", "pending", "sold"]);
+  table.enum("status", ["available", "pending", "sold"]);
+  table.bigInteger("made_at").notNullable().comment("Unix milliseconds");
+  table.enum("actor", ["account", "internal", "operator"]).comment("Who made the change; NULL: not known");
+  table.string("account", 64);
+  table.string("name", 255).comment("Of the actor: the id of the account's key, or a role and a certificate's name");
+  table.string("request_id", 64);
+  table.string("reason", 200);
+  table.string("once_id", 160).unique({ indexName: "stock_ledger_once_index" }).comment("Makes the change happen once");
+  table.string("fingerprint", 64).comment("Tells a repeat from another request with the same once_id");
+  table.bigInteger("found_revision").comment("Of the entry, where the change made no revision");
+};
+
+/** What two tables of changes that happen once have in common. */
+const sameColumns = {
+  request_id: "request_id",
+  pet_id: "pet_id",
+  quantity: "quantity",
+  status: "status",
+  revision: "revision",
+  made_at: "made_at",
+};
+
 export const stockMigrations: readonly Migration[] = [
   {
     name: "0001_stock",
@@ -61,33 +105,17 @@ export const stockMigrations: readonly Migration[] = [
     async up(db) {
       // From here on, services of the previous version record no adjustment that would not be carried over.
       await renameTable(db, "stock_adjustments", "stock_adjustments_old");
-      await createTable(
-        db,
-        "stock_requests",
-        (table) => {
-          table.comment("Changes that happen once, with their results, for callers that repeat them");
-          if (!isSqlite(db)) table.collate("utf8mb4_bin"); // ids compare byte by byte, as they do in SQLite
-          table.bigIncrements("id").comment("New rows go to the end and old ones leave first");
-          table.string("request_id", 160).notNullable().unique({ indexName: "stock_requests_request_index" });
-          table.string("fingerprint", 64).notNullable().comment("Tells a repeat from another request with the same id");
-          table.bigInteger("pet_id").notNullable();
-          table.integer("quantity").notNullable().comment("After the change, as are the status and the revision");
-          table.string("status", 16).notNullable();
-          table.bigInteger("revision").notNullable();
-          table.bigInteger("made_at").notNullable().comment("Unix milliseconds");
-        },
-        (draft) => {
-          return copyRows(db, "stock_adjustments_old", draft, { fingerprint: "cast(delta as char)" }, (adjustments) =>
-            adjustments.orderBy("revision"),
-          );
-        },
-      );
+      await createTable(db, "stock_requests", requests(db), (draft) => {
+        const columns = { ...sameColumns, fingerprint: "cast(delta as char)" };
+        return copyRows(db, "stock_adjustments_old", draft, columns, (adjustments) => adjustments.orderBy("revision"));
+      });
       await db.schema.dropTableIfExists("stock_adjustments_old");
     },
     async down(db) {
       await renameTable(db, "stock_requests", "stock_requests_old");
       await createTable(db, "stock_adjustments", adjustments(db), (draft) => {
-        return copyRows(db, "stock_requests_old", draft, { delta: "cast(fingerprint as signed)" }, (requests) =>
+        const columns = { ...sameColumns, delta: "cast(fingerprint as signed)" };
+        return copyRows(db, "stock_requests_old", draft, columns, (requests) =>
           requests.where("request_id", "not like", "% %"),
         );
       });
@@ -118,6 +146,44 @@ export const stockMigrations: readonly Migration[] = [
       await db.raw("alter table ?? drop column ??", ["stock_head", "floor"]); // Knex would make a new table for SQLite
     },
   },
+  {
+    name: "0005_stock_ledger",
+    drops: ["stock_ledger"],
+    dropped: (changes) => changes.whereNull("once_id"), // the others are carried back
+    async up(db) {
+      // From here on, services of the previous version make no change happen once that would not be carried over.
+      await renameTable(db, "stock_requests", "stock_requests_old");
+      await createTable(db, "stock_ledger", ledger(db), (draft) =>
+        copyRows(db, "stock_requests_old", draft, {
+          id: "-id", // what was before them is not known, so they are no part of the history
+          pet_id: "pet_id",
+          kind: "case when request_id like '% %' then 'set' else 'adjust' end",
+          quantity: "quantity",
+          status: "status",
+          made_at: "made_at",
+          once_id: "request_id",
+          fingerprint: "fingerprint",
+          found_revision: "revision",
+        }),
+      );
+      await db.schema.dropTableIfExists("stock_requests_old");
+    },
+    async down(db) {
+      await renameTable(db, "stock_ledger", "stock_ledger_old");
+      await createTable(db, "stock_requests", requests(db), (draft) => {
+        const columns = {
+          ...sameColumns,
+          request_id: "once_id",
+          fingerprint: "fingerprint",
+          revision: "coalesce(found_revision, id)",
+        };
+        return copyRows(db, "stock_ledger_old", draft, columns, (changes) => {
+          return changes.whereNotNull("once_id").orderBy("made_at");
+        });
+      });
+      await db.schema.dropTableIfExists("stock_ledger_old");
+    },
+  },
 ];
 
 /** Renames a table, unless an earlier attempt has done so. */
@@ -125,18 +191,17 @@ async function renameTable(db: Knex, from: string, to: string): Promise<void> {
   if ((await db.schema.hasTable(from)) && !(await db.schema.hasTable(to))) await db.schema.renameTable(from, to);
 }
 
-/** Copies rows of adjustments between their two tables, unless an earlier attempt has done so. */
+/** Copies rows from a table to another one, unless an earlier attempt has done so. @param columns SQL by column */
 async function copyRows(
   db: Knex,
   from: string,
   to: string,
-  converted: Readonly<Record<string, string>>,
-  choose: (rows: Knex.QueryBuilder) => Knex.QueryBuilder,
+  columns: Readonly<Record<string, string>>,
+  choose = (rows: Knex.QueryBuilder): Knex.QueryBuilder => rows,
 ): Promise<void> {
   if (!(await db.schema.hasTable(from))) return;
-  const columns = ["request_id", "pet_id", "quantity", "status", "revision", "made_at"];
-  const rows = db(from).select(...columns, ...Object.values(converted).map((sql) => db.raw(sql)));
-  const names = [...columns, ...Object.keys(converted)];
+  const rows = db(from).select(Object.values(columns).map((sql) => db.raw(sql)));
+  const names = Object.keys(columns);
   const target = db.raw(`?? (${names.map(() => "??").join(", ")})`, [to, ...names]);
   await db(target as never).insert(choose(rows) as never);
 }

@@ -1,6 +1,6 @@
 /** Rows of the stock's tables, and the values that they stand for. */
-import type { PetStatus } from "../../proto/pet.ts";
-import type { OnceRecord, StockRow } from "./decide-changes.ts";
+import type { Item, PetStatus } from "../../proto/pet.ts";
+import type { Actor, LedgerKind, LedgerRow, OnceRecord, Origin, StockRow } from "./change.ts";
 
 /** An entry as the drivers give it. */
 export interface Row {
@@ -34,37 +34,139 @@ export function toRow(row: StockRow) {
   };
 }
 
-/** Keeps the results of changes that happen once. */
-export const recordsTable = "stock_requests";
+/** Keeps every change, and answers the repeats of those that happen once. */
+export const ledgerTable = "stock_ledger";
 
-export const recordColumns = ["request_id", "fingerprint", "pet_id", "quantity", "status", "revision"] as const;
+/** What answers a repeat. */
+export const onceColumns = ["once_id", "fingerprint", "pet_id", "quantity", "status", "id", "found_revision"] as const;
 
-/** A record as the drivers give it. */
-export interface RecordRow {
-  request_id: string;
+/** What answers a repeat, as the drivers give it. */
+export interface OnceRow {
+  once_id: string;
   fingerprint: string;
   pet_id: bigint;
   quantity: number | bigint;
   status: string;
-  revision: bigint;
+  id: bigint;
+  found_revision: bigint | null;
 }
 
-export function toRecord({ request_id, fingerprint, pet_id, quantity, status, revision }: RecordRow): OnceRecord {
+export function toOnceRecord(row: OnceRow): OnceRecord {
+  const { once_id: id, fingerprint, pet_id: petId, quantity, status, found_revision } = row;
+  const item = { petId, quantity: Number(quantity), status: status as PetStatus, revision: found_revision ?? row.id };
+  return { id, fingerprint, item };
+}
+
+/** What the history shows of a change. */
+export const historyColumns = [
+  "id",
+  "pet_id",
+  "kind",
+  "quantity_before",
+  "quantity",
+  "status_before",
+  "status",
+  "made_at",
+  "actor",
+  "account",
+  "name",
+  "request_id",
+  "reason",
+] as const;
+
+/** The columns of the ledger but for the time, which the database fills in. */
+export const ledgerColumns = [
+  ...historyColumns.filter((column) => column !== "made_at"),
+  "once_id",
+  "fingerprint",
+  "found_revision",
+] as const;
+
+/** A change of the past. */
+export interface HistoryChange {
+  readonly petId: bigint;
+  /** The revision that it made. */
+  readonly revision: bigint;
+  readonly kind: LedgerKind;
+  /** Undefined when there was no entry before it. */
+  readonly before: Pick<Item, "quantity" | "status"> | undefined;
+  /** Undefined when there was no entry after it. */
+  readonly after: Pick<Item, "quantity" | "status"> | undefined;
+  /** Unix milliseconds by the clock of the database. */
+  readonly madeAtMs: number;
+  readonly origin: Origin;
+  readonly reason: string | undefined;
+}
+
+/** A change of the past as the drivers give it. */
+export interface HistoryRow {
+  id: bigint;
+  pet_id: bigint;
+  kind: LedgerKind;
+  quantity_before: number | bigint | null;
+  quantity: number | bigint | null;
+  status_before: PetStatus | null;
+  status: PetStatus | null;
+  made_at: bigint | number;
+  actor: Actor["kind"];
+  account: string | null;
+  name: string | null;
+  request_id: string | null;
+  reason: string | null;
+}
+
+export function toHistoryChange(row: HistoryRow): HistoryChange {
   return {
-    id: request_id,
-    fingerprint,
-    item: { petId: pet_id, quantity: Number(quantity), status: status as PetStatus, revision },
+    petId: row.pet_id,
+    revision: row.id,
+    kind: row.kind,
+    before: stateOf(row.quantity_before, row.status_before),
+    after: stateOf(row.quantity, row.status),
+    madeAtMs: Number(row.made_at),
+    origin: { actor: actorOf(row), requestId: row.request_id ?? undefined },
+    reason: row.reason ?? undefined,
   };
 }
 
-/** A record as a row to insert, without the time. */
-export function toRecordRow({ id, fingerprint, item }: OnceRecord) {
+function stateOf(quantity: number | bigint | null, status: PetStatus | null) {
+  return quantity === null || status === null ? undefined : { quantity: Number(quantity), status };
+}
+
+/** An internal caller with a certificate is `role name`: no role has a space. */
+function actorOf({ actor, account, name }: HistoryRow): Actor {
+  if (actor === "account") return { kind: actor, account: account ?? "", keyId: name ?? "" };
+  if (actor === "operator" || name === null) return { kind: actor };
+  const [role = "", ...rest] = name.split(" ");
+  return { kind: actor, role, name: rest.join(" ") };
+}
+
+/** A change as a row to insert, without the time. */
+export function toLedgerRow({ id, kind, before, after, once, reason, origin }: LedgerRow) {
+  const { actor, requestId } = origin;
   return {
-    request_id: id,
-    fingerprint,
-    pet_id: item.petId,
-    quantity: item.quantity,
-    status: item.status,
-    revision: item.revision,
+    id,
+    pet_id: after.petId,
+    kind,
+    quantity_before: before?.quantity ?? null,
+    quantity: after.removed ? null : after.quantity,
+    status_before: before?.status ?? null,
+    status: after.removed ? null : after.status,
+    actor: actor.kind,
+    account: actor.kind === "account" ? actor.account : null,
+    name: nameOf(actor),
+    request_id: requestId ?? null,
+    reason: reason ?? null,
+    once_id: once?.id ?? null,
+    fingerprint: once?.fingerprint ?? null,
+    found_revision: id < 0n ? after.revision : null,
   };
+}
+
+/** The longest name that the table takes. */
+const maxNameLength = 255;
+
+function nameOf(actor: Actor): string | null {
+  if (actor.kind === "account") return actor.keyId;
+  if (actor.kind === "operator" || actor.name === undefined) return null;
+  return `${actor.role} ${actor.name}`.slice(0, maxNameLength);
 }

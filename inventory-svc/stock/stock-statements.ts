@@ -1,8 +1,8 @@
 /** The statements of a write, with their texts made once. */
 import type { Knex } from "knex";
 import { clockMs, RowsStatement, type Statement, statementOf } from "../../runtime/database/statements.ts";
-import type { OnceRecord, StockRow } from "./decide-changes.ts";
-import { columns, recordColumns, recordsTable, toRecordRow, toRow } from "./stock-rows.ts";
+import type { LedgerRow, StockRow } from "./change.ts";
+import { columns, ledgerColumns, ledgerTable, onceColumns, toLedgerRow, toRow } from "./stock-rows.ts";
 
 /** Knex writes an insert of many rows for SQLite as a compound SELECT, which may have 500 terms. */
 const maxRowsPerInsert = 500;
@@ -14,19 +14,24 @@ export class WriteStatements {
   readonly #advanceCounter: Statement;
   readonly #entries: RowsStatement<"pet_id">;
   readonly #setEntries: RowsStatement<(typeof columns)[number]>;
-  readonly #records: RowsStatement<"request_id">;
-  readonly #addRecords: RowsStatement<(typeof recordColumns)[number]>;
+  readonly #records: RowsStatement<"once_id">;
+  readonly #lowestId: Statement;
+  readonly #addToLedger: RowsStatement<(typeof ledgerColumns)[number]>;
+  readonly #keepsHistory: boolean;
 
-  constructor(db: Knex) {
+  /** @param keepsHistory whether the ledger keeps changes that happen each time, too */
+  constructor(db: Knex, keepsHistory: boolean) {
+    this.#keepsHistory = keepsHistory;
     const counter = () => db("stock_head").where("id", db.raw("1"));
     this.lockCounter = statementOf(counter().select("revision").forUpdate());
     this.#advanceCounter = statementOf(counter().update({ revision: 0 }));
     this.#entries = selectBy(db, "pet_id", "stock", columns);
     this.#setEntries = new RowsStatement(columns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());
-    this.#records = selectBy(db, "request_id", recordsTable, recordColumns);
+    this.#records = selectBy(db, "once_id", ledgerTable, onceColumns);
+    this.#lowestId = statementOf(db(ledgerTable).min("id as id"));
     const made_at = db.raw(clockMs(db));
-    this.#addRecords = new RowsStatement(recordColumns, (rows) => {
-      return db(recordsTable).insert(rows.map((row) => ({ ...row, made_at })));
+    this.#addToLedger = new RowsStatement(ledgerColumns, (rows) => {
+      return db(ledgerTable).insert(rows.map((row) => ({ ...row, made_at })));
     });
   }
 
@@ -44,14 +49,15 @@ export class WriteStatements {
     return chunks(rows, maxRowsPerInsert).map((some) => this.#setEntries.for(some.map(toRow)));
   }
 
-  /** Reads the records of changes that happen once. @returns no statement for no id */
+  /** Reads the records of changes that happen once, and the lowest id of the ledger. @returns none for no id */
   records(ids: ReadonlySet<string>): Statement[] {
-    const rows = Array.from(ids, (request_id) => ({ request_id }));
-    return rows.length === 0 ? [] : [this.#records.for(rows)];
+    const rows = Array.from(ids, (once_id) => ({ once_id }));
+    return rows.length === 0 ? [] : [this.#records.for(rows), this.#lowestId];
   }
 
-  addRecords(records: readonly OnceRecord[]): Statement[] {
-    return chunks(records, maxRowsPerInsert).map((some) => this.#addRecords.for(some.map(toRecordRow)));
+  addToLedger(changes: readonly LedgerRow[]): Statement[] {
+    const kept = this.#keepsHistory ? changes : changes.filter(({ once }) => once);
+    return chunks(kept, maxRowsPerInsert).map((some) => this.#addToLedger.for(some.map(toLedgerRow)));
   }
 }
 

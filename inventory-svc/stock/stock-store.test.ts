@@ -1,6 +1,6 @@
 import { pagesOf, suiteStock } from "../../test/support/open-stock.ts";
-import { retentionMs } from "./cleanup.ts";
-import type { Change } from "./decide-changes.ts";
+import type { Change } from "./change.ts";
+import { ledgerKeptMs } from "./cleanup.ts";
 import { StockUnavailableError } from "./stock-errors.ts";
 import { StockStore } from "./stock-store.ts";
 
@@ -50,12 +50,12 @@ describe("the store", () => {
   });
 
   test("records that are still needed stay, and a cleanup that finds no older ones is over", async () => {
-    await store.write([create(1n), { kind: "adjust", petId: 1n, delta: 1, requestId: "a" }]);
-    expect(await retention.deleteRecords(retentionMs, 10, 0n)).toBeUndefined();
-    expect(await db("stock_requests").pluck("request_id")).toEqual(["a"]);
+    await store.write([create(1n), { kind: "adjust", petId: 1n, delta: 1, once: { id: "a", fingerprint: "1" } }]);
+    expect(await retention.deleteFromLedger(ledgerKeptMs(0), 10, "revisions", 0n)).toBeUndefined();
+    expect(await db("stock_ledger").orderBy("id").pluck("once_id")).toEqual([null, "a"]);
   });
 
-  test.each(["stock_head", "stock_requests"])("is not ready without the table %s", async (table) => {
+  test.each(["stock_head", "stock_ledger"])("is not ready without the table %s", async (table) => {
     await store.ping();
     await db.schema.renameTable(table, "away");
     await expect(store.ping()).rejects.toBeInstanceOf(StockUnavailableError);

@@ -6,9 +6,19 @@ import { readCurrent, type ServerRow, serverColumns } from "../../runtime/databa
 import { clockMs, type Statement, statementOf } from "../../runtime/database/statements.ts";
 import { runStatement } from "../../runtime/database/transactions.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
-import type { Change, Outcome, StockRow } from "./decide-changes.ts";
+import type { Change, Outcome, StockRow } from "./change.ts";
+import { readCurrentRows } from "./current-rows.ts";
 import { orUnavailable } from "./stock-errors.ts";
-import { columns, type Row, recordsTable, toStockRow } from "./stock-rows.ts";
+import {
+  columns,
+  type HistoryChange,
+  type HistoryRow,
+  historyColumns,
+  ledgerTable,
+  type Row,
+  toHistoryChange,
+  toStockRow,
+} from "./stock-rows.ts";
 import { WriteStatements } from "./stock-statements.ts";
 import { type WriteRequest, type Written, writeWanted } from "./write.ts";
 
@@ -42,17 +52,18 @@ export class StockStore {
   readonly #statements: WriteStatements;
   #lastRevision = 0n;
 
-  constructor(db: Knex) {
+  /** @param keepsHistory whether the ledger keeps changes that happen each time, too */
+  constructor(db: Knex, keepsHistory = true) {
     this.#db = db;
     const head = db("stock_head").where({ id: 1 });
     this.#readPosition = statementOf(head.select("epoch", "revision", "floor", serverColumns(db)));
-    this.#statements = new WriteStatements(db);
+    this.#statements = new WriteStatements(db, keepsHistory);
   }
 
   /** Resolves when the database answers and has the schema. @throws StockUnavailableError */
   async ping(): Promise<void> {
     await this.position();
-    await orUnavailable(this.#db(recordsTable).where({ id: 0 }).first("id"));
+    await orUnavailable(this.#db(ledgerTable).where({ id: 0 }).first("id"));
   }
 
   /** The latest revision that was read or written here. */
@@ -153,6 +164,26 @@ export class StockStore {
   }
 
   /**
+   * Reads changes of the past, the newest first.
+   *
+   * @param petId undefined for those of all entries
+   * @param before a revision: only what was before it; undefined for the newest
+   * @param limit maximum changes
+   * @throws StockUnavailableError
+   */
+  async history(
+    petId: bigint | undefined,
+    before: bigint | undefined,
+    limit: number,
+  ): Promise<readonly HistoryChange[]> {
+    const made = this.#db(ledgerTable).select(historyColumns).where("id", ">", 0).orderBy("id", "desc").limit(limit);
+    if (petId !== undefined) made.where("pet_id", petId as never);
+    if (before !== undefined) made.where("id", "<", before as never);
+    const rows = await readCurrentRows<HistoryRow>(this.#db, made, historyColumns, "id");
+    return rows.sort((a, b) => Number(b.id - a.id)).map(toHistoryChange);
+  }
+
+  /**
    * Writes the changes of these requests in one transaction, in order; see `writeWanted`.
    *
    * @throws StockUnavailableError, OutcomeUnknownError
@@ -164,13 +195,14 @@ export class StockStore {
   }
 
   /**
-   * Writes changes in a transaction of their own, each decided alone. For callers without a queue.
+   * Writes changes of an operator in a transaction of their own, each decided alone.
    *
    * @throws StockUnavailableError, OutcomeUnknownError
    */
   async write(changes: readonly Change[]): Promise<readonly Outcome[]> {
-    const written = await this.writeWanted(changes.map((change) => ({ group: [change], isWanted: () => true })));
-    return [...written.values()].flat();
+    const origin = { actor: { kind: "operator" } } as const;
+    const requests = changes.map((change) => ({ group: { changes: [change], origin }, isWanted: () => true }));
+    return [...(await this.writeWanted(requests)).values()].flat();
   }
 
   /**
@@ -199,18 +231,8 @@ export class StockStore {
 
   /** Reads rows in the order of petId. @param choose says which */
   async #readRows(choose: (rows: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<readonly StockRow[]> {
-    const chosen = choose(this.#select()).orderBy("pet_id");
-    const read = (query: Knex.QueryBuilder): Promise<readonly (Row & ServerRow)[]> =>
-      this.#readCurrent(() => query.clone().select(serverColumns(this.#db)));
-    const rows = await read(chosen);
-    if (rows.length > 0) return rows.map(toStockRow);
-    // No row says where the answer comes from, so it is asked for again with a row that is always there.
-    const withCounter = this.#db("stock_head")
-      .where("stock_head.id", 1)
-      .leftJoin(chosen.as("chosen"), this.#db.raw("1 = 1") as never)
-      .orderBy("chosen.pet_id")
-      .select(columns.map((name) => `chosen.${name}`));
-    return (await read(withCounter)).filter(({ pet_id }) => pet_id !== null).map(toStockRow);
+    const rows = await readCurrentRows<Row>(this.#db, choose(this.#select()).orderBy("pet_id"), columns, "pet_id");
+    return rows.map(toStockRow);
   }
 
   #select(): Knex.QueryBuilder<Row, Row[]> {

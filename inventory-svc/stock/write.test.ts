@@ -3,7 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { holdWriteLock, migrateStock, openStock, statementsOf, suiteStock } from "../../test/support/open-stock.ts";
-import type { Change } from "./decide-changes.ts";
+import { asGroup } from "../../test/support/stock-changes.ts";
+import type { Change } from "./change.ts";
 import { StockUnavailableError } from "./stock-errors.ts";
 import { StockStore } from "./stock-store.ts";
 
@@ -80,13 +81,13 @@ describe("a write", () => {
 
   test("without a change sends nothing to the database", async () => {
     const isWanted = () => true;
-    const unwanted = { group: [update(1n, 7)], isWanted: () => false };
-    const empty = { group: [], isWanted };
+    const unwanted = { group: asGroup([update(1n, 7)]), isWanted: () => false };
+    const empty = { group: asGroup([]), isWanted };
     const sent = await statementsOf(db, async () => {
       expect(await store.writeWanted([unwanted, empty])).toEqual(new Map([[empty, []]]));
     });
     expect(sent).toEqual([]);
-    expect(await store.writeWanted([empty, { group: [update(1n, 7)], isWanted }])).toMatchObject({ size: 2 });
+    expect(await store.writeWanted([empty, { group: asGroup([update(1n, 7)]), isWanted }])).toMatchObject({ size: 2 });
   });
 
   test("that its caller stops wanting between two attempts is not tried again", async () => {
@@ -95,7 +96,7 @@ describe("a write", () => {
     db.once("query-error", () => {
       isWanted = false;
     });
-    expect(await store.writeWanted([{ group: [update(1n, 7)], isWanted: () => isWanted }])).toEqual(new Map());
+    expect(await store.writeWanted([{ group: asGroup([update(1n, 7)]), isWanted: () => isWanted }])).toEqual(new Map());
     expect(failed()).toBe(1);
   });
 });

@@ -5,17 +5,10 @@ import { isRetryable } from "../../runtime/database/database-errors.ts";
 import { lostItsServer } from "../../runtime/database/open.ts";
 import { matchedRows } from "../../runtime/database/statements.ts";
 import { maxAttempts, Transaction } from "../../runtime/database/transactions.ts";
-import {
-  type BatchInput,
-  type BatchResult,
-  type Change,
-  type ChangeGroup,
-  decideChanges,
-  type Outcome,
-  onceOf,
-} from "./decide-changes.ts";
+import { type Change, type ChangeGroup, type Outcome, onceOf } from "./change.ts";
+import { type BatchInput, type BatchResult, decideChanges } from "./decide-changes.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "./stock-errors.ts";
-import { type RecordRow, type Row, toRecord, toStockRow } from "./stock-rows.ts";
+import { type OnceRow, type Row, toOnceRecord, toStockRow } from "./stock-rows.ts";
 import type { WriteStatements } from "./stock-statements.ts";
 
 /** Changes that a caller asks for, for as long as it wants them. */
@@ -55,7 +48,7 @@ export async function writeWanted(
     try {
       // Without this, the requests that an outage has outlasted would wait for the lock, too.
       const wanted = requests.filter(({ isWanted }) => isWanted());
-      return wanted.some(({ group }) => group.length > 0)
+      return wanted.some(({ group }) => group.changes.length > 0)
         ? await writeOnce(db, statements, wanted)
         : { written: new Map(wanted.map((request) => [request, []])) };
     } catch (error) {
@@ -76,7 +69,7 @@ async function writeOnce(
     const state = await lockAndRead(
       transaction,
       statements,
-      requests.flatMap(({ group }) => group),
+      requests.flatMap(({ group }) => group.changes),
     );
     await setImmediate(); // by then Node has read the cancellations that have arrived
     const wanted = requests.filter(({ isWanted }) => isWanted());
@@ -98,14 +91,19 @@ async function lockAndRead(
   statements: WriteStatements,
   changes: readonly Change[],
 ): Promise<BatchInput> {
-  const [counters, rows, records = []] = (await transaction.run(
+  const [counters, rows, records = [], [lowest] = []] = (await transaction.run(
     statements.lockCounter,
     statements.entries(new Set(changes.map((change) => change.petId))),
     ...statements.records(new Set(changes.flatMap((change) => onceOf(change)?.id ?? []))),
-  )) as [{ revision: bigint }[], Row[], RecordRow[]?];
+  )) as [{ revision: bigint }[], Row[], OnceRow[]?, { id: bigint | null }[]?];
   const [counter] = counters;
   if (!counter) throw noCounter();
-  return { revision: counter.revision, rows: rows.map(toStockRow), records: records.map(toRecord) };
+  return {
+    revision: counter.revision,
+    rows: rows.map(toStockRow),
+    records: records.map(toOnceRecord),
+    lowestId: lowest?.id && lowest.id < 0n ? lowest.id : 0n,
+  };
 }
 
 /** @throws OutcomeUnknownError; any other error proves that nothing has happened */
@@ -118,7 +116,7 @@ async function commit(
     const [advanced] = await transaction.commit(
       statements.advanceCounter(revision),
       ...statements.setEntries(written),
-      ...statements.addRecords(recorded),
+      ...statements.addToLedger(recorded),
     );
     if (matchedRows(advanced) !== 1) throw noCounter();
   } catch (error) {

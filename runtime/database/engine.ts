@@ -48,7 +48,7 @@ export interface AlteredTable {
 const readAlteredTables = `SELECT table_name AS name, engine AS engine, NULL AS collation FROM information_schema.tables \
 WHERE table_schema = DATABASE() AND engine <> 'InnoDB' UNION ALL \
 SELECT table_name, NULL, collation_name FROM information_schema.columns WHERE table_schema = DATABASE() \
-AND table_name = 'stock_requests' AND column_name = 'request_id' AND collation_name NOT LIKE '%bin'`;
+AND table_name = 'stock_ledger' AND column_name = 'once_id' AND collation_name NOT LIKE '%bin'`;
 
 /** The statements that ask for what `engineOf` reads: the variables, and the altered tables. */
 export const askServer = `SHOW VARIABLES WHERE Variable_name IN (${[

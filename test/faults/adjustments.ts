@@ -118,9 +118,10 @@ async function compare(
 ): Promise<Pick<AdjustmentVerdict, "astray" | "differences">> {
   const db = openDatabase(system.databaseUrls.inventory);
   try {
-    const remembered: string[] = await db("stock_requests")
+    const remembered: string[] = await db("stock_ledger")
       .whereIn("pet_id", petIds as never[])
-      .pluck("request_id");
+      .whereNotNull("once_id")
+      .pluck("once_id");
     const rows: { pet_id: bigint; quantity: number }[] = await db("stock").whereIn("pet_id", petIds as never[]);
     const expected = new Map(petIds.map((petId) => [petId, BigInt(startQuantity)]));
     for (const { petId, delta } of acknowledged.values()) expected.set(petId, expected.get(petId)! + BigInt(delta));

@@ -1,6 +1,6 @@
 // The service with a fault in updates that happen once: it keeps no record of them.
 import { WriteStatements } from "../../inventory-svc/stock/stock-statements.ts";
 
-WriteStatements.prototype.addRecords = () => [];
+WriteStatements.prototype.addToLedger = () => [];
 
 await import("../../inventory-svc/main.ts");

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { Change } from "../../inventory-svc/stock/decide-changes.ts";
+import type { Change } from "../../inventory-svc/stock/change.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { type Inventory, statusOf } from "../support/grpc.ts";
 import { callerOf, startInventoryService } from "../support/inventory-service.ts";

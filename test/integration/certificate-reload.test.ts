@@ -55,7 +55,12 @@ describe("new TLS files", () => {
     const lists = new ListFeed(stock.store, 100);
     const draining = new AbortController().signal;
     const server = createRpcServer({
-      handlers: inventoryHandlers({ store: stock.store, commits, feed, lists, draining, onCall: () => {} }),
+      handlers: inventoryHandlers({
+        ...{ store: stock.store, commits, feed, lists, draining },
+        keepsHistory: true,
+        callerOf: () => ({ kind: "internal" }),
+        onCall: () => {},
+      }),
       credentials: mutualTls({
         files,
         roles: parseRoles(roles) as RoleTable,

@@ -187,9 +187,9 @@ describeEachDatabase("migrations", (url) => {
     const adjust = { kind: "adjust", petId: 7n } as const;
     expect(
       await store.write([
-        { ...adjust, requestId: "b", delta: 2_147_483_647 },
-        { ...adjust, requestId: "A", delta: -2_147_483_647 },
-        { ...adjust, requestId: "a", delta: 1 },
+        { ...adjust, delta: 2_147_483_647, once: { id: "b", fingerprint: "2147483647" } },
+        { ...adjust, delta: -2_147_483_647, once: { id: "A", fingerprint: "-2147483647" } },
+        { ...adjust, delta: 1, once: { id: "a", fingerprint: "1" } },
       ]),
     ).toMatchObject([
       { kind: "replayed", item: { petId: 7n, quantity: 9, status: "sold", revision: 1n } },

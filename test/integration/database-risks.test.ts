@@ -12,7 +12,7 @@ const risks = [
   "the table old has no transactions (MyISAM), so updates can be lost or done by half: ALTER TABLE old ENGINE = InnoDB",
 ];
 const ofStock =
-  "the table stock_requests takes texts for equal that are not (utf8mb4_general_ci), so a request can be taken for another one: ALTER TABLE stock_requests CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
+  "the table stock_ledger takes texts for equal that are not (utf8mb4_general_ci), so a request can be taken for another one: ALTER TABLE stock_ledger CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin";
 
 describe("database risks", () => {
   const stack = suiteStack();
@@ -34,7 +34,7 @@ describe("database risks", () => {
     }
     const stock = new URL(system.databaseUrls.inventory).pathname.slice(1);
     await operator.query(
-      `ALTER TABLE ${stock}.stock_requests CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci`,
+      `ALTER TABLE ${stock}.stock_ledger CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci`,
     );
     await system.restartInventory();
     gateway = await system.startGateway();

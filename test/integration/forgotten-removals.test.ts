@@ -1,6 +1,6 @@
 import { setImmediate } from "node:timers/promises";
+import type { StockRow } from "../../inventory-svc/stock/change.ts";
 import { removalsKeptMs } from "../../inventory-svc/stock/cleanup.ts";
-import type { StockRow } from "../../inventory-svc/stock/decide-changes.ts";
 import type { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import type { Item, Position } from "../../proto/pet.ts";
 import { describeEachDatabase } from "../support/databases.ts";

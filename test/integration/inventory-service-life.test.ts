@@ -3,7 +3,7 @@ import { copyFile, open, readdir, rename, rm } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { ChannelCredentials, Client, type ClientReadableStream, status } from "@grpc/grpc-js";
 import { protoPath } from "grpc-health-check";
-import type { Change } from "../../inventory-svc/stock/decide-changes.ts";
+import type { Change } from "../../inventory-svc/stock/change.ts";
 import { type DatabaseServer, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { createMysqlDatabase, createSqliteDatabase, dropDatabase } from "../support/databases.ts";
 import { connectInventory, connectService, messagesOf, statusOf } from "../support/grpc.ts";

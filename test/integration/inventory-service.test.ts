@@ -183,6 +183,8 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       const server = createRpcServer({
         handlers: inventoryHandlers({
           store: stock.store,
+          keepsHistory: true,
+          callerOf: () => ({ kind: "internal" }),
           lists: new ListFeed(changing, 1_000),
           commits,
           feed: new ChangeFeed((from) => stock.store.changesAfter(from, 100)),

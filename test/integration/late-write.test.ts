@@ -1,4 +1,4 @@
-import type { Change } from "../../inventory-svc/stock/decide-changes.ts";
+import type { Change } from "../../inventory-svc/stock/change.ts";
 import { OutcomeUnknownError } from "../../inventory-svc/stock/stock-errors.ts";
 import { databaseDefaults } from "../../runtime/database/open.ts";
 import { createMysqlDatabase, dropDatabase } from "../support/databases.ts";

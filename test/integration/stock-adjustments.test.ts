@@ -1,8 +1,8 @@
 import { setImmediate } from "node:timers/promises";
-import { deleteOldRecords, retentionMs } from "../../inventory-svc/stock/cleanup.ts";
-import type { Outcome } from "../../inventory-svc/stock/decide-changes.ts";
+import type { Outcome } from "../../inventory-svc/stock/change.ts";
+import { deleteOldChanges, ledgerKeptMs } from "../../inventory-svc/stock/cleanup.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "../../inventory-svc/stock/stock-errors.ts";
-import type { StockStore } from "../../inventory-svc/stock/stock-store.ts";
+import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { failAdjustments, type OpenStock, openMigratedStock, openStock } from "../support/open-stock.ts";
 import { cleanup } from "../support/processes.ts";
@@ -28,13 +28,13 @@ describeEachDatabase("adjustments in the database", (url) => {
   let store: StockStore;
   beforeAll(async () => {
     stock = await openMigratedStock(stack, url());
-    store = stock.store;
+    store = new StockStore(stock.db, false);
   });
   beforeEach(async () => {
     await stock.empty();
   });
 
-  const recorded = () => stock.db("stock_requests").pluck("request_id").orderBy("id");
+  const recorded = () => stock.db("stock_ledger").pluck("once_id").orderBy("id");
 
   test("adjustments that are repeated give the first result, even at a replica or after a restart", async () => {
     await store.write([create(1n, 5), { kind: "update", petId: 1n, status: "sold" }]);
@@ -91,12 +91,13 @@ describeEachDatabase("adjustments in the database", (url) => {
     expect(plain).toMatch(
       /^BEGIN( IMMEDIATE)?;select revision from stock_head where id = 1( for update)?;select [a-z_, ]* from stock where pet_id in \(\?\);update stock_head set revision = \? where id = 1;insert into stock [^;]*;COMMIT$/,
     );
-    expect(statements.join(";")).toContain("stock_requests");
+    expect(statements.join(";")).toContain("stock_ledger");
     if (!url().startsWith("sqlite:")) expect(statements).toHaveLength(2);
   });
 
   describe("deletion", () => {
     const never = new AbortController().signal;
+    const retentionMs = ledgerKeptMs(0);
 
     /** Makes an adjustment of one pet of each of these ages. */
     async function makeAged(...agesMs: number[]): Promise<void> {
@@ -107,11 +108,11 @@ describeEachDatabase("adjustments in the database", (url) => {
       }
     }
     const age = (byMs: number, requestIds: readonly string[]) =>
-      stock.db("stock_requests").whereIn("request_id", requestIds).decrement("made_at", byMs);
+      stock.db("stock_ledger").whereIn("once_id", requestIds).decrement("made_at", byMs);
 
     test("adjustments are deleted after 25 hours and not before, and can then be made again", async () => {
       await makeAged(retentionMs + 60_000, retentionMs - 60_000, 0);
-      await deleteOldRecords(stock.retention, never);
+      await deleteOldChanges(stock.retention, retentionMs, never);
       expect(await recorded()).toEqual(["1", "2"]);
       expect(kinds(await store.write([adjust("0", 1n, 1), adjust("1", 1n, 1)]))).toEqual(["done", "replayed"]);
       expect(retentionMs).toBe(25 * 60 * 60_000);
@@ -124,7 +125,7 @@ describeEachDatabase("adjustments in the database", (url) => {
       for (const [i, offsetMs] of [-2 * retentionMs, 2 * retentionMs].entries()) {
         clock.mockReturnValue(nowMs + offsetMs);
         await store.write([adjust(`${i}`, 1n, 1)]);
-        await deleteOldRecords(stock.retention, never);
+        await deleteOldChanges(stock.retention, retentionMs, never);
       }
       clock.mockRestore();
       expect(await recorded()).toEqual(["0", "1"]);
@@ -132,45 +133,48 @@ describeEachDatabase("adjustments in the database", (url) => {
 
     test("adjustments are deleted in bounded steps, those of a slow clock with the ones after them", async () => {
       await makeAged(16_000, 16_000, 16_000, 16_000, 16_000, 0, 16_000);
-      const ids: bigint[] = await stock.db("stock_requests").orderBy("id").pluck("id");
-      expect(await stock.retention.deleteRecords(15_000, 2, 0n)).toBe(ids[1]);
+      const ids: bigint[] = await stock.db("stock_ledger").orderBy("id").pluck("id");
+      expect(await stock.retention.deleteFromLedger(15_000, 2, "revisions", 0n)).toBe(ids[1]);
       expect(await recorded()).toEqual(["2", "3", "4", "5", "6"]);
-      expect(await stock.retention.deleteRecords(15_000, 2, ids[1]!)).toBe(ids[3]);
-      expect(await stock.retention.deleteRecords(15_000, 2, ids[3]!)).toBeUndefined();
+      expect(await stock.retention.deleteFromLedger(15_000, 2, "revisions", ids[1]!)).toBe(ids[3]);
+      expect(await stock.retention.deleteFromLedger(15_000, 2, "revisions", ids[3]!)).toBeUndefined();
       expect(await recorded()).toEqual(["5", "6"]);
-      expect(await stock.retention.deleteRecords(-1, 10, 0n)).toBeUndefined();
+      expect(await stock.retention.deleteFromLedger(-1, 10, "revisions", 0n)).toBeUndefined();
       expect(await recorded()).toEqual([]);
     });
 
     test("adjustments with a time in the future stay, and those after them are deleted nevertheless", async () => {
       const [old, future] = [retentionMs + 60_000, -60_000];
       await makeAged(old, future, future, future, old, 0);
-      const ids: bigint[] = await stock.db("stock_requests").orderBy("id").pluck("id");
-      expect(await stock.retention.deleteRecords(retentionMs, 2, 0n)).toBe(ids[1]);
-      expect(await stock.retention.deleteRecords(retentionMs, 2, ids[1]!)).toBe(ids[3]);
-      expect(await stock.retention.deleteRecords(retentionMs, 2, ids[3]!)).toBeUndefined();
+      const ids: bigint[] = await stock.db("stock_ledger").orderBy("id").pluck("id");
+      expect(await stock.retention.deleteFromLedger(retentionMs, 2, "revisions", 0n)).toBe(ids[1]);
+      expect(await stock.retention.deleteFromLedger(retentionMs, 2, "revisions", ids[1]!)).toBe(ids[3]);
+      expect(await stock.retention.deleteFromLedger(retentionMs, 2, "revisions", ids[3]!)).toBeUndefined();
       expect(await recorded()).toEqual(["1", "2", "3", "5"]);
     });
 
     test("adjustments are deleted by several services during writes, without error or young ones", async () => {
       const old = Array.from({ length: 3_000 }, (_, i) => adjust(`old${i}`, 1n, 1));
       const young = openStock(url());
+      const writer = new StockStore(young.db, false);
       // On SQLite all share a connection, as in a process: two of one process would block each other.
       const others = url().startsWith("sqlite:") ? [young, young] : [openStock(url()), openStock(url())];
       for (const each of new Set([young, ...others])) stack.defer(() => each.close());
-      await young.store.write([create(1n, 0)]);
-      await young.store.write(old);
-      await young.db("stock_requests").decrement("made_at", 2 * retentionMs);
+      await writer.write([create(1n, 0)]);
+      await writer.write(old);
+      await young.db("stock_ledger").decrement("made_at", 2 * retentionMs);
       const failures = [young, ...others].map(({ db }) => failuresOf(db));
       let over = false;
-      const deleting = Promise.all(others.map((each) => deleteOldRecords(each.retention, never))).finally(() => {
-        over = true;
-      });
+      const deleting = Promise.all(others.map((each) => deleteOldChanges(each.retention, retentionMs, never))).finally(
+        () => {
+          over = true;
+        },
+      );
       let written = 0;
       while (!over || written < 20) {
         // Some of these are being deleted at this moment: they are replayed or made again, but never an error.
         const batch = [adjust(`young${written++}`, 1n, 1), old[(written * 97) % old.length]!];
-        for (const { kind } of await young.store.write(batch)) expect(["done", "replayed"]).toContain(kind);
+        for (const { kind } of await writer.write(batch)) expect(["done", "replayed"]).toContain(kind);
         await setImmediate(); // SQLite's answers come without a turn of the event loop
       }
       await deleting;

@@ -1,4 +1,4 @@
-import type { Change } from "../../inventory-svc/stock/decide-changes.ts";
+import type { Change } from "../../inventory-svc/stock/change.ts";
 import { databaseDefaults } from "../../runtime/database/open.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { type OpenStock, openMigratedStock, pagesOf } from "../support/open-stock.ts";

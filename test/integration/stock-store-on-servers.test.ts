@@ -23,7 +23,15 @@ import {
   update,
   withoutRemoved,
 } from "../support/stock-changes.ts";
-import { emptyModel, groupOf, outcomeKinds, type Plan, perform, plan, settle } from "../support/stock-model.ts";
+import {
+  emptyModel,
+  groupOf,
+  outcomeKinds,
+  type PlannedGroup,
+  perform,
+  plan,
+  settleGroup,
+} from "../support/stock-model.ts";
 
 describeEachDatabase("the stock's store", (url) => {
   const stack = suiteStack();
@@ -261,13 +269,13 @@ describeEachDatabase("the stock's store", (url) => {
       replica: fc.constantFrom(stock, other),
       batch: fc.array(groupOf(plan), { minLength: 1, maxLength: 12 }),
     });
-    const check = async (turns: { replica: OpenStock; batch: Plan[][] }[]) => {
+    const check = async (turns: { replica: OpenStock; batch: PlannedGroup[] }[]) => {
       await stock.empty();
       const beginning = await store.position();
       const model = emptyModel(0n);
       for (const { replica, batch } of turns) {
         const expected = batch.map((plans) => {
-          const group = plans.map((each) => settle(each, model));
+          const group = settleGroup(plans, model);
           return { group, outcomes: perform(model, group) };
         });
         const requests = expected.map(({ group }) => ({ group, isWanted: () => true }));
@@ -278,7 +286,8 @@ describeEachDatabase("the stock's store", (url) => {
       const rows = (await follow(store, beginning, 100)).flatMap((page) => page.rows);
       expect(new Map(rows.map((row) => [row.petId, row]))).toEqual(model.rows);
       expect(await store.position()).toMatchObject({ revision: model.revision });
-      expect(await stock.db("stock_requests").pluck("request_id").orderBy("id")).toEqual([...model.records.keys()]);
+      const ids: string[] = await stock.db("stock_ledger").whereNotNull("once_id").pluck("once_id");
+      expect(ids.sort()).toEqual([...model.records.keys()].sort());
     };
     await fc.assert(fc.asyncProperty(fc.array(turn, { maxLength: 24 }), check), { numRuns: 120 });
     expect([...kindsSeen].sort()).toEqual(outcomeKinds);
@@ -354,7 +363,8 @@ describe("an unreachable stock", () => {
       changesAfter: () => store.changesAfter({ epoch: "", revision: 0n }, 10),
       write: () => store.write([create(1n)]),
       getMany: () => store.getMany([1n]),
-      deleteRecords: () => retention.deleteRecords(1, 1, 0n),
+      history: () => store.history(1n, undefined, 1),
+      deleteFromLedger: () => retention.deleteFromLedger(1, 1, "revisions", 0n),
       noteTime: () => retention.noteTime(1),
       forgetRemovals: () => retention.forgetRemovals(1, 1),
     };

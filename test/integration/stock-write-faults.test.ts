@@ -17,7 +17,16 @@ import {
 } from "../support/open-stock.ts";
 import { cleanup } from "../support/processes.ts";
 import { suiteStack } from "../support/stack.ts";
-import { allPages, create, failuresOf, kinds, newMysqlStock, range, update } from "../support/stock-changes.ts";
+import {
+  allPages,
+  asGroup,
+  create,
+  failuresOf,
+  kinds,
+  newMysqlStock,
+  range,
+  update,
+} from "../support/stock-changes.ts";
 
 describeEachDatabase("writes that meet a fault", (url) => {
   const stack = suiteStack();
@@ -47,8 +56,8 @@ describeEachDatabase("writes that meet a fault", (url) => {
       });
       const lock = await holdLockFor(url(), 500);
       const untilMs = performance.now() + 100;
-      const late = commits.submit([update(1n, 50)], () => performance.now() < untilMs);
-      const patient = commits.submit([update(2n, 60)]);
+      const late = commits.submit(asGroup([update(1n, 50)]), () => performance.now() < untilMs);
+      const patient = commits.submit(asGroup([update(2n, 60)]));
       await expect(late).rejects.toBeInstanceOf(ExpiredError);
       expect(await patient).toMatchObject([{ kind: "done", item: { quantity: 60, revision: 3n } }]);
       await lock.released;
@@ -59,7 +68,7 @@ describeEachDatabase("writes that meet a fault", (url) => {
       await store.write([create(1n, 5)]);
       const lock = await holdLockFor(url(), 500);
       const untilMs = performance.now() + 100;
-      const request = { group: [update(1n, 50)], isWanted: () => performance.now() < untilMs };
+      const request = { group: asGroup([update(1n, 50)]), isWanted: () => performance.now() < untilMs };
       expect(await store.writeWanted([request])).toEqual(new Map());
       await lock.released;
       expect(await store.write([update(1n, 6)])).toMatchObject([{ kind: "done", item: { revision: 2n } }]);
@@ -74,7 +83,9 @@ describeEachDatabase("writes that meet a fault", (url) => {
           isWanted = false;
         });
       });
-      expect(await store.writeWanted([{ group: [update(1n, 50)], isWanted: () => isWanted }])).toEqual(new Map());
+      expect(await store.writeWanted([{ group: asGroup([update(1n, 50)]), isWanted: () => isWanted }])).toEqual(
+        new Map(),
+      );
       expect(await store.get(1n)).toMatchObject({ quantity: 5 });
     });
   });

@@ -33,7 +33,7 @@ export function openStock(url: string, options?: DatabaseOptions): OpenStock {
     store: new StockStore(db),
     retention: new Retention(db),
     empty: async () => {
-      for (const table of ["stock", "stock_requests", "stock_times"]) await db(table).delete();
+      for (const table of ["stock", "stock_ledger", "stock_times"]) await db(table).delete();
       await db("stock_head").update({ revision: 0, floor: 0, epoch: randomUUID() });
     },
     close: () => db.destroy(),
@@ -91,7 +91,7 @@ export async function failAdjustments(db: Knex): Promise<() => Promise<void>> {
   const fault = isSqlite(db)
     ? "SELECT RAISE(ABORT, 'a fault')"
     : "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'a fault'";
-  await db.raw(`CREATE TRIGGER fault BEFORE INSERT ON stock_requests FOR EACH ROW BEGIN ${fault}; END`);
+  await db.raw(`CREATE TRIGGER fault BEFORE INSERT ON stock_ledger FOR EACH ROW BEGIN ${fault}; END`);
   return async () => void (await db.raw("DROP TRIGGER fault"));
 }
 

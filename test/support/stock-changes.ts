@@ -1,5 +1,5 @@
 import type { Knex } from "knex";
-import type { Change, Outcome } from "../../inventory-svc/stock/decide-changes.ts";
+import type { Change, ChangeGroup, Outcome } from "../../inventory-svc/stock/change.ts";
 import type { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import type { Item, Position } from "../../proto/pet.ts";
 import type { DatabaseOptions } from "../../runtime/database/open.ts";
@@ -20,9 +20,15 @@ export const adjust = (requestId: string, petId: bigint, delta: number): Change 
   kind: "adjust",
   petId,
   delta,
-  requestId,
+  once: { id: requestId, fingerprint: String(delta) },
 });
 export const remove = (petId: bigint): Change => ({ kind: "remove", petId });
+
+/** Changes of one caller, each of which stands alone. */
+export const asGroup = (changes: readonly Change[]): ChangeGroup => ({
+  changes,
+  origin: { actor: { kind: "operator" } },
+});
 
 /** The petIds from one number to another, both included. */
 export const range = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, i) => BigInt(from + i));

@@ -7,13 +7,14 @@ import {
   type Outcome,
   onceOf,
   type StockRow,
-} from "../../inventory-svc/stock/decide-changes.ts";
+} from "../../inventory-svc/stock/change.ts";
 import { maxPetId, maxQuantity, minPetId, petStatuses } from "../../proto/pet.ts";
 
 /** Every kind of outcome, sorted. A comparison proves something only when all of them occur. */
 export const outcomeKinds: readonly Outcome["kind"][] = [
   "already_exists",
   "done",
+  "group_refused",
   "id_reused",
   "insufficient_stock",
   "not_found",
@@ -34,14 +35,23 @@ export interface Model {
 export const emptyModel = (revision: bigint): Model => ({ rows: new Map(), records: new Map(), revision });
 
 /** Applies the changes of a group to the model, one after the other. @returns an outcome for each */
-export function perform(model: Model, group: ChangeGroup): Outcome[] {
-  const isReused = group.some((change, i) => {
+export function perform(model: Model, { changes, isAllOrNothing }: ChangeGroup): Outcome[] {
+  const isReused = changes.some((change, i) => {
     const once = onceOf(change);
-    if (once && group.some((other, j) => j !== i && onceOf(other)?.id === once.id)) return true;
+    if (once && changes.some((other, j) => j !== i && onceOf(other)?.id === once.id)) return true;
     const first = model.records.get(once?.id ?? "");
     return first && (first.fingerprint !== once!.fingerprint || first.item.petId !== change.petId);
   });
-  return group.map((change) => (isReused ? { kind: "id_reused" } : performOne(model, change)));
+  if (isReused) return changes.map(() => ({ kind: "id_reused" }));
+  const copy = { rows: new Map(model.rows), records: new Map(model.records), revision: model.revision };
+  const outcomes = changes.map((change) => performOne(model, change));
+  const refused = outcomes.findIndex(({ kind }) => kind !== "done" && kind !== "replayed");
+  if (!isAllOrNothing || refused === -1) return outcomes;
+  for (const name of ["rows", "records"] as const) model[name].clear();
+  for (const [petId, row] of copy.rows) model.rows.set(petId, row);
+  for (const [id, record] of copy.records) model.records.set(id, record);
+  model.revision = copy.revision;
+  return outcomes.map((outcome, i) => (i === refused ? outcome : { kind: "group_refused" }));
 }
 
 function performOne(model: Model, change: Change): Outcome {
@@ -53,7 +63,10 @@ function performOne(model: Model, change: Change): Outcome {
   if (change.kind === "create" ? exists : !exists && change.kind !== "put") {
     return { kind: exists ? "already_exists" : "not_found" };
   }
-  if (change.kind === "update" && change.expectedRevisions?.includes(before!.revision) === false) {
+  if (
+    (change.kind === "update" || change.kind === "adjust") &&
+    change.expectedRevisions?.includes(before!.revision) === false
+  ) {
     return { kind: "revision_mismatch", item: before! };
   }
   const quantity = change.kind === "adjust" ? before!.quantity + change.delta : undefined;
@@ -81,12 +94,13 @@ const quantity = fc.constantFrom(0, 1, 5, maxQuantity);
 const status = fc.constantFrom(...petStatuses);
 const expects = fc.constantFrom("anything", "current", "other");
 const delta = fc.constantFrom(1, -1, 4, -maxQuantity, maxQuantity);
-const requestId = fc.constantFrom("a", "A", "b", "c", "d", "e");
+const once = (delta: number) =>
+  fc.constantFrom("a", "A", "b", "c", "d", "e").map((id) => ({ id, fingerprint: `${delta}` }));
 /** Adjustments that occur more than once. Random values would hardly ever repeat one. */
 const repeated = fc.constantFrom(
-  { kind: "adjust", petId: 7n, delta: 1, requestId: "a" },
-  { kind: "adjust", petId: 7n, delta: -1, requestId: "b" },
-  { kind: "adjust", petId: minPetId, delta: 4, requestId: "c" },
+  { kind: "adjust", petId: 7n, delta: 1, once: { id: "a", fingerprint: "1" } },
+  { kind: "adjust", petId: 7n, delta: -1, once: { id: "b", fingerprint: "-1" } },
+  { kind: "adjust", petId: minPetId, delta: 4, once: { id: "c", fingerprint: "4" } },
 );
 
 /** Updates that happen once. */
@@ -96,11 +110,15 @@ const keyed = fc
     return { kind: "update", ...update, once: { id: `acme ${key} ${update.petId}`, fingerprint } };
   });
 
+const adjustment = delta.chain((delta) =>
+  fc.record({ kind: fc.constant("adjust"), petId, delta: fc.constant(delta), once: once(delta), expects }),
+);
+
 /** Any change. There are few entries and request ids, so that changes meet. */
 export const plan = fc.oneof(
   { weight: 3, arbitrary: fc.record({ kind: fc.constant("update"), petId, quantity, expects }) },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant("update"), petId, status, expects }) },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constant("adjust"), petId, delta, requestId }) },
+  { weight: 2, arbitrary: adjustment },
   { weight: 3, arbitrary: repeated },
   { weight: 2, arbitrary: keyed },
   { weight: 3, arbitrary: fc.record({ kind: fc.constant("create"), petId, quantity, status }) },
@@ -108,16 +126,31 @@ export const plan = fc.oneof(
   { weight: 2, arbitrary: fc.record({ kind: fc.constant("put"), petId, quantity, status }) },
 ) as fc.Arbitrary<Plan>;
 
+/** Changes of one caller, to be settled when their turn comes. */
+export interface PlannedGroup {
+  readonly plans: readonly Plan[];
+  readonly isAllOrNothing: boolean;
+}
+
 /** Any change, alone or with others of its caller. */
-export const groupOf = (one: fc.Arbitrary<Plan>): fc.Arbitrary<Plan[]> =>
-  fc.oneof(
-    { weight: 3, arbitrary: one.map((plan) => [plan]) },
-    { weight: 1, arbitrary: fc.array(one, { minLength: 2, maxLength: 4 }) },
-  );
+export const groupOf = (one: fc.Arbitrary<Plan>): fc.Arbitrary<PlannedGroup> =>
+  fc.record({
+    plans: fc.oneof(
+      { weight: 3, arbitrary: one.map((plan) => [plan]) },
+      { weight: 1, arbitrary: fc.array(one, { minLength: 2, maxLength: 4 }) },
+    ),
+    isAllOrNothing: fc.boolean(),
+  });
+
+/** Fills in the expected revisions of a group. */
+export function settleGroup({ plans, isAllOrNothing }: PlannedGroup, model: Model): ChangeGroup {
+  const changes = plans.map((plan) => settle(plan, model));
+  return { changes, origin: { actor: { kind: "operator" } }, isAllOrNothing };
+}
 
 /** Fills in the expected revision of a change: the current one of its entry, or another. */
 export function settle({ expects, ...change }: Plan, { rows }: Model): Change {
   const current = rows.get(change.petId)?.revision ?? 1n;
-  if (change.kind !== "update" || expects === "anything") return change as Change;
+  if (!["update", "adjust"].includes(change.kind) || (expects ?? "anything") === "anything") return change as Change;
   return { ...change, expectedRevisions: [expects === "current" ? current : current - 1n, -1n] } as Change;
 }

@@ -44,7 +44,7 @@ async function adjust(): Promise<object> {
         kind: "adjust",
         petId: BigInt(at + i),
         delta: 1,
-        requestId: `request-${at + i}`,
+        once: { id: `request-${at + i}`, fingerprint: "1" },
       })),
     );
     for (const { kind } of outcomes) {

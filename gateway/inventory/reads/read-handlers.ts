@@ -120,7 +120,7 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
  * Whether a request had to wait, such as for the end of an outage. Then its key is looked at again: a revoked key must
  * not read any more, and a look-up is remembered for 8 s of the 10 s that a revocation may take.
  */
-function hasWaited(response: Response): boolean {
+export function hasWaited(response: Response): boolean {
   return performance.now() - contextOf(response).arrivedMs > longWaitMs;
 }
 

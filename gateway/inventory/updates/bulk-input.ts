@@ -1,36 +1,62 @@
-/** Reads the body of a request for many updates. */
-import { maxPetId, minPetId } from "../../../proto/pet.ts";
+/** Reads the body of a request for many updates or adjustments. */
+import { maxPetId, maxQuantity, minPetId } from "../../../proto/pet.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { parseJson } from "../../http/json.ts";
-import { type AskedUpdate, type Precondition, readIfMatch, readJsonQuantity } from "../input.ts";
+import { type AskedAdjustment, type AskedUpdate, type Members, readJsonQuantity, readJsonReason } from "../input.ts";
+import { type Precondition, readIfMatch } from "../preconditions.ts";
 
-/** Maximum updates in one request. */
-export const maxUpdates = 100;
+/** Maximum changes in one request. */
+export const maxChanges = 100;
 
 /**
- * Reads the body: a JSON array of 1 to 100 objects with `petId`, `quantity` and, if wanted, `ifMatch`. Other members
- * are ignored.
+ * Reads the body: a JSON array of 1 to 100 objects with `petId`, `quantity` and, if wanted, `ifMatch` and `reason`.
+ * Other members are ignored.
  *
  * @throws ApiError invalid_json, or invalid_request with a message that names the index and the member that is wrong
  */
 export function parseBulkUpdates(bytes: Uint8Array): AskedUpdate[] {
+  return parseChanges(bytes, "updates", "quantity", (update, name) => {
+    return { quantity: readJsonQuantity(update, `${name}.quantity`) };
+  });
+}
+
+/** Reads the body: the same with `delta` in place of `quantity`. @throws ApiError invalid_json, or invalid_request */
+export function parseAdjustments(bytes: Uint8Array): AskedAdjustment[] {
+  return parseChanges(bytes, "adjustments", "delta", ({ delta }, name) => {
+    if (delta === undefined) throw invalid(`${name}.delta is required.`);
+    const isDelta = Number.isInteger(delta) && Math.abs(delta as number) <= maxQuantity && delta !== 0;
+    if (isDelta) return { delta: delta as number };
+    throw invalid(`${name}.delta must be an integer from -${maxQuantity} to ${maxQuantity}, and not 0.`);
+  });
+}
+
+function parseChanges<T>(
+  bytes: Uint8Array,
+  plural: string,
+  amount: string,
+  readAmount: (change: Members, name: string) => T,
+) {
   const body = parseJson(bytes);
-  if (!Array.isArray(body) || body.length === 0 || body.length > maxUpdates) {
-    throw invalid(`The body must be a JSON array of 1 to ${maxUpdates} updates.`);
+  if (!Array.isArray(body) || body.length === 0 || body.length > maxChanges) {
+    throw invalid(`The body must be a JSON array of 1 to ${maxChanges} ${plural}.`);
   }
   const places = new Map<bigint, number>();
   return body.map((member: unknown, index) => {
-    const name = `updates[${index}]`;
+    const name = `${plural}[${index}]`;
     if (typeof member !== "object" || member === null || Array.isArray(member)) {
-      throw invalid(`${name} must be an object with petId and quantity.`);
+      throw invalid(`${name} must be an object with petId and ${amount}.`);
     }
-    const update = member as Readonly<Record<string, unknown>>;
-    const petId = readBodyPetId(update.petId, `${name}.petId`);
+    const change = member as Members;
+    const petId = readBodyPetId(change.petId, `${name}.petId`);
     const same = places.get(petId);
-    if (same !== undefined) throw invalid(`${name}.petId is that of updates[${same}], too; each may be there once.`);
+    if (same !== undefined) throw invalid(`${name}.petId is that of ${plural}[${same}], too; each may be there once.`);
     places.set(petId, index);
-    const quantity = readJsonQuantity(update, `${name}.quantity`);
-    return { petId, quantity, precondition: readPreconditionOf(update.ifMatch, `${name}.ifMatch`) };
+    return {
+      petId,
+      ...readAmount(change, name),
+      precondition: readPreconditionOf(change.ifMatch, `${name}.ifMatch`),
+      reason: readJsonReason(change, `${name}.reason`),
+    };
   });
 }
 

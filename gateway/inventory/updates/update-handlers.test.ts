@@ -26,7 +26,8 @@ async function serve(
   onHead: (incoming: IncomingMessage) => void | Promise<void> = () => {},
 ): Promise<string> {
   const handler = bulkUpdateInventory({ ...parts, keyedUpdates, bodyTimeoutMs: 5_000 });
-  const context = Object.assign(more, { startedMs: performance.now() }) as RequestContext;
+  const principal = { accountId: "acc_1", keyId: "key_1" };
+  const context = Object.assign(more, { startedMs: performance.now(), principal }) as RequestContext;
   const server = createServer(async (incoming, response) => {
     setContext(response, context);
     takeBody(incoming);

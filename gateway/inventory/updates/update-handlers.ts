@@ -1,7 +1,7 @@
-/** The handlers of the operations that set quantities. */
+/** The handlers of the operations that change quantities. */
 import type { IncomingHttpHeaders } from "node:http";
 import type { Request, RequestHandler, Response } from "express";
-import type { Changed, IdempotencyKey } from "../../../client/index.ts";
+import type { Changed } from "../../../client/index.ts";
 import type { AccountGuard } from "../../admission/account-guard.ts";
 import type { Admission } from "../../admission/admission.ts";
 import { ApiError } from "../../http/api-error.ts";
@@ -10,6 +10,7 @@ import { readBody } from "../../http/request.ts";
 import { contextOf } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";
 import {
+  type AskedAdjustment,
   type AskedUpdate,
   checkMediaType,
   fingerprintOf,
@@ -18,11 +19,11 @@ import {
   postTypes,
   readIdempotencyKey,
   readPetId,
-  readPrecondition,
 } from "../input.ts";
 import { entryEtag, renderItem } from "../list/chunk.ts";
-import type { StockClient, UpdateCaller } from "../stock-client.ts";
-import { parseBulkUpdates } from "./bulk-input.ts";
+import { readPrecondition } from "../preconditions.ts";
+import type { ChangeOrigin, StockClient, UpdateCaller } from "../stock-client.ts";
+import { parseAdjustments, parseBulkUpdates } from "./bulk-input.ts";
 
 export interface UpdateInventoryOptions {
   readonly stock: Pick<StockClient, "update">;
@@ -34,6 +35,10 @@ export interface UpdateInventoryOptions {
   readonly bodyTimeoutMs: number;
 }
 
+export interface AdjustInventoryOptions extends Omit<UpdateInventoryOptions, "stock"> {
+  readonly stock: Pick<StockClient, "adjust">;
+}
+
 /** PATCH /inventory/{petId}: sets the quantity of one entry. */
 export function updateInventory(options: UpdateInventoryOptions): RequestHandler {
   return async (request, response) => {
@@ -42,8 +47,8 @@ export function updateInventory(options: UpdateInventoryOptions): RequestHandler
     const precondition = readPrecondition(request.headers);
     const key = readIdempotencyKey(request.headers);
     const { body, caller } = await receive(request, response, options);
-    const updates = [{ petId, quantity: parseStockUpdate(body), precondition }];
-    const [item] = await apply(options, updates, await onceFor(options, response, key, updates), caller);
+    const updates = [{ petId, ...parseStockUpdate(body), precondition }];
+    const [item] = await apply(options, updates, await originOf(options, response, key, updates), caller);
     if (item instanceof ApiError) throw item;
     const replayed = item!.isReplayed ? ["Idempotency-Replayed", "true"] : [];
     writeJson(request, response, 200, renderItem(item!), ["ETag", entryEtag(item!.revision), ...replayed]);
@@ -58,13 +63,31 @@ export function bulkUpdateInventory(options: UpdateInventoryOptions): RequestHan
     const key = readIdempotencyKey(request.headers);
     const { body, caller } = await receive(request, response, options);
     const updates = parseBulkUpdates(body);
-    const outcomes = await apply(options, updates, await onceFor(options, response, key, updates), caller);
+    const outcomes = await apply(options, updates, await originOf(options, response, key, updates), caller);
     const reused = outcomes.find((outcome) => outcome instanceof ApiError && outcome.code === "idempotency_key_reused");
     if (reused) throw reused;
     // When the result of none is known, the answer is that of a single update.
     if (outcomes.every((outcome) => outcome instanceof ApiError && outcome.status >= 500)) throw outcomes[0];
     const results = outcomes.map((outcome, i) => renderOutcome(updates[i]!.petId, outcome));
     writeJson(request, response, 200, `[${results.join(",")}]`, []);
+  };
+}
+
+/** POST /inventory/adjustments: adds to the quantities of up to 100 entries, or takes from them, all or none. */
+export function adjustInventory(options: AdjustInventoryOptions): RequestHandler {
+  return async (request, response) => {
+    checkMediaType(request.headers, postTypes);
+    refusePreconditions(request.headers);
+    const key = readIdempotencyKey(request.headers);
+    if (key === undefined) {
+      const message = "Idempotency-Key is required: it makes a repeat safe after an answer that was lost.";
+      throw new ApiError("invalid_request", { message });
+    }
+    const { body, caller } = await receive(request, response, options);
+    const adjustments = parseAdjustments(body);
+    const items = await options.stock.adjust(adjustments, await originOf(options, response, key, adjustments), caller);
+    const replayed = items.some(({ isReplayed }) => isReplayed) ? ["Idempotency-Replayed", "true"] : [];
+    writeJson(request, response, 200, `[${items.map(renderChanged).join(",")}]`, replayed);
   };
 }
 
@@ -75,7 +98,7 @@ export function bulkUpdateInventory(options: UpdateInventoryOptions): RequestHan
 async function receive(
   request: Request,
   response: Response,
-  { admission, bodyTimeoutMs }: UpdateInventoryOptions,
+  { admission, bodyTimeoutMs }: Pick<UpdateInventoryOptions, "admission" | "bodyTimeoutMs">,
 ): Promise<{ readonly body: Buffer; readonly caller: UpdateCaller }> {
   const context = contextOf(response);
   const isWhole = request.complete;
@@ -112,36 +135,36 @@ async function receive(
 }
 
 /**
- * What makes the updates of a request happen once. Each entry that is sent is charged, because it may leave a record;
- * which ones are repeats or fail is not known yet.
+ * Whom the changes of a request are for, and what makes them happen once if it has a key. Each entry that is sent with a
+ * key is charged, because it may leave a record; which ones are repeats or fail is not known yet.
  *
- * @returns undefined for a request without a key
  * @throws ApiError rate_limit_exceeded
  */
-async function onceFor(
-  { keyedUpdates }: UpdateInventoryOptions,
+async function originOf(
+  { keyedUpdates }: Pick<UpdateInventoryOptions, "keyedUpdates">,
   response: Response,
   key: string | undefined,
-  updates: readonly AskedUpdate[],
-): Promise<IdempotencyKey | undefined> {
-  if (key === undefined) return undefined;
+  asked: readonly (AskedUpdate | AskedAdjustment)[],
+): Promise<ChangeOrigin> {
   const context = contextOf(response);
-  const account = context.principal!.accountId;
-  await keyedUpdates.admit(context, account, updates.length);
-  return { account, key, fingerprint: fingerprintOf(context.route, updates) };
+  const { accountId: account, keyId } = context.principal!;
+  const origin = { author: { account, keyId }, originRequestId: context.requestId };
+  if (key === undefined) return origin;
+  await keyedUpdates.admit(context, account, asked.length);
+  return { ...origin, idempotencyKey: { account, key, fingerprint: fingerprintOf(context.route, asked) } };
 }
 
 /** Has the updates done. @returns for each, in order, its entry or the error that answers it */
 async function apply(
   { stock }: UpdateInventoryOptions,
   asked: readonly AskedUpdate[],
-  once: IdempotencyKey | undefined,
+  origin: ChangeOrigin,
   caller: UpdateCaller,
 ): Promise<readonly (Changed | ApiError)[]> {
-  const changes = asked.map(({ petId, quantity, precondition }) => {
-    return { petId, quantity, expectedRevisions: precondition?.revisions };
+  const changes = asked.map(({ petId, quantity, precondition, reason }) => {
+    return { petId, quantity, expectedRevisions: precondition?.revisions, reason };
   });
-  const outcomes = await stock.update({ changes, idempotencyKey: once }, caller);
+  const outcomes = await stock.update({ ...origin, changes }, caller);
   return outcomes.map((outcome, i) => {
     const { precondition } = asked[i]!;
     if (!(outcome instanceof ApiError) || !precondition || outcome.code !== "precondition_failed") return outcome;
@@ -160,6 +183,9 @@ function refusePreconditions(headers: IncomingHttpHeaders): void {
 
 function renderOutcome(petId: bigint, outcome: Changed | ApiError): string {
   if (outcome instanceof ApiError) return `{"petId":${petId},"error":${outcome.body}}`;
-  const replayed = outcome.isReplayed ? ',"replayed":true' : "";
-  return `${renderItem(outcome).slice(0, -1)},"etag":${JSON.stringify(entryEtag(outcome.revision))}${replayed}}`;
+  return outcome.isReplayed ? `${renderChanged(outcome).slice(0, -1)},"replayed":true}` : renderChanged(outcome);
+}
+
+function renderChanged(item: Changed): string {
+  return `${renderItem(item).slice(0, -1)},"etag":${JSON.stringify(entryEtag(item.revision))}}`;
 }

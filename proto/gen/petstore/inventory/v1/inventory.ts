@@ -47,6 +47,8 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
  *   REVISION_MISMATCH    ABORTED              pet_id, revision: the present one of the entry
  *   INSUFFICIENT_STOCK   FAILED_PRECONDITION  pet_id, revision, quantity: the present one
  *   QUANTITY_OVERFLOW    OUT_OF_RANGE         pet_id, revision, quantity: the present one
+ *   GROUP_REFUSED        ABORTED              another change of the group has the reason
+ *   HISTORY_OFF          FAILED_PRECONDITION  the service keeps no history
  *   ROLE_REQUIRED        PERMISSION_DENIED    role: the least one that the call needs
  *   QUEUE_FULL           RESOURCE_EXHAUSTED   nothing has happened
  *   DEADLINE_PASSED      DEADLINE_EXCEEDED    nothing has happened
@@ -102,6 +104,81 @@ export function petStatusToJSON(object: PetStatus): string {
       return "PET_STATUS_SOLD";
     default:
       throw new globalThis.Error("Unrecognized enum value " + object + " for enum PetStatus");
+  }
+}
+
+export const ChangeKind = {
+  CHANGE_KIND_UNSPECIFIED: 0,
+  /** CHANGE_KIND_SET - Set the quantity. */
+  CHANGE_KIND_SET: 1,
+  /** CHANGE_KIND_ADJUST - Added to the quantity or took from it. */
+  CHANGE_KIND_ADJUST: 2,
+  /** CHANGE_KIND_STATUS - Set the status alone. */
+  CHANGE_KIND_STATUS: 3,
+  CHANGE_KIND_CREATE: 4,
+  CHANGE_KIND_REMOVE: 5,
+  /** CHANGE_KIND_IMPORT - Made the entry or brought it to a state, from a file. */
+  CHANGE_KIND_IMPORT: 6,
+} as const;
+
+export type ChangeKind = typeof ChangeKind[keyof typeof ChangeKind];
+
+export namespace ChangeKind {
+  export type CHANGE_KIND_UNSPECIFIED = typeof ChangeKind.CHANGE_KIND_UNSPECIFIED;
+  export type CHANGE_KIND_SET = typeof ChangeKind.CHANGE_KIND_SET;
+  export type CHANGE_KIND_ADJUST = typeof ChangeKind.CHANGE_KIND_ADJUST;
+  export type CHANGE_KIND_STATUS = typeof ChangeKind.CHANGE_KIND_STATUS;
+  export type CHANGE_KIND_CREATE = typeof ChangeKind.CHANGE_KIND_CREATE;
+  export type CHANGE_KIND_REMOVE = typeof ChangeKind.CHANGE_KIND_REMOVE;
+  export type CHANGE_KIND_IMPORT = typeof ChangeKind.CHANGE_KIND_IMPORT;
+}
+
+export function changeKindFromJSON(object: any): ChangeKind {
+  switch (object) {
+    case 0:
+    case "CHANGE_KIND_UNSPECIFIED":
+      return ChangeKind.CHANGE_KIND_UNSPECIFIED;
+    case 1:
+    case "CHANGE_KIND_SET":
+      return ChangeKind.CHANGE_KIND_SET;
+    case 2:
+    case "CHANGE_KIND_ADJUST":
+      return ChangeKind.CHANGE_KIND_ADJUST;
+    case 3:
+    case "CHANGE_KIND_STATUS":
+      return ChangeKind.CHANGE_KIND_STATUS;
+    case 4:
+    case "CHANGE_KIND_CREATE":
+      return ChangeKind.CHANGE_KIND_CREATE;
+    case 5:
+    case "CHANGE_KIND_REMOVE":
+      return ChangeKind.CHANGE_KIND_REMOVE;
+    case 6:
+    case "CHANGE_KIND_IMPORT":
+      return ChangeKind.CHANGE_KIND_IMPORT;
+    default:
+      throw new globalThis.Error("Unrecognized enum value " + object + " for enum ChangeKind");
+  }
+}
+
+export function changeKindToJSON(object: ChangeKind): string {
+  switch (object) {
+    case ChangeKind.CHANGE_KIND_UNSPECIFIED:
+      return "CHANGE_KIND_UNSPECIFIED";
+    case ChangeKind.CHANGE_KIND_SET:
+      return "CHANGE_KIND_SET";
+    case ChangeKind.CHANGE_KIND_ADJUST:
+      return "CHANGE_KIND_ADJUST";
+    case ChangeKind.CHANGE_KIND_STATUS:
+      return "CHANGE_KIND_STATUS";
+    case ChangeKind.CHANGE_KIND_CREATE:
+      return "CHANGE_KIND_CREATE";
+    case ChangeKind.CHANGE_KIND_REMOVE:
+      return "CHANGE_KIND_REMOVE";
+    case ChangeKind.CHANGE_KIND_IMPORT:
+      return "CHANGE_KIND_IMPORT";
+    default:
+      throw new globalThis.Error("Unrecognized enum value " + object + " for enum ChangeKind");
   }
 }
 
@@ -214,7 +291,11 @@ export interface UpdateInventoryRequest {
    * When set, the update happens once: a repeat with the same key gets the first result, for at least 24 hours. All
    * callers share one set of keys for each entry, so take a random one: 1 to 64 of A-Z a-z 0-9 _ . : -
    */
-  idempotencyKey?: string | undefined;
+  idempotencyKey?:
+    | string
+    | undefined;
+  /** Why: up to 200 characters, kept with the change. */
+  reason?: string | undefined;
 }
 
 export interface UpdateInventoryResponse {
@@ -239,7 +320,7 @@ export interface ApplyChangesRequest {
  * happens.
  */
 export interface ChangeGroup {
-  /** 1 to 100. With a key each names another pet_id. */
+  /** 1 to 100. With a key, and where they are all or nothing, each names another pet_id. */
   changes: Change[];
   /**
    * How long the caller waits, in milliseconds since the server accepted the stream: the caller counts from when it got
@@ -248,14 +329,25 @@ export interface ChangeGroup {
    */
   deadlineMs: number;
   /**
-   * When set, the updates happen once. Each leaves a record under the account, the key and its pet_id, also when it
-   * changes nothing, unless it is refused.
+   * When set, the changes happen once. Each leaves a record under the account, the key and its pet_id, also when it
+   * changes nothing, unless it is refused. Where they are all or nothing, the key makes them happen once together.
    */
   idempotencyKey:
     | IdempotencyKey
     | undefined;
   /** The W3C trace context of these changes, because their stream and their message are shared. */
-  traceparent?: string | undefined;
+  traceparent?:
+    | string
+    | undefined;
+  /** One refusal refuses all: the others have the reason GROUP_REFUSED. */
+  allOrNothing: boolean;
+  /** The account that the caller makes the changes for, and its key, for the ledger; by default the caller itself. */
+  account?: string | undefined;
+  keyId?:
+    | string
+    | undefined;
+  /** The id of the request that the changes are for, by which it is found in logs. Up to 64 of A-Z a-z 0-9 _ . : - */
+  originRequestId?: string | undefined;
 }
 
 export interface IdempotencyKey {
@@ -277,11 +369,13 @@ export interface Change {
   quantity?:
     | number
     | undefined;
-  /** What to add to the quantity, as in AdjustInventory. With a request_id. */
+  /** What to add to the quantity, as in AdjustInventory. With a request_id, unless the group has a key. */
   delta?: number | undefined;
   requestId: string;
-  /** When it names any, an update happens only if the entry is still at one of these revisions. At most 20. */
+  /** When it names any, the change happens only if the entry is still at one of these revisions. At most 20. */
   expectedRevisions: bigint[];
+  /** Why: up to 200 characters, kept with the change. */
+  reason?: string | undefined;
 }
 
 export interface ApplyChangesResponse {
@@ -308,6 +402,8 @@ export interface AdjustInventoryRequest {
     | undefined;
   /** Identifies this adjustment among those of all callers, so take a random one: 1 to 64 of A-Z a-z 0-9 _ . : - */
   requestId: string;
+  /** Why: up to 200 characters, kept with the change. */
+  reason?: string | undefined;
 }
 
 export interface AdjustInventoryResponse {
@@ -322,12 +418,42 @@ export interface AdjustInventoryResponse {
   replayed: boolean;
 }
 
+export interface BatchAdjustInventoryRequest {
+  /** 1 to 100, each of another pet_id. */
+  adjustments: Adjustment[];
+  /** Identifies these adjustments among the batches of all callers, so take a random one. */
+  requestId: string;
+}
+
+export interface Adjustment {
+  petId: bigint;
+  /** Negative to take away. Required: absence and zero are errors. */
+  delta?:
+    | number
+    | undefined;
+  /** When it names any, the adjustments happen only if this entry is still at one of these revisions. At most 20. */
+  expectedRevisions: bigint[];
+  /** Why: up to 200 characters, kept with the change. */
+  reason?: string | undefined;
+}
+
+export interface BatchAdjustInventoryResponse {
+  /** The entries as the adjustments left them, in the order of the request. */
+  items: InventoryItem[];
+  /** An earlier call with this request_id made the adjustments. This call changed nothing. */
+  replayed: boolean;
+}
+
 export interface SetStatusRequest {
   petId: bigint;
   /** Required. */
   status: PetStatus;
   /** When set, the change happens only if the entry is still at this revision. */
-  expectedRevision?: bigint | undefined;
+  expectedRevision?:
+    | bigint
+    | undefined;
+  /** Why: up to 200 characters, kept with the change. */
+  reason?: string | undefined;
 }
 
 export interface SetStatusResponse {
@@ -342,6 +468,8 @@ export interface CreateInventoryItemRequest {
     | undefined;
   /** PET_STATUS_AVAILABLE by default. */
   status: PetStatus;
+  /** Why: up to 200 characters, kept with the change. */
+  reason?: string | undefined;
 }
 
 export interface CreateInventoryItemResponse {
@@ -350,11 +478,80 @@ export interface CreateInventoryItemResponse {
 
 export interface RemoveInventoryItemRequest {
   petId: bigint;
+  /** Why: up to 200 characters, kept with the change. */
+  reason?: string | undefined;
 }
 
 export interface RemoveInventoryItemResponse {
   /** The revision of the stock in which the entry was gone. */
   revision: bigint;
+}
+
+export interface ListChangesRequest {
+  /** When set, only changes of this entry. */
+  petId?:
+    | bigint
+    | undefined;
+  /** When set, only changes before this revision: the one of the last change of a page leads to the next page. */
+  beforeRevision?:
+    | bigint
+    | undefined;
+  /** 1 to 1000; 100 by default. */
+  limit: number;
+}
+
+export interface ListChangesResponse {
+  /** The newest first. Fewer than the limit are the last ones. */
+  changes: PastChange[];
+}
+
+/** A change as the ledger keeps it. */
+export interface PastChange {
+  petId: bigint;
+  /** The revision that the change made. */
+  revision: bigint;
+  kind: ChangeKind;
+  /** The entry before and after the change; not set where there was none. */
+  before: EntryState | undefined;
+  after:
+    | EntryState
+    | undefined;
+  /** Unix milliseconds by the clock of the database. */
+  madeAtMs: bigint;
+  /** Why, as its caller said. */
+  reason?:
+    | string
+    | undefined;
+  /** The id of the request that it was made for. */
+  originRequestId?:
+    | string
+    | undefined;
+  /** Who made it. */
+  actor: { $case: "account"; value: AccountActor } | { $case: "internal"; value: InternalActor } | {
+    $case: "operator";
+    value: OperatorActor;
+  } | undefined;
+}
+
+export interface EntryState {
+  quantity: number;
+  status: PetStatus;
+}
+
+/** A consumer of the public API. */
+export interface AccountActor {
+  account: string;
+  keyId: string;
+}
+
+/** A caller of this service, by the role and the name of its certificate; both empty without TLS. */
+export interface InternalActor {
+  role: string;
+  name: string;
+}
+
+/** Somebody with the database at hand. */
+export interface OperatorActor {
 }
 
 function createBaseInventoryItem(): InventoryItem {
@@ -1481,7 +1678,7 @@ export const BatchGetInventoryItemsResponse: MessageFns<BatchGetInventoryItemsRe
 };
 
 function createBaseUpdateInventoryRequest(): UpdateInventoryRequest {
-  return { petId: 0n, quantity: undefined, expectedRevisions: [], idempotencyKey: undefined };
+  return { petId: 0n, quantity: undefined, expectedRevisions: [], idempotencyKey: undefined, reason: undefined };
 }
 
 export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
@@ -1507,6 +1704,9 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
     }
     if (message.idempotencyKey !== undefined) {
       writer.uint32(34).string(message.idempotencyKey);
+    }
+    if (message.reason !== undefined) {
+      writer.uint32(42).string(message.reason);
     }
     return writer;
   },
@@ -1566,6 +1766,14 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
             message.idempotencyKey = reader.string();
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1592,6 +1800,7 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
         : isSet(object.idempotency_key)
         ? globalThis.String(object.idempotency_key)
         : undefined,
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : undefined,
     };
   },
 
@@ -1609,6 +1818,9 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
     if (message.idempotencyKey !== undefined) {
       obj.idempotencyKey = message.idempotencyKey;
     }
+    if (message.reason !== undefined) {
+      obj.reason = message.reason;
+    }
     return obj;
   },
 
@@ -1621,6 +1833,7 @@ export const UpdateInventoryRequest: MessageFns<UpdateInventoryRequest> = {
     message.quantity = object.quantity ?? undefined;
     message.expectedRevisions = object.expectedRevisions?.map((e) => BigInt(e)) || [];
     message.idempotencyKey = object.idempotencyKey ?? undefined;
+    message.reason = object.reason ?? undefined;
     return message;
   },
 };
@@ -1782,7 +1995,16 @@ export const ApplyChangesRequest: MessageFns<ApplyChangesRequest> = {
 };
 
 function createBaseChangeGroup(): ChangeGroup {
-  return { changes: [], deadlineMs: 0, idempotencyKey: undefined, traceparent: undefined };
+  return {
+    changes: [],
+    deadlineMs: 0,
+    idempotencyKey: undefined,
+    traceparent: undefined,
+    allOrNothing: false,
+    account: undefined,
+    keyId: undefined,
+    originRequestId: undefined,
+  };
 }
 
 export const ChangeGroup: MessageFns<ChangeGroup> = {
@@ -1798,6 +2020,18 @@ export const ChangeGroup: MessageFns<ChangeGroup> = {
     }
     if (message.traceparent !== undefined) {
       writer.uint32(34).string(message.traceparent);
+    }
+    if (message.allOrNothing !== false) {
+      writer.uint32(40).bool(message.allOrNothing);
+    }
+    if (message.account !== undefined) {
+      writer.uint32(50).string(message.account);
+    }
+    if (message.keyId !== undefined) {
+      writer.uint32(58).string(message.keyId);
+    }
+    if (message.originRequestId !== undefined) {
+      writer.uint32(66).string(message.originRequestId);
     }
     return writer;
   },
@@ -1847,6 +2081,38 @@ export const ChangeGroup: MessageFns<ChangeGroup> = {
             message.traceparent = reader.string();
             continue;
           }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.allOrNothing = reader.bool();
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.account = reader.string();
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.keyId = reader.string();
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.originRequestId = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1873,6 +2139,22 @@ export const ChangeGroup: MessageFns<ChangeGroup> = {
         ? IdempotencyKey.fromJSON(object.idempotency_key)
         : undefined,
       traceparent: isSet(object.traceparent) ? globalThis.String(object.traceparent) : undefined,
+      allOrNothing: isSet(object.allOrNothing)
+        ? globalThis.Boolean(object.allOrNothing)
+        : isSet(object.all_or_nothing)
+        ? globalThis.Boolean(object.all_or_nothing)
+        : false,
+      account: isSet(object.account) ? globalThis.String(object.account) : undefined,
+      keyId: isSet(object.keyId)
+        ? globalThis.String(object.keyId)
+        : isSet(object.key_id)
+        ? globalThis.String(object.key_id)
+        : undefined,
+      originRequestId: isSet(object.originRequestId)
+        ? globalThis.String(object.originRequestId)
+        : isSet(object.origin_request_id)
+        ? globalThis.String(object.origin_request_id)
+        : undefined,
     };
   },
 
@@ -1890,6 +2172,18 @@ export const ChangeGroup: MessageFns<ChangeGroup> = {
     if (message.traceparent !== undefined) {
       obj.traceparent = message.traceparent;
     }
+    if (message.allOrNothing !== false) {
+      obj.allOrNothing = message.allOrNothing;
+    }
+    if (message.account !== undefined) {
+      obj.account = message.account;
+    }
+    if (message.keyId !== undefined) {
+      obj.keyId = message.keyId;
+    }
+    if (message.originRequestId !== undefined) {
+      obj.originRequestId = message.originRequestId;
+    }
     return obj;
   },
 
@@ -1904,6 +2198,10 @@ export const ChangeGroup: MessageFns<ChangeGroup> = {
       ? IdempotencyKey.fromPartial(object.idempotencyKey)
       : undefined;
     message.traceparent = object.traceparent ?? undefined;
+    message.allOrNothing = object.allOrNothing ?? false;
+    message.account = object.account ?? undefined;
+    message.keyId = object.keyId ?? undefined;
+    message.originRequestId = object.originRequestId ?? undefined;
     return message;
   },
 };
@@ -2010,7 +2308,7 @@ export const IdempotencyKey: MessageFns<IdempotencyKey> = {
 };
 
 function createBaseChange(): Change {
-  return { petId: 0n, quantity: undefined, delta: undefined, requestId: "", expectedRevisions: [] };
+  return { petId: 0n, quantity: undefined, delta: undefined, requestId: "", expectedRevisions: [], reason: undefined };
 }
 
 export const Change: MessageFns<Change> = {
@@ -2039,6 +2337,9 @@ export const Change: MessageFns<Change> = {
         writer.int64(v);
       }
       writer.join();
+    }
+    if (message.reason !== undefined) {
+      writer.uint32(50).string(message.reason);
     }
     return writer;
   },
@@ -2106,6 +2407,14 @@ export const Change: MessageFns<Change> = {
 
             break;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2133,6 +2442,7 @@ export const Change: MessageFns<Change> = {
         : globalThis.Array.isArray(object?.expected_revisions)
         ? object.expected_revisions.map((e: any) => BigInt(e))
         : [],
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : undefined,
     };
   },
 
@@ -2153,6 +2463,9 @@ export const Change: MessageFns<Change> = {
     if (message.expectedRevisions?.length) {
       obj.expectedRevisions = message.expectedRevisions.map((e) => e.toString());
     }
+    if (message.reason !== undefined) {
+      obj.reason = message.reason;
+    }
     return obj;
   },
 
@@ -2166,6 +2479,7 @@ export const Change: MessageFns<Change> = {
     message.delta = object.delta ?? undefined;
     message.requestId = object.requestId ?? "";
     message.expectedRevisions = object.expectedRevisions?.map((e) => BigInt(e)) || [];
+    message.reason = object.reason ?? undefined;
     return message;
   },
 };
@@ -2347,7 +2661,7 @@ export const ChangeResult: MessageFns<ChangeResult> = {
 };
 
 function createBaseAdjustInventoryRequest(): AdjustInventoryRequest {
-  return { petId: 0n, delta: undefined, requestId: "" };
+  return { petId: 0n, delta: undefined, requestId: "", reason: undefined };
 }
 
 export const AdjustInventoryRequest: MessageFns<AdjustInventoryRequest> = {
@@ -2363,6 +2677,9 @@ export const AdjustInventoryRequest: MessageFns<AdjustInventoryRequest> = {
     }
     if (message.requestId !== "") {
       writer.uint32(26).string(message.requestId);
+    }
+    if (message.reason !== undefined) {
+      writer.uint32(34).string(message.reason);
     }
     return writer;
   },
@@ -2404,6 +2721,14 @@ export const AdjustInventoryRequest: MessageFns<AdjustInventoryRequest> = {
             message.requestId = reader.string();
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2425,6 +2750,7 @@ export const AdjustInventoryRequest: MessageFns<AdjustInventoryRequest> = {
         : isSet(object.request_id)
         ? globalThis.String(object.request_id)
         : "",
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : undefined,
     };
   },
 
@@ -2439,6 +2765,9 @@ export const AdjustInventoryRequest: MessageFns<AdjustInventoryRequest> = {
     if (message.requestId !== "") {
       obj.requestId = message.requestId;
     }
+    if (message.reason !== undefined) {
+      obj.reason = message.reason;
+    }
     return obj;
   },
 
@@ -2450,6 +2779,7 @@ export const AdjustInventoryRequest: MessageFns<AdjustInventoryRequest> = {
     message.petId = (object.petId !== undefined && object.petId !== null) ? BigInt(object.petId) : 0n;
     message.delta = object.delta ?? undefined;
     message.requestId = object.requestId ?? "";
+    message.reason = object.reason ?? undefined;
     return message;
   },
 };
@@ -2541,8 +2871,325 @@ export const AdjustInventoryResponse: MessageFns<AdjustInventoryResponse> = {
   },
 };
 
+function createBaseBatchAdjustInventoryRequest(): BatchAdjustInventoryRequest {
+  return { adjustments: [], requestId: "" };
+}
+
+export const BatchAdjustInventoryRequest: MessageFns<BatchAdjustInventoryRequest> = {
+  encode(message: BatchAdjustInventoryRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.adjustments) {
+      Adjustment.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.requestId !== "") {
+      writer.uint32(18).string(message.requestId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): BatchAdjustInventoryRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBatchAdjustInventoryRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.adjustments.push(Adjustment.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.requestId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): BatchAdjustInventoryRequest {
+    return {
+      adjustments: globalThis.Array.isArray(object?.adjustments)
+        ? object.adjustments.map((e: any) => Adjustment.fromJSON(e))
+        : [],
+      requestId: isSet(object.requestId)
+        ? globalThis.String(object.requestId)
+        : isSet(object.request_id)
+        ? globalThis.String(object.request_id)
+        : "",
+    };
+  },
+
+  toJSON(message: BatchAdjustInventoryRequest): unknown {
+    const obj: any = {};
+    if (message.adjustments?.length) {
+      obj.adjustments = message.adjustments.map((e) => Adjustment.toJSON(e));
+    }
+    if (message.requestId !== "") {
+      obj.requestId = message.requestId;
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<BatchAdjustInventoryRequest>): BatchAdjustInventoryRequest {
+    return BatchAdjustInventoryRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<BatchAdjustInventoryRequest>): BatchAdjustInventoryRequest {
+    const message = createBaseBatchAdjustInventoryRequest();
+    message.adjustments = object.adjustments?.map((e) => Adjustment.fromPartial(e)) || [];
+    message.requestId = object.requestId ?? "";
+    return message;
+  },
+};
+
+function createBaseAdjustment(): Adjustment {
+  return { petId: 0n, delta: undefined, expectedRevisions: [], reason: undefined };
+}
+
+export const Adjustment: MessageFns<Adjustment> = {
+  encode(message: Adjustment, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.petId !== 0n) {
+      if (BigInt.asIntN(64, message.petId) !== message.petId) {
+        throw new globalThis.Error("value provided for field message.petId of type int64 too large");
+      }
+      writer.uint32(8).int64(message.petId);
+    }
+    if (message.delta !== undefined) {
+      writer.uint32(16).int32(message.delta);
+    }
+    if (message.expectedRevisions.length !== 0) {
+      writer.uint32(26).fork();
+      for (const v of message.expectedRevisions) {
+        if (BigInt.asIntN(64, v) !== v) {
+          throw new globalThis.Error("a value provided in array field expectedRevisions of type int64 is too large");
+        }
+        writer.int64(v);
+      }
+      writer.join();
+    }
+    if (message.reason !== undefined) {
+      writer.uint32(34).string(message.reason);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Adjustment {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAdjustment();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.petId = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.delta = reader.int32();
+            continue;
+          }
+          case 3: {
+            if (tag === 24) {
+              message.expectedRevisions.push(reader.int64() as bigint);
+
+              continue;
+            }
+
+            if (tag === 26) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.expectedRevisions.push(reader.int64() as bigint);
+              }
+
+              continue;
+            }
+
+            break;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): Adjustment {
+    return {
+      petId: isSet(object.petId) ? BigInt(object.petId) : isSet(object.pet_id) ? BigInt(object.pet_id) : 0n,
+      delta: isSet(object.delta) ? globalThis.Number(object.delta) : undefined,
+      expectedRevisions: globalThis.Array.isArray(object?.expectedRevisions)
+        ? object.expectedRevisions.map((e: any) => BigInt(e))
+        : globalThis.Array.isArray(object?.expected_revisions)
+        ? object.expected_revisions.map((e: any) => BigInt(e))
+        : [],
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : undefined,
+    };
+  },
+
+  toJSON(message: Adjustment): unknown {
+    const obj: any = {};
+    if (message.petId !== 0n) {
+      obj.petId = message.petId.toString();
+    }
+    if (message.delta !== undefined) {
+      obj.delta = Math.round(message.delta);
+    }
+    if (message.expectedRevisions?.length) {
+      obj.expectedRevisions = message.expectedRevisions.map((e) => e.toString());
+    }
+    if (message.reason !== undefined) {
+      obj.reason = message.reason;
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<Adjustment>): Adjustment {
+    return Adjustment.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Adjustment>): Adjustment {
+    const message = createBaseAdjustment();
+    message.petId = (object.petId !== undefined && object.petId !== null) ? BigInt(object.petId) : 0n;
+    message.delta = object.delta ?? undefined;
+    message.expectedRevisions = object.expectedRevisions?.map((e) => BigInt(e)) || [];
+    message.reason = object.reason ?? undefined;
+    return message;
+  },
+};
+
+function createBaseBatchAdjustInventoryResponse(): BatchAdjustInventoryResponse {
+  return { items: [], replayed: false };
+}
+
+export const BatchAdjustInventoryResponse: MessageFns<BatchAdjustInventoryResponse> = {
+  encode(message: BatchAdjustInventoryResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.items) {
+      InventoryItem.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.replayed !== false) {
+      writer.uint32(16).bool(message.replayed);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): BatchAdjustInventoryResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseBatchAdjustInventoryResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.items.push(InventoryItem.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.replayed = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): BatchAdjustInventoryResponse {
+    return {
+      items: globalThis.Array.isArray(object?.items) ? object.items.map((e: any) => InventoryItem.fromJSON(e)) : [],
+      replayed: isSet(object.replayed) ? globalThis.Boolean(object.replayed) : false,
+    };
+  },
+
+  toJSON(message: BatchAdjustInventoryResponse): unknown {
+    const obj: any = {};
+    if (message.items?.length) {
+      obj.items = message.items.map((e) => InventoryItem.toJSON(e));
+    }
+    if (message.replayed !== false) {
+      obj.replayed = message.replayed;
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<BatchAdjustInventoryResponse>): BatchAdjustInventoryResponse {
+    return BatchAdjustInventoryResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<BatchAdjustInventoryResponse>): BatchAdjustInventoryResponse {
+    const message = createBaseBatchAdjustInventoryResponse();
+    message.items = object.items?.map((e) => InventoryItem.fromPartial(e)) || [];
+    message.replayed = object.replayed ?? false;
+    return message;
+  },
+};
+
 function createBaseSetStatusRequest(): SetStatusRequest {
-  return { petId: 0n, status: 0, expectedRevision: undefined };
+  return { petId: 0n, status: 0, expectedRevision: undefined, reason: undefined };
 }
 
 export const SetStatusRequest: MessageFns<SetStatusRequest> = {
@@ -2561,6 +3208,9 @@ export const SetStatusRequest: MessageFns<SetStatusRequest> = {
         throw new globalThis.Error("value provided for field message.expectedRevision of type int64 too large");
       }
       writer.uint32(24).int64(message.expectedRevision);
+    }
+    if (message.reason !== undefined) {
+      writer.uint32(34).string(message.reason);
     }
     return writer;
   },
@@ -2602,6 +3252,14 @@ export const SetStatusRequest: MessageFns<SetStatusRequest> = {
             message.expectedRevision = reader.int64() as bigint;
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2623,6 +3281,7 @@ export const SetStatusRequest: MessageFns<SetStatusRequest> = {
         : isSet(object.expected_revision)
         ? BigInt(object.expected_revision)
         : undefined,
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : undefined,
     };
   },
 
@@ -2637,6 +3296,9 @@ export const SetStatusRequest: MessageFns<SetStatusRequest> = {
     if (message.expectedRevision !== undefined) {
       obj.expectedRevision = message.expectedRevision.toString();
     }
+    if (message.reason !== undefined) {
+      obj.reason = message.reason;
+    }
     return obj;
   },
 
@@ -2650,6 +3312,7 @@ export const SetStatusRequest: MessageFns<SetStatusRequest> = {
     message.expectedRevision = (object.expectedRevision !== undefined && object.expectedRevision !== null)
       ? BigInt(object.expectedRevision)
       : undefined;
+    message.reason = object.reason ?? undefined;
     return message;
   },
 };
@@ -2724,7 +3387,7 @@ export const SetStatusResponse: MessageFns<SetStatusResponse> = {
 };
 
 function createBaseCreateInventoryItemRequest(): CreateInventoryItemRequest {
-  return { petId: 0n, quantity: undefined, status: 0 };
+  return { petId: 0n, quantity: undefined, status: 0, reason: undefined };
 }
 
 export const CreateInventoryItemRequest: MessageFns<CreateInventoryItemRequest> = {
@@ -2740,6 +3403,9 @@ export const CreateInventoryItemRequest: MessageFns<CreateInventoryItemRequest> 
     }
     if (message.status !== 0) {
       writer.uint32(24).int32(message.status);
+    }
+    if (message.reason !== undefined) {
+      writer.uint32(34).string(message.reason);
     }
     return writer;
   },
@@ -2781,6 +3447,14 @@ export const CreateInventoryItemRequest: MessageFns<CreateInventoryItemRequest> 
             message.status = reader.int32() as any;
             continue;
           }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2798,6 +3472,7 @@ export const CreateInventoryItemRequest: MessageFns<CreateInventoryItemRequest> 
       petId: isSet(object.petId) ? BigInt(object.petId) : isSet(object.pet_id) ? BigInt(object.pet_id) : 0n,
       quantity: isSet(object.quantity) ? globalThis.Number(object.quantity) : undefined,
       status: isSet(object.status) ? petStatusFromJSON(object.status) : 0,
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : undefined,
     };
   },
 
@@ -2812,6 +3487,9 @@ export const CreateInventoryItemRequest: MessageFns<CreateInventoryItemRequest> 
     if (message.status !== 0) {
       obj.status = petStatusToJSON(message.status);
     }
+    if (message.reason !== undefined) {
+      obj.reason = message.reason;
+    }
     return obj;
   },
 
@@ -2823,6 +3501,7 @@ export const CreateInventoryItemRequest: MessageFns<CreateInventoryItemRequest> 
     message.petId = (object.petId !== undefined && object.petId !== null) ? BigInt(object.petId) : 0n;
     message.quantity = object.quantity ?? undefined;
     message.status = object.status ?? 0;
+    message.reason = object.reason ?? undefined;
     return message;
   },
 };
@@ -2897,7 +3576,7 @@ export const CreateInventoryItemResponse: MessageFns<CreateInventoryItemResponse
 };
 
 function createBaseRemoveInventoryItemRequest(): RemoveInventoryItemRequest {
-  return { petId: 0n };
+  return { petId: 0n, reason: undefined };
 }
 
 export const RemoveInventoryItemRequest: MessageFns<RemoveInventoryItemRequest> = {
@@ -2907,6 +3586,9 @@ export const RemoveInventoryItemRequest: MessageFns<RemoveInventoryItemRequest> 
         throw new globalThis.Error("value provided for field message.petId of type int64 too large");
       }
       writer.uint32(8).int64(message.petId);
+    }
+    if (message.reason !== undefined) {
+      writer.uint32(18).string(message.reason);
     }
     return writer;
   },
@@ -2932,6 +3614,14 @@ export const RemoveInventoryItemRequest: MessageFns<RemoveInventoryItemRequest> 
             message.petId = reader.int64() as bigint;
             continue;
           }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2945,13 +3635,19 @@ export const RemoveInventoryItemRequest: MessageFns<RemoveInventoryItemRequest> 
   },
 
   fromJSON(object: any): RemoveInventoryItemRequest {
-    return { petId: isSet(object.petId) ? BigInt(object.petId) : isSet(object.pet_id) ? BigInt(object.pet_id) : 0n };
+    return {
+      petId: isSet(object.petId) ? BigInt(object.petId) : isSet(object.pet_id) ? BigInt(object.pet_id) : 0n,
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : undefined,
+    };
   },
 
   toJSON(message: RemoveInventoryItemRequest): unknown {
     const obj: any = {};
     if (message.petId !== 0n) {
       obj.petId = message.petId.toString();
+    }
+    if (message.reason !== undefined) {
+      obj.reason = message.reason;
     }
     return obj;
   },
@@ -2962,6 +3658,7 @@ export const RemoveInventoryItemRequest: MessageFns<RemoveInventoryItemRequest> 
   fromPartial(object: DeepPartial<RemoveInventoryItemRequest>): RemoveInventoryItemRequest {
     const message = createBaseRemoveInventoryItemRequest();
     message.petId = (object.petId !== undefined && object.petId !== null) ? BigInt(object.petId) : 0n;
+    message.reason = object.reason ?? undefined;
     return message;
   },
 };
@@ -3032,6 +3729,780 @@ export const RemoveInventoryItemResponse: MessageFns<RemoveInventoryItemResponse
   fromPartial(object: DeepPartial<RemoveInventoryItemResponse>): RemoveInventoryItemResponse {
     const message = createBaseRemoveInventoryItemResponse();
     message.revision = (object.revision !== undefined && object.revision !== null) ? BigInt(object.revision) : 0n;
+    return message;
+  },
+};
+
+function createBaseListChangesRequest(): ListChangesRequest {
+  return { petId: undefined, beforeRevision: undefined, limit: 0 };
+}
+
+export const ListChangesRequest: MessageFns<ListChangesRequest> = {
+  encode(message: ListChangesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.petId !== undefined) {
+      if (BigInt.asIntN(64, message.petId) !== message.petId) {
+        throw new globalThis.Error("value provided for field message.petId of type int64 too large");
+      }
+      writer.uint32(8).int64(message.petId);
+    }
+    if (message.beforeRevision !== undefined) {
+      if (BigInt.asIntN(64, message.beforeRevision) !== message.beforeRevision) {
+        throw new globalThis.Error("value provided for field message.beforeRevision of type int64 too large");
+      }
+      writer.uint32(16).int64(message.beforeRevision);
+    }
+    if (message.limit !== 0) {
+      writer.uint32(24).uint32(message.limit);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListChangesRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListChangesRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.petId = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.beforeRevision = reader.int64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.limit = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListChangesRequest {
+    return {
+      petId: isSet(object.petId) ? BigInt(object.petId) : isSet(object.pet_id) ? BigInt(object.pet_id) : undefined,
+      beforeRevision: isSet(object.beforeRevision)
+        ? BigInt(object.beforeRevision)
+        : isSet(object.before_revision)
+        ? BigInt(object.before_revision)
+        : undefined,
+      limit: isSet(object.limit) ? globalThis.Number(object.limit) : 0,
+    };
+  },
+
+  toJSON(message: ListChangesRequest): unknown {
+    const obj: any = {};
+    if (message.petId !== undefined) {
+      obj.petId = message.petId.toString();
+    }
+    if (message.beforeRevision !== undefined) {
+      obj.beforeRevision = message.beforeRevision.toString();
+    }
+    if (message.limit !== 0) {
+      obj.limit = Math.round(message.limit);
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<ListChangesRequest>): ListChangesRequest {
+    return ListChangesRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListChangesRequest>): ListChangesRequest {
+    const message = createBaseListChangesRequest();
+    message.petId = (object.petId !== undefined && object.petId !== null) ? BigInt(object.petId) : undefined;
+    message.beforeRevision = (object.beforeRevision !== undefined && object.beforeRevision !== null)
+      ? BigInt(object.beforeRevision)
+      : undefined;
+    message.limit = object.limit ?? 0;
+    return message;
+  },
+};
+
+function createBaseListChangesResponse(): ListChangesResponse {
+  return { changes: [] };
+}
+
+export const ListChangesResponse: MessageFns<ListChangesResponse> = {
+  encode(message: ListChangesResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.changes) {
+      PastChange.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListChangesResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListChangesResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.changes.push(PastChange.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): ListChangesResponse {
+    return {
+      changes: globalThis.Array.isArray(object?.changes) ? object.changes.map((e: any) => PastChange.fromJSON(e)) : [],
+    };
+  },
+
+  toJSON(message: ListChangesResponse): unknown {
+    const obj: any = {};
+    if (message.changes?.length) {
+      obj.changes = message.changes.map((e) => PastChange.toJSON(e));
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<ListChangesResponse>): ListChangesResponse {
+    return ListChangesResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListChangesResponse>): ListChangesResponse {
+    const message = createBaseListChangesResponse();
+    message.changes = object.changes?.map((e) => PastChange.fromPartial(e)) || [];
+    return message;
+  },
+};
+
+function createBasePastChange(): PastChange {
+  return {
+    petId: 0n,
+    revision: 0n,
+    kind: 0,
+    before: undefined,
+    after: undefined,
+    madeAtMs: 0n,
+    reason: undefined,
+    originRequestId: undefined,
+    actor: undefined,
+  };
+}
+
+export const PastChange: MessageFns<PastChange> = {
+  encode(message: PastChange, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.petId !== 0n) {
+      if (BigInt.asIntN(64, message.petId) !== message.petId) {
+        throw new globalThis.Error("value provided for field message.petId of type int64 too large");
+      }
+      writer.uint32(8).int64(message.petId);
+    }
+    if (message.revision !== 0n) {
+      if (BigInt.asIntN(64, message.revision) !== message.revision) {
+        throw new globalThis.Error("value provided for field message.revision of type int64 too large");
+      }
+      writer.uint32(16).int64(message.revision);
+    }
+    if (message.kind !== 0) {
+      writer.uint32(24).int32(message.kind);
+    }
+    if (message.before !== undefined) {
+      EntryState.encode(message.before, writer.uint32(34).fork()).join();
+    }
+    if (message.after !== undefined) {
+      EntryState.encode(message.after, writer.uint32(42).fork()).join();
+    }
+    if (message.madeAtMs !== 0n) {
+      if (BigInt.asIntN(64, message.madeAtMs) !== message.madeAtMs) {
+        throw new globalThis.Error("value provided for field message.madeAtMs of type int64 too large");
+      }
+      writer.uint32(48).int64(message.madeAtMs);
+    }
+    if (message.reason !== undefined) {
+      writer.uint32(58).string(message.reason);
+    }
+    if (message.originRequestId !== undefined) {
+      writer.uint32(66).string(message.originRequestId);
+    }
+    switch (message.actor?.$case) {
+      case "account":
+        AccountActor.encode(message.actor.value, writer.uint32(74).fork()).join();
+        break;
+      case "internal":
+        InternalActor.encode(message.actor.value, writer.uint32(82).fork()).join();
+        break;
+      case "operator":
+        OperatorActor.encode(message.actor.value, writer.uint32(90).fork()).join();
+        break;
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): PastChange {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBasePastChange();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.petId = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.revision = reader.int64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.kind = reader.int32() as any;
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.before = EntryState.decode(reader, reader.uint32());
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.after = EntryState.decode(reader, reader.uint32());
+            continue;
+          }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.madeAtMs = reader.int64() as bigint;
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.originRequestId = reader.string();
+            continue;
+          }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.actor = { $case: "account", value: AccountActor.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.actor = { $case: "internal", value: InternalActor.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.actor = { $case: "operator", value: OperatorActor.decode(reader, reader.uint32()) };
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): PastChange {
+    return {
+      petId: isSet(object.petId) ? BigInt(object.petId) : isSet(object.pet_id) ? BigInt(object.pet_id) : 0n,
+      revision: isSet(object.revision) ? BigInt(object.revision) : 0n,
+      kind: isSet(object.kind) ? changeKindFromJSON(object.kind) : 0,
+      before: isSet(object.before) ? EntryState.fromJSON(object.before) : undefined,
+      after: isSet(object.after) ? EntryState.fromJSON(object.after) : undefined,
+      madeAtMs: isSet(object.madeAtMs)
+        ? BigInt(object.madeAtMs)
+        : isSet(object.made_at_ms)
+        ? BigInt(object.made_at_ms)
+        : 0n,
+      reason: isSet(object.reason) ? globalThis.String(object.reason) : undefined,
+      originRequestId: isSet(object.originRequestId)
+        ? globalThis.String(object.originRequestId)
+        : isSet(object.origin_request_id)
+        ? globalThis.String(object.origin_request_id)
+        : undefined,
+      actor: isSet(object.account)
+        ? { $case: "account", value: AccountActor.fromJSON(object.account) }
+        : isSet(object.internal)
+        ? { $case: "internal", value: InternalActor.fromJSON(object.internal) }
+        : isSet(object.operator)
+        ? { $case: "operator", value: OperatorActor.fromJSON(object.operator) }
+        : undefined,
+    };
+  },
+
+  toJSON(message: PastChange): unknown {
+    const obj: any = {};
+    if (message.petId !== 0n) {
+      obj.petId = message.petId.toString();
+    }
+    if (message.revision !== 0n) {
+      obj.revision = message.revision.toString();
+    }
+    if (message.kind !== 0) {
+      obj.kind = changeKindToJSON(message.kind);
+    }
+    if (message.before !== undefined) {
+      obj.before = EntryState.toJSON(message.before);
+    }
+    if (message.after !== undefined) {
+      obj.after = EntryState.toJSON(message.after);
+    }
+    if (message.madeAtMs !== 0n) {
+      obj.madeAtMs = message.madeAtMs.toString();
+    }
+    if (message.reason !== undefined) {
+      obj.reason = message.reason;
+    }
+    if (message.originRequestId !== undefined) {
+      obj.originRequestId = message.originRequestId;
+    }
+    if (message.actor?.$case === "account") {
+      obj.account = AccountActor.toJSON(message.actor.value);
+    } else if (message.actor?.$case === "internal") {
+      obj.internal = InternalActor.toJSON(message.actor.value);
+    } else if (message.actor?.$case === "operator") {
+      obj.operator = OperatorActor.toJSON(message.actor.value);
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<PastChange>): PastChange {
+    return PastChange.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<PastChange>): PastChange {
+    const message = createBasePastChange();
+    message.petId = (object.petId !== undefined && object.petId !== null) ? BigInt(object.petId) : 0n;
+    message.revision = (object.revision !== undefined && object.revision !== null) ? BigInt(object.revision) : 0n;
+    message.kind = object.kind ?? 0;
+    message.before = (object.before !== undefined && object.before !== null)
+      ? EntryState.fromPartial(object.before)
+      : undefined;
+    message.after = (object.after !== undefined && object.after !== null)
+      ? EntryState.fromPartial(object.after)
+      : undefined;
+    message.madeAtMs = (object.madeAtMs !== undefined && object.madeAtMs !== null) ? BigInt(object.madeAtMs) : 0n;
+    message.reason = object.reason ?? undefined;
+    message.originRequestId = object.originRequestId ?? undefined;
+    switch (object.actor?.$case) {
+      case "account": {
+        if (object.actor?.value !== undefined && object.actor?.value !== null) {
+          message.actor = { $case: "account", value: AccountActor.fromPartial(object.actor.value) };
+        }
+        break;
+      }
+      case "internal": {
+        if (object.actor?.value !== undefined && object.actor?.value !== null) {
+          message.actor = { $case: "internal", value: InternalActor.fromPartial(object.actor.value) };
+        }
+        break;
+      }
+      case "operator": {
+        if (object.actor?.value !== undefined && object.actor?.value !== null) {
+          message.actor = { $case: "operator", value: OperatorActor.fromPartial(object.actor.value) };
+        }
+        break;
+      }
+    }
+    return message;
+  },
+};
+
+function createBaseEntryState(): EntryState {
+  return { quantity: 0, status: 0 };
+}
+
+export const EntryState: MessageFns<EntryState> = {
+  encode(message: EntryState, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.quantity !== 0) {
+      writer.uint32(8).int32(message.quantity);
+    }
+    if (message.status !== 0) {
+      writer.uint32(16).int32(message.status);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): EntryState {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseEntryState();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.quantity = reader.int32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.status = reader.int32() as any;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): EntryState {
+    return {
+      quantity: isSet(object.quantity) ? globalThis.Number(object.quantity) : 0,
+      status: isSet(object.status) ? petStatusFromJSON(object.status) : 0,
+    };
+  },
+
+  toJSON(message: EntryState): unknown {
+    const obj: any = {};
+    if (message.quantity !== 0) {
+      obj.quantity = Math.round(message.quantity);
+    }
+    if (message.status !== 0) {
+      obj.status = petStatusToJSON(message.status);
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<EntryState>): EntryState {
+    return EntryState.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<EntryState>): EntryState {
+    const message = createBaseEntryState();
+    message.quantity = object.quantity ?? 0;
+    message.status = object.status ?? 0;
+    return message;
+  },
+};
+
+function createBaseAccountActor(): AccountActor {
+  return { account: "", keyId: "" };
+}
+
+export const AccountActor: MessageFns<AccountActor> = {
+  encode(message: AccountActor, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.account !== "") {
+      writer.uint32(10).string(message.account);
+    }
+    if (message.keyId !== "") {
+      writer.uint32(18).string(message.keyId);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): AccountActor {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseAccountActor();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.account = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.keyId = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): AccountActor {
+    return {
+      account: isSet(object.account) ? globalThis.String(object.account) : "",
+      keyId: isSet(object.keyId)
+        ? globalThis.String(object.keyId)
+        : isSet(object.key_id)
+        ? globalThis.String(object.key_id)
+        : "",
+    };
+  },
+
+  toJSON(message: AccountActor): unknown {
+    const obj: any = {};
+    if (message.account !== "") {
+      obj.account = message.account;
+    }
+    if (message.keyId !== "") {
+      obj.keyId = message.keyId;
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<AccountActor>): AccountActor {
+    return AccountActor.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<AccountActor>): AccountActor {
+    const message = createBaseAccountActor();
+    message.account = object.account ?? "";
+    message.keyId = object.keyId ?? "";
+    return message;
+  },
+};
+
+function createBaseInternalActor(): InternalActor {
+  return { role: "", name: "" };
+}
+
+export const InternalActor: MessageFns<InternalActor> = {
+  encode(message: InternalActor, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.role !== "") {
+      writer.uint32(10).string(message.role);
+    }
+    if (message.name !== "") {
+      writer.uint32(18).string(message.name);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): InternalActor {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseInternalActor();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.role = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(object: any): InternalActor {
+    return {
+      role: isSet(object.role) ? globalThis.String(object.role) : "",
+      name: isSet(object.name) ? globalThis.String(object.name) : "",
+    };
+  },
+
+  toJSON(message: InternalActor): unknown {
+    const obj: any = {};
+    if (message.role !== "") {
+      obj.role = message.role;
+    }
+    if (message.name !== "") {
+      obj.name = message.name;
+    }
+    return obj;
+  },
+
+  create(base?: DeepPartial<InternalActor>): InternalActor {
+    return InternalActor.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<InternalActor>): InternalActor {
+    const message = createBaseInternalActor();
+    message.role = object.role ?? "";
+    message.name = object.name ?? "";
+    return message;
+  },
+};
+
+function createBaseOperatorActor(): OperatorActor {
+  return {};
+}
+
+export const OperatorActor: MessageFns<OperatorActor> = {
+  encode(_: OperatorActor, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): OperatorActor {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseOperatorActor();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  fromJSON(_: any): OperatorActor {
+    return {};
+  },
+
+  toJSON(_: OperatorActor): unknown {
+    const obj: any = {};
+    return obj;
+  },
+
+  create(base?: DeepPartial<OperatorActor>): OperatorActor {
+    return OperatorActor.fromPartial(base ?? {});
+  },
+  fromPartial(_: DeepPartial<OperatorActor>): OperatorActor {
+    const message = createBaseOperatorActor();
     return message;
   },
 };
@@ -3171,6 +4642,25 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): AdjustInventoryResponse => AdjustInventoryResponse.decode(value),
   },
   /**
+   * Makes 1 to 100 adjustments of different entries, all or none, and answers once they are durable. No read shows some
+   * of them without the others. The request_id makes them happen once, together: a repeat names the same adjustments in
+   * the same order.
+   *
+   * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have; ABORTED when
+   * its `expected_revisions` do not hold.
+   */
+  batchAdjustInventory: {
+    path: "/petstore.inventory.v1.InventoryService/BatchAdjustInventory" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: BatchAdjustInventoryRequest): Buffer =>
+      Buffer.from(BatchAdjustInventoryRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): BatchAdjustInventoryRequest => BatchAdjustInventoryRequest.decode(value),
+    responseSerialize: (value: BatchAdjustInventoryResponse): Buffer =>
+      Buffer.from(BatchAdjustInventoryResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): BatchAdjustInventoryResponse => BatchAdjustInventoryResponse.decode(value),
+  },
+  /**
    * Sets the status of one entry; any status may follow any other. A repeat changes nothing more.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
    */
@@ -3206,6 +4696,20 @@ export const InventoryServiceService = {
     responseSerialize: (value: RemoveInventoryItemResponse): Buffer =>
       Buffer.from(RemoveInventoryItemResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): RemoveInventoryItemResponse => RemoveInventoryItemResponse.decode(value),
+  },
+  /**
+   * The changes of the past, the newest first: of one entry, or of all. Each took a revision, so what changed nothing is
+   * not among them. NOT_FOUND when there is neither an entry nor a change of it, FAILED_PRECONDITION when the service
+   * keeps no history.
+   */
+  listChanges: {
+    path: "/petstore.inventory.v1.InventoryService/ListChanges" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListChangesRequest): Buffer => Buffer.from(ListChangesRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListChangesRequest => ListChangesRequest.decode(value),
+    responseSerialize: (value: ListChangesResponse): Buffer => Buffer.from(ListChangesResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListChangesResponse => ListChangesResponse.decode(value),
   },
 } as const;
 
@@ -3264,6 +4768,15 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
    */
   adjustInventory: handleUnaryCall<AdjustInventoryRequest, AdjustInventoryResponse>;
   /**
+   * Makes 1 to 100 adjustments of different entries, all or none, and answers once they are durable. No read shows some
+   * of them without the others. The request_id makes them happen once, together: a repeat names the same adjustments in
+   * the same order.
+   *
+   * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have; ABORTED when
+   * its `expected_revisions` do not hold.
+   */
+  batchAdjustInventory: handleUnaryCall<BatchAdjustInventoryRequest, BatchAdjustInventoryResponse>;
+  /**
    * Sets the status of one entry; any status may follow any other. A repeat changes nothing more.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
    */
@@ -3272,6 +4785,12 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
   createInventoryItem: handleUnaryCall<CreateInventoryItemRequest, CreateInventoryItemResponse>;
   /** Removes an entry. NOT_FOUND when there is none. */
   removeInventoryItem: handleUnaryCall<RemoveInventoryItemRequest, RemoveInventoryItemResponse>;
+  /**
+   * The changes of the past, the newest first: of one entry, or of all. Each took a revision, so what changed nothing is
+   * not among them. NOT_FOUND when there is neither an entry nor a change of it, FAILED_PRECONDITION when the service
+   * keeps no history.
+   */
+  listChanges: handleUnaryCall<ListChangesRequest, ListChangesResponse>;
 }
 
 export interface InventoryServiceClient extends Client {
@@ -3411,6 +4930,29 @@ export interface InventoryServiceClient extends Client {
     callback: (error: ServiceError | null, response: AdjustInventoryResponse) => void,
   ): ClientUnaryCall;
   /**
+   * Makes 1 to 100 adjustments of different entries, all or none, and answers once they are durable. No read shows some
+   * of them without the others. The request_id makes them happen once, together: a repeat names the same adjustments in
+   * the same order.
+   *
+   * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have; ABORTED when
+   * its `expected_revisions` do not hold.
+   */
+  batchAdjustInventory(
+    request: BatchAdjustInventoryRequest,
+    callback: (error: ServiceError | null, response: BatchAdjustInventoryResponse) => void,
+  ): ClientUnaryCall;
+  batchAdjustInventory(
+    request: BatchAdjustInventoryRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: BatchAdjustInventoryResponse) => void,
+  ): ClientUnaryCall;
+  batchAdjustInventory(
+    request: BatchAdjustInventoryRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: BatchAdjustInventoryResponse) => void,
+  ): ClientUnaryCall;
+  /**
    * Sets the status of one entry; any status may follow any other. A repeat changes nothing more.
    * NOT_FOUND when there is no entry, ABORTED when `expected_revision` does not hold.
    */
@@ -3460,6 +5002,26 @@ export interface InventoryServiceClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: RemoveInventoryItemResponse) => void,
+  ): ClientUnaryCall;
+  /**
+   * The changes of the past, the newest first: of one entry, or of all. Each took a revision, so what changed nothing is
+   * not among them. NOT_FOUND when there is neither an entry nor a change of it, FAILED_PRECONDITION when the service
+   * keeps no history.
+   */
+  listChanges(
+    request: ListChangesRequest,
+    callback: (error: ServiceError | null, response: ListChangesResponse) => void,
+  ): ClientUnaryCall;
+  listChanges(
+    request: ListChangesRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListChangesResponse) => void,
+  ): ClientUnaryCall;
+  listChanges(
+    request: ListChangesRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListChangesResponse) => void,
   ): ClientUnaryCall;
 }
 

@@ -1,0 +1,101 @@
+/** Changes of the past as the service sends them. */
+import {
+  ChangeKind,
+  type EntryState,
+  type ListChangesRequest,
+  type PastChange as WirePastChange,
+} from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import { fromWireStatus, type PetStatus } from "../proto/pet.ts";
+import { checkInt64, checkInteger, checkNames } from "./call-arguments.ts";
+import { InventoryError } from "./inventory-error.ts";
+
+/** Which changes of the past are asked for. */
+export interface HistoryQuestion {
+  /** By default those of all entries. */
+  readonly petId?: bigint | undefined;
+  /** Only what was before this revision: that of the last change of a page leads to the next page. */
+  readonly beforeRevision?: bigint | undefined;
+  /** 1 to 1,000; by default 100. Fewer changes than this are the last ones. */
+  readonly limit?: number | undefined;
+}
+
+/** An entry before or after a change. */
+export interface EntryThen {
+  readonly quantity: number;
+  readonly status: PetStatus;
+}
+
+/** Who made a change: a consumer of the public API, a caller of the service by its certificate, or an operator. */
+export type PastActor =
+  | { readonly kind: "account"; readonly account: string; readonly keyId: string }
+  | { readonly kind: "internal"; readonly role: string; readonly name: string }
+  | { readonly kind: "operator" };
+
+export type PastChangeKind = "set" | "adjust" | "status" | "create" | "remove" | "import";
+
+/** A change of the past. */
+export interface PastChange {
+  readonly petId: bigint;
+  /** The revision that it made. */
+  readonly revision: bigint;
+  readonly kind: PastChangeKind;
+  /** Undefined when there was no entry before it. */
+  readonly before: EntryThen | undefined;
+  /** Undefined when there was no entry after it. */
+  readonly after: EntryThen | undefined;
+  /** By the clock of the database. */
+  readonly madeAt: Date;
+  readonly actor: PastActor;
+  /** Why, as its caller said. */
+  readonly reason: string | undefined;
+  /** The id of the request that it was made for. */
+  readonly originRequestId: string | undefined;
+}
+
+/** @throws InventoryError INVALID_ARGUMENT */
+export function toWireQuestion(question: HistoryQuestion): ListChangesRequest {
+  const { petId, beforeRevision, limit } = checkNames(question, "petId", "beforeRevision", "limit");
+  return {
+    petId: petId === undefined ? undefined : checkInt64("petId", petId),
+    beforeRevision: beforeRevision === undefined ? undefined : checkInt64("beforeRevision", beforeRevision),
+    limit: limit === undefined ? 0 : checkInteger("limit", limit, 1, 1_000),
+  };
+}
+
+const kinds: ReadonlyMap<ChangeKind, PastChangeKind> = new Map([
+  [ChangeKind.CHANGE_KIND_SET, "set"],
+  [ChangeKind.CHANGE_KIND_ADJUST, "adjust"],
+  [ChangeKind.CHANGE_KIND_STATUS, "status"],
+  [ChangeKind.CHANGE_KIND_CREATE, "create"],
+  [ChangeKind.CHANGE_KIND_REMOVE, "remove"],
+  [ChangeKind.CHANGE_KIND_IMPORT, "import"],
+]);
+
+/** @throws InventoryError for a kind, a status or an actor that this client does not know */
+export function toPastChange(wire: WirePastChange): PastChange {
+  const { petId, revision, reason, originRequestId } = wire;
+  return {
+    petId,
+    revision,
+    kind: known(kinds.get(wire.kind)),
+    before: wire.before && toEntryThen(wire.before),
+    after: wire.after && toEntryThen(wire.after),
+    madeAt: new Date(Number(wire.madeAtMs)),
+    actor: toActor(known(wire.actor)),
+    reason,
+    originRequestId,
+  };
+}
+
+function toEntryThen({ quantity, status }: EntryState): EntryThen {
+  return { quantity, status: known(fromWireStatus(status)) };
+}
+
+function toActor(actor: NonNullable<WirePastChange["actor"]>): PastActor {
+  return actor.$case === "operator" ? { kind: "operator" } : ({ kind: actor.$case, ...actor.value } as PastActor);
+}
+
+function known<T>(value: T | undefined): T {
+  if (value !== undefined) return value;
+  throw new InventoryError("INTERNAL", "the service sent a change that this client does not understand");
+}

@@ -1,0 +1,70 @@
+/** The handler of the operation that reads the changes of an entry. */
+import type { IncomingMessage } from "node:http";
+import type { RequestHandler } from "express";
+import type { EntryThen, PastChange } from "../../../client/history.ts";
+import type { Admission } from "../../admission/admission.ts";
+import { queryOf, queryValue, readWholeNumber } from "../../http/request.ts";
+import { contextOf } from "../../http/request-context.ts";
+import { writeJson } from "../../http/respond.ts";
+import { readPetId } from "../input.ts";
+import { entryEtag } from "../list/chunk.ts";
+import { readEntryTag } from "../preconditions.ts";
+import type { StockClient } from "../stock-client.ts";
+import { hasWaited } from "./read-handlers.ts";
+
+export interface HistoryOptions {
+  readonly stock: Pick<StockClient, "history">;
+  /** Looks at the key of a request again that had to wait. */
+  readonly admission: Pick<Admission, "checkAgain">;
+}
+
+const defaultLimit = 20;
+const maxLimit = 100;
+
+/** GET /inventory/{petId}/history: the changes of an entry, the newest first, at least as new as the request. */
+export function getInventoryHistory({ stock, admission }: HistoryOptions): RequestHandler {
+  return async (request, response) => {
+    const petId = readPetId(request.params.petId);
+    const { limit, before } = readPage(request);
+    const context = contextOf(response);
+    // One more than asked for tells whether there is another page.
+    const changes = await stock.history(petId, before, limit + 1);
+    if (hasWaited(response)) await admission.checkAgain(context);
+    const { accountId } = context.principal!;
+    const shown = changes.slice(0, limit);
+    const next = changes.length > limit ? JSON.stringify(entryEtag(shown.at(-1)!.revision)) : "null";
+    const body = `{"changes":[${shown.map((change) => render(change, accountId)).join()}],"next":${next}}`;
+    writeJson(request, response, 200, body, ["Cache-Control", "private, no-cache"]);
+  };
+}
+
+/** @throws ApiError invalid_request */
+function readPage(request: IncomingMessage): { readonly limit: number; readonly before: bigint | undefined } {
+  const query = queryOf(request);
+  const limit = queryValue(query, "limit");
+  const before = queryValue(query, "before");
+  return {
+    limit: limit === undefined ? defaultLimit : readWholeNumber("limit", limit, maxLimit),
+    before: before === undefined ? undefined : readEntryTag(before, "before"),
+  };
+}
+
+/** Renders a change for an account, which sees of other actors no more than their kind. */
+function render({ revision, madeAt, kind, before, after, ...change }: PastChange, accountId: string): string {
+  const { actor, originRequestId: requestId = null, reason = null } = change;
+  const isOwn = actor.kind === "account" && actor.account === accountId;
+  return JSON.stringify({
+    etag: entryEtag(revision),
+    at: madeAt.toISOString(),
+    kind,
+    ...beforeAndAfter("quantity", before, after),
+    ...beforeAndAfter("status", before, after),
+    ...(isOwn
+      ? { by: "you", keyId: actor.keyId, requestId, reason }
+      : { by: actor.kind === "account" ? "other" : actor.kind, requestId: null, reason: null }),
+  });
+}
+
+function beforeAndAfter(member: keyof EntryThen, before: EntryThen | undefined, after: EntryThen | undefined) {
+  return { [`${member}Before`]: before?.[member] ?? null, [`${member}After`]: after?.[member] ?? null };
+}

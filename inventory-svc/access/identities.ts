@@ -1,0 +1,28 @@
+/** Who calls, by the names in the certificate. */
+import type { Actor } from "../stock/change.ts";
+import type { RoleTable } from "./roles.ts";
+
+/** Makes a function that tells who calls, for the ledger: the first name that has a role, or the first one. */
+export function callerOf(table: RoleTable): (certificateNames: string | undefined) => Actor {
+  return (certificateNames) => {
+    if (certificateNames === undefined) return { kind: "internal" };
+    const identities = identitiesOf(certificateNames);
+    const name = identities.find((identity) => table.has(identity)) ?? identities[0];
+    return name === undefined ? { kind: "internal" } : { kind: "internal", role: table.get(name) ?? "none", name };
+  };
+}
+
+/**
+ * Returns the identities in a certificate's subjectAltName: URIs unchanged, and DNS names in lower case after `dns:`.
+ *
+ * @param subjectAltName as Node gives it, for example `URI:spiffe://petstore/gateway, DNS:reports.internal`
+ */
+export function identitiesOf(subjectAltName = ""): string[] {
+  // Node quotes a name with special characters and escapes its commas (CVE-2021-44532), so one name cannot pass for
+  // two.
+  return subjectAltName.split(", ").flatMap((name) => {
+    if (name.startsWith("DNS:")) return `dns:${name.slice("DNS:".length).toLowerCase()}`;
+    // A URI needs an authority, because the URI "dns:gateway" must not pass for a DNS name.
+    return /^URI:[^:]+:\/\//.test(name) ? name.slice("URI:".length) : [];
+  });
+}

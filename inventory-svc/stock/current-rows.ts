@@ -1,0 +1,30 @@
+/** Reads rows from the server that takes the writes. */
+import type { Knex } from "knex";
+import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
+import { orUnavailable } from "./stock-errors.ts";
+
+/**
+ * Reads the rows of a query: an answer of an old primary is asked for again.
+ *
+ * @param columns those that the query selects
+ * @param key the column by which the rows are ordered, which is never NULL
+ * @throws StockUnavailableError
+ */
+export async function readCurrentRows<R>(
+  db: Knex,
+  query: Knex.QueryBuilder,
+  columns: readonly string[],
+  key: keyof R & string,
+): Promise<R[]> {
+  const read = (query: Knex.QueryBuilder): Promise<readonly (R & ServerRow)[]> =>
+    orUnavailable(readCurrent<R & ServerRow>(db, () => query.clone().select(serverColumns(db))));
+  const rows = await read(query);
+  if (rows.length > 0) return [...rows];
+  // No row says where the answer comes from, so it is asked for again with a row that is always there.
+  const withCounter = db("stock_head")
+    .where("stock_head.id", 1)
+    .leftJoin(query.as("chosen"), db.raw("1 = 1") as never)
+    .orderBy(`chosen.${key}`)
+    .select(columns.map((name) => `chosen.${name}`));
+  return (await read(withCounter)).filter((row) => row[key] !== null);
+}
