@@ -1,111 +1,26 @@
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { Cluster, Redis } from "ioredis";
-import { pino } from "pino";
-import { Registry } from "prom-client";
-import { AccountGuard, GuardMemory, keyedUpdateLimit } from "../../gateway/admission/account-guard.ts";
-import { redisState, type SharedState } from "../../gateway/admission/shared-state.ts";
-import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
-import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
 import { newAccount } from "../support/accounts.ts";
-import { readLimits } from "../support/answers.ts";
 import { createSqliteDatabase, dropDatabase } from "../support/databases.ts";
-import { request } from "../support/http.ts";
 import { LoopClock } from "../support/loop-clock.ts";
 import { freePort } from "../support/ports.ts";
 import { runScript } from "../support/processes.ts";
+import { type RedisCluster, startRedisCluster, startRedisSentinel } from "../support/redis-deployments.ts";
 import {
-  type RedisCluster,
-  startRedisCluster,
-  startRedisSentinel,
-  startTlsRedis,
-  type TlsRedis,
-} from "../support/redis-deployments.ts";
+  admittedOf,
+  ask,
+  guardLeaves,
+  isBack,
+  isExact,
+  newName,
+  type Pair,
+  startReplica,
+  until,
+} from "../support/redis-replicas.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
 import { type Stack, suiteStack } from "../support/stack.ts";
-import { type System, startSystem } from "../support/system.ts";
-import { until as untilTrue } from "../support/until.ts";
-
-const until = (check: () => Promise<boolean>, withinMs = 15_000) => untilTrue(check, { withinMs, everyMs: 20 });
-
-const windows = quotaWindows({ perMinute: 50, perDay: 1_000 });
-let names = 0;
-const newName = () => `name-${++names}`;
-
-/** The part of a gateway that uses Redis. */
-interface Replica extends SharedState {
-  /** The ids in the notices that it received. */
-  readonly heard: string[];
-  /** The messages that it logged. */
-  readonly logged: string[];
-  /** The reasons that it gave for what it logged. */
-  readonly reasons: string[];
-}
-
-function startReplica(stack: Stack, url: string): Replica {
-  const [heard, logged, reasons]: [string[], string[], string[]] = [[], [], []];
-  const write = (line: string) => {
-    const { msg, reason } = JSON.parse(line);
-    logged.push(msg);
-    if (reason !== undefined) reasons.push(reason);
-  };
-  const log = pino({ level: "info" }, { write });
-  const memory = new MemoryWindows({ maxAccounts: 10_000, gateways: 2, now: Date.now });
-  const limits = { memory, keyedUpdatesPerDay: 1_000, onRefused: () => {} };
-  const state = redisState({ ...limits, redisUrl: url, gateways: 2, log, metrics: new Registry() });
-  stack.defer(() => state.close());
-  state.onNotice((id) => heard.push(id));
-  return { ...state, heard, logged, reasons };
-}
-
-type Pair = readonly [Replica, Replica];
-
-const ask = async (replica: Replica, caller: string) => replica.limiter.decide(caller, windows);
-
-/** Sends 80 requests of each caller at once, half to each replica. @returns the number admitted of each caller */
-async function admittedOf(pair: Pair, callers: readonly string[]): Promise<number[]> {
-  const decisions = callers.map((caller) =>
-    Promise.all(Array.from({ length: 80 }, (_, i) => ask(pair[i % 2]!, caller))),
-  );
-  return (await Promise.all(decisions)).map((each) => each.filter(({ admitted }) => admitted).length);
-}
-
-/** Whether each replica counts what the other admits, for enough callers to reach all nodes of a cluster. */
-async function isExact([a, b]: Pair): Promise<boolean> {
-  const left = await Promise.all(
-    Array.from({ length: 20 }, async () => {
-      const caller = newAccount();
-      const states = [await ask(a, caller), await ask(b, caller), await ask(a, caller)];
-      return states.map((decision) => decision.windows[0]!.remaining).join();
-    }),
-  );
-  return left.every((each) => each === "49,48,47");
-}
-
-async function areNoticesSent([a, b]: Pair): Promise<boolean> {
-  const id = newName();
-  a.notify(id);
-  for (let i = 0; i < 50 && !b.heard.includes(id); i++) await delay(10);
-  return b.heard.includes(id);
-}
-
-async function isBack(pair: Pair): Promise<boolean> {
-  return (await isExact(pair)) && (await areNoticesSent(pair));
-}
-
-/** What the guard of accounts leaves 20 accounts that ask once at each replica. */
-async function guardLeaves(pair: Pair): Promise<string[]> {
-  const ask = async (replica: Replica, id: string) =>
-    (await replica.guards.ownAccount.charge(id)).windows[0]!.remaining;
-  return await Promise.all(
-    Array.from({ length: 20 }, async () => {
-      const id = newName();
-      return `${await ask(pair[0], id)},${await ask(pair[1], id)}`;
-    }),
-  );
-}
 
 /** Declares the tests that hold for every kind of Redis. */
 function actAsOne(start: (stack: Stack) => Promise<{ readonly url: string }>): { readonly pair: Pair } {
@@ -211,118 +126,6 @@ describe("a Redis with a password and a database number", () => {
     await stack.disposeAsync();
   });
 });
-
-test("a guard on Redis charges nothing for what it refuses, and a smaller request passes", async () => {
-  await using stack = new AsyncDisposableStack();
-  const server = await startRedisServer();
-  stack.defer(() => server.stop());
-  const replicas = [startReplica(stack, server.url), startReplica(stack, server.url)];
-  for (const replica of replicas) await until(() => isCounting(replica));
-  const id = newName();
-  const charge = async (replica: number, cost: number) => {
-    const { admitted, windows: of } = await replicas[replica]!.guards.keyedUpdates.charge(id, cost);
-    return [admitted, of[0]!.remaining];
-  };
-  expect(await charge(0, 600)).toEqual([true, 400]);
-  for (const replica of [0, 1]) expect(await charge(replica, 600)).toEqual([false, 0]);
-  expect(await charge(1, 399)).toEqual([true, 1]);
-  expect(await charge(0, 2)).toEqual([false, 0]);
-  expect(await charge(0, 1)).toEqual([true, 0]);
-  for (const replica of [0, 1]) expect(await charge(replica, 1)).toEqual([false, 0]);
-});
-
-test.each(["redis", "memory"])(
-  "large requests that a guard on %s refuses keep out no small ones meanwhile",
-  async (kind) => {
-    await using stack = new AsyncDisposableStack();
-    const server = await startRedisServer();
-    stack.defer(() => server.stop());
-    const replica = startReplica(stack, server.url);
-    await until(() => isCounting(replica));
-    const alone = new AccountGuard(new GuardMemory(keyedUpdateLimit(1_000)), () => {});
-    const guard = kind === "redis" ? replica.guards.keyedUpdates : alone;
-    const id = newName();
-    await guard.charge(id, 950);
-    const costs = Array.from({ length: 70 }, (_, i) => (i % 7 === 3 ? 1 : 100));
-    const decisions = await Promise.all(costs.map((cost) => guard.charge(id, cost)));
-    expect(decisions.map(({ admitted }) => admitted)).toEqual(costs.map((cost) => cost === 1));
-  },
-);
-
-test("a Redis that went away while nobody asked is logged with what its address answers now", async () => {
-  await using stack = new AsyncDisposableStack();
-  const server = await startRedisServer();
-  stack.defer(() => server.stop());
-  const replica = startReplica(stack, server.url);
-  await until(async () => (await ask(replica, newAccount())).windows[0]!.remaining === 49);
-  replica.reasons.length = 0;
-  await server.kill("SIGKILL");
-  await delay(500); // time to be refused a new connection
-  await ask(replica, newAccount());
-  expect(replica.reasons).toEqual([expect.stringContaining("ECONNREFUSED")]);
-});
-
-test("a Redis that loses its data twice has the counts again before a new gateway is asked", async () => {
-  await using stack = new AsyncDisposableStack();
-  const server = await startRedisServer();
-  stack.defer(() => server.stop());
-  const replicas = Array.from({ length: 3 }, () => startReplica(stack, server.url));
-  const caller = newAccount();
-  const few = quotaWindows({ perMinute: 1_000, perDay: 12 });
-  const admitted: number[] = [];
-  for (const { limiter } of replicas) {
-    await until(async () => (await limiter.peek(caller, few)).windows[1]!.remaining === 12 - (admitted[0] ?? 0));
-    const decisions = await Promise.all(Array.from({ length: 16 }, () => limiter.decide(caller, few)));
-    admitted.push(decisions.filter((decision) => decision.admitted).length);
-    await server.restart();
-    await until(() => isCountedBy(server, caller));
-  }
-  expect(admitted).toEqual([12, 0, 0]);
-});
-
-test("a frozen Redis delays all that use it by one time-out, and after that nothing", async () => {
-  await using stack = new AsyncDisposableStack();
-  const server = await startRedisServer();
-  stack.defer(() => server.stop());
-  const replica = startReplica(stack, server.url);
-  const { limiter, guards, shareRefusals } = replica;
-  await until(() => isCounting(replica));
-  const useAll = () => [
-    Promise.resolve(limiter.decide(newAccount(), windows)),
-    Promise.resolve(limiter.peek(newAccount(), windows)),
-    guards.ownAccount.charge(newName()),
-    guards.rotations.charge(newName()),
-    guards.keyedUpdates.charge(newName(), 100),
-    shareRefusals!(new Map([[newName(), 1]]), 30),
-  ];
-  await server.kill("SIGSTOP");
-  const waiting = useAll();
-  await delay(150);
-  const later = useAll();
-  await Promise.race(waiting);
-  const turns = async () => {
-    for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
-    return "waits";
-  };
-  const all = Promise.all([...waiting, ...later, ...useAll()]);
-  expect(await Promise.race([all, turns()])).not.toBe("waits");
-  replica.notify("not sent");
-  await server.kill("SIGCONT");
-  await until(async () => (await isCounting(replica)) && (await areNoticesSent([replica, replica])));
-});
-
-/** Whether the counts of a replica reach Redis. */
-async function isCounting(replica: Replica): Promise<boolean> {
-  return (await ask(replica, newAccount())).windows[0]!.remaining === 49;
-}
-
-/** Whether a server has the counts of a caller. */
-async function isCountedBy({ url }: RedisServer, caller: string): Promise<boolean> {
-  const client = new Redis(url);
-  const found = await client.exists(`petstore:counts:1:${caller}`);
-  client.disconnect();
-  return found === 1;
-}
 
 describe("a Redis behind a name", () => {
   const stack = suiteStack();
@@ -489,69 +292,3 @@ async function underLoad(pair: Pair, disturb: () => Promise<void>) {
   await load;
   return { admitted, longestMs };
 }
-
-describe("a Redis with TLS", () => {
-  const stack = suiteStack();
-  let tls: TlsRedis;
-  let system: System;
-  let admin: Redis;
-
-  beforeAll(async () => {
-    tls = await startTlsRedis(stack);
-    admin = new Redis(tls.url, { tls: { ca: await readFile(tls.ca, "utf8") } });
-    stack.defer(() => admin.disconnect());
-    system = await startSystem({
-      gateways: 2,
-      gatewayEnv: { REDIS_URL: tls.url, GATEWAY_REPLICAS: "2", NODE_EXTRA_CA_CERTS: tls.ca },
-    });
-    stack.defer(() => system.close());
-  });
-
-  const get = (gateway: number, key: string) =>
-    request(system.gateways[gateway % 2]!.listen, {
-      path: "/v1/inventory",
-      headers: { authorization: `Bearer ${key}` },
-    });
-  const counts = async () => {
-    const { key } = await system.issueKey({ plan: "free" });
-    return [readLimits(await get(0, key)).remaining, readLimits(await get(1, key)).remaining].join();
-  };
-
-  test("a certificate of a private authority is trusted by both gateways with NODE_EXTRA_CA_CERTS", async () => {
-    await until(async () => (await counts()) === "59,58");
-    const { key } = await system.issueKey({ plan: "enterprise", limits: { perMinute: 50, perDay: 1_000 } });
-    const answers = await Promise.all(Array.from({ length: 80 }, (_, i) => get(i, key)));
-    expect(answers.filter(({ status }) => status === 200)).toHaveLength(50);
-  });
-
-  test("carries the notice of a revocation by the command line", async () => {
-    const { key, keyId } = await system.issueKey();
-    for (const gateway of [0, 1]) expect((await get(gateway, key)).status).toBe(200);
-    expect(await system.runKeys("revoke", keyId)).toMatchObject({ code: 0, stderr: "" });
-    await until(async () => (await get(0, key)).status === 401 && (await get(1, key)).status === 401, 2_000);
-  });
-
-  test("is not trusted without NODE_EXTRA_CA_CERTS: the gateway logs it and admits its share", async () => {
-    const stranger = await system.startGateway({ NODE_EXTRA_CA_CERTS: "" });
-    const { key } = await system.issueKey({ plan: "free" });
-    const headers = { authorization: `Bearer ${key}` };
-    const answer = await request(stranger.listen, { path: "/v1/inventory", headers });
-    expect(answer.status).toBe(200);
-    expect(readLimits(answer).remaining).toBe(29);
-    expect(stranger.output()).toContain("Redis is away");
-    await stranger.stop();
-  });
-
-  test("still counts while it refuses notices, and carries them again once it accepts them", async () => {
-    await admin.call("ACL", "SETUSER", "default", "resetchannels");
-    await admin.call("CLIENT", "KILL", "TYPE", "pubsub");
-    await delay(1_500);
-    expect(await counts()).toBe("59,58");
-    await admin.call("ACL", "SETUSER", "default", "allchannels");
-    await until(async () => {
-      const reply = await admin.call("PUBSUB", "NUMSUB", "petstore:keys");
-      return (reply as [string, number])[1] === 2;
-    });
-    for (const gateway of system.gateways) expect(gateway.output()).not.toMatch(/unhandled/i);
-  });
-});

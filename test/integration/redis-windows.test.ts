@@ -3,80 +3,16 @@ import type { Redis } from "ioredis";
 import { shareRefusals } from "../../gateway/admission/shared-refusals.ts";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
-import { Breaker } from "../../gateway/limits/redis-breaker.ts";
-import { connectRedis } from "../../gateway/limits/redis-connection.ts";
 import { RedisWindows } from "../../gateway/limits/redis-windows.ts";
 import { charge, indexAt, type Ledger, lengthsMs, phaseOf, type StatedCounts } from "../../gateway/limits/rule.ts";
-import type { Decision, Window } from "../../gateway/limits/windows.ts";
-import { newAccountToday } from "../support/accounts.ts";
-import { LoopClock } from "../support/loop-clock.ts";
-import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+import type { Decision } from "../../gateway/limits/windows.ts";
+import { admitted, hourMs, left, threeGateways, windows } from "../support/limit-gateways.ts";
 import { suiteStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 
-interface Gateway {
-  readonly limiter: RedisWindows;
-  readonly memory: MemoryWindows;
-  readonly breaker: Breaker;
-  readonly redis: Redis;
-  readonly changes: boolean[];
-}
-
-const windows = quotaWindows({ perMinute: 300, perDay: 10_000 });
-const hourMs = 3_600_000;
-
 describe("windows on Redis", () => {
   const stack = suiteStack();
-  let server: RedisServer;
-  let gateways: Gateway[];
-  let clockOffsetMs = 0;
-  const now = () => Date.now() + clockOffsetMs;
-  const newCaller = () => newAccountToday(now());
-
-  /** Starts the part of a gateway that decides limits. */
-  async function startGateway(): Promise<Gateway> {
-    const redis = connectRedis(server.url) as Redis;
-    redis.on("error", () => {});
-    const changes: boolean[] = [];
-    const breaker = new Breaker({
-      probe: () => redis.ping(),
-      probeIntervalMs: 50,
-      onChange: (isOpen) => {
-        changes.push(isOpen);
-        if (!isOpen) void limiter.stateCounts();
-      },
-    });
-    const memory = new MemoryWindows({ maxAccounts: 10_000, gateways: 3, now });
-    stack.defer(() => {
-      breaker.close();
-      redis.disconnect();
-    });
-    const limiter = new RedisWindows({ redis, memory, breaker, clockOffsetMs: () => clockOffsetMs });
-    while (redis.status !== "ready") await new Promise((resolve) => redis.once("ready", resolve));
-    return { limiter, memory, breaker, redis, changes };
-  }
-
-  beforeAll(async () => {
-    server = await startRedisServer();
-    stack.defer(() => server.stop());
-    gateways = await Promise.all([startGateway(), startGateway(), startGateway()]);
-  });
-
-  const ask = async (gateway: number, caller: string, of: readonly Window[] = windows) =>
-    gateways[gateway % gateways.length]!.limiter.decide(caller, of);
-  const look = async (gateway: number, caller: string) => gateways[gateway]!.limiter.peek(caller, windows);
-  const admitted = (decisions: readonly Decision[]) => decisions.filter((decision) => decision.admitted);
-  const left = ({ windows: states }: Decision) => states.map(({ remaining }) => remaining);
-  const calls = async () => {
-    const stats = await gateways[0]!.redis.info("commandstats");
-    return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);
-  };
-  const backAgain = async () => {
-    for (const { redis, changes, limiter } of gateways) {
-      await until(() => redis.status === "ready" && changes.at(-1) !== true);
-      await limiter.stateCounts();
-    }
-  };
+  const { clock, gateways, startGateway, now, newCaller, ask, look, calls } = threeGateways(stack);
 
   test("three gateways admit exactly the limit, and no two requests see the same count", async () => {
     const caller = newCaller();
@@ -177,7 +113,7 @@ describe("windows on Redis", () => {
     const spent = quotaWindows({ perMinute: 5, perDay: 2 });
     for (let i = 0; i < 2; i++) expect((await ask(0, caller, spent)).admitted).toBe(true);
     expect(left(await ask(0, caller, spent))).toEqual([3, 0]);
-    clockOffsetMs += 61_000;
+    clock.offsetMs += 61_000;
     const later = await ask(0, caller, spent);
     expect(later.admitted).toBe(false);
     expect(left(later)).toEqual([5, 0]);
@@ -188,13 +124,13 @@ describe("windows on Redis", () => {
     const caller = newCaller();
     const few = quotaWindows({ perMinute: 5, perDay: 1_000 });
     for (let i = 0; i < 5; i++) expect((await ask(0, caller, few)).admitted).toBe(true);
-    clockOffsetMs -= 3_600_000;
+    clock.offsetMs -= 3_600_000;
     for (const gateway of [0, 1, 0]) {
       const decision = await ask(gateway, caller, few);
       expect(decision.admitted).toBe(true);
       expect(decision.windows[0]!.resetAtMs).toBeLessThanOrEqual(decision.nowMs + 60_000);
     }
-    clockOffsetMs += 3_600_000;
+    clock.offsetMs += 3_600_000;
   });
 
   test("a changed plan applies at once and keeps what was used", async () => {
@@ -233,7 +169,7 @@ describe("windows on Redis", () => {
     for (let i = 0; i < 4; i++) await ask(1, caller); // this gateway has not seen the caller before
     for (const gateway of [0, 2]) await look(gateway, caller);
     expect(left(await look(1, caller))).toEqual([288, 9_988]);
-    clockOffsetMs += 60_000; // the next minute of the same day
+    clock.offsetMs += 60_000; // the next minute of the same day
     expect(left(await ask(1, caller))).toEqual([299, 9_987]);
   });
 
@@ -261,7 +197,7 @@ describe("windows on Redis", () => {
     for (const gateway of [0, 1, 2]) await ask(gateway, caller);
     expect(await redis.hlen(key)).toBe(4);
     expect(Math.abs((await redis.pttl(key)) - (await endsInMs()))).toBeLessThan(1_000);
-    clockOffsetMs += 24 * hourMs;
+    clock.offsetMs += 24 * hourMs;
     expect(left(await ask(1, caller))).toEqual([299, 9_999]);
     expect(await redis.hlen(key)).toBe(2);
     expect(Math.abs((await redis.pttl(key)) - (await endsInMs()))).toBeLessThan(1_000);
@@ -272,7 +208,7 @@ describe("windows on Redis", () => {
     const { windows: known } = await ask(0, caller);
     const { redis, breaker } = gateways[0]!;
     const memory = new MemoryWindows({ maxAccounts: 10, gateways: 3, now: () => now() - 30_000 });
-    const limiter = new RedisWindows({ redis, memory, breaker, clockOffsetMs: () => clockOffsetMs });
+    const limiter = new RedisWindows({ redis, memory, breaker, clockOffsetMs: () => clock.offsetMs });
     expect(left(await limiter.decide(caller, windows))).toEqual([298, 9_998]);
     const alone = memory.decide(caller, windows);
     expect(alone.windows.map(({ resetAtMs }) => resetAtMs)).toEqual(known.map(({ resetAtMs }) => resetAtMs));
@@ -304,7 +240,7 @@ describe("windows on Redis", () => {
         const names = [newCaller(), newCaller(), newCaller()];
         const used = new Map<string, number>();
         for (const { gateway, caller, forwardMs, perMinute } of steps) {
-          clockOffsetMs += forwardMs;
+          clock.offsetMs += forwardMs;
           const name = names[caller]!;
           const of = quotaWindows({ perMinute, perDay: 12 });
           const decision = await ask(gateway, name, of);
@@ -343,7 +279,7 @@ describe("windows on Redis", () => {
         const indexes = (nowMs: number) => lengthsMs.map((lengthMs) => indexAt(nowMs, phaseMs, lengthMs));
         let ledger: Ledger = { totals: [], charged: new Map() };
         for (const { gateway, wanted, limits, counts, forwardMs, isLost } of steps) {
-          clockOffsetMs += forwardMs;
+          clock.offsetMs += forwardMs;
           if (isLost) ledger = { totals: [], charged: new Map() };
           if (isLost) await redis.del(`petstore:counts:1:${account}`);
           const atMs = indexes(now());
@@ -358,7 +294,7 @@ describe("windows on Redis", () => {
             return [limits[w]!, index, own, alone, synced, others];
           });
           const key = `petstore:counts:1:${account}`;
-          const fixed = [clockOffsetMs, gateway, phaseMs, wanted];
+          const fixed = [clock.offsetMs, gateway, phaseMs, wanted];
           const [nowMs, ...answer] = await (redis as Client).chargeWindows(1, key, ...fixed, ...args);
           const { admitted: expected, windows: of } = charge(ledger, indexes(nowMs!), statement);
           expect(answer).toEqual([expected, ...of.flatMap(({ others, charged }) => [others, charged])]);
@@ -377,149 +313,11 @@ describe("windows on Redis", () => {
     expect(120 + admitted(decisions).length).toBeGreaterThanOrEqual(300);
   });
 
-  /** Sends 20 requests every 20 ms while `disturb` runs. @returns the decisions and the longest wait */
-  async function underLoad(caller: string, disturb: () => Promise<void>, of = windows) {
-    using clock = new LoopClock();
-    const decisions: Decision[] = [];
-    let longestMs = 0;
-    let isRunning = true;
-    const load = (async () => {
-      while (isRunning) {
-        const startedMs = clock.nowMs;
-        const burst = Array.from({ length: 20 }, async (_, i) => {
-          decisions.push(await ask(i, caller, of));
-          longestMs = Math.max(longestMs, clock.nowMs - startedMs);
-        });
-        await Promise.all([...burst, new Promise((resolve) => setTimeout(resolve, 20))]);
-      }
-    })();
-    await disturb();
-    isRunning = false;
-    await load;
-    return { decisions, longestMs };
-  }
-
-  const outages: [string, () => Promise<void>][] = [
-    [
-      "killed and restarted without its data",
-      async () => {
-        await server.kill("SIGKILL");
-        await until(() => gateways.every(({ changes }) => changes.at(-1) === true));
-        await server.restart();
-      },
-    ],
-    [
-      "frozen",
-      async () => {
-        await server.kill("SIGSTOP");
-        await until(() => gateways.every(({ changes }) => changes.at(-1) === true));
-        await server.kill("SIGCONT");
-      },
-    ],
-  ];
-
-  test.each(outages)(
-    "while Redis is %s every request is decided, and at most twice the limit is admitted",
-    async (_how, outage) => {
-      const caller = newCaller();
-      for (const { changes } of gateways) changes.length = 0;
-      const { decisions, longestMs } = await underLoad(caller, async () => {
-        await outage();
-        await backAgain();
-      });
-      const after = await Promise.all(Array.from({ length: 600 }, (_, i) => ask(i, caller)));
-      const total = admitted([...decisions, ...after]).length;
-      // One burst was under way when Redis froze: it was decided without Redis, and Redis charges it too.
-      expect(total).toBeGreaterThanOrEqual(300 - 20);
-      expect(total).toBeLessThanOrEqual(600);
-      expect(longestMs).toBeLessThan(450); // 250 ms, and time for the bursts themselves
-      expect(gateways.map(({ changes }) => changes)).toEqual([
-        [true, false],
-        [true, false],
-        [true, false],
-      ]);
-    },
-  );
-
-  test("what each gateway admitted while Redis was away counts for all when it is back", async () => {
-    const caller = newCaller();
-    await server.kill("SIGKILL");
-    const alone = await Promise.all(Array.from({ length: 600 }, (_, i) => ask(i, caller)));
-    expect(admitted(alone)).toHaveLength(300); // a third for each
-    await server.restart();
-    await backAgain();
-    const decisions: Decision[] = [];
-    for (let i = 0; i < 50; i++) decisions.push(await ask(0, caller)); // after its first answer it knows of the others
-    expect(admitted(decisions)).toHaveLength(0);
-  });
-
-  test.each(outages)(
-    "after Redis was %s each caller has exactly its limit once all gateways have spoken",
-    async (_how, outage) => {
-      const [caller, limit] = [newCaller(), 3_000];
-      const of = quotaWindows({ perMinute: limit, perDay: 100_000 });
-      for (const { changes } of gateways) changes.length = 0;
-      const { decisions } = await underLoad(
-        caller,
-        async () => {
-          await outage();
-          await backAgain();
-        },
-        of,
-      );
-      const before = admitted(decisions).length;
-      expect(before).toBe(decisions.length); // nobody has reached a share
-      const after = await Promise.all(Array.from({ length: 3 * limit }, (_, i) => ask(i, caller, of)));
-      expect(before + admitted(after).length).toBe(limit);
-    },
-  );
-
-  test("a caller gets no second share while its first one is on the way to a frozen Redis", async () => {
-    const [caller, other] = [newCaller(), newCaller()];
-    const { limiter, memory, breaker } = gateways[0]!;
-    for (let i = 0; i < 70; i++) memory.decide(caller, windows);
-    await server.kill("SIGSTOP");
-    const first = ask(0, other);
-    const stated = limiter.stateCounts();
-    const waiting = Array.from({ length: 50 }, () => ask(0, caller));
-    await first;
-    expect(breaker.isOpen).toBe(true);
-    const decisions = await Promise.all([...waiting, ...Array.from({ length: 50 }, () => ask(0, caller))]);
-    expect(admitted(decisions)).toHaveLength(30);
-    await stated;
-    await server.kill("SIGCONT");
-    await backAgain();
-    // Redis may have charged the requests that it got while it was frozen: they are left for this gateway.
-    for (let i = 0; i < 300; i++) decisions.push(await ask(i, caller));
-    expect(70 + admitted(decisions).length).toBe(300);
-  });
-
-  test("a look is answered from memory while Redis is away", async () => {
-    const caller = newCaller();
-    for (let i = 0; i < 30; i++) await ask(0, caller);
-    await server.kill("SIGKILL");
-    expect(left(await look(0, caller))[0]).toBe(90); // a third of what is left
-    await server.restart();
-    await backAgain();
-    expect(left(await look(1, caller))[0]).toBe(270);
-  });
-
-  test("requests admitted while Redis was away are charged to their own windows, not to later ones", async () => {
-    const caller = newCaller();
-    await server.kill("SIGKILL");
-    for (let i = 0; i < 30; i++) expect((await ask(0, caller)).admitted).toBe(true);
-    await server.restart();
-    await backAgain();
-    clockOffsetMs += hourMs; // the minute is over, the day is not
-    expect(left(await ask(1, caller))[0]).toBe(299);
-    expect(left(await ask(0, caller))).toEqual([298, 10_000 - 32]);
-  });
-
   test("refusals count for 60 seconds from their beginning, also after Redis's clock was set back", async () => {
-    const share = shareRefusals(gateways[0]!.redis, gateways[0]!.breaker, () => clockOffsetMs);
+    const share = shareRefusals(gateways[0]!.redis, gateways[0]!.breaker, () => clock.offsetMs);
     const key = newCaller();
     const refuse = async (count: number, laterMs: number) => {
-      clockOffsetMs += laterMs;
+      clock.offsetMs += laterMs;
       return (await share(new Map([[key, count]]), 30)).length;
     };
     expect(await refuse(1, 0)).toBe(0);

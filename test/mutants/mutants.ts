@@ -21,6 +21,7 @@ const areas: Readonly<Record<string, readonly string[]>> = {
     "contract/authentication",
     "contract/key-rotation",
     "integration/keys.test",
+    "integration/key-use",
     "integration/peppers",
     "integration/look-up-flood",
   ],

@@ -1,0 +1,113 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { Redis } from "ioredis";
+import { AccountGuard, GuardMemory, keyedUpdateLimit } from "../../gateway/admission/account-guard.ts";
+import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
+import { newAccount } from "../support/accounts.ts";
+import { areNoticesSent, ask, isCounting, newName, startReplica, until, windows } from "../support/redis-replicas.ts";
+import { type RedisServer, startRedisServer } from "../support/redis-server.ts";
+
+test("a guard on Redis charges nothing for what it refuses, and a smaller request passes", async () => {
+  await using stack = new AsyncDisposableStack();
+  const server = await startRedisServer();
+  stack.defer(() => server.stop());
+  const replicas = [startReplica(stack, server.url), startReplica(stack, server.url)];
+  for (const replica of replicas) await until(() => isCounting(replica));
+  const id = newName();
+  const charge = async (replica: number, cost: number) => {
+    const { admitted, windows: of } = await replicas[replica]!.guards.keyedUpdates.charge(id, cost);
+    return [admitted, of[0]!.remaining];
+  };
+  expect(await charge(0, 600)).toEqual([true, 400]);
+  for (const replica of [0, 1]) expect(await charge(replica, 600)).toEqual([false, 0]);
+  expect(await charge(1, 399)).toEqual([true, 1]);
+  expect(await charge(0, 2)).toEqual([false, 0]);
+  expect(await charge(0, 1)).toEqual([true, 0]);
+  for (const replica of [0, 1]) expect(await charge(replica, 1)).toEqual([false, 0]);
+});
+
+test.each(["redis", "memory"])(
+  "large requests that a guard on %s refuses keep out no small ones meanwhile",
+  async (kind) => {
+    await using stack = new AsyncDisposableStack();
+    const server = await startRedisServer();
+    stack.defer(() => server.stop());
+    const replica = startReplica(stack, server.url);
+    await until(() => isCounting(replica));
+    const alone = new AccountGuard(new GuardMemory(keyedUpdateLimit(1_000)), () => {});
+    const guard = kind === "redis" ? replica.guards.keyedUpdates : alone;
+    const id = newName();
+    await guard.charge(id, 950);
+    const costs = Array.from({ length: 70 }, (_, i) => (i % 7 === 3 ? 1 : 100));
+    const decisions = await Promise.all(costs.map((cost) => guard.charge(id, cost)));
+    expect(decisions.map(({ admitted }) => admitted)).toEqual(costs.map((cost) => cost === 1));
+  },
+);
+
+test("a Redis that went away while nobody asked is logged with what its address answers now", async () => {
+  await using stack = new AsyncDisposableStack();
+  const server = await startRedisServer();
+  stack.defer(() => server.stop());
+  const replica = startReplica(stack, server.url);
+  await until(async () => (await ask(replica, newAccount())).windows[0]!.remaining === 49);
+  replica.reasons.length = 0;
+  await server.kill("SIGKILL");
+  await delay(500); // time to be refused a new connection
+  await ask(replica, newAccount());
+  expect(replica.reasons).toEqual([expect.stringContaining("ECONNREFUSED")]);
+});
+
+test("a Redis that loses its data twice has the counts again before a new gateway is asked", async () => {
+  await using stack = new AsyncDisposableStack();
+  const server = await startRedisServer();
+  stack.defer(() => server.stop());
+  const replicas = Array.from({ length: 3 }, () => startReplica(stack, server.url));
+  const caller = newAccount();
+  const few = quotaWindows({ perMinute: 1_000, perDay: 12 });
+  const admitted: number[] = [];
+  for (const { limiter } of replicas) {
+    await until(async () => (await limiter.peek(caller, few)).windows[1]!.remaining === 12 - (admitted[0] ?? 0));
+    const decisions = await Promise.all(Array.from({ length: 16 }, () => limiter.decide(caller, few)));
+    admitted.push(decisions.filter((decision) => decision.admitted).length);
+    await server.restart();
+    await until(() => isCountedBy(server, caller));
+  }
+  expect(admitted).toEqual([12, 0, 0]);
+});
+
+test("a frozen Redis delays all that use it by one time-out, and after that nothing", async () => {
+  await using stack = new AsyncDisposableStack();
+  const server = await startRedisServer();
+  stack.defer(() => server.stop());
+  const replica = startReplica(stack, server.url);
+  const { limiter, guards, shareRefusals } = replica;
+  await until(() => isCounting(replica));
+  const useAll = () => [
+    Promise.resolve(limiter.decide(newAccount(), windows)),
+    Promise.resolve(limiter.peek(newAccount(), windows)),
+    guards.ownAccount.charge(newName()),
+    guards.rotations.charge(newName()),
+    guards.keyedUpdates.charge(newName(), 100),
+    shareRefusals!(new Map([[newName(), 1]]), 30),
+  ];
+  await server.kill("SIGSTOP");
+  const waiting = useAll();
+  await delay(150);
+  const later = useAll();
+  await Promise.race(waiting);
+  const turns = async () => {
+    for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+    return "waits";
+  };
+  const all = Promise.all([...waiting, ...later, ...useAll()]);
+  expect(await Promise.race([all, turns()])).not.toBe("waits");
+  replica.notify("not sent");
+  await server.kill("SIGCONT");
+  await until(async () => (await isCounting(replica)) && (await areNoticesSent([replica, replica])));
+});
+/** Whether a server has the counts of a caller. */
+async function isCountedBy({ url }: RedisServer, caller: string): Promise<boolean> {
+  const client = new Redis(url);
+  const found = await client.exists(`petstore:counts:1:${caller}`);
+  client.disconnect();
+  return found === 1;
+}
