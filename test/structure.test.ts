@@ -1,7 +1,8 @@
-// Checks the imports between files and folders, the names that they export, and the length of files.
+// Checks the imports between files and folders, the names that they export, the length of files, and titles of tests.
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
+import { parse } from "@babel/parser";
 
 /** The folders from the lowest to the highest: a file imports only from its own folder and from lower ones. */
 const folders = [
@@ -36,22 +37,27 @@ const folders = [
 ];
 
 const maxLines = 250;
+const maxTestLines = 500;
+const maxTitleLength = 90;
 
 const root = join(import.meta.dirname, "..");
-const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard", "*.ts"], {
+const sources = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard", "*.ts"], {
   cwd: root,
   encoding: "utf8",
 })
   .trim()
   .split("\n")
   .filter((file) => existsSync(join(root, file))) // one that is being deleted is still known to git
-  .filter((file) => !file.startsWith("test/") && !file.startsWith("proto/gen/") && !file.endsWith(".test.ts"));
-const texts = new Map(files.map((file) => [file, readFileSync(join(root, file), "utf8")]));
+  .filter((file) => !file.startsWith("proto/gen/"));
+const isOfTests = (file: string) => file.startsWith("test/") || file.endsWith(".test.ts");
+const files = sources.filter((file) => !isOfTests(file));
+const testFiles = sources.filter(isOfTests);
+const texts = new Map(sources.map((file) => [file, readFileSync(join(root, file), "utf8")]));
 
 /** The files of the project that a file imports, types included. */
 function importsOf(file: string): string[] {
   const specifiers = [...texts.get(file)!.matchAll(/(?:\bfrom|\bimport)\s*\(?\s*"(\.[^"]+\.ts)"/g)];
-  return specifiers.map(([, path]) => join(dirname(file), path!)).filter((path) => texts.has(path));
+  return specifiers.map(([, path]) => join(dirname(file), path!)).filter((path) => files.includes(path));
 }
 
 /** A circle that a file is part of, in order; empty when there is none. */
@@ -131,7 +137,75 @@ test("every file has a name of its own, but for those that mean the same in each
   expect([...byName].filter(([name, places]) => places.length > 1 && !alike.includes(name))).toEqual([]);
 });
 
-test(`no file has more than ${maxLines} lines`, () => {
-  const long = files.filter((file) => texts.get(file)!.split("\n").length - 1 > maxLines);
-  expect(long).toEqual([]);
+const hasMoreLines = (lines: number) => (file: string) => texts.get(file)!.split("\n").length - 1 > lines;
+
+test(`no file of the product has more than ${maxLines} lines`, () => {
+  expect(files.filter(hasMoreLines(maxLines))).toEqual([]);
+});
+
+test(`no file of the tests has more than ${maxTestLines} lines`, () => {
+  expect(testFiles.filter(hasMoreLines(maxTestLines))).toEqual([]);
+});
+
+interface Node {
+  readonly type: string;
+  readonly start: number;
+  readonly end: number;
+  readonly [key: string]: unknown;
+}
+
+/** The title of a test or of a group of tests, with the places of its values, and the headings above it. */
+interface Title {
+  readonly text: string;
+  readonly headings: readonly string[];
+}
+
+/** The titles of a file whose tests are declared with literal titles; other titles are left out. */
+function titlesOf(file: string): Title[] {
+  const text = texts.get(file)!;
+  const found: Title[] = [];
+  const visit = (node: Node, headings: readonly string[]) => {
+    const declared = node.type === "CallExpression" ? declarationOf(node) : undefined;
+    if (declared !== undefined) found.push({ text: text.slice(declared.start, declared.end), headings });
+    const below = declared?.isGroup ? [...headings, text.slice(declared.start, declared.end)] : headings;
+    for (const value of Object.values(node)) {
+      for (const child of [value].flat() as (Partial<Node> | null)[])
+        if (typeof child?.type === "string") visit(child as Node, below);
+    }
+  };
+  const ast = parse(text, { sourceType: "module", plugins: ["typescript", "explicitResourceManagement"] });
+  visit(ast.program as unknown as Node, []);
+  return found;
+}
+
+/** What a call such as `test(…)`, `test.each(…)(…)` or `describe(…)` declares, or undefined for another call. */
+function declarationOf(call: Node): { start: number; end: number; isGroup: boolean } | undefined {
+  const name = calledName(call.callee as Node);
+  const [title] = call.arguments as Node[];
+  if (!/^(test|it|describe\w*|\w+Test)$/.test(name)) return undefined;
+  if (title === undefined || !["StringLiteral", "TemplateLiteral"].includes(title.type)) return undefined;
+  return { start: title.start + 1, end: title.end - 1, isGroup: name.startsWith("describe") };
+}
+
+/** The name that a function is reached by: `test` of `test.each(cases)` and of `isLong ? test : test.skip`. */
+function calledName(callee: Node): string {
+  if (callee.type === "Identifier") return callee.name as string;
+  const inner = callee.object ?? callee.callee ?? callee.tag ?? callee.consequent;
+  return inner === undefined ? "" : calledName(inner as Node);
+}
+
+describe("titles of tests", () => {
+  const titles = testFiles
+    .filter((file) => file.endsWith(".test.ts"))
+    .flatMap((file) => titlesOf(file).map((title) => ({ file, ...title })));
+  const of = (wrong: (title: Title) => boolean) => titles.filter(wrong).map(({ file, text }) => `${file}: ${text}`);
+
+  test(`no title has more than ${maxTitleLength} characters`, () => {
+    expect(titles.length).toBeGreaterThan(1_500);
+    expect(of(({ text }) => text.length > maxTitleLength)).toEqual([]);
+  });
+
+  test("no title begins with the heading above it", () => {
+    expect(of(({ text, headings }) => headings.some((heading) => text.startsWith(`${heading} `)))).toEqual([]);
+  });
 });

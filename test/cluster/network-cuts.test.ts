@@ -14,7 +14,7 @@ if (obstacle !== undefined) console.info(`No cuts: ${obstacle}`);
   ["Group Replication", startGroupReplication],
   ["Galera", startGalera],
 ])(
-  "two gateways and two inventory services lose no acknowledged update and show nothing older while the writer of %s is cut off",
+  "both tiers lose no update and show nothing older while the writer of %s is cut off",
   async (_what, start) => {
     await using stack = new AsyncDisposableStack();
     const network = await startNetwork(stack, 3);

@@ -187,7 +187,7 @@ describe("deploy/compose", () => {
   });
 
   longTest(
-    "deploy/compose restores a backup by the documented commands, and loses what came after it but no revocation",
+    "restores a backup as documented, and loses what came after it but no revocation",
     async () => {
       const [backUp, restore, revoke, start] = await documentedCommands("Backup and restore");
       const leaked = await issueKey();
@@ -234,7 +234,7 @@ describe("deploy/compose", () => {
   );
 
   longTest(
-    "deploy/compose updates one tier at a time without an answer that differs",
+    "updates one tier at a time without an answer that differs",
     async () => {
       const old = [...(await running("gateway")), ...(await running("inventory-svc"))].map(({ Id }) => Id);
       await using load = startLoad(project, key, [5, 8, 13, 1001]);
@@ -252,7 +252,7 @@ describe("deploy/compose", () => {
   );
 
   longTest.each(["gateway", "inventory-svc", "valkey", "prometheus", "mysql", "load-balancer"])(
-    "deploy/compose comes back after kill -9 of %s under load, and keeps every acknowledged update",
+    "comes back after kill -9 of %s under load with every acknowledged update",
     async (service) => {
       await using load = startLoad(project, key, [5, 8, 13, 1001]);
       await load.answered();
@@ -283,7 +283,7 @@ describe("deploy/compose", () => {
   );
 
   longTest(
-    "deploy/compose answers in the API's form while there is no gateway",
+    "answers in the API's form while there is no gateway",
     async () => {
       await project.shell("docker compose stop gateway");
       await until(async () => (await read()).status === 503, { withinMs: 30_000, everyMs: 250 });
@@ -300,7 +300,7 @@ describe("deploy/compose", () => {
   );
 
   longTest(
-    "deploy/compose never sends a PATCH twice that a gateway lost",
+    "never sends a PATCH twice that a gateway lost",
     async () => {
       await project.shell("docker compose stop gateway");
       const name = "petstore-tests-lossy";
@@ -343,7 +343,7 @@ describe("deploy/compose", () => {
   );
 
   longTest(
-    "deploy/compose runs staging beside production, and each refuses the keys of the other",
+    "runs staging beside production, and each refuses the keys of the other",
     async () => {
       const ports = { HTTPS_PORT: await freePort(), PROMETHEUS_PORT: await freePort(), GRAFANA_PORT: await freePort() };
       const chosen = Object.entries(ports).map(([name, port]) => `s/^${name}=.*/${name}=${port}/`);

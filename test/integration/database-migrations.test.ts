@@ -240,7 +240,7 @@ describeEachDatabase("migrations", (url) => {
 
   // MySQL commits every statement of a schema by itself.
   test.each(schemas)(
-    "migrations of %s are finished by the next run, whichever statement failed",
+    "the steps of %s are finished by the next run, whichever statement failed",
     async (schema, migrations) => {
       const db = open();
       let failures = 0;

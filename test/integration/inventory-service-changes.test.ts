@@ -27,7 +27,7 @@ describeEachDatabase("ApplyChanges", (url) => {
     return results;
   }
 
-  test("ApplyChanges gives every change a result of its own, in the order of the request", async () => {
+  test("gives every change a result of its own, in the order of the request", async () => {
     await fillStock(stock, 3);
     const results = await apply(
       group(
@@ -57,7 +57,7 @@ describeEachDatabase("ApplyChanges", (url) => {
     expect(await inventory.get({ petId: 3n })).toMatchObject({ item: { quantity: 2, revision: 3n } });
   });
 
-  test("ApplyChanges refuses a request of more than 1,000 changes, and a group without any", async () => {
+  test("refuses a request of more than 1,000 changes, and a group without any", async () => {
     expect(await apply(group())).toEqual([]);
     const hundred = group(...Array.from({ length: 100 }, () => ({ petId: 1n, quantity: 1 })));
     for (const groups of [Array(11).fill(hundred), Array(1_001).fill(group())]) {
@@ -65,13 +65,13 @@ describeEachDatabase("ApplyChanges", (url) => {
     }
   });
 
-  test("ApplyChanges refuses a change with the details of a call", async () => {
+  test("refuses a change with the details of a call", async () => {
     const [result] = await apply(group({ petId: 9n, quantity: 1 }));
     const refusal = await refusalOf(inventory.update({ petId: 9n, quantity: 1 }));
     expect(describeRefusal(result!.refusal!)).toEqual(refusal);
   });
 
-  test("ApplyChanges makes an adjustment once for each request id, as AdjustInventory does", async () => {
+  test("makes an adjustment once for each request id, as AdjustInventory does", async () => {
     await fillStock(stock, 9);
     const adjustment = { petId: 9n, delta: -3, requestId: "order:17" };
     const [first, ...others] = await apply(
@@ -95,7 +95,7 @@ describeEachDatabase("ApplyChanges", (url) => {
     idempotencyKey: { account: "acme", key: "k", fingerprint },
   });
 
-  test("ApplyChanges makes keyed updates once, also of two groups, and says what is replayed", async () => {
+  test("makes keyed updates once, also of two groups, and says what is replayed", async () => {
     await fillStock(stock, 3);
     const updates = keyed("x", [1n, 11], [9n, 11], [2n, 1]);
     const results = await apply(group({ petId: 3n, quantity: 30 }), updates, updates);
@@ -111,7 +111,7 @@ describeEachDatabase("ApplyChanges", (url) => {
     expect([results[4]!.item, results[6]!.item]).toEqual([results[1]!.item, results[3]!.item]);
   });
 
-  test("ApplyChanges makes none of a group's keyed updates when one meets the record of another", async () => {
+  test("makes none of a group's keyed updates when one meets the record of another", async () => {
     await fillStock(stock, 3);
     await apply(keyed("x", [2n, 20]));
     const before = await stock.store.position();
@@ -120,7 +120,7 @@ describeEachDatabase("ApplyChanges", (url) => {
     expect(await stock.store.position()).toEqual(before);
   });
 
-  test("ApplyChanges shares keys of no account with UpdateInventory, and keeps accounts apart", async () => {
+  test("shares keys of no account with UpdateInventory, and keeps accounts apart", async () => {
     await fillStock(stock, 1);
     const update = { petId: 1n, quantity: 7, expectedRevisions: [1n] };
     await inventory.update({ ...update, idempotencyKey: "k" });
@@ -154,7 +154,7 @@ describeEachDatabase("ApplyChanges", (url) => {
     ],
     ["the entry of one", () => keyed("x", [1n, 10], [2n, 20], [1n, 30])],
     ["the number", () => keyed("x", ...range(1, 101).map((petId) => [petId, 1] as const))],
-  ])("ApplyChanges refuses all keyed updates of a group for a fault in %s", async (_what, wrong) => {
+  ])("refuses all keyed updates of a group for a fault in %s", async (_what, wrong) => {
     await fillStock(stock, 2);
     const request = wrong(keyed("x", [1n, 10], [2n, 20]));
     const results = await apply(request);
@@ -168,13 +168,13 @@ describeEachDatabase("ApplyChanges", (url) => {
     ["a delta without a request id", { petId: 1n, delta: 1 }],
     ["a delta of 0", { petId: 1n, delta: 0, requestId: "r" }],
     ["21 revisions", { petId: 1n, quantity: 1, expectedRevisions: range(1, 21) }],
-  ])("ApplyChanges refuses a change with %s", async (_what, change) => {
+  ])("refuses a change with %s", async (_what, change) => {
     await fillStock(stock, 1);
     expect((await apply(group(change))).map(reduced)).toEqual([["INVALID_FIELD", undefined]]);
     expect(await stock.store.position()).toMatchObject({ revision: 1n });
   });
 
-  test("ApplyChanges answers requests that are sent at once in order, and applies each once", async () => {
+  test("answers requests that are sent at once in order, and applies each once", async () => {
     await fillStock(stock, 100);
     const stream = inventory.applyChanges();
     for (let first = 0; first < 2_000; first += 100) {

@@ -91,7 +91,7 @@ describe("an old primary", () => {
   });
 
   (isOnMysql ? test : test.skip)(
-    "a database server answers nothing while MySQL still waits for a lock of a table before it counts as read-only",
+    "a server answers nothing while MySQL waits for a lock of a table before it is read-only",
     async () => {
       const store = new StockStore(db);
       await using lock = new AsyncDisposableStack();

@@ -95,7 +95,7 @@ describe("a Redis server", () => {
 });
 
 describeEachDatabase("a database of a suite", (url) => {
-  test("a database of a suite is empty and accepts tables", async () => {
+  test("is empty and accepts tables", async () => {
     const db = openDatabase(url());
     try {
       await db.schema.createTable("pets", (table) => table.bigInteger("id").primary());

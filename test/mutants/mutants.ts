@@ -17,7 +17,8 @@ import { type Mutation, mutationsOf, planted } from "./mutations.ts";
 /** The folders whose faults are planted, with the suites beyond the unit tests that should notice them. */
 const areas: Readonly<Record<string, readonly string[]>> = {
   "gateway/limits/": ["contract/rate-limits", "contract/own-account", "integration/redis-windows"],
-  "gateway/auth/": [
+  "gateway/admission/": ["contract/authentication", "contract/rate-limits", "contract/temporary-bans"],
+  "gateway/accounts/": [
     "contract/authentication",
     "contract/key-rotation",
     "integration/keys.test",
@@ -33,14 +34,14 @@ const areas: Readonly<Record<string, readonly string[]>> = {
     "contract/list-changes",
     "contract/get-entry",
     "contract/wait-for-change",
-    "contract/errors",
+    "contract/error-answers",
   ],
-  "gateway/http/": ["contract/errors", "contract/bounds", "contract/overload", "contract/authentication"],
+  "gateway/http/": ["contract/error-answers", "contract/bounds", "contract/overload", "contract/authentication"],
   "inventory-svc/stock/": [
     "integration/stock-store",
     "integration/adjustments",
     "integration/watch",
-    "integration/migrations",
+    "integration/database-migrations",
   ],
   "inventory-svc/rpc/": ["integration/inventory-service.test", "integration/adjustments", "integration/watch"],
 };
