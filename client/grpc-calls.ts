@@ -47,7 +47,7 @@ export function boundedMs(timeoutMs: number): number {
 }
 
 /** @throws InventoryError INVALID_ARGUMENT for a value that is no number: grpc-js would end the process */
-export function deadlineIn(timeoutMs: number): number {
+function deadlineIn(timeoutMs: number): number {
   return Date.now() + boundedMs(timeoutMs);
 }
 

@@ -14,7 +14,7 @@ import { HealthImplementation } from "grpc-health-check";
 import { type InventoryServiceServer, InventoryServiceService } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { ListenAddress } from "../runtime/settings.ts";
 
-export const serviceName = "petstore.inventory.v1.InventoryService";
+const serviceName = "petstore.inventory.v1.InventoryService";
 
 const descriptors = new URL("../proto/gen/descriptors.binpb", import.meta.url);
 

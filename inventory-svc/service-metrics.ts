@@ -28,7 +28,7 @@ export interface ServiceMetrics {
   readonly close: () => void;
 }
 
-export interface ServiceParts {
+interface ServiceParts {
   readonly db: Knex;
   readonly store: Pick<StockStore, "lastRevision">;
   readonly commits: Pick<GroupCommit, "queued">;

@@ -26,7 +26,7 @@ import { shareRefusals } from "./shared-refusals.ts";
 
 const probeIntervalMs = 250;
 
-export interface Guards {
+interface Guards {
   /** Limits what accounts ask about themselves. */
   readonly ownAccount: AccountGuard;
   /** Limits how often the keys of a family are rotated. */

@@ -11,7 +11,7 @@ import { contextOf, type RequestContext } from "../http/request-context.ts";
 
 /** The limit that refused a request. */
 const refusalReasons = ["minute", "day", "ban", "account", "address"] as const;
-export type RefusalReason = (typeof refusalReasons)[number];
+type RefusalReason = (typeof refusalReasons)[number];
 
 export interface Observer {
   readonly metrics: Registry;

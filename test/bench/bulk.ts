@@ -45,7 +45,7 @@ export async function benchBulk(servers: BenchServers, plan: Plan): Promise<Bulk
 }
 
 /** Changes for each CPU second of a process. */
-export function changesPerCpuSecond({ changes, figures }: BulkRow, process: string): number {
+function changesPerCpuSecond({ changes, figures }: BulkRow, process: string): number {
   return (changes * 1_000) / figures.cpuMs[process]!;
 }
 

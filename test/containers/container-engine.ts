@@ -15,13 +15,13 @@ import { askPodman, followHealth } from "./podman-api.ts";
 
 const run = promisify(execFile);
 
-export interface Finished {
+interface Finished {
   readonly code: number;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-export interface RunOptions {
+interface RunOptions {
   readonly cwd?: string;
   readonly env?: Readonly<Record<string, string>>;
   /** Kills the command after this time. */

@@ -4,7 +4,7 @@ import { faults } from "./planted-faults.ts";
 import { startWatchedSystem } from "./watched-system.ts";
 
 /** What a query gave over a run. */
-export interface Values {
+interface Values {
   readonly labels: Readonly<Record<string, string>>;
   /** By Unix seconds, `stepSeconds` apart; not where there was none. */
   readonly at: ReadonlyMap<number, number>;

@@ -35,7 +35,7 @@ export interface WatchedSystem {
 }
 
 /** A stand-in for the service that owns the orders. */
-export interface Orders {
+interface Orders {
   readonly url: string;
   /** It answers each request of this number with 500; 0, at first, for none. */
   failEvery: number;

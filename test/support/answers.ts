@@ -40,7 +40,7 @@ export function bodyText({ text, body }: Answer): string {
   return text ?? body?.toString("utf8") ?? "";
 }
 
-export interface WindowLimit {
+interface WindowLimit {
   readonly limit: number;
   readonly seconds: number;
   readonly remaining: number;

@@ -8,7 +8,7 @@ import { temporaryFolder } from "./stack.ts";
 
 const run = promisify(execFile);
 
-export interface CertificateOptions {
+interface CertificateOptions {
   /** As OpenSSL writes them: `DNS:localhost`, `URI:spiffe://petstore/gateway`. */
   readonly names: readonly string[];
   /** Negative for a certificate that has expired. */

@@ -9,7 +9,7 @@ import { freePort } from "./ports.ts";
 import { findProgram, serverProgram } from "./server-programs.ts";
 import { temporaryFolder } from "./stack.ts";
 
-export const observability = resolve(import.meta.dirname, "../../deploy/observability");
+const observability = resolve(import.meta.dirname, "../../deploy/observability");
 export const rulesFile = resolve(observability, "../chart/rules.yaml");
 
 /** Addresses to scrape, by job. */

@@ -35,7 +35,7 @@ export interface UseStep {
   readonly refused: number;
 }
 
-export interface KeyUse {
+interface KeyUse {
   readonly keyId: string;
   /** Unix milliseconds. */
   readonly atMs: number;
