@@ -1,10 +1,19 @@
-/** Checks that the files made from the OpenAPI document and from the settings are up to date: `npm run check:files`. */
+/**
+ * Checks that the files made from the OpenAPI document and from the settings are up to date, and that no link of a
+ * document is broken: `npm run check:files`.
+ */
 import { readFileSync } from "node:fs";
 import { clientTypes } from "../gateway/openapi/client-types.ts";
+import { brokenLinks } from "./document-links.ts";
 import { settingsFiles } from "./settings-table.ts";
 
 for (const [path, text] of Object.entries({ "rest-client/types.ts": clientTypes(), ...settingsFiles() })) {
   if (readFileSync(new URL(`../${path}`, import.meta.url), "utf8") === text) continue;
   process.stderr.write(`${path} is out of date: run npm run generate and npm run docs:settings\n`);
+  process.exitCode = 1;
+}
+
+for (const link of brokenLinks()) {
+  process.stderr.write(`${link} leads nowhere\n`);
   process.exitCode = 1;
 }
