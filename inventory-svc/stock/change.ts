@@ -98,8 +98,7 @@ export interface OnceRecord extends Once {
 }
 
 /** The kinds of changes in the ledger, by what they do to an entry. */
-export const ledgerKinds = ["set", "adjust", "status", "create", "remove", "import"] as const;
-export type LedgerKind = (typeof ledgerKinds)[number];
+export type LedgerKind = "set" | "adjust" | "status" | "create" | "remove" | "import";
 
 /** A change in the ledger. */
 export interface LedgerRow {

@@ -107,7 +107,7 @@ describeEachDatabase("migrations", (url) => {
       const down = await command(bothIn(url()), "--down", "--only", "gateway");
       expect(down).toEqual({ code: 0, stdout: `gateway: down ${step}\n`, stderr: "" });
     }
-    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests", "stock_times"]);
+    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_ledger", "stock_times"]);
     expect(await db("stock")).toHaveLength(1);
     expect(await command(bothIn(url()))).toMatchObject({
       stdout: `${outputOf(["gateway"])}inventory: nothing to do\n`,
@@ -125,7 +125,7 @@ describeEachDatabase("migrations", (url) => {
     await db("account_minutes").insert({ account_id: "acc_1", minute_start: 0, requests: 1 });
     const down = (tier: string, ...more: string[]) => command(bothIn(url()), "--down", "--only", tier, ...more);
 
-    for (const step of ["0004_stock_floor", "0003_stock_requests", "0002_stock_adjustments"]) {
+    for (const step of ["0005_stock_ledger", "0004_stock_floor", "0003_stock_requests", "0002_stock_adjustments"]) {
       expect(await down("inventory")).toMatchObject({ code: 0, stdout: `inventory: down ${step}\n` });
     }
     const lost = "inventory: taking 0001_stock back drops 2 rows of stock\n";
@@ -162,9 +162,10 @@ describeEachDatabase("migrations", (url) => {
     const rows = await read();
     const store = new StockStore(db);
 
-    expect(await migrate(db, "inventory", stockMigrations, "up")).toEqual(["0003_stock_requests", "0004_stock_floor"]);
-    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests", "stock_times"]);
-    expect(await db("stock_requests").orderBy("id").pluck("request_id")).toEqual(["b", "A", "a"]);
+    const steps = ["0003_stock_requests", "0004_stock_floor", "0005_stock_ledger"];
+    expect(await migrate(db, "inventory", stockMigrations, "up")).toEqual(steps);
+    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_ledger", "stock_times"]);
+    expect(await db("stock_ledger").orderBy("id", "desc").pluck("once_id")).toEqual(["b", "A", "a"]);
     const adjust = { kind: "adjust", petId: 7n } as const;
     expect(
       await store.write([
@@ -181,13 +182,43 @@ describeEachDatabase("migrations", (url) => {
     const once = { id: "acme key 7", fingerprint: "x" };
     await store.write([{ kind: "create", petId: 7n, quantity: 1, status: "sold" }]);
     await store.write([{ kind: "update", petId: 7n, quantity: 2, once }]);
-    await migrate(db, "inventory", stockMigrations, "down");
     const dropped: unknown[] = [];
-    const steps = await migrate(db, "inventory", stockMigrations, "down", (lost) => dropped.push(lost));
-    expect(steps).toEqual(["0003_stock_requests"]);
-    expect(dropped).toEqual([{ step: "0003_stock_requests", rows: new Map([["stock_requests", 1]]) }]);
+    const down = () => migrate(db, "inventory", stockMigrations, "down", (lost) => dropped.push(lost));
+    expect([...(await down()), ...(await down()), ...(await down())]).toEqual(steps.toReversed());
+    const lostChanges = { step: "0005_stock_ledger", rows: new Map([["stock_ledger", 1]]) }; // the created entry
+    expect(dropped).toEqual([lostChanges, { step: "0003_stock_requests", rows: new Map([["stock_requests", 1]]) }]);
     expect(await tablesOf(db)).toEqual(tables);
     expect(await read()).toEqual(rows);
+  });
+
+  test("records answer repeats after the step to the ledger, are no history, and survive the step back", async () => {
+    const db = open();
+    await migrate(db, "inventory", stockMigrations.slice(0, 4), "up");
+    const made_at = BigInt(Date.now());
+    const record = { pet_id: 7n, quantity: 9, status: "sold", made_at };
+    await db("stock").insert({ pet_id: 7n, quantity: 1, status: "sold", revision: 5n, removed: 0 });
+    await db("stock_head").update({ revision: 5n });
+    await db("stock_requests").insert([
+      { ...record, request_id: "a", fingerprint: "-3", revision: 4n },
+      { ...record, request_id: "acme key 7", fingerprint: "x", revision: 4n, made_at: made_at + 1n },
+    ]);
+    const rows = () => db("stock_requests").orderBy("id").select("request_id", "fingerprint", "revision", "made_at");
+    const before = await rows();
+
+    expect(await migrate(db, "inventory", stockMigrations, "up")).toEqual(["0005_stock_ledger"]);
+    const store = new StockStore(db);
+    const update = { kind: "update", petId: 7n, quantity: 9, once: { id: "acme key 7", fingerprint: "x" } } as const;
+    const replayed = { kind: "replayed", item: { petId: 7n, quantity: 9, status: "sold", revision: 4n } };
+    const adjust = { kind: "adjust", petId: 7n, delta: -3, once: { id: "a", fingerprint: "-3" } } as const;
+    expect(await store.write([update, adjust])).toEqual([replayed, replayed]);
+    expect(await store.history(7n, undefined, 10)).toEqual([]);
+    // A key that finds the entry as it wants it takes the next number below those.
+    const again = { ...update, quantity: 1, once: { id: "acme other 7", fingerprint: "y" } };
+    expect(await store.write([again, again])).toMatchObject([{ kind: "done" }, { kind: "replayed" }]);
+    expect(await db("stock_ledger").orderBy("id", "desc").pluck("id")).toEqual([-1n, -2n, -3n]);
+
+    await migrate(db, "inventory", stockMigrations, "down");
+    expect((await rows()).slice(0, 2)).toEqual(before);
   });
 
   test("a migration that died after it had renamed the adjustments is finished by the next one", async () => {
@@ -197,9 +228,10 @@ describeEachDatabase("migrations", (url) => {
     await db("stock_adjustments").insert(row);
     await db.schema.renameTable("stock_adjustments", "stock_adjustments_old");
     await migrate(db, "inventory", stockMigrations, "up");
-    expect(await db("stock_requests").pluck("fingerprint")).toEqual(["1"]);
-    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_requests", "stock_times"]);
-    await migrate(db, "inventory", stockMigrations, "down");
+    expect(await db("stock_ledger").pluck("fingerprint")).toEqual(["1"]);
+    expect(await namesOf(db)).toEqual(["stock", "stock_head", "stock_ledger", "stock_times"]);
+    for (const _step of ["0005_stock_ledger", "0004_stock_floor"])
+      await migrate(db, "inventory", stockMigrations, "down");
     await db.schema.renameTable("stock_requests", "stock_requests_old");
     await migrate(db, "inventory", stockMigrations, "down");
     expect((await db("stock_adjustments").pluck("delta")).map(Number)).toEqual([1]);
@@ -360,7 +392,7 @@ describe("the lock of migrations (MySQL/MariaDB)", () => {
     const db = open();
     await migrate(db, "inventory", stockMigrations, "up");
     await db("stock").insert({ pet_id: 7, quantity: 1, status: "sold", revision: 1, removed: 0 });
-    for (const _ of [4, 3, 2]) await migrate(db, "inventory", stockMigrations, "down");
+    for (const _ of [5, 4, 3, 2]) await migrate(db, "inventory", stockMigrations, "down");
     const loseConnection = () => discardAllConnections(db, "lost");
     await expect(migrate(db, "inventory", stockMigrations, "down", loseConnection)).rejects.toThrow(
       /lock of migrations/,
