@@ -1,5 +1,13 @@
 /** Checks what callers hand over. TypeScript checks most of it, but callers in JavaScript have only this. */
-import { maxPetId, maxQuantity, minPetId, type Position, petStatuses, toWireStatus } from "../proto/pet.ts";
+import {
+  entryFields,
+  maxPetId,
+  maxQuantity,
+  minPetId,
+  type Position,
+  petStatuses,
+  toWireStatus,
+} from "../proto/pet.ts";
 import { InventoryError } from "./inventory-error.ts";
 
 /** Passes an int64 on. @throws InventoryError INVALID_ARGUMENT that names it */
@@ -81,7 +89,7 @@ export function checkStatus(status: unknown) {
 }
 
 /** What an entry may bring along where it is passed on as arguments. */
-const ofEntries = ["petId", "quantity", "status", "revision"];
+const ofEntries: readonly string[] = [...entryFields, "revision"];
 
 /**
  * Passes on an object of named arguments. A misspelt name would be as if it were left out, and a condition with it.

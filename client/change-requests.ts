@@ -6,6 +6,7 @@ import type {
   IdempotencyKey as WireKey,
 } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Item } from "../proto/pet.ts";
+import { invariant } from "../runtime/invariant.ts";
 import { InventoryError, refusalOf, toInventoryError } from "./inventory-error.ts";
 import { toItem } from "./item.ts";
 
@@ -102,8 +103,15 @@ function toWireKey({ account = "", key, fingerprint = "" }: IdempotencyKey): Wir
   return { account, key, fingerprint };
 }
 
-/** What the service says of a change. */
-export function toOutcome({ item, replayed, refusal }: ChangeResult): ChangeOutcome {
+/** What the service says of each change. @throws InvariantError for an answer that is not about these changes */
+export function toOutcomes(changes: readonly QuantityChange[], results: readonly ChangeResult[]): ChangeOutcome[] {
+  const isOwn = ({ item }: ChangeResult, i: number) => item === undefined || item.petId === changes[i]?.petId;
+  const isWhole = results.length === changes.length && results.every(isOwn);
+  invariant(isWhole, "the service answers each change, with its own entry");
+  return results.map(toOutcome);
+}
+
+function toOutcome({ item, replayed, refusal }: ChangeResult): ChangeOutcome {
   if (refusal) return refusalOf(refusal);
   try {
     return { ...toItem(item), isReplayed: replayed };

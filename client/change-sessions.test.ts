@@ -39,6 +39,16 @@ test("the changes of one turn share a message, and each caller gets its own outc
   expect(streams.map((stream) => petIdsOf(stream))).toEqual([[1n, 2n, 3n]]);
 });
 
+test.each([
+  ["fewer results than changes", []],
+  ["more results than changes", [{ item: item(1n) }, { item: item(1n) }]],
+  ["the entry of another change", [{ item: item(2n) }]],
+])("an answer with %s is none, and nothing of its stream is used any more", async (_, results) => {
+  const { streams, submit } = await open({ onQuestion: (stream) => stream.say({ results }) });
+  expect(await submit(keyed(1n))).toMatchObject({ code: "UNKNOWN", mayHaveHappened: true });
+  await until(() => streams[0]!.isCancelled);
+});
+
 test("a message has at most 64 changes, and at most four messages are under way", async () => {
   const { streams, submit } = await open();
   const sent = Array.from({ length: 300 }, (_, i) => submit(update(BigInt(i))));

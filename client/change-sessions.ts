@@ -1,7 +1,7 @@
 /** Sends the changes of many callers over a few sessions. */
 import type { ClientDuplexStream } from "@grpc/grpc-js";
 import type { ApplyChangesRequest, ApplyChangesResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
-import { type ChangeOutcome, type ChangeRequest, happensOnce, toOutcome, toWireGroup } from "./change-requests.ts";
+import { type ChangeOutcome, type ChangeRequest, happensOnce, toOutcomes, toWireGroup } from "./change-requests.ts";
 import { InventoryError, notSent, toInventoryError } from "./inventory-error.ts";
 import { lateMs, Session } from "./session.ts";
 
@@ -188,14 +188,14 @@ export class ChangeSessions {
     const groups = taken.map(({ request, deadlineMs }) => {
       return toWireGroup(request, Math.max(1, Math.floor(ageMs + deadlineMs - nowMs)));
     });
-    const count = taken.reduce((sum, { request }) => sum + request.changes.length, 0);
+    const changes = taken.flatMap(({ request }) => request.changes);
     const read = ({ results }: ApplyChangesResponse) => {
-      if (results.length !== count) throw new InventoryError("INTERNAL", "the service did not answer each change");
+      const outcomes = toOutcomes(changes, results);
       let at = 0;
       for (const { request, end } of taken) {
         const from = at;
         at += request.changes.length;
-        end(results.slice(from, at).map(toOutcome));
+        end(outcomes.slice(from, at));
       }
       return true;
     };

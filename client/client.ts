@@ -28,10 +28,10 @@ import { ChangeSessions } from "./change-sessions.ts";
 import { openInventoryChannel } from "./channel.ts";
 import { Checks } from "./checks.ts";
 import { boundedMs, type CallOptions, callUnary, readStream, type UnaryMethod, unlessAborted } from "./grpc-calls.ts";
-import { toPastChange, toWireQuestion } from "./history.ts";
 import type { InventoryClient, InventoryClientOptions } from "./interface.ts";
 import { InventoryError } from "./inventory-error.ts";
 import { toItem, toListedItem } from "./item.ts";
+import { toPastChange, toWireQuestion } from "./past-changes.ts";
 import { follow } from "./watch.ts";
 
 const defaultTimeoutMs = 5_000;

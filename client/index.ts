@@ -8,7 +8,6 @@ export type { ChannelTls, InventoryChannelOptions } from "./channel.ts";
 export type { CheckOptions, StockChanges } from "./checks.ts";
 export { createInventoryClient } from "./client.ts";
 export type { CallOptions } from "./grpc-calls.ts";
-export type { EntryThen, HistoryQuestion, PastActor, PastChange, PastChangeKind } from "./history.ts";
 export type {
   Adjusted,
   AdjustedMany,
@@ -20,4 +19,5 @@ export type {
   Page,
 } from "./interface.ts";
 export { InventoryError, type StatusName } from "./inventory-error.ts";
+export type { EntryThen, HistoryQuestion, PastActor, PastChange, PastChangeKind } from "./past-changes.ts";
 export type { WatchEvent, WatchOptions } from "./watch.ts";

@@ -1,11 +1,11 @@
 /** What the client of the inventory service offers. */
-import type { Item, ListedItem, PetStatus, Position } from "../proto/pet.ts";
+import type { Entry, Item, ListedItem, PetStatus, Position } from "../proto/pet.ts";
 import type { ChangeOutcome, ChangeRequest } from "./change-requests.ts";
 import type { ChangeCaller } from "./change-sender.ts";
 import type { InventoryChannelOptions } from "./channel.ts";
 import type { CheckOptions, StockChanges } from "./checks.ts";
 import type { CallOptions } from "./grpc-calls.ts";
-import type { HistoryQuestion, PastChange } from "./history.ts";
+import type { HistoryQuestion, PastChange } from "./past-changes.ts";
 import type { WatchEvent, WatchOptions } from "./watch.ts";
 
 export interface InventoryClientOptions extends InventoryChannelOptions {
@@ -137,12 +137,7 @@ export interface InventoryClient {
   ): Promise<Item>;
   /** Makes an entry; its status is `available` by default. ALREADY_EXISTS when there is one. */
   create(
-    entry: {
-      readonly petId: bigint;
-      readonly quantity: number;
-      readonly status?: PetStatus | undefined;
-      readonly reason?: string | undefined;
-    },
+    entry: Omit<Entry, "status"> & { readonly status?: PetStatus | undefined; readonly reason?: string | undefined },
     options?: CallOptions,
   ): Promise<Item>;
   /** Removes an entry. NOT_FOUND when there is none. @returns the revision in which it was gone */

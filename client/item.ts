@@ -5,14 +5,19 @@ import { InventoryError } from "./inventory-error.ts";
 
 /** @throws InventoryError for an answer without an entry, or with a status that this client does not know */
 export function toItem(item: WireItem | undefined): Item {
-  const status = item && fromWireStatus(item.status);
-  if (!item || !status) {
-    throw new InventoryError("INTERNAL", "the service sent an entry that this client does not understand");
-  }
-  return { petId: item.petId, quantity: item.quantity, status, revision: item.revision };
+  const { removed: _removed, ...entry } = readItem(item);
+  return entry;
 }
 
 /** Does the same for an entry of a list or of changes. */
 export function toListedItem(item: WireItem): ListedItem {
-  return { ...toItem(item), removed: item.removed };
+  return readItem(item);
+}
+
+function readItem(item: WireItem | undefined): ListedItem {
+  const status = item && fromWireStatus(item.status);
+  if (!item || !status) {
+    throw new InventoryError("INTERNAL", "the service sent an entry that this client does not understand");
+  }
+  return { ...item, status };
 }

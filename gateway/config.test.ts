@@ -1,5 +1,5 @@
 import { SettingsError } from "../runtime/settings.ts";
-import { type GatewayEnv, readGatewayConfig } from "./config.ts";
+import { announcedEnds, type GatewayEnv, readGatewayConfig } from "./config.ts";
 import { clientAddressOf } from "./http/client-address.ts";
 
 const read = (env: GatewayEnv) => readGatewayConfig({ KEY_PEPPER: "a-pepper-that-only-the-tests-know", ...env });
@@ -67,5 +67,36 @@ describe.each(["PETS_DEPRECATED_AT", "PETS_SUNSET_AT"] as const)("%s", (name) =>
 
 test("a sunset before the deprecation is a named fault", () => {
   const env = { PETS_DEPRECATED_AT: "2027-07-01T00:00:00Z", PETS_SUNSET_AT: "2027-07-01T00:00:00+01:00" };
-  expect(faultsOf(env)).toEqual([expect.stringMatching(/^PETS_SUNSET_AT: must not be before/)]);
+  expect(faultsOf(env)).toEqual(["PETS_SUNSET_AT: the sunset of getPet must not be before its deprecation"]);
+});
+
+const day = (text: string) => new Date(`${text}T00:00:00Z`);
+
+test.each<[string, GatewayEnv, object]>([
+  ["nothing is set", {}, { getPet: { deprecatedAt: day("2026-01-01"), sunsetAt: day("2027-07-01") } }],
+  [
+    "a date of getPet is set alone",
+    { PETS_SUNSET_AT: "none" },
+    { getPet: { deprecatedAt: day("2026-01-01"), sunsetAt: null } },
+  ],
+  [
+    "another operation is to end, too",
+    { DEPRECATIONS: "getOrders=2026-03-01", PETS_DEPRECATED_AT: "2026-02-01" },
+    {
+      getOrders: { deprecatedAt: day("2026-03-01"), sunsetAt: null },
+      getPet: { deprecatedAt: day("2026-02-01"), sunsetAt: null },
+    },
+  ],
+  ["no operation is to end", { DEPRECATIONS: "none" }, {}],
+])("the operations that are going to end follow from the settings when %s", (_, env, expected) => {
+  const announced = announcedEnds(read(env));
+  expect(announced).toMatchObject(expected);
+  expect(Object.keys(announced)).toHaveLength(Object.keys(expected).length);
+});
+
+test("an announcement that cannot be read, or has its sunset first, is a fault of DEPRECATIONS", () => {
+  expect(faultsOf({ DEPRECATIONS: "getPet" })).toEqual([expect.stringMatching(/^DEPRECATIONS: must be none, or like/)]);
+  expect(faultsOf({ DEPRECATIONS: "getOrders=2026-03-01;2026-02-01" })).toEqual([
+    "DEPRECATIONS: the sunset of getOrders must not be before its deprecation",
+  ]);
 });

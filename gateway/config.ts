@@ -19,6 +19,7 @@ import { tlsFile, tlsFilesOf, tlsSettingFaults } from "../runtime/tls-files.ts";
 import { keyEnvPattern } from "./accounts/keys/key-format.ts";
 import { defaultKeyDatabaseUrl, pepperFaults, pepperMinLength } from "./accounts/keys/pepper.ts";
 import { contractPlans, formatPlans, parsePlans, plansPattern } from "./accounts/keys/plans.ts";
+import { type Announcements, announcementsPattern, parseAnnouncements } from "./http/deprecations.ts";
 import { isRedisUrl } from "./limits/redis-connection.ts";
 
 /** The settings of everything that reads or writes keys: the gateway and the operators' commands. */
@@ -58,6 +59,8 @@ const addressOrCidr = [
   `${octet}(?:\\.${octet}){3}(?:/(?:[1-9]|[12]\\d|3[0-2]))?`,
   "[0-9a-fA-F]*:[0-9a-fA-F:.]*(?:/(?:[1-9]\\d?|1[01]\\d|12[0-8]))?",
 ].join("|");
+
+const defaultDeprecations = "getPet=2026-01-01;2027-07-01";
 
 export const gatewaySettings = {
   GATEWAY_LISTEN: listenAddress("127.0.0.1:8080").describe("public address"),
@@ -113,9 +116,19 @@ export const gatewaySettings = {
   PETS_UPSTREAM_URL: upstream("the service that owns the pets"),
   ORDERS_UPSTREAM_URL: upstream("the service that owns the orders"),
   UPSTREAM_TIMEOUT_MS: integer(5_000, 50, 60_000).describe("longest wait for the answer of those two services"),
-  PETS_DEPRECATED_AT: time("2026-01-01T00:00:00Z", "when GET /pets/{petId} became deprecated"),
-  PETS_SUNSET_AT: time("2027-07-01T00:00:00Z", "when GET /pets/{petId} may go away"),
-  PETS_GONE_AFTER_SUNSET: flag(false).describe("1 answers GET /pets/{petId} with 410 after its sunset"),
+  DEPRECATIONS: textLike(
+    announcementsPattern,
+    "must be none, or like getPet=2026-01-01;2027-07-01;https://docs.example/pets;gone: operationId, deprecation, sunset, link, gone",
+  )
+    .default(defaultDeprecations)
+    .transform(parseAnnouncements)
+    .meta({
+      description:
+        "operations that are going to end, comma-separated: operationId=deprecation;sunset;link;gone. Only the first date, or none, has to be there; gone answers 410 from the sunset on",
+      shownDefault: defaultDeprecations,
+    }),
+  PETS_DEPRECATED_AT: time("the deprecation of getPet"),
+  PETS_SUNSET_AT: time("the sunset of getPet"),
   TRUSTED_PROXIES: list(
     addressOrCidr,
     (text) => ipaddr.isValid(text.split("/", 1)[0]!),
@@ -176,10 +189,32 @@ export function readGatewayConfig(env: GatewayEnv): GatewayConfig {
     ...pepperFaults(settings),
     ...tlsSettingFaults(settings, tlsNames),
     ...drainFaults(settings),
-    ...(settings.PETS_DEPRECATED_AT && settings.PETS_SUNSET_AT && settings.PETS_SUNSET_AT < settings.PETS_DEPRECATED_AT
-      ? ["PETS_SUNSET_AT: must not be before PETS_DEPRECATED_AT (RFC 9745 section 4)"]
-      : []),
+    ...sunsetFaults(settings),
   ]);
+}
+
+type EndSettings = Pick<GatewayConfig, "DEPRECATIONS" | "PETS_DEPRECATED_AT" | "PETS_SUNSET_AT">;
+
+/** The operations that are going to end. A date of getPet that has a setting of its own is that one. */
+export function announcedEnds(settings: Partial<EndSettings>): Announcements {
+  const { DEPRECATIONS = {}, PETS_DEPRECATED_AT, PETS_SUNSET_AT } = settings;
+  if (PETS_DEPRECATED_AT === undefined && PETS_SUNSET_AT === undefined) return DEPRECATIONS;
+  const { deprecatedAt = null, sunsetAt = null, ...rest } = DEPRECATIONS.getPet ?? {};
+  const getPet = {
+    ...rest,
+    deprecatedAt: PETS_DEPRECATED_AT === undefined ? deprecatedAt : PETS_DEPRECATED_AT,
+    sunsetAt: PETS_SUNSET_AT === undefined ? sunsetAt : PETS_SUNSET_AT,
+  };
+  return { ...DEPRECATIONS, getPet };
+}
+
+/** RFC 9745 section 4: a sunset is not before the deprecation. */
+function sunsetFaults(settings: Partial<EndSettings>): string[] {
+  return Object.entries(announcedEnds(settings)).flatMap(([name, { deprecatedAt, sunsetAt }]) => {
+    if (!deprecatedAt || !sunsetAt || sunsetAt >= deprecatedAt) return [];
+    const own = (["PETS_SUNSET_AT", "PETS_DEPRECATED_AT"] as const).find((each) => name === "getPet" && settings[each]);
+    return `${own ?? "DEPRECATIONS"}: the sunset of ${name} must not be before its deprecation`;
+  });
 }
 
 function pepper() {
@@ -205,10 +240,11 @@ function upstream(description: string) {
     .meta({ description, shownDefault: "none: 503" });
 }
 
-function time(byDefault: string, description: string) {
+/** A date in place of that in `DEPRECATIONS`; null for none. */
+function time(description: string) {
   const rule = "must be a day or a time with its offset in ISO 8601, like 2027-07-01T00:00:00Z, or none";
   return textLike(`none|${isoTimePattern}`, rule)
-    .default(byDefault)
-    .transform((text) => (text === "none" ? null : new Date(parseIsoTime(text)!)))
-    .meta({ description: `${description}, or none`, shownDefault: byDefault });
+    .optional()
+    .transform((text) => (text === undefined ? undefined : text === "none" ? null : new Date(parseIsoTime(text)!)))
+    .meta({ description: `${description}, or none`, shownDefault: "as in DEPRECATIONS" });
 }

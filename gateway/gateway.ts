@@ -8,7 +8,7 @@ import { createLogger, type Logger } from "../runtime/log.ts";
 import { untilReady } from "../runtime/process.ts";
 import { rotateKey } from "./accounts/keys/key-rotation.ts";
 import { checkPeppers, readPeppers } from "./accounts/keys/pepper.ts";
-import { type GatewayConfig, inventoryTls, keyDatabaseSetting } from "./config.ts";
+import { announcedEnds, type GatewayConfig, inventoryTls, keyDatabaseSetting } from "./config.ts";
 import { clientAddressOf } from "./http/client-address.ts";
 import { contextOf, type HeaderList } from "./http/request-context.ts";
 import { PinnedBodies } from "./inventory/list/pinned-bodies.ts";
@@ -23,10 +23,9 @@ import { createObserver, type Observer } from "./observability/requests.ts";
 import { openApiDocument } from "./openapi/document.ts";
 import { accountPage } from "./pages/account-page.ts";
 import { type DocsPageOptions, docsPage } from "./pages/docs-page.ts";
-import { deprecation } from "./passthrough/deprecation.ts";
 import { passThrough } from "./passthrough/handler.ts";
 import { createRouter, deprecationHeaders } from "./router.ts";
-import { routeTable } from "./routes.ts";
+import { announceEnds, routeTable } from "./routes.ts";
 
 // What the published package is imported for: `createGateway` and what makes its configuration.
 export { SettingsError } from "../runtime/settings.ts";
@@ -73,7 +72,10 @@ export interface Gateway {
   close(): Promise<void>;
 }
 
-/** @throws SettingsError when there is no pepper, or twice the same; Error that says what is wrong with the TLS files */
+/**
+ * @throws SettingsError when there is no pepper, or twice the same, and when an operation that does not exist is to end;
+ *   Error that says what is wrong with the TLS files
+ */
 export function createGateway(config: GatewayConfig, options: GatewayOptions = {}): Gateway {
   const peppers = readPeppers(config);
   const log = options.log ?? createLogger("gateway", config.LOG_LEVEL);
@@ -88,14 +90,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const longPolls = new LongPolls({ list, max: config.MAX_HELD_REQUESTS, admission: limits.admission });
   exposeGauges(observer.metrics, { db: keys.db, stock, list, longPolls, replicas: config.GATEWAY_REPLICAS });
 
-  const deprecations = {
-    getPet: deprecation({
-      deprecatedAt: config.PETS_DEPRECATED_AT,
-      sunsetAt: config.PETS_SUNSET_AT,
-      goneAfterSunset: config.PETS_GONE_AFTER_SUNSET,
-      documentationUrl: "../../docs/", // relative to /v1/pets/{petId}, wherever the router is mounted
-    }),
-  };
+  const deprecations = announcedEnds(config);
   const upstream = { timeoutMs: config.UPSTREAM_TIMEOUT_MS, clientTimeoutMs: config.STALL_TIMEOUT_MS };
   const pages = {
     document: openApiDocument({
@@ -109,7 +104,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     }),
     admit: (response) => limits.admission.admitDocs(response.req, contextOf(response)),
   } satisfies DocsPageOptions;
-  const routes = routeTable({
+  const operations = routeTable({
     stock,
     list,
     pinnedBodies: new PinnedBodies(config.SLOW_READERS_MIB * 1024 * 1024),
@@ -120,7 +115,6 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     bodyTimeoutMs: config.BODY_TIMEOUT_MS,
     pets: passThrough({ name: "pets", upstream: config.PETS_UPSTREAM_URL, ...upstream }),
     orders: passThrough({ name: "orders", upstream: config.ORDERS_UPSTREAM_URL, ...upstream }),
-    deprecations,
     usage: keys.usage,
     keyRotation: config.KEY_ROTATION
       ? {
@@ -135,6 +129,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       : undefined,
     now,
   });
+  const routes = announceEnds(operations, deprecations);
   const router = createRouter({
     routes,
     admission: limits.admission,

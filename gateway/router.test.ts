@@ -8,19 +8,19 @@ import { suiteStack } from "../test/support/stack.ts";
 import { until } from "../test/support/until.ts";
 import type { Principal } from "./accounts/keys/principal.ts";
 import { ApiError, type ErrorCode } from "./http/api-error.ts";
+import { deprecation } from "./http/deprecations.ts";
 import { contextOf } from "./http/request-context.ts";
-import { deprecation } from "./passthrough/deprecation.ts";
 import { createRouter, type RouterOptions } from "./router.ts";
 
 const stack = suiteStack();
 const account = { accountId: "account-1" } as Principal;
 
-const announced = deprecation({
+const announcement = {
   deprecatedAt: new Date("2026-01-01T00:00:00.000Z"),
   sunsetAt: new Date("2026-07-01T12:00:00.000Z"),
-  goneAfterSunset: true,
-  documentationUrl: "/docs",
-});
+  isGoneAfterSunset: true,
+};
+const announced = deprecation(announcement, "GET /v1/pets/:petId");
 const sunsetMs = announced.goneFromMs;
 
 /** Serves a router that refuses every request, except where the given parts replace its own. */
@@ -152,7 +152,7 @@ describe("deprecated operations", () => {
   const expectAnnounced = (response: Awaited<ReturnType<typeof request>>) => {
     expect(header(response, "Deprecation")).toBe("@1767225600");
     expect(header(response, "Sunset")).toBe("Wed, 01 Jul 2026 12:00:00 GMT");
-    expect(header(response, "Link")).toBe('</docs>; rel="deprecation", </docs>; rel="sunset"');
+    expect(header(response, "Link")).toBe('<../../docs/>; rel="deprecation", <../../docs/>; rel="sunset"');
   };
 
   test("a deprecated operation announces its deprecation in its answers", async () => {

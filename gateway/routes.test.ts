@@ -1,21 +1,20 @@
 import { contractPlans } from "./accounts/keys/plans.ts";
 import { publishedBanRules } from "./admission/bans.ts";
 import { openApiDocument } from "./openapi/document.ts";
-import { type OperationDeps, routeTable } from "./routes.ts";
+import { announceEnds, type OperationDeps, routeTable } from "./routes.ts";
 
-test("the route table and the OpenAPI document have the same operations, scopes and deprecations", () => {
+test("the route table and the OpenAPI document have the same operations and scopes", () => {
   const handler = () => () => {};
   const table = routeTable({
     pets: handler,
     orders: handler,
-    deprecations: {},
     keyRotation: {},
   } as unknown as OperationDeps);
   const operations = Object.entries(table).map(([route, operation]) => {
     const { name, scope } = operation;
     const [method = "", path = ""] = route.split(" ");
     const documented = path.replace(/^\/v1/, "").replace(/:(\w+)/g, "{$1}");
-    return { operation: `${method} ${documented}`, name, scope: scope ?? "", isDeprecated: "deprecation" in operation };
+    return { operation: `${method} ${documented}`, name, scope: scope ?? "" };
   });
 
   const { paths } = openApiDocument({
@@ -29,13 +28,12 @@ test("the route table and the OpenAPI document have the same operations, scopes 
   });
   const documented = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => {
-      const { operationId, security, deprecated = false } = operation as unknown as Described;
+      const { operationId, security } = operation as unknown as Described;
       const scopes = security.flatMap((scheme) => Object.values(scheme).flat());
       return {
         operation: `${method.toUpperCase()} ${path}`,
         name: operationId,
         scope: scopes.join(" "),
-        isDeprecated: deprecated,
       };
     }),
   );
@@ -43,8 +41,14 @@ test("the route table and the OpenAPI document have the same operations, scopes 
   expect(operations.toSorted(byOperation)).toEqual(documented.toSorted(byOperation));
 });
 
+test("an operation that does not exist cannot be announced to end, and the fault names the setting", () => {
+  const table = routeTable({ pets: () => () => {}, orders: () => () => {} } as unknown as OperationDeps);
+  const announced = { deprecatedAt: null, sunsetAt: null };
+  expect(announceEnds(table, { getOrders: announced })["GET /v1/store/orders"]).toHaveProperty("deprecation");
+  expect(() => announceEnds(table, { getOrder: announced })).toThrow("DEPRECATIONS: there is no operation getOrder");
+});
+
 interface Described {
   readonly operationId: string;
   readonly security: readonly Readonly<Record<string, readonly string[]>>[];
-  readonly deprecated?: boolean;
 }

@@ -1,9 +1,11 @@
 /** The route table: every operation of the public API, each with what it asks of its callers. */
 import type { RequestHandler } from "express";
+import { SettingsError } from "../runtime/settings.ts";
 import { getUsage, type UsageOptions } from "./accounts/own/own-usage.ts";
 import { getRateLimit } from "./accounts/own/rate-limit.ts";
 import { type KeyRotation, rotateOwnKey } from "./accounts/own/rotate-key.ts";
 import type { OperationAccess } from "./admission/admission.ts";
+import { type Announcements, type Deprecation, deprecation } from "./http/deprecations.ts";
 import { readPetId } from "./inventory/input.ts";
 import { getInventoryHistory, type HistoryOptions } from "./inventory/reads/history-handler.ts";
 import {
@@ -19,7 +21,6 @@ import {
   type UpdateInventoryOptions,
   updateInventory,
 } from "./inventory/updates/update-handlers.ts";
-import type { Deprecation } from "./passthrough/deprecation.ts";
 import type { PassThrough } from "./passthrough/handler.ts";
 
 export interface Operation extends OperationAccess {
@@ -40,12 +41,27 @@ export interface OperationDeps extends ReadInventoryOptions, HistoryOptions, Upd
   readonly orders: PassThrough;
   /** Undefined where callers may not rotate their keys. */
   readonly keyRotation: KeyRotation | undefined;
-  /** By operationId. */
-  readonly deprecations: { readonly getPet: Deprecation };
+}
+
+/**
+ * Announces the end of operations of a table.
+ *
+ * @throws SettingsError for an operation that the table does not have
+ */
+export function announceEnds(table: RouteTable, announcements: Announcements): RouteTable {
+  const routes = Object.entries(table);
+  const unknown = Object.keys(announcements).filter((name) => !routes.some(([, operation]) => operation.name === name));
+  if (unknown.length > 0) throw new SettingsError([`DEPRECATIONS: there is no operation ${unknown.join(", ")}`]);
+  return Object.fromEntries(
+    routes.map(([route, operation]) => {
+      const announcement = announcements[operation.name];
+      return [route, announcement ? { ...operation, deprecation: deprecation(announcement, route) } : operation];
+    }),
+  );
 }
 
 export function routeTable(deps: OperationDeps): RouteTable {
-  const { list, pets, orders, deprecations, keyRotation } = deps;
+  const { list, pets, orders, keyRotation } = deps;
   const prefetch = (arrivedMs: number) => list.current(arrivedMs);
   return {
     "GET /v1/inventory": {
@@ -90,7 +106,6 @@ export function routeTable(deps: OperationDeps): RouteTable {
     "GET /v1/pets/:petId": {
       name: "getPet",
       scope: "store:read",
-      deprecation: deprecations.getPet,
       handler: pets(({ petId }) => `/pets/${readPetId(petId)}`),
     },
     "GET /v1/store/orders": {

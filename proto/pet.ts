@@ -26,6 +26,12 @@ export interface Item {
   readonly revision: bigint;
 }
 
+/** An entry as callers and operators write it: the database gives it a revision. */
+export type Entry = Omit<Item, "revision">;
+
+/** The names of an entry's fields, in the order in which files have them. */
+export const entryFields = ["petId", "quantity", "status"] as const satisfies readonly (keyof Entry)[];
+
 /** An entry as lists and changes have it, where a removed one stays for a while so that readers learn of its removal. */
 export interface ListedItem extends Item {
   /** The entry was removed, by `revision`; quantity and status are those that it had. */

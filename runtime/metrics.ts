@@ -1,5 +1,6 @@
 /** Metrics for Prometheus that cost little on the path of a request. */
 import { Counter, collectDefaultMetrics, Gauge, type Histogram, Registry } from "prom-client";
+import { invariantFailures } from "./invariant.ts";
 
 type Labels = Readonly<Record<string, string | number>>;
 
@@ -11,10 +12,19 @@ export interface MetricOptions {
   readonly labelNames?: readonly string[];
 }
 
-/** Makes a registry with prom-client's metrics of any process: CPU, memory, event loop, garbage collection. */
+/**
+ * Makes a registry with the metrics of any process: prom-client's of CPU, memory, event loop and garbage collection, and
+ * the failures of invariants.
+ */
 export function createRegistry(): Registry {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
+  const help = "Times that something which must always hold did not hold; the request or the answer was refused";
+  counter({ name: "invariant_failures_total", help, registry, labelNames: ["text"] }, () => {
+    const failures = invariantFailures();
+    if (failures.size === 0) return 0; // the series is there before anything fails
+    return Array.from(failures, ([text, count]) => [{ text }, count] as const);
+  });
   return registry;
 }
 

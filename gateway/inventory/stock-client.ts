@@ -2,8 +2,8 @@
 import { context } from "@opentelemetry/api";
 import { type Changed, type ChangeRequest, refusedIn } from "../../client/change-requests.ts";
 import type { ChangeCaller } from "../../client/change-sender.ts";
-import type { PastChange } from "../../client/history.ts";
 import { createInventoryClient, type InventoryChannelOptions, InventoryError } from "../../client/index.ts";
+import type { PastChange } from "../../client/past-changes.ts";
 import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
 import type { ApiError } from "../http/api-error.ts";
 import type { AskedAdjustment } from "./input.ts";

@@ -2,10 +2,11 @@
 import calculateSlot from "cluster-key-slot";
 import type { Cluster, Redis } from "ioredis";
 import { Batches } from "../../runtime/batches.ts";
+import { invariant } from "../../runtime/invariant.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
 import { type Counter, countOf, decisionOf, type MemoryWindows } from "./memory-windows.ts";
 import type { Breaker } from "./redis-breaker.ts";
-import { lengthsMs } from "./rule.ts";
+import { indexAt, lengthsMs } from "./rule.ts";
 import { chargeScript } from "./script.ts";
 import type { Decision, Limiter, Window } from "./windows.ts";
 
@@ -140,11 +141,16 @@ export class RedisWindows implements Limiter {
     const { memory, breaker, clockOffsetMs } = this.#options;
     const keysAndArguments: (string | number)[] = questions.map(({ counter }) => keyPrefix + counter.id);
     keysAndArguments.push(clockOffsetMs?.() ?? 0);
+    const firstStatement = keysAndArguments.length;
     for (const question of questions) pushStatement(keysAndArguments, memory.nameOf(question.counter), question);
     const sentAtMs = memory.ownNowMs();
     let answer: readonly number[];
     try {
-      const call = () => this.#client.chargeWindows(questions.length, ...keysAndArguments);
+      const call = async () => {
+        const told = await this.#client.chargeWindows(questions.length, ...keysAndArguments);
+        refuseLess(told, keysAndArguments.slice(firstStatement));
+        return told;
+      };
       answer = await breaker.run(keyPrefix + questions[0]!.counter.id, call);
     } catch {
       for (const { counter, requests } of questions) {
@@ -158,7 +164,7 @@ export class RedisWindows implements Limiter {
     let at = 1;
     for (const question of questions) {
       this.#settle(question, answer, at);
-      at += 1 + 2 * lengthsMs.length;
+      at += toldLength;
     }
   }
 
@@ -171,6 +177,36 @@ export class RedisWindows implements Limiter {
       left -= cost;
       const admitted = cost === 0 || left >= 0;
       resolve(decisionOf(counter, windows, { nowMs, admitted, gateways: 1, following: Math.max(0, left) }));
+    }
+  }
+}
+
+/** Numbers of one account in a statement, and those of each of its windows. */
+const statedLength = 3 + 6 * lengthsMs.length;
+/** Numbers of one account in an answer. */
+const toldLength = 1 + 2 * lengthsMs.length;
+
+/**
+ * Counts only grow, so Redis never knows less of a window that still runs than it was told, also after it has lost its
+ * data.
+ *
+ * @throws InvariantError
+ */
+function refuseLess(answer: readonly number[], stated: readonly (string | number)[]): void {
+  const nowMs = answer[0]!;
+  for (let account = 0; account * statedLength < stated.length; account++) {
+    const [, phaseMs, wanted, ...windows] = stated.slice(
+      account * statedLength,
+      (account + 1) * statedLength,
+    ) as number[];
+    const [admitted, ...told] = answer.slice(1 + account * toldLength, 1 + (account + 1) * toldLength);
+    invariant(admitted! >= 0 && admitted! <= wanted!, "Redis admits no more requests than were asked for");
+    for (let w = 0; w < lengthsMs.length; w++) {
+      const [, index, own, , synced, others] = windows.slice(6 * w, 6 * (w + 1));
+      if (index !== indexAt(nowMs, phaseMs!, lengthsMs[w]!)) continue;
+      const [toldOthers, charged] = told.slice(2 * w, 2 * (w + 1));
+      const hasGrown = toldOthers! >= others! && charged! >= Math.max(own!, synced!);
+      invariant(hasGrown, "the counts of a window never fall while it runs");
     }
   }
 }

@@ -3,9 +3,10 @@ import { maxQuantity, petStatuses } from "../../proto/pet.ts";
 import { contractPlans } from "../accounts/keys/plans.ts";
 import { publishedBanRules } from "../admission/bans.ts";
 import { type ErrorCode, errorTable } from "../http/api-error.ts";
+import type { Announcement } from "../http/deprecations.ts";
 import { parseStockUpdate } from "../inventory/input.ts";
 import { maxChanges, parseBulkUpdates } from "../inventory/updates/bulk-input.ts";
-import { type AnnouncedDates, type OpenApiOptions, openApiDocument } from "./document.ts";
+import { type OpenApiOptions, openApiDocument } from "./document.ts";
 
 const dates = { deprecatedAt: new Date("2026-01-01T00:00:00Z"), sunsetAt: new Date("2027-07-01T00:00:00Z") };
 const noDates = { deprecatedAt: null, sunsetAt: null };
@@ -307,7 +308,7 @@ test("an update of many is documented to give 500, 503 or 504 where its result i
 
 describe("the documented deprecation of GET /pets/{petId}", () => {
   const announcement = ["Deprecation", "Sunset", "Link"];
-  const pets = (given: AnnouncedDates) => {
+  const pets = (given: Announcement) => {
     const { get } = read({ deprecations: { getPet: given } }).paths["/pets/{petId}"]!;
     const having = responsesOf("pets", get!).map(({ response }) =>
       announcement.filter((header) => response.headers[header]),
@@ -333,6 +334,15 @@ describe("the documented deprecation of GET /pets/{petId}", () => {
     expect(undated.having).toEqual(undated.having.map(() => []));
     const deprecatedOnly = pets({ ...dates, sunsetAt: null });
     expect(deprecatedOnly.having).toEqual(deprecatedOnly.having.map(() => ["Deprecation", "Link"]));
+  });
+
+  test("may be that of any operation, with a link and the answer of one that is gone", () => {
+    const { paths } = read({ deprecations: { getOrders: { ...dates, link: "https://docs.example/orders" } } });
+    const { get } = paths["/store/orders"]!;
+    expect(get).toMatchObject({ deprecated: true, summary: expect.stringMatching(/ \(deprecated\)$/) });
+    expect(get!.description).toContain("[More about its end](https://docs.example/orders)");
+    expect(get!.responses).toHaveProperty("410");
+    expect(paths["/pets/{petId}"]!.get).not.toHaveProperty("deprecated");
   });
 
   test("appears in no other operation", () => {

@@ -5,6 +5,7 @@ import { type AccountLimits, type PlanTable, planNames } from "../accounts/keys/
 import { ownAccountLimit, rotationLimit } from "../admission/account-guard.ts";
 import type { BanRules } from "../admission/bans.ts";
 import { errorTable } from "../http/api-error.ts";
+import type { Announcement, Announcements } from "../http/deprecations.ts";
 import { type CodeSample, codeSamples } from "./code-samples.ts";
 
 export interface OpenApiOptions {
@@ -18,14 +19,8 @@ export interface OpenApiOptions {
   readonly keyedUpdatesPerDay: number;
   /** Whether callers may rotate their keys; where they may not, there is no such operation. */
   readonly keyRotation: boolean;
-  /** The dates of deprecated operations, by operationId. An operation without an entry announces no date. */
-  readonly deprecations: Readonly<Record<string, AnnouncedDates>>;
-}
-
-/** When an operation became deprecated, and when it may go away; null for a date that is not announced. */
-export interface AnnouncedDates {
-  readonly deprecatedAt: Date | null;
-  readonly sunsetAt: Date | null;
+  /** The operations that are going to end. */
+  readonly deprecations: Announcements;
 }
 
 /** An OpenAPI 3.1 document; only what this code touches is typed. */
@@ -35,15 +30,16 @@ export interface OpenApiDocument {
   readonly paths: Record<string, Readonly<Record<string, ApiOperation>>>;
   readonly components: {
     readonly headers: Record<string, object>;
-    readonly responses: Readonly<Record<string, ApiResponse>>;
+    readonly responses: Record<string, ApiResponse>;
   };
 }
 
 interface ApiOperation {
   readonly operationId: string;
-  readonly summary: string;
-  readonly description: string;
-  readonly deprecated?: boolean;
+  summary: string;
+  description: string;
+  deprecated?: boolean;
+  "x-sunset"?: string;
   readonly parameters?: readonly {
     readonly $ref?: string;
     readonly name?: string;
@@ -70,9 +66,8 @@ export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
   // The default bound on aliases is against hostile files; this one is our own.
   const parsed = parse(template, { merge: true, maxAliasCount: -1 }) as OpenApiDocument;
   if (!options.keyRotation) delete parsed.paths["/keys/rotate"];
-  const deprecated = operationsOf(parsed).filter((operation) => operation.deprecated);
-  const document = fill(parsed, valuesOf(options, deprecated)) as OpenApiDocument;
-  announceDates(document, options.deprecations);
+  const document = fill(parsed, valuesOf(options)) as OpenApiDocument;
+  announceEnds(document, options.deprecations);
   addSamples(document);
   return document;
 }
@@ -80,8 +75,8 @@ export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
 type Values = Readonly<Record<string, unknown>>;
 
 /** What stands in `openapi.yaml` as `{{name}}`. */
-function valuesOf(options: OpenApiOptions, deprecated: readonly ApiOperation[]): Values {
-  const { servers, plans, banRules, guardPerMinute, keyedUpdatesPerDay, keyRotation, deprecations } = options;
+function valuesOf(options: OpenApiOptions): Values {
+  const { servers, plans, banRules, guardPerMinute, keyedUpdatesPerDay, keyRotation } = options;
   const [firstBan, ...furtherBans] = banRules.ladderMinutes.map((minutes) => count(minutes, "minute"));
   const errors = Object.entries(errorTable).map(([code, { status, message }]) => ({ code, message, status }));
   return {
@@ -104,7 +99,6 @@ function valuesOf(options: OpenApiOptions, deprecated: readonly ApiOperation[]):
       .join("\n"),
     errorCodes: errors.map(({ code }) => code),
     ...Object.fromEntries(errors.map((error) => [`error.${error.code}`, error])),
-    ...Object.fromEntries(deprecated.flatMap(({ operationId }) => dateValues(operationId, deprecations[operationId]))),
   };
 }
 
@@ -154,26 +148,22 @@ function unwrap(markdown: string): string {
   return parts.map((part, i) => (i % 2 === 0 ? part.replace(/([^\n|])\n(?=[^\n|])/g, "$1 ") : part)).join("");
 }
 
-/** What `openapi.yaml` says of the dates of an operation. */
-function dateValues(operationId: string, dates: AnnouncedDates | undefined): [string, unknown][] {
-  const { deprecatedAt, sunsetAt } = dates ?? {};
-  const since = deprecatedAt ? `**Deprecated** since ${longDate(deprecatedAt)}.` : "**Deprecated.**";
-  const sunset = sunsetAt
-    ? `**Sunset:** from ${longDate(sunsetAt)} on, the operation may answer 410.`
-    : "The date of its sunset is not announced yet.";
-  return [
-    [`${operationId}.deprecation`, since],
-    [`${operationId}.sunset`, sunset],
-    [`${operationId}.sunsetTime`, sunsetAt?.toISOString()],
-  ];
-}
-
-/** Adds the headers of the announced dates to every response of the deprecated operations. */
-function announceDates(document: OpenApiDocument, deprecations: OpenApiOptions["deprecations"]): void {
+/** Says in each operation that is going to end what is announced, and adds the headers of that to its responses. */
+function announceEnds(document: OpenApiDocument, deprecations: Announcements): void {
   const { components } = document;
+  const retired = components.responses.Retired!;
+  delete components.responses.Retired;
   const used = new Set<string>();
-  for (const { operationId, responses } of operationsOf(document)) {
-    const { deprecatedAt, sunsetAt } = deprecations[operationId] ?? {};
+  for (const operation of operationsOf(document)) {
+    const announcement = deprecations[operation.operationId];
+    if (!announcement) continue;
+    const { deprecatedAt, sunsetAt } = announcement;
+    operation.deprecated = true;
+    operation.summary += " (deprecated)";
+    operation.description = `${endText(announcement)}\n\n${operation.description}`;
+    if (sunsetAt) operation["x-sunset"] = sunsetAt.toISOString();
+    const { responses } = operation;
+    responses["410"] ??= retired;
     const dates = { Deprecation: deprecatedAt, Sunset: sunsetAt, Link: deprecatedAt ?? sunsetAt };
     const names = Object.entries(dates).flatMap(([name, date]) => (date ? name : []));
     const announced = Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
@@ -184,6 +174,14 @@ function announceDates(document: OpenApiDocument, deprecations: OpenApiOptions["
     }
   }
   for (const name of ["Deprecation", "Sunset", "Link"]) if (!used.has(name)) delete components.headers[name];
+}
+
+function endText({ deprecatedAt, sunsetAt, link }: Announcement): string {
+  const since = deprecatedAt ? `**Deprecated** since ${longDate(deprecatedAt)}.` : "**Deprecated.**";
+  const sunset = sunsetAt
+    ? `**Sunset:** from ${longDate(sunsetAt)} on, the operation may answer 410.`
+    : "The date of its sunset is not announced yet.";
+  return `${since}\n\n${sunset}${link ? ` [More about its end](${link}).` : ""}`;
 }
 
 /** Where `npm start` serves the API: samples need a whole address. */

@@ -3,20 +3,16 @@ import { createReadStream } from "node:fs";
 import { open } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { parse } from "csv-parse/sync";
-import { type Item, maxQuantity, type PetStatus, parsePetId, petStatuses } from "../../proto/pet.ts";
+import { type Entry, entryFields, maxQuantity, type PetStatus, parsePetId, petStatuses } from "../../proto/pet.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 
 export const formats = ["csv", "ndjson"] as const;
 export type Format = (typeof formats)[number];
 
-export type Entry = Omit<Item, "revision">;
-
 /** A line of a file: an entry, or the reason why it is none. Line numbers begin at 1. */
 export type Line =
   | { readonly number: number; readonly entry: Entry }
   | { readonly number: number; readonly fault: string };
-
-const columns = ["petId", "quantity", "status"] as const;
 
 /** Takes the format from the name of a file. @returns undefined for a name of another kind */
 export function formatOf(file: string): Format | undefined {
@@ -45,7 +41,7 @@ export async function* readLines(file: string, format: Format): AsyncGenerator<L
     } else if (places) {
       yield fromCsv(number, text, places);
     } else {
-      places = columns.map((column) => (fieldsOf(text) ?? []).indexOf(column));
+      places = entryFields.map((column) => (fieldsOf(text) ?? []).indexOf(column));
       if (places.includes(-1)) throw noHeader(file, number, text);
     }
   }
@@ -64,16 +60,18 @@ async function refuseUtf16(file: string): Promise<void> {
 }
 
 function noHeader(file: string, number: number, text: string): OperatorError {
-  const separator = [";", "\t"].find((other) => columns.every((column) => text.split(other).includes(column)));
+  const separator = [";", "\t"].find((other) => entryFields.every((column) => text.split(other).includes(column)));
   const found = separator && `, and the fields are separated by ${separator === ";" ? "semicolons" : "tabs"}`;
-  return new OperatorError(`${file}:${number}: the first line must be the header ${columns.join(",")}${found ?? ""}`);
+  return new OperatorError(
+    `${file}:${number}: the first line must be the header ${entryFields.join(",")}${found ?? ""}`,
+  );
 }
 
 function fromCsv(number: number, text: string, places: readonly number[]): Line {
   const fields = fieldsOf(text);
   if (!fields) return { number, fault: "has a misplaced quote" };
-  if (fields.length > columns.length) {
-    return { number, fault: `has ${fields.length} fields instead of ${columns.length}` };
+  if (fields.length > entryFields.length) {
+    return { number, fault: `has ${fields.length} fields instead of ${entryFields.length}` };
   }
   return toLine(
     number,
@@ -100,7 +98,7 @@ function fromJson(number: number, text: string): Line {
   }
   return toLine(
     number,
-    columns.map((column) => value?.[column]),
+    entryFields.map((column) => value?.[column]),
   );
 }
 
@@ -124,7 +122,7 @@ function toLine(number: number, values: readonly unknown[]): Line {
 
 /** The text before the first entry of a file. */
 export function fileHead(format: Format): string {
-  return format === "csv" ? `${columns.join(",")}\n` : "";
+  return format === "csv" ? `${entryFields.join(",")}\n` : "";
 }
 
 /** Writes an entry as a line of a file. */

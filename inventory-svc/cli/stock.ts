@@ -6,6 +6,7 @@ import { rename, rm, stat } from "node:fs/promises";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { type Command, InvalidArgumentError, Option } from "commander";
+import type { Entry } from "../../proto/pet.ts";
 import { counted, createCommand, exitUsage, runCommand } from "../../runtime/command-line.ts";
 import { blamingDatabase } from "../../runtime/database/faults.ts";
 import { migrateDatabase } from "../../runtime/database/migrations.ts";
@@ -16,7 +17,7 @@ import { databaseSetting, inventorySettings } from "../config.ts";
 import { ListFeed } from "../stock/list-feed.ts";
 import { stockMigrations } from "../stock/stock-migrations.ts";
 import { StockStore } from "../stock/stock-store.ts";
-import { type Entry, type Format, fileHead, formatOf, formats, generated, readLines, toText } from "./entries.ts";
+import { type Format, fileHead, formatOf, formats, generated, readLines, toText } from "./entries.ts";
 import { createProgress } from "./progress.ts";
 
 const settings = {

@@ -8,6 +8,7 @@ import { until } from "../../test/support/until.ts";
 import { createRpcServer } from "../grpc-server.ts";
 import type { Change, ChangeGroup, Outcome } from "../stock/change.ts";
 import { ChangeFeed } from "../stock/change-feed.ts";
+import { Ledger } from "../stock/ledger.ts";
 import { ListFeed } from "../stock/list-feed.ts";
 import type { ChangesPage } from "../stock/stock-store.ts";
 import { type HandlerDeps, inventoryHandlers } from "./handlers.ts";
@@ -21,13 +22,14 @@ const start: Position = { epoch: "e", revision: 0n };
 
 describe("the handlers of calls", () => {
   const stack = suiteStack();
-  const { store } = suiteStock();
+  const { db, store } = suiteStock();
 
   /** Serves calls over gRPC. @param overrides replace parts of what the handlers use */
   async function serve(overrides: Partial<HandlerDeps> = {}) {
     const draining = new AbortController();
     const handlers = inventoryHandlers({
       store,
+      ledger: new Ledger(db),
       keepsHistory: true,
       callerOf: () => ({ kind: "internal" }),
       commits: { submit: async ({ changes }) => await store.write(changes) },

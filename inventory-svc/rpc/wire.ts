@@ -25,8 +25,7 @@ import { RpcError } from "./rpc-error.ts";
 export const entriesPerMessage = 1_000;
 
 export function toWireItem(item: Item & { readonly removed?: boolean }): InventoryItem {
-  const { petId, quantity, status, revision, removed = false } = item;
-  return { petId, quantity, status: toWireStatus(status), revision, removed };
+  return { ...item, status: toWireStatus(item.status), removed: item.removed ?? false };
 }
 
 /** @throws RpcError INVALID_FIELD when it is missing or negative; int32 bounds it above */

@@ -1,5 +1,5 @@
 /** Changes of the stock: what callers ask for, what becomes of it, and what the ledger keeps of it. */
-import type { Item, PetStatus } from "../../proto/pet.ts";
+import type { Entry, Item, PetStatus } from "../../proto/pet.ts";
 
 /** An entry as the table keeps it. A removed one stays as a tombstone, so that readers learn of the removal. */
 export interface StockRow extends Item {
@@ -44,10 +44,10 @@ export interface AdjustChange extends ConditionalChange {
 export type Change =
   | UpdateChange
   | AdjustChange
-  | (AnyChange & { readonly kind: "create"; readonly quantity: number; readonly status: PetStatus })
+  | (AnyChange & { readonly kind: "create" } & Entry)
   | (AnyChange & { readonly kind: "remove" })
   /** Makes the entry or brings it to this state, as an import does. */
-  | (AnyChange & { readonly kind: "put"; readonly quantity: number; readonly status: PetStatus });
+  | (AnyChange & { readonly kind: "put" } & Entry);
 
 /** Who makes a change. */
 export type Actor =

@@ -1,5 +1,5 @@
 /** Decides what each change of a batch does to the stock. Pure: no database, no clock. */
-import { maxQuantity } from "../../proto/pet.ts";
+import { entryFields, maxQuantity } from "../../proto/pet.ts";
 import {
   type Change,
   type ChangeGroup,
@@ -126,13 +126,11 @@ type State = Omit<StockRow, "revision">;
 type Refusal = Exclude<Outcome, { kind: "done" | "replayed" }>;
 
 function decide(change: Change, entry: StockRow | undefined): State | Refusal {
-  const { petId } = change;
   switch (change.kind) {
     case "create":
-      if (entry) return { kind: "already_exists" };
-      return { petId, quantity: change.quantity, status: change.status, removed: false };
+      return entry ? { kind: "already_exists" } : stateOf(change);
     case "put":
-      return { petId, quantity: change.quantity, status: change.status, removed: false };
+      return stateOf(change);
     case "remove":
       return entry ? { ...entry, removed: true } : { kind: "not_found" };
     case "update":
@@ -146,6 +144,11 @@ function decide(change: Change, entry: StockRow | undefined): State | Refusal {
   }
 }
 
+/** The entry that a change makes. */
+function stateOf({ kind: _kind, reason: _reason, ...entry }: Extract<Change, { kind: "create" | "put" }>): State {
+  return { ...entry, removed: false };
+}
+
 function adjusted(entry: StockRow, delta: number): State | Refusal {
   const quantity = entry.quantity + delta;
   if (quantity < 0) return { kind: "insufficient_stock", item: entry };
@@ -154,7 +157,7 @@ function adjusted(entry: StockRow, delta: number): State | Refusal {
 }
 
 function isSame(state: State, entry: StockRow | undefined): boolean {
-  return entry?.quantity === state.quantity && entry.status === state.status && entry.removed === state.removed;
+  return entry?.removed === state.removed && entryFields.every((name) => entry[name] === state[name]);
 }
 
 function ledgerKindOf(change: Change): LedgerKind {

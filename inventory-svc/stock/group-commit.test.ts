@@ -2,6 +2,7 @@ import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
+import { InvariantError } from "../../runtime/invariant.ts";
 import { asGroup } from "../../test/support/stock-changes.ts";
 import type { Change, Outcome } from "./change.ts";
 import { ExpiredError, GroupCommit, QueueFullError } from "./group-commit.ts";
@@ -96,6 +97,26 @@ describe("group commit", () => {
     const outcomes = await Promise.all(submitted);
     expect(outcomes.map(({ length }) => length)).toEqual([1, 30, 18, 60, 11]);
     expect(outcomes[3]![59]).toMatchObject({ kind: "done", item: { petId: 108n } });
+    expect(commits.queued).toBe(0);
+  });
+
+  test.each([
+    ["fewer outcomes than changes", [outcome(change(1))]],
+    ["more outcomes than changes", [1, 2, 3].map((n) => outcome(change(n)))],
+    ["the outcome of another entry", [2, 1].map((n) => outcome(change(n)))],
+  ])("a write that gives %s is an error to each caller of its batch", async (_, outcomes) => {
+    const commits = new GroupCommit({
+      write: async ([first]) => new Map([[first!, outcomes]]),
+      maxBatch: 100,
+      maxQueued: 100,
+      onDequeued: () => {},
+      onWritten: () => {},
+      now: () => 0,
+    });
+    const batch = [asGroup([change(1), change(2)]), asGroup([change(3)])].map((group) => commits.submit(group));
+    for (const { reason } of (await Promise.allSettled(batch)) as PromiseRejectedResult[]) {
+      expect(reason).toBeInstanceOf(InvariantError);
+    }
     expect(commits.queued).toBe(0);
   });
 

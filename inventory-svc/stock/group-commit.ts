@@ -1,6 +1,7 @@
 /** Writes the changes of many callers in common transactions. */
 import { type Context, ROOT_CONTEXT, type Span, trace } from "@opentelemetry/api";
 import { Batches, type Take } from "../../runtime/batches.ts";
+import { invariant } from "../../runtime/invariant.ts";
 import { inSpan } from "../../runtime/spans.ts";
 import type { ChangeGroup, Outcome } from "./change.ts";
 import type { WriteRequest, Written } from "./write.ts";
@@ -103,6 +104,9 @@ export class GroupCommit {
     };
     try {
       const written = await inCommitSpan(batch, async () => this.#options.write(batch));
+      for (const [{ group }, outcomes] of written) {
+        invariant(isAnswered(group, outcomes), "each change has an outcome of its own entry");
+      }
       for (const waiting of batch) {
         const outcomes = written.get(waiting);
         if (outcomes) waiting.resolve(outcomes);
@@ -133,6 +137,11 @@ export class GroupCommit {
     this.#batchLimit = Math.min(Math.max(limit, minBatchLimit), this.#options.maxBatch);
     this.#adjustedAtMs = nowMs;
   }
+}
+
+function isAnswered({ changes }: ChangeGroup, outcomes: readonly Outcome[]): boolean {
+  if (outcomes.length !== changes.length) return false;
+  return outcomes.every((outcome, i) => !("item" in outcome) || outcome.item.petId === changes[i]!.petId);
 }
 
 function countChanges(batch: readonly WriteRequest[]): number {

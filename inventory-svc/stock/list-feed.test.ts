@@ -1,3 +1,4 @@
+import { InvariantError } from "../../runtime/invariant.ts";
 import type { StockRow } from "./change.ts";
 import { ListFeed, type ListPage } from "./list-feed.ts";
 import { TooManyStreamsError } from "./stock-errors.ts";
@@ -25,6 +26,16 @@ test.each([0, 9, 10, 11, 95])("a load of %i rows begins with an empty part and g
   const [first, ...rest] = await all(stock(count).feed.load(undefined));
   expect(first).toEqual({ position: { epoch: "e", revision: 0n }, rows: [] });
   expect(petIdsOf(rest)).toEqual(upTo(count));
+});
+
+test.each([
+  ["an entry twice", [1n, 1n]],
+  ["entries out of order", [2n, 1n]],
+  ["an entry that came before", [0n]],
+])("a load that reads %s ends with an error", async (_, petIds) => {
+  const { position } = stock(0);
+  const rowsAfter = async () => petIds.map((petId) => ({ petId }) as StockRow);
+  await expect(all(new ListFeed({ position, rowsAfter }, 10).load(0n))).rejects.toThrow(InvariantError);
 });
 
 test("a load that goes on after a petId gives only what follows, with a position of its own", async () => {

@@ -1,5 +1,6 @@
 /** Reads the list for all gateways that load it at about the same time. */
 import type { Position } from "../../proto/pet.ts";
+import { invariant } from "../../runtime/invariant.ts";
 import type { StockRow } from "./change.ts";
 import { TooManyStreamsError } from "./stock-errors.ts";
 import type { StockStore } from "./stock-store.ts";
@@ -73,10 +74,26 @@ export class ListFeed {
   #rowsAfter(after: bigint | undefined, load: number): Promise<readonly StockRow[]> {
     const known = this.#kept.get(after);
     if (known && known.load >= load) return known.rows;
-    const shared = { rows: this.#store.rowsAfter(after, this.#limit), load: this.#begun };
+    const shared = { rows: this.#read(after), load: this.#begun };
     this.#kept.delete(after);
     this.#kept.set(after, shared);
     if (this.#kept.size > maxKept) this.#kept.delete(this.#kept.keys().next().value);
     return shared.rows;
   }
+
+  async #read(after: bigint | undefined): Promise<readonly StockRow[]> {
+    const rows = await this.#store.rowsAfter(after, this.#limit);
+    invariant(isAscending(after, rows), "a list is in the order of petId");
+    return rows;
+  }
+}
+
+/** Whether rows follow a petId, and each other, in the order of petId. */
+function isAscending(after: bigint | undefined, rows: readonly StockRow[]): boolean {
+  let last = after;
+  for (const { petId } of rows) {
+    if (last !== undefined && petId <= last) return false;
+    last = petId;
+  }
+  return true;
 }

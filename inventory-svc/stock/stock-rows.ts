@@ -2,59 +2,57 @@
 import type { Item, PetStatus } from "../../proto/pet.ts";
 import type { Actor, LedgerKind, LedgerRow, OnceRecord, Origin, StockRow } from "./change.ts";
 
-/** An entry as the drivers give it. */
-export interface Row {
+/** The columns of an entry, which both tables have. */
+const entryColumns = ["pet_id", "quantity", "status"] as const;
+
+interface ItemRow {
   pet_id: bigint;
   quantity: number | bigint;
   status: string;
   revision: bigint;
-  removed: number | bigint;
 }
 
-export const columns = ["pet_id", "quantity", "status", "revision", "removed"] as const;
-
-export function toStockRow(row: Row): StockRow {
+function toItem(row: ItemRow): Item {
   return {
     petId: row.pet_id,
     quantity: Number(row.quantity),
     status: row.status as PetStatus,
     revision: row.revision,
-    removed: Boolean(Number(row.removed)),
   };
 }
 
+/** An entry as the drivers give it. */
+export interface Row extends ItemRow {
+  removed: number | bigint;
+}
+
+export const columns = [...entryColumns, "revision", "removed"] as const;
+
+export function toStockRow(row: Row): StockRow {
+  return { ...toItem(row), removed: Boolean(Number(row.removed)) };
+}
+
 /** An entry as a row to insert. */
-export function toRow(row: StockRow) {
-  return {
-    pet_id: row.petId,
-    quantity: row.quantity,
-    status: row.status,
-    revision: row.revision,
-    removed: row.removed ? 1 : 0,
-  };
+export function toRow({ petId, removed, ...row }: StockRow) {
+  return { ...row, pet_id: petId, removed: removed ? 1 : 0 };
 }
 
 /** Keeps every change, and answers the repeats of those that happen once. */
 export const ledgerTable = "stock_ledger";
 
 /** What answers a repeat. */
-export const onceColumns = ["once_id", "fingerprint", "pet_id", "quantity", "status", "id", "found_revision"] as const;
+export const onceColumns = ["once_id", "fingerprint", ...entryColumns, "id", "found_revision"] as const;
 
 /** What answers a repeat, as the drivers give it. */
-export interface OnceRow {
+export interface OnceRow extends Omit<ItemRow, "revision"> {
   once_id: string;
   fingerprint: string;
-  pet_id: bigint;
-  quantity: number | bigint;
-  status: string;
   id: bigint;
   found_revision: bigint | null;
 }
 
-export function toOnceRecord(row: OnceRow): OnceRecord {
-  const { once_id: id, fingerprint, pet_id: petId, quantity, status, found_revision } = row;
-  const item = { petId, quantity: Number(quantity), status: status as PetStatus, revision: found_revision ?? row.id };
-  return { id, fingerprint, item };
+export function toOnceRecord({ once_id: id, fingerprint, ...row }: OnceRow): OnceRecord {
+  return { id, fingerprint, item: toItem({ ...row, revision: row.found_revision ?? row.id }) };
 }
 
 /** What the history shows of a change. */

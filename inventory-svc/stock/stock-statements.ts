@@ -23,7 +23,7 @@ export class WriteStatements {
   constructor(db: Knex, keepsHistory: boolean) {
     this.#keepsHistory = keepsHistory;
     const counter = () => db("stock_head").where("id", db.raw("1"));
-    this.lockCounter = statementOf(counter().select("revision").forUpdate());
+    this.lockCounter = statementOf(counter().select("epoch", "revision").forUpdate());
     this.#advanceCounter = statementOf(counter().update({ revision: 0 }));
     this.#entries = selectBy(db, "pet_id", "stock", columns);
     this.#setEntries = new RowsStatement(columns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());

@@ -1,3 +1,4 @@
+import { InvariantError } from "../../runtime/invariant.ts";
 import { pagesOf, suiteStock } from "../../test/support/open-stock.ts";
 import type { Change } from "./change.ts";
 import { ledgerKeptMs } from "./cleanup.ts";
@@ -31,6 +32,23 @@ describe("the store", () => {
     expect(store.lastRevision).toBe(0n);
     await store.position();
     expect(store.lastRevision).toBe(1n);
+  });
+
+  test("a counter that goes back is refused to reads and writes, until another epoch begins", async () => {
+    await store.write([create(1n), create(2n)]);
+    await db("stock_head").update({ revision: 1 });
+    await expect(store.position()).rejects.toThrow(InvariantError);
+    await db("stock_head").update({ revision: 0 });
+    await expect(store.write([create(3n)])).rejects.toThrow(InvariantError);
+    await db("stock_head").update({ epoch: "another", revision: 1 });
+    expect(await store.position()).toEqual({ epoch: "another", revision: 1n });
+  });
+
+  test("changes that are newer than the counter are no answer", async () => {
+    const start = await store.position();
+    await store.write([create(1n)]);
+    await db("stock").update({ revision: 2 });
+    await expect(store.changesAfter(start, 10)).rejects.toThrow(InvariantError);
   });
 
   test("the store's pages give every entry, also the one that is alone on the last page", async () => {

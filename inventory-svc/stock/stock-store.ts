@@ -5,20 +5,12 @@ import type { Item, Position } from "../../proto/pet.ts";
 import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { clockMs, type Statement, statementOf } from "../../runtime/database/statements.ts";
 import { runStatement } from "../../runtime/database/transactions.ts";
+import { invariant } from "../../runtime/invariant.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
 import type { Change, Outcome, StockRow } from "./change.ts";
 import { readCurrentRows } from "./current-rows.ts";
 import { orUnavailable } from "./stock-errors.ts";
-import {
-  columns,
-  type HistoryChange,
-  type HistoryRow,
-  historyColumns,
-  ledgerTable,
-  type Row,
-  toHistoryChange,
-  toStockRow,
-} from "./stock-rows.ts";
+import { columns, ledgerTable, type Row, toStockRow } from "./stock-rows.ts";
 import { WriteStatements } from "./stock-statements.ts";
 import { type WriteRequest, type Written, writeWanted } from "./write.ts";
 
@@ -50,7 +42,8 @@ export class StockStore {
   readonly #readPosition: Statement;
   readonly #headReads = new SharedRead(() => this.#readHead());
   readonly #statements: WriteStatements;
-  #lastRevision = 0n;
+  /** The latest position that was read or written here. */
+  #last: Position = { epoch: "", revision: 0n };
 
   /** @param keepsHistory whether the ledger keeps changes that happen each time, too */
   constructor(db: Knex, keepsHistory = true) {
@@ -68,7 +61,7 @@ export class StockStore {
 
   /** The latest revision that was read or written here. */
   get lastRevision(): bigint {
-    return this.#lastRevision;
+    return this.#last.revision;
   }
 
   /**
@@ -100,15 +93,27 @@ export class StockStore {
   }
 
   async #readHead(): Promise<HeadRead> {
+    const known = this.#last;
     const [row] = await this.#readCurrent(() =>
       runStatement<Position & { floor: bigint } & ServerRow>(this.#db, this.#readPosition),
     );
     const { epoch, revision, floor } = row!;
-    this.#lastRevision = revision;
+    this.#see({ epoch, revision }, known);
     return { position: { epoch, revision }, floor, pages: new Map() };
   }
 
+  /**
+   * Takes note of a position of the database. A server that has lost revisions, or never had them, gives an older one
+   * than was known before it was asked: its stock is not this one.
+   */
+  #see({ epoch, revision }: Position, known: Position): void {
+    const isBack = epoch === known.epoch && revision < known.revision;
+    invariant(!isBack, "the revision of the stock never goes back within an epoch");
+    if (epoch !== this.#last.epoch || revision > this.#last.revision) this.#last = { epoch, revision };
+  }
+
   async #readPage({ epoch, revision }: Position, limit: number): Promise<ChangesPage> {
+    const known = this.#last;
     const page = this.#select()
       .where("revision", ">", revision as never)
       .orderBy("revision")
@@ -130,8 +135,13 @@ export class StockStore {
       () => query.clone(),
     );
     const { epoch: currentEpoch, head, floor } = rows[0]!;
+    this.#see({ epoch: currentEpoch, revision: head }, known);
     if (epoch !== currentEpoch || revision > head || revision < floor) return { kind: "reset" };
     const changed = rows[0]!.pet_id === null ? [] : rows.map(toStockRow);
+    invariant(
+      changed.every((row) => row.revision > revision && row.revision <= head),
+      "changes are newer than the revision that was asked for, and not newer than the counter",
+    );
     const more = changed.length === limit;
     const reached = more ? changed.at(-1)!.revision : head;
     return { kind: "changes", position: { epoch, revision: reached }, floor, rows: changed, more };
@@ -164,33 +174,15 @@ export class StockStore {
   }
 
   /**
-   * Reads changes of the past, the newest first.
-   *
-   * @param petId undefined for those of all entries
-   * @param before a revision: only what was before it; undefined for the newest
-   * @param limit maximum changes
-   * @throws StockUnavailableError
-   */
-  async history(
-    petId: bigint | undefined,
-    before: bigint | undefined,
-    limit: number,
-  ): Promise<readonly HistoryChange[]> {
-    const made = this.#db(ledgerTable).select(historyColumns).where("id", ">", 0).orderBy("id", "desc").limit(limit);
-    if (petId !== undefined) made.where("pet_id", petId as never);
-    if (before !== undefined) made.where("id", "<", before as never);
-    const rows = await readCurrentRows<HistoryRow>(this.#db, made, historyColumns, "id");
-    return rows.sort((a, b) => Number(b.id - a.id)).map(toHistoryChange);
-  }
-
-  /**
    * Writes the changes of these requests in one transaction, in order; see `writeWanted`.
    *
    * @throws StockUnavailableError, OutcomeUnknownError
    */
   async writeWanted(requests: readonly WriteRequest[]): Promise<Written> {
-    const { written, revision } = await writeWanted(this.#db, this.#statements, requests);
-    if (revision !== undefined) this.#lastRevision = revision;
+    const known = this.#last;
+    const onLocked = (position: Position) => this.#see(position, known);
+    const { written, position } = await writeWanted(this.#db, this.#statements, requests, onLocked);
+    if (position) this.#see(position, known);
     return written;
   }
 

@@ -1,10 +1,12 @@
 /** Writes changes of the stock in one transaction, from its lock to its commit. */
 import { setImmediate } from "node:timers/promises";
 import type { Knex } from "knex";
+import type { Position } from "../../proto/pet.ts";
 import { isRetryable } from "../../runtime/database/database-errors.ts";
 import { lostItsServer } from "../../runtime/database/open.ts";
 import { matchedRows } from "../../runtime/database/statements.ts";
 import { maxAttempts, Transaction } from "../../runtime/database/transactions.ts";
+import { InvariantError } from "../../runtime/invariant.ts";
 import { type Change, type ChangeGroup, type Outcome, onceOf } from "./change.ts";
 import { type BatchInput, type BatchResult, decideChanges } from "./decide-changes.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "./stock-errors.ts";
@@ -24,7 +26,7 @@ export type Written = ReadonlyMap<WriteRequest, readonly Outcome[]>;
 interface WriteResult {
   readonly written: Written;
   /** Of the stock after the write; undefined when no request was wanted. */
-  readonly revision?: bigint;
+  readonly position?: Position;
 }
 
 /**
@@ -37,22 +39,24 @@ interface WriteResult {
  *
  * On MySQL a write takes two round trips: one locks and reads, the other writes and commits.
  *
+ * @param onLocked gets the position of the stock under the lock; what it throws prevents the write
  * @throws StockUnavailableError, OutcomeUnknownError
  */
 export async function writeWanted(
   db: Knex,
   statements: WriteStatements,
   requests: readonly WriteRequest[],
+  onLocked: (before: Position) => void,
 ): Promise<WriteResult> {
   for (let failures = 1; ; failures++) {
     try {
       // Without this, the requests that an outage has outlasted would wait for the lock, too.
       const wanted = requests.filter(({ isWanted }) => isWanted());
       return wanted.some(({ group }) => group.changes.length > 0)
-        ? await writeOnce(db, statements, wanted)
+        ? await writeOnce(db, statements, wanted, onLocked)
         : { written: new Map(wanted.map((request) => [request, []])) };
     } catch (error) {
-      if (error instanceof OutcomeUnknownError) throw error;
+      if (error instanceof OutcomeUnknownError || error instanceof InvariantError) throw error;
       const mayRetry = (failures === 1 && lostItsServer(error)) || isRetryable(error);
       if (!mayRetry || failures === maxAttempts) throw new StockUnavailableError(error);
     }
@@ -63,6 +67,7 @@ async function writeOnce(
   db: Knex,
   statements: WriteStatements,
   requests: readonly WriteRequest[],
+  onLocked: (before: Position) => void,
 ): Promise<WriteResult> {
   const transaction = await Transaction.open(db);
   try {
@@ -71,6 +76,7 @@ async function writeOnce(
       statements,
       requests.flatMap(({ group }) => group.changes),
     );
+    onLocked({ epoch: state.epoch, revision: state.revision });
     await setImmediate(); // by then Node has read the cancellations that have arrived
     const wanted = requests.filter(({ isWanted }) => isWanted());
     if (wanted.length === 0) return { written: new Map() };
@@ -79,7 +85,8 @@ async function writeOnce(
       wanted.map(({ group }) => group),
     );
     await commit(transaction, statements, result);
-    return { written: new Map(wanted.map((request, i) => [request, result.outcomes[i]!])), revision: result.revision };
+    const written = new Map(wanted.map((request, i) => [request, result.outcomes[i]!]));
+    return { written, position: { epoch: state.epoch, revision: result.revision } };
   } finally {
     await transaction.end();
   }
@@ -90,16 +97,16 @@ async function lockAndRead(
   transaction: Transaction,
   statements: WriteStatements,
   changes: readonly Change[],
-): Promise<BatchInput> {
+): Promise<BatchInput & Position> {
   const [counters, rows, records = [], [lowest] = []] = (await transaction.run(
     statements.lockCounter,
     statements.entries(new Set(changes.map((change) => change.petId))),
     ...statements.records(new Set(changes.flatMap((change) => onceOf(change)?.id ?? []))),
-  )) as [{ revision: bigint }[], Row[], OnceRow[]?, { id: bigint | null }[]?];
+  )) as [Position[], Row[], OnceRow[]?, { id: bigint | null }[]?];
   const [counter] = counters;
   if (!counter) throw noCounter();
   return {
-    revision: counter.revision,
+    ...counter,
     rows: rows.map(toStockRow),
     records: records.map(toOnceRecord),
     lowestId: lowest?.id && lowest.id < 0n ? lowest.id : 0n,

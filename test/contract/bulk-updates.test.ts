@@ -1,4 +1,4 @@
-import type { Entry } from "../../inventory-svc/cli/entries.ts";
+import type { Entry } from "../../proto/pet.ts";
 import { expectError, expectOutage, header } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
 import { suiteStack } from "../support/stack.ts";

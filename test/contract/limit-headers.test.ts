@@ -41,11 +41,7 @@ describe("limit headers", () => {
       return gateway.address;
     };
     withoutUpstreams = await local({ PETS_UPSTREAM_URL: "", ORDERS_UPSTREAM_URL: "" });
-    afterSunset = await local({
-      PETS_DEPRECATED_AT: "2020-01-01",
-      PETS_SUNSET_AT: "2021-01-01",
-      PETS_GONE_AFTER_SUNSET: "1",
-    });
+    afterSunset = await local({ DEPRECATIONS: "getPet=2020-01-01;2021-01-01;gone" });
   });
 
   describe("requests with a key", () => {

@@ -1,7 +1,7 @@
 import { promisify } from "node:util";
 import { gunzipSync } from "node:zlib";
-import type { Entry } from "../../inventory-svc/cli/entries.ts";
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { Entry } from "../../proto/pet.ts";
 import { expectError, header } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
 import { type LocalGateway, startLocalGateway } from "../support/local-gateway.ts";

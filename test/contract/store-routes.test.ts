@@ -239,8 +239,8 @@ describe("the operations of other services", () => {
       expectDeprecation(answer);
     });
 
-    test("makes the operation 410 from the sunset on with PETS_GONE_AFTER_SUNSET=1", async () => {
-      const env = { PETS_GONE_AFTER_SUNSET: "1" };
+    test("makes the operation 410 from the sunset on when it is announced as gone", async () => {
+      const env = { DEPRECATIONS: "getPet=none;gone" }; // its dates have settings of their own
       expect(await at(env, new Date(Date.parse(sunsetAt) - 1_000))).toMatchObject({ status: 200 });
       const answer = await at(env, new Date(sunsetAt));
       expectError(answer, 410, "not_found");
@@ -252,6 +252,18 @@ describe("the operations of other services", () => {
 
     test("can be switched off by its settings", async () => {
       expectNoDeprecation(await at({ PETS_DEPRECATED_AT: "none", PETS_SUNSET_AT: "none" }, new Date()));
+    });
+
+    test("one setting announces the end of any operation: to its callers, in the document and on the page", async () => {
+      const announced = "getOrders=2026-02-03T04:05:06Z;2027-08-09T10:11:12Z;https://docs.example/orders;gone";
+      await at({ DEPRECATIONS: announced }, new Date(sunsetAt));
+      const answer = await get("another time", "/v1/store/orders");
+      expectError(answer, 410, "not_found");
+      expectDeprecation(answer);
+      expect(header(answer, "Link")).toContain('<https://docs.example/orders>; rel="deprecation"');
+      const { paths } = JSON.parse((await get("another time", "/openapi.json")).text);
+      expect(paths["/store/orders"].get).toMatchObject({ deprecated: true, "x-sunset": "2027-08-09T10:11:12.000Z" });
+      expect((await get("another time", "/docs/")).text).toContain("https://docs.example/orders");
     });
 
     test("operators see how often an account still uses the deprecated GET /v1/pets/{petId}", async () => {

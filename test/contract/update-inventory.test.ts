@@ -3,7 +3,7 @@ import { request as httpRequest, type IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
-import type { Entry } from "../../inventory-svc/cli/entries.ts";
+import type { Entry } from "../../proto/pet.ts";
 import { expectError, header } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
 import { suiteStack } from "../support/stack.ts";

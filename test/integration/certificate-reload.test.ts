@@ -9,6 +9,7 @@ import { createRpcServer } from "../../inventory-svc/grpc-server.ts";
 import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
 import { ChangeFeed } from "../../inventory-svc/stock/change-feed.ts";
 import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
+import { Ledger } from "../../inventory-svc/stock/ledger.ts";
 import { ListFeed } from "../../inventory-svc/stock/list-feed.ts";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
 import { type Authority, createAuthority, mountFiles } from "../support/certificates.ts";
@@ -57,6 +58,7 @@ describe("new TLS files", () => {
     const server = createRpcServer({
       handlers: inventoryHandlers({
         ...{ store: stock.store, commits, feed, lists, draining },
+        ledger: new Ledger(stock.db),
         keepsHistory: true,
         callerOf: () => ({ kind: "internal" }),
         onCall: () => {},

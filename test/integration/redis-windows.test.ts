@@ -36,6 +36,28 @@ describe("windows on Redis", () => {
     expect(await calls()).toBe(exhausted);
   });
 
+  test.each([
+    ["has counts that fell", (charge: number[]) => charge.with(2, 0).with(3, 0)],
+    ["admits more than was asked for", (charge: number[]) => charge.with(1, 9)],
+    ["lacks an account", (charge: number[]) => charge.slice(0, 1)],
+  ])("an answer of Redis that %s is none: the gateway decides alone, and asks again", async (_, spoil) => {
+    const caller = newCaller();
+    const { limiter, redis, changes } = await startGateway();
+    await ask(1, caller);
+    await limiter.decide(caller, windows);
+    type Client = Redis & { chargeWindows(...args: unknown[]): Promise<number[]> };
+    const { chargeWindows } = redis as Client;
+    (redis as Client).chargeWindows = async (...args) => spoil(await chargeWindows.apply(redis, args));
+    const alone = await limiter.decide(caller, windows);
+    (redis as Client).chargeWindows = chargeWindows;
+    expect(alone.admitted).toBe(true);
+    expect(left(alone)[0]).toBe(99); // its share of what was left
+    expect(changes[0]).toBe(true);
+    await until(() => changes.at(-1) === false);
+    await limiter.stateCounts();
+    expect(left(await ask(1, caller))[0]).toBe(296);
+  });
+
   test("an answer that arrives while this thread is busy counts, and Redis is not taken for away", async () => {
     const caller = newCaller();
     const { limiter, changes } = gateways[0]!;

@@ -1,6 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
+import { Ledger } from "../../inventory-svc/stock/ledger.ts";
 import { StockUnavailableError } from "../../inventory-svc/stock/stock-errors.ts";
 import type { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { type Item, maxPetId, maxQuantity, minPetId, type Position } from "../../proto/pet.ts";
@@ -354,7 +355,7 @@ describe("an unreachable stock", () => {
   }
 
   test.each(broken)("every operation gives StockUnavailableError with the cause: %s", async (_why, urlOf) => {
-    const { store, retention } = open(await urlOf(stack));
+    const { db, store, retention } = open(await urlOf(stack));
     const operations: Record<string, () => Promise<unknown>> = {
       ping: () => store.ping(),
       position: () => store.position(),
@@ -363,7 +364,7 @@ describe("an unreachable stock", () => {
       changesAfter: () => store.changesAfter({ epoch: "", revision: 0n }, 10),
       write: () => store.write([create(1n)]),
       getMany: () => store.getMany([1n]),
-      history: () => store.history(1n, undefined, 1),
+      history: () => new Ledger(db).history(1n, undefined, 1),
       deleteFromLedger: () => retention.deleteFromLedger(1, 1, "revisions", 0n),
       noteTime: () => retention.noteTime(1),
       forgetRemovals: () => retention.forgetRemovals(1, 1),

@@ -75,6 +75,10 @@ const alertsOf: Readonly<Record<FaultName, { readonly fire: readonly string[]; r
     may: ["InventoryDatabaseAway", "InventoryQueueNearBound", "InventorySlowCommits", ...latency],
   },
   "the database server forgets commits in a crash": { fire: ["DatabaseNotSafe"] },
+  "the database of the stock has lost changes": {
+    fire: ["InvariantFailed"],
+    may: ["InventoryDown", ...errors, ...latency],
+  },
   "another writer holds the lock of the stock": { fire: ["InventorySlowCommits", ...latency] },
   "many changes wait for another writer": {
     fire: ["InventoryQueueNearBound", ...latency],

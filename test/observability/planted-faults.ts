@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { connectMysql } from "../support/mysql-client.ts";
-import { holdWriteLock } from "../support/open-stock.ts";
+import { holdWriteLock, openStock } from "../support/open-stock.ts";
 import type { Restartable } from "../support/restartable.ts";
 import { until } from "../support/until.ts";
 import type { WatchedSystem } from "./watched-system.ts";
@@ -98,6 +98,14 @@ export const faults = {
   "the database server forgets commits in a crash": async ({ database }) => {
     await setGlobal(database.url(""), "innodb_flush_log_at_trx_commit = 2");
     return () => setGlobal(database.url(""), "innodb_flush_log_at_trx_commit = 1");
+  },
+  "the database of the stock has lost changes": async ({ system, services }) => {
+    const { db, close } = openStock(system.databaseUrls.inventory);
+    await db("stock_head").decrement("revision", 3); // the updates of the load soon make up for it
+    await close();
+    return async () => {
+      for (const service of services) await service.crash(); // the alert ends with the process
+    };
   },
   "another writer holds the lock of the stock": async ({ system }) =>
     repeat(async () => {

@@ -2,6 +2,7 @@
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import { contractPlans } from "../../gateway/accounts/keys/plans.ts";
 import { publishedBanRules } from "../../gateway/admission/bans.ts";
+import type { Announcements } from "../../gateway/http/deprecations.ts";
 import { type OpenApiDocument, openApiDocument } from "../../gateway/openapi/document.ts";
 import { type Answer, bodyText } from "./answers.ts";
 import { type RawResponse, type RequestOptions, type Response, rawRequest, request } from "./http.ts";
@@ -29,6 +30,7 @@ interface ApiResponse {
 }
 
 interface Operation {
+  readonly name: string;
   readonly method: string;
   readonly path: RegExp;
   /** Whether another service gives the answer, with headers of its own. */
@@ -36,8 +38,9 @@ interface Operation {
   readonly responses: Readonly<Record<string, ApiResponse>>;
 }
 
-const announced = operationsOf(describeApi({ deprecatedAt: new Date(0), sunsetAt: new Date(0) }));
-const unannounced = operationsOf(describeApi({ deprecatedAt: null, sunsetAt: null }));
+const unannounced = operationsOf(describeApi({ getPet: { deprecatedAt: null, sunsetAt: null } }));
+const everyEnd = unannounced.map(({ name }) => [name, { deprecatedAt: new Date(0), sunsetAt: new Date(0) }]);
+const announced = operationsOf(describeApi(Object.fromEntries(everyEnd)));
 
 /** Statuses that the document describes for all requests at once: the request is too slow, or its head too large. */
 const beforeAnyOperation = new Set([408, 431]);
@@ -125,7 +128,7 @@ function schemaFaults(what: string, schema: object, value: unknown): string[] {
   return validate(value) ? [] : [`${what}: ${ajv.errorsText(validate.errors)}`];
 }
 
-function describeApi(dates: { deprecatedAt: Date | null; sunsetAt: Date | null }): OpenApiDocument {
+function describeApi(deprecations: Announcements): OpenApiDocument {
   return openApiDocument({
     servers: [],
     plans: contractPlans,
@@ -133,18 +136,18 @@ function describeApi(dates: { deprecatedAt: Date | null; sunsetAt: Date | null }
     guardPerMinute: 60,
     keyedUpdatesPerDay: 200_000,
     keyRotation: true,
-    deprecations: { getPet: dates },
+    deprecations,
   });
 }
 
 function operationsOf(document: OpenApiDocument): readonly Operation[] {
-  type Described = { tags: string[]; responses: Operation["responses"] };
+  type Described = { operationId: string; tags: string[]; responses: Operation["responses"] };
   const paths = withoutReferences(document.paths, document) as Record<string, Record<string, Described>>;
   const withoutParametersFirst = Object.entries(paths).toSorted(([a], [b]) => +a.includes("{") - +b.includes("{"));
   return withoutParametersFirst.flatMap(([text, methods]) => {
     const path = new RegExp(`^/v1${text.replace(/\{\w+\}/g, "[^/]+")}$`);
-    return Object.entries(methods).map(([method, { tags, responses }]) => {
-      return { method: method.toUpperCase(), path, isPassedThrough: tags.includes("Store"), responses };
+    return Object.entries(methods).map(([method, { operationId: name, tags, responses }]) => {
+      return { name, method: method.toUpperCase(), path, isPassedThrough: tags.includes("Store"), responses };
     });
   });
 }

@@ -5,10 +5,10 @@ import { createKeyAdmin, type IssuedKey } from "../../gateway/accounts/cli/key-a
 import { createKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
 import { type AccountLimits, hasOwnLimits, type PlanName, planNames } from "../../gateway/accounts/keys/plans.ts";
 import type { Scope } from "../../gateway/accounts/keys/principal.ts";
-import type { Entry } from "../../inventory-svc/cli/entries.ts";
 import { stockMigrations } from "../../inventory-svc/stock/stock-migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { Entry } from "../../proto/pet.ts";
 import { petStatuses } from "../../proto/pet.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";

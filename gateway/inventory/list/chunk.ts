@@ -1,5 +1,6 @@
 /** A part of the list: a few hundred entries as JSON that is ready to be sent. */
 import type { Item, ListedItem } from "../../../proto/pet.ts";
+import { invariant } from "../../../runtime/invariant.ts";
 
 /**
  * Entries in the order of petId, as JSON. A removed one stays among them, with the revision that removed it and no JSON,
@@ -24,6 +25,15 @@ export interface Chunk {
 /** Later than every revision. */
 const never = 2n ** 63n;
 
+/** @throws InvariantError where the parts of a chunk disagree: readers would get other entries' bytes */
+function sealed(chunk: Chunk): Chunk {
+  const { petIds, revisions, offsets, json, entries } = chunk;
+  const count = petIds.length;
+  const isWhole = revisions.length === count && offsets.length === count + 1 && entries >= 0 && entries <= count;
+  invariant(isWhole && offsets[count] === json.length, "the bytes of a chunk are those of its entries");
+  return chunk;
+}
+
 /** Makes a chunk of entries in the order of petId. */
 export function makeChunk(items: readonly ListedItem[]): Chunk {
   const petIds = new BigInt64Array(items.length);
@@ -40,7 +50,8 @@ export function makeChunk(items: readonly ListedItem[]): Chunk {
     text += renderListed(item);
     offsets[i + 1] = text.length; // the JSON is ASCII: characters are bytes
   });
-  return { petIds, revisions, newest, firstRemoval, entries, offsets, json: joinBytes([Buffer.from(text, "latin1")]) };
+  const json = joinBytes([Buffer.from(text, "latin1")]);
+  return sealed({ petIds, revisions, newest, firstRemoval, entries, offsets, json });
 }
 
 /**
@@ -67,7 +78,7 @@ export function editChunk(chunk: Chunk, edits: readonly ListedItem[]): Chunk {
     next = isThere ? at + 1 : at;
   }
   parts.push(chunk.json.subarray(chunk.offsets[next]));
-  return { ...movePlaces(chunk, places), newest, firstRemoval, entries, json: joinBytes(parts) };
+  return sealed({ ...movePlaces(chunk, places), newest, firstRemoval, entries, json: joinBytes(parts) });
 }
 
 /** Where an edit goes. */
@@ -128,13 +139,13 @@ export function forgetRemovals(chunk: Chunk, floor: bigint): Chunk {
       if (revision < firstRemoval) firstRemoval = revision;
     }
   }
-  return {
+  return sealed({
     ...chunk,
     petIds: BigInt64Array.from(kept, (at) => chunk.petIds[at]!),
     revisions: BigInt64Array.from(kept, (at) => chunk.revisions[at]!),
     offsets: Uint32Array.from([...kept, chunk.petIds.length], (at) => chunk.offsets[at]!),
     firstRemoval,
-  };
+  });
 }
 
 /** Copies the entries from `from` to before `to` into a chunk of their own. */
@@ -142,7 +153,7 @@ export function sliceChunk(chunk: Chunk, from: number, to: number): Chunk {
   const start = chunk.offsets[from]!;
   let entries = 0;
   for (let at = from; at < to; at++) if (!isRemoved(chunk, at)) entries += 1;
-  return {
+  return sealed({
     petIds: chunk.petIds.slice(from, to),
     revisions: chunk.revisions.slice(from, to),
     newest: chunk.newest, // a bound, as is the next one: the newest entry of this part may be older
@@ -150,7 +161,7 @@ export function sliceChunk(chunk: Chunk, from: number, to: number): Chunk {
     entries,
     offsets: chunk.offsets.slice(from, to + 1).map((offset) => offset - start),
     json: joinBytes([chunk.json.subarray(start, chunk.offsets[to])]),
-  };
+  });
 }
 
 /** Whether the entry at an index was removed. */

@@ -7,6 +7,7 @@ import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-ho
 import fc from "fast-check";
 import type { StockChanges } from "../../../client/index.ts";
 import type { ListedItem } from "../../../proto/pet.ts";
+import { InvariantError } from "../../../runtime/invariant.ts";
 import { PlainStock as Stock } from "../../../test/support/plain-stock.ts";
 import { type Body, Snapshot } from "./snapshot.ts";
 import { nextSnapshot, StockList } from "./stock-list.ts";
@@ -159,10 +160,49 @@ describe("StockList", () => {
     stock.epoch = "restored1-of-the-test";
     const restored = await list.current();
     expect(restored.etag).not.toBe(etag);
-    stock.remove(1n);
+    stock.items.delete(2n);
     stock.revision = 1n;
     expect(text((await list.current()).plain())).toBe(stock.json());
     expect(stock.loads).toBe(3);
+  });
+
+  describe("changes that cannot be", () => {
+    const changed = { petId: 1n, quantity: 9, status: "sold", revision: 3n, removed: false } as const;
+    const real = { kind: "changes", position: { epoch: "epoch-of-the-test", revision: 3n }, floor: 2n } as const;
+    test.each<[string, Partial<StockChanges>]>([
+      ["take the list back", { position: { ...real.position, revision: 1n }, items: [] }],
+      ["are of another epoch", { position: { ...real.position, epoch: "another" }, items: [changed] }],
+      ["are no newer than the list", { items: [{ ...changed, revision: 2n }] }],
+      ["are newer than their position", { items: [{ ...changed, revision: 4n }] }],
+      ["lower the floor", { items: [changed], floor: 1n }],
+    ])("changes that %s are refused, and the list stays as it is", async (_, fault) => {
+      const stock = new Stock();
+      stock.set(1n, 1);
+      stock.set(2n, 1);
+      stock.floor = 2n;
+      const list = new StockList(stock, timeoutMs);
+      const before = await list.current();
+      const { changesAfter } = stock;
+      stock.changesAfter = async () => ({ ...real, items: [], ...fault }) as StockChanges;
+      await expect(list.current()).rejects.toThrow(InvariantError);
+      stock.changesAfter = changesAfter;
+      expect(await list.current()).toBe(before);
+      expect(stock.loads).toBe(1);
+    });
+
+    test("changes that name an entry twice are refused, and the next read loads the list again", async () => {
+      const stock = new Stock();
+      stock.set(1n, 1);
+      stock.set(2n, 1);
+      const list = new StockList(stock, timeoutMs);
+      await list.current();
+      const { changesAfter } = stock;
+      stock.changesAfter = async () => ({ ...real, items: [changed, { ...changed, petId: 2n }, changed] });
+      await expect(list.current()).rejects.toThrow(InvariantError);
+      stock.changesAfter = changesAfter;
+      expect(text((await list.current()).plain())).toBe(stock.json());
+      expect(stock.loads).toBe(2);
+    });
   });
 
   test("a failed check fails the reads that waited for it, and the next one works", async () => {

@@ -1,6 +1,7 @@
 /** The list of all stock, ready to be sent. */
 
 import type { StockChanges } from "../../../client/index.ts";
+import { invariant } from "../../../runtime/invariant.ts";
 import { SharedRead } from "../../../runtime/shared-read.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { forgetRemovals } from "./chunk.ts";
@@ -9,6 +10,8 @@ import { type Difference, fewChanges, findDifference, renderDifference } from ".
 import { Load } from "./load-list.ts";
 import { type Body, epochTag, Snapshot } from "./snapshot.ts";
 import type { StockSource } from "./stock-source.ts";
+
+type Changes = Extract<StockChanges, { kind: "changes" }>;
 
 /** A position as the `ETag` of the list has it. */
 export interface ListTag {
@@ -136,8 +139,13 @@ export class StockList {
     const { epoch, revision } = snapshot;
     const changes = await this.#source.changesAfter({ epoch, revision }, this.#checks);
     if (isLoaded) this.#load = new Load(); // not before: after a failed check, the next one begins with what is loaded
-    this.#snapshot = changes.kind === "reset" ? undefined : nextSnapshot(snapshot, changes);
+    if (changes.kind === "changes") {
+      refuseOlder(snapshot, changes);
+      invariant(isLoaded || changes.floor >= this.#floor, "the floor of removals never falls within an epoch");
+    }
+    this.#snapshot = undefined; // also after an edit that fails: the next read then loads the list again
     if (changes.kind === "reset") return undefined;
+    this.#snapshot = nextSnapshot(snapshot, changes);
     this.#floor = changes.floor;
     this.#checkedAtMs = Date.now();
     if (isLoaded) this.#onChange(undefined);
@@ -148,13 +156,20 @@ export class StockList {
 
 const lateCheck = "the inventory service sent no part of the list, or of its changes, in time";
 
+/** @throws InvariantError for changes that would take the list back, or that are not of this list */
+function refuseOlder({ epoch, revision }: Snapshot, { position, items }: Changes): void {
+  const isForward = position.epoch === epoch && position.revision >= revision;
+  invariant(isForward, "the list never goes back within an epoch");
+  const isWithin = items.every((item) => item.revision > revision && item.revision <= position.revision);
+  invariant(isWithin, "changes of the list are newer than it, and not newer than their position");
+}
+
 /** The list after some changes. Chunks without a change stay the same objects. */
-export function nextSnapshot(
-  snapshot: Snapshot,
-  { position, items, floor }: Extract<StockChanges, { kind: "changes" }>,
-): Snapshot {
+export function nextSnapshot(snapshot: Snapshot, { position, items, floor }: Changes): Snapshot {
   if (position.revision === snapshot.revision) return snapshot;
   const edits = [...items].sort((a, b) => (a.petId < b.petId ? -1 : 1));
+  const isOnce = edits.every(({ petId }, i) => i === 0 || edits[i - 1]!.petId < petId);
+  invariant(isOnce, "changes of the list have each entry once");
   const chunks = editChunks(snapshot.chunks, edits).map((chunk) => forgetRemovals(chunk, floor));
   const kept = chunks.filter(({ petIds }) => petIds.length > 0);
   return new Snapshot(position.epoch, position.revision, kept, snapshot);

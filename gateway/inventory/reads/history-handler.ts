@@ -1,7 +1,7 @@
 /** The handler of the operation that reads the changes of an entry. */
 import type { IncomingMessage } from "node:http";
 import type { RequestHandler } from "express";
-import type { EntryThen, PastChange } from "../../../client/history.ts";
+import type { EntryThen, PastChange } from "../../../client/past-changes.ts";
 import type { Admission } from "../../admission/admission.ts";
 import { queryOf, queryValue, readWholeNumber } from "../../http/request.ts";
 import { contextOf } from "../../http/request-context.ts";

@@ -1,0 +1,77 @@
+/** Announces the end of operations: RFC 9745 (Deprecation), RFC 8594 (Sunset) and the links that belong to them. */
+import { isoTimePattern, parseIsoTime } from "../../runtime/settings.ts";
+import type { HeaderList } from "./request-context.ts";
+
+/** What operators announce of an operation. */
+export interface Announcement {
+  /** When the operation became, or becomes, deprecated; null when that is not announced. */
+  readonly deprecatedAt: Date | null;
+  /** When the operation may go away; null when that is not announced. */
+  readonly sunsetAt: Date | null;
+  /** Where people read about it; undefined for the documentation page. */
+  readonly link?: string | undefined;
+  /** Whether the operation answers 410 from `sunsetAt` on. */
+  readonly isGoneAfterSunset?: boolean;
+}
+
+/** By operationId. */
+export type Announcements = Readonly<Record<string, Announcement>>;
+
+/** How an operation ends, ready for its responses. */
+export interface Deprecation {
+  /** `Deprecation`, `Sunset` and `Link`, for every response of the operation. */
+  readonly headers: HeaderList;
+  /** Unix milliseconds from which the operation answers 410; infinity when it stays. */
+  readonly goneFromMs: number;
+}
+
+const date = `(?:none|${isoTimePattern})`;
+const entry = `\\s*[A-Za-z]+=${date}(?:;${date})?(?:;https?://[^\\s,;<>"]+)?(?:;gone)?\\s*`;
+
+/** A pattern of the announcements that operators write: `none`, or `operationId=deprecation;sunset;link;gone` and so on. */
+export const announcementsPattern = `none|${entry}(?:,${entry})*`;
+
+/**
+ * Reads announcements. Only the date of the deprecation has to be there; `none` stands for a date that is not announced.
+ *
+ * @param text of the form of `announcementsPattern`
+ */
+export function parseAnnouncements(text: string): Announcements {
+  const entries = text === "none" ? [] : text.split(",").map((each) => each.trim());
+  return Object.fromEntries(
+    entries.map((each) => {
+      const end = each.indexOf("=");
+      return [each.slice(0, end), announcementOf(each.slice(end + 1).split(";"))];
+    }),
+  );
+}
+
+function announcementOf(parts: readonly string[]): Announcement {
+  const isGoneAfterSunset = parts.at(-1) === "gone";
+  const link = parts.find((part) => /^https?:/.test(part));
+  const [deprecatedAt = null, sunsetAt = null] = parts
+    .filter((part) => part !== "gone" && part !== link)
+    .map((part) => (part === "none" ? null : new Date(parseIsoTime(part)!)));
+  return { deprecatedAt, sunsetAt, link, isGoneAfterSunset };
+}
+
+/** @param route method and path of the operation, to which the link to the documentation page is relative */
+export function deprecation(
+  { deprecatedAt, sunsetAt, link, isGoneAfterSunset }: Announcement,
+  route: string,
+): Deprecation {
+  const url = link ?? `${"../".repeat(route.split("/").length - 2)}docs/`;
+  const headers: string[] = [];
+  const links: string[] = [];
+  if (deprecatedAt !== null) {
+    headers.push("Deprecation", `@${Math.floor(deprecatedAt.getTime() / 1_000)}`);
+    links.push(`<${url}>; rel="deprecation"`);
+  }
+  if (sunsetAt !== null) {
+    headers.push("Sunset", sunsetAt.toUTCString());
+    links.push(`<${url}>; rel="sunset"`);
+  }
+  if (links.length > 0) headers.push("Link", links.join(", "));
+  const goneFromMs = isGoneAfterSunset && sunsetAt !== null ? sunsetAt.getTime() : Number.POSITIVE_INFINITY;
+  return { headers, goneFromMs };
+}
