@@ -41,7 +41,7 @@ test("the route table and the OpenAPI document have the same operations and scop
   expect(operations.toSorted(byOperation)).toEqual(documented.toSorted(byOperation));
 });
 
-test("an operation that does not exist cannot be announced to end, and the fault names the setting", () => {
+test("the end of an operation that does not exist is a fault that names the setting", () => {
   const table = routeTable({ pets: () => () => {}, orders: () => () => {} } as unknown as OperationDeps);
   const announced = { deprecatedAt: null, sunsetAt: null };
   expect(announceEnds(table, { getOrders: announced })["GET /v1/store/orders"]).toHaveProperty("deprecation");

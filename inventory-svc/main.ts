@@ -24,9 +24,9 @@ import { createServiceMetrics } from "./service-metrics.ts";
 import { ChangeFeed } from "./stock/change-feed.ts";
 import { ledgerKeptMs, startCleanup } from "./stock/cleanup.ts";
 import { GroupCommit } from "./stock/group-commit.ts";
-import { Ledger } from "./stock/ledger.ts";
 import { ListFeed } from "./stock/list-feed.ts";
 import { Retention } from "./stock/retention.ts";
+import { StockHistory } from "./stock/stock-history.ts";
 import { StockStore } from "./stock/stock-store.ts";
 
 const command = createCommand(
@@ -86,7 +86,7 @@ async function start(): Promise<RunningProcess> {
   const server = createRpcServer({
     handlers: inventoryHandlers({
       store,
-      ledger: new Ledger(db),
+      history: new StockHistory(db),
       keepsHistory,
       callerOf: callerOf(config.INVENTORY_TLS_ROLES ?? new Map()),
       commits,

@@ -8,8 +8,8 @@ import { until } from "../../test/support/until.ts";
 import { createRpcServer } from "../grpc-server.ts";
 import type { Change, ChangeGroup, Outcome } from "../stock/change.ts";
 import { ChangeFeed } from "../stock/change-feed.ts";
-import { Ledger } from "../stock/ledger.ts";
 import { ListFeed } from "../stock/list-feed.ts";
+import { StockHistory } from "../stock/stock-history.ts";
 import type { ChangesPage } from "../stock/stock-store.ts";
 import { type HandlerDeps, inventoryHandlers } from "./handlers.ts";
 
@@ -29,7 +29,7 @@ describe("the handlers of calls", () => {
     const draining = new AbortController();
     const handlers = inventoryHandlers({
       store,
-      ledger: new Ledger(db),
+      history: new StockHistory(db),
       keepsHistory: true,
       callerOf: () => ({ kind: "internal" }),
       commits: { submit: async ({ changes }) => await store.write(changes) },

@@ -6,8 +6,8 @@ import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
 import type { Actor, Change, StockRow } from "../stock/change.ts";
 import type { ChangeFeed } from "../stock/change-feed.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
-import type { Ledger } from "../stock/ledger.ts";
 import type { ListFeed } from "../stock/list-feed.ts";
+import type { StockHistory } from "../stock/stock-history.ts";
 import type { StockStore } from "../stock/stock-store.ts";
 import { applyChanges } from "./apply-changes.ts";
 import { readHistoryLimit, toWireChange } from "./history-wire.ts";
@@ -28,7 +28,7 @@ import {
 
 export interface HandlerDeps {
   readonly store: Pick<StockStore, "get" | "getMany" | "changesAfter">;
-  readonly ledger: Pick<Ledger, "history">;
+  readonly history: Pick<StockHistory, "before">;
   /** Whether changes of the past may be read. */
   readonly keepsHistory: boolean;
   /** Who makes a call, by the names in the certificate. */
@@ -42,14 +42,14 @@ export interface HandlerDeps {
 }
 
 export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
-  const { store, ledger, keepsHistory, commits, feed, lists, draining, callerOf, onCall } = deps;
+  const { store, history, keepsHistory, commits, feed, lists, draining, callerOf, onCall } = deps;
   const originOf = (call: ServerUnaryCall<unknown, unknown>) => ({ actor: callerOf(certificateNames(call)) });
   const commit = async (change: Change, call: ServerUnaryCall<unknown, unknown>) => {
     const [outcome] = await commits.submit({ changes: [change], origin: originOf(call) }, whileWanted(call));
     return entryOrRefuse(change, outcome!);
   };
   const hasPast = async (petId: bigint) =>
-    (await store.get(petId)) !== undefined || (await ledger.history(petId, undefined, 1)).length > 0;
+    (await store.get(petId)) !== undefined || (await history.before(undefined, petId, 1)).length > 0;
 
   return {
     listInventory: serverStream(async function* ({ afterPetId }) {
@@ -142,7 +142,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
     listChanges: unary(async (request) => {
       const { petId, beforeRevision } = request;
       if (!keepsHistory) throw new RpcError("HISTORY_OFF", "this service keeps no history (INVENTORY_HISTORY_DAYS=0)");
-      const changes = await ledger.history(petId, beforeRevision, readHistoryLimit(request));
+      const changes = await history.before(beforeRevision, petId, readHistoryLimit(request));
       const isKnown = petId === undefined || changes.length > 0 || (await hasPast(petId));
       if (!isKnown) throw notFound(petId);
       return { changes: changes.map(toWireChange) };

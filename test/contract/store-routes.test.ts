@@ -254,7 +254,7 @@ describe("the operations of other services", () => {
       expectNoDeprecation(await at({ PETS_DEPRECATED_AT: "none", PETS_SUNSET_AT: "none" }, new Date()));
     });
 
-    test("one setting announces the end of any operation: to its callers, in the document and on the page", async () => {
+    test("one setting announces the end of any operation, to its callers and in the document", async () => {
       const announced = "getOrders=2026-02-03T04:05:06Z;2027-08-09T10:11:12Z;https://docs.example/orders;gone";
       await at({ DEPRECATIONS: announced }, new Date(sunsetAt));
       const answer = await get("another time", "/v1/store/orders");

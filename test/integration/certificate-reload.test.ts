@@ -9,8 +9,8 @@ import { createRpcServer } from "../../inventory-svc/grpc-server.ts";
 import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
 import { ChangeFeed } from "../../inventory-svc/stock/change-feed.ts";
 import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
-import { Ledger } from "../../inventory-svc/stock/ledger.ts";
 import { ListFeed } from "../../inventory-svc/stock/list-feed.ts";
+import { StockHistory } from "../../inventory-svc/stock/stock-history.ts";
 import type { TlsFiles } from "../../runtime/tls-files.ts";
 import { type Authority, createAuthority, mountFiles } from "../support/certificates.ts";
 import { createSqliteDatabase, dropDatabase } from "../support/databases.ts";
@@ -58,7 +58,7 @@ describe("new TLS files", () => {
     const server = createRpcServer({
       handlers: inventoryHandlers({
         ...{ store: stock.store, commits, feed, lists, draining },
-        ledger: new Ledger(stock.db),
+        history: new StockHistory(stock.db),
         keepsHistory: true,
         callerOf: () => ({ kind: "internal" }),
         onCall: () => {},

@@ -3,8 +3,8 @@ import { createRpcServer } from "../../inventory-svc/grpc-server.ts";
 import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
 import { ChangeFeed } from "../../inventory-svc/stock/change-feed.ts";
 import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
-import { Ledger } from "../../inventory-svc/stock/ledger.ts";
 import { ListFeed } from "../../inventory-svc/stock/list-feed.ts";
+import { StockHistory } from "../../inventory-svc/stock/stock-history.ts";
 import {
   type CheckInventoryRequest,
   type CheckInventoryResponse,
@@ -184,7 +184,7 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
       const server = createRpcServer({
         handlers: inventoryHandlers({
           store: stock.store,
-          ledger: new Ledger(stock.db),
+          history: new StockHistory(stock.db),
           keepsHistory: true,
           callerOf: () => ({ kind: "internal" }),
           lists: new ListFeed(changing, 1_000),

@@ -121,4 +121,15 @@ describe("the observability files", () => {
       expect(targets.every(({ expr }) => expr.length > 0)).toBe(true);
     }
   });
+
+  test.each(dashboards)("the dashboard in $file shows the deployments of the chosen namespaces alone", (dashboard) => {
+    // Where there are no namespaces, the label is empty, which the pattern for all of them takes.
+    expect(dashboard.templating.list).toContainEqual(expect.objectContaining({ name: "namespace", allValue: ".*" }));
+    for (const { expr } of dashboard.panels.flatMap(({ targets = [] }) => targets)) {
+      for (const name of metricsIn(expr)) {
+        const uses = expr.split(new RegExp(`(?<![\\w:])${name}(?![\\w:])`)).slice(1);
+        expect(uses.filter((use) => !use.startsWith('{namespace=~"$namespace"'))).toEqual([]);
+      }
+    }
+  });
 });

@@ -1,8 +1,8 @@
 import { writeFile } from "node:fs/promises";
 import { setImmediate } from "node:timers/promises";
 import fc from "fast-check";
-import { Ledger } from "../../inventory-svc/stock/ledger.ts";
 import { StockUnavailableError } from "../../inventory-svc/stock/stock-errors.ts";
+import { StockHistory } from "../../inventory-svc/stock/stock-history.ts";
 import type { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { type Item, maxPetId, maxQuantity, minPetId, type Position } from "../../proto/pet.ts";
 import { databaseDefaults } from "../../runtime/database/open.ts";
@@ -364,7 +364,7 @@ describe("an unreachable stock", () => {
       changesAfter: () => store.changesAfter({ epoch: "", revision: 0n }, 10),
       write: () => store.write([create(1n)]),
       getMany: () => store.getMany([1n]),
-      history: () => new Ledger(db).history(1n, undefined, 1),
+      history: () => new StockHistory(db).before(undefined, 1n, 1),
       deleteFromLedger: () => retention.deleteFromLedger(1, 1, "revisions", 0n),
       noteTime: () => retention.noteTime(1),
       forgetRemovals: () => retention.forgetRemovals(1, 1),

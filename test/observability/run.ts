@@ -41,7 +41,7 @@ export async function runWithFaults(stack: AsyncDisposableStack): Promise<Run> {
   const to = Math.floor(Date.now() / 1_000);
   const values = async ({ expr }: Target) => {
     // Grafana's interval is four scrapes, or a pixel where that is longer.
-    const query = expr.replaceAll("$__rate_interval", "8s").replaceAll("$instance", ".*");
+    const query = expr.replaceAll("$__rate_interval", "8s").replace(/\$(?:instance|namespace)\b/g, ".*");
     const range = { start: String(from), end: String(to), step: String(stepSeconds) };
     type Series = { metric: Record<string, string>; values: [at: number, value: string][] };
     const { result } = await prometheus.ask<{ result: Series[] }>("query_range", { query, ...range });

@@ -4,7 +4,7 @@ import { readCurrentRows } from "./current-rows.ts";
 import { type HistoryChange, type HistoryRow, historyColumns, ledgerTable, toHistoryChange } from "./stock-rows.ts";
 
 /** The changes of the stock, as far as they are kept. */
-export class Ledger {
+export class StockHistory {
   readonly #db: Knex;
 
   constructor(db: Knex) {
@@ -14,19 +14,19 @@ export class Ledger {
   /**
    * Reads changes of the past, the newest first.
    *
-   * @param petId undefined for those of all entries
-   * @param before a revision: only what was before it; undefined for the newest
+   * @param revision only what was before it; undefined for the newest
+   * @param petId undefined for the changes of all entries
    * @param limit maximum changes
    * @throws StockUnavailableError
    */
-  async history(
+  async before(
+    revision: bigint | undefined,
     petId: bigint | undefined,
-    before: bigint | undefined,
     limit: number,
   ): Promise<readonly HistoryChange[]> {
     const made = this.#db(ledgerTable).select(historyColumns).where("id", ">", 0).orderBy("id", "desc").limit(limit);
     if (petId !== undefined) made.where("pet_id", petId as never);
-    if (before !== undefined) made.where("id", "<", before as never);
+    if (revision !== undefined) made.where("id", "<", revision as never);
     const rows = await readCurrentRows<HistoryRow>(this.#db, made, historyColumns, "id");
     return rows.sort((a, b) => Number(b.id - a.id)).map(toHistoryChange);
   }
