@@ -67,7 +67,9 @@ describe("the operations of other services", () => {
 
   beforeEach(() => {
     seen = [];
-    answerUpstream = (_incoming, response) => response.writeHead(200, { "Content-Type": "application/json" }).end("{}");
+    answerUpstream = ({ url }, response) => {
+      response.writeHead(200, { "Content-Type": "application/json" }).end(url!.includes("/orders") ? "[]" : "{}");
+    };
   });
 
   const get = (gateway: string, path: string, headers: Record<string, string> = {}, method = "GET") =>
