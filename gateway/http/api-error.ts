@@ -71,15 +71,33 @@ export class ApiError extends Error {
     this.headers = headers ?? {};
   }
 
-  /** Its headers in the answer: no cache may keep an error, which may be over soon and may name its caller's limits. */
-  get headerList(): readonly string[] {
-    return ["Cache-Control", "no-store", ...Object.entries(this.headers).flat()];
+  /**
+   * Its headers in the answer: no cache may keep an error, which may be over soon and may name its caller's limits, and
+   * `Link` leads to what the code means.
+   *
+   * @param path that was asked for; empty for a request without one
+   */
+  headersAt(path: string): readonly string[] {
+    const help = `<${toRoot(path)}docs/#${this.code}>; rel="help"`;
+    return ["Cache-Control", "no-store", "Link", help, ...Object.entries(this.headers).flat()];
   }
 
   /** The Error body of the contract: exactly `code`, `message` and `status`. */
   get body(): string {
     return JSON.stringify({ code: this.code, message: this.message, status: this.status });
   }
+}
+
+/** Levels of the deepest path that gets a relative link: a longer one is no operation, and the link would be as long. */
+const maxLevels = 16;
+
+/**
+ * The way from a path to the root of the API, relative: only the client knows the whole path, when an app around us or
+ * a proxy before us has taken a part of it away.
+ */
+function toRoot(path: string): string {
+  const levels = path.split("/").length - 2;
+  return levels < 0 || levels > maxLevels ? "/" : "../".repeat(levels) || "./";
 }
 
 /** The public error for anything that was thrown. */

@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import Negotiator from "negotiator";
 import { type ApiError, toApiError } from "./api-error.ts";
+import { pathOf } from "./request.ts";
 import type { HeaderList } from "./request-context.ts";
 
 export const jsonType = "application/json";
@@ -36,7 +37,7 @@ export function writeError(request: IncomingMessage, response: ServerResponse, t
     return error;
   }
   for (const name of bodyHeaders) response.removeHeader(name);
-  writeJson(request, response, error.status, error.body, error.headerList);
+  writeJson(request, response, error.status, error.body, error.headersAt(pathOf(request)));
   return error;
 }
 

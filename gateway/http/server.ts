@@ -9,7 +9,7 @@ import { lingerMs } from "./connection.ts";
 import { Connections } from "./connections.ts";
 import { answerRaw, maxHeaderLines, parserError, requestFault } from "./invalid-requests.ts";
 import type { Overload } from "./overload.ts";
-import { requestId } from "./request.ts";
+import { pathOf, requestId } from "./request.ts";
 import type { HeaderList } from "./request-context.ts";
 import { writeJson } from "./respond.ts";
 import { Shares } from "./shares.ts";
@@ -147,7 +147,7 @@ function refuseRequest(
 ): void {
   const id = requestId(request.headers["x-request-id"]);
   if (error !== overloaded) onMalformed(error, id); // a log line would cost what the refusal of an overload saves
-  const headers = refusalHeaders(error, id, headersFor(peerAddress(request.socket), request));
+  const headers = refusalHeaders(error, id, headersFor(peerAddress(request.socket), request), pathOf(request));
   writeJson(request, response, error.status, error.body, headers);
 }
 
@@ -167,13 +167,13 @@ function refuseInvalid(socket: Socket, connections: Connections, error: ApiError
   if (open?.headersSent) {
     socket.setTimeout(keepAliveTimeoutMs); // for an answer that never goes on
   } else {
-    answerRaw(socket, error, refusalHeaders(error, id, headersFor(peerAddress(socket))));
+    answerRaw(socket, error, refusalHeaders(error, id, headersFor(peerAddress(socket)), ""));
     connection.close();
   }
 }
 
-function refusalHeaders(error: ApiError, id: string, limits: HeaderList): HeaderList {
-  return ["X-Request-Id", id, ...limits, ...error.headerList];
+function refusalHeaders(error: ApiError, id: string, limits: HeaderList, path: string): HeaderList {
+  return ["X-Request-Id", id, ...limits, ...error.headersAt(path)];
 }
 
 async function close(server: Server, connections: Connections): Promise<void> {

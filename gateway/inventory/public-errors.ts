@@ -17,14 +17,22 @@ const codes: Record<Exclude<StatusName, "OK">, ErrorCode> = {
   ALREADY_EXISTS: "internal_error",
   PERMISSION_DENIED: "internal_error",
   RESOURCE_EXHAUSTED: "service_unavailable",
-  FAILED_PRECONDITION: "insufficient_stock",
+  FAILED_PRECONDITION: "internal_error",
   ABORTED: "precondition_failed",
-  OUT_OF_RANGE: "quantity_overflow",
+  OUT_OF_RANGE: "internal_error",
   UNIMPLEMENTED: "internal_error",
   INTERNAL: "internal_error",
   UNAVAILABLE: "service_unavailable",
   DATA_LOSS: "internal_error",
   UNAUTHENTICATED: "internal_error",
+};
+
+/** The public errors that a status alone does not tell. */
+const byReason: Readonly<Record<string, ErrorCode>> = {
+  KEY_REUSED: "idempotency_key_reused",
+  INSUFFICIENT_STOCK: "insufficient_stock",
+  QUANTITY_OVERFLOW: "quantity_overflow",
+  HISTORY_OFF: "not_found",
 };
 
 /** Makes the public error of what the client of the inventory service threw. */
@@ -50,7 +58,5 @@ export function fromAdjustmentError(error: InventoryError, { petId, precondition
 }
 
 function codeOf({ code, reason }: InventoryError): ErrorCode {
-  if (reason === "KEY_REUSED") return "idempotency_key_reused";
-  if (reason === "HISTORY_OFF") return "not_found";
-  return code === "OK" ? "internal_error" : codes[code];
+  return byReason[reason ?? ""] ?? (code === "OK" ? "internal_error" : codes[code]);
 }

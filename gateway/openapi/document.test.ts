@@ -53,6 +53,9 @@ type ErrorExamples = Readonly<Record<string, { readonly value: { code: ErrorCode
 const read = (given: Partial<OpenApiOptions> = {}) =>
   JSON.parse(JSON.stringify(openApiDocument({ ...options, ...given }))) as Document;
 
+/** The link of an error to its explanation, which is no announcement. */
+const isHelp = ({ $ref }: Reference) => $ref.endsWith("/HelpLink");
+
 const document = read();
 const operations = operationsOf(document);
 const responses = operations.flatMap(({ name, operation }) => responsesOf(name, operation));
@@ -161,6 +164,12 @@ test("the answers that have ETag or Vary are documented with it", () => {
   ]);
 });
 
+test("every documented error links to what it means, and no other answer does", () => {
+  const links = responses.filter(({ response }) => response.headers.Link && isHelp(response.headers.Link));
+  const ofPets = errors.filter(({ name }) => name === "get /pets/{petId}"); // their link is that of the deprecation, too
+  expect(links).toEqual(errors.filter((error) => !ofPets.includes(error)));
+});
+
 test("every documented error may not be stored, and 415 names the media types of an update", () => {
   for (const { name, status, response } of errors) {
     expect([name, status, isSure(response, "Cache-Control")]).toEqual([name, status, true]);
@@ -253,6 +262,7 @@ test("the PATCH and all that is not in the four operations of the contract is ex
     "Challenge",
     "Deprecation",
     "EntryETag",
+    "HelpLink",
     "Link",
     "ListETag",
     "NoStore",
@@ -311,7 +321,7 @@ describe("the documented deprecation of GET /pets/{petId}", () => {
   const pets = (given: Announcement) => {
     const { get } = read({ deprecations: { getPet: given } }).paths["/pets/{petId}"]!;
     const having = responsesOf("pets", get!).map(({ response }) =>
-      announcement.filter((header) => response.headers[header]),
+      announcement.filter((header) => response.headers[header] && !isHelp(response.headers[header])),
     );
     return { operation: get!, having };
   };

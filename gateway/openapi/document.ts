@@ -185,7 +185,7 @@ function endText({ deprecatedAt, sunsetAt, link }: Announcement): string {
 }
 
 /** Where `npm start` serves the API: samples need a whole address. */
-const localServer = "http://127.0.0.1:8080/v1";
+export const localServer = "http://127.0.0.1:8080/v1";
 
 function addSamples({ servers, paths }: OpenApiDocument): void {
   const server = servers.find(({ url }) => URL.canParse(url))?.url ?? localServer;

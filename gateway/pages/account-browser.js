@@ -1,20 +1,26 @@
-// Shows the account of the key that the visitor gives. The key is kept in sessionStorage alone, and goes only to the
-// API beside the page, as a bearer token.
+// Shows the account of the key that the visitor gives on this page or on the documentation page.
 
-const storedAs = "petstore-inventory-key";
+import { addressOf, forgetKey, readKey, storedKey, storeKey } from "../docs/shared.js";
+import { drawUsage } from "./plot.js";
+
 const limitsEveryMs = 10_000;
 const usageEveryMs = 60_000;
+/** Shares of a window from which its bar warns. */
+const [nearlyUsed, usedUp] = [0.8, 1];
 const element = (id) => document.getElementById(id);
-const dateTime = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
-const day = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
 const number = new Intl.NumberFormat("en-US");
+const dateTime = new Intl.DateTimeFormat("en-GB", {
+  dateStyle: "medium",
+  timeStyle: "long", // with seconds and zone
+});
+const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 
-let key = sessionStorage.getItem(storedAs);
+let key = storedKey();
 let limits;
 let usage;
 let usageAtMs;
+let hours = 24;
 let serverAheadMs = 0;
-let plot;
 let timer;
 
 element("open").addEventListener("submit", (event) => {
@@ -24,18 +30,30 @@ element("open").addEventListener("submit", (event) => {
 element("key").addEventListener("paste", () => setTimeout(take)); // when the field has the text
 element("forget").addEventListener("click", () => forget("The key is forgotten."));
 document.addEventListener("visibilitychange", () => void refresh());
-window.addEventListener("resize", draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+window.addEventListener("resize", showUsage);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showUsage);
 setInterval(countDown, 500);
 if (key) void openAccount(false);
 
+for (const button of document.querySelectorAll("[data-hours]")) {
+  button.addEventListener("click", () => {
+    hours = Number(button.dataset.hours);
+    for (const other of document.querySelectorAll("[data-hours]")) {
+      other.setAttribute("aria-pressed", other === button);
+    }
+    usageAtMs = undefined;
+    void refresh();
+  });
+}
+
 function take() {
-  const given = element("key").value.replace(/^\s*(bearer +)?|\s+$/gi, "");
+  const given = element("key").value;
   element("key").value = "";
-  if (given === "") return;
-  if (/[^!-~]/.test(given)) return say("This is no API key.");
-  key = given;
-  sessionStorage.setItem(storedAs, key);
+  if (given.trim() === "") return;
+  const read = readKey(given);
+  if (!read) return say("This is no API key.");
+  key = read;
+  storeKey(key);
   void openAccount(true);
 }
 
@@ -50,9 +68,9 @@ async function openAccount(isAsked) {
 
 function forget(why) {
   clearTimeout(timer);
-  sessionStorage.removeItem(storedAs);
+  forgetKey();
   key = limits = usage = undefined;
-  element("account").hidden = true;
+  element("account").hidden = element("plan").hidden = true;
   element("open").hidden = false;
   for (const id of ["new-key", "key-id"]) if (element(id)) element(id).textContent = "";
   say(why);
@@ -62,25 +80,26 @@ function forget(why) {
 async function refresh() {
   clearTimeout(timer);
   if (!key || document.hidden) return;
-  const asked = key;
+  const [asked, askedHours] = [key, hours];
+  const isStale = () => key !== asked || hours !== askedHours;
   const isUsageDue = usageAtMs === undefined || Date.now() - usageAtMs >= usageEveryMs;
   try {
-    const later = isUsageDue ? ask("/usage?hours=168") : undefined;
+    const later = isUsageDue ? ask(`/usage?hours=${hours}`) : undefined;
     later?.catch(() => {});
     const told = await ask("/rate_limit");
-    if (key !== asked) return;
+    if (isStale()) return;
     limits = told;
     showLimits();
     if (later) {
       const toldUsage = await later;
-      if (key !== asked) return;
+      if (isStale()) return;
       usage = toldUsage;
       usageAtMs = Date.now();
       showUsage();
     }
     say("");
   } catch (error) {
-    if (key !== asked) return;
+    if (isStale()) return;
     if (error.status === 401) return forget(error.message);
     say(error.message);
   }
@@ -91,9 +110,8 @@ async function refresh() {
 async function ask(path, { method = "GET", body } = {}) {
   const headers = { Authorization: `Bearer ${key}` };
   if (body) headers["Content-Type"] = "application/json";
-  const address = new URL(`../v1${path}`, document.baseURI);
   const options = { method, body, headers, cache: "no-store", credentials: "omit", redirect: "error" };
-  const response = await fetch(address, options).catch(() => {
+  const response = await fetch(addressOf(path), options).catch(() => {
     throw new Error("The API does not answer.");
   });
   const answer = await response.json().catch(() => ({}));
@@ -105,44 +123,58 @@ async function ask(path, { method = "GET", body } = {}) {
 
 function showLimits() {
   element("open").hidden = true;
-  element("account").hidden = false;
-  element("plan").textContent = limits.plan;
-  for (const { name, limit, used, remaining } of limits.windows) {
-    const shown = document.querySelector(`[data-window=${name}]`);
-    if (!shown) continue;
-    Object.assign(shown.querySelector("meter"), { max: limit, high: limit * 0.8, optimum: 0, value: used });
-    const text = `${number.format(used)} of ${number.format(limit)} used, ${number.format(remaining)} left.`;
-    shown.querySelector(".used").textContent = text;
-  }
+  element("account").hidden = element("plan").hidden = false;
+  element("plan").textContent = `plan ${limits.plan}`;
+  for (const window of limits.windows) showWindow(window);
   const { id, scopes, expiresAt } = limits.key;
   element("key-id").textContent = id;
   element("key-scopes").textContent = scopes.join(", ");
   element("key-end").textContent = expiresAt ? dateTime.format(new Date(expiresAt)) : "none";
-  if (element("rotation")) element("rotation").hidden = !scopes.includes("keys:rotate");
+  if (element("rotate")) element("rotate").hidden = !scopes.includes("keys:rotate");
   const { ban } = limits;
   element("ban").hidden = !ban;
-  const banned = ban ? `This key is banned until ${dateTime.format(new Date(ban.until))}.` : "";
-  if (element("ban").textContent !== banned) element("ban").textContent = banned;
+  const end = ban ? `It ends on ${dateTime.format(new Date(ban.until))}.` : "";
+  if (element("ban-end").textContent !== end) element("ban-end").textContent = end;
   countDown();
 }
 
-/** Shows the time until each window ends. */
-function countDown() {
-  for (const window of limits?.windows ?? []) {
-    const shown = document.querySelector(`[data-window=${window.name}] .countdown`);
-    if (!shown) continue;
-    shown.textContent = `Begins again in ${duration(leftMs(window))}.`;
+function showWindow({ name, limit, used, remaining }) {
+  const shown = document.querySelector(`[data-window=${name}]`);
+  if (!shown) return;
+  const share = used / limit;
+  const text = `${number.format(used)} of ${number.format(limit)} used, ${number.format(remaining)} left.`;
+  const level = share >= usedUp ? "used-up" : share >= nearlyUsed ? "nearly" : "";
+  shown.dataset.level = level;
+  shown.querySelector(".used").textContent = text;
+  shown.querySelector(".level").textContent = {
+    nearly: "Nearly used up.",
+    "used-up": "Used up: requests get 429 until it begins again.",
+    "": "",
+  }[level];
+  const meter = shown.querySelector("[role=meter]");
+  meter.firstElementChild.style.width = `${Math.min(100, 100 * share)}%`;
+  for (const [attribute, value] of Object.entries({ valuemax: limit, valuenow: used, valuetext: text })) {
+    meter.setAttribute(`aria-${attribute}`, value);
   }
 }
 
-function leftMs({ resetAt }) {
-  return Date.parse(resetAt) - Date.now() - serverAheadMs;
+/** Shows the time until each window, and the ban, ends. */
+function countDown() {
+  for (const { name, resetAt } of limits?.windows ?? []) {
+    const shown = document.querySelector(`[data-window=${name}] .countdown`);
+    if (shown) shown.textContent = `Begins again in ${duration(leftMs(resetAt))}.`;
+  }
+  if (limits?.ban) element("ban-left").textContent = `for another ${duration(leftMs(limits.ban.until))}`;
 }
 
-/** Time until the limits are asked for again: soon after the end of a window, else now and then. */
+function leftMs(end) {
+  return Date.parse(end) - Date.now() - serverAheadMs;
+}
+
+/** Time until the limits are asked for again: soon after the end of a window or of the ban, else now and then. */
 function untilRefreshMs() {
-  const ends = (limits?.windows ?? []).map((window) => leftMs(window) + 1_000);
-  return Math.max(1_000, Math.min(limitsEveryMs, ...ends));
+  const ends = [...(limits?.windows ?? []).map(({ resetAt }) => resetAt), ...(limits?.ban ? [limits.ban.until] : [])];
+  return Math.max(1_000, Math.min(limitsEveryMs, ...ends.map((end) => leftMs(end) + 1_000)));
 }
 
 function duration(ms) {
@@ -154,70 +186,21 @@ function duration(ms) {
 }
 
 function showUsage() {
-  element("deprecated").textContent = number.format(usage.deprecated);
-  const days = new Map();
-  for (const { at, served, refused } of usage.steps) {
-    const name = day.format(new Date(at));
-    const sum = days.get(name) ?? { served: 0, refused: 0 };
-    days.set(name, { served: sum.served + served, refused: sum.refused + refused });
-  }
-  const rows = [...days].map(([name, { served, refused }]) => {
-    const row = document.createElement("tr");
-    const title = Object.assign(document.createElement("th"), { scope: "row", textContent: name });
-    const cell = (count) => Object.assign(document.createElement("td"), { textContent: number.format(count) });
-    row.append(title, cell(served), cell(refused));
-    return row;
-  });
-  element("days").replaceChildren(...rows);
-  draw();
-}
-
-function draw() {
   if (!usage) return;
-  const colours = getComputedStyle(document.documentElement);
-  const [text, line, served, refused] = ["--text", "--line", "--link", "--warn-text"].map((name) =>
-    colours.getPropertyValue(name),
-  );
-  const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
-  const days = (_plot, times) => times.map((time) => day.format(new Date(time * 1_000)));
-  const steps = uPlot.paths.stepped({ align: 1 });
-  plot?.destroy();
-  plot = new uPlot(
-    {
-      width: element("plot").clientWidth,
-      height: 220,
-      padding: [null, 45, null, null], // room for the half of the last day's name
-      legend: { show: false },
-      cursor: { show: false },
-      scales: { y: { range: (_plot, _min, max) => [0, Math.max(4, max * 1.1)] } },
-      axes: [
-        { ...axis, incrs: [1, 2, 3, 4, 7].map((count) => count * 86_400), space: 90, values: days },
-        { ...axis, size: 70, values: (_plot, counts) => counts.map((count) => number.format(count)) },
-      ],
-      series: [
-        {},
-        { stroke: served, width: 2, paths: steps, points: { show: false } },
-        { stroke: refused, width: 2, dash: [5, 4], paths: steps, points: { show: false } },
-      ],
-    },
-    [
-      usage.steps.map(({ at }) => Date.parse(at) / 1_000),
-      usage.steps.map((step) => step.served),
-      usage.steps.map((step) => step.refused),
-    ],
-    element("plot"),
-  );
+  element("deprecated").textContent = number.format(usage.deprecated);
+  element("deprecated-since").textContent = day.format(new Date(usage.from));
+  drawUsage(usage);
 }
 
-element("rotate")?.addEventListener("click", () => {
-  element("rotate").hidden = true;
-  element("confirm").hidden = false;
-  element("confirm").focus();
+element("rotate")?.addEventListener("click", ({ detail: isByPointer }) => {
+  element("confirm").showModal();
+  if (!isByPointer) return;
+  element("rotate-now").disabled = true; // the second click of a double click may fall on it
+  setTimeout(() => (element("rotate-now").disabled = false), 600);
 });
-
-element("confirm")?.addEventListener("click", async () => {
-  element("confirm").hidden = true;
-  element("rotate").hidden = false;
+element("cancel")?.addEventListener("click", () => element("confirm").close());
+element("rotate-now")?.addEventListener("click", async () => {
+  element("confirm").close();
   try {
     const made = await ask("/keys/rotate", { method: "POST", body: "{}" });
     element("new-key").textContent = made.key;
@@ -235,8 +218,7 @@ element("stored")?.addEventListener("click", () => {
   key = element("new-key").textContent;
   element("new-key").textContent = "";
   element("rotated").hidden = true;
-  element("rotate").hidden = false;
-  sessionStorage.setItem(storedAs, key);
+  storeKey(key);
   void openAccount(true);
 });
 

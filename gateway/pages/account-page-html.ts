@@ -1,87 +1,97 @@
-/** Renders the account page. Every address in it is relative: it works below any path. */
+/** Renders the account page, which its script fills. */
 
-import type { ShownDocument } from "./docs-page-html.ts";
-import { escapeHtml } from "./markdown.ts";
+import { operationsOf, type ShownDocument } from "../openapi/shown-document.ts";
+import { escapeHtml } from "./escape-html.ts";
+import { framed } from "./page-frame.ts";
 
 /** @param document of a gateway; it has the rotation of keys only where callers may rotate theirs */
-export function renderAccountPage({ paths }: ShownDocument): string {
-  const deprecated = Object.entries(paths).flatMap(([path, operations]) =>
-    Object.entries(operations)
-      .filter(([, operation]) => operation.deprecated)
-      .map(([method, operation]) => deprecatedHtml(`${method.toUpperCase()} ${path}`, operation["x-sunset"])),
-  );
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Your account: Petstore Inventory</title>
-<link rel="icon" href="data:,">
-<link rel="stylesheet" href="page.css">
+export function renderAccountPage(document: ShownDocument): string {
+  const { title, version } = document.info;
+  const deprecated = operationsOf(document).filter((operation) => operation.deprecated);
+  const ends = deprecated.map(({ method, path, "x-sunset": sunset }) => deprecatedHtml(`${method} ${path}`, sunset));
+  const head = `<link rel="stylesheet" href="uplot.css">
 <script defer src="uplot.js"></script>
-<script type="module" src="page.js"></script>
-</head>
-<body>
-<header>
-<h1>Your account</h1>
-<p><a href="../docs/">Documentation of the API</a></p>
-</header>
-<main>
+<script type="module" src="page.js"></script>`;
+  const body = `<main id="content">
+<h1>Your account <span id="plan" class="badge" hidden></span></h1>
 <noscript><p>This page needs its script, which asks the API with your key.</p></noscript>
-<form id="open">
+<form id="open" class="card">
 <label for="key">API key</label>
-<input id="key" type="password" autocomplete="off" autocapitalize="off" spellcheck="false" required aria-describedby="key-hint">
-<p id="key-hint">The key alone, without <code>Bearer</code>. It stays in this tab until you close it, and goes only to this API.</p>
-<button>Show the account</button>
+<div class="line"><input id="key" type="password" autocomplete="off" autocapitalize="off" spellcheck="false" required aria-describedby="key-hint"><button>Show the account</button></div>
+<p id="key-hint" class="hint">The key alone, without <code>Bearer</code>. It stays in this tab until you close it, serves the documentation too, and goes only to this API.</p>
 </form>
 <p id="status" role="status"></p>
 <div id="account" hidden>
-<p id="ban" class="warning" role="alert" hidden></p>
+${banHtml}
 <section aria-labelledby="limits">
-<h2 id="limits" tabindex="-1">Limits <small>Plan <span id="plan"></span></small></h2>
+<h2 id="limits" tabindex="-1">Limits</h2>
+<div class="cards">
 ${windowHtml("minute", "This minute")}
 ${windowHtml("day", "This day")}
+</div>
 </section>
-<section aria-labelledby="week">
-<h2 id="week">The last 7 days</h2>
-<p>Solid line: requests served in an hour. Dashed line: requests refused with 429.</p>
-<div id="plot" role="img" aria-label="Plot of the requests of each hour; the table has the sums of each day"></div>
-<div class="scroll" tabindex="0" role="group" aria-label="Requests of each day"><table>
-<thead><tr><th scope="col">Day</th><th scope="col">Served</th><th scope="col">Refused</th></tr></thead>
-<tbody id="days"></tbody></table></div>
-</section>
-<section aria-labelledby="deprecated-title">
-<h2 id="deprecated-title">Deprecated operations</h2>
-<p>Requests in the last 7 days: <strong id="deprecated"></strong></p>
-<ul>
-${deprecated.join("\n")}
-</ul>
-</section>
-<section aria-labelledby="key-title">
+${requestsHtml}
+<div class="cards">
+<section class="card" aria-labelledby="key-title">
 <h2 id="key-title">This key</h2>
-<dl>
+<dl class="facts">
 <dt>Id</dt><dd id="key-id"></dd>
 <dt>Scopes</dt><dd id="key-scopes"></dd>
 <dt>End</dt><dd id="key-end"></dd>
 </dl>
-<button type="button" id="forget">Forget the key on this page</button>
+<p class="line actions">${"/keys/rotate" in document.paths ? rotateButton : ""}<button type="button" id="forget" class="quiet">Forget the key on this page</button></p>
 </section>
-${"/keys/rotate" in paths ? rotationHtml : ""}
+<section class="card" aria-labelledby="deprecated-title">
+<h2 id="deprecated-title">Deprecated operations</h2>
+<p>Requests since <span id="deprecated-since"></span>: <strong id="deprecated"></strong></p>
+<ul>
+${ends.join("\n")}
+</ul>
+</section>
 </div>
-</main>
-</body>
-</html>
-`;
+${"/keys/rotate" in document.paths ? rotationHtml : ""}
+</div>
+</main>`;
+  return framed({
+    title: `Your account: ${title}`,
+    product: title,
+    version,
+    current: "account",
+    head,
+    tools: "",
+    body,
+  });
 }
 
+/** The countdown stands outside the alert, which would be read aloud with every second. */
+const banHtml = `<section id="ban" class="card notice" aria-labelledby="ban-title" hidden>
+<h2 id="ban-title">This key is banned <span id="ban-left"></span></h2>
+<p role="alert" id="ban-end"></p>
+<p>Why: it kept sending requests after answers with 429.</p>
+<p>What to do: stop every client that uses it until the ban ends, and have them wait for <code>Retry-After</code> from then on. Further bans last longer. <a href="../docs/#api_key_banned">More about bans</a></p>
+</section>`;
+
 function windowHtml(name: string, title: string): string {
-  return `<div data-window="${name}">
+  return `<div class="card window" data-window="${name}">
 <h3 id="${name}-title">${title}</h3>
-<meter min="0" max="1" value="0" aria-labelledby="${name}-title"></meter>
+<div class="meter" role="meter" aria-labelledby="${name}-title" aria-valuemin="0" aria-valuemax="1" aria-valuenow="0"><div class="filled"></div></div>
 <p><span class="used"></span> <span class="countdown"></span></p>
+<p class="level"></p>
 </div>`;
 }
+
+const requestsHtml = `<section class="card" aria-labelledby="requests">
+<div class="line spread"><h2 id="requests">Requests</h2>
+<div class="choices" role="group" aria-label="Time">
+<button type="button" data-hours="6" aria-pressed="false">6 hours</button><button type="button" data-hours="24" aria-pressed="true">24 hours</button><button type="button" data-hours="168" aria-pressed="false">7 days</button>
+</div></div>
+<p class="line"><span class="key served">served</span> <span class="key refused">refused with 429</span> <span id="reading"></span></p>
+<div id="plot" role="slider" tabindex="0" aria-label="Requests over time; the arrow keys move through them" aria-valuemin="0" aria-valuemax="0" aria-valuenow="0"></div>
+<details><summary>As a table</summary>
+<div class="scroll" tabindex="0" role="group" aria-label="Requests as a table"><table>
+<thead><tr><th scope="col">Time</th><th scope="col">Served</th><th scope="col">Refused</th></tr></thead>
+<tbody id="sums"></tbody></table></div></details>
+</section>`;
 
 /** @param sunset ISO 8601; undefined while it is not announced */
 function deprecatedHtml(name: string, sunset: string | undefined): string {
@@ -91,14 +101,16 @@ function deprecatedHtml(name: string, sunset: string | undefined): string {
   return `<li><code>${escapeHtml(name)}</code>: ${end}</li>`;
 }
 
-const rotationHtml = `<section id="rotation" aria-labelledby="rotation-title" hidden>
-<h2 id="rotation-title">Rotate this key</h2>
-<p>A new key with the same scopes and the same end takes its place. This one works for one more day.</p>
-<button type="button" id="rotate">Rotate this key</button>
-<button type="button" id="confirm" hidden>Make the new key now</button>
-<div id="rotated" hidden>
-<p>The new key, which is shown only now: <code id="new-key" tabindex="0"></code></p>
+const rotateButton = '<button type="button" id="rotate" hidden>Rotate this key</button>';
+
+const rotationHtml = `<dialog id="confirm" aria-labelledby="confirm-title">
+<h2 id="confirm-title">Rotate this key?</h2>
+<p>A new key with the same scopes and the same end takes its place, and is shown once. This one works for one more day.</p>
+<p class="line"><button type="button" id="cancel" class="quiet" autofocus>Cancel</button><button type="button" id="rotate-now">Make the new key</button></p>
+</dialog>
+<section id="rotated" class="card" aria-labelledby="rotated-title" hidden>
+<h2 id="rotated-title">The new key</h2>
+<p>It is shown only now: <code id="new-key" tabindex="0"></code></p>
 <p>The old one ends <span id="old-end"></span>.</p>
 <button type="button" id="stored">I have stored it: use it here</button>
-</div>
 </section>`;

@@ -1,168 +1,150 @@
-/** Renders the documentation page from the OpenAPI document. Every address in it is relative: it works below any path. */
-import type { CodeSample } from "../openapi/code-samples.ts";
-import { escapeHtml, inline, markdownToHtml, slug, tableHtml } from "./markdown.ts";
-
-/** What the page shows of an OpenAPI document. */
-export interface ShownDocument {
-  readonly info: { readonly title: string; readonly version: string; readonly description: string };
-  readonly servers: readonly { readonly url: string; readonly description?: string }[];
-  readonly paths: Readonly<Record<string, Readonly<Record<string, ShownOperation>>>>;
-  readonly components?: unknown;
-}
-
-interface ShownOperation {
-  readonly operationId: string;
-  readonly summary: string;
-  readonly description: string;
-  readonly deprecated?: boolean;
-  readonly parameters?: readonly unknown[];
-  readonly requestBody?: { readonly description: string; readonly content: Content };
-  readonly responses: Readonly<Record<string, unknown>>;
-  readonly "x-experimental"?: boolean;
-  readonly "x-sunset"?: string;
-  readonly "x-codeSamples"?: readonly CodeSample[];
-}
-
-type Content = Readonly<
-  Record<string, { readonly schema?: unknown; readonly example?: unknown; readonly examples?: object }>
->;
-
-interface Parameter {
-  readonly name: string;
-  readonly in: string;
-  readonly required?: boolean;
-  readonly description: string;
-  readonly example?: unknown;
-}
-
-interface Answer {
-  readonly description: string;
-  readonly headers?: Readonly<Record<string, unknown>>;
-  readonly content?: Content;
-}
+/** Renders the documentation page from the OpenAPI document: contents, text, and code beside it. */
+import { errorTable } from "../http/api-error.ts";
+import { errorHelp } from "../openapi/error-help.ts";
+import {
+  examplesOf,
+  operationsOf,
+  type PlacedOperation,
+  type ShownDocument,
+  sampleServer,
+  sectionsOf,
+} from "../openapi/shown-document.ts";
+import { codeBlock } from "./code-html.ts";
+import { escapeHtml } from "./escape-html.ts";
+import { inline, markdownToHtml, slug } from "./markdown.ts";
+import { methodHtml, operationHtml, panel } from "./operation-html.ts";
+import { framed } from "./page-frame.ts";
 
 /** @param document with its references in `components` */
 export function renderPage(document: ShownDocument): string {
-  const { info, servers } = document;
-  const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })),
-  );
-  const headings = [...info.description.matchAll(/^## (.*)$/gm)].map(([, title]) => link(slug(title!), title!));
-  const shown = operations.map(({ path, method, operation }) => renderOperation(document, path, method, operation));
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>${escapeHtml(info.title)}</title>
-<link rel="icon" href="data:,">
-<link rel="stylesheet" href="page.css">
-<script defer src="page.js"></script>
-</head>
-<body>
-<header>
-<h1>${escapeHtml(info.title)} <small>${escapeHtml(info.version)}</small></h1>
-<p>${servers.map(({ url, description }) => `<code>${escapeHtml(url)}</code> ${escapeHtml(description ?? "")}`).join("<br>")}
-<br>This page as a document for tools: <a href="../openapi.json">openapi.json</a>
-<br>What your key has left and has used: <a href="../account/">your account</a></p>
-</header>
-<nav aria-label="Contents"><ul>
-${headings.join("\n")}
-${operations.map(({ path, method, operation }) => link(operation.operationId, `${method} ${path}`)).join("\n")}
-</ul></nav>
-<main>
-${markdownToHtml(info.description, 2)}
-<h2 id="operations">Operations</h2>
-<form id="authorize" hidden>
-<label for="key">API key, for the requests from this page</label>
-<input id="key" type="password" autocomplete="off" spellcheck="false" aria-describedby="key-hint">
-<p id="key-hint">The key alone, without <code>Bearer</code>. This page forgets it when it is closed.</p>
-</form>
-${shown.join("\n")}
+  const { title, version, description } = document.info;
+  const { lead, sections: all } = sectionsOf(description);
+  const [errors, sections] = [all.filter(isErrors), all.filter((section) => !isErrors(section))];
+  const groups = Map.groupBy(operationsOf(document), ({ tags }) => tags?.[0] ?? "Operations");
+  const server = sampleServer(document);
+  const body = `<div class="columns"${server.isOurs ? "" : ` data-server="${escapeHtml(server.url)}"`}>
+${contents(sections, groups)}
+<main id="content">
+${quickStart(document, lead)}
+${sections.map((section) => sectionHtml(document, section)).join("\n")}
+${[...groups].map(([name, operations]) => groupHtml(document, name, operations)).join("\n")}
+${errors.map((section) => sectionHtml(document, section)).join("\n")}
+${Object.keys(errorTable).map(errorCodeHtml).join("\n")}
 </main>
-</body>
-</html>
-`;
-}
-
-function link(id: string, text: string): string {
-  return `<li><a href="#${id}">${escapeHtml(text)}</a></li>`;
-}
-
-function renderOperation(document: ShownDocument, path: string, method: string, operation: ShownOperation): string {
-  const { operationId: id, summary, description, requestBody, responses } = operation;
-  const parameters = (operation.parameters ?? []).map((parameter) => resolve(document, parameter) as Parameter);
-  const answers = Object.entries(responses).map(([status, answer]) =>
-    renderAnswer(document, status, resolve(document, answer) as Answer),
-  );
-  const samples = operation["x-codeSamples"] ?? [];
-  const [type, body] = Object.entries(requestBody?.content ?? {})[0] ?? [];
-  return `<article aria-labelledby="${id}">
-<h3 id="${id}"><span class="method">${method}</span> <code>${escapeHtml(path)}</code></h3>
-<p>${escapeHtml(summary)}${operation.deprecated ? ' <span class="badge">deprecated</span>' : ""}</p>
-${markdownToHtml(description, 4)}
-<h4>Parameters</h4>
-${tableHtml(["Name", "In", "Meaning"], parameters.map(parameterRow))}
-${requestBody ? `<h4>Body</h4><p>${escapeHtml(requestBody.description)}</p>${codeBlock(json(body?.example))}` : ""}
-<h4>Samples</h4>
-${samples.map(({ lang, source }) => details(lang, codeBlock(source))).join("\n")}
-<h4>Responses</h4>
-${answers.join("\n")}
-<form class="try" data-method="${method}" data-path="${escapeHtml(path)}" hidden>
-<h4>Try it</h4>
-${parameters.map((parameter) => field(id, parameter)).join("\n")}
-${requestBody ? `<label for="${id}-body">Body</label><textarea id="${id}-body" rows="3" data-type="${type}">${escapeHtml(json(body?.example))}</textarea>` : ""}
-<button>Send ${method} ${escapeHtml(path)}</button>
-<div role="status"></div>
-</form>
-</article>`;
-}
-
-function parameterRow({ name, in: place, required, description }: Parameter): string[] {
-  return [inline(`\`${name}\``), `${place}${required ? " (required)" : ""}`, inline(description)];
-}
-
-function field(operationId: string, { name, in: place, required, example }: Parameter): string {
-  const id = `${operationId}-${name}`;
-  const value = required && example !== undefined ? ` value="${escapeHtml(String(example))}"` : "";
-  return `<label for="${id}">${escapeHtml(name)}</label>
-<input id="${id}" data-in="${place}" data-name="${escapeHtml(name)}"${value}${required ? " required" : ""} autocomplete="off">`;
-}
-
-function renderAnswer(document: ShownDocument, status: string, { description, headers, content }: Answer): string {
-  const rows = Object.entries(headers ?? {}).map(([name, header]) => {
-    const { description: meaning } = resolve(document, header) as { description: string };
-    return [inline(`\`${name}\``), inline(meaning)];
+</div>`;
+  return framed({
+    title: `${title}: documentation`,
+    product: title,
+    version,
+    current: "docs",
+    head: '<script type="module" src="page.js"></script>',
+    tools: toolsHtml,
+    body,
   });
-  const { example, examples = {} } = Object.values(content ?? {})[0] ?? {};
-  const values = example === undefined ? Object.values(examples).map(({ value }) => value) : [example];
-  return details(
-    `${status} ${description.split(". ")[0]}`,
-    `${markdownToHtml(description, 5)}
-${values.map((value) => codeBlock(json(value))).join("\n")}
-${tableHtml(["Header", "Meaning"], rows)}`,
+}
+
+/** The section of the description that is shown at the end, in front of the codes. */
+const isErrors = ({ title }: { title: string }) => title === "Errors";
+
+const toolsHtml = `<button type="button" id="menu" aria-expanded="false" aria-controls="contents">Contents</button>
+<form class="search" role="search"><input type="search" id="search" autocomplete="off" spellcheck="false" aria-label="Search the documentation" placeholder="Search ( / )" aria-controls="found"><ul id="found" class="found" aria-label="Found" hidden></ul></form>
+<form id="authorize"><input id="key" type="password" autocomplete="off" autocapitalize="off" spellcheck="false" aria-label="API key, for the requests from this page" placeholder="API key"><button>Use</button><span id="key-state" role="status"></span><button type="button" id="forget" hidden>Forget</button></form>`;
+
+type Groups = ReadonlyMap<string, readonly PlacedOperation[]>;
+
+function contents(sections: readonly { title: string }[], groups: Groups): string {
+  const link = (id: string, html: string) => `<li><a href="#${id}">${html}</a></li>`;
+  const part = (name: string, links: readonly string[]) =>
+    `<p class="heading">${escapeHtml(name)}</p><ul>${links.join("\n")}</ul>`;
+  const operations = [...groups].map(([name, ofGroup]) =>
+    part(
+      name,
+      ofGroup.map(({ operationId, method, title }) => link(operationId, `${escapeHtml(title)} ${methodHtml(method)}`)),
+    ),
   );
+  return `<nav id="contents" class="contents" aria-label="Contents">
+${part("Begin", [link("quick-start", "Quick start"), link("overview", "Overview"), ...sections.map(({ title }) => link(slug(title), escapeHtml(title)))])}
+${operations.join("\n")}
+${part("Errors", [link("errors", "All errors"), ...Object.keys(errorTable).map((code) => link(code, code))])}
+</nav>`;
 }
 
-function details(summary: string, content: string): string {
-  return `<details><summary>${escapeHtml(summary.replaceAll("`", ""))}</summary>${content}</details>`;
+/** One request and its answer, before anything else. */
+function quickStart(document: ShownDocument, lead: string): string {
+  const { url } = sampleServer(document);
+  const [list] = operationsOf(document);
+  const [answer = []] = examplesOf(list?.answers[0]?.content) as unknown[][];
+  const request = `export KEY=<API_KEY>\n\ncurl -H "Authorization: Bearer $KEY" \\\n  "${url}/inventory?limit=2"`;
+  const [first = "", rest = ""] = lead.split(/(?<=\.) (.*)/s);
+  return `<section class="row" aria-labelledby="quick-start">
+<div class="text">
+<h1>${escapeHtml(document.info.title)} API</h1>
+<p class="lead">${inline(first)}</p>
+<h2 id="quick-start">Quick start</h2>
+<p>Send this with your API key in the place of <code>&lt;API_KEY&gt;</code>. The operator of this API issues keys. What a key may still send is on <a href="../account/">its account page</a>.</p>
+</div>
+<div class="code">
+${panel("Request", codeBlock(request, "The first request"))}
+${panel("Answer", codeBlock(linesOf(answer), "The answer to the first request"))}
+</div>
+</section>
+<section class="row" aria-labelledby="overview">
+<div class="text">
+<h2 id="overview">Overview</h2>
+${markdownToHtml(rest, 3)}
+<p>For tools: <a href="../openapi.json">OpenAPI 3.1</a>, also as <a href="../openapi.yaml">YAML</a>; a <a href="../postman.json">Postman collection</a>; this page <a href="../docs.md">as Markdown</a>, and its <a href="../llms.txt">overview for language models</a>.</p>
+</div>
+</section>`;
 }
 
-function codeBlock(text: string): string {
-  return `<pre tabindex="0"><code>${escapeHtml(text)}</code></pre>`;
+/** A list with an entry in each line. */
+function linesOf(list: readonly unknown[]): string {
+  const lines = list.map((entry) => JSON.stringify(entry, null, 1).replace(/\n */g, " "));
+  return `[\n  ${lines.join(",\n  ")}\n]`;
 }
 
-function json(value: unknown): string {
-  return JSON.stringify(value, null, 2) ?? "";
+function sectionHtml(document: ShownDocument, { title, text }: { title: string; text: string }): string {
+  const id = slug(title);
+  const blocks = text.match(/```[\s\S]*?```/g) ?? [];
+  let words = blocks.reduce((rest, block) => rest.replace(block, ""), text);
+  if (id === "errors") words = words.replace(/^\|.*\n?/gm, ""); // each code has its own section below
+  const beside = [...blocks.map((block) => panel(title, markdownToHtml(block, 3))), ...exampleBeside(document, id)];
+  return `<section class="row" aria-labelledby="${id}">
+<div class="text">
+<h2 id="${id}">${escapeHtml(title)}</h2>
+${markdownToHtml(words, 3)}
+</div>
+${beside.length > 0 ? `<div class="code">${beside.join("\n")}</div>` : ""}
+</section>`;
 }
 
-/** What a `$ref` of the document refers to, such as `#/components/headers/Link`; any other node as it is. */
-function resolve(document: ShownDocument, node: unknown): unknown {
-  const { $ref } = node as { $ref?: string };
-  if ($ref === undefined) return node;
-  return $ref
-    .split("/")
-    .slice(1)
-    .reduce<unknown>((parent, name) => (parent as Record<string, unknown>)[name], document);
+/** An example that belongs to a section of the description. */
+function exampleBeside(document: ShownDocument, id: string): string[] {
+  if (id === "authentication") return [panel("Header of a request", codeBlock("Authorization: Bearer <API_KEY>"))];
+  if (id === "errors") return [panel("Body of an error", codeBlock(JSON.stringify(errorExample, null, 2)))];
+  if (id !== "limits") return [];
+  const headers = operationsOf(document)[0]?.answers[0]?.headers ?? [];
+  const lines = headers.flatMap(({ name, example }) => (name.includes("RateLimit") ? `${name}: ${example}` : []));
+  return [panel("Headers of an answer", codeBlock(lines.join("\n")))];
+}
+
+const errorExample = { code: "not_found", message: errorTable.not_found.message, status: errorTable.not_found.status };
+
+function errorCodeHtml(code: string): string {
+  const { status, message } = errorTable[code as keyof typeof errorTable];
+  const { meaning, action, repeat } = errorHelp[code as keyof typeof errorHelp];
+  return `<section class="error" aria-labelledby="${code}">
+<h3 id="${code}"><code>${code}</code> <span class="status s${String(status)[0]}">${status}</span></h3>
+<p class="message">${escapeHtml(message)}</p>
+<dl class="facts"><dt>Meaning</dt><dd>${inline(meaning)}</dd><dt>What to do</dt><dd>${inline(action)}</dd><dt>Repeat?</dt><dd>${inline(repeat)}</dd></dl>
+</section>`;
+}
+
+function groupHtml(document: ShownDocument, name: string, operations: readonly PlacedOperation[]): string {
+  const description = document.tags?.find((tag) => tag.name === name)?.description ?? "";
+  return `<section class="group" aria-labelledby="group-${slug(name)}">
+<h2 id="group-${slug(name)}">${escapeHtml(name)}</h2>
+<p>${inline(description)}</p>
+${operations.map((operation) => operationHtml(document, operation)).join("\n")}
+</section>`;
 }

@@ -2,27 +2,43 @@
 import type { IncomingMessage } from "node:http";
 import type { RequestHandler, Router } from "express";
 import { pathOf } from "../http/request.ts";
-import { pageCss, pageJs } from "./docs-page-files.ts";
-import { renderPage, type ShownDocument } from "./docs-page-html.ts";
-import { fileTypes, fixedFile, type PageOptions, pageRouter, redirect } from "./page-router.ts";
+import type { ShownDocument } from "../openapi/shown-document.ts";
+import { documentsForTools } from "./discovery.ts";
+import { renderPage } from "./docs-page-html.ts";
+import {
+  browserFile,
+  descriptionLinks,
+  fileTypes,
+  fixedFile,
+  type PageOptions,
+  pageRouter,
+  redirect,
+} from "./page-router.ts";
 
 export interface DocsPageOptions extends PageOptions {
   /** The OpenAPI document. It and the page are rendered and compressed once. */
   readonly document: ShownDocument;
 }
 
-/** `/openapi.json`, and the page `/docs/` that shows it. The page loads nothing from elsewhere. */
+/** `/openapi.json`, the page `/docs/` that shows it, and both in other forms. The page loads nothing from elsewhere. */
 export function docsPage({ document, ...options }: DocsPageOptions): Router {
   const own = new Map<string, RequestHandler>([
     ["/", toPage],
     ["/openapi.json", fixedFile("application/json", JSON.stringify(document), readableByAll)],
+    ...documentsForTools(document),
     ["/docs", redirect("docs/")],
-    ["/docs/", fixedFile(fileTypes.html, renderPage(document))],
-    ["/docs/page.css", fixedFile(fileTypes.css, pageCss)],
-    ["/docs/page.js", fixedFile(fileTypes.js, pageJs)],
+    ["/docs/", fixedFile(fileTypes.html, renderPage(document), descriptionLinks)],
+    ["/docs/page.css", fixedFile(fileTypes.css, style)],
+    ["/docs/page.js", fixedFile(fileTypes.js, browserFile("docs-browser.js"))],
+    ["/docs/shared.js", fixedFile(fileTypes.js, browserFile("shared-browser.js"))],
   ]);
   return pageRouter(own, options, (request) => pathOf(request) !== "/" || isBrowser(request));
 }
+
+/** One style for both pages. */
+const style = ["pages-browser.css", "code-browser.css", "docs-browser.css", "account-browser.css"]
+  .map(browserFile)
+  .join("");
 
 /**
  * Tools in a browser read the description from their own origin. The API itself is closed to them: a page that has a

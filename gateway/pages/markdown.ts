@@ -1,11 +1,7 @@
 /** Renders the Markdown of `openapi.yaml`: headings, paragraphs, tables, code, bold and links. */
-
-const escapes: Readonly<Record<string, string>> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
-
-/** Makes a text safe between tags and in a quoted attribute. */
-export function escapeHtml(text: string): string {
-  return text.replace(/[&<>"]/g, (sign) => escapes[sign]!);
-}
+import { errorTable } from "../http/api-error.ts";
+import { codeBlock } from "./code-html.ts";
+import { escapeHtml } from "./escape-html.ts";
 
 /** @param level of its largest headings, which Markdown writes as `##` */
 export function markdownToHtml(markdown: string, level: number): string {
@@ -19,7 +15,7 @@ function blockToHtml(block: string, level: number): string {
   const heading = /^## (.*)$/.exec(block);
   if (heading) return `<h${level} id="${slug(heading[1]!)}">${inline(heading[1]!)}</h${level}>`;
   const code = /^```\w*\n([\s\S]*?)\n?```$/.exec(block);
-  if (code) return `<pre tabindex="0"><code>${escapeHtml(code[1]!)}</code></pre>`;
+  if (code) return codeBlock(code[1]!);
   if (block.startsWith("|")) return tableToHtml(block.split("\n"));
   return `<p>${inline(block)}</p>`;
 }
@@ -34,25 +30,30 @@ function tableToHtml([head = "", , ...rows]: readonly string[]): string {
 }
 
 /** A table of HTML that scrolls by itself where it is wider than the screen. */
-export function tableHtml(head: readonly string[], rows: readonly (readonly string[])[]): string {
+function tableHtml(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const titles = head.map((cell) => `<th scope="col">${cell}</th>`).join("");
   const body = rows.map((cells) => `<tr>${cells.map((cell) => `<td>${cell}</td>`).join("")}</tr>`).join("\n");
   return `<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>
 <thead><tr>${titles}</tr></thead><tbody>${body}</tbody></table></div>`;
 }
 
-/** Renders a text within a paragraph or a cell. */
+/** Renders a text within a paragraph or a cell. The name of an error code leads to its section. */
 export function inline(text: string): string {
   return text
     .split(/(`[^`]+`)/)
     .map((part) =>
       part.startsWith("`")
-        ? `<code>${escapeHtml(part.slice(1, -1))}</code>`
+        ? inlineCode(part.slice(1, -1))
         : escapeHtml(part)
             .replace(/\*\*(.+?)\*\*/g, "<strong>$1</strong>")
             .replace(/\[([^\]]+)\]\(([^)]+)\)/g, '<a href="$2">$1</a>'),
     )
     .join("");
+}
+
+function inlineCode(text: string): string {
+  const code = `<code>${escapeHtml(text)}</code>`;
+  return Object.hasOwn(errorTable, text) ? `<a href="#${text}">${code}</a>` : code;
 }
 
 /** The anchor of a heading. */

@@ -1,5 +1,6 @@
 /** Serves pages that need no key, with files of their own that are compressed once. */
 import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { type Request, type RequestHandler, type Response, Router } from "express";
 import { pathOf } from "../http/request.ts";
@@ -73,11 +74,23 @@ export function fixedFile(
   };
 }
 
+/** The text of a file of this folder that browsers load. */
+export function browserFile(name: string): string {
+  return readFileSync(new URL(name, import.meta.url), "utf8");
+}
+
 export const fileTypes = {
   html: "text/html; charset=utf-8",
   css: "text/css; charset=utf-8",
   js: "text/javascript; charset=utf-8",
+  markdown: "text/markdown; charset=utf-8",
+  text: "text/plain; charset=utf-8",
 } as const;
+
+/** Where a tool that has met a page finds the description of the API (RFC 8631) and the catalogue (RFC 9727). */
+export const descriptionLinks = {
+  Link: '<../openapi.json>; rel="service-desc"; type="application/json", <../.well-known/api-catalog>; rel="api-catalog"',
+};
 
 /** A page loads nothing from elsewhere and sends requests only to the API beside it. */
 const pageHeaders = {

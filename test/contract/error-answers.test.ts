@@ -7,7 +7,7 @@ import {
   type ApplyChangesResponse,
   InventoryServiceService,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { type Answer, bodyText, expectError, header, readLimits } from "../support/answers.ts";
+import { type Answer, bodyText, expectError, header, linkTo, readLimits } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
 import { startLocalGateway } from "../support/local-gateway.ts";
 import { startPublicServer } from "../support/public-server.ts";
@@ -88,6 +88,21 @@ describe("the shape of errors", () => {
     expectError(answer, 405, "method_not_allowed");
     expect(header(answer, "Allow")).toBe(allow);
     expect(await system.stored(1n)).toMatchObject({ quantity: 100 });
+  });
+
+  test.each([
+    "/",
+    "/nothing",
+    "/v1/inventory/abc",
+    "/v1/store/orders/1",
+    "/v1//inventory",
+    "//v1/inventory",
+    `/${"x/".repeat(4_000)}`,
+  ])("the link of an error leads from the requested address to what its code means: %s", async (path) => {
+    const answer = await send("GET", path);
+    const target = new URL(linkTo(answer, "help")!, `http://${system.address}${path}`);
+    expect(target.href).toBe(`http://${system.address}/docs/#${answer.json<{ code: string }>().code}`);
+    expect(linkTo(answer, "help")!.length).toBeLessThan(100);
   });
 
   test("an error for HEAD has the headers of the body and no body", async () => {

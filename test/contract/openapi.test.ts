@@ -15,8 +15,12 @@ describe("the served OpenAPI document", () => {
   });
 
   const send = async (method: string, path: string) => {
-    const headers = { authorization: `Bearer ${system.keys.enterprise}`, "content-type": "application/json" };
-    const body = { PATCH: '{"quantity":100}', POST: '[{"petId":1,"quantity":100}]' }[method];
+    const headers = {
+      authorization: `Bearer ${system.keys.enterprise}`,
+      "content-type": "application/json",
+      "idempotency-key": `${method} ${path}`.replace(/[^\w]+/g, "-"),
+    };
+    const body = { PATCH: '{"quantity":100}', POST: '[{"petId":1,"quantity":100,"delta":1}]' }[method];
     const list = await callApi(system.address, { path: "/v1/inventory", headers });
     const query = path.endsWith("/changes") ? `?since=${encodeURIComponent(header(list, "ETag"))}` : "";
     return await callApi(system.address, { method, path: `/v1${path.replace("{petId}", "1")}${query}`, headers, body });

@@ -2,7 +2,8 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import express, { Router } from "express";
-import type { Browser, BrowserContextOptions } from "playwright-core";
+import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
+import { errorTable } from "../../gateway/http/api-error.ts";
 import { docsPage } from "../../gateway/pages/docs-page.ts";
 import { describedApi } from "../support/account-site.ts";
 import { axeViolations, installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
@@ -27,43 +28,53 @@ beforeAll(async () => {
   stack.defer(() => browser.close());
 }, installTimeoutMs);
 
+const loaded = ["/docs/", "/docs/page.css", "/docs/page.js", "/docs/shared.js"];
+
 test.each(["/docs", "/docs/", "/api/docs", "/api/docs/"])(
   "%s shows the operations and loads nothing from elsewhere",
   async (path) => {
     const { page, faults, requested } = await open(path);
-    expect(await page.locator("article h3").allTextContents()).toEqual([
-      "GET /inventory",
-      "GET /inventory/changes",
-      "GET /inventory/{petId}",
-      "PATCH /inventory/{petId}",
-      "POST /inventory/updates",
-      "GET /pets/{petId}",
-      "GET /store/orders",
-      "GET /rate_limit",
-      "GET /usage",
-      "POST /keys/rotate",
+    expect(await page.locator("article .endpoint").allTextContents()).toEqual([
+      "GET /v1/inventory",
+      "GET /v1/inventory/changes",
+      "GET /v1/inventory/{petId}",
+      "PATCH /v1/inventory/{petId}",
+      "POST /v1/inventory/updates",
+      "POST /v1/inventory/adjustments",
+      "GET /v1/inventory/{petId}/history",
+      "GET /v1/pets/{petId}",
+      "GET /v1/store/orders",
+      "GET /v1/rate_limit",
+      "GET /v1/usage",
+      "POST /v1/keys/rotate",
     ]);
-    expect(await page.locator(".badge").allTextContents()).toEqual(["deprecated"]);
-    expect(await page.locator("main").textContent()).toContain("send it as 'Authorization: Bearer <API_KEY>'.");
+    expect(await page.locator(".badge.deprecated").count()).toBe(1);
 
     const root = path.replace(/\/docs\/?$/, "");
     expect([...new Set(requested.map((url) => url.replace(`${origin}${root}`, "")))].sort()).toEqual(
-      [...new Set([path.slice(root.length), "/docs/"]), "/docs/page.css", "/docs/page.js"].sort(),
+      [...new Set([path.slice(root.length), ...loaded])].sort(),
     );
     expect(faults).toEqual([]);
   },
 );
 
-test("the documentation page is complete without its script", async () => {
+test("the documentation page is complete without its script, and shows every language", async () => {
   const page = await browser.newPage({ javaScriptEnabled: false });
   await page.goto(`${origin}/docs/`);
-  expect(await page.locator("article h3").count()).toBe(10);
-  expect(await page.locator("#authorize").isVisible()).toBe(false);
+  expect(await page.locator("article h3").count()).toBe(12);
+  for (const part of ["#authorize", ".search", ".try", ".choices"]) {
+    expect(await page.locator(part).first().isVisible()).toBe(false);
+  }
+  for (const language of ["curl", "JavaScript", "Python", "Go"]) {
+    expect(await page.locator(`article [data-lang=${language}]`).first().isVisible()).toBe(true);
+  }
+  await page.setViewportSize({ width: 390, height: 844 });
+  expect(await page.locator("#contents").isVisible()).toBe(true);
 });
 
 test("the documentation page and all that it loads take less than 40 KB on the way", async () => {
   const sizes = await Promise.all(
-    ["/docs/", "/docs/page.css", "/docs/page.js"].map(async (path) => {
+    loaded.map(async (path) => {
       const { headers } = await request(new URL(origin).host, { path, headers: { "accept-encoding": "gzip" } });
       return Number(headers["content-length"]);
     }),
@@ -71,31 +82,98 @@ test("the documentation page and all that it loads take less than 40 KB on the w
   expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(40_000);
 });
 
+test.each([
+  { width: 1280, height: 900 },
+  { width: 390, height: 844 },
+])("one curl and its answer are on the first screen: $width px", async (viewport) => {
+  const { page } = await open("/api/docs/", { viewport });
+  for (const [label, text] of [
+    ["The first request", `${origin}/api/v1/inventory`], // the address of this page's own API
+    ["The answer to the first request", '"petId": 1001'],
+  ] as const) {
+    const code = page.getByLabel(label, { exact: true });
+    expect(await code.textContent()).toContain(text);
+    const { y, height } = (await code.boundingBox())!;
+    expect(y + height).toBeLessThanOrEqual(viewport.height);
+  }
+});
+
+test("the contents stay while the text scrolls, and mark the part that is being read", async () => {
+  const { page } = await open("/docs/");
+  const top = (await page.locator("#contents").boundingBox())!.y;
+  for (const id of ["updateInventory", "api_key_banned", "limits"]) {
+    await page.evaluate(`document.getElementById("${id}").scrollIntoView()`);
+    await page.locator(`#contents a[href="#${id}"][aria-current]`).waitFor();
+    expect((await page.locator("#contents").boundingBox())!.y).toBe(top);
+    expect(await page.locator("#contents [aria-current]").count()).toBe(1);
+  }
+});
+
+test("every error code has a section: what it means, what to do, whether to repeat", async () => {
+  const { page } = await open("/docs/");
+  for (const code of Object.keys(errorTable)) {
+    const section = page.locator(`section.error:has(#${code})`);
+    expect(await section.locator("dt").allTextContents()).toEqual(["Meaning", "What to do", "Repeat?"]);
+    for (const text of await section.locator("dd").allTextContents()) expect(text).toMatch(/\w.*\.$/);
+  }
+});
+
+test("a search finds parts by words of their text, and Enter goes to the first", async () => {
+  const { page } = await open("/docs/");
+  await page.keyboard.press("/");
+  await page.keyboard.type("kept sending banned");
+  expect(await page.locator("#found a").first().textContent()).toContain("api_key_banned");
+  await page.keyboard.press("Enter");
+  expect(new URL(page.url()).hash).toBe("#api_key_banned");
+  expect(await page.locator("#found").isVisible()).toBe(false);
+  await page.getByLabel("Search the documentation").fill("no such words");
+  expect(await page.locator("#found").textContent()).toBe("Nothing found.");
+});
+
+test("a language that was chosen is shown by every sample, also the next time", async () => {
+  const { page } = await open("/docs/");
+  const visible = "[...document.querySelectorAll('article [data-lang]')].filter((block) => block.offsetParent)";
+  const shown = () => page.evaluate(`[...new Set(${visible}.map((block) => block.dataset.lang))]`);
+  expect(await shown()).toEqual(["curl"]);
+  await page.getByRole("button", { name: "Python" }).first().click();
+  expect(await shown()).toEqual(["Python"]);
+  await page.reload();
+  expect(await shown()).toEqual(["Python"]);
+});
+
+test("a click copies a sample as it stands", async () => {
+  const { page } = await open("/docs/");
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.getByRole("button", { name: "Copy: The first request" }).click();
+  await page.getByText("Copied", { exact: true }).waitFor();
+  expect(await page.evaluate("navigator.clipboard.readText()")).toBe(
+    `export KEY=<API_KEY>\n\ncurl -H "Authorization: Bearer $KEY" \\\n  "${origin}/v1/inventory?limit=2"`,
+  );
+});
+
 test("a request from the page carries the key, and its petId is exact in both directions", async () => {
   const { page, faults } = await open("/api/docs/");
-  await page.getByLabel("API key, for the requests from this page").fill("ps_test_key");
-  const form = page.locator("form.try[data-method=PATCH]");
+  await giveKey(page);
+  const form = await openForm(page, "PATCH", "/inventory/{petId}");
   await form.getByLabel("petId").fill("9223372036854775807");
-  await form.getByRole("button").click();
-  const body = form.getByLabel("Body of the answer");
+  await form.getByRole("button", { name: "Send" }).click();
+  const body = form.getByLabel("Body of the answer", { exact: true });
   await body.waitFor();
-  expect(JSON.parse(String(await body.textContent()).replace(/\b9223372036854775807\b/, '"in full"'))).toEqual({
-    petId: "in full",
-    quantity: 12,
-    authorization: "Bearer ps_test_key",
-    ifMatch: null,
-  });
+  const text = String(await body.textContent());
+  expect(text).toContain('{\n  "petId": 9223372036854775807,\n  "quantity": 12,\n'); // indented, and no digit is lost
+  expect(JSON.parse(text)).toMatchObject({ quantity: 12, authorization: "Bearer ps_test_key", ifMatch: null });
   expect(await form.getByRole("status").textContent()).toMatch(/^200 OK, \d+ ms/);
   expect(faults).toEqual([]);
 });
 
 test("a query parameter of a request from the page goes into its address, an empty one does not", async () => {
   const { page, faults } = await open("/api/docs/");
-  const form = page.locator("form.try[data-path='/usage']");
+  await giveKey(page);
   const addressOf = async (hours: string) => {
+    const form = await openForm(page, "GET", "/usage");
     await form.getByLabel("hours").fill(hours);
-    await Promise.all([page.waitForResponse(/usage/), form.getByRole("button").click()]);
-    const body = form.getByLabel("Body of the answer");
+    await Promise.all([page.waitForResponse(/usage/), form.getByRole("button", { name: "Send" }).click()]);
+    const body = form.getByLabel("Body of the answer", { exact: true });
     await body.waitFor();
     return JSON.parse(String(await body.textContent()));
   };
@@ -103,6 +181,16 @@ test("a query parameter of a request from the page goes into its address, an emp
   await page.reload();
   expect(await addressOf("")).toEqual({ address: "/api/v1/usage" });
   expect(faults).toEqual([]);
+});
+
+test("a request for changes from the page begins at the list that was read on it", async () => {
+  const { page } = await open("/docs/");
+  await giveKey(page);
+  const list = await openForm(page, "GET", "/inventory");
+  await list.getByRole("button", { name: "Send" }).click();
+  await list.getByLabel("Body of the answer", { exact: true }).waitFor();
+  const changes = await openForm(page, "GET", "/inventory/changes");
+  expect(await changes.getByLabel("since").inputValue()).toBe('"4f2c9a01-7"');
 });
 
 const screens = [
@@ -119,14 +207,30 @@ test.each(looks)(
     const { page, faults } = await open("/docs/", { viewport, colorScheme });
     await page.evaluate("for (const details of document.querySelectorAll('details')) details.open = true");
     expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(viewport.width);
-    // The message column of the table of errors ends within the screen.
-    const table = page.locator("table").filter({ hasText: "missing_api_key" }).first();
-    const { x, width } = (await table.boundingBox())!;
-    expect(x + width).toBeLessThanOrEqual(viewport.width);
+    // No code in a text goes on in another line within a word.
+    const broken = "[...document.querySelectorAll('.text code, .error code')].filter((code) => !code.closest('pre'))";
+    expect(
+      await page.evaluate(
+        `${broken}.filter((code) => code.getClientRects().length > 1).map((code) => code.textContent)`,
+      ),
+    ).toEqual([]);
     expect(await axeViolations(page)).toEqual([]);
     expect(faults).toEqual([]);
   },
 );
+
+/** Gives the key at the top of the page. */
+async function giveKey(page: Page): Promise<void> {
+  await page.getByLabel("API key, for the requests from this page").fill("Bearer ps_test_key");
+  await page.getByRole("button", { name: "Use" }).click();
+}
+
+/** Opens the form of an operation. */
+async function openForm(page: Page, method: string, path: string): Promise<Locator> {
+  const form = page.locator(`form[data-method=${method}][data-path="${path}"]`);
+  await page.locator("details.try").filter({ has: form }).locator("summary").click();
+  return form;
+}
 
 const open = (path: string, options: BrowserContextOptions = {}) => openPage(browser, `${origin}${path}`, options);
 
@@ -134,6 +238,7 @@ const open = (path: string, options: BrowserContextOptions = {}) => openPage(bro
 function petstore(): Router {
   return Router()
     .use(docsPage({ document: describedApi, admit: async () => {} }))
+    .get("/v1/inventory", (_received, response) => void response.set("ETag", '"4f2c9a01-7"').json([]))
     .get("/v1/usage", (received, response) => void response.json({ address: received.originalUrl }))
     .patch("/v1/inventory/:petId", express.json(), (received, response) => {
       const { authorization, "if-match": ifMatch = null } = received.headers;

@@ -1,18 +1,20 @@
-/** Makes the pictures of the two pages in docs/screenshots (npm run docs:screenshots). */
+/** Makes the pictures of the two pages in docs/screenshots, or in a folder that is given (npm run docs:screenshots). */
 import { once } from "node:events";
 import { mkdirSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import express from "express";
 import type { Page } from "playwright-core";
+import { smallPicture } from "../observability/png.ts";
 import { AccountStub, accountSite } from "../support/account-site.ts";
 import { openPage, startChromium } from "../support/chromium.ts";
 
-const screens = {
-  wide: { viewport: { width: 1280, height: 900 }, colorScheme: "light" },
-  phone: { viewport: { width: 360, height: 780 }, colorScheme: "dark" },
-} as const;
+const looks = (["light", "dark"] as const).flatMap((colorScheme) => [
+  { colorScheme, viewport: { width: 1280, height: 900 } },
+  { colorScheme, viewport: { width: 390, height: 844 } },
+]);
 
 /**
  * What is done on a page before its picture is taken. The account is shown in full, of the documentation the beginning.
@@ -37,13 +39,15 @@ const server = createServer(express().use(accountSite(() => stub))).listen(0, "1
 await once(server, "listening");
 const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 const browser = await startChromium();
-const folder = join(import.meta.dirname, "../../docs/screenshots");
+const folder = process.argv[2] ?? join(import.meta.dirname, "../../docs/screenshots");
 mkdirSync(folder, { recursive: true });
 for (const [name, prepare] of Object.entries(pages)) {
-  for (const [screen, options] of Object.entries(screens)) {
-    const { page } = await openPage(browser, `${origin}/${name}/`, { ...options, timezoneId: "UTC" });
+  for (const look of looks) {
+    const { page } = await openPage(browser, `${origin}/${name}/`, { ...look, timezoneId: "UTC" });
     await prepare(page);
-    await page.screenshot({ path: join(folder, `${name}-${screen}.png`), fullPage: name === "account" });
+    const file = `${name}-${look.colorScheme}-${look.viewport.width}.png`;
+    await writeFile(join(folder, file), await smallPicture(page, name === "account"));
+    await page.close();
   }
 }
 await browser.close();

@@ -1,9 +1,13 @@
 import { crc32, deflateSync } from "node:zlib";
 import type { Page } from "playwright-core";
 
-/** Takes a picture of a whole page with at most 256 colours, which is a third of the size of one with all colours. */
-export async function smallPicture(page: Page): Promise<Buffer> {
-  const whole = (await page.screenshot({ fullPage: true })).toString("base64");
+/**
+ * Takes a picture of a page with at most 256 colours, which is a third of the size of one with all colours.
+ *
+ * @param fullPage or only what the screen shows
+ */
+export async function smallPicture(page: Page, fullPage = true): Promise<Buffer> {
+  const whole = (await page.screenshot({ fullPage })).toString("base64");
   const { width, height, palette, pixels } = (await page.evaluate(`(${withFewColours})("${whole}")`)) as {
     width: number;
     height: number;
@@ -38,7 +42,7 @@ function chunk(name: string, content: Buffer): Buffer {
 
 /** Runs in the page: keeps frequent colours of a picture and takes the nearest of them for all others. */
 const withFewColours = `async (base64) => {
-  const bitmap = await createImageBitmap(await (await fetch("data:image/png;base64," + base64)).blob());
+  const bitmap = await createImageBitmap(new Blob([Uint8Array.fromBase64(base64)], { type: "image/png" }));
   const { width, height } = bitmap;
   const canvas = new OffscreenCanvas(width, height).getContext("2d");
   canvas.drawImage(bitmap, 0, 0);

@@ -29,7 +29,7 @@ export class AccountStub {
     ban: null as { until: string } | null,
     key: { id: "key_1", scopes: ["inventory:read", "keys:rotate"], expiresAt: "2027-07-01T00:00:00.000Z" },
   };
-  /** Requests of each of 168 hours. */
+  /** Requests of a step in each of 168 hours. */
   requestsOf: (hour: number) => { served: number; refused: number } = () => ({ served: 100, refused: 1 });
   /** The error that answers everything, where there is one. */
   refusal: { readonly status: number; readonly code: string; readonly message: string } | undefined;
@@ -48,13 +48,16 @@ export function accountSite(stub: () => AccountStub): Router {
       else next();
     })
     .get("/rate_limit", (_request, response) => void response.json(stub().rateLimit))
-    .get("/usage", (_request, response) => {
-      const fromMs = Date.parse("2026-11-16T15:00:00Z");
-      const steps = Array.from({ length: 168 }, (_, hour) => ({
-        at: new Date(fromMs + hour * 3_600_000).toISOString(),
-        ...stub().requestsOf(hour),
-      }));
-      response.json({ from: steps[0]!.at, to: "2026-11-23T15:00:00.000Z", stepSeconds: 3_600, steps, deprecated: 17 });
+    .get("/usage", (request, response) => {
+      const hours = Number(request.query.hours);
+      const stepSeconds = hours > 6 ? 3_600 : 60;
+      const toMs = Date.parse("2026-11-23T15:00:00Z");
+      const steps = Array.from({ length: (hours * 3_600) / stepSeconds }, (_, step) => {
+        const sinceMs = (step * stepSeconds - hours * 3_600) * 1_000;
+        const at = new Date(toMs + sinceMs).toISOString();
+        return { at, ...stub().requestsOf(168 + Math.floor(sinceMs / 3_600_000)) };
+      });
+      response.json({ from: steps[0]!.at, to: new Date(toMs).toISOString(), stepSeconds, steps, deprecated: 17 });
     })
     .post("/keys/rotate", (_request, response) => {
       stub().rotations += 1;
@@ -65,7 +68,11 @@ export function accountSite(stub: () => AccountStub): Router {
   const { "/keys/rotate": _, ...withoutRotation } = describedApi.paths;
   return Router()
     .use(docsPage(page), accountPage(page))
-    .use("/without-rotation", accountPage({ ...page, document: { ...describedApi, paths: withoutRotation } }))
+    .use(
+      "/without-rotation",
+      docsPage(page),
+      accountPage({ ...page, document: { ...describedApi, paths: withoutRotation } }),
+    )
     .use("/without-rotation/v1", api)
     .use("/v1", api);
 }

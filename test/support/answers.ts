@@ -16,6 +16,7 @@ export function header({ headers }: Answer, name: string): string {
 /** Expects the Error body of the contract: `code`, `message` and `status` as in HTTP, and nothing else. */
 export function expectError(answer: Answer, status: number, code: string, message?: string | RegExp): void {
   const text = bodyText(answer);
+  expect(linkTo(answer, "help")).toMatch(new RegExp(`^(/|\\./|(\\.\\./)+)docs/#${code}$`));
   expect({ status: answer.status, text }).toMatchObject({ status, text: expect.stringMatching(/^\{/) });
   expect(header(answer, "Content-Type")).toBe("application/json");
   expect(header(answer, "Cache-Control")).toBe("no-store");
@@ -24,6 +25,12 @@ export function expectError(answer: Answer, status: number, code: string, messag
   expect(error).toEqual({ code, message: expect.stringMatching(message ?? /./), status });
   // The text reveals no internals.
   expect(text).not.toMatch(/<(!|\/|html|pre)|\bat \S+ \(|node_modules|\.ts\b|Error:|SQL|grpc|127\.0\.0\.1/i);
+}
+
+/** The target of a link of the header `Link`, as it is there; undefined without one. */
+export function linkTo({ headers }: Answer, relation: string): string | undefined {
+  const links = [headers.link ?? []].flat().join(", ");
+  return new RegExp(`<([^<>]*)>; rel="${relation}"`).exec(links)?.[1];
 }
 
 /** Expects the error of a request that the service did not take, or of one that got no answer in time. */

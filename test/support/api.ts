@@ -79,7 +79,8 @@ function faultsOf(method: string, path: string, answer: Answer): string[] {
     // An error is like those of every operation. Anything else is no part of the API, such as the documentation page.
     const { responses } = unannounced[0]!;
     const anyError = responses[400]!;
-    if (status < 400) return headerFaults(anyError, answer);
+    const { Link: _, ...ofEveryAnswer } = anyError.headers;
+    if (status < 400) return headerFaults({ headers: ofEveryAnswer }, answer);
     const response = responses[status] ?? anyError;
     return [...headerFaults(response, answer), ...bodyFaults(response, answer, isHead)];
   }

@@ -1,0 +1,55 @@
+/** Reads the members of a JSON body from its schema, for the documentation. */
+import { resolve, type ShownDocument } from "./shown-document.ts";
+
+export interface Field {
+  /** With the names of what it is in: `windows[].limit`. */
+  readonly name: string;
+  /** In words, with its bounds. */
+  readonly type: string;
+  readonly isRequired: boolean;
+  /** In Markdown; may be empty. */
+  readonly description: string;
+}
+
+/** What the document uses of JSON Schema. */
+interface Schema {
+  readonly type?: string | readonly string[];
+  readonly format?: string;
+  readonly description?: string;
+  readonly enum?: readonly unknown[];
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly default?: unknown;
+  readonly items?: unknown;
+  readonly properties?: Readonly<Record<string, unknown>>;
+  readonly required?: readonly string[];
+  readonly oneOf?: readonly unknown[];
+}
+
+/** The members of a body, each followed by those within it. Of alternatives, all members are there. */
+export function fieldsOf(document: ShownDocument, node: unknown, prefix = ""): Field[] {
+  const schema = resolve(document, node) as Schema | undefined;
+  if (schema === undefined) return [];
+  if (schema.items) return fieldsOf(document, schema.items, prefix === "" ? "" : `${prefix.slice(0, -1)}[].`);
+  const ofAlternatives = (schema.oneOf ?? []).flatMap((part) => fieldsOf(document, part, prefix));
+  const own = Object.entries(schema.properties ?? {}).flatMap(([name, member]) => {
+    const { description = "", ...rest } = resolve(document, member) as Schema;
+    const isRequired = schema.required?.includes(name) ?? false;
+    const field = { name: `${prefix}${name}`, type: typeOf(document, rest), isRequired, description };
+    return [field, ...fieldsOf(document, member, `${prefix}${name}.`)];
+  });
+  const fields = [...own, ...ofAlternatives];
+  return fields.filter(({ name }, i) => fields.findIndex((field) => field.name === name) === i);
+}
+
+/** The type of a value in words. */
+export function typeOf(document: ShownDocument, node: unknown): string {
+  const schema = (resolve(document, node) ?? {}) as Schema;
+  const { type, format, minimum, maximum, items } = schema;
+  if (schema.enum) return schema.enum.map((value) => `${value}`).join(" | ");
+  const name = items ? `array of ${typeOf(document, items)}` : [type ?? "object"].flat().join(" or ");
+  const bounds =
+    minimum === undefined ? "" : `, ${maximum === undefined ? `from ${minimum}` : `${minimum} to ${maximum}`}`;
+  const initial = schema.default === undefined ? "" : `, by default ${schema.default}`;
+  return `${name}${format && format !== "date-time" ? ` (${format})` : format ? ", ISO 8601" : ""}${bounds}${initial}`;
+}

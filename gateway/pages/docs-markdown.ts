@@ -1,0 +1,77 @@
+/** Writes the documentation as Markdown, and the overview that language models look for. */
+import { errorTable } from "../http/api-error.ts";
+import { errorHelp } from "../openapi/error-help.ts";
+import { type Field, fieldsOf, typeOf } from "../openapi/schema-fields.ts";
+import {
+  exampleOf,
+  operationsOf,
+  type PlacedOperation,
+  type ShownDocument,
+  sectionsOf,
+} from "../openapi/shown-document.ts";
+
+/** What `/docs/` shows, as one text. */
+export function docsMarkdown(document: ShownDocument): string {
+  const { title, version, description } = document.info;
+  const codes = Object.entries(errorTable).map(([code, { status }]) => {
+    const { meaning, action, repeat } = errorHelp[code as keyof typeof errorHelp];
+    return `### ${code} (${status})\n\n${meaning} ${action} Repeat? ${repeat}`;
+  });
+  const operations = operationsOf(document).map((operation) => operationMarkdown(document, operation));
+  return `${[`# ${title} API ${version}`, description, "## Error codes", ...codes, "## Operations", ...operations].join("\n\n")}\n`;
+}
+
+function operationMarkdown(document: ShownDocument, operation: PlacedOperation): string {
+  const { method, path, summary, description, parameters, requestBody, answers } = operation;
+  const fields = parameters.map(({ name, in: place, required, description: meaning, schema }) => {
+    return { name, type: `${place}, ${typeOf(document, schema)}`, isRequired: required ?? false, description: meaning };
+  });
+  const [sample] = operation["x-codeSamples"] ?? [];
+  const success = answers.find(({ status }) => status.startsWith("2"));
+  const answer = exampleOf(success?.content);
+  const bodyFields = fieldsOf(document, Object.values(requestBody?.content ?? {})[0]?.schema);
+  const parts = [
+    `### ${summary}`,
+    `\`${method} /v1${path}\``,
+    description,
+    ...list("Parameters:", fields),
+    ...(requestBody ? [`Body: ${requestBody.description}`, ...list("", bodyFields)] : []),
+    ...(sample ? [`\`\`\`sh\n${sample.source}\n\`\`\``] : []),
+    ...(answer ? [`Answer ${success!.status}:`, `\`\`\`json\n${JSON.stringify(answer, null, 2)}\n\`\`\``] : []),
+    ...list("Its members:", fieldsOf(document, Object.values(success?.content ?? {})[0]?.schema)),
+    `Other answers: ${answers.flatMap(({ status }) => (status === success?.status ? [] : status)).join(", ")}.`,
+  ];
+  return parts.join("\n\n");
+}
+
+function list(title: string, fields: readonly Field[]): string[] {
+  if (fields.length === 0) return [];
+  const lines = fields.map(({ name, type, isRequired, description }) => {
+    return `- \`${name}\` (${type}${isRequired ? ", required" : ""}): ${description}`.replace(/: $/, "");
+  });
+  return [...(title === "" ? [] : [title]), lines.join("\n")];
+}
+
+/** `/llms.txt` (llmstxt.org): what the API is, and where its documents are, by addresses relative to the text. */
+export function llmsText(document: ShownDocument): string {
+  const { lead } = sectionsOf(document.info.description);
+  const operations = operationsOf(document).map(
+    ({ operationId, method, path, title }) => `- [${method} /v1${path}](docs/#${operationId}): ${title}`,
+  );
+  return `# ${document.info.title} API
+
+> ${lead}
+
+Send an API key with every request below /v1: \`Authorization: Bearer <API_KEY>\`. After a 429 wait for \`Retry-After\`. Send an \`Idempotency-Key\` with every update, and the same one with its repeats. Read a \`petId\` as an integer of 64 bits.
+
+## Documents
+
+- [Documentation](docs.md): every operation, limit and error code, in Markdown
+- [OpenAPI 3.1](openapi.json): the description for tools, also as [YAML](openapi.yaml)
+- [Postman collection](postman.json): the operations, ready to send
+
+## Operations
+
+${operations.join("\n")}
+`;
+}

@@ -1,0 +1,123 @@
+/** Renders an operation: what it does on the left, how it is called on the right. */
+import type { CodeSample } from "../openapi/code-samples.ts";
+import { type Field, fieldsOf, typeOf } from "../openapi/schema-fields.ts";
+import {
+  type Answer,
+  type Content,
+  examplesOf,
+  type Parameter,
+  type PlacedOperation,
+  type ShownDocument,
+} from "../openapi/shown-document.ts";
+import { codeBlock } from "./code-html.ts";
+import { escapeHtml } from "./escape-html.ts";
+import { inline, markdownToHtml } from "./markdown.ts";
+
+export function operationHtml(document: ShownDocument, operation: PlacedOperation): string {
+  const { operationId: id, method, path, title, description, parameters, requestBody, answers } = operation;
+  const success = answers.find(({ status }) => status.startsWith("2"))!;
+  const [example] = examplesOf(success.content);
+  return `<article class="row" aria-labelledby="${id}">
+<div class="text">
+<h3 id="${id}">${escapeHtml(title)}${badges(operation)}</h3>
+<p class="endpoint">${methodHtml(method)} <code>/v1${escapeHtml(path)}</code></p>
+${markdownToHtml(description, 4)}
+${list(
+  "Parameters",
+  parameters.map((parameter) => parameterField(document, parameter)),
+)}
+${requestBody ? `<h4>Body</h4>\n<p>${inline(requestBody.description)}</p>\n${members(document, requestBody.content)}` : ""}
+<h4>Answers</h4>
+${answers.map((answer) => answerHtml(document, answer)).join("\n")}
+</div>
+<div class="code">
+${samplesHtml(operation["x-codeSamples"] ?? [], title)}
+${example === undefined ? "" : panel(`Answer ${success.status}`, codeBlock(json(example), `Answer of ${title}`))}
+${tryHtml(operation)}
+</div>
+</article>`;
+}
+
+/** The verb of HTTP in its colour. */
+export function methodHtml(method: string): string {
+  return `<span class="method ${method.toLowerCase()}">${method}</span>`;
+}
+
+function badges({ deprecated, "x-experimental": experimental }: PlacedOperation): string {
+  const names = [...(deprecated ? ["deprecated"] : []), ...(experimental ? ["experimental"] : [])];
+  return names.map((name) => ` <span class="badge ${name}">${name}</span>`).join("");
+}
+
+/** The same in each language; the script shows the one that the reader has chosen. */
+function samplesHtml(samples: readonly CodeSample[], label: string): string {
+  const buttons = samples.map(
+    ({ lang }) => `<button type="button" data-choice="${lang}" aria-pressed="${lang === "curl"}">${lang}</button>`,
+  );
+  const blocks = samples.map(
+    ({ lang, source }) =>
+      `<div data-lang="${lang}"><p class="lang">${lang}</p>${codeBlock(source, `${label}, ${lang}`)}</div>`,
+  );
+  return `<div class="panel"><div class="choices" role="group" aria-label="Language">${buttons.join("")}</div>
+${blocks.join("\n")}</div>`;
+}
+
+/** Code with a title above it. */
+export function panel(title: string, content: string): string {
+  return `<div class="panel"><p class="title">${escapeHtml(title)}</p>${content}</div>`;
+}
+
+function parameterField(document: ShownDocument, parameter: Parameter): Field {
+  const { name, in: place, required, description, schema } = parameter;
+  return { name, type: `${place}, ${typeOf(document, schema)}`, isRequired: required ?? false, description };
+}
+
+function members(document: ShownDocument, content: Content | undefined): string {
+  return list("", fieldsOf(document, Object.values(content ?? {})[0]?.schema));
+}
+
+function list(title: string, fields: readonly Field[]): string {
+  if (fields.length === 0) return "";
+  const items = fields.map(
+    ({ name, type, isRequired, description }) =>
+      `<div><dt><code>${escapeHtml(name)}</code> <span class="type">${escapeHtml(type)}</span>${isRequired ? ' <span class="required">required</span>' : ""}</dt><dd>${inline(description)}</dd></div>`,
+  );
+  return `${title && `<h4>${title}</h4>\n`}<dl class="fields">${items.join("\n")}</dl>`;
+}
+
+function answerHtml(document: ShownDocument, { status, description, headers, content }: Answer): string {
+  const codes = examplesOf(content).flatMap((value) => (value as { code?: string }).code ?? []);
+  const isError = Number(status) >= 400;
+  const headerFields = headers.map(({ name, description: meaning }) => {
+    return { name, type: "header", isRequired: false, description: meaning };
+  });
+  const more = isError ? "" : members(document, content);
+  const [first = "", ...rest] = description.split(/(?<=\.) /);
+  return `<details class="answer"><summary><span class="status s${status[0]}">${status}</span> ${escapeHtml(first.replaceAll("`", ""))}</summary>
+${isError && codes.length > 0 ? `<p>Code ${codes.map((code) => inline(`\`${code}\``)).join(" or ")}.</p>` : ""}
+${rest.length > 0 ? `<p>${inline(rest.join(" "))}</p>` : ""}
+${more}${list("", headerFields)}</details>`;
+}
+
+function tryHtml({ operationId: id, method, path, parameters, requestBody }: PlacedOperation): string {
+  const [type, body] = Object.entries(requestBody?.content ?? {})[0] ?? [];
+  const bodyField = `<label for="${id}-body">Body</label>
+<textarea id="${id}-body" rows="4" spellcheck="false" data-type="${type}">${escapeHtml(json(body?.example))}</textarea>`;
+  return `<details class="panel try"><summary>Try it</summary>
+<form data-method="${method}" data-path="${escapeHtml(path)}">
+${parameters.map((parameter) => field(id, parameter)).join("\n")}
+${requestBody ? bodyField : ""}
+<button class="send">Send ${method} ${escapeHtml(path)}</button>
+<div role="status"></div>
+</form></details>`;
+}
+
+function field(operationId: string, { name, in: place, required, example }: Parameter): string {
+  const id = `${operationId}-${name}`;
+  const value = required && example !== undefined ? ` value="${escapeHtml(String(example))}"` : "";
+  return `<label for="${id}">${escapeHtml(name)}</label>
+<input id="${id}" data-in="${place}" data-name="${escapeHtml(name)}"${value}${required ? " required" : ""} autocomplete="off" spellcheck="false">`;
+}
+
+function json(value: unknown): string {
+  return JSON.stringify(value, null, 2) ?? "";
+}

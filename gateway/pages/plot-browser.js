@@ -1,0 +1,127 @@
+// Draws the requests of an account over time with uPlot, says the values of a step on hover and by the arrow keys, and
+// sums them up in a table.
+
+const element = (id) => document.getElementById(id);
+const number = new Intl.NumberFormat("en-US");
+const time = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const day = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
+const hourSeconds = 3_600;
+
+let shown;
+let plot;
+let index;
+
+/** @param usage as `GET /v1/usage` gives it */
+export function drawUsage(usage) {
+  const seconds = (at) => Date.parse(at) / 1_000;
+  const [from, to] = [seconds(usage.from), seconds(usage.to)];
+  if (shown?.stepSeconds !== usage.stepSeconds || shown.steps.length !== usage.steps.length) index = undefined;
+  shown = usage;
+  const { steps, stepSeconds } = usage;
+  const isWeek = to - from > 2 * 24 * hourSeconds;
+  const colours = getComputedStyle(document.documentElement);
+  const [text, line, served, refused] = ["--quiet", "--line", "--accent", "--bad"].map((name) =>
+    colours.getPropertyValue(name),
+  );
+  const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
+  const bars = uPlot.paths.bars({ size: [0.8, 60] });
+  const hours = isWeek ? [24, 48, 72, 96] : [1, 2, 3, 6, 12];
+  const format = isWeek ? day : time;
+  plot?.destroy();
+  plot = new uPlot(
+    {
+      width: element("plot").clientWidth,
+      height: 240,
+      padding: [null, 20, null, null],
+      legend: { show: false },
+      cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
+      hooks: { setCursor: [({ cursor }) => read(cursor.idx ?? undefined)] },
+      scales: {
+        x: { range: () => [from, to] },
+        y: { range: (_plot, _min, max) => [0, Math.max(4, max * 1.1)] },
+      },
+      axes: [
+        {
+          ...axis,
+          incrs: hours.map((count) => count * hourSeconds),
+          space: 70,
+          values: (_plot, times) => times.map((at) => format.format(new Date(at * 1_000))),
+        },
+        { ...axis, size: 60, values: (_plot, counts) => counts.map((count) => number.format(count)) },
+      ],
+      series: [
+        {},
+        { stroke: refused, fill: refused, paths: bars, points: { show: false } }, // stands on what was served
+        { stroke: served, fill: served, paths: bars, points: { show: false } },
+      ],
+    },
+    [
+      steps.map(({ at }) => seconds(at) + stepSeconds / 2),
+      steps.map((step) => step.served + step.refused),
+      steps.map((step) => step.served),
+    ],
+    element("plot"),
+  );
+  element("plot").setAttribute("aria-valuemax", steps.length - 1);
+  read(index);
+  showTable(isWeek);
+}
+
+/** Says the values of a step, or the sums of all when none is pointed at. */
+function read(pointed) {
+  index = pointed;
+  const { steps, stepSeconds } = shown;
+  const counts = (parts) => {
+    const sum = (name) => number.format(parts.reduce((total, part) => total + part[name], 0));
+    return `${sum("served")} served, ${sum("refused")} refused`;
+  };
+  const step = steps[pointed];
+  const text = step
+    ? `${day.format(new Date(step.at))}, ${span(step.at, stepSeconds)}: ${counts([step])}`
+    : `In all: ${counts(steps)}`;
+  element("reading").textContent = text;
+  element("plot").setAttribute("aria-valuenow", pointed ?? steps.length - 1);
+  element("plot").setAttribute("aria-valuetext", text);
+}
+
+function span(at, seconds) {
+  const start = new Date(at);
+  if (seconds < hourSeconds) return time.format(start);
+  return `${time.format(start)}–${time.format(new Date(start.getTime() + seconds * 1_000))}`;
+}
+
+element("plot").addEventListener("keydown", (event) => {
+  if (!shown) return;
+  const last = shown.steps.length - 1;
+  const at = index ?? last + 1;
+  const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: last, Escape: undefined };
+  if (!(event.key in to)) return;
+  event.preventDefault();
+  const next = to[event.key] === undefined ? undefined : Math.min(last, Math.max(0, to[event.key]));
+  const left = next === undefined ? -10 : plot.valToPos(plot.data[0][next], "x");
+  plot.setCursor({ left, top: 0 });
+  read(next);
+});
+
+/** Sums by day for a week, else by the hour, and by the quarter of an hour where there are minutes. */
+function showTable(isWeek) {
+  const quarterMs = 900_000;
+  const nameOf = (at) => {
+    if (isWeek) return day.format(new Date(at));
+    if (shown.stepSeconds === hourSeconds) return `${day.format(new Date(at))}, ${time.format(new Date(at))}`;
+    return time.format(new Date(Math.floor(Date.parse(at) / quarterMs) * quarterMs));
+  };
+  const sums = new Map();
+  for (const { at, served, refused } of shown.steps) {
+    const sum = sums.get(nameOf(at)) ?? { served: 0, refused: 0 };
+    sums.set(nameOf(at), { served: sum.served + served, refused: sum.refused + refused });
+  }
+  const rows = [...sums].map(([name, { served, refused }]) => {
+    const row = document.createElement("tr");
+    const title = Object.assign(document.createElement("th"), { scope: "row", textContent: name });
+    const cell = (count) => Object.assign(document.createElement("td"), { textContent: number.format(count) });
+    row.append(title, cell(served), cell(refused));
+    return row;
+  });
+  element("sums").replaceChildren(...rows);
+}

@@ -1,0 +1,18 @@
+// What both pages do with the visitor's API key. It is kept in sessionStorage alone, so one entry serves both pages in
+// a tab, and goes only to the API beside the page, as a bearer token.
+
+const storedAs = "petstore-inventory-key";
+
+/** The key of this tab; null without one. */
+export const storedKey = () => sessionStorage.getItem(storedAs);
+export const storeKey = (key) => sessionStorage.setItem(storedAs, key);
+export const forgetKey = () => sessionStorage.removeItem(storedAs);
+
+/** The key in what a visitor has typed or pasted; null when it cannot be one. */
+export function readKey(text) {
+  const key = text.replace(/^\s*(bearer +)?|\s+$/gi, "");
+  return /^[!-~]+$/.test(key) ? key : null;
+}
+
+/** The address of an operation of the API beside the page. */
+export const addressOf = (path) => new URL(`../v1${path}`, document.baseURI);
