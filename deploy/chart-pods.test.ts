@@ -1,14 +1,25 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:http";
 import { pino } from "pino";
 import { Registry } from "prom-client";
 import { readGatewayConfig } from "../gateway/config.ts";
 import { readInventoryConfig } from "../inventory-svc/config.ts";
-import { startAdmin } from "../runtime/admin.ts";
-import { chartFolder, settings, suiteChart, variants } from "../test/support/chart.ts";
-import type { Values } from "../test/support/helm.ts";
+import { listenOn, startAdmin } from "../runtime/admin.ts";
+import { besides, chartFolder, digest, settings, suiteChart, variants } from "../test/support/chart.ts";
+import type { Manifest, Values } from "../test/support/helm.ts";
 import { nameOf } from "../test/support/kubernetes.ts";
 
 describe("pods of the chart", () => {
-  const { each, all, deployment, container, environment, helm } = suiteChart();
+  const { rendered, each, all, deployment, container, environment, helm } = suiteChart();
+  /** The pods that there may be, each with its metadata. */
+  const podsOf = (manifests: readonly Manifest[]): Pick<Manifest, "metadata" | "spec">[] =>
+    manifests.flatMap((manifest) => {
+      if (manifest.kind === "Pod") return manifest;
+      return /^(Deployment|Job)$/.test(manifest.kind) ? manifest.spec.template : [];
+    });
+  const byTest = (a: Pick<Manifest, "spec">, b: Pick<Manifest, "spec">) => isTest(b) - isTest(a);
+  const isTest = ({ spec }: Pick<Manifest, "spec">) => Number(spec.containers[0].name === "test");
 
   test.each(["gateway", "inventory-svc"] as const)("%s accepts the settings of its pods", (tier) => {
     for (const variant of Object.keys(variants)) {
@@ -49,8 +60,8 @@ describe("pods of the chart", () => {
 
   test("every pod meets the restricted Pod Security Standard and has a read-only file system", () => {
     for (const manifests of each()) {
-      const pods = manifests.flatMap(({ kind, spec }) => (/^(Deployment|Job)$/.test(kind) ? [spec.template.spec] : []));
-      expect(pods).toHaveLength(3);
+      const pods = podsOf(manifests).map(({ spec }) => spec);
+      expect(pods).toHaveLength(4);
       for (const pod of pods) {
         expect(pod).toMatchObject({
           automountServiceAccountToken: false,
@@ -83,25 +94,32 @@ describe("pods of the chart", () => {
   });
 
   test("each tier has at least three pods, or the number that the values fix", () => {
-    const scalers = all("default values", "HorizontalPodAutoscaler");
-    expect(scalers.map(({ spec }) => spec.minReplicas)).toEqual([3, 3]);
-    // A number here would override the scaler at each upgrade.
+    const bounds = (variant: string) =>
+      all(variant, "HorizontalPodAutoscaler").map(({ spec }) => [spec.minReplicas, spec.maxReplicas]);
+    expect(bounds("default values")).toEqual([
+      [3, 9],
+      [3, 6],
+    ]);
+    // Rendered without a cluster, a number here would override the scaler whenever the result is applied.
     expect(deployment("default values", "gateway").spec.replicas).toBeUndefined();
-    expect(all("staging", "HorizontalPodAutoscaler")).toEqual([]);
+    expect(bounds("staging")).toEqual([
+      [2, 2],
+      [2, 2],
+    ]);
     expect(deployment("staging", "gateway").spec.replicas).toBe(2);
   });
 
   test.each<[string, string, ...Values[]]>([
     ["gateway", "3 to 5", "--set=gateway.replicas.max=5"],
-    ["inventory-svc", "3", "--set=inventory-svc.replicas.max=3"],
+    ["inventory-svc", "3 to 3", "--set=inventory-svc.replicas.max=3"],
     ["gateway", "2 to 4", `${chartFolder}/values-staging.yaml`, "--set=gateway.replicas.max=4"],
   ])("%s has %s replicas when the command line changes one number of the values", async (tier, expected, ...values) => {
     const manifests = await helm().render(...values);
     const spec = (kind: string) => manifests.find((manifest) => nameOf(manifest) === `${kind}/petstore-${tier}`)?.spec;
     const scaler = spec("HorizontalPodAutoscaler");
     const { replicas } = spec("Deployment");
-    expect(scaler ? `${scaler.minReplicas} to ${scaler.maxReplicas}` : `${replicas}`).toBe(expected);
-    expect(replicas === undefined).toBe(scaler !== undefined);
+    expect(`${scaler.minReplicas} to ${scaler.maxReplicas}`).toBe(expected);
+    expect(replicas).toBe(scaler.minReplicas === scaler.maxReplicas ? scaler.minReplicas : undefined);
   });
 
   test("GATEWAY_REPLICAS is the largest number of gateways, so that shares never exceed the limits", () => {
@@ -111,6 +129,48 @@ describe("pods of the chart", () => {
       const most = (scaler?.spec.maxReplicas ?? spec.replicas) + spec.strategy.rollingUpdate.maxSurge;
       expect(Number(environment(variant, "gateway").GATEWAY_REPLICAS)).toBe(most);
     }
+  });
+
+  test("pods of both tiers and of the migration get what the values add for them", () => {
+    const { podAnnotations, extraEnv, extraVolumes, extraVolumeMounts, ...placed } = besides;
+    const [test, ...pods] = podsOf(rendered.get("what pods get besides")!).toSorted(byTest);
+    expect(pods).toHaveLength(3);
+    for (const { metadata, spec } of pods) {
+      expect(metadata.annotations).toMatchObject(podAnnotations);
+      expect(spec).toMatchObject(placed);
+      const [{ env, volumeMounts }] = spec.containers;
+      expect(env.length).toBeGreaterThan(extraEnv.length);
+      expect(env.slice(-extraEnv.length)).toEqual(extraEnv);
+      expect(volumeMounts).toEqual(expect.arrayContaining(extraVolumeMounts));
+      expect(spec.volumes).toEqual(expect.arrayContaining(extraVolumes));
+    }
+    expect(test!.spec).toMatchObject(placed); // it runs where the gateways do
+    const withoutTls = deployment("what pods get besides, without TLS", "gateway").spec.template.spec;
+    expect([withoutTls.volumes, withoutTls.containers[0].volumeMounts]).toEqual([extraVolumes, extraVolumeMounts]);
+  });
+
+  test("an image with a digest is pulled by that, and any other by its tag", () => {
+    const images = podsOf(rendered.get("images by digest")!).map(({ spec }) => spec.containers[0].image);
+    const [gateway, migrate] = ["gateway", "migrate"].map((name) => `registry.example/petstore-${name}@${digest}`);
+    const service = expect.stringMatching(/^registry\.example\/petstore-inventory-svc:\d/);
+    expect(images.toSorted()).toEqual([gateway, gateway, service, migrate]);
+  });
+
+  test("the pod of helm test passes with a gateway that answers, and fails with any other answer", async () => {
+    const { command, args } = podsOf(rendered.get("production")!).toSorted(byTest)[0]!.spec.containers[0];
+    const run = async (statuses: Record<string, number>) => {
+      const server = createServer(({ url }, response) => void response.writeHead(statuses[url!] ?? 404).end());
+      const env = {
+        PATH: process.env.PATH,
+        GATEWAY: `http://${await listenOn(server, { host: "127.0.0.1", port: 0 })}`,
+      };
+      expect(command[0]).toBe("node");
+      const [code] = await once(spawn(process.execPath, [...command.slice(1), ...args], { env }), "exit");
+      server.close();
+      return code;
+    };
+    expect(await run({ "/openapi.json": 200, "/v1/inventory": 401 })).toBe(0);
+    expect(await run({ "/openapi.json": 200, "/v1/inventory": 503 })).toBe(1);
   });
 
   test("pods are replaced when their settings change, and not otherwise", async () => {

@@ -59,7 +59,10 @@ describe("the Helm chart", () => {
     const [rules] = all("production", "PrometheusRule");
     const jobs = all("production", "PodMonitor").map(({ spec }) => spec.selector.matchLabels[spec.jobLabel]);
     expect(jobs).toEqual(["gateway", "inventory-svc"]);
-    expect(rules!.spec).toEqual(parse(readFileSync(rulesFile, "utf8")));
+    const text = readFileSync(rulesFile, "utf8");
+    expect(rules!.spec).toEqual(parse(text));
+    const [addressed] = all("what pods get besides", "PrometheusRule");
+    expect(addressed!.spec).toEqual(parse(text.replaceAll("runbook_url: ", "runbook_url: https://docs.example/")));
   });
 
   describe("the migration", () => {
@@ -105,6 +108,10 @@ describe("the Helm chart", () => {
       ["a port above 65535", { networkPolicy: { redis: { ports: [6379, 263790] } } }, "ports"],
       ["one port in place of the list", { networkPolicy: { redis: { port: 26379 } } }, "port"],
       ["an invalid peer", { networkPolicy: { metricsFrom: [{ namespace: "monitoring" }] } }, "namespace"],
+      ["a digest that is none", { image: { digests: { gateway: "latest" } } }, "gateway"],
+      ["a variable without a name", { gateway: { extraEnv: [{ value: "a" }] } }, "name"],
+      ["a mount without a path", { migrate: { extraVolumeMounts: [{ name: "a" }] } }, "mountPath"],
+      ["an address of the runbooks without a slash", { monitoring: { sources: "https://docs.example" } }, "sources"],
       ["an unknown role", { tls: { callers: { "spiffe://petstore/back-office": "root" } } }, "callers"],
       ["a route without a host", { ingress: { className: "public" } }, "a route needs a host"],
     ])("helm rejects %s and names it", async (_, values, name) => {

@@ -17,7 +17,7 @@ export const faults = {
     };
   },
   "one request of the inventory in a hundred is slow": async ({ load }) => {
-    load.slowEvery = 20;
+    load.slowEvery = 12; // of the 7 requests to operations in each round
     return async () => {
       load.slowEvery = 0;
     };

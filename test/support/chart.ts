@@ -25,6 +25,25 @@ export const destinations = {
   upstreams: { ports: [8080], to: [{ podSelector: { matchLabels: { app: "pets" } } }] },
 };
 
+/** What operators may give to the pods of a tier besides. */
+export const besides = {
+  podAnnotations: { "example.com/inject": "false" },
+  nodeSelector: { "example.com/pool": "petstore" },
+  tolerations: [{ key: "example.com/pool", operator: "Exists", effect: "NoSchedule" }],
+  affinity: {
+    podAntiAffinity: {
+      requiredDuringSchedulingIgnoredDuringExecution: [
+        { topologyKey: "kubernetes.io/hostname", labelSelector: { matchLabels: { app: "batch" } } },
+      ],
+    },
+  },
+  priorityClassName: "important",
+  extraEnv: [{ name: "OTEL_TRACES_EXPORTER", value: "otlp" }],
+  extraVolumes: [{ name: "authorities", configMap: { name: "authorities" } }],
+  extraVolumeMounts: [{ name: "authorities", mountPath: "/authorities", readOnly: true }],
+};
+export const digest = `sha256:${"0123456789abcdef".repeat(4)}`;
+
 /** Sets of values that together render everything that the chart can render. */
 export const variants: Readonly<Record<string, readonly Values[]>> = {
   "default values": [],
@@ -37,6 +56,16 @@ export const variants: Readonly<Record<string, readonly Values[]>> = {
   "callers with roles": [
     { tls: { callers: { "spiffe://petstore/back-office": "admin", "dns:reports.internal": "reader" } } },
   ],
+  "what pods get besides": [
+    {
+      gateway: besides,
+      "inventory-svc": besides,
+      migrate: besides,
+      monitoring: { enabled: true, sources: "https://docs.example/" },
+    },
+  ],
+  "what pods get besides, without TLS": [{ gateway: besides, tls: { issuerRef: { name: "" } } }],
+  "images by digest": [{ image: { registry: "registry.example", digests: { gateway: digest, migrate: digest } } }],
   "a private registry": [{ image: { registry: "registry.example:5000/a", tag: "1.2", pullSecrets: ["pull"] } }],
 };
 

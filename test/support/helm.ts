@@ -30,6 +30,8 @@ export type Values = string | object;
 export interface Helm {
   /** Renders the chart. @throws Error with Helm's message when it refuses */
   render(...values: Values[]): Promise<Manifest[]>;
+  /** Installs or upgrades the release in the cluster of an API, without its hooks. */
+  upgrade(api: string, ...values: Values[]): Promise<void>;
   /** Runs `helm lint`, with warnings as errors. */
   lint(...values: Values[]): Promise<void>;
   remove(): Promise<void>;
@@ -66,6 +68,11 @@ export async function openHelm(chart: string): Promise<Helm> {
     render: async (...values) => {
       const text = await helm("template", ["petstore", chart, "--kube-version", "1.31.0"], values);
       return parseAllDocuments(text).flatMap((document) => (document.toJS() as Manifest | null) ?? []);
+    },
+    upgrade: async (api, ...values) => {
+      const cluster = ["--kube-apiserver", api, "--kube-token", "none", "--namespace", "default"];
+      const args = ["--install", "petstore", chart, "--no-hooks", "--disable-openapi-validation", ...cluster];
+      await helm("upgrade", args, values);
     },
     lint: async (...values) => void (await helm("lint", [chart, "--strict"], values)),
     remove: () => folder.remove(),

@@ -19,7 +19,9 @@ helm.sh/chart: {{ (index . 0).Chart.Name }}-{{ (index . 0).Chart.Version }}
 
 {{- define "petstore.image" -}}
 {{- $image := (index . 0).Values.image -}}
-{{ with $image.registry }}{{ . }}/{{ end }}petstore-{{ index . 1 }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}
+{{- $digest := index $image.digests (index . 1) -}}
+{{ with $image.registry }}{{ . }}/{{ end }}petstore-{{ index . 1 }}
+{{- if $digest }}@{{ $digest }}{{ else }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{/* The Service whose name resolves to the address of each ready pod, so that gRPC clients balance by themselves. */}}
@@ -83,6 +85,7 @@ spiffe://petstore/{{ . }}
 
 {{/* The part that all pods share. Takes (list $ $tier). */}}
 {{- define "petstore.pod" -}}
+{{- $values := index (index . 0).Values (index . 1) -}}
 automountServiceAccountToken: false
 # Variables of other services could be mistaken for settings.
 enableServiceLinks: false
@@ -98,6 +101,33 @@ imagePullSecrets:
   - name: {{ . }}
   {{- end }}
 {{- end }}
+{{- $placed := dict }}
+{{- range $name := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
+{{- with index $values $name }}{{ $_ := set $placed $name . }}{{ end }}
+{{- end }}
+{{- with $placed }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/*
+The pods of a tier that are to run. Takes (list $ $tier).
+
+An upgrade leaves their number as it is: the autoscaler, and an operator who has stopped them all, decide about it. Where
+this is rendered without a cluster, as by `helm template`, there is no number to know, and none is rendered.
+*/}}
+{{- define "petstore.replicas" -}}
+{{- $root := index . 0 -}}
+{{- $values := index $root.Values (index . 1) -}}
+{{- $min := int $values.replicas.min -}}
+{{- $max := int $values.replicas.max -}}
+{{- $live := lookup "apps/v1" "Deployment" $root.Release.Namespace (include "petstore.name" .) -}}
+{{- if $live -}}
+{{- $running := int $live.spec.replicas -}}
+{{ ternary 0 (min $max (max $min $running)) (eq $running 0) }}
+{{- else if or (eq $min $max) (lookup "v1" "Secret" $root.Release.Namespace $values.secret) -}}
+{{ $min }}
+{{- end -}}
 {{- end }}
 
 {{- define "petstore.containerSecurity" -}}
