@@ -1,14 +1,25 @@
 /** Reads the ledger: the changes of the past. */
 import type { Knex } from "knex";
+import { isSqlite } from "../../runtime/database/open.ts";
 import { readCurrentRows } from "./current-rows.ts";
-import { type HistoryChange, type HistoryRow, historyColumns, ledgerTable, toHistoryChange } from "./stock-rows.ts";
+import {
+  type HistoryChange,
+  type HistoryRow,
+  historyColumns,
+  ledgerPetIndex,
+  ledgerTable,
+  toHistoryChange,
+} from "./stock-rows.ts";
 
 /** The changes of the stock, as far as they are kept. */
 export class StockHistory {
   readonly #db: Knex;
+  /** The table with its index of petIds: left to themselves, databases read all changes, or all of the entry. */
+  readonly #byPetId: Knex.Raw;
 
   constructor(db: Knex) {
     this.#db = db;
+    this.#byPetId = db.raw(isSqlite(db) ? "?? indexed by ??" : "?? force index (??)", [ledgerTable, ledgerPetIndex]);
   }
 
   /**
@@ -24,7 +35,8 @@ export class StockHistory {
     petId: bigint | undefined,
     limit: number,
   ): Promise<readonly HistoryChange[]> {
-    const made = this.#db(ledgerTable).select(historyColumns).where("id", ">", 0).orderBy("id", "desc").limit(limit);
+    const source = petId === undefined ? ledgerTable : (this.#byPetId as never);
+    const made = this.#db(source).select(historyColumns).where("id", ">", 0).orderBy("id", "desc").limit(limit);
     if (petId !== undefined) made.where("pet_id", petId as never);
     if (revision !== undefined) made.where("id", "<", revision as never);
     const rows = await readCurrentRows<HistoryRow>(this.#db, made, historyColumns, "id");

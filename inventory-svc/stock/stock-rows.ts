@@ -39,6 +39,7 @@ export function toRow({ petId, removed, ...row }: StockRow) {
 
 /** Keeps every change, and answers the repeats of those that happen once. */
 export const ledgerTable = "stock_ledger";
+export const ledgerPetIndex = "stock_ledger_pet_index";
 
 /** What answers a repeat. */
 export const onceColumns = ["once_id", "fingerprint", ...entryColumns, "id", "found_revision"] as const;

@@ -5,6 +5,7 @@ import { count, createTool } from "../support/tools.ts";
 import { benchBulk } from "./bulk.ts";
 import { benchChecks } from "./check-streams.ts";
 import { benchGrpc } from "./internal-calls.ts";
+import { benchLedger } from "./ledger.ts";
 import { benchLimits } from "./limits.ts";
 import { benchList } from "./list.ts";
 import { benchClient } from "./load-client.ts";
@@ -14,7 +15,7 @@ import { benchPublic } from "./public.ts";
 import { startServers } from "./systems.ts";
 import { benchUpdates } from "./update-rate.ts";
 
-const parts = ["list", "checks", "updates", "grpc", "limits", "overload", "public", "client"] as const;
+const parts = ["list", "checks", "updates", "grpc", "limits", "overload", "public", "ledger", "client"] as const;
 
 interface Options {
   only?: (typeof parts)[number];
@@ -60,6 +61,7 @@ const results = {
   limits: wants("limits") ? await benchLimits(servers, plan) : [],
   overload: wants("overload") ? await benchOverload(servers, plan) : [],
   public: wants("public") ? [...(await benchPublic(servers, plan)), ...(await benchBulk(servers, plan))] : [],
+  ledger: wants("ledger") ? await benchLedger(servers, plan) : [],
   client: wants("client") ? benchClient(plan) : [],
 };
 if (options.json) console.log(JSON.stringify(results, null, 2));

@@ -7,7 +7,7 @@ import { type DatabaseServer, startPrivateDatabaseServer } from "../support/data
 import { type RunningProcess, startProcess } from "../support/processes.ts";
 import { startRedisServer } from "../support/redis-server.ts";
 import { temporaryFolder } from "../support/stack.ts";
-import { type System, startSystem } from "../support/system.ts";
+import { type Env, type System, startSystem } from "../support/system.ts";
 
 /** A server of GET /v1/inventory, and the processes whose CPU time its answers take. */
 export interface Variant {
@@ -37,6 +37,7 @@ export async function startOurs(
   stack: AsyncDisposableStack,
   { database, redisUrl, redisPid }: BenchServers,
   size: number,
+  inventoryEnv: Env = {},
 ): Promise<Variant & { readonly system: System }> {
   const system = await startSystem({
     database: "mysql",
@@ -47,8 +48,9 @@ export async function startOurs(
       LOG_LEVEL: "warn",
       NODE_OPTIONS: "--max-semi-space-size=32",
       MAX_HELD_REQUESTS: "20000",
+      KEYED_UPDATES_PER_DAY: "1000000000",
     },
-    inventoryEnv: { LOG_LEVEL: "warn" },
+    inventoryEnv: { LOG_LEVEL: "warn", ...inventoryEnv },
   });
   stack.defer(() => system.close());
   return {
