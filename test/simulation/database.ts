@@ -1,0 +1,349 @@
+/**
+ * A database server as `mysql2` sees it: sessions, transactions and row locks over an SQLite database in memory.
+ *
+ * An open transaction keeps its statements and runs them again at COMMIT, so no other session sees what is not
+ * committed. A statement that locks, or writes, waits for the lock of its table.
+ */
+import Sqlite from "better-sqlite3";
+import type { Random } from "./random.ts";
+import type { End, Network } from "./virtual-network.ts";
+import { at, Host, note, nowMs } from "./virtual-time.ts";
+
+/** What a client sends: statements, separated by semicolons, with their values. A ping has none. */
+export interface Packet {
+  readonly sql: string;
+  readonly bindings: readonly unknown[];
+}
+
+export type Answer = { readonly results: readonly unknown[] } | { readonly error: DriverError };
+
+export interface DriverError {
+  readonly code: string;
+  readonly message: string;
+  readonly sqlState?: string;
+  readonly fatal?: boolean;
+}
+
+export interface DatabaseFaults {
+  /** Probability that COMMIT answers with a deadlock, and has not happened. */
+  deadlock: number;
+  /** Probability that the session is lost before COMMIT, or after it. */
+  lostBefore: number;
+  lostAfter: number;
+}
+
+interface Statement {
+  readonly sql: string;
+  readonly bindings: readonly unknown[];
+}
+
+const lockWaitTimeout: DriverError = {
+  code: "ER_LOCK_WAIT_TIMEOUT",
+  message: "Lock wait timeout exceeded; try restarting transaction",
+  sqlState: "HY000",
+};
+const deadlock: DriverError = { code: "ER_LOCK_DEADLOCK", message: "Deadlock found", sqlState: "40001" };
+const readOnly: DriverError = {
+  code: "ER_OPTION_PREVENTS_STATEMENT",
+  message: "The MySQL server is running with the --read-only option",
+  sqlState: "HY000",
+};
+
+export class DatabaseServer {
+  readonly host: Host;
+  readonly sqlite: Sqlite.Database;
+  /** Whether another server takes the writes by now. */
+  isReadOnly = false;
+  readonly faults: DatabaseFaults = { deadlock: 0, lostBefore: 0, lostAfter: 0 };
+  readonly random: Random;
+  /** Called after each commit, before anybody learns of it. */
+  onCommit: () => void = () => {};
+  readonly #sessions = new Set<Session>();
+  readonly #locks = new Map<string, { owner: Session; readonly waiting: ((has: boolean) => void)[] }>();
+  readonly #prepared = new Map<string, Sqlite.Statement>();
+
+  constructor(name: string, network: Network, address: string, image: Buffer, random: Random) {
+    this.host = new Host(name);
+    this.sqlite = new Sqlite(image);
+    this.sqlite.defaultSafeIntegers(true);
+    this.random = random;
+    network.listen<Packet | Answer>(address, this.host, (end) => {
+      this.#sessions.add(new Session(this, end as End<Packet & Answer>));
+    });
+  }
+
+  get sessions(): number {
+    return this.#sessions.size;
+  }
+
+  /** Takes no writes any more. Its sessions go on, with answers that get old. */
+  demote(): void {
+    this.isReadOnly = true;
+    for (const session of [...this.#sessions]) if (session.isOpen) session.kill();
+  }
+
+  leave(session: Session): void {
+    this.#sessions.delete(session);
+    for (const [table, lock] of [...this.#locks]) if (lock.owner === session) this.#pass(table);
+  }
+
+  unlock(session: Session): void {
+    for (const [table, lock] of [...this.#locks]) if (lock.owner === session) this.#pass(table);
+  }
+
+  /** @returns whether the session has the lock of a table; false after the time-out */
+  lock(table: string, session: Session, timeoutMs: number): Promise<boolean> | true {
+    const lock = this.#locks.get(table);
+    if (!lock) {
+      this.#locks.set(table, { owner: session, waiting: [] });
+      return true;
+    }
+    if (lock.owner === session) return true;
+    return new Promise((resolve) => {
+      const take = (has: boolean) => {
+        cancel();
+        if (has) lock.owner = session;
+        resolve(has);
+      };
+      const cancel = at(this.host, nowMs() + timeoutMs, () => {
+        lock.waiting.splice(lock.waiting.indexOf(take), 1);
+        resolve(false);
+      });
+      // InnoDB does not always grant locks in the order in which they were asked for.
+      if (this.random.chance(0.2)) lock.waiting.unshift(take);
+      else lock.waiting.push(take);
+    });
+  }
+
+  #pass(table: string): void {
+    const lock = this.#locks.get(table)!;
+    const next = lock.waiting.shift();
+    if (next) next(true);
+    else this.#locks.delete(table);
+  }
+
+  /** Runs a statement now. @returns rows, or the header of a result */
+  execute({ sql, bindings }: Statement): unknown {
+    const text = this.#translate(sql);
+    const isRead = /^\s*select/i.test(text);
+    let statement = this.#prepared.get(text);
+    if (!statement) {
+      statement = this.sqlite.prepare(text);
+      if (!/\d{13}/.test(text)) this.#prepared.set(text, statement);
+    }
+    const values = bindings.map((value) => (typeof value === "boolean" ? Number(value) : (value ?? null)));
+    if (!isRead) {
+      const { changes } = statement.run(...values);
+      return { affectedRows: changes, insertId: 0 };
+    }
+    const narrow = statement.columns().filter(({ type }) => type !== null && /^int/i.test(type));
+    const rows = statement.all(...values) as Record<string, unknown>[];
+    for (const row of rows) {
+      for (const { name } of narrow) if (typeof row[name] === "bigint") row[name] = Number(row[name]);
+    }
+    return rows;
+  }
+
+  /** From the dialect of MySQL to that of SQLite, as far as the product uses it. */
+  #translate(sql: string): string {
+    const dayMs = Date.now();
+    return sql
+      .replace(/cast\(unix_timestamp\(now\(3\)\) \* 1000 as signed\)/g, String(dayMs))
+      .replace(/@@read_only[^*]*\*\/|@@read_only/g, this.isReadOnly ? "1" : "0")
+      .replace(/@@innodb_read_only/g, "0")
+      .replace(/@@server_id <=> @petstore_server/g, "1")
+      .replace(/ for update/gi, "")
+      .replace(/ on duplicate key update (.*)$/i, (_, sets: string) => {
+        return ` on conflict do update set ${sets.replace(/values\(([^)]*)\)/gi, "excluded.$1")}`;
+      })
+      .replace(/^insert ignore /i, "insert or ignore ");
+  }
+}
+
+/** One connection, at the server. */
+class Session {
+  readonly #server: DatabaseServer;
+  readonly #end: End<Packet & Answer>;
+  readonly #packets: Packet[] = [];
+  /** The statements of the open transaction that write; undefined outside of one. */
+  #written: Statement[] | undefined;
+  #isRunning = false;
+  #isOver = false;
+  #lockTimeoutMs = 3_000;
+  #silenceMs = 8 * 3_600_000;
+  #stopSilence: () => void = () => {};
+
+  constructor(server: DatabaseServer, end: End<Packet & Answer>) {
+    this.#server = server;
+    this.#end = end;
+    end.onMessage = (packet) => {
+      this.#packets.push(packet);
+      if (!this.#isRunning) void this.#run();
+    };
+    end.onClose = () => {
+      // The server reads what has arrived before it notices that its client has left.
+      if (!this.#isRunning) this.#finish();
+    };
+  }
+
+  /** Whether a transaction is open. */
+  get isOpen(): boolean {
+    return this.#written !== undefined;
+  }
+
+  kill(): void {
+    this.#end.close();
+    this.#finish();
+  }
+
+  #finish(): void {
+    this.#isOver = true;
+    this.#written = undefined;
+    this.#stopSilence();
+    this.#server.leave(this);
+  }
+
+  async #run(): Promise<void> {
+    this.#isRunning = true;
+    this.#stopSilence();
+    for (let packet = this.#packets.shift(); packet && !this.#isOver; packet = this.#packets.shift()) {
+      const answer = await this.#answer(packet);
+      if (answer && !this.#isOver) this.#end.send(answer as Packet & Answer);
+    }
+    this.#isRunning = false;
+    if (this.#isOver) return;
+    if (this.#end.isClosed) return this.#finish();
+    const startedMs = nowMs();
+    // After a freeze a packet that has arrived comes first, as it does for a server that polls its sockets.
+    const expire = () => {
+      if (nowMs() - startedMs >= this.#silenceMs) at(this.#server.host, nowMs(), () => this.kill(), 2);
+    };
+    this.#stopSilence = at(this.#server.host, startedMs + this.#silenceMs, expire, 2);
+  }
+
+  /** @returns undefined when the session is lost instead */
+  async #answer({ sql, bindings }: Packet): Promise<Answer | undefined> {
+    const results: unknown[] = [];
+    let from = 0;
+    for (const text of sql.split(";")) {
+      const count = text.split("?").length - 1;
+      const statement = { sql: text.trim(), bindings: bindings.slice(from, from + count) };
+      from += count;
+      if (statement.sql === "") continue;
+      await this.#work();
+      if (this.#isOver) return undefined;
+      try {
+        const result = await this.#execute(statement);
+        if (this.#isOver) return undefined;
+        results.push(result);
+      } catch (error) {
+        return { error: error as DriverError };
+      }
+    }
+    return { results };
+  }
+
+  /** Takes some time on the server. */
+  #work(): Promise<void> {
+    const { host, random } = this.#server;
+    return new Promise((resolve) => at(host, nowMs() + random.between(0.02, 0.3), resolve));
+  }
+
+  async #execute(statement: Statement): Promise<unknown> {
+    const { sql } = statement;
+    const server = this.#server;
+    if (/^BEGIN|^START TRANSACTION/i.test(sql)) {
+      this.#written = [];
+      return {};
+    }
+    if (/^COMMIT/i.test(sql)) return this.#commit();
+    if (/^ROLLBACK/i.test(sql)) {
+      this.#written = undefined;
+      server.unlock(this);
+      return {};
+    }
+    if (/^SET /i.test(sql)) {
+      this.#lockTimeoutMs =
+        1_000 * Number(/innodb_lock_wait_timeout = (\d+)/.exec(sql)?.[1] ?? this.#lockTimeoutMs / 1_000);
+      this.#silenceMs = 1_000 * Number(/[^_]wait_timeout = (\d+)/.exec(sql)?.[1] ?? this.#silenceMs / 1_000);
+      return {};
+    }
+    if (/^SHOW VARIABLES/i.test(sql)) {
+      const variables = { version: "8.4.0", server_id: "1", read_only: server.isReadOnly ? "ON" : "OFF" };
+      return Object.entries(variables).map(([Variable_name, Value]) => ({ Variable_name, Value }));
+    }
+    if (/information_schema/i.test(sql)) return [];
+
+    const table = /^(?:update|insert into|insert ignore into|delete from) `?(\w+)/i.exec(sql)?.[1];
+    const locked = table ?? (/ for update$/i.test(sql) ? /from `?(\w+)/i.exec(sql)![1]! : undefined);
+    if (locked !== undefined) {
+      if (server.isReadOnly && table) throw readOnly;
+      if (!(await server.lock(locked, this, this.#lockTimeoutMs))) throw lockWaitTimeout;
+      if (this.#isOver) return undefined;
+    }
+    const replayed = this.#written ?? [];
+    if (table !== undefined) note(`${server.host.name} ${sql} ${show(statement.bindings)}`);
+    try {
+      if (this.#written === undefined) return this.#atOnce(statement, table !== undefined);
+      server.sqlite.exec("BEGIN");
+      for (const written of replayed) server.execute(written);
+      const result = server.execute(statement);
+      if (table !== undefined) this.#written.push(statement);
+      return result;
+    } catch (error) {
+      throw fault(error);
+    } finally {
+      if (server.sqlite.inTransaction) server.sqlite.exec("ROLLBACK");
+    }
+  }
+
+  /** Runs a statement that is a transaction of its own. */
+  #atOnce(statement: Statement, isWrite: boolean): unknown {
+    const result = this.#server.execute(statement);
+    this.#server.unlock(this);
+    if (isWrite) this.#server.onCommit();
+    return result;
+  }
+
+  #commit(): unknown {
+    const server = this.#server;
+    const written = this.#written ?? [];
+    const { faults, random } = server;
+    if (written.length > 0) {
+      if (server.isReadOnly) throw readOnly;
+      if (random.chance(faults.deadlock)) {
+        this.#written = undefined;
+        server.unlock(this);
+        throw deadlock;
+      }
+      if (random.chance(faults.lostBefore)) {
+        note(`${server.host.name} lost before COMMIT`);
+        this.kill();
+        return {};
+      }
+      server.sqlite.exec("BEGIN");
+      for (const statement of written) server.execute(statement);
+      server.sqlite.exec("COMMIT");
+      note(`${server.host.name} COMMIT`);
+    }
+    this.#written = undefined;
+    server.unlock(this);
+    if (written.length > 0) server.onCommit();
+    if (written.length > 0 && random.chance(faults.lostAfter)) {
+      note(`${server.host.name} lost after COMMIT`);
+      this.kill();
+    }
+    return {};
+  }
+}
+
+function fault(error: unknown): DriverError {
+  const { code = "", message } = error as { code?: string; message: string };
+  if (code.startsWith("SQLITE_CONSTRAINT")) return { code: "ER_DUP_ENTRY", message, sqlState: "23000" };
+  if (code.startsWith("ER_")) return error as DriverError;
+  throw error;
+}
+
+function show(values: readonly unknown[]): string {
+  return values.map((value) => (Buffer.isBuffer(value) ? value.toString("hex") : String(value))).join(" ");
+}

@@ -1,0 +1,356 @@
+/**
+ * Judges a history by revisions: what callers were told against what the database has committed.
+ *
+ * Each commit is a state of the stock, in one order. A read names its state by its `ETag`, and has to show exactly that
+ * state, which is not older than anything that was known before the read began and not newer than its end. Each state
+ * of an entry has to be the effect of exactly one change that was asked for.
+ */
+
+export interface Version {
+  readonly petId: number;
+  readonly revision: bigint;
+  readonly quantity: number;
+  readonly status: string;
+  readonly removed: boolean;
+}
+
+/** The stock after a commit. */
+export interface Commit {
+  readonly atMs: number;
+  readonly epoch: string;
+  readonly revision: bigint;
+  /** The entries that changed; all of them after a restore. */
+  readonly rows: readonly Version[];
+  readonly isRestore: boolean;
+}
+
+/** A change that a caller asks for, perhaps several times. */
+export interface AskedChange {
+  readonly kind: "set" | "adjust" | "create" | "remove" | "status";
+  readonly petId: number;
+  readonly quantity?: number | undefined;
+  readonly delta?: number | undefined;
+  readonly status?: string | undefined;
+  readonly expected?: bigint | undefined;
+  readonly attempts: Attempt[];
+}
+
+export interface Attempt {
+  readonly callMs: number;
+  returnMs: number;
+  /** `unknown`: no answer, or one after which it may have happened. */
+  outcome:
+    | { readonly kind: "done"; readonly revision: bigint; readonly quantity?: number; readonly status?: string }
+    | { readonly kind: "refused"; readonly code: string }
+    | { readonly kind: "unknown"; readonly isAnswered: boolean };
+}
+
+/** A read that was answered. */
+export interface Read {
+  readonly kind: "list" | "part" | "entry" | "changes";
+  readonly callMs: number;
+  readonly returnMs: number;
+  readonly status: number;
+  /** Of the answer: `4f2c9a01-318` or `r317`; empty for an entry that is not there. */
+  readonly tag: string;
+  readonly body: unknown;
+  /** The entry, or the entries of a part. */
+  readonly petIds?: readonly number[];
+  /** The tag of the list that changes were asked for. */
+  readonly since?: string;
+}
+
+export interface History {
+  readonly commits: readonly Commit[];
+  readonly changes: readonly AskedChange[];
+  readonly reads: readonly Read[];
+}
+
+/** @returns what contradicts the promises; nothing for a good history */
+export function judge({ commits, changes, reads }: History): string[] {
+  return new Judge(commits, changes, reads).violations;
+}
+
+interface Placed extends Version {
+  /** The commit that made it. */
+  readonly at: number;
+}
+
+class Judge {
+  readonly violations: string[] = [];
+  readonly #commits: readonly Commit[];
+  readonly #byTag = new Map<string, number>();
+  readonly #states = new Map<number, Placed[]>();
+  /** Answers by the time of their return: what was known from then on. */
+  readonly #known: { readonly returnMs: number; readonly at: number }[] = [];
+
+  constructor(commits: readonly Commit[], changes: readonly AskedChange[], reads: readonly Read[]) {
+    this.#commits = commits;
+    for (const [at, { epoch, revision, rows, isRestore }] of commits.entries()) {
+      const tag = `${epoch.slice(0, 8)}-${revision}`;
+      if (this.#byTag.has(tag)) this.#fail(`the revision ${tag} was used twice`);
+      this.#byTag.set(tag, at);
+      if (isRestore)
+        for (const [petId, states] of this.#states) this.#place(at, { ...states.at(-1)!, petId, removed: true });
+      for (const row of rows) this.#place(at, row);
+    }
+    for (const change of changes) this.#learnChange(change);
+    for (const read of reads) this.#known.push({ returnMs: read.returnMs, at: this.#placeOf(read) ?? 0 });
+    this.#known.sort((a, b) => a.returnMs - b.returnMs);
+    let latest = 0;
+    for (const [i, { returnMs, at }] of this.#known.entries()) {
+      latest = Math.max(latest, at);
+      this.#known[i] = { returnMs, at: latest };
+    }
+    for (const read of reads) this.#judgeRead(read);
+    this.#judgeChanges(changes);
+  }
+
+  #fail(what: string): void {
+    this.violations.push(what);
+  }
+
+  #place(at: number, row: Version): void {
+    const states = this.#states.get(row.petId) ?? [];
+    this.#states.set(row.petId, states);
+    states.push({ ...row, at });
+  }
+
+  /** The state of an entry after a commit; undefined when it is not there. */
+  #stateOf(petId: number, at: number): Placed | undefined {
+    const found = this.#states.get(petId)?.findLast((state) => state.at <= at);
+    return found?.removed ? undefined : found;
+  }
+
+  /** The commit that an acknowledged revision is part of. */
+  #commitOf(revision: bigint, returnMs: number): number | undefined {
+    const at = this.#commits.findIndex((commit, i) => commit.revision >= revision && !commit.isRestore && i > 0);
+    return at === -1 || this.#commits[at]!.atMs > returnMs ? undefined : at;
+  }
+
+  #learnChange({ attempts }: AskedChange): void {
+    for (const { returnMs, outcome } of attempts) {
+      if (outcome.kind !== "done") continue;
+      const at = this.#commitOf(outcome.revision, returnMs);
+      if (at !== undefined) this.#known.push({ returnMs, at });
+    }
+  }
+
+  #placeOf({ kind, tag, petIds, returnMs }: Read): number | undefined {
+    if (kind !== "entry") return this.#byTag.get(tag);
+    const revision = BigInt(tag.slice(1) || 0);
+    return this.#states
+      .get(petIds![0]!)
+      ?.find((state) => state.revision === revision && this.#isBefore(state.at, returnMs))?.at;
+  }
+
+  #isBefore(at: number, timeMs: number): boolean {
+    return this.#commits[at]!.atMs <= timeMs;
+  }
+
+  /** The newest state that was known before a time, and the newest that there was at another. */
+  #window(callMs: number, returnMs: number): readonly [number, number] {
+    let [low, high] = [0, this.#known.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.#known[middle]!.returnMs < callMs) low = middle + 1;
+      else high = middle;
+    }
+    return [low === 0 ? 0 : this.#known[low - 1]!.at, this.#commits.findLastIndex(({ atMs }) => atMs <= returnMs)];
+  }
+
+  #judgeRead(read: Read): void {
+    const { kind, callMs, returnMs, tag, petIds, since } = read;
+    const [from, to] = this.#window(callMs, returnMs);
+    const fault = kind === "entry" ? this.#entryFault(read, from, to) : this.#listFault(read, from, to);
+    if (fault === undefined) return;
+    const what = `${kind} ${petIds ?? since ?? ""} of ${callMs.toFixed(0)} to ${returnMs.toFixed(0)}`;
+    this.#fail(`${what} got ${tag}: ${fault}`);
+  }
+
+  /** @returns why an entry was not at that state at any time of the read */
+  #entryFault({ status, tag, body, petIds }: Read, from: number, to: number): string | undefined {
+    const states: (Placed | undefined)[] = [];
+    for (let at = from; at <= to; at++) states.push(this.#stateOf(petIds![0]!, at));
+    if (status === 404) return states.includes(undefined) ? undefined : "it was there all the time";
+    const state = states.find((one) => one && `r${one.revision}` === tag);
+    if (!state) return `its states of that time are ${states.map((one) => one && `r${one.revision}`)}`;
+    return status === 200 ? difference(body, render(state)) : undefined;
+  }
+
+  /** @returns why the answer about all entries, or some, is not that of its state, or the state not one of that time */
+  #listFault({ kind, status, tag, body, petIds, since }: Read, from: number, to: number): string | undefined {
+    if (status === 410) {
+      const epochs = this.#commits.slice(from, to + 1).map(({ epoch }) => epoch.slice(0, 8));
+      return epochs.every((epoch) => since!.startsWith(epoch)) && this.#byTag.has(since!)
+        ? "no reason for 410"
+        : undefined;
+    }
+    const at = this.#byTag.get(tag);
+    if (at === undefined) return "there was no such state";
+    if (at < from) return `older than ${this.#tagOf(from)}, which was known before`;
+    if (at > to) return `newer than ${this.#tagOf(to)}, the latest commit`;
+    if (status === 304) return undefined;
+    if (kind === "changes") return difference(body, this.#changesBetween(since!, at));
+    const all = [...this.#states.keys()].sort((a, b) => a - b);
+    const asked = kind === "list" ? all : all.filter((petId) => petIds!.includes(petId));
+    const present = asked.flatMap((petId) => this.#stateOf(petId, at) ?? []);
+    return difference(body, present.map(render));
+  }
+
+  /** The body that tells what has changed between a tag and a state. */
+  #changesBetween(since: string, at: number): object {
+    const after = BigInt(since.slice(since.indexOf("-") + 1));
+    const latest = [...this.#states.values()].flatMap((states) => states.findLast((one) => one.at <= at) ?? []);
+    const changed = latest.filter(({ revision }) => revision > after).sort((a, b) => a.petId - b.petId);
+    return {
+      etag: `"${this.#tagOf(at)}"`,
+      changed: changed
+        .filter(({ removed }) => !removed)
+        .map((state) => ({ ...render(state), etag: `"r${state.revision}"` })),
+      removed: changed.filter(({ removed }) => removed).map(({ petId }) => petId),
+    };
+  }
+
+  #tagOf(at: number): string {
+    const { epoch, revision } = this.#commits[at]!;
+    return `${epoch.slice(0, 8)}-${revision}`;
+  }
+
+  #judgeChanges(changes: readonly AskedChange[]): void {
+    /** The changes that were acknowledged with a revision of an entry. */
+    const claims = new Map<string, AskedChange[]>();
+    for (const change of changes) this.#claim(change, claims);
+    const free = changes.filter(({ attempts }) => attempts.every(({ outcome }) => outcome.kind !== "done"));
+    const used = new Set<string>();
+    for (const [petId, states] of this.#states) {
+      for (const [i, state] of states.entries()) {
+        const { isRestore, atMs } = this.#commits[state.at]!;
+        if (state.at === 0 || isRestore) continue;
+        const before = states[i - 1];
+        const claimed = claims.get(`${petId} ${state.revision}`);
+        if (claimed && this.#judgeEffect(claimed, state, before)) continue;
+        const era = this.#eraAt(atMs);
+        const found = free.findIndex((change, place) => {
+          if (change.petId !== petId || used.has(`${place} ${era}`) || !hasEffect(change, before, state)) return false;
+          return change.attempts.some(({ callMs, outcome }) => outcome.kind === "unknown" && callMs <= atMs);
+        });
+        if (found === -1) {
+          this.#fail(
+            `entry ${petId} has revision ${state.revision} (${state.quantity}) by no change that may have made it`,
+          );
+          continue;
+        }
+        used.add(`${found} ${era}`);
+        this.#judgeLate(free[found]!, state, changes);
+      }
+    }
+  }
+
+  /** How often the stock was restored by then. What was lost with that may be done again. */
+  #eraAt(timeMs: number): number {
+    return this.#commits.filter(({ isRestore, atMs }) => isRestore && atMs <= timeMs).length;
+  }
+
+  /** Every acknowledged revision of a change has to be there. */
+  #claim(change: AskedChange, claims: Map<string, AskedChange[]>): void {
+    let first: { readonly revision: bigint; readonly era: number } | undefined;
+    const states = this.#states.get(change.petId) ?? [];
+    for (const { callMs, returnMs, outcome } of change.attempts) {
+      if (outcome.kind !== "done") continue;
+      const { revision, quantity } = outcome;
+      const what = `${change.kind} of ${change.petId} at ${callMs.toFixed(0)}, acknowledged as ${revision}`;
+      const era = this.#eraAt(returnMs);
+      if (first && revision !== first.revision && era === first.era)
+        this.#fail(`${what}: a repeat of what got ${first.revision}`);
+      first = { revision, era };
+      if (change.kind === "set" && quantity !== change.quantity) this.#fail(`${what}: with ${quantity}`);
+      if (states.some((state) => state.at === 0 && state.revision === revision)) continue; // nothing was to be changed
+      const at = this.#commitOf(revision, returnMs);
+      if (at === undefined) {
+        this.#fail(`${what}: not committed by then`);
+        continue;
+      }
+      // Of two states within a commit only the later one is left.
+      const state = states.find((one) => one.at === at);
+      if (!state || state.revision < revision) this.#fail(`${what}: it is not there`);
+      const name = `${change.petId} ${revision}`;
+      const claimed = claims.get(name) ?? [];
+      claims.set(name, claimed);
+      if (!claimed.includes(change)) claimed.push(change);
+    }
+  }
+
+  /**
+   * One of the changes has made the state, and the others have found it as they wanted it.
+   *
+   * @returns false when all of them have found it, so that another change has made it
+   */
+  #judgeEffect(claimed: readonly AskedChange[], state: Placed, before: Placed | undefined): boolean {
+    const { revision, rows } = this.#commits[state.at]!;
+    // Between two commits an entry may have had other states, which only those know who made them.
+    const isOnlyOne = revision - this.#commits[state.at - 1]!.revision === BigInt(rows.length);
+    const fail = (change: AskedChange, why: string) =>
+      this.#fail(
+        `entry ${state.petId} has ${state.quantity} at ${state.revision} by ${change.kind} ${change.delta ?? change.quantity ?? ""}: ${why}`,
+      );
+    const makers = claimed.filter((change) => !isOnlyOne || hasEffect(change, before, state));
+    const notFinders = claimed.filter((change) => !hasEffect(change, state, state));
+    if (notFinders.length > 1 || (notFinders.length === 1 && !makers.includes(notFinders[0]!))) {
+      fail(notFinders.at(-1)!, `not its effect, after ${before?.quantity}`);
+      return true;
+    }
+    if (makers.length === 1 && isOnlyOne) {
+      const { expected } = makers[0]!;
+      if (expected !== undefined && before?.revision !== expected)
+        fail(makers[0]!, `it was at ${before?.revision}, not at ${expected}`);
+    }
+    return makers.length > 0;
+  }
+
+  /** A change whose failure was answered must not be written over one that began after that answer. */
+  #judgeLate(change: AskedChange, state: Placed, changes: readonly AskedChange[]): void {
+    // A call outside of sessions may come late: `docs/guarantees.md`.
+    if (change.kind !== "set" && change.kind !== "adjust") return;
+    if (change.attempts.some(({ outcome }) => outcome.kind !== "unknown" || !outcome.isAnswered)) return;
+    const answeredMs = Math.max(...change.attempts.map(({ returnMs }) => returnMs));
+    for (const other of changes) {
+      if (other.petId !== change.petId || other === change) continue;
+      for (const { callMs, outcome } of other.attempts) {
+        if (outcome.kind !== "done" || callMs <= answeredMs || outcome.revision >= state.revision) continue;
+        const at = this.#commits.findIndex(({ revision }) => revision >= outcome.revision);
+        if (at <= state.at && this.#commits[at]!.atMs > callMs) {
+          this.#fail(
+            `entry ${change.petId}: what failed by ${answeredMs.toFixed(0)} was written as ${state.revision} over ${outcome.revision}, which was asked for at ${callMs.toFixed(0)}`,
+          );
+        }
+      }
+    }
+  }
+}
+
+function hasEffect(change: AskedChange, before: Version | undefined, after: Version): boolean {
+  const wasThere = before !== undefined && !before.removed;
+  switch (change.kind) {
+    case "set":
+      return wasThere && !after.removed && after.quantity === change.quantity;
+    case "adjust":
+      return wasThere && !after.removed && after.quantity === before.quantity + change.delta!;
+    case "create":
+      return !wasThere && !after.removed && after.quantity === change.quantity;
+    case "remove":
+      return wasThere && after.removed;
+    case "status":
+      return wasThere && !after.removed && after.status === change.status && after.quantity === before.quantity;
+  }
+}
+
+function render({ petId, quantity, status }: Version) {
+  return { petId, quantity, status };
+}
+
+/** @returns what a body shows in place of what it should */
+function difference(body: unknown, expected: unknown): string | undefined {
+  const [got, wanted] = [JSON.stringify(body), JSON.stringify(expected)];
+  return got === wanted ? undefined : `\n  it shows ${got}\n  and not  ${wanted}`;
+}

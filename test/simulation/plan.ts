@@ -1,0 +1,96 @@
+/** What happens in a run besides the work of the product: made of a seed, and small enough to shrink. */
+import { Random } from "./random.ts";
+
+const faultKinds = {
+  "freeze a gateway": 3,
+  "freeze a service": 4,
+  "freeze the stock's database": 3,
+  "freeze the keys' database": 1,
+  "kill a gateway": 2,
+  "kill a service": 3,
+  "lose the machine of a service": 1,
+  "replace a gateway": 2,
+  "replace a service": 3,
+  "hold gateway to service": 4,
+  "hold service to gateway": 3,
+  "cut gateway and service": 2,
+  "hold service to database": 4,
+  "hold database to service": 3,
+  "cut service and database": 2,
+  "hold gateway and keys": 1,
+  "make commits fail": 4,
+  "fail over the database": 2,
+  "switch the database": 2,
+  "restore the database": 0.5,
+  "set a clock": 2,
+} as const;
+
+export type FaultKind = keyof typeof faultKinds;
+
+export interface Fault {
+  readonly atMs: number;
+  readonly kind: FaultKind;
+  /** How long it lasts. */
+  readonly forMs: number;
+  /** Chooses among the processes that it may hit. */
+  readonly which: number;
+  readonly other: number;
+}
+
+export interface Plan {
+  readonly seed: number;
+  readonly gateways: number;
+  readonly services: number;
+  readonly pets: number;
+  readonly callers: number;
+  /** When callers stop, and faults with them. */
+  readonly endMs: number;
+  /** The mean pause of a caller between two requests. */
+  readonly pauseMs: number;
+  /** How often a caller takes the first entry and no other. */
+  readonly hotShare: number;
+  readonly maxConnectionAgeMs: number;
+  /** `INVENTORY_TIMEOUT_MS` and `KEYED_UPDATE_TIMEOUT_MS` of the gateways. */
+  readonly timeoutMs: number;
+  readonly keyedTimeoutMs: number;
+  /** `INVENTORY_DATABASE_TIMEOUT_MS` of the services. */
+  readonly silenceMs: number;
+  readonly faults: readonly Fault[];
+}
+
+/** Makes the plan of a seed. */
+export function planOf(seed: number): Plan {
+  const random = new Random(seed);
+  const endMs = random.pick([2_000, 4_000, 10_000]);
+  const count = random.chance(0.1) ? 0 : 1 + random.below(9);
+  const faults = Array.from({ length: count }, (): Fault => {
+    return {
+      atMs: Math.round(random.between(300, endMs - 500)),
+      kind: random.weighted(faultKinds),
+      forMs: Math.round(durationOf(random)),
+      which: random.below(60),
+      other: random.below(60),
+    };
+  });
+  return {
+    seed,
+    gateways: 2 + random.below(2),
+    services: 1 + random.below(3),
+    pets: 4 + random.below(9),
+    callers: 2 + random.below(5),
+    endMs,
+    pauseMs: random.pick([10, 40, 100, 200]),
+    hotShare: random.pick([0, 0.3, 0.8]),
+    timeoutMs: random.pick([300, 1_000, 2_000, 5_000]),
+    keyedTimeoutMs: random.pick([1_000, 5_000, 30_000]),
+    silenceMs: random.pick([1_000, 3_000, 5_000]),
+    maxConnectionAgeMs: random.chance(0.3) ? Math.round(random.between(2_000, 15_000)) : 300_000,
+    faults: faults.sort((a, b) => a.atMs - b.atMs),
+  };
+}
+
+/** Mostly about as long as the time-outs of the product. */
+function durationOf(random: Random): number {
+  const longest = random.pick([50, 400, 1_500, 5_000, 9_000]);
+  return random.between(longest / 10, longest);
+}

@@ -1,0 +1,517 @@
+/**
+ * gRPC as far as `client/` and `inventory-svc/rpc` see it: a channel that balances calls over services, and a server.
+ *
+ * Messages go through the encoders of the contract. Statuses, cancellations, deadlines, GOAWAY and keepalive behave as
+ * grpc-js's do.
+ */
+import { Readable } from "node:stream";
+import { Metadata, type MethodDefinition, type ServiceError, status } from "@grpc/grpc-js";
+import {
+  type InventoryServiceServer,
+  InventoryServiceService,
+} from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { End, Network } from "./virtual-network.ts";
+import { at, currentHost, type Host, note, nowMs } from "./virtual-time.ts";
+
+interface Status {
+  readonly code: status;
+  readonly details: string;
+  readonly metadata?: Metadata | undefined;
+}
+
+/** What goes over a connection. `id` names a call. */
+type Frame =
+  | { readonly kind: "open"; readonly id: number; readonly method: string; readonly timeoutMs: number | undefined }
+  | { readonly kind: "metadata" | "half-close" | "cancel" | "refused"; readonly id: number }
+  | { readonly kind: "message"; readonly id: number; readonly bytes: Buffer }
+  | { readonly kind: "status"; readonly id: number; readonly status: Status }
+  | { readonly kind: "ping" | "pong" | "goaway"; readonly id: 0 };
+
+type Method = MethodDefinition<unknown, unknown>;
+const methods = InventoryServiceService as unknown as Readonly<Record<string, Method>>;
+
+const keepaliveMs = 10_000;
+const keepaliveTimeoutMs = 5_000;
+const maxBackoffMs = 1_000;
+
+/** A call, at the client: a stream of the answer's messages, which takes the request's. */
+class ClientCall extends Readable {
+  readonly id: number;
+  readonly method: string;
+  readonly #definition: Method;
+  readonly #channel: Channel;
+  readonly timeoutMs: number | undefined;
+  /** What is sent once the call has a connection. */
+  #unsent: Frame[] = [];
+  #connection: Connection | undefined;
+  #isOver = false;
+  #stopDeadline: () => void = () => {};
+
+  constructor(channel: Channel, method: string, id: number, timeoutMs?: number) {
+    super({ objectMode: true, read() {}, highWaterMark: 1_000_000 });
+    this.id = id;
+    this.method = method;
+    this.#definition = methods[method]!;
+    this.#channel = channel;
+    this.timeoutMs = timeoutMs;
+    this.on("close", () => this.cancel());
+    if (timeoutMs !== undefined) {
+      const expire = () => {
+        this.#send({ kind: "cancel", id });
+        this.finish({ code: status.DEADLINE_EXCEEDED, details: "Deadline exceeded" });
+      };
+      this.#stopDeadline = at(currentHost(), nowMs() + timeoutMs, expire);
+    }
+    channel.start(this);
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  write(message: unknown): boolean {
+    this.#send({ kind: "message", id: this.id, bytes: this.#definition.requestSerialize(message) });
+    return true;
+  }
+
+  end(): void {
+    this.#send({ kind: "half-close", id: this.id });
+  }
+
+  cancel(): void {
+    if (this.#isOver) return;
+    this.#send({ kind: "cancel", id: this.id });
+    process.nextTick(() => this.finish({ code: status.CANCELLED, details: "Cancelled on client" }));
+  }
+
+  /** Goes on over a connection. */
+  carry(connection: Connection): void {
+    this.#connection = connection;
+    connection.end.send({ kind: "open", id: this.id, method: this.method, timeoutMs: this.timeoutMs });
+    for (const frame of this.#unsent) connection.end.send(frame);
+  }
+
+  #send(frame: Frame): void {
+    this.#unsent.push(frame);
+    this.#connection?.end.send(frame);
+  }
+
+  receive(frame: Frame): void {
+    if (this.#isOver) return;
+    if (frame.kind === "metadata") {
+      this.#unsent = [];
+      this.emit("metadata", new Metadata());
+    } else if (frame.kind === "message") this.push(this.#definition.responseDeserialize(frame.bytes));
+    else if (frame.kind === "status") this.finish(frame.status);
+    else if (frame.kind === "refused") {
+      this.#connection = undefined;
+      this.#channel.start(this);
+    }
+  }
+
+  finish({ code, details, metadata = new Metadata() }: Status): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#stopDeadline();
+    this.#connection?.calls.delete(this.id);
+    this.#connection?.onCallEnd();
+    if (this.destroyed) return;
+    this.push(null);
+    if (code !== status.OK) {
+      const error = new Error(`${code} ${status[code]}: ${details}`);
+      this.emit("error", Object.assign(error, { code, details, metadata }));
+    }
+    this.emit("status", { code, details, metadata });
+  }
+}
+
+/** A connection of a channel to one service. */
+interface Connection {
+  readonly end: End<Frame>;
+  readonly calls: Map<number, ClientCall>;
+  /** Called when a call has ended. */
+  readonly onCallEnd: () => void;
+}
+
+/** The way to one service. */
+class Subchannel {
+  readonly #network: Network;
+  readonly #host: Host;
+  readonly #address: string;
+  readonly #onChange: () => void;
+  state: "idle" | "connecting" | "ready" | "failed" = "idle";
+  /** The connection that takes calls. */
+  connection: Connection | undefined;
+  /** All that are open: one that takes no new calls finishes the others. */
+  readonly #open = new Set<Connection>();
+  #backoffMs = 100;
+  #isClosed = false;
+
+  constructor(network: Network, host: Host, address: string, onChange: () => void) {
+    this.#network = network;
+    this.#host = host;
+    this.#address = address;
+    this.#onChange = onChange;
+  }
+
+  connect(): void {
+    if (this.state === "connecting" || this.state === "ready" || this.#isClosed) return;
+    this.state = "connecting";
+    const timer = setTimeout(() => {
+      attempt = undefined;
+      this.#fail();
+    }, 20_000);
+    let attempt: object | undefined = {};
+    this.#network.connect<Frame>(
+      this.#host,
+      this.#address,
+      (end) => {
+        clearTimeout(timer);
+        if (!attempt || this.#isClosed) return end.close();
+        this.#use(end);
+      },
+      () => {
+        clearTimeout(timer);
+        this.#fail();
+      },
+    );
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const { end, calls } of this.#open) {
+      end.close();
+      for (const call of [...calls.values()]) {
+        call.finish({ code: status.UNAVAILABLE, details: "Channel closed" });
+      }
+    }
+  }
+
+  #use(end: End<Frame>): void {
+    const calls = new Map<number, ClientCall>();
+    const onCallEnd = () => {
+      if (this.connection === connection || calls.size > 0 || end.isClosed) return;
+      end.close();
+      lose("no calls are left");
+    };
+    const connection: Connection = { end, calls, onCallEnd };
+    this.#open.add(connection);
+    this.connection = connection;
+    this.state = "ready";
+    this.#backoffMs = 100;
+    let pong: NodeJS.Timeout | undefined;
+    const ping = setInterval(() => {
+      end.send({ kind: "ping", id: 0 });
+      pong ??= setTimeout(() => {
+        end.close();
+        lose("keepalive");
+      }, keepaliveTimeoutMs);
+    }, keepaliveMs);
+    const leave = () => {
+      if (this.connection !== connection) return;
+      this.connection = undefined;
+      this.state = "idle";
+      if (!this.#isClosed) this.connect();
+      this.#onChange();
+    };
+    const lose = (why: string) => {
+      this.#open.delete(connection);
+      clearInterval(ping);
+      clearTimeout(pong);
+      for (const call of [...calls.values()]) {
+        call.finish({ code: status.UNAVAILABLE, details: `Connection dropped: ${why}` });
+      }
+      leave();
+    };
+    end.onClose = () => lose("closed");
+    end.onMessage = (frame) => {
+      if (frame.kind === "pong") {
+        clearTimeout(pong);
+        pong = undefined;
+      } else if (frame.kind === "goaway") {
+        leave();
+        onCallEnd();
+      } else calls.get(frame.id)?.receive(frame);
+    };
+    this.#onChange();
+  }
+
+  #fail(): void {
+    this.state = "failed";
+    this.#onChange();
+    setTimeout(() => this.connect(), this.#backoffMs * (0.8 + Math.random() * 0.4));
+    this.#backoffMs = Math.min(this.#backoffMs * 1.6, maxBackoffMs);
+  }
+}
+
+/** Balances calls over the services that are connected, each in its turn. */
+class Channel {
+  readonly #subchannels: readonly Subchannel[];
+  readonly #waiting = new Set<ClientCall>();
+  #next = Math.floor(Math.random() * 16);
+  #lastId = 0;
+
+  constructor(network: Network, host: Host, addresses: readonly string[]) {
+    this.#subchannels = addresses.map((address) => new Subchannel(network, host, address, () => this.#serve()));
+  }
+
+  call(method: string, timeoutMs?: number): ClientCall {
+    this.#lastId += 1;
+    return new ClientCall(this, method, this.#lastId, timeoutMs);
+  }
+
+  start(call: ClientCall): void {
+    this.#waiting.add(call);
+    process.nextTick(() => this.#serve());
+  }
+
+  close(): void {
+    for (const subchannel of this.#subchannels) subchannel.close();
+  }
+
+  #serve(): void {
+    for (const call of this.#waiting) {
+      if (call.isOver) {
+        this.#waiting.delete(call);
+        continue;
+      }
+      const connection = this.#pick();
+      if (connection) {
+        this.#waiting.delete(call);
+        connection.calls.set(call.id, call);
+        call.carry(connection);
+      } else if (this.#subchannels.every(({ state }) => state === "failed")) {
+        this.#waiting.delete(call);
+        call.finish({ code: status.UNAVAILABLE, details: "No connection established" });
+      }
+    }
+  }
+
+  #pick(): Connection | undefined {
+    for (const subchannel of this.#subchannels) if (subchannel.state === "idle") subchannel.connect();
+    const ready = this.#subchannels.flatMap(({ connection }) => connection ?? []);
+    this.#next += 1;
+    return ready[this.#next % ready.length];
+  }
+}
+
+let network: Network;
+let addresses: readonly string[];
+
+/** Says where the services are that clients call. */
+export function useServices(used: Network, names: readonly string[]): void {
+  network = used;
+  addresses = names;
+}
+
+type UnaryDone = (error: ServiceError | null, response?: unknown) => void;
+
+/** Stands for `openInventoryChannel` of `client/channel.ts`. */
+export function openInventoryChannel(): object {
+  const channel = new Channel(network, currentHost()!, addresses);
+  const stub: Record<string, unknown> = { close: () => channel.close() };
+  for (const [name, { requestStream, responseStream }] of Object.entries(methods)) {
+    if (requestStream) stub[name] = () => channel.call(name);
+    else if (responseStream) {
+      stub[name] = (request: unknown) => {
+        const call = channel.call(name);
+        call.write(request);
+        call.end();
+        return call;
+      };
+    } else {
+      stub[name] = (request: unknown, _: Metadata, { deadline }: { deadline: number }, done: UnaryDone) => {
+        const call = channel.call(name, deadline - Date.now());
+        let response: unknown;
+        call.on("data", (message) => {
+          response = message;
+        });
+        call.on("error", (error) => done(error as ServiceError));
+        call.on("status", ({ code }) => code === status.OK && done(null, response));
+        call.write(request);
+        call.end();
+        return call;
+      };
+    }
+  }
+  return stub;
+}
+
+/** A call, at the service. */
+class ServerCall extends Readable {
+  readonly #method: Method;
+  readonly #connection: End<Frame>;
+  readonly #id: number;
+  readonly #deadlineMs: number;
+  request: unknown;
+  readonly metadata = new Metadata();
+  cancelled = false;
+  #isEnded = false;
+  readonly #onEnd: () => void;
+
+  constructor(method: Method, connection: End<Frame>, id: number, timeoutMs: number | undefined, onEnd: () => void) {
+    super({ objectMode: true, read() {}, highWaterMark: 1_000_000 });
+    this.#method = method;
+    this.#connection = connection;
+    this.#id = id;
+    this.#onEnd = onEnd;
+    this.#deadlineMs = timeoutMs === undefined ? Number.POSITIVE_INFINITY : Date.now() + timeoutMs;
+    this.on("error", (error: Partial<ServiceError>) => {
+      const { code = status.UNKNOWN, details = "", metadata } = error;
+      this.finish({ code, details, metadata });
+    });
+    if (timeoutMs !== undefined) {
+      setTimeout(() => this.finish({ code: status.DEADLINE_EXCEEDED, details: "Deadline exceeded" }), timeoutMs);
+    }
+  }
+
+  getPath(): string {
+    return this.#method.path;
+  }
+
+  /** Without TLS. */
+  getAuthContext(): object {
+    return {};
+  }
+
+  getDeadline(): number {
+    return this.#deadlineMs;
+  }
+
+  sendMetadata(): void {
+    this.#connection.send({ kind: "metadata", id: this.#id });
+  }
+
+  write(message: unknown, done?: () => void): boolean {
+    if (this.#isEnded) return false;
+    const bytes = this.#method.responseSerialize(message);
+    this.#connection.send({ kind: "message", id: this.#id, bytes }, done);
+    return true;
+  }
+
+  end(): void {
+    this.finish({ code: status.OK, details: "" });
+  }
+
+  finish(sent: Status): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    this.#connection.send({ kind: "status", id: this.#id, status: sent });
+    setImmediate(() => this.cancel()); // grpc-js reports the end of its stream in the same way
+  }
+
+  /** Its client has left, or it has ended. */
+  cancel(): void {
+    if (this.cancelled) return;
+    this.#isEnded = true;
+    this.cancelled = true;
+    this.#onEnd();
+    this.emit("cancelled", "cancelled");
+    this.destroy();
+  }
+
+  receive(frame: Frame): void {
+    if (this.destroyed) return;
+    if (frame.kind === "message") this.push(this.#method.requestDeserialize(frame.bytes));
+    else if (frame.kind === "half-close") this.push(null);
+    else if (frame.kind === "cancel") this.cancel();
+  }
+}
+
+type Handler = (call: ServerCall, done: (error: ServiceError | null, response: unknown) => void) => void;
+
+/** Serves the handlers of a service at an address. */
+export class RpcServer {
+  readonly #network: Network;
+  readonly #address: string;
+  readonly #host: Host;
+  readonly #handlers: Readonly<Record<string, Handler>>;
+  readonly #connections = new Map<End<Frame>, Map<number, ServerCall>>();
+  #isClosing = false;
+  #onIdle: () => void = () => {};
+
+  constructor(used: Network, address: string, handlers: InventoryServiceServer) {
+    this.#network = used;
+    this.#address = address;
+    this.#host = currentHost()!;
+    this.#handlers = handlers as unknown as Readonly<Record<string, Handler>>;
+  }
+
+  listen(maxConnectionAgeMs: number, graceMs: number): void {
+    this.#network.listen<Frame>(this.#address, this.#host, (end) => {
+      const calls = new Map<number, ServerCall>();
+      this.#connections.set(end, calls);
+      end.onMessage = (frame) => this.#receive(end, calls, frame);
+      end.onClose = () => {
+        this.#connections.delete(end);
+        for (const call of [...calls.values()]) call.cancel();
+        this.#look();
+      };
+      setTimeout(() => {
+        if (end.isClosed) return;
+        end.send({ kind: "goaway", id: 0 });
+        setTimeout(() => this.#drop(end), graceMs);
+      }, maxConnectionAgeMs);
+    });
+  }
+
+  /** As `close` of `grpc-server.ts`: refuses new calls, lets the running ones finish, then ends them. */
+  async close(graceMs: number): Promise<void> {
+    this.#isClosing = true;
+    this.#network.unlisten(this.#address, this.#host);
+    for (const end of this.#connections.keys()) end.send({ kind: "goaway", id: 0 });
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, graceMs);
+      this.#onIdle = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      this.#look();
+    });
+    for (const end of [...this.#connections.keys()]) this.#drop(end);
+  }
+
+  #drop(end: End<Frame>): void {
+    const calls = this.#connections.get(end);
+    if (!calls) return;
+    this.#connections.delete(end);
+    end.close();
+    for (const call of [...calls.values()]) call.cancel();
+  }
+
+  #look(): void {
+    if (this.#isClosing && [...this.#connections.values()].every((calls) => calls.size === 0)) this.#onIdle();
+  }
+
+  #receive(end: End<Frame>, calls: Map<number, ServerCall>, frame: Frame): void {
+    if (frame.kind === "ping") end.send({ kind: "pong", id: 0 });
+    else if (frame.kind !== "open") calls.get(frame.id)?.receive(frame);
+    else if (this.#isClosing) end.send({ kind: "refused", id: frame.id });
+    else this.#begin(end, calls, frame);
+  }
+
+  #begin(end: End<Frame>, calls: Map<number, ServerCall>, frame: Extract<Frame, { kind: "open" }>): void {
+    const { id, method: name, timeoutMs } = frame;
+    const method = methods[name]!;
+    const call = new ServerCall(method, end, id, timeoutMs, () => {
+      calls.delete(id);
+      this.#look();
+    });
+    calls.set(id, call);
+    note(`${this.#host.name} call ${name}`);
+    const handler = this.#handlers[name]!;
+    if (method.requestStream) {
+      handler(call, () => {});
+      return;
+    }
+    // The request of any other call is one message.
+    call.once("data", (request) => {
+      call.request = request;
+      handler(call, (error, response) => {
+        if (error) return void call.emit("error", error);
+        call.write(response);
+        call.end();
+      });
+    });
+  }
+}

@@ -1,0 +1,182 @@
+/** The processes of a run: gateways and services as their composition roots make them, without ports and settings. */
+
+import { readGatewayConfig } from "../../gateway/config.ts";
+import { createGateway } from "../../gateway/gateway.ts";
+import { proxyTest } from "../../gateway/http/client-address.ts";
+import { createPublicServer } from "../../gateway/http/server.ts";
+import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
+import { connectionGraceMs } from "../../inventory-svc/rpc/served-calls.ts";
+import { entriesPerMessage } from "../../inventory-svc/rpc/wire.ts";
+import { ChangeFeed } from "../../inventory-svc/stock/change-feed.ts";
+import { startCleanup } from "../../inventory-svc/stock/cleanup.ts";
+import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
+import { ListFeed } from "../../inventory-svc/stock/list-feed.ts";
+import { Retention } from "../../inventory-svc/stock/retention.ts";
+import { StockHistory } from "../../inventory-svc/stock/stock-history.ts";
+import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
+import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
+import type { Logger } from "../../runtime/log.ts";
+import { untilReady } from "../../runtime/process.ts";
+import { serveHttp } from "./http-calls.ts";
+import { RpcServer } from "./rpc.ts";
+import type { Network } from "./virtual-network.ts";
+import { Host, note, runIn } from "./virtual-time.ts";
+
+export interface SimulatedProcess {
+  readonly host: Host;
+  /** Whether balancers send it requests. */
+  isReady: boolean;
+  /** Drains and ends it, as SIGTERM does. @returns the other ends of the connections that it leaves behind */
+  stop(): Promise<readonly string[]>;
+}
+
+/** How long a process serves after it has said that it leaves. */
+const drainDelayMs = 2_000;
+
+/** Notes errors of the log, which belong to what a run did. */
+function logOf(host: Host): Logger {
+  const quiet = () => {};
+  const error = (fields: object, text: string) => {
+    const { err } = fields as { err?: Error };
+    note(`${host.name} log: ${text} ${err?.message ?? ""}`);
+  };
+  const log = { debug: quiet, info: quiet, warn: quiet, error, isLevelEnabled: (level: string) => level === "error" };
+  return { ...log, child: () => log } as unknown as Logger;
+}
+
+export interface ServiceSettings {
+  readonly maxConnectionAgeMs: number;
+  readonly silenceMs: number;
+}
+
+/** Starts a service. It listens at its name. */
+export function startService(
+  network: Network,
+  name: string,
+  { maxConnectionAgeMs, silenceMs }: ServiceSettings,
+): SimulatedProcess {
+  const host = new Host(name);
+  return runIn(host, () => {
+    const log = logOf(host);
+    const db = openDatabase("mysql://petstore:petstore@stock/stock", {
+      ...databaseDefaults,
+      poolMax: 4,
+      silenceTimeoutMs: silenceMs,
+    });
+    const store = new StockStore(db);
+    const commits = new GroupCommit({
+      write: (requests) => store.writeWanted(requests),
+      maxBatch: 1_000,
+      maxQueued: 10_000,
+      onDequeued: () => {},
+      onWritten: () => {},
+      now: () => performance.now(),
+    });
+    const draining = new AbortController();
+    const handlers = inventoryHandlers({
+      store,
+      history: new StockHistory(db),
+      keepsHistory: true,
+      callerOf: () => ({ kind: "internal" }),
+      commits,
+      feed: new ChangeFeed((from) => store.changesAfter(from, entriesPerMessage)),
+      lists: new ListFeed(store, entriesPerMessage),
+      draining: draining.signal,
+      onCall: () => {},
+    });
+    const server = new RpcServer(network, name, handlers);
+    server.listen(maxConnectionAgeMs, connectionGraceMs);
+    let stopCleanup: (() => Promise<void>) | undefined;
+    const running: SimulatedProcess = {
+      host,
+      isReady: false,
+      stop: () =>
+        runIn(host, async () => {
+          running.isReady = false;
+          await pauseIn(drainDelayMs);
+          draining.abort();
+          await server.close(20_000);
+          await commits.drain();
+          await stopCleanup?.();
+          await db.destroy();
+          return end(network, host);
+        }),
+    };
+    untilReady(() => store.ping(), log, draining.signal).then(
+      () => {
+        running.isReady = true;
+        stopCleanup = startCleanup({ ledgerKeptMs: 30 * 86_400_000, retention: new Retention(db), onError: () => {} });
+      },
+      () => {},
+    );
+    return running;
+  });
+}
+
+export interface GatewaySettings {
+  readonly pepper: string;
+  readonly redisUrl: string | undefined;
+  readonly replicas: number;
+  readonly timeoutMs: number;
+  readonly keyedTimeoutMs: number;
+}
+
+/** Starts a gateway. It listens at its name. */
+export function startGateway(network: Network, name: string, settings: GatewaySettings): SimulatedProcess {
+  const host = new Host(name);
+  return runIn(host, () => {
+    const config = readGatewayConfig({
+      GATEWAY_DATABASE_URL: "mysql://petstore:petstore@keys/keys",
+      KEY_PEPPER: settings.pepper,
+      REDIS_URL: settings.redisUrl,
+      GATEWAY_REPLICAS: String(settings.replicas),
+      INVENTORY_TIMEOUT_MS: String(settings.timeoutMs),
+      KEYED_UPDATE_TIMEOUT_MS: String(settings.keyedTimeoutMs),
+      KEY_ROTATION: "1",
+    });
+    const gateway = createGateway(config, { log: logOf(host) });
+    const publicServer = createPublicServer({
+      router: gateway.router,
+      keepAliveTimeoutMs: config.KEEP_ALIVE_TIMEOUT_MS,
+      requestTimeoutMs: 2 * config.BODY_TIMEOUT_MS,
+      stallTimeoutMs: config.STALL_TIMEOUT_MS,
+      maxConnections: config.MAX_CONNECTIONS,
+      isProxy: proxyTest(config.TRUSTED_PROXIES),
+      overload: { enter: () => true },
+      headersFor: gateway.headersFor,
+      onMalformed: gateway.onMalformed,
+    });
+    serveHttp(network, name, host, publicServer.server);
+    const running: SimulatedProcess = {
+      host,
+      isReady: false,
+      stop: () =>
+        runIn(host, async () => {
+          running.isReady = false;
+          publicServer.endConnections();
+          gateway.endWaits();
+          await pauseIn(drainDelayMs);
+          network.unlisten(name, host);
+          await Promise.all([publicServer.close(), gateway.saveUse()]);
+          await gateway.close();
+          return end(network, host);
+        }),
+    };
+    gateway.ready().then(
+      () => {
+        running.isReady = true;
+      },
+      () => {},
+    );
+    return running;
+  });
+}
+
+function end(network: Network, host: Host): readonly string[] {
+  const left = network.peersOf(host);
+  host.crash();
+  network.drop(host, false);
+  return left;
+}
+
+const pauseIn = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));

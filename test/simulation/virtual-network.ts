@@ -1,0 +1,188 @@
+/**
+ * The network between simulated processes: connections that deliver in order, late, or never.
+ *
+ * A way that is held keeps what is sent on it, as TCP does, and delivers all of it when it is released: late bytes. The
+ * end of a process closes its connections; the loss of its machine tells nobody.
+ */
+import type { Random } from "./random.ts";
+import { at, type Host, note, nowMs, runIn } from "./virtual-time.ts";
+
+/** One direction between two hosts. */
+class Way {
+  isHeld = false;
+  readonly waiting: (() => void)[] = [];
+
+  release(): void {
+    this.isHeld = false;
+    for (const send of this.waiting.splice(0)) send();
+  }
+}
+
+/** One side of a connection. */
+export class End<Message = unknown> {
+  readonly host: Host;
+  onMessage: (message: Message) => void = () => {};
+  /** Called once, after the last message, when the other side has closed or is known to be gone. */
+  onClose: () => void = () => {};
+  isClosed = false;
+  readonly #network: Network;
+  peer!: End<Message>;
+  #lastArrivalMs = 0;
+
+  constructor(host: Host, network: Network) {
+    this.host = host;
+    this.#network = network;
+  }
+
+  /** Sends a message. @param onSent called when it is at the other host, which may not have looked at it yet */
+  send(message: Message, onSent?: () => void): void {
+    if (this.isClosed) return;
+    const { peer, host } = this;
+    this.#transmit(() => {
+      if (!peer.isClosed) peer.onMessage(message);
+      if (onSent) at(host, nowMs(), onSent);
+    });
+  }
+
+  /** Closes this side now; the other one learns of it after what was sent before. */
+  close(): void {
+    if (this.isClosed) return;
+    this.isClosed = true;
+    this.#network.forget(this);
+    this.#transmit(() => this.peer.hearClose());
+  }
+
+  /** Closes without a word to the other side. */
+  vanish(): void {
+    this.isClosed = true;
+    this.#network.forget(this);
+  }
+
+  hearClose(): void {
+    if (this.isClosed) return;
+    this.isClosed = true;
+    this.#network.forget(this);
+    this.onClose();
+  }
+
+  #transmit(deliver: () => void): void {
+    const { peer } = this;
+    const way = this.#network.wayBetween(this.host, peer.host);
+    const send = () => {
+      const arrivalMs = Math.max(this.#lastArrivalMs, nowMs() + this.#network.latencyMs());
+      this.#lastArrivalMs = arrivalMs;
+      at(peer.host, arrivalMs, deliver);
+    };
+    if (way.isHeld) way.waiting.push(send);
+    else send();
+  }
+}
+
+/** What listens at a host: takes connections, or refuses them. */
+export type Listener<Message> = (end: End<Message>) => void;
+
+export class Network {
+  readonly #random: Random;
+  readonly #ways = new Map<string, Way>();
+  readonly #ends = new Set<End<never>>();
+  readonly #listeners = new Map<string, { readonly host: Host; readonly accept: Listener<never> }>();
+
+  constructor(random: Random) {
+    this.#random = random;
+  }
+
+  /** Mostly a fraction of a millisecond, seldom many. */
+  latencyMs(): number {
+    if (this.#random.chance(0.01)) return this.#random.between(1, 60);
+    return this.#random.between(0.05, 0.6);
+  }
+
+  listen<Message>(address: string, host: Host, accept: Listener<Message>): void {
+    this.#listeners.set(address, { host, accept: accept as Listener<never> });
+  }
+
+  unlisten(address: string, host: Host): void {
+    if (this.#listeners.get(address)?.host === host) this.#listeners.delete(address);
+  }
+
+  /**
+   * Opens a connection.
+   *
+   * @param onFailure called when nobody listens; never where the way is held
+   */
+  connect<Message>(from: Host, address: string, onOpen: (end: End<Message>) => void, onFailure: () => void): void {
+    const listener = this.#listeners.get(address);
+    if (!listener || listener.host.isDead) {
+      at(from, nowMs() + this.latencyMs(), onFailure);
+      return;
+    }
+    const near = new End<Message>(from, this);
+    const far = new End<Message>(listener.host, this);
+    near.peer = far;
+    far.peer = near;
+    near.onClose = onFailure; // until it is open
+    this.#ends.add(near as End<never>).add(far as End<never>);
+    // The kernel of the far host accepts, also while its process is frozen.
+    const there = this.wayBetween(from, listener.host);
+    const back = this.wayBetween(listener.host, from);
+    const answer = (fromMs: number) => at(from, fromMs + this.latencyMs(), () => !near.isClosed && onOpen(near));
+    const arrive = () => {
+      if (listener.host.isDead) {
+        at(from, nowMs() + this.latencyMs(), onFailure);
+        return;
+      }
+      const arrivalMs = nowMs() + this.latencyMs();
+      at(listener.host, arrivalMs, () => !far.isClosed && listener.accept(far as End<never>));
+      if (back.isHeld) back.waiting.push(() => answer(nowMs()));
+      else answer(arrivalMs);
+    };
+    if (there.isHeld) there.waiting.push(arrive);
+    else arrive();
+  }
+
+  wayBetween(from: Pick<Host, "name">, to: Pick<Host, "name">): Way {
+    const name = `${from.name}>${to.name}`;
+    const way = this.#ways.get(name) ?? new Way();
+    this.#ways.set(name, way);
+    return way;
+  }
+
+  /** Holds or releases one direction between two hosts. */
+  setHeld(from: Pick<Host, "name">, to: Pick<Host, "name">, isHeld: boolean): void {
+    const way = this.wayBetween(from, to);
+    if (way.isHeld === isHeld) return;
+    note(`${isHeld ? "hold" : "release"} ${from.name}>${to.name} ${way.waiting.length}`);
+    if (isHeld) way.isHeld = true;
+    else runIn(undefined, () => way.release());
+  }
+
+  /** Breaks the connections between two hosts: both sides learn of it. */
+  cut(a: Pick<Host, "name">, b: Pick<Host, "name">): void {
+    note(`cut ${a.name} ${b.name}`);
+    for (const end of this.#ends) {
+      if (end.host.name !== a.name || end.peer.host.name !== b.name) continue;
+      const { peer } = end;
+      at(end.host, nowMs(), () => end.hearClose());
+      at(peer.host, nowMs(), () => peer.hearClose());
+    }
+  }
+
+  /** Ends the connections of a host that has crashed. @param isSilent whether its machine is lost, too */
+  drop(host: Host, isSilent: boolean): void {
+    for (const end of [...this.#ends]) {
+      if (end.host !== host) continue;
+      if (isSilent) end.vanish();
+      else runIn(undefined, () => end.close());
+    }
+    for (const [address, listener] of this.#listeners) if (listener.host === host) this.#listeners.delete(address);
+  }
+
+  forget(end: End<never>): void {
+    this.#ends.delete(end);
+  }
+
+  /** The other ends of the connections of a host, for a look at what a stop leaves behind. */
+  peersOf(host: Host): string[] {
+    return [...this.#ends].filter((end) => end.host === host).map(({ peer }) => peer.host.name);
+  }
+}

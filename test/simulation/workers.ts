@@ -1,0 +1,56 @@
+/** Runs plans on all cores. */
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { availableParallelism } from "node:os";
+import type { Plan } from "./plan.ts";
+import type { PlanResult } from "./worker.ts";
+
+/** What a process needs to run the product in virtual time. */
+export const nodeFlags = [
+  "--import",
+  new URL("substitutes.ts", import.meta.url).href,
+  "--disable-warning=ExperimentalWarning",
+];
+
+/** A process that runs one plan after the other. */
+export class PlanWorker {
+  readonly #child: ChildProcess = fork(new URL("worker.ts", import.meta.url), {
+    execArgv: nodeFlags,
+    serialization: "advanced",
+  });
+
+  /** @throws Error when the process ends instead */
+  async run(plan: Plan): Promise<PlanResult> {
+    const ended = new AbortController();
+    const exit = once(this.#child, "exit", { signal: ended.signal }).then(([code]) => {
+      throw new Error(`the process that runs seed ${plan.seed} has ended with ${code}`);
+    });
+    exit.catch(() => {});
+    this.#child.send(plan);
+    const [result] = await Promise.race([once(this.#child, "message"), exit]);
+    ended.abort();
+    return result as PlanResult;
+  }
+
+  end(): void {
+    this.#child.kill();
+  }
+}
+
+/**
+ * Runs plans on all cores, in order.
+ *
+ * @param onResult gets each result when it is there. @returns whether the others are to be run, too
+ */
+export async function runAll(plans: Iterable<Plan>, onResult: (result: PlanResult) => boolean): Promise<void> {
+  const left = plans[Symbol.iterator]();
+  let goesOn = true;
+  const work = async () => {
+    const worker = new PlanWorker();
+    for (let next = left.next(); goesOn && !next.done; next = left.next()) {
+      goesOn = onResult(await worker.run(next.value)) && goesOn;
+    }
+    worker.end();
+  };
+  await Promise.all(Array.from({ length: availableParallelism() }, work));
+}
