@@ -26,19 +26,17 @@ import { shareRefusals } from "./shared-refusals.ts";
 
 const probeIntervalMs = 250;
 
-interface Guards {
-  /** Limits what accounts ask about themselves. */
-  readonly ownAccount: AccountGuard;
-  /** Limits how often the keys of a family are rotated. */
-  readonly rotations: AccountGuard;
-  /** Limits the entries that an account updates with an Idempotency-Key. */
-  readonly keyedUpdates: AccountGuard;
-}
-
 export interface SharedState {
   /** Counts the requests of accounts. */
   readonly limiter: Limiter;
-  readonly guards: Guards;
+  readonly guards: {
+    /** Limits what accounts ask about themselves. */
+    readonly ownAccount: AccountGuard;
+    /** Limits how often the keys of a family are rotated. */
+    readonly rotations: AccountGuard;
+    /** Limits the entries that an account updates with an Idempotency-Key. */
+    readonly keyedUpdates: AccountGuard;
+  };
   /** Undefined where no counts are shared. */
   readonly shareRefusals: ShareRefusals | undefined;
   /** Notifies the other gateways that a key or an account has changed. */
@@ -137,7 +135,7 @@ export function localState(options: SharedStateOptions): SharedState {
 function guardsOf(
   { keyedUpdatesPerDay, onRefused }: SharedStateOptions,
   limiterOf: (limit: GuardLimit) => RateLimiterMemory | RateLimiterRedis,
-): Guards {
+): SharedState["guards"] {
   const guard = (limit: GuardLimit) => new AccountGuard(limiterOf(limit), onRefused);
   return {
     ownAccount: guard(ownAccountLimit),

@@ -10,8 +10,10 @@ export interface SampledRequest {
   readonly url: string;
   /** JSON; undefined for a request without a body. */
   readonly body: string | undefined;
-  /** An Idempotency-Key, for an operation that requires one. */
-  readonly idempotencyKey: string | undefined;
+  /** Whether it takes an Idempotency-Key, which each sample makes anew. */
+  readonly isKeyed: boolean;
+  /** Address of the list whose `ETag` it sends as `since`; undefined for an operation without that parameter. */
+  readonly listUrl: string | undefined;
 }
 
 /** @returns `x-codeSamples` of an operation */
@@ -24,75 +26,92 @@ export function codeSamples(request: SampledRequest): CodeSample[] {
   ];
 }
 
-function curl({ method, url, body, idempotencyKey }: SampledRequest): string {
-  const lines = ['curl -H "Authorization: Bearer $KEY"'];
-  if (idempotencyKey !== undefined) lines.push(`-H "Idempotency-Key: ${idempotencyKey}"`);
-  if (body !== undefined) lines.push(`-X ${method} -H "Content-Type: application/json" -d '${body}'`);
-  return [...lines, url.includes("?") ? `"${url}"` : url].join(" \\\n  ");
+/** The parts that are there, one below the other. */
+function lines(...parts: readonly (string | false | undefined)[]): string {
+  return parts.filter(Boolean).join("\n");
 }
 
-/** Integers beyond 2^53 become bigints, which keep all digits. */
-function javaScript({ method, url, body, idempotencyKey }: SampledRequest): string {
-  const request = body === undefined ? "" : `\n  method: "${method}",\n  body: '${body}',`;
-  const key = idempotencyKey === undefined ? "" : `, "Idempotency-Key": "${idempotencyKey}"`;
-  const type = body === undefined ? key : `, "Content-Type": "application/json"${key}`;
-  return `// Node 22 or later
-const response = await fetch("${url}", {${request}
-  headers: { Authorization: \`Bearer \${process.env.KEY}\`${type} },
-});
-if (!response.ok) throw new Error(await response.text());
-const isRounded = (value) => Number.isInteger(value) && !Number.isSafeInteger(value);
-const exact = (_name, value, context) => (isRounded(value) ? BigInt(context.source) : value);
-console.log(JSON.parse(await response.text(), exact));`;
+function curl({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
+  const authorization = '-H "Authorization: Bearer $KEY"';
+  const parts = [
+    "curl --fail-with-body",
+    authorization,
+    ...(isKeyed ? ['-H "Idempotency-Key: stock-$(date +%s)"'] : []),
+    ...(body === undefined ? [] : [`-X ${method} -H "Content-Type: application/json"`, `-d '${body}'`]),
+    ...(listUrl ? ['-G --data-urlencode "since=$ETAG"'] : []),
+    url,
+  ];
+  return lines(
+    listUrl && `ETAG=$(curl -f -s -I -o /dev/null -w '%header{etag}' \\\n  ${authorization} \\\n  ${listUrl})`,
+    parts.join(" \\\n  "),
+  );
 }
 
-function python({ method, url, body, idempotencyKey }: SampledRequest): string {
-  const request = body === undefined ? "" : `\n    method="${method}",\n    data=b'${body}',`;
-  const key = idempotencyKey === undefined ? "" : `, "Idempotency-Key": "${idempotencyKey}"`;
-  const type = body === undefined ? key : `, "Content-Type": "application/json"${key}`;
-  return `import json
-import os
-import urllib.error
-import urllib.request
-
-request = urllib.request.Request(
-    "${url}",${request}
-    headers={"Authorization": f"Bearer {os.environ['KEY']}"${type}},
-)
-try:
-    with urllib.request.urlopen(request) as response:
-        print(json.load(response))
-except urllib.error.HTTPError as error:
-    raise SystemExit(error.read().decode())`;
+function javaScript({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
+  return lines(
+    "// Node 20 or later",
+    `const headers = {\n  Authorization: \`Bearer \${process.env.KEY}\`,`,
+    body !== undefined && '  "Content-Type": "application/json",',
+    isKeyed && '  "Idempotency-Key": crypto.randomUUID(),',
+    "};",
+    listUrl && `const list = await fetch("${listUrl}", { method: "HEAD", headers });`,
+    listUrl && 'const since = encodeURIComponent(list.headers.get("etag"));',
+    listUrl ? `const response = await fetch(\`${url}?since=\${since}\`, {` : `const response = await fetch("${url}", {`,
+    body !== undefined && `  method: "${method}",\n  body: '${body}',`,
+    "  headers,",
+    "});",
+    "if (!response.ok) throw new Error(await response.text());",
+    "console.log(await response.text()); // JSON.parse would round ids beyond 2^53",
+  );
 }
 
-function go({ method, url, body, idempotencyKey }: SampledRequest): string {
-  const reader = body === undefined ? "nil" : `strings.NewReader(\`${body}\`)`;
-  const strings = body === undefined ? "" : '\n\t"strings"';
-  const type = body === undefined ? "" : '\n\trequest.Header.Set("Content-Type", "application/json")';
-  const key = idempotencyKey === undefined ? "" : `\n\trequest.Header.Set("Idempotency-Key", "${idempotencyKey}")`;
-  return `package main
+function python({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
+  return lines(
+    "import json\nimport os\nimport urllib.error",
+    listUrl && "import urllib.parse",
+    "import urllib.request",
+    isKeyed && "import uuid",
+    "\nheaders = {",
+    `    "Authorization": f"Bearer {os.environ['KEY']}",`,
+    body !== undefined && '    "Content-Type": "application/json",',
+    isKeyed && '    "Idempotency-Key": str(uuid.uuid4()),',
+    "}",
+    "try:",
+    listUrl && `    list_head = urllib.request.Request("${listUrl}", method="HEAD", headers=headers)`,
+    listUrl && '    since = urllib.parse.quote(urllib.request.urlopen(list_head).headers["ETag"])',
+    "    request = urllib.request.Request(",
+    listUrl ? `        f"${url}?since={since}",` : `        "${url}",`,
+    body !== undefined && `        method="${method}",\n        data=b'${body}',`,
+    "        headers=headers,\n    )",
+    "    with urllib.request.urlopen(request) as response:",
+    "        print(json.load(response))",
+    "except urllib.error.HTTPError as error:",
+    "    raise SystemExit(error.read().decode())",
+  );
+}
 
-import (
-\t"io"
-\t"log"
-\t"net/http"
-\t"os"${strings}
-)
-
-func main() {
-\trequest, err := http.NewRequest("${method}", "${url}", ${reader})
-\tif err != nil {
-\t\tlog.Fatal(err)
-\t}
-\trequest.Header.Set("Authorization", "Bearer "+os.Getenv("KEY"))${type}${key}
-\tresponse, err := http.DefaultClient.Do(request)
-\tif err != nil {
-\t\tlog.Fatal(err)
-\t}
-\tdefer response.Body.Close()
-\tif _, err := io.Copy(os.Stdout, response.Body); err != nil {
-\t\tlog.Fatal(err)
-\t}
-}`;
+function go({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
+  const authorize = (name: string) => `\t${name}.Header.Set("Authorization", "Bearer "+os.Getenv("KEY"))`;
+  const orFail = "\tif err != nil {\n\t\tlog.Fatal(err)\n\t}";
+  return lines(
+    'package main\n\nimport (\n\t"io"\n\t"log"\n\t"net/http"',
+    listUrl && '\t"net/url"',
+    '\t"os"',
+    body !== undefined && '\t"strings"',
+    isKeyed && '\t"time"',
+    ")\n\nfunc main() {",
+    listUrl && `\tlist, err := http.NewRequest("HEAD", "${listUrl}", nil)\n${orFail}\n${authorize("list")}`,
+    listUrl && `\thead, err := http.DefaultClient.Do(list)\n${orFail}`,
+    listUrl && '\tsince := url.QueryEscape(head.Header.Get("ETag"))',
+    `\trequest, err := http.NewRequest("${method}", "${url}${listUrl ? '?since="+since' : '"'}, ${body === undefined ? "nil" : `strings.NewReader(\`${body}\`)`})`,
+    orFail,
+    authorize("request"),
+    body !== undefined && '\trequest.Header.Set("Content-Type", "application/json")',
+    isKeyed && '\trequest.Header.Set("Idempotency-Key", time.Now().Format("stock-20060102T150405.000"))',
+    "\tresponse, err := http.DefaultClient.Do(request)",
+    orFail,
+    "\tdefer response.Body.Close()",
+    "\tif _, err := io.Copy(os.Stdout, response.Body); err != nil {\n\t\tlog.Fatal(err)\n\t}",
+    "\tif response.StatusCode >= 400 {\n\t\tlog.Fatal(response.Status)\n\t}\n}",
+  );
 }

@@ -40,12 +40,7 @@ interface ApiOperation {
   description: string;
   deprecated?: boolean;
   "x-sunset"?: string;
-  readonly parameters?: readonly {
-    readonly $ref?: string;
-    readonly name?: string;
-    readonly in?: string;
-    readonly example?: unknown;
-  }[];
+  readonly parameters?: readonly { readonly $ref?: string; readonly name?: string }[];
   readonly requestBody?: {
     readonly description: string;
     readonly content: Readonly<Record<string, { readonly example?: unknown }>>;
@@ -191,25 +186,17 @@ function addSamples({ servers, paths }: OpenApiDocument): void {
   const server = servers.find(({ url }) => URL.canParse(url))?.url ?? localServer;
   for (const [path, methods] of Object.entries(paths)) {
     for (const [method, operation] of Object.entries(methods)) {
-      const { example } = operation.requestBody?.content["application/json"] ?? {};
+      const { parameters = [], requestBody } = operation;
+      const { example } = requestBody?.content["application/json"] ?? {};
       operation["x-codeSamples"] = codeSamples({
         method: method.toUpperCase(),
-        url: `${server}${path.replace("{petId}", "1001")}${exampleQuery(operation)}`,
+        url: `${server}${path.replace("{petId}", "1001")}`,
         body: example === undefined ? undefined : JSON.stringify(example),
-        idempotencyKey: operation.parameters?.some(isRequiredKey) ? "order-17" : undefined,
+        isKeyed: parameters.some(({ $ref }) => $ref?.endsWith("IdempotencyKey")),
+        listUrl: parameters.some(({ name }) => name === "since") ? `${server}/inventory` : undefined,
       });
     }
   }
-}
-
-function isRequiredKey({ $ref }: { readonly $ref?: string }): boolean {
-  return $ref === "#/components/parameters/RequiredIdempotencyKey";
-}
-
-/** The query of an operation that needs one. */
-function exampleQuery({ parameters = [] }: ApiOperation): string {
-  const inQuery = parameters.filter((parameter) => parameter.in === "query" && parameter.example !== undefined);
-  return inQuery.map(({ name, example }, i) => `${i === 0 ? "?" : "&"}${name}=${example}`).join("");
 }
 
 function operationsOf({ paths }: OpenApiDocument): ApiOperation[] {

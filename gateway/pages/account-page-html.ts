@@ -9,8 +9,7 @@ export function renderAccountPage(document: ShownDocument): string {
   const { title, version } = document.info;
   const deprecated = operationsOf(document).filter((operation) => operation.deprecated);
   const ends = deprecated.map(({ method, path, "x-sunset": sunset }) => deprecatedHtml(`${method} ${path}`, sunset));
-  const head = `<link rel="stylesheet" href="uplot.css">
-<script defer src="uplot.js"></script>
+  const head = `<script defer src="uplot.js"></script>
 <script type="module" src="page.js"></script>`;
   const body = `<main id="content">
 <h1>Your account <span id="plan" class="badge" hidden></span></h1>

@@ -6,7 +6,7 @@ import { request } from "../../test/support/http.ts";
 import { accountPage } from "./account-page.ts";
 
 const document = { openapi: "3.1.0", info: { title: "", version: "", description: "" }, paths: {}, servers: [] };
-const files = ["/account/", "/account/page.js", "/account/plot.js", "/account/uplot.css", "/account/uplot.js"];
+const files = ["/account/", "/account/page.js", "/account/plot.js", "/account/uplot.js"];
 const app = express()
   .use("/api", accountPage({ document, admit: async () => {} }))
   .use((_request, response) => void response.status(404).end("the app's own answer"));

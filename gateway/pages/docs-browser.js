@@ -149,6 +149,13 @@ function showKey(fault) {
   element("forget").hidden = key === null;
 }
 
+renewKeys();
+
+/** Gives each request that needs an Idempotency-Key one that was not sent yet. */
+function renewKeys() {
+  for (const field of all("[data-name=Idempotency-Key][required]")) field.value = `try-${Date.now()}`;
+}
+
 for (const form of all(".try form")) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -167,6 +174,7 @@ for (const form of all(".try form")) {
       status.replaceChildren(result, block("Body of the answer", shortened(indented(text))));
       status.append(block("Headers of the answer", headers));
       keepTag(form, response);
+      if (response.ok) renewKeys();
     } catch (error) {
       status.replaceChildren(make("p", { className: "fault", textContent: `No answer: ${error.message}` }));
     }

@@ -1,6 +1,7 @@
 /** Renders the documentation page from the OpenAPI document: contents, text, and code beside it. */
 import { errorTable } from "../http/api-error.ts";
 import { errorHelp } from "../openapi/error-help.ts";
+import { programs } from "../openapi/programs.ts";
 import {
   examplesOf,
   operationsOf,
@@ -12,7 +13,7 @@ import {
 import { codeBlock } from "./code-html.ts";
 import { escapeHtml } from "./escape-html.ts";
 import { inline, markdownToHtml, slug } from "./markdown.ts";
-import { methodHtml, operationHtml, panel } from "./operation-html.ts";
+import { methodHtml, operationHtml, panel, samplesHtml } from "./operation-html.ts";
 import { framed } from "./page-frame.ts";
 
 /** @param document with its references in `components` */
@@ -26,6 +27,7 @@ export function renderPage(document: ShownDocument): string {
 ${contents(sections, groups)}
 <main id="content">
 ${quickStart(document, lead)}
+${programHtml(document)}
 ${sections.map((section) => sectionHtml(document, section)).join("\n")}
 ${[...groups].map(([name, operations]) => groupHtml(document, name, operations)).join("\n")}
 ${errors.map((section) => sectionHtml(document, section)).join("\n")}
@@ -63,7 +65,7 @@ function contents(sections: readonly { title: string }[], groups: Groups): strin
     ),
   );
   return `<nav id="contents" class="contents" aria-label="Contents">
-${part("Begin", [link("quick-start", "Quick start"), link("overview", "Overview"), ...sections.map(({ title }) => link(slug(title), escapeHtml(title)))])}
+${part("Begin", [link("quick-start", "Quick start"), link("overview", "Overview"), link("program", "A complete program"), ...sections.map(({ title }) => link(slug(title), escapeHtml(title)))])}
 ${operations.join("\n")}
 ${part("Errors", [link("errors", "All errors"), ...Object.keys(errorTable).map((code) => link(code, code))])}
 </nav>`;
@@ -94,6 +96,23 @@ ${panel("Answer", codeBlock(linesOf(answer), "The answer to the first request"))
 ${markdownToHtml(rest, 3)}
 <p>For tools: <a href="../openapi.json">OpenAPI 3.1</a>, also as <a href="../openapi.yaml">YAML</a>; a <a href="../postman.json">Postman collection</a>; this page <a href="../docs.md">as Markdown</a>, and its <a href="../llms.txt">overview for language models</a>.</p>
 </div>
+</section>`;
+}
+
+function programHtml(document: ShownDocument): string {
+  return `<section class="row" aria-labelledby="program">
+<div class="text">
+<h2 id="program">A complete program</h2>
+<p>It reads the stock, sets a quantity, and reads what has changed since, in each language without a library. Use it as a beginning of your own:</p>
+<ul>
+<li>The list is read once. From its <code>ETag</code> on, <code>/inventory/changes</code> has what is new.</li>
+<li>An update has an <code>Idempotency-Key</code>, so it happens once, however often it is sent.</li>
+<li>After a 429, a 5xx and a lost connection the same request is sent again: after the seconds of <code>Retry-After</code>, else after a time that doubles and has some randomness.</li>
+<li>A banned key, and any other error, ends the program with the code and the message.</li>
+<li>A <code>petId</code> keeps all its digits.</li>
+</ul>
+</div>
+<div class="code">${samplesHtml(programs(sampleServer(document).url), "A complete program")}</div>
 </section>`;
 }
 

@@ -16,7 +16,18 @@ const document = {
     { url: "./v1" },
   ],
 };
-const files = ["/openapi.json", "/docs/", "/docs/page.css", "/docs/page.js", "/docs/shared.js"];
+const files = [
+  "/openapi.json",
+  "/openapi.yaml",
+  "/postman.json",
+  "/docs.md",
+  "/llms.txt",
+  "/.well-known/api-catalog",
+  "/docs/",
+  "/docs/page.css",
+  "/docs/page.js",
+  "/docs/shared.js",
+];
 
 let address: string;
 let lastRequest: IncomingMessage;

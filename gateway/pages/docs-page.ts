@@ -13,6 +13,7 @@ import {
   type PageOptions,
   pageRouter,
   redirect,
+  uplotFile,
 } from "./page-router.ts";
 
 export interface DocsPageOptions extends PageOptions {
@@ -36,9 +37,10 @@ export function docsPage({ document, ...options }: DocsPageOptions): Router {
 }
 
 /** One style for both pages. */
-const style = ["pages-browser.css", "code-browser.css", "docs-browser.css", "account-browser.css"]
-  .map(browserFile)
-  .join("");
+const style = [
+  ...["pages", "code", "tools", "docs", "account"].map((part) => browserFile(`${part}-browser.css`)),
+  uplotFile("uPlot.min.css"),
+].join("");
 
 /**
  * Tools in a browser read the description from their own origin. The API itself is closed to them: a page that has a

@@ -49,7 +49,7 @@ function badges({ deprecated, "x-experimental": experimental }: PlacedOperation)
 }
 
 /** The same in each language; the script shows the one that the reader has chosen. */
-function samplesHtml(samples: readonly CodeSample[], label: string): string {
+export function samplesHtml(samples: readonly CodeSample[], label: string): string {
   const buttons = samples.map(
     ({ lang }) => `<button type="button" data-choice="${lang}" aria-pressed="${lang === "curl"}">${lang}</button>`,
   );

@@ -1,6 +1,7 @@
 /** Serves pages that need no key, with files of their own that are compressed once. */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { gzipSync } from "node:zlib";
 import { type Request, type RequestHandler, type Response, Router } from "express";
 import { pathOf } from "../http/request.ts";
@@ -77,6 +78,13 @@ export function fixedFile(
 /** The text of a file of this folder that browsers load. */
 export function browserFile(name: string): string {
   return readFileSync(new URL(name, import.meta.url), "utf8");
+}
+
+const require = createRequire(import.meta.url);
+
+/** The text of a file of uPlot, which draws the plot of the account page. */
+export function uplotFile(name: string): string {
+  return readFileSync(require.resolve(`uplot/dist/${name}`), "utf8");
 }
 
 export const fileTypes = {

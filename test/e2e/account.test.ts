@@ -15,7 +15,6 @@ const files = [
   "/account/",
   "/account/page.js",
   "/account/plot.js",
-  "/account/uplot.css",
   "/account/uplot.js",
   "/docs/page.css",
   "/docs/shared.js",

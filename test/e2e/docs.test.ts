@@ -193,6 +193,20 @@ test("a request for changes from the page begins at the list that was read on it
   expect(await changes.getByLabel("since").inputValue()).toBe('"4f2c9a01-7"');
 });
 
+test("a request that needs an Idempotency-Key has one, and a new one after its answer", async () => {
+  const { page } = await open("/docs/");
+  await giveKey(page);
+  const form = await openForm(page, "POST", "/inventory/adjustments");
+  const keys = [];
+  for (let i = 0; i < 2; i++) {
+    keys.push(await form.getByLabel("Idempotency-Key").inputValue());
+    await form.getByRole("button", { name: "Send" }).click();
+    await form.getByLabel("Body of the answer", { exact: true }).filter({ hasText: keys[i]! }).waitFor();
+  }
+  expect(keys[0]).toMatch(/^try-\d+$/);
+  expect(keys[1]).not.toBe(keys[0]);
+});
+
 const screens = [
   ["a phone", { width: 390, height: 844 }],
   ["a wide screen", { width: 1280, height: 900 }],
@@ -239,6 +253,9 @@ function petstore(): Router {
   return Router()
     .use(docsPage({ document: describedApi, admit: async () => {} }))
     .get("/v1/inventory", (_received, response) => void response.set("ETag", '"4f2c9a01-7"').json([]))
+    .post("/v1/inventory/adjustments", (received, response) => {
+      response.json([received.headers["idempotency-key"]]);
+    })
     .get("/v1/usage", (received, response) => void response.json({ address: received.originalUrl }))
     .patch("/v1/inventory/:petId", express.json(), (received, response) => {
       const { authorization, "if-match": ifMatch = null } = received.headers;

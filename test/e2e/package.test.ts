@@ -47,6 +47,7 @@ test("the package holds JavaScript, declarations and texts, and installs only wh
     "CHANGELOG.md",
     "LICENSE",
     "README.md",
+    ...["go", "mjs", "py", "sh"].map((language) => `dist/gateway/openapi/programs/stock.${language}`),
     "package.json",
     "proto/google/rpc/error_details.proto",
     "proto/google/rpc/status.proto",

@@ -1,6 +1,7 @@
-import { execFile } from "node:child_process";
+import { execFile, execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { writeFile } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdtemp, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -8,8 +9,10 @@ import { promisify } from "node:util";
 import { contractPlans } from "../../gateway/accounts/keys/plans.ts";
 import { publishedBanRules } from "../../gateway/admission/bans.ts";
 import { type OpenApiDocument, openApiDocument } from "../../gateway/openapi/document.ts";
+import { programs } from "../../gateway/openapi/programs.ts";
 import { findProgram } from "../support/server-programs.ts";
 import { suiteStack, temporaryFolder } from "../support/stack.ts";
+import { startSystem } from "../support/system.ts";
 
 const run = promisify(execFile);
 const stack = suiteStack();
@@ -21,9 +24,11 @@ beforeAll(async () => {
   // Answers with the request, and with an id that a double cannot hold.
   const server = createServer(async (request, response) => {
     const body = (await request.toArray()).join("");
-    const { authorization, "content-type": type = null } = request.headers;
-    const seen = JSON.stringify({ method: request.method, path: request.url, authorization, type, body });
+    const { authorization, "content-type": type = null, "idempotency-key": key } = request.headers;
+    const seen = JSON.stringify({ method: request.method, path: request.url, authorization, type, key, body });
     response.setHeader("Content-Type", "application/json");
+    response.setHeader("ETag", '"list-7"');
+    if (authorization === "Bearer ps_invalid") response.statusCode = 401;
     response.end(`{"petId":9223372036854775807,${seen.slice(1)}`);
   }).listen(0, "127.0.0.1");
   stack.defer(() => void server.close());
@@ -44,19 +49,30 @@ beforeAll(async () => {
 });
 
 /** How a sample is run; the program is undefined where it is missing. */
-const languages: Readonly<Record<string, readonly [program: string | undefined, file: string, ...args: string[]]>> = {
+type Language = readonly [program: string | undefined, file: string, ...args: string[]];
+const languages: Readonly<Record<string, Language>> = {
   curl: [findProgram(["bash"]), "sample.sh"],
   JavaScript: [process.execPath, "sample.mjs"],
   Python: [findProgram(["python3"]), "sample.py"],
   Go: [findProgram(["go"]), "sample.go", "run"],
 };
+const testWhereThere = ([program]: Language) => (program === undefined ? test.skip : test);
+
+/** Runs a text as a program. @throws Error with `code` and `stderr` when it ends with another status than 0 */
+async function runSample([program, file, ...args]: Language, source: string, extraEnv: object = {}) {
+  const own = await mkdtemp(join(folder, "run-"));
+  await writeFile(join(own, file), source);
+  return await run(program!, [...args, join(own, file)], { env: { ...env, ...extraEnv }, cwd: own });
+}
 
 const operations = [
   ["get", "/inventory", "GET", "/v1/inventory"],
-  ["get", "/inventory/changes", "GET", "/v1/inventory/changes?since=4f2c9a01-318"],
+  ["get", "/inventory/changes", "GET", "/v1/inventory/changes?since=%22list-7%22"],
   ["get", "/inventory/{petId}", "GET", "/v1/inventory/1001"],
   ["patch", "/inventory/{petId}", "PATCH", "/v1/inventory/1001"],
   ["post", "/inventory/updates", "POST", "/v1/inventory/updates"],
+  ["post", "/inventory/adjustments", "POST", "/v1/inventory/adjustments"],
+  ["get", "/inventory/{petId}/history", "GET", "/v1/inventory/1001/history"],
   ["get", "/pets/{petId}", "GET", "/v1/pets/1001"],
   ["get", "/store/orders", "GET", "/v1/store/orders"],
   ["get", "/rate_limit", "GET", "/v1/rate_limit"],
@@ -68,20 +84,123 @@ const operations = [
 const sent: Readonly<Record<string, readonly string[]>> = {
   "/inventory/{petId}": ["quantity", "12"],
   "/inventory/updates": ["quantity", "12"],
+  "/inventory/adjustments": ["delta", "-1"],
   "/keys/rotate": ["graceSeconds", "86400"],
 };
 
-describe.each(Object.entries(languages))("samples in %s", (lang, [program, file, ...args]) => {
-  (program === undefined ? test.skip : test).each(operations)(
+describe.each(Object.entries(languages))("samples in %s", (lang, language) => {
+  const sampleOf = (verb: string, path: string) =>
+    paths[path]![verb]!["x-codeSamples"]!.find((sample) => sample.lang === lang)!.source;
+
+  testWhereThere(language).each(operations)(
     `a sample in ${lang} runs as it stands, with the key: %s %s`,
     async (verb, path, method, url) => {
-      const { source } = paths[path]![verb]!["x-codeSamples"]!.find((sample) => sample.lang === lang)!;
-      await writeFile(join(folder, file), source);
-      const { stdout } = await run(program!, [...args, join(folder, file)], { env, cwd: folder });
+      const { stdout } = await runSample(language, sampleOf(verb, path));
       expect(stdout).toContain("9223372036854775807");
       for (const part of [method, url, "Bearer ps_test_key"]) expect(stdout).toContain(part);
-      if (method !== "GET") for (const part of ["application/json", ...sent[path]!]) expect(stdout).toContain(part);
+      if (method === "GET") return;
+      for (const part of ["application/json", ...sent[path]!]) expect(stdout).toContain(part);
+      const isKeyed = path.startsWith("/inventory");
+      expect(/stock-\d|[0-9a-f]{8}-[0-9a-f]{4}-/.test(stdout)).toBe(isKeyed);
     },
-    60_000,
+    180_000,
+  );
+
+  testWhereThere(language).each([
+    ["get", "/inventory"],
+    ["get", "/inventory/changes"],
+    ["patch", "/inventory/{petId}"],
+  ])(
+    `a sample in ${lang} ends with an error when the key is not valid: %s %s`,
+    async (verb, path) => {
+      const refused = runSample(language, sampleOf(verb, path), { KEY: "ps_invalid" });
+      await expect(refused).rejects.toMatchObject({ code: expect.any(Number) });
+    },
+    180_000,
   );
 });
+
+/** The Node of this machine, beside the one that the project brings. */
+const systemNode = ["/usr/bin/node", "/usr/local/bin/node"].find((path) => existsSync(path));
+const ofNode20: Language = [systemNode && /^v20\./.test(versionOf(systemNode)) ? systemNode : undefined, "sample.mjs"];
+
+testWhereThere(ofNode20)("the samples in JavaScript run on Node 20", async () => {
+  for (const [verb, path] of operations) {
+    const { source } = paths[path]![verb]!["x-codeSamples"]!.find(({ lang }) => lang === "JavaScript")!;
+    expect((await runSample(ofNode20, source)).stdout).toContain("9223372036854775807");
+  }
+});
+
+describe.each([...Object.entries(languages), ["JavaScript on Node 20", ofNode20] as const])(
+  "the complete program in %s",
+  (name, language) => {
+    const sourceFor = (address: string) =>
+      programs(`http://${address}/v1`).find(({ lang }) => name.startsWith(lang))!.source;
+
+    testWhereThere(language)(
+      `the program in ${name} reads the stock, updates it once, and reads what has changed`,
+      async () => {
+        const system = await startSystem({
+          seed: [9223372036854775806n, 9223372036854775807n].map((petId) => {
+            return { petId, quantity: 5, status: "available" };
+          }),
+        });
+        try {
+          const { stdout } = await runSample(language, sourceFor(system.address), { KEY: system.keys.pro });
+          expect(stdout).toContain("begins with pet 9223372036854775806.");
+          expect(stdout).toMatch(/Updated: \{"petId": ?9223372036854775806, ?"quantity": ?12,/);
+          expect(stdout).toMatch(/Changed since: .*"changed": ?\[\{"petId": ?9223372036854775806, ?"quantity": ?12,/);
+          await expect(runSample(language, sourceFor(system.address), { KEY: "no key" })).rejects.toMatchObject({
+            stderr: expect.stringContaining("invalid_api_key"),
+          });
+        } finally {
+          await system.close();
+        }
+      },
+      180_000,
+    );
+
+    testWhereThere(language)(
+      `the program in ${name} sends the same update again after 429 and 503, and waits as it is told`,
+      async () => {
+        const unlucky = await startUnluckyApi([429, 503]);
+        await runSample(language, sourceFor(unlucky.address));
+        const { updates } = unlucky;
+        expect(updates.map(({ key }) => key)).toEqual(Array(3).fill(updates[0]!.key));
+        expect(updates[0]!.key).toMatch(/^[\w.:-]{10,64}$/);
+        for (const i of [1, 2]) expect(updates[i]!.atMs - updates[i - 1]!.atMs).toBeGreaterThanOrEqual(999);
+      },
+      180_000,
+    );
+  },
+);
+
+test("a program ends when its key is banned, and says so", async () => {
+  const banned = await startUnluckyApi([429], "api_key_banned");
+  const { source } = programs(`http://${banned.address}/v1`).find(({ lang }) => lang === "JavaScript")!;
+  await expect(runSample(languages.JavaScript!, source)).rejects.toMatchObject({
+    stderr: expect.stringContaining("api_key_banned"),
+  });
+  expect(banned.updates).toHaveLength(1);
+});
+
+/** An API whose first answers to an update are these errors, each with `Retry-After: 1`. */
+async function startUnluckyApi(refusals: number[], code = "rate_limit_exceeded") {
+  const updates: { readonly key: string; readonly atMs: number }[] = [];
+  const server = createServer((request, response) => {
+    response.setHeader("Content-Type", "application/json");
+    response.setHeader("ETag", '"list-7"');
+    if (request.method === "GET") return response.end('[{"petId":1,"quantity":1,"status":"sold"}]');
+    updates.push({ key: String(request.headers["idempotency-key"]), atMs: performance.now() });
+    const status = refusals.shift();
+    if (status === undefined) return response.end("{}");
+    response.writeHead(status, { "Retry-After": "1" }).end(JSON.stringify({ code, message: "Wait.", status }));
+  }).listen(0, "127.0.0.1");
+  stack.defer(() => void server.close());
+  await once(server, "listening");
+  return { address: `127.0.0.1:${(server.address() as AddressInfo).port}`, updates };
+}
+
+function versionOf(node: string): string {
+  return execFileSync(node, ["--version"], { encoding: "utf8" });
+}

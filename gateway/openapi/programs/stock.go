@@ -1,0 +1,77 @@
+// Reads the stock, sets a quantity so that it happens
+// once, and reads what has changed since.
+// Needs the variable KEY.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"math/rand"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const api = "http://127.0.0.1:8080/v1"
+const maxTries = 5
+
+// call sends a request, and again after 429, 5xx and a lost
+// connection: the same one each time.
+func call(method, path, key, body string) ([]byte, http.Header) {
+	for tries := 1; ; tries++ {
+		request, err := http.NewRequest(method, api+path, strings.NewReader(body))
+		if err != nil {
+			log.Fatal(err)
+		}
+		request.Header.Set("Authorization", "Bearer "+os.Getenv("KEY"))
+		if key != "" {
+			request.Header.Set("Idempotency-Key", key)
+			request.Header.Set("Content-Type", "application/json")
+		}
+		wait := time.Duration(rand.Float64() * float64(time.Second<<tries))
+		response, err := http.DefaultClient.Do(request)
+		if err == nil {
+			answer, readErr := io.ReadAll(response.Body)
+			response.Body.Close()
+			if readErr == nil && response.StatusCode < 300 {
+				return answer, response.Header
+			}
+			var problem struct{ Code, Message string }
+			json.Unmarshal(answer, &problem)
+			err = fmt.Errorf("%s: %s %s", path, problem.Code, problem.Message)
+			mayRepeat := readErr != nil || response.StatusCode == 429 || response.StatusCode >= 500
+			if !mayRepeat || problem.Code == "api_key_banned" {
+				log.Fatal(err)
+			}
+			if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
+				wait = time.Duration(seconds) * time.Second
+			}
+		}
+		if tries == maxTries {
+			log.Fatal(err)
+		}
+		time.Sleep(wait)
+	}
+}
+
+func main() {
+	answer, header := call("GET", "/inventory", "", "")
+	var stock []struct{ PetId int64 }
+	if err := json.Unmarshal(answer, &stock); err != nil || len(stock) == 0 {
+		log.Fatal("the stock has no entries: ", err)
+	}
+	tag := header.Get("ETag")
+	fmt.Printf("The stock is at %s and begins with pet %d.\n", tag, stock[0].PetId)
+
+	once := time.Now().Format("stock-20060102T150405.000000000")
+	updated, _ := call("PATCH", fmt.Sprintf("/inventory/%d", stock[0].PetId), once, `{"quantity": 12}`)
+	fmt.Printf("Updated: %s\n", updated)
+
+	changes, _ := call("GET", "/inventory/changes?since="+url.QueryEscape(tag), "", "")
+	fmt.Printf("Changed since: %s\n", changes)
+}
