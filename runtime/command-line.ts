@@ -1,4 +1,4 @@
-/** What every command has in common: its name, `--help`, `--version`, refused arguments, and exit codes. */
+/** What every command has in common: its name, `--help`, `--version`, refused arguments, tables, and exit codes. */
 import { existsSync, readFileSync } from "node:fs";
 import nodeModule from "node:module";
 import { basename, relative } from "node:path";
@@ -43,6 +43,19 @@ export async function runCommand(command: Command): Promise<void> {
 /** A count with its noun, as in `1 row` and `2 rows`. */
 export function counted(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`;
+}
+
+/** A table with a line of headings and a line for each row; the text `empty` when there are no rows. */
+export function table(rows: readonly Record<string, string>[], empty: string): string {
+  const headings = Object.keys(rows[0] ?? {});
+  if (rows.length === 0) return empty;
+  const widths = headings.map((heading) => Math.max(heading.length, ...rows.map((row) => row[heading]!.length)));
+  const line = (cells: string[]) =>
+    cells
+      .map((cell, i) => cell.padEnd(widths[i]!))
+      .join("  ")
+      .trimEnd();
+  return [line(headings), ...rows.map((row) => line(headings.map((heading) => row[heading]!)))].join("\n");
 }
 
 /** Returns what was typed to start this command, so that "Usage:" can be followed. */

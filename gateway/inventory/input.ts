@@ -60,6 +60,9 @@ export type Members = Readonly<Record<string, unknown>>;
 
 const maxReason = 200;
 
+/** Characters are counted as JSON Schema and the databases count them: one that takes two units of UTF-16 is one. */
+const reasonForm = new RegExp(`^\\P{Cc}{1,${maxReason}}$`, "u");
+
 /**
  * Reads why a change is made.
  *
@@ -68,8 +71,7 @@ const maxReason = 200;
  */
 export function readJsonReason({ reason }: Members, name: string): string | undefined {
   if (reason === undefined) return undefined;
-  const isText = typeof reason === "string" && reason.length >= 1 && reason.length <= maxReason;
-  if (isText && reason.isWellFormed() && !/\p{Cc}/u.test(reason)) return reason;
+  if (typeof reason === "string" && reason.isWellFormed() && reasonForm.test(reason)) return reason;
   const message = `${name} must be a string of 1 to ${maxReason} characters without control characters.`;
   throw new ApiError("invalid_request", { message });
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env node
-/** The operators' command line of the stock, `npm run stock --`: imports and exports its entries as files. */
+/** The operators' command line of the stock, `npm run stock --`: imports, exports, and the history of an entry. */
 import "../../runtime/node-version.ts";
 import { createWriteStream } from "node:fs";
 import { rename, rm, stat } from "node:fs/promises";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import type { Entry } from "../../proto/pet.ts";
+import { type Entry, parsePetId } from "../../proto/pet.ts";
 import { counted, createCommand, exitUsage, runCommand } from "../../runtime/command-line.ts";
 import { blamingDatabase } from "../../runtime/database/faults.ts";
 import { migrateDatabase } from "../../runtime/database/migrations.ts";
@@ -15,9 +15,11 @@ import { OperatorError } from "../../runtime/operator-error.ts";
 import { readSettings } from "../../runtime/settings.ts";
 import { databaseSetting, inventorySettings } from "../config.ts";
 import { ListFeed } from "../stock/list-feed.ts";
+import { StockHistory } from "../stock/stock-history.ts";
 import { stockMigrations } from "../stock/stock-migrations.ts";
 import { StockStore } from "../stock/stock-store.ts";
 import { type Format, fileHead, formatOf, formats, generated, readLines, toText } from "./entries.ts";
+import { historyTable } from "./history-table.ts";
 import { createProgress } from "./progress.ts";
 
 const settings = {
@@ -31,7 +33,7 @@ const batchSize = 1_000;
 /** The bad lines of a file that are printed. All further ones are only counted. */
 const maxPrinted = 20;
 
-async function withStore(work: (store: StockStore) => Promise<void>): Promise<void> {
+async function withStore(work: (store: StockStore, history: StockHistory) => Promise<void>): Promise<void> {
   const config = readSettings(settings, process.env);
   const { INVENTORY_DATABASE_URL, INVENTORY_DATABASE_TIMEOUT_MS, INVENTORY_HISTORY_DAYS } = config;
   await blamingDatabase(databaseSetting, async () => {
@@ -41,7 +43,7 @@ async function withStore(work: (store: StockStore) => Promise<void>): Promise<vo
       silenceTimeoutMs: INVENTORY_DATABASE_TIMEOUT_MS,
     });
     try {
-      await work(new StockStore(db, INVENTORY_HISTORY_DAYS > 0));
+      await work(new StockStore(db, INVENTORY_HISTORY_DAYS > 0), new StockHistory(db));
     } finally {
       await db.destroy();
     }
@@ -128,6 +130,12 @@ function parseCount(text: string): number {
   return Number(text);
 }
 
+function parseId(text: string): bigint {
+  const petId = parsePetId(text);
+  if (petId === undefined) throw new InvalidArgumentError("must be an int64.");
+  return petId;
+}
+
 function chosenFormat(file: string | undefined, given: Format | undefined, self: Command): Format {
   const format = given ?? (file === undefined ? "csv" : formatOf(file));
   return format ?? refuse(self, `${file}: the name does not tell the format: use .csv or .ndjson, or --format`);
@@ -139,7 +147,7 @@ function refuse(self: Command, fault: string): never {
 }
 
 const description =
-  "Imports and exports the entries of the stock as files: CSV or NDJSON with petId, quantity and status.";
+  "Imports and exports the entries of the stock as files, CSV or NDJSON with petId, quantity and status, and shows who changed an entry.";
 const program = createCommand("stock", description, settings);
 
 const formatOption = () =>
@@ -203,6 +211,21 @@ program
       } finally {
         await rm(draft, { force: true });
       }
+    });
+  });
+
+program
+  .command("history")
+  .argument("<petId>", "of the entry", parseId)
+  .description("shows the changes of an entry that are kept, the newest first: when, what, by whom, and why")
+  .option("--limit <n>", "the most changes that are shown", parseCount, 20)
+  .action(async (petId: bigint, { limit }: { limit: number }) => {
+    await withStore(async (store, history) => {
+      const changes = await history.before(undefined, petId, limit);
+      if (changes.length === 0 && !(await store.get(petId))) {
+        throw new OperatorError(`there is neither an entry with petId ${petId} nor a kept change of one`);
+      }
+      process.stdout.write(`${historyTable(changes)}\n`);
     });
   });
 

@@ -1,7 +1,8 @@
 /** Turns outcomes of changes into entries or refusals. */
 import { type Item, maxQuantity } from "../../proto/pet.ts";
-import { type Change, type ChangeGroup, type Outcome, onceOf } from "../stock/change.ts";
+import type { Change, ChangeGroup, Outcome } from "../stock/change.ts";
 import { RpcError } from "./rpc-error.ts";
+import { requestIdOf } from "./wire.ts";
 
 /** The result of a change that happened. */
 export type Settled = Extract<Outcome, { kind: "done" | "replayed" }>;
@@ -36,17 +37,19 @@ export function entryOrRefuse(change: Change, outcome: Outcome): Settled {
         `there are ${outcome.item.quantity} already, and no more than ${maxQuantity} may be`,
         { metadata: describe(outcome.item) },
       );
-    case "id_reused":
-      if (change.kind !== "adjust") {
+    case "id_reused": {
+      const requestId = requestIdOf(change);
+      if (requestId === undefined) {
         throw new RpcError("KEY_REUSED", "the idempotency key was used for another request", {
           metadata: { pet_id: String(change.petId) },
           field: "idempotency_key",
         });
       }
-      throw new RpcError("REQUEST_ID_REUSED", "request_id was used for another pet_id or delta", {
-        metadata: { request_id: onceOf(change)?.id ?? "" },
+      throw new RpcError("REQUEST_ID_REUSED", "request_id was used for other adjustments", {
+        metadata: { request_id: requestId },
         field: "request_id",
       });
+    }
     case "group_refused":
       throw new RpcError("GROUP_REFUSED", "another change of the group was refused");
   }

@@ -18,7 +18,15 @@ import {
   type PetStatus,
   toWireStatus,
 } from "../../proto/pet.ts";
-import type { Actor, AdjustChange, ChangeGroup, Once, Origin, UpdateChange } from "../stock/change.ts";
+import type {
+  Actor,
+  AdjustChange,
+  ChangeGroup,
+  Once,
+  Origin,
+  Change as StockChange,
+  UpdateChange,
+} from "../stock/change.ts";
 import { RpcError } from "./rpc-error.ts";
 
 /** Entries in one message: about 20 KiB, far below the 4 MiB that a gRPC client accepts. */
@@ -52,12 +60,13 @@ function readDelta(delta: number | undefined): number {
   return delta;
 }
 
-/** Maximum characters of a reason. */
+/** Maximum characters of a reason, as the databases count them: one that takes two units of UTF-16 is one. */
 const maxReason = 200;
+const reasonForm = new RegExp(`^\\P{Cc}{0,${maxReason}}$`, "u");
 
 /** Reads why a change is made. @throws RpcError INVALID_FIELD for a text that is too long or has control characters */
 export function readReason(reason = ""): string | undefined {
-  if (reason.length > maxReason || /\p{Cc}/u.test(reason)) {
+  if (!reasonForm.test(reason)) {
     throw invalid("reason", `must be up to ${maxReason} characters without control characters`);
   }
   return reason || undefined;
@@ -192,6 +201,14 @@ function onceBy({ account, key, fingerprint }: IdempotencyKey, change: UpdateCha
 function textOf(change: UpdateChange | AdjustChange): string {
   const { expectedRevisions = ["any"] } = change;
   return `${change.kind === "adjust" ? `delta ${change.delta}` : change.quantity} ${expectedRevisions.join(" ")}`;
+}
+
+/** The id that a caller of this service gave to adjustments; undefined for what a key or nothing makes happen once. */
+export function requestIdOf(change: StockChange): string | undefined {
+  if (change.kind !== "adjust") return undefined;
+  const [account = "", key] = change.once?.id.split(" ") ?? [];
+  if (key === undefined) return account; // the id of an adjustment without a key is the request id alone
+  return account === "" ? key : undefined;
 }
 
 const hashOf = (text: string): string => hash("sha256", text, "base64url");

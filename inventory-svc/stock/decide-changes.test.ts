@@ -266,6 +266,15 @@ describe("changes that are all or nothing", () => {
     const { outcomes } = decideChanges({ rows, revision: 10n }, [...groups, groups[0]!]);
     expect(outcomes[2]).toEqual(outcomes[0]!.map((outcome) => ({ ...outcome, kind: "replayed" })));
   });
+
+  test("a repeat of which some records are deleted already makes nothing, not even the rest", () => {
+    const group = all([adjust(7n, -2), adjust(8n, 1)]);
+    const first = decideChanges({ rows, revision: 10n }, [group]);
+    for (const left of first.recorded.map(onceRecordOf)) {
+      const { outcomes, recorded } = decideChanges({ rows, records: left, revision: 12n }, [group]);
+      expect([outcomes, recorded]).toEqual([[[{ kind: "id_reused" }, { kind: "id_reused" }]], []]);
+    }
+  });
 });
 
 describe("batches", () => {

@@ -70,7 +70,10 @@ class Batch {
   apply(group: ChangeGroup): Outcome[] {
     const { changes } = group;
     const ids = changes.flatMap((change) => onceOf(change)?.id ?? []);
-    const isReused = new Set(ids).size < ids.length || changes.some((change) => this.#isReused(change));
+    const known = ids.filter((id) => this.#records.has(id)).length;
+    // Old records are deleted one after the other: what is left of those of a group must not become half a repeat.
+    const isPart = group.isAllOrNothing && known > 0 && known < changes.length;
+    const isReused = isPart || new Set(ids).size < ids.length || changes.some((change) => this.#isReused(change));
     if (isReused) return changes.map(() => ({ kind: "id_reused" }));
     return group.isAllOrNothing ? this.#makeAll(group) : changes.map((change) => this.#make(change, group.origin));
   }

@@ -1,25 +1,22 @@
 /** Reads the ledger: the changes of the past. */
 import type { Knex } from "knex";
-import { isSqlite } from "../../runtime/database/open.ts";
+import { byIndex } from "../../runtime/database/statements.ts";
 import { readCurrentRows } from "./current-rows.ts";
 import {
   type HistoryChange,
   type HistoryRow,
   historyColumns,
-  ledgerPetIndex,
   ledgerTable,
+  petIndex,
   toHistoryChange,
 } from "./stock-rows.ts";
 
 /** The changes of the stock, as far as they are kept. */
 export class StockHistory {
   readonly #db: Knex;
-  /** The table with its index of petIds: left to themselves, databases read all changes, or all of the entry. */
-  readonly #byPetId: Knex.Raw;
 
   constructor(db: Knex) {
     this.#db = db;
-    this.#byPetId = db.raw(isSqlite(db) ? "?? indexed by ??" : "?? force index (??)", [ledgerTable, ledgerPetIndex]);
   }
 
   /**
@@ -35,8 +32,14 @@ export class StockHistory {
     petId: bigint | undefined,
     limit: number,
   ): Promise<readonly HistoryChange[]> {
-    const source = petId === undefined ? ledgerTable : (this.#byPetId as never);
-    const made = this.#db(source).select(historyColumns).where("id", ">", 0).orderBy("id", "desc").limit(limit);
+    // MariaDB would filter all changes of an entry, from the newest one on, up to a page; MySQL those of all entries.
+    const from = petId === undefined ? ledgerTable : byIndex(this.#db, ledgerTable, petIndex);
+    const made = this.#db
+      .select(historyColumns)
+      .from(from as string)
+      .where("id", ">", 0)
+      .orderBy("id", "desc")
+      .limit(limit);
     if (petId !== undefined) made.where("pet_id", petId as never);
     if (revision !== undefined) made.where("id", "<", revision as never);
     const rows = await readCurrentRows<HistoryRow>(this.#db, made, historyColumns, "id");

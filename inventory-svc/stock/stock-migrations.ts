@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import { createTable, type Migration } from "../../runtime/database/migrations.ts";
 import { isSqlite } from "../../runtime/database/open.ts";
+import { petIndex } from "./stock-rows.ts";
 
 const adjustments = (db: Knex) => (table: Knex.CreateTableBuilder) => {
   table.comment("Adjustments that were made, with their results, for callers that repeat them");
@@ -33,7 +34,7 @@ const ledger = (db: Knex) => (table: Knex.CreateTableBuilder) => {
   table.comment("Every change of the stock; and what answers the repeats of changes that happen once");
   if (!isSqlite(db)) table.collate("utf8mb4_bin"); // ids compare byte by byte, as they do in SQLite
   table.bigInteger("id").primary().comment("The revision that the change made; below 0 where it made none");
-  table.bigInteger("pet_id").notNullable().index("stock_ledger_pet_index");
+  table.bigInteger("pet_id").notNullable();
   table.enum("kind", ["set", "adjust", "status", "create", "remove", "import"]).notNullable();
   table.integer("quantity_before").comment("NULL where there was no entry, as is the status");
   table.integer("quantity").comment("After the change; NULL where there is no entry then, as is the status");
@@ -48,6 +49,7 @@ const ledger = (db: Knex) => (table: Knex.CreateTableBuilder) => {
   table.string("once_id", 160).unique({ indexName: "stock_ledger_once_index" }).comment("Makes the change happen once");
   table.string("fingerprint", 64).comment("Tells a repeat from another request with the same once_id");
   table.bigInteger("found_revision").comment("Of the entry, where the change made no revision");
+  table.index(["pet_id", "id"], petIndex); // a page of an entry's history is a range of this index
 };
 
 /** What two tables of changes that happen once have in common. */

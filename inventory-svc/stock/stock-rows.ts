@@ -39,7 +39,9 @@ export function toRow({ petId, removed, ...row }: StockRow) {
 
 /** Keeps every change, and answers the repeats of those that happen once. */
 export const ledgerTable = "stock_ledger";
-export const ledgerPetIndex = "stock_ledger_pet_index";
+
+/** The index of the ledger by entry and id. */
+export const petIndex = "stock_ledger_pet_index";
 
 /** What answers a repeat. */
 export const onceColumns = ["once_id", "fingerprint", ...entryColumns, "id", "found_revision"] as const;

@@ -23,6 +23,11 @@ export function clockMs(db: Knex): string {
   return isSqlite(db) ? "cast(unixepoch('subsec') * 1000 as integer)" : "cast(unix_timestamp(now(3)) * 1000 as signed)";
 }
 
+/** A table, for FROM, that is read by this index. SQLite needs no such hint: it uses all columns of an index that it can. */
+export function byIndex(db: Knex, table: string, index: string): Knex.Raw {
+  return isSqlite(db) ? db.raw("??", [table]) : db.raw("?? force index (??)", [table, index]);
+}
+
 /** Texts are kept for statements of at most this many rows. */
 const maxKeptRows = 1_000;
 

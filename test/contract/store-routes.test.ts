@@ -24,6 +24,9 @@ function expectNoDeprecation(answer: Answer): void {
   for (const relation of ["deprecation", "sunset"]) expect(linkTo(answer, relation)).toBeUndefined();
 }
 
+/** What an upstream answers: a list of orders, or a pet. */
+const recordsAt = (path: string) => (path.includes("/orders") ? "[]" : "{}");
+
 describe("the operations of other services", () => {
   const stack = suiteStack();
   let system: System;
@@ -68,7 +71,7 @@ describe("the operations of other services", () => {
   beforeEach(() => {
     seen = [];
     answerUpstream = ({ url }, response) => {
-      response.writeHead(200, { "Content-Type": "application/json" }).end(url!.includes("/orders") ? "[]" : "{}");
+      response.writeHead(200, { "Content-Type": "application/json" }).end(recordsAt(url!));
     };
   });
 
@@ -146,14 +149,14 @@ describe("the operations of other services", () => {
       const theirs = "X-RateLimit-Limit X-RateLimit-Remaining X-RateLimit-Reset RateLimit RateLimit-Policy Retry-After";
       for (const name of `${theirs} X-Request-Id Deprecation Sunset Link`.split(" "))
         response.setHeader(name, "theirs");
-      response.setHeader("Content-Type", "application/json").end(url!.includes("/orders") ? "[]" : "{}");
+      response.setHeader("Content-Type", "application/json").end(recordsAt(url!));
     };
     for (const [path, text] of [
       ["/v1/pets/7", "{}"],
       ["/v1/store/orders", "[]"],
     ] as const) {
       const answer = await get("our own", path);
-      expect(answer).toMatchObject({ status: 200, text });
+      expect(answer).toMatchObject({ status: 200, text: recordsAt(path) });
       expect(readLimits(answer).limit).toBe(1_000_000_000);
       expect(JSON.stringify(answer.headers)).not.toContain("theirs");
     }

@@ -209,6 +209,42 @@ describe("mutual TLS", () => {
     expect(await statusOf(both.update({ petId: 7n, quantity: 2 }))).toBe("OK");
   });
 
+  test("the ledger has the role and name of a caller's certificate, and the account of a gateway's", async () => {
+    const admin = await connectWith("URI:spiffe://petstore/games", names.admin);
+    const changes: (() => Promise<unknown>)[] = [
+      () => admin.create({ petId: 9n, quantity: 0, status: 1 }),
+      async () =>
+        (await connectWith(names.writer)).batchAdjust({ adjustments: [{ petId: 9n, delta: 5 }], requestId: "a" }),
+      async () => {
+        const tls = { ...(await authority.issue({ names: [names.writer] })), serverName: "inventory.internal" };
+        const client = createInventoryClient({ address: system.inventory.listen, tls });
+        await client.adjustMany({ adjustments: [{ petId: 9n, delta: 1 }], requestId: "b" });
+        client.close();
+      },
+      async () => {
+        const all = { ...headers(), "x-request-id": "public-1" };
+        await request(system.address, {
+          method: "PATCH",
+          path: "/v1/inventory/9",
+          headers: all,
+          body: '{"quantity":7}',
+        });
+      },
+    ];
+    for (const change of changes) await change();
+    const reader = await connectWith(names.reader);
+    const found = (await reader.listChanges({ petId: 9n })).changes.toReversed();
+    const internal = (role: string, name: string) => ({ $case: "internal", value: { role, name } });
+    const account = { account: expect.stringMatching(/^\w+$/), keyId: expect.stringMatching(/^key_/) };
+    expect(found.map(({ actor, originRequestId }) => [actor, originRequestId])).toEqual([
+      [internal("admin", identities.admin), undefined],
+      [internal("writer", identities.writer), undefined],
+      [internal("writer", identities.writer), undefined],
+      [{ $case: "account", value: account }, "public-1"],
+    ]);
+    await admin.remove({ petId: 9n });
+  });
+
   test.each([
     ["other names inside a URI", `URI:spiffe://petstore/games, DNS:reports.internal, URI:${identities.admin}`],
     ["a URI with the scheme dns", `URI:${identities.reader}`],

@@ -1,4 +1,5 @@
 import type { Change } from "../../inventory-svc/stock/change.ts";
+import { StockHistory } from "../../inventory-svc/stock/stock-history.ts";
 import { databaseDefaults } from "../../runtime/database/open.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { type OpenStock, openMigratedStock, pagesOf } from "../support/open-stock.ts";
@@ -119,6 +120,30 @@ describeEachDatabase("a stock of 100,000 entries", (url) => {
     const entries = await allPages(stock.store, 1_000);
     expect(petIds(entries)).toEqual([...range(1, 1_000), ...range(99_001, count)]);
   }, 60_000);
+
+  test("a page of the history of an entry with 100,000 changes costs its own rows, as of one with few", async () => {
+    const changes = (petId: bigint, from: number) => range(from, from + 4_999).map((n) => update(petId, Number(n)));
+    for (let from = 1; from <= count; from += 5_000) await stock.store.write(changes(500n, from));
+    const history = new StockHistory(stock.db);
+    const { revision } = await stock.store.position();
+    for (const [petId, before, found] of [
+      [500n, undefined, 21],
+      [500n, revision - 50_000n, 21],
+      [501n, undefined, 1],
+    ] as const) {
+      const page = await costOf(async () => {
+        expect(await history.before(before, petId, 21)).toHaveLength(found);
+      });
+      expect(page.read).toBeLessThanOrEqual(25);
+      expect(page.plan).toMatch(/stock_ledger_pet_index/);
+      expect(page.plan).not.toMatch(/filesort|TEMP B-TREE|SCAN/);
+    }
+    const all = await costOf(async () => {
+      expect(await history.before(revision - 50_000n, undefined, 100)).toHaveLength(100);
+    });
+    expect(all.read).toBeLessThanOrEqual(105);
+    expect(all.plan).not.toMatch(/filesort|TEMP B-TREE|SCAN/);
+  }, 120_000);
 
   test("a read of one entry costs one row", async () => {
     const { read } = await costOf(async () => {

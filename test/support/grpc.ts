@@ -16,7 +16,9 @@ import { BadRequest, ErrorInfo, ResourceInfo, RetryInfo } from "../../proto/gen/
 import { Status } from "../../proto/gen/google/rpc/status.ts";
 import {
   ApplyChangesRequest,
+  BatchAdjustInventoryRequest,
   InventoryServiceClient,
+  ListChangesRequest,
   type ListInventoryResponse,
   UpdateInventoryRequest,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
@@ -58,7 +60,11 @@ export function connectInventory(address: string, credentials = ChannelCredentia
     create: unary(client.createInventoryItem),
     remove: unary(client.removeInventoryItem),
     adjust: unary(client.adjustInventory),
+    batchAdjust: (request: Parameters<typeof BatchAdjustInventoryRequest.fromPartial>[0]) =>
+      begin(client.batchAdjustInventory, BatchAdjustInventoryRequest.fromPartial(request)).response,
     setStatus: unary(client.setStatus),
+    listChanges: (request: Parameters<typeof ListChangesRequest.fromPartial>[0]) =>
+      begin(client.listChanges, ListChangesRequest.fromPartial(request)).response,
     batchGet: unary(client.batchGetInventoryItems),
     list: async (options: Partial<CallOptions> = {}) => {
       const call = client.listInventory({}, { deadline: Date.now() + timeoutMs, ...options });

@@ -36,13 +36,15 @@ export const emptyModel = (revision: bigint): Model => ({ rows: new Map(), recor
 
 /** Applies the changes of a group to the model, one after the other. @returns an outcome for each */
 export function perform(model: Model, { changes, isAllOrNothing }: ChangeGroup): Outcome[] {
+  const isNew = (change: Change) => !model.records.has(onceOf(change)?.id ?? "");
   const isReused = changes.some((change, i) => {
     const once = onceOf(change);
     if (once && changes.some((other, j) => j !== i && onceOf(other)?.id === once.id)) return true;
     const first = model.records.get(once?.id ?? "");
     return first && (first.fingerprint !== once!.fingerprint || first.item.petId !== change.petId);
   });
-  if (isReused) return changes.map(() => ({ kind: "id_reused" }));
+  const isPart = isAllOrNothing && changes.some(isNew) && !changes.every(isNew);
+  if (isReused || isPart) return changes.map(() => ({ kind: "id_reused" }));
   const copy = { rows: new Map(model.rows), records: new Map(model.records), revision: model.revision };
   const outcomes = changes.map((change) => performOne(model, change));
   const refused = outcomes.findIndex(({ kind }) => kind !== "done" && kind !== "replayed");

@@ -2,7 +2,7 @@
 /** The operators' command line, `npm run keys --`. Exit codes: 0 done, 1 refused, 64 wrong usage, 78 configuration. */
 import "../../../runtime/node-version.ts";
 import { type Command, Option } from "commander";
-import { createCommand, exitUsage, runCommand } from "../../../runtime/command-line.ts";
+import { createCommand, exitUsage, runCommand, table } from "../../../runtime/command-line.ts";
 import { blamingDatabase } from "../../../runtime/database/faults.ts";
 import { migrateDatabase } from "../../../runtime/database/migrations.ts";
 import { openDatabase } from "../../../runtime/database/open.ts";
@@ -18,7 +18,7 @@ import { describePlan } from "./account-store.ts";
 import { createKeyAdmin, type KeyAdmin } from "./key-admin.ts";
 import { parseDuration, parseFutureTime, parseLimit, parseScopes } from "./key-arguments.ts";
 import { notifyGateways } from "./notify-gateways.ts";
-import { banCells, banJson, isoTime, keyCells, keyJson, shownTime, table, usageCells, usageJson } from "./output.ts";
+import { banCells, banJson, isoTime, keyCells, keyJson, shownTime, usageCells, usageJson } from "./output.ts";
 
 const program = createCommand("keys", "Accounts and API keys of the petstore inventory API.", keySettings);
 

@@ -3,19 +3,6 @@ import { describePlan } from "./account-store.ts";
 import type { AccountUsage } from "./account-usage.ts";
 import { type KeyRecord, keyState } from "./key-records.ts";
 
-/** A table with a line of headings and a line for each row; the text `empty` when there are no rows. */
-export function table(rows: readonly Record<string, string>[], empty: string): string {
-  const headings = Object.keys(rows[0] ?? {});
-  if (rows.length === 0) return empty;
-  const widths = headings.map((heading) => Math.max(heading.length, ...rows.map((row) => row[heading]!.length)));
-  const line = (cells: string[]) =>
-    cells
-      .map((cell, i) => cell.padEnd(widths[i]!))
-      .join("  ")
-      .trimEnd();
-  return [line(headings), ...rows.map((row) => line(headings.map((heading) => row[heading]!)))].join("\n");
-}
-
 /** ISO 8601 in UTC, or null. */
 export function isoTime(ms: number | null): string | null {
   return ms === null ? null : new Date(ms).toISOString();
