@@ -151,10 +151,7 @@ describe("the operations of other services", () => {
         response.setHeader(name, "theirs");
       response.setHeader("Content-Type", "application/json").end(recordsAt(url!));
     };
-    for (const [path, text] of [
-      ["/v1/pets/7", "{}"],
-      ["/v1/store/orders", "[]"],
-    ] as const) {
+    for (const path of ["/v1/pets/7", "/v1/store/orders"]) {
       const answer = await get("our own", path);
       expect(answer).toMatchObject({ status: 200, text: recordsAt(path) });
       expect(readLimits(answer).limit).toBe(1_000_000_000);
