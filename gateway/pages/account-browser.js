@@ -63,7 +63,9 @@ async function openAccount(isAsked) {
   element("account").hidden = true;
   say("Loading");
   await refresh();
-  if (isAsked && limits) element("limits").focus();
+  if (!isAsked || !limits) return;
+  element("limits").focus({ preventScroll: true });
+  scrollTo(0, 0);
 }
 
 function forget(why) {

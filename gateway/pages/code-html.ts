@@ -11,7 +11,7 @@ const token = new RegExp(
     /(?<comment>(?<=^|\s)(?:#|\/\/) .*$)/,
     /(?<name>"[^"\n]*"(?=:))/,
     /(?<text>"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|`[^`]*`)/,
-    /(?<number>(?<![\w./:-])\d[\d.]*\b)/,
+    /(?<number>(?<![\w./-]|\d:)\d[\d.]*\b)/,
     new RegExp(`(?<keyword>(?<![\\w$.-])(?:${keywords.replaceAll(" ", "|")}|true|false|null)(?![\\w-]))`),
   ]
     .map(({ source }) => source)

@@ -118,8 +118,7 @@ function programHtml(document: ShownDocument): string {
 
 /** A list with an entry in each line. */
 function linesOf(list: readonly unknown[]): string {
-  const lines = list.map((entry) => JSON.stringify(entry, null, 1).replace(/\n */g, " "));
-  return `[\n  ${lines.join(",\n  ")}\n]`;
+  return `[${list.map((entry) => JSON.stringify(entry)).join(",\n ")}]`;
 }
 
 function sectionHtml(document: ShownDocument, { title, text }: { title: string; text: string }): string {

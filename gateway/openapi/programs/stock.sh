@@ -1,6 +1,6 @@
 #!/bin/sh
-# Reads the stock, sets a quantity so that it happens
-# once, and reads what has changed since.
+# Reads the stock, sets a quantity so that it
+# happens once, and reads what has changed since.
 # Needs curl 7.84 or later, and the variable KEY.
 set -eu
 API=http://127.0.0.1:8080/v1
