@@ -74,10 +74,10 @@ test("a connection without a further request is closed after KEEP_ALIVE_TIMEOUT_
 test("a gateway catches up with more changes than its deadline allows while parts keep coming", async () => {
   const [timeoutMs, parts] = [3_000, 5]; // a quarter of the time for each part: five of them take longer than it
   const service = new Server();
-  const part = (petId: number) => ({
+  const part = (petId: number, revision: bigint) => ({
     epoch: "e",
-    revision: 2n,
-    items: [{ petId: BigInt(petId), quantity: 1, status: 1, revision: 2n, removed: false }],
+    revision,
+    items: [{ petId: BigInt(petId), quantity: 1, status: 1, revision, removed: false }],
     floor: 0n,
     more: petId < parts,
     reset: false,
@@ -89,10 +89,10 @@ test("a gateway catches up with more changes than its deadline allows while part
     },
     checkInventory: (call: ServerDuplexStream<unknown, unknown>) => {
       call.sendMetadata(new Metadata());
-      call.on("data", async () => {
+      call.on("data", async (asked: { revision: bigint }) => {
         for (let petId = 1; petId <= parts; petId++) {
           await delay(timeoutMs * 0.25);
-          call.write(part(petId));
+          call.write(part(petId, asked.revision + 1n));
         }
       });
     },
