@@ -40,9 +40,9 @@ export function checkReason({ reason }: { readonly reason?: string | undefined }
   return reason === undefined ? undefined : checkText("reason", reason);
 }
 
-/** Passes an array on. @throws InventoryError INVALID_ARGUMENT that names it */
+/** Passes an array on that is not empty. @throws InventoryError INVALID_ARGUMENT that names it */
 export function checkArray<T>(name: string, values: readonly T[]): readonly T[] {
-  if (!Array.isArray(values)) throw invalid(`${name} must be an array`);
+  if (!Array.isArray(values) || values.length === 0) throw invalid(`${name} must be an array of at least one`);
   return values;
 }
 

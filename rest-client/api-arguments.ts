@@ -34,7 +34,7 @@ export function toDelta(delta: number): number {
 }
 
 export function toReason(reason: string | undefined): string | undefined {
-  if (reason === undefined || (typeof reason === "string" && /^\P{Cc}{1,200}$/u.test(reason))) return reason;
+  if (reason === undefined || (typeof reason === "string" && /^[^\p{Cc}\p{Cs}]{1,200}$/u.test(reason))) return reason;
   throw new TypeError("reason must be a string of 1 to 200 characters without control characters");
 }
 

@@ -60,8 +60,8 @@ export type Members = Readonly<Record<string, unknown>>;
 
 const maxReason = 200;
 
-/** Characters are counted as JSON Schema and the databases count them: one that takes two units of UTF-16 is one. */
-const reasonForm = new RegExp(`^\\P{Cc}{1,${maxReason}}$`, "u");
+/** Characters are counted as JSON Schema and the databases count them: one that takes two units of UTF-16 is one, and half of one is none. */
+const reasonForm = new RegExp(`^[^\\p{Cc}\\p{Cs}]{1,${maxReason}}$`, "u");
 
 /**
  * Reads why a change is made.
@@ -71,7 +71,7 @@ const reasonForm = new RegExp(`^\\P{Cc}{1,${maxReason}}$`, "u");
  */
 export function readJsonReason({ reason }: Members, name: string): string | undefined {
   if (reason === undefined) return undefined;
-  if (typeof reason === "string" && reason.isWellFormed() && reasonForm.test(reason)) return reason;
+  if (typeof reason === "string" && reasonForm.test(reason)) return reason;
   const message = `${name} must be a string of 1 to ${maxReason} characters without control characters.`;
   throw new ApiError("invalid_request", { message });
 }
