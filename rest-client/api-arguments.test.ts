@@ -30,6 +30,8 @@ test.each<{ argument: string; calls: ((api: InventoryApi) => Promise<unknown>)[]
       (api) => api.list({ petIds: [1, id] }),
       (api) => api.update(id, 1),
       (api) => api.updateMany([{ petId: id, quantity: 1 }]),
+      (api) => api.adjust(id, 1),
+      (api) => api.history(id),
     ]),
   },
   {
@@ -37,6 +39,35 @@ test.each<{ argument: string; calls: ((api: InventoryApi) => Promise<unknown>)[]
     calls: [[], Array.from({ length: 101 }, () => 1)].map((petIds) => (api) => api.list({ petIds })),
   },
   { argument: "limit", calls: [0, 1.5, 10_001].map((limit) => (api) => api.pages({ limit }).next()) },
+  { argument: "limit", calls: [0, 1.5, 101].map((limit) => (api) => api.history(1, { limit })) },
+  {
+    argument: "delta",
+    calls: [0, -0, 1.5, 2 ** 31, -(2 ** 31), "1" as never, undefined as never].map(
+      (delta) => (api) =>
+        api.adjustMany([
+          { petId: 1, delta: 1 },
+          { petId: 2, delta },
+        ]),
+    ),
+  },
+  {
+    argument: "adjustments",
+    calls: [0, 101].map(
+      (length) => (api) => api.adjustMany(Array.from({ length }, (_, petId) => ({ petId, delta: 1 }))),
+    ),
+  },
+  {
+    argument: "reason",
+    calls: ["", "x".repeat(201), "a\nb", "\u0085", "\ud800", 7 as never, null as never].flatMap((reason) => [
+      (api) => api.update(1, 1, { reason }),
+      (api) => api.updateMany([{ petId: 1, quantity: 1, reason }]),
+      (api) => api.adjust(1, 1, { reason }),
+    ]),
+  },
+  {
+    argument: "ifMatch",
+    calls: ["", " "].map((ifMatch) => (api) => api.adjust(1, 1, { ifMatch })),
+  },
   {
     argument: "quantity",
     calls: wrongQuantities.flatMap((quantity) => [

@@ -95,6 +95,44 @@ describe("the client for internal callers", () => {
     });
   });
 
+  test("the client tells the service why each change is made, and reads who made which, page by page", async () => {
+    const petId = -50n;
+    await inventory.create({ petId, quantity: 1, reason: "a" });
+    await inventory.update({ petId, quantity: 2, reason: "b" });
+    await inventory.setStatus({ petId, status: "sold", reason: "c" });
+    await inventory.adjust({ petId, delta: 3, requestId: "client-history-1", reason: "d" });
+    const many = { adjustments: [{ petId, delta: -1, reason: "e" }], requestId: "client-history-2" };
+    await inventory.adjustMany(many);
+    const revision = await inventory.remove(petId, { reason: "f" });
+    const actor = { kind: "internal", role: "", name: "" };
+    const then = (quantity: number, status: string) => ({ quantity, status });
+    const changes = await inventory.history({ petId });
+    expect(changes.map(({ reason, kind, before, after }) => [reason, kind, before, after])).toEqual([
+      ["f", "remove", then(4, "sold"), undefined],
+      ["e", "adjust", then(5, "sold"), then(4, "sold")],
+      ["d", "adjust", then(2, "sold"), then(5, "sold")],
+      ["c", "status", then(2, "available"), then(2, "sold")],
+      ["b", "set", then(1, "available"), then(2, "available")],
+      ["a", "create", undefined, then(1, "available")],
+    ]);
+    expect(changes.map((change) => change.revision)).toEqual([0n, 1n, 2n, 3n, 4n, 5n].map((n) => revision - n));
+    for (const { madeAt, ...change } of changes) {
+      expect(change).toMatchObject({ petId, actor, originRequestId: undefined });
+      expect(Math.abs(madeAt.getTime() - Date.now())).toBeLessThan(120_000);
+    }
+    const next = await inventory.history({ petId, limit: 2, beforeRevision: changes[1]!.revision });
+    expect(next).toEqual(changes.slice(2, 4));
+    expect((await inventory.history({ limit: 1 }))[0]).toEqual(changes[0]); // of all entries
+    expect(await failureOf(inventory.history({ petId: -51n }))).toBe("NOT_FOUND");
+    const long = { petId: 1n, quantity: 1, reason: "x".repeat(201) };
+    expect(await failureOf(inventory.update(long))).toBe("INVALID_ARGUMENT");
+    expect(await failureOf(inventory.update({ ...long, reason: "a\tb" }))).toBe("INVALID_ARGUMENT");
+    const tooMany = Array.from({ length: 101 }, (_, i) => ({ petId: BigInt(i), delta: 1 }));
+    for (const adjustments of [tooMany, [tooMany[0]!, tooMany[0]!]]) {
+      expect(await failureOf(inventory.adjustMany({ adjustments, requestId: "x" }))).toBe("INVALID_ARGUMENT");
+    }
+  });
+
   test("the internal client lists every entry, and stops when its reader stops", async () => {
     const pages = await Array.fromAsync(inventory.list());
     expect(pages.flatMap(({ items }) => items.map(({ petId }) => petId))).toHaveLength(entryCount);
@@ -164,6 +202,13 @@ describe("the client for internal callers", () => {
       inventory.adjust({ petId: 1n, delta: 1, requestId: nothing }),
       inventory.adjust({ petId: 1n, delta: 1, requestId: null as never }),
       inventory.adjust({ petId: 1n, delta: 3e9, requestId: "far-too-many" }),
+      inventory.adjustMany({ adjustments: [], requestId: "none" }),
+      inventory.adjustMany({ adjustments: [{ petId: 1n, delta: 1 }], requestId: nothing }),
+      inventory.adjustMany({ adjustments: [{ petId: 1n, delta: 1, expectedRevision: [] }], requestId: "a" }),
+      inventory.history({ limit: 0 }),
+      inventory.history({ limit: 1_001 }),
+      inventory.history({ petID: 1n } as never),
+      inventory.update({ petId: 1n, quantity: 3, reason: 7 as never }),
       inventory.setStatus({ petId: 1n, status: "reserved" as never }),
       Array.fromAsync(inventory.list({ timeoutMs: Number.NaN })),
       Array.fromAsync(inventory.watch({ ...position, revision: 2n ** 63n })),
