@@ -42,7 +42,7 @@ const entry = (id: bigint | number, quantity: number) =>
   `{"petId":${id},"quantity":${quantity},"status":"sold","etag":"\\"r${quantity}\\""}`;
 const adjusted = (...entries: string[]) => json(`[${entries}]`);
 
-test("adjust() takes from one entry, with every digit of its petId, its precondition and its reason", async () => {
+test("adjust() sends every digit of the petId, the precondition and the reason", async () => {
   const { api, sent } = open(() => adjusted(entry(bigId, 4)));
   const options = { ifMatch: '"r1"', reason: "order 17", idempotencyKey: "order-17" };
   expect(await api.adjust(bigId, -1, options)).toEqual({ petId: bigId, quantity: 4, status: "sold", etag: '"r4"' });
@@ -71,7 +71,7 @@ test("adjustMany() sends all in one request, and gives the entries in their orde
   expect(sent[0]!.key).toMatch(/^[\w.:-]{20,64}$/);
 });
 
-test("an adjustment that got no answer, or a 503, is repeated with the same key, and marked as replayed", async () => {
+test("an adjustment without an answer, or with a 503, is repeated with its key, and marked so", async () => {
   const { api, sent } = open(
     () => {
       throw new TypeError("fetch failed");
@@ -106,7 +106,7 @@ test.each([
   expect(sent).toHaveLength(1);
 });
 
-test("an entry is remembered with the tag that an adjustment gave it, without the mark of a replay", async () => {
+test("an entry is remembered with the tag of an adjustment, without the mark of a replay", async () => {
   const replay = { "Idempotency-Replayed": "true" };
   const { api } = open(
     () => json(`[${entry(1, 4)}]`, replay),

@@ -3,6 +3,7 @@ import { suiteStack } from "../support/stack.ts";
 import { checkAdjustments } from "./adjustments.ts";
 import { type Cluster, type ClusterOptions, startCluster } from "./cluster.ts";
 import { checkHistory, type ReadKind, type UpdateWay } from "./history.ts";
+import { checkTransfers } from "./transfers.ts";
 
 /** `npm run test:faults` runs the long version. */
 const isLong = process.env.FAULTS === "long";
@@ -86,6 +87,24 @@ describe("three gateways and two inventory services on one database", () => {
     expect(verdict).toMatchObject({ astray: 0, differences: [0n, 0n, 0n] });
     expect(verdict.failed).toBeGreaterThan(0); // the kills had an effect
   }, 7_200_000);
+
+  test.each([
+    ["over gRPC", "gRPC", 201n],
+    ["over the public API", "POST", 211n],
+  ] as const)(
+    "adjustments of many pets %s are made once, all or none, in every read, through kills",
+    async (_how, way, first) => {
+      const gateways = crashesOf(way === "POST" ? timesOf(isLong ? 100 : 3, cluster.gateways) : []);
+      const petIds = Array.from({ length: 6 }, (_, i) => first + BigInt(i));
+      const disturbances = [...behindGateways(cluster, 50), ...gateways];
+      const load = { way, writers: isLong ? 6 : 12, readers: 8, transfers: 1_000 };
+      const verdict = await checkTransfers(cluster, { key, petIds, ...load, disturbances });
+      if (isLong) console.info(verdict);
+      expect(verdict).toMatchObject({ violations: [], astray: 0, differences: petIds.map(() => 0n) });
+      for (const count of ["refused", "repeats", "reads"] as const) expect(verdict[count]).toBeGreaterThan(50);
+    },
+    7_200_000,
+  );
 });
 
 type Target = Pick<Restartable, "crash">;
@@ -152,6 +171,26 @@ test.each<Planted>([
     const options = { key, pets, readers: 24, reads: 20_000, kinds, updates, pauseMs };
     const { violations } = await checkHistory(cluster, options);
     expect(violations).not.toEqual([]);
+  },
+  120_000,
+);
+
+test.each([
+  [
+    "services make a part of adjustments that are all or none",
+    { serviceScript: "test/faults/broken-group-service.ts" },
+  ],
+  ["services forget request ids of adjustments", forgetfulService],
+  ["changes that a gateway tells leave one revision out", forgetfulGateway],
+])(
+  "the check of adjustments of many pets finds it when %s",
+  async (_what, broken) => {
+    await using stack = new AsyncDisposableStack();
+    const cluster = await startCluster(stack, { gateways: 2, pets, ...broken });
+    const { key, petIds } = { key: cluster.system.keys.enterprise, petIds: [201n, 202n, 203n, 204n, 205n] };
+    const load = { writers: 8, readers: 4, transfers: 500 };
+    const { violations, astray } = await checkTransfers(cluster, { key, petIds, way: "gRPC", ...load });
+    expect([...violations, ...Array(astray).fill("astray")]).not.toEqual([]);
   },
   120_000,
 );

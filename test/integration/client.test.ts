@@ -95,7 +95,7 @@ describe("the client for internal callers", () => {
     });
   });
 
-  test("the client tells the service why each change is made, and reads who made which, page by page", async () => {
+  test("the client says why each change is made, and reads who made which, page by page", async () => {
     const petId = -50n;
     await inventory.create({ petId, quantity: 1, reason: "a" });
     await inventory.update({ petId, quantity: 2, reason: "b" });

@@ -60,8 +60,10 @@ export function connectInventory(address: string, credentials = ChannelCredentia
     create: unary(client.createInventoryItem),
     remove: unary(client.removeInventoryItem),
     adjust: unary(client.adjustInventory),
-    batchAdjust: (request: Parameters<typeof BatchAdjustInventoryRequest.fromPartial>[0]) =>
-      begin(client.batchAdjustInventory, BatchAdjustInventoryRequest.fromPartial(request)).response,
+    batchAdjust: (
+      request: Parameters<typeof BatchAdjustInventoryRequest.fromPartial>[0],
+      options?: Partial<CallOptions>,
+    ) => begin(client.batchAdjustInventory, BatchAdjustInventoryRequest.fromPartial(request), options).response,
     setStatus: unary(client.setStatus),
     listChanges: (request: Parameters<typeof ListChangesRequest.fromPartial>[0]) =>
       begin(client.listChanges, ListChangesRequest.fromPartial(request)).response,
