@@ -1,6 +1,6 @@
 import { createKey } from "../accounts/keys/key-format.ts";
 import { requestId } from "../http/request.ts";
-import { readIdempotencyKey } from "./input.ts";
+import { fingerprintOf, readIdempotencyKey } from "./input.ts";
 
 test("an API key is no Idempotency-Key, bare or quoted, because those are stored and sent on", () => {
   const key = createKey("live", "p".repeat(32));
@@ -15,4 +15,11 @@ test("an API key is no Idempotency-Key, bare or quoted, because those are stored
 test("a request id that holds an API key is replaced by one of the gateway", () => {
   expect(requestId(createKey("live", "p".repeat(32)))).not.toContain("ps_");
   expect(requestId("order-7")).toBe("order-7");
+});
+
+test("an update without a reason keeps the fingerprint that gateways without reasons recorded", () => {
+  const update = { petId: 7n, quantity: 5, precondition: undefined, reason: undefined };
+  expect(fingerprintOf("updateInventory", [update])).toBe("lTh-aPmC6f-HjbpWaBNL747gUCx4mEhRPrjNXmW5PDM");
+  const all = [undefined, "a", "b"].map((reason) => fingerprintOf("updateInventory", [{ ...update, reason }]));
+  expect(new Set(all).size).toBe(3);
 });

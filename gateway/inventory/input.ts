@@ -176,9 +176,10 @@ export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHe
 
 /** Tells a request from all others with the same key. @param operation tells it from those of other operations */
 export function fingerprintOf(operation: string, asked: readonly (AskedUpdate | AskedAdjustment)[]): string {
-  const parts = asked.map(({ petId, precondition, reason = "", ...change }) => {
+  const parts = asked.map(({ petId, precondition, reason, ...change }) => {
     const amount = "delta" in change ? change.delta : change.quantity;
-    return `${petId} ${amount} ${precondition?.revisions.join() ?? "*"} ${reason}`;
+    const text = `${petId} ${amount} ${precondition?.revisions.join() ?? "*"}`;
+    return reason === undefined ? text : `${text} ${reason}`;
   });
   return hash("sha256", [operation, ...parts].join("\n"), "base64url");
 }
