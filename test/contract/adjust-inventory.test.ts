@@ -333,6 +333,15 @@ describe("POST /v1/inventory/adjustments", () => {
       expect(await quantitiesOf(30, 31)).toEqual([7, 9]);
     });
 
+    test("is not the key of an update, also of the same pet", async () => {
+      const key = newKey();
+      await set(30, 1, { "idempotency-key": key });
+      const answer = await adjust([{ petId: 30, delta: 1 }], key);
+      expect([answer.status, isReplayed(answer)]).toEqual([200, false]);
+      await set(30, 1, { "idempotency-key": key });
+      expect(await quantitiesOf(30)).toEqual([2]);
+    });
+
     test("makes the second of two at once wait for the first, with 100 adjustments each", async () => {
       const key = newKey();
       for (let petId = 1; petId <= 100; petId++) await set(petId, 5);
