@@ -211,3 +211,40 @@ test("fifty loops that want far more than the limit get all of it, hardly a 429 
   const { stdout } = await system.runKeys("bans");
   expect(stdout).not.toContain(keyId);
 }, 180_000);
+
+test("four programs sell the last pets without overselling, and the history says which sold the last", async () => {
+  await open(system.keys.enterprise).update(1001, 6, { reason: "stocktaking" });
+  const keys = await Promise.all([0, 1, 2, 3].map(() => system.issueKey({ account: "a shop" })));
+  const sell = async (key: string, program: number) => {
+    const api = open(key);
+    for (let sold = 0; ; sold++) {
+      const reason = `program ${program}, sale ${sold}`;
+      const done = await api.adjustMany([{ petId: 1001, delta: -1, reason }]).catch((error) => error);
+      if (!(done instanceof Error)) continue;
+      expect(done).toMatchObject({ code: "insufficient_stock", status: 409 });
+      return sold;
+    }
+  };
+  const sales = await Promise.all(keys.map(({ key }, program) => sell(key, program)));
+  expect(sales.reduce((sum, count) => sum + count)).toBe(6);
+
+  const api = open(keys[0]!.key);
+  const { changes, next } = await api.history(1001, { limit: 6 });
+  expect(changes.map(({ quantityAfter }) => quantityAfter)).toEqual([0, 1, 2, 3, 4, 5]);
+  const [last] = changes;
+  const program = Number(/^program (\d)/.exec(last!.reason!)![1]);
+  expect(last).toMatchObject({ kind: "adjust", by: "you", keyId: keys[program]!.keyId });
+  const [stocktaking] = (await api.history(1001, { before: next })).changes;
+  expect(stocktaking).toMatchObject({ kind: "set", by: "other", quantityAfter: 6, reason: null });
+  expect(stocktaking).not.toHaveProperty("keyId");
+});
+
+test("an adjustment over the REST client gets the first result again with its key, exactly", async () => {
+  const api = open(system.keys.enterprise);
+  await api.update(bigId, 5);
+  const options = { idempotencyKey: "rest-client-adjusts" };
+  const first = await api.adjust(bigId, -2, options);
+  expect(first).toMatchObject({ petId: bigId, quantity: 3 });
+  expect(await api.adjust(bigId, -2, options)).toEqual({ ...first, replayed: true });
+  await expect(api.adjust(bigId, -1, options)).rejects.toMatchObject({ code: "idempotency_key_reused", status: 422 });
+});
