@@ -1,13 +1,12 @@
 /** Who calls, by the names in the certificate. */
 import type { Actor } from "../stock/change.ts";
-import type { RoleTable } from "./roles.ts";
+import { type RoleTable, roles } from "./roles.ts";
 
-/** Makes a function that tells who calls, for the ledger: the first name that has a role, or the first one. */
+/** Makes a function that tells who calls, for the ledger: of several names the one whose role the call has. */
 export function callerOf(table: RoleTable): (certificateNames: string | undefined) => Actor {
+  const rankOf = (identity: string) => roles.indexOf(table.get(identity)!);
   return (certificateNames) => {
-    if (certificateNames === undefined) return { kind: "internal" };
-    const identities = identitiesOf(certificateNames);
-    const name = identities.find((identity) => table.has(identity)) ?? identities[0];
+    const [name] = identitiesOf(certificateNames).sort((a, b) => rankOf(b) - rankOf(a));
     return name === undefined ? { kind: "internal" } : { kind: "internal", role: table.get(name) ?? "none", name };
   };
 }

@@ -213,6 +213,7 @@ describe("mutual TLS", () => {
     const admin = await connectWith("URI:spiffe://petstore/games", names.admin);
     const changes: (() => Promise<unknown>)[] = [
       () => admin.create({ petId: 9n, quantity: 0, status: 1 }),
+      async () => (await connectWith(names.reader, names.writer)).update({ petId: 9n, quantity: 1 }),
       async () =>
         (await connectWith(names.writer)).batchAdjust({ adjustments: [{ petId: 9n, delta: 5 }], requestId: "a" }),
       async () => {
@@ -227,7 +228,7 @@ describe("mutual TLS", () => {
           method: "PATCH",
           path: "/v1/inventory/9",
           headers: all,
-          body: '{"quantity":7}',
+          body: '{"quantity":8}',
         });
       },
     ];
@@ -238,6 +239,7 @@ describe("mutual TLS", () => {
     const account = { account: expect.stringMatching(/^\w+$/), keyId: expect.stringMatching(/^key_/) };
     expect(found.map(({ actor, originRequestId }) => [actor, originRequestId])).toEqual([
       [internal("admin", identities.admin), undefined],
+      [internal("writer", identities.writer), undefined],
       [internal("writer", identities.writer), undefined],
       [internal("writer", identities.writer), undefined],
       [{ $case: "account", value: account }, "public-1"],
