@@ -1,5 +1,5 @@
 import type { Entry } from "../../proto/pet.ts";
-import { expectError, header } from "../support/answers.ts";
+import { expectError, expectOutage, header } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
 import type { Response } from "../support/http.ts";
 import { startLink } from "../support/link.ts";
@@ -383,6 +383,16 @@ describe("POST /v1/inventory/adjustments", () => {
       expect(await repeated).toMatchObject({ status: 200 });
       expect(await quantitiesOf(30, 31)).toEqual([7, 7]);
     });
+  });
+
+  test("has the answer of an outage once the gateway no longer repeats it", async () => {
+    await using own = new AsyncDisposableStack();
+    const other = await startSystem({ gatewayEnv: { INVENTORY_TIMEOUT_MS: "300", KEYED_UPDATE_TIMEOUT_MS: "900" } });
+    own.defer(() => other.close());
+    await other.inventory.kill("SIGKILL");
+    const bearer = { authorization: `Bearer ${other.keys.enterprise}` };
+    expectOutage(await post('[{"petId":1,"delta":1}]', bearer, other.address));
+    expectOutage(await callApi(other.address, { path: "/v1/inventory/1/history", headers: bearer }));
   });
 
   test.each([
