@@ -4642,9 +4642,9 @@ export const InventoryServiceService = {
     responseDeserialize: (value: Buffer): AdjustInventoryResponse => AdjustInventoryResponse.decode(value),
   },
   /**
-   * Makes 1 to 100 adjustments of different entries, all or none, and answers once they are durable. No read shows some
-   * of them without the others. The request_id makes them happen once, together: a repeat names the same adjustments in
-   * the same order.
+   * Makes 1 to 100 adjustments of different entries, all or none, and answers once they are durable. Their revisions
+   * follow each other, and no read of one moment shows some of them without the others. The request_id makes them happen
+   * once, together: a repeat names the same adjustments in the same order.
    *
    * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have; ABORTED when
    * its `expected_revisions` do not hold.
@@ -4768,9 +4768,9 @@ export interface InventoryServiceServer extends UntypedServiceImplementation {
    */
   adjustInventory: handleUnaryCall<AdjustInventoryRequest, AdjustInventoryResponse>;
   /**
-   * Makes 1 to 100 adjustments of different entries, all or none, and answers once they are durable. No read shows some
-   * of them without the others. The request_id makes them happen once, together: a repeat names the same adjustments in
-   * the same order.
+   * Makes 1 to 100 adjustments of different entries, all or none, and answers once they are durable. Their revisions
+   * follow each other, and no read of one moment shows some of them without the others. The request_id makes them happen
+   * once, together: a repeat names the same adjustments in the same order.
    *
    * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have; ABORTED when
    * its `expected_revisions` do not hold.
@@ -4930,9 +4930,9 @@ export interface InventoryServiceClient extends Client {
     callback: (error: ServiceError | null, response: AdjustInventoryResponse) => void,
   ): ClientUnaryCall;
   /**
-   * Makes 1 to 100 adjustments of different entries, all or none, and answers once they are durable. No read shows some
-   * of them without the others. The request_id makes them happen once, together: a repeat names the same adjustments in
-   * the same order.
+   * Makes 1 to 100 adjustments of different entries, all or none, and answers once they are durable. Their revisions
+   * follow each other, and no read of one moment shows some of them without the others. The request_id makes them happen
+   * once, together: a repeat names the same adjustments in the same order.
    *
    * Refused as AdjustInventory is, for the first adjustment that is refused, whose pet_id the details have; ABORTED when
    * its `expected_revisions` do not hold.
