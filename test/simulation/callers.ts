@@ -1,30 +1,47 @@
-/** Those who use the system: over HTTP through the gateways, and over gRPC as internal callers. They note what they get. */
-import { createInventoryClient } from "../../client/client.ts";
-import { InventoryError } from "../../client/index.ts";
-import type { Item } from "../../proto/pet.ts";
+/** Callers of the public API, who note what they get. */
 import { meet } from "./events.ts";
 import { type HttpAnswer, type HttpOutcome, type HttpRequest, sendHttp } from "./http-calls.ts";
 import type { AskedChange, Attempt, Read } from "./oracle.ts";
 import type { Random } from "./random.ts";
 import type { SimulatedProcess } from "./simulated-processes.ts";
 import type { Network } from "./virtual-network.ts";
-import { at, Host, note, nowMs, runIn } from "./virtual-time.ts";
+import { at, Host, note, nowMs } from "./virtual-time.ts";
+
+/** Entries that internal callers make and remove. */
+export const movingPets = [20, 21, 22];
 
 /** What all callers share. */
 export interface CallerWorld {
   readonly network: Network;
   readonly random: Random;
   readonly gateways: readonly SimulatedProcess[];
-  readonly key: string;
+  /** The API key of a caller at first. */
+  readonly keyOf: (name: string) => string;
+  /** When the keys of callers were revoked: the begin and the end of that, by the name of the caller. */
+  readonly revoked: ReadonlyMap<string, { readonly callMs: number; readonly returnMs: number }>;
   readonly pets: number;
   readonly pauseMs: number;
   readonly hotShare: number;
   readonly timeoutMs: number;
   readonly keyedTimeoutMs: number;
+  /** How long the look-up of a key may take. */
+  readonly lookUpMs: number;
   readonly isOver: () => boolean;
+  /** Whether nothing happens that a caller may notice. */
+  readonly isServed: boolean;
   readonly changes: AskedChange[];
   readonly reads: Read[];
   readonly fail: (what: string) => void;
+}
+
+/** What became of a request of the caller that has a low limit. */
+export interface LimitedRequest {
+  readonly callMs: number;
+  readonly returnMs: number;
+  /** 0 without an answer. */
+  readonly status: number;
+  /** Of a refusal. */
+  readonly code: string;
 }
 
 /** The longest time of a request, with what its connection and this simulation add. */
@@ -32,12 +49,16 @@ const slackMs = 1_500;
 
 let lastNumber = 0;
 
+/** Within this time a revoked key is dead everywhere, the way of an answer included. */
+const revocationMs = 10_000 + 200;
+
 /** Begins the numbers of a run, by which its changes are told apart. */
 export function restartNumbers(): void {
   lastNumber = 100;
 }
 
-function nextNumber(): number {
+/** A number that no other change of the run has. */
+export function nextNumber(): number {
   lastNumber += 1;
   return lastNumber;
 }
@@ -59,12 +80,18 @@ const kinds = {
   keyed: 3,
   keyedBulk: 1,
   leave: 0.5,
+  halfClose: 0.3,
+  rotate: 0.1,
 } as const;
+
+type Leaving = Pick<HttpRequest, "leavesAfterMs" | "halfCloses">;
 
 /** A caller of the public API. */
 export class HttpCaller {
   readonly host: Host;
   readonly #world: CallerWorld;
+  #key: string;
+  #sent = 0;
   /** Tags that it has got: of the list, and of entries by petId. */
   #listTag = "";
   readonly #entryTags = new Map<number, string>();
@@ -72,6 +99,24 @@ export class HttpCaller {
   constructor(name: string, world: CallerWorld) {
     this.host = new Host(name);
     this.#world = world;
+    this.#key = world.keyOf(name);
+  }
+
+  /** Sends more requests than it may, until the run is over. @returns what became of each */
+  async hammer(): Promise<readonly LimitedRequest[]> {
+    const { random, isOver } = this.#world;
+    const sent: LimitedRequest[] = [];
+    const isPatient = random.chance(0.5);
+    while (!isOver()) {
+      const callMs = nowMs();
+      const answer = await this.#send({ method: "GET", path: "/v1/inventory/1" }, this.#world.timeoutMs);
+      const code = typeof answer === "string" ? answer : answer.status === 429 ? JSON.parse(answer.body).code : "";
+      const status = typeof answer === "string" ? 0 : answer.status;
+      sent.push({ callMs, returnMs: nowMs(), status, code });
+      if (code === "api_key_banned") meet("a ban");
+      await this.#pause(status === 429 && isPatient ? 1_000 : random.between(1, 100));
+    }
+    return sent;
   }
 
   /** Sends one request after the other until the run is over. */
@@ -86,6 +131,12 @@ export class HttpCaller {
   /** Reads the list once. */
   readOnce(): Promise<void> {
     return this.#readList({});
+  }
+
+  /** Writes an entry once. @returns whether that was acknowledged */
+  async writeOnce(): Promise<boolean> {
+    const [change] = await this.#change([1], {});
+    return change!.attempts[0]!.outcome.kind === "done";
   }
 
   #pause(ms: number): Promise<void> {
@@ -110,7 +161,7 @@ export class HttpCaller {
         if (!this.#listTag) return this.#readList({});
         return this.#readList({ "if-none-match": `"${this.#listTag}"`, prefer: `wait=${1 + random.below(8)}` });
       case "entry":
-        return this.#readEntry(this.#petId(), {});
+        return this.#readEntry(random.chance(0.1) ? random.pick(movingPets) : this.#petId(), {});
       case "knownEntry":
       case "waitForEntry": {
         const petId = this.#petId();
@@ -137,6 +188,12 @@ export class HttpCaller {
         if (!tag) return this.#readEntry(petId, {});
         return void (await this.#change([petId], { "if-match": `"${tag}"` }));
       }
+      case "halfClose":
+        // To find out whether its client has left takes a gateway 600 ms.
+        if (this.#world.timeoutMs < 1_000) return this.#readList({});
+        return void (await this.#change([this.#petId()], {}, { halfCloses: true }));
+      case "rotate":
+        return this.#rotate();
       case "bulk":
         return void (await this.#change(this.#somePets(), {}, { isBulk: true }));
       case "keyed":
@@ -158,17 +215,19 @@ export class HttpCaller {
     request: Omit<HttpRequest, "headers"> & { readonly headers?: object },
     limitMs: number,
   ): Promise<HttpOutcome> {
-    const { network, random, gateways, key, fail } = this.#world;
+    const { network, random, gateways, fail } = this.#world;
     const ready = gateways.filter(({ isReady }) => isReady);
     const { host } = random.pick(ready.length > 0 ? ready : gateways);
+    this.#sent += 1;
+    // A gateway's own ids go on through all runs of a process.
+    const id = { "x-request-id": `${this.host.name}-${this.#sent}` };
+    const headers = { authorization: `Bearer ${this.#key}`, ...id, ...request.headers };
     const before = host.frozenMs;
+    const latestMs = limitMs + this.#world.lookUpMs + slackMs;
     const startedMs = nowMs();
-    // The ids that gateways make go on from run to run, and the ledger has them.
-    const id = `${this.host.name}-${startedMs.toFixed(3)}`;
-    const headers = { authorization: `Bearer ${key}`, "x-request-id": id, ...request.headers };
     const answer = sendHttp(network, this.host, host.name, { ...request, headers });
     const watch = () => {
-      if (host.isDead || nowMs() - startedMs - (host.frozenMs - before) < limitMs + slackMs || host.isFrozen) {
+      if (host.isDead || nowMs() - startedMs - (host.frozenMs - before) < latestMs || host.isFrozen) {
         stop = at(this.host, nowMs() + 500, watch);
         return;
       }
@@ -176,15 +235,35 @@ export class HttpCaller {
         `${request.method} ${request.path} of ${startedMs.toFixed(0)} at ${host.name} has no answer after ${(nowMs() - startedMs).toFixed(0)} ms`,
       );
     };
-    let stop = at(this.host, nowMs() + limitMs + slackMs, watch);
+    let stop = at(this.host, nowMs() + latestMs, watch);
     const outcome = await answer;
     stop();
+    if (nowMs() - startedMs > 1_000) meet("a request that took longer than a second");
     const said =
       typeof outcome === "string" ? outcome : `${outcome.status} ${outcome.headers.etag ?? ""} ${outcome.body}`;
     note(`${this.host.name} ${request.method} ${request.path} ${host.name} since ${startedMs.toFixed(3)}: ${said}`);
     meet(`answer ${typeof outcome === "string" ? outcome : outcome.status}`);
-    if (typeof outcome !== "string") this.#judgeForm(request, outcome);
+    if (this.#world.isServed && outcome !== "left" && (typeof outcome === "string" || outcome.status >= 500)) {
+      fail(`${request.method} ${request.path} of ${startedMs.toFixed(0)} got ${said} although nothing fails`);
+    }
+    if (typeof outcome !== "string") {
+      this.#judgeForm(request, outcome);
+      this.#judgeKey(request, outcome);
+    }
     return outcome;
+  }
+
+  /** A revoked key is dead in 10 s, and no other key is. */
+  #judgeKey({ method, path }: Pick<HttpRequest, "method" | "path">, { status }: HttpAnswer): void {
+    const { revoked, fail } = this.#world;
+    const end = revoked.get(this.host.name);
+    if (status === 401) {
+      meet("a request with a revoked key");
+      if (!end || nowMs() < end.callMs) fail(`${method} ${path} got 401 with a key of ${this.host.name} that works`);
+    }
+    if (end && nowMs() > end.returnMs + revocationMs && (status < 400 || [404, 410, 412].includes(status))) {
+      fail(`${method} ${path} got ${status} with the key of ${this.host.name}, revoked by ${end.returnMs.toFixed(0)}`);
+    }
   }
 
   /** Every answer has its labels, and every error the shape of the contract. */
@@ -213,7 +292,7 @@ export class HttpCaller {
     const body = status === 200 ? JSON.parse(answer.body) : undefined;
     const etag: string = answer.headers.etag ?? body?.etag ?? "";
     const tag = etag.replace(/"|-gzip/g, "");
-    this.#world.reads.push({ ...read, callMs, returnMs: nowMs(), status, tag, body });
+    this.#world.reads.push({ ...read, callMs, returnMs: nowMs(), status, tag, body, waitMs });
     if (read.kind === "entry") this.#entryTags.set(read.petIds![0]!, tag);
     else if (tag) this.#listTag = tag;
     if (status === 410) this.#listTag = "";
@@ -244,7 +323,7 @@ export class HttpCaller {
   async #change(
     petIds: readonly number[],
     headers: Readonly<Record<string, string>>,
-    { isBulk = false, leavesAfterMs }: { readonly isBulk?: boolean; readonly leavesAfterMs?: number } = {},
+    { isBulk = false, ...way }: { readonly isBulk?: boolean } & Leaving = {},
   ): Promise<readonly AskedChange[]> {
     if (petIds.length === 0) return [];
     const expected = headers["if-match"] === undefined ? undefined : BigInt(headers["if-match"].slice(2, -1));
@@ -252,7 +331,7 @@ export class HttpCaller {
       return { kind: "set", petId, quantity: nextNumber(), expected, attempts: [] };
     });
     this.#world.changes.push(...asked);
-    await this.#attempt(asked, headers, isBulk, leavesAfterMs);
+    await this.#attempt(asked, headers, isBulk, way);
     return asked;
   }
 
@@ -260,7 +339,7 @@ export class HttpCaller {
     asked: readonly AskedChange[],
     headers: Readonly<Record<string, string>>,
     isBulk: boolean,
-    leavesAfterMs?: number,
+    way: Leaving = {},
   ): Promise<void> {
     const { random } = this.#world;
     const attempts = asked.map(({ attempts }): Attempt => {
@@ -290,7 +369,7 @@ export class HttpCaller {
         };
     const { timeoutMs, keyedTimeoutMs } = this.#world;
     const limitMs = bodyDelayMs + (headers["idempotency-key"] ? Math.max(keyedTimeoutMs, timeoutMs) : timeoutMs);
-    const answer = await this.#send({ ...request, bodyDelayMs, leavesAfterMs }, limitMs);
+    const answer = await this.#send({ ...request, bodyDelayMs, ...way }, limitMs);
     const results = typeof answer !== "string" && answer.status === 200 ? [JSON.parse(answer.body)].flat() : [];
     for (const [i, attempt] of attempts.entries()) {
       attempt.returnMs = nowMs();
@@ -304,12 +383,21 @@ export class HttpCaller {
           meet("a repeat got its first answer");
         continue;
       }
+      const end = this.#world.revoked.get(this.host.name);
+      const isRevoked = end !== undefined && attempt.callMs > end.returnMs + revocationMs;
       const status: number | undefined = result ? result.error.status : (answer as HttpAnswer).status;
       if (status === 412) this.#entryTags.delete(asked[i]!.petId);
-      if (answer === "refused" || (status !== undefined && status < 500)) {
+      if (isRevoked || answer === "refused" || (status !== undefined && status < 500)) {
         attempt.outcome = { kind: "refused", code: String(status) };
       } else attempt.outcome = { kind: "unknown", isAnswered: status !== undefined };
     }
+  }
+
+  async #rotate(): Promise<void> {
+    const answer = await this.#send({ method: "POST", path: "/v1/keys/rotate" }, 15_000);
+    if (typeof answer === "string" || answer.status !== 201) return;
+    meet("a rotated key");
+    this.#key = JSON.parse(answer.body).key;
   }
 
   /** Updates with a key, again until they are answered, and once more after that. */
@@ -327,107 +415,5 @@ export class HttpCaller {
     if (isOpen() || random.chance(0.5)) return;
     await this.#pause(random.between(1, 500));
     await this.#attempt(asked, headers, isBulk);
-  }
-}
-
-const internalKinds = { adjust: 5, create: 1, remove: 1, status: 2, get: 2, getMany: 1, list: 0.5 } as const;
-
-/** Entries that internal callers make and remove. */
-const movingPets = [20, 21, 22];
-
-/** An internal caller, with the product's own client. */
-export async function runInternalCaller(name: string, world: CallerWorld): Promise<Host> {
-  const host = new Host(name);
-  const { random, changes, pets, pauseMs, isOver } = world;
-  await runIn(host, async () => {
-    const client = createInventoryClient({ address: "services" });
-    const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
-    const attempt = async (change: AskedChange, work: () => Promise<Partial<Item> & { readonly revision: bigint }>) => {
-      const made: Attempt = {
-        callMs: nowMs(),
-        returnMs: Number.POSITIVE_INFINITY,
-        outcome: { kind: "unknown", isAnswered: false },
-      };
-      change.attempts.push(made);
-      try {
-        const { revision, quantity, status } = await work();
-        made.outcome = {
-          kind: "done",
-          revision,
-          ...(quantity !== undefined && { quantity }),
-          ...(status && { status }),
-        };
-      } catch (error) {
-        const { mayHaveHappened, code } = error as InventoryError;
-        made.outcome = mayHaveHappened ? { kind: "unknown", isAnswered: true } : { kind: "refused", code };
-        if (!(error instanceof InventoryError)) throw error;
-      }
-      made.returnMs = nowMs();
-      const { outcome } = made;
-      note(
-        `${name} ${change.kind} ${change.petId} ${change.delta ?? change.quantity ?? ""}: ${outcome.kind} ${outcome.kind === "done" ? outcome.revision : ""}`,
-      );
-      meet(`internal ${change.kind} ${outcome.kind}`);
-      return outcome.kind;
-    };
-    const ask = (change: Omit<AskedChange, "attempts">): AskedChange => {
-      const asked = { ...change, attempts: [] };
-      changes.push(asked);
-      return asked;
-    };
-    while (!isOver()) {
-      await pause(random.between(0, 2 * pauseMs));
-      const petId = 1 + random.below(pets);
-      const kind = random.weighted(internalKinds);
-      if (kind === "adjust") {
-        const delta = random.chance(0.5) ? 1 + random.below(9) : -1 - random.below(9);
-        const change = ask({ kind, petId, delta });
-        const requestId = `adjust-${nextNumber()}`;
-        const adjust = async () => (await client.adjust({ petId: BigInt(petId), delta, requestId })).item;
-        for (let outcome = await attempt(change, adjust); outcome === "unknown" && !isOver(); ) {
-          await pause(random.between(1, 300));
-          outcome = await attempt(change, adjust);
-        }
-      } else if (kind === "create") {
-        const moving = random.pick(movingPets);
-        const quantity = nextNumber();
-        await attempt(ask({ kind, petId: moving, quantity }), () => client.create({ petId: BigInt(moving), quantity }));
-      } else if (kind === "remove") {
-        const moving = random.pick(movingPets);
-        await attempt(ask({ kind, petId: moving }), async () => ({ revision: await client.remove(BigInt(moving)) }));
-      } else if (kind === "status") {
-        const status = random.pick(["available", "pending", "sold"] as const);
-        await attempt(ask({ kind, petId, status }), () => client.setStatus({ petId: BigInt(petId), status }));
-      } else await readInternally(kind, petId, client, world);
-    }
-    client.close();
-  });
-  return host;
-}
-
-type Client = ReturnType<typeof createInventoryClient>;
-
-const toBody = ({ petId, quantity, status }: Item) => ({ petId: Number(petId), quantity, status });
-
-async function readInternally(kind: "get" | "getMany" | "list", petId: number, client: Client, { reads }: CallerWorld) {
-  const callMs = nowMs();
-  try {
-    if (kind === "get") {
-      const item = await client.get(BigInt(petId));
-      const read = {
-        kind: "entry",
-        petIds: [petId],
-        status: 200,
-        tag: `r${item.revision}`,
-        body: toBody(item),
-      } as const;
-      reads.push({ ...read, callMs, returnMs: nowMs() });
-    } else if (kind === "getMany") await client.getMany([BigInt(petId), 1n]);
-    else for await (const _ of client.list()) meet("a page of the list");
-  } catch (error) {
-    if (!(error instanceof InventoryError)) throw error;
-    if (error.code === "NOT_FOUND" && kind === "get") {
-      reads.push({ kind: "entry", petIds: [petId], status: 404, tag: "", body: undefined, callMs, returnMs: nowMs() });
-    }
   }
 }

@@ -5,9 +5,10 @@
  * committed. A statement that locks, or writes, waits for the lock of its table.
  */
 import Sqlite from "better-sqlite3";
+import { meet } from "./events.ts";
 import type { Random } from "./random.ts";
 import type { End, Network } from "./virtual-network.ts";
-import { at, Host, note, nowMs } from "./virtual-time.ts";
+import { at, Host, note, nowMs, phases } from "./virtual-time.ts";
 
 /** What a client sends: statements, separated by semicolons, with their values. A ping has none. */
 export interface Packet {
@@ -99,6 +100,7 @@ export class DatabaseServer {
       return true;
     }
     if (lock.owner === session) return true;
+    meet("a wait for a lock");
     return new Promise((resolve) => {
       const take = (has: boolean) => {
         cancel();
@@ -107,11 +109,14 @@ export class DatabaseServer {
       };
       const cancel = at(this.host, nowMs() + timeoutMs, () => {
         lock.waiting.splice(lock.waiting.indexOf(take), 1);
+        meet("a wait for a lock that took too long");
         resolve(false);
       });
       // InnoDB does not always grant locks in the order in which they were asked for.
-      if (this.random.chance(0.2)) lock.waiting.unshift(take);
-      else lock.waiting.push(take);
+      if (lock.waiting.length > 0 && this.random.chance(0.2)) {
+        meet("a lock out of order");
+        lock.waiting.unshift(take);
+      } else lock.waiting.push(take);
     });
   }
 
@@ -126,6 +131,7 @@ export class DatabaseServer {
   execute({ sql, bindings }: Statement): unknown {
     const text = this.#translate(sql);
     const isRead = /^\s*select/i.test(text);
+    if (isRead && this.isReadOnly) meet("a read of an old primary");
     let statement = this.#prepared.get(text);
     if (!statement) {
       statement = this.sqlite.prepare(text);
@@ -182,7 +188,8 @@ class Session {
     };
     end.onClose = () => {
       // The server reads what has arrived before it notices that its client has left.
-      if (!this.#isRunning) this.#finish();
+      if (this.#isRunning) meet("a statement of a client that has left");
+      else this.#finish();
     };
   }
 
@@ -216,9 +223,11 @@ class Session {
     const startedMs = nowMs();
     // After a freeze a packet that has arrived comes first, as it does for a server that polls its sockets.
     const expire = () => {
-      if (nowMs() - startedMs >= this.#silenceMs) at(this.#server.host, nowMs(), () => this.kill(), 2);
+      if (nowMs() - startedMs < this.#silenceMs) return;
+      if (this.isOpen) meet("a transaction that the database ended for its silence");
+      at(this.#server.host, nowMs(), () => this.kill(), phases.immediate);
     };
-    this.#stopSilence = at(this.#server.host, startedMs + this.#silenceMs, expire, 2);
+    this.#stopSilence = at(this.#server.host, startedMs + this.#silenceMs, expire, phases.immediate);
   }
 
   /** @returns undefined when the session is lost instead */
@@ -277,7 +286,10 @@ class Session {
     const table = /^(?:update|insert into|insert ignore into|delete from) `?(\w+)/i.exec(sql)?.[1];
     const locked = table ?? (/ for update$/i.test(sql) ? /from `?(\w+)/i.exec(sql)![1]! : undefined);
     if (locked !== undefined) {
-      if (server.isReadOnly && table) throw readOnly;
+      if (server.isReadOnly && table) {
+        meet("a write to an old primary");
+        throw readOnly;
+      }
       if (!(await server.lock(locked, this, this.#lockTimeoutMs))) throw lockWaitTimeout;
       if (this.#isOver) return undefined;
     }
@@ -312,12 +324,14 @@ class Session {
     if (written.length > 0) {
       if (server.isReadOnly) throw readOnly;
       if (random.chance(faults.deadlock)) {
+        meet("a deadlock at COMMIT");
         this.#written = undefined;
         server.unlock(this);
         throw deadlock;
       }
       if (random.chance(faults.lostBefore)) {
         note(`${server.host.name} lost before COMMIT`);
+        meet("a session lost before COMMIT");
         this.kill();
         return {};
       }
@@ -331,6 +345,7 @@ class Session {
     if (written.length > 0) server.onCommit();
     if (written.length > 0 && random.chance(faults.lostAfter)) {
       note(`${server.host.name} lost after COMMIT`);
+      meet("a session lost after COMMIT");
       this.kill();
     }
     return {};

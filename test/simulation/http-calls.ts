@@ -82,6 +82,8 @@ export interface HttpRequest {
   readonly body?: string | undefined;
   /** How long after its head the body is sent. */
   readonly bodyDelayMs?: number | undefined;
+  /** Whether the client ends its side after the request, and still waits for its answer. */
+  readonly halfCloses?: boolean | undefined;
   /** When the client leaves without its answer. */
   readonly leavesAfterMs?: number | undefined;
 }
@@ -97,15 +99,18 @@ export type HttpOutcome = HttpAnswer | "broken" | "refused" | "left";
 
 /** Sends a request over a connection of its own. Never rejects; without an answer it waits for as long as that takes. */
 export function sendHttp(network: Network, from: Host, address: string, request: HttpRequest): Promise<HttpOutcome> {
-  const { method, path, headers, body = "", bodyDelayMs = 0, leavesAfterMs } = request;
+  const { method, path, headers, body = "", bodyDelayMs = 0, halfCloses, leavesAfterMs } = request;
   return new Promise((resolve) => {
     let isLeaving = false;
     let opened: End<Bytes> | undefined;
     if (leavesAfterMs !== undefined) {
       at(from, nowMs() + leavesAfterMs, () => {
         isLeaving = true;
-        opened?.close();
         resolve("left");
+        if (!opened) return;
+        // The server hears of the end at once, and that nobody is there when it sends something.
+        opened.send(null);
+        opened.onMessage = () => opened?.close();
       });
     }
     network.connect<Bytes>(
@@ -126,6 +131,7 @@ export function sendHttp(network: Network, from: Host, address: string, request:
           end.send(Buffer.from(head));
           at(from, nowMs() + bodyDelayMs, () => end.send(Buffer.from(body)));
         }
+        if (halfCloses) at(from, nowMs() + bodyDelayMs, () => end.send(null));
         let received: Buffer = Buffer.alloc(0);
         end.onMessage = (bytes) => {
           if (bytes === null) return;

@@ -32,6 +32,8 @@ export interface AskedChange {
   readonly delta?: number | undefined;
   readonly status?: string | undefined;
   readonly expected?: bigint | undefined;
+  /** The changes that are made with it, all or none. */
+  readonly group?: readonly AskedChange[] | undefined;
   readonly attempts: Attempt[];
 }
 
@@ -47,7 +49,7 @@ export interface Attempt {
 
 /** A read that was answered. */
 export interface Read {
-  readonly kind: "list" | "part" | "entry" | "changes";
+  readonly kind: "list" | "part" | "entry" | "changes" | "watch";
   readonly callMs: number;
   readonly returnMs: number;
   readonly status: number;
@@ -58,6 +60,8 @@ export interface Read {
   readonly petIds?: readonly number[];
   /** The tag of the list that changes were asked for. */
   readonly since?: string;
+  /** How long it may wait for a change. */
+  readonly waitMs?: number;
 }
 
 export interface History {
@@ -71,6 +75,23 @@ export function judge({ commits, changes, reads }: History): string[] {
   return new Judge(commits, changes, reads).violations;
 }
 
+/** How late a change may wake a request that waits for it. */
+const wakeMs = 1_200;
+
+/** @returns the requests that a change has not woken in time, in a run without faults */
+export function judgeWaits({ commits, reads }: History): string[] {
+  return reads.flatMap(({ kind, callMs, returnMs, waitMs = 0, petIds, tag, status }) => {
+    if (waitMs === 0) return [];
+    const change = commits.find(({ atMs, rows }) => {
+      return atMs > callMs + wakeMs && rows.some(({ petId }) => kind !== "entry" || petId === petIds![0]);
+    });
+    if (!change || returnMs < change.atMs + wakeMs) return [];
+    return [
+      `${kind} of ${callMs.toFixed(0)} waited until ${returnMs.toFixed(0)} for ${status} ${tag}, past a change at ${change.atMs.toFixed(0)}`,
+    ];
+  });
+}
+
 interface Placed extends Version {
   /** The commit that made it. */
   readonly at: number;
@@ -79,6 +100,7 @@ interface Placed extends Version {
 class Judge {
   readonly violations: string[] = [];
   readonly #commits: readonly Commit[];
+  readonly #restoresMs: readonly number[];
   readonly #byTag = new Map<string, number>();
   readonly #states = new Map<number, Placed[]>();
   /** Answers by the time of their return: what was known from then on. */
@@ -86,6 +108,7 @@ class Judge {
 
   constructor(commits: readonly Commit[], changes: readonly AskedChange[], reads: readonly Read[]) {
     this.#commits = commits;
+    this.#restoresMs = commits.flatMap(({ isRestore, atMs }) => (isRestore ? atMs : []));
     for (const [at, { epoch, revision, rows, isRestore }] of commits.entries()) {
       const tag = `${epoch.slice(0, 8)}-${revision}`;
       if (this.#byTag.has(tag)) this.#fail(`the revision ${tag} was used twice`);
@@ -118,14 +141,16 @@ class Judge {
 
   /** The state of an entry after a commit; undefined when it is not there. */
   #stateOf(petId: number, at: number): Placed | undefined {
-    const found = this.#states.get(petId)?.findLast((state) => state.at <= at);
+    const states = this.#states.get(petId) ?? [];
+    const found = states[firstNot(states.length, (i) => states[i]!.at <= at) - 1];
     return found?.removed ? undefined : found;
   }
 
   /** The commit that an acknowledged revision is part of. */
   #commitOf(revision: bigint, returnMs: number): number | undefined {
-    const at = this.#commits.findIndex((commit, i) => commit.revision >= revision && !commit.isRestore && i > 0);
-    return at === -1 || this.#commits[at]!.atMs > returnMs ? undefined : at;
+    const first = firstNot(this.#commits.length, (i) => i === 0 || this.#commits[i]!.revision < revision);
+    const at = this.#commits[first]?.isRestore ? first + 1 : first;
+    return at < this.#commits.length && this.#commits[at]!.atMs <= returnMs ? at : undefined;
   }
 
   #learnChange({ attempts }: AskedChange): void {
@@ -150,13 +175,9 @@ class Judge {
 
   /** The newest state that was known before a time, and the newest that there was at another. */
   #window(callMs: number, returnMs: number): readonly [number, number] {
-    let [low, high] = [0, this.#known.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.#known[middle]!.returnMs < callMs) low = middle + 1;
-      else high = middle;
-    }
-    return [low === 0 ? 0 : this.#known[low - 1]!.at, this.#commits.findLastIndex(({ atMs }) => atMs <= returnMs)];
+    const known = firstNot(this.#known.length, (i) => this.#known[i]!.returnMs < callMs);
+    const to = firstNot(this.#commits.length, (i) => this.#commits[i]!.atMs <= returnMs) - 1;
+    return [known === 0 ? 0 : this.#known[known - 1]!.at, to];
   }
 
   #judgeRead(read: Read): void {
@@ -188,10 +209,10 @@ class Judge {
     }
     const at = this.#byTag.get(tag);
     if (at === undefined) return "there was no such state";
-    if (at < from) return `older than ${this.#tagOf(from)}, which was known before`;
+    if (at < from && kind !== "watch") return `older than ${this.#tagOf(from)}, which was known before`;
     if (at > to) return `newer than ${this.#tagOf(to)}, the latest commit`;
     if (status === 304) return undefined;
-    if (kind === "changes") return difference(body, this.#changesBetween(since!, at));
+    if (kind === "changes" || kind === "watch") return difference(body, this.#changesBetween(since!, at));
     const all = [...this.#states.keys()].sort((a, b) => a - b);
     const asked = kind === "list" ? all : all.filter((petId) => petIds!.includes(petId));
     const present = asked.flatMap((petId) => this.#stateOf(petId, at) ?? []);
@@ -225,6 +246,7 @@ class Judge {
     const used = new Set<string>();
     for (const [petId, states] of this.#states) {
       for (const [i, state] of states.entries()) {
+        if (state.quantity < 0) this.#fail(`entry ${petId} has ${state.quantity}`);
         const { isRestore, atMs } = this.#commits[state.at]!;
         if (state.at === 0 || isRestore) continue;
         const before = states[i - 1];
@@ -242,14 +264,25 @@ class Judge {
           continue;
         }
         used.add(`${found} ${era}`);
+        this.#judgeGroup(free[found]!, state);
         this.#judgeLate(free[found]!, state, changes);
       }
     }
   }
 
+  /** What is made all or none leaves no entry as it was. */
+  #judgeGroup({ group = [] }: AskedChange, state: Placed): void {
+    const { revision, rows } = this.#commits[state.at]!;
+    if (revision - this.#commits[state.at - 1]!.revision !== BigInt(rows.length)) return; // some are not shown
+    const missing = group.filter(({ petId }) => rows.every((row) => row.petId !== petId));
+    if (missing.length > 0) {
+      this.#fail(`entry ${state.petId} was adjusted at ${state.revision} without ${missing.map(({ petId }) => petId)}`);
+    }
+  }
+
   /** How often the stock was restored by then. What was lost with that may be done again. */
   #eraAt(timeMs: number): number {
-    return this.#commits.filter(({ isRestore, atMs }) => isRestore && atMs <= timeMs).length;
+    return this.#restoresMs.filter((atMs) => atMs <= timeMs).length;
   }
 
   /** Every acknowledged revision of a change has to be there. */
@@ -327,6 +360,17 @@ class Judge {
       }
     }
   }
+}
+
+/** The first index for which a test fails that holds up to some index. */
+function firstNot(length: number, holds: (index: number) => boolean): number {
+  let [low, high] = [0, length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (holds(middle)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 function hasEffect(change: AskedChange, before: Version | undefined, after: Version): boolean {

@@ -1,28 +1,38 @@
 /** What happens in a run besides the work of the product: made of a seed, and small enough to shrink. */
 import { Random } from "./random.ts";
 
-const faultKinds = {
+export const faultKinds = {
   "freeze a gateway": 3,
   "freeze a service": 4,
   "freeze the stock's database": 3,
   "freeze the keys' database": 1,
   "kill a gateway": 2,
   "kill a service": 3,
-  "lose the machine of a service": 1,
+  "lose the machine of a service": 2,
   "replace a gateway": 2,
   "replace a service": 3,
   "hold gateway to service": 4,
   "hold service to gateway": 3,
+  "slow gateway to service": 5,
+  "slow service to gateway": 2,
+  "slow service to database": 3,
   "cut gateway and service": 2,
   "hold service to database": 4,
   "hold database to service": 3,
   "cut service and database": 2,
   "hold gateway and keys": 1,
   "make commits fail": 4,
+  "lock the counter": 4,
   "fail over the database": 2,
   "switch the database": 2,
-  "restore the database": 0.5,
+  "restore the database": 1,
   "set a clock": 2,
+  "freeze Redis": 2,
+  "restart Redis": 2,
+  "fail over Redis": 2,
+  "hold gateway to Redis": 2,
+  "hold Redis to gateway": 2,
+  "revoke a key": 3,
 } as const;
 
 export type FaultKind = keyof typeof faultKinds;
@@ -50,6 +60,10 @@ export interface Plan {
   /** How often a caller takes the first entry and no other. */
   readonly hotShare: number;
   readonly maxConnectionAgeMs: number;
+  /** Whether the gateways share their limits. */
+  readonly hasRedis: boolean;
+  /** Requests in a minute of the caller that sends more. */
+  readonly limit: number;
   /** `INVENTORY_TIMEOUT_MS` and `KEYED_UPDATE_TIMEOUT_MS` of the gateways. */
   readonly timeoutMs: number;
   readonly keyedTimeoutMs: number;
@@ -61,12 +75,15 @@ export interface Plan {
 /** Makes the plan of a seed. */
 export function planOf(seed: number): Plan {
   const random = new Random(seed);
-  const endMs = random.pick([2_000, 4_000, 10_000]);
+  const endMs = random.pick([2_000, 4_000, 8_000, 16_000]);
+  const callers = 2 + random.below(5);
+  const requests = random.pick([100, 200, 400]);
   const count = random.chance(0.1) ? 0 : 1 + random.below(9);
+  const isRestart = random.chance(0.1);
   const faults = Array.from({ length: count }, (): Fault => {
     return {
       atMs: Math.round(random.between(300, endMs - 500)),
-      kind: random.weighted(faultKinds),
+      kind: isRestart ? random.pick(rolling) : random.weighted(faultKinds),
       forMs: Math.round(durationOf(random)),
       which: random.below(60),
       other: random.below(60),
@@ -75,18 +92,27 @@ export function planOf(seed: number): Plan {
   return {
     seed,
     gateways: 2 + random.below(2),
-    services: 1 + random.below(3),
+    services: isRestart ? 3 : 1 + random.below(3),
     pets: 4 + random.below(9),
-    callers: 2 + random.below(5),
+    callers,
     endMs,
-    pauseMs: random.pick([10, 40, 100, 200]),
+    pauseMs: Math.round((callers * endMs) / requests),
     hotShare: random.pick([0, 0.3, 0.8]),
+    hasRedis: random.chance(0.7),
+    limit: 10 + random.below(40),
     timeoutMs: random.pick([300, 1_000, 2_000, 5_000]),
     keyedTimeoutMs: random.pick([1_000, 5_000, 30_000]),
     silenceMs: random.pick([1_000, 3_000, 5_000]),
     maxConnectionAgeMs: random.chance(0.3) ? Math.round(random.between(2_000, 15_000)) : 300_000,
     faults: faults.sort((a, b) => a.atMs - b.atMs),
   };
+}
+
+const rolling = ["replace a gateway", "replace a service"] as const;
+
+/** Whether processes are replaced and nothing fails, which no caller may notice. */
+export function isRolling({ faults, gateways, services }: Plan): boolean {
+  return gateways > 1 && services > 1 && faults.length > 0 && faults.every(({ kind }) => kind.startsWith("replace"));
 }
 
 /** Mostly about as long as the time-outs of the product. */

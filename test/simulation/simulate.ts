@@ -4,7 +4,8 @@ import { once } from "node:events";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { count, createTool } from "../support/tools.ts";
-import { type Plan, planOf } from "./plan.ts";
+import { expectedEvents } from "./events.ts";
+import { faultKinds, type Plan, planOf } from "./plan.ts";
 import { shrink } from "./shrink.ts";
 import type { PlanResult } from "./worker.ts";
 import { nodeFlags, PlanWorker, runAll } from "./workers.ts";
@@ -45,11 +46,22 @@ async function simulateAll(): Promise<void> {
     return !options.untilFailure || failed.length === 0;
   });
   report();
+  if (!options.untilFailure) judgeEvents(results);
   for (const { plan, violations } of failed.slice(0, 10)) {
     console.log(`\nseed ${plan.seed}:\n  ${violations.slice(0, 5).join("\n  ")}`);
   }
   if (options.untilFailure) process.exitCode = failed.length > 0 ? 1 : 0;
   else await keep(failed);
+}
+
+/** A run that never meets an event proves nothing about it. */
+function judgeEvents(results: readonly PlanResult[]): void {
+  const met = (name: string) => results.reduce((sum, { events }) => sum + (events[name] ?? 0), 0);
+  const expected = [...expectedEvents, ...Object.keys(faultKinds)];
+  const seldom = expected.filter((name) => met(name) < (10 * results.length) / 1_000);
+  if (seldom.length === 0) return;
+  console.log(`met too seldom: ${seldom.map((name) => `${name} (${met(name)})`).join(", ")}`);
+  if (results.length >= 1_000) process.exitCode = 1;
 }
 
 function* plansToRun(): Generator<Plan> {

@@ -4,11 +4,12 @@ import { readGatewayConfig } from "../../gateway/config.ts";
 import { createGateway } from "../../gateway/gateway.ts";
 import { proxyTest } from "../../gateway/http/client-address.ts";
 import { createPublicServer } from "../../gateway/http/server.ts";
+import { callerOf } from "../../inventory-svc/access/identities.ts";
 import { inventoryHandlers } from "../../inventory-svc/rpc/handlers.ts";
 import { connectionGraceMs } from "../../inventory-svc/rpc/served-calls.ts";
 import { entriesPerMessage } from "../../inventory-svc/rpc/wire.ts";
 import { ChangeFeed } from "../../inventory-svc/stock/change-feed.ts";
-import { startCleanup } from "../../inventory-svc/stock/cleanup.ts";
+import { ledgerKeptMs, startCleanup } from "../../inventory-svc/stock/cleanup.ts";
 import { GroupCommit } from "../../inventory-svc/stock/group-commit.ts";
 import { ListFeed } from "../../inventory-svc/stock/list-feed.ts";
 import { Retention } from "../../inventory-svc/stock/retention.ts";
@@ -18,7 +19,7 @@ import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import type { Logger } from "../../runtime/log.ts";
 import { untilReady } from "../../runtime/process.ts";
 import { serveHttp } from "./http-calls.ts";
-import { RpcServer } from "./rpc.ts";
+import { RpcServer } from "./rpc-server.ts";
 import type { Network } from "./virtual-network.ts";
 import { Host, note, runIn } from "./virtual-time.ts";
 
@@ -77,7 +78,7 @@ export function startService(
       store,
       history: new StockHistory(db),
       keepsHistory: true,
-      callerOf: () => ({ kind: "internal" }),
+      callerOf: callerOf(new Map()),
       commits,
       feed: new ChangeFeed((from) => store.changesAfter(from, entriesPerMessage)),
       lists: new ListFeed(store, entriesPerMessage),
@@ -105,7 +106,11 @@ export function startService(
     untilReady(() => store.ping(), log, draining.signal).then(
       () => {
         running.isReady = true;
-        stopCleanup = startCleanup({ ledgerKeptMs: 30 * 86_400_000, retention: new Retention(db), onError: () => {} });
+        stopCleanup = startCleanup({
+          retention: new Retention(db),
+          ledgerKeptMs: ledgerKeptMs(90),
+          onError: () => {},
+        });
       },
       () => {},
     );
@@ -115,7 +120,7 @@ export function startService(
 
 export interface GatewaySettings {
   readonly pepper: string;
-  readonly redisUrl: string | undefined;
+  readonly hasRedis: boolean;
   readonly replicas: number;
   readonly timeoutMs: number;
   readonly keyedTimeoutMs: number;
@@ -128,7 +133,7 @@ export function startGateway(network: Network, name: string, settings: GatewaySe
     const config = readGatewayConfig({
       GATEWAY_DATABASE_URL: "mysql://petstore:petstore@keys/keys",
       KEY_PEPPER: settings.pepper,
-      REDIS_URL: settings.redisUrl,
+      REDIS_URL: settings.hasRedis ? "redis://redis" : undefined,
       GATEWAY_REPLICAS: String(settings.replicas),
       INVENTORY_TIMEOUT_MS: String(settings.timeoutMs),
       KEYED_UPDATE_TIMEOUT_MS: String(settings.keyedTimeoutMs),

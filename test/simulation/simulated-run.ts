@@ -1,67 +1,23 @@
 /** One run: a system, its callers and its faults in virtual time, and what the oracle says of it. */
-import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
 import { createKeyAdmin } from "../../gateway/accounts/cli/key-admin.ts";
-import { createKey, storedKey } from "../../gateway/accounts/keys/key-format.ts";
-import { stockMigrations } from "../../inventory-svc/stock/stock-migrations.ts";
+import { phaseOf } from "../../gateway/limits/rule.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
-import { type Migration, migrate } from "../../runtime/database/migrations.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
-import { type CallerWorld, HttpCaller, restartNumbers, runInternalCaller } from "./callers.ts";
+import { type CallerWorld, HttpCaller, type LimitedRequest, restartNumbers } from "./callers.ts";
 import { DatabaseServer } from "./database.ts";
 import { meet, takeEvents } from "./events.ts";
+import { type FirstState, firstState, pepper } from "./first-state.ts";
+import { runInternalCaller, runWatch } from "./internal-callers.ts";
+import { judgeLimits, type LimitRules } from "./limits-oracle.ts";
 import { useNetwork } from "./mysql2-driver.ts";
-import { type AskedChange, type Commit, judge, type Read, type Version } from "./oracle.ts";
-import type { Fault, FaultKind, Plan } from "./plan.ts";
+import { type AskedChange, type Commit, judge, judgeWaits, type Read, type Version } from "./oracle.ts";
+import { type Fault, type FaultKind, isRolling, type Plan } from "./plan.ts";
 import { Random } from "./random.ts";
-import { useServices } from "./rpc.ts";
+import { RedisServer, useRedisNetwork } from "./redis-model.ts";
+import { useServices } from "./rpc-client.ts";
 import { type SimulatedProcess, startGateway, startService } from "./simulated-processes.ts";
 import { Network } from "./virtual-network.ts";
-import { Host, note, nowMs, pause, runIn, simulate, Trace } from "./virtual-time.ts";
-
-const pepper = "a pepper of the simulation, which is long enough";
-
-/** What every run begins with: databases with their schemas, some entries, and a key. */
-interface Start {
-  readonly stock: Buffer;
-  readonly keys: Buffer;
-  readonly key: string;
-}
-
-let start: Promise<Start> | undefined;
-
-const petsAtStart = Array.from({ length: 12 }, (_, i) => BigInt(i + 1));
-
-function makeStart(): Promise<Start> {
-  const setUp = new Host("set-up");
-  const onUncaught = (error: unknown) => {
-    throw error;
-  };
-  const migrated = async (schema: string, migrations: readonly Migration[]) => {
-    const db = openDatabase("sqlite::memory:");
-    await migrate(db, schema, migrations, "up");
-    return db;
-  };
-  const imageOf = async (db: Awaited<ReturnType<typeof migrated>>) => {
-    return ((await db.client.acquireConnection()) as { serialize(): Buffer }).serialize();
-  };
-  return simulate({ seed: 1, onUncaught }, () =>
-    runIn(setUp, async () => {
-      const stock = await migrated("inventory", stockMigrations);
-      const entry = { kind: "put", quantity: 50, status: "available" } as const;
-      await new StockStore(stock).write(petsAtStart.map((petId) => ({ ...entry, petId })));
-      const keys = await migrated("gateway", keyMigrations);
-      const key = createKey("live", pepper);
-      await createKeyAdmin(keys, Date.now).issue({
-        account: "callers",
-        plan: "enterprise",
-        limits: { perMinute: 1_000_000, perDay: 100_000_000 },
-        scopes: ["inventory:read", "inventory:write"],
-        ...storedKey(key, pepper),
-      });
-      return { stock: await imageOf(stock), keys: await imageOf(keys), key };
-    }),
-  );
-}
+import { Host, note, nowMs, pause, runIn, simulate, startOfDayClockMs, Trace } from "./virtual-time.ts";
 
 export interface RunResult {
   readonly hash: string;
@@ -73,8 +29,7 @@ export interface RunResult {
 
 /** Runs a plan. @param print gets each line of the trace */
 export async function run(plan: Plan, print?: (line: string) => void): Promise<RunResult> {
-  start ??= makeStart();
-  const begun = await start;
+  const begun = await firstState();
   const trace = new Trace(print);
   takeEvents();
   const system = new System(plan, begun);
@@ -90,13 +45,30 @@ export async function run(plan: Plan, print?: (line: string) => void): Promise<R
   } catch (error) {
     system.fail(`the run did not end: ${(error as Error).stack}`);
   }
-  const violations = [...system.violations, ...judge(system)];
+  const violations = [
+    ...system.violations,
+    ...judge(system),
+    ...(plan.faults.length === 0 ? judgeWaits(system) : []),
+    ...judgeLimits(system.limited, limitRules(plan, begun.limitedAccount)),
+  ];
   return {
     hash: trace.hash,
     violations,
     events: takeEvents(),
     virtualMs,
     requests: system.reads.length + system.changes.length,
+  };
+}
+
+/** What the faults of a plan allow of its limits. */
+function limitRules({ limit, faults, hasRedis, gateways }: Plan, account: string): LimitRules {
+  const concerned = faults.filter(({ kind }) => /Redis|gateway$|clock|keys/.test(kind));
+  return {
+    limit,
+    phaseMs: phaseOf(account),
+    unixMs: (atMs) => startOfDayClockMs + atMs,
+    alone: hasRedis ? 0 : gateways,
+    faults: concerned.length,
   };
 }
 
@@ -108,17 +80,20 @@ class System {
   readonly changes: AskedChange[] = [];
   readonly reads: Read[] = [];
   readonly violations: string[] = [];
+  limited: readonly LimitedRequest[] = [];
+  readonly #revoked = new Map<string, { readonly callMs: number; readonly returnMs: number }>();
   readonly #plan: Plan;
-  readonly #start: Start;
+  readonly #start: FirstState;
   readonly #network: Network;
   readonly #random: Random;
   #stock!: DatabaseServer;
   #keys!: DatabaseServer;
+  #redis!: RedisServer;
   #gateways: Slot[] = [];
   #services: Slot[] = [];
   #isOver = false;
 
-  constructor(plan: Plan, begun: Start) {
+  constructor(plan: Plan, begun: FirstState) {
     this.#plan = plan;
     this.#start = begun;
     this.#random = new Random(plan.seed ^ 0x51f15eed);
@@ -131,7 +106,7 @@ class System {
   }
 
   async run(): Promise<void> {
-    const { services, gateways, callers, endMs, faults, timeoutMs, keyedTimeoutMs } = this.#plan;
+    const { services, gateways, callers, endMs, faults, hasRedis, timeoutMs, keyedTimeoutMs } = this.#plan;
     const network = this.#network;
     restartNumbers();
     useNetwork(network);
@@ -139,9 +114,14 @@ class System {
     useServices(network, names);
     this.#openStock(this.#start.stock);
     this.#keys = new DatabaseServer("keys-db", network, "keys", this.#start.keys, new Random(this.#plan.seed ^ 0xd2));
+    this.#keys.sqlite
+      .prepare("update accounts set per_minute = ? where id = ?")
+      .run(this.#plan.limit, this.#start.limitedAccount);
+    useRedisNetwork(network);
+    this.#redis = new RedisServer(network);
     this.#look(true);
     this.#services = names.map((name) => slot(() => startService(network, name, this.#plan)));
-    const settings = { pepper, redisUrl: undefined, replicas: gateways, timeoutMs, keyedTimeoutMs };
+    const settings = { pepper, hasRedis, replicas: gateways, timeoutMs, keyedTimeoutMs };
     this.#gateways = Array.from({ length: gateways }, (_, i) => {
       return slot(() => startGateway(network, `gateway-${i}`, settings));
     });
@@ -155,10 +135,14 @@ class System {
       get gateways() {
         return running.map((gateway) => gateway.running);
       },
-      key: this.#start.key,
+      keyOf: (name) => this.#start.apiKeys.get(name)!.key,
+      revoked: this.#revoked,
       isOver: () => this.#isOver,
       changes: this.changes,
       reads: this.reads,
+      // A silent connection is given up after 5 s, and another one is waited for for 2 s.
+      lookUpMs: faults.some(({ kind }) => /keys/.test(kind)) ? 7_000 : 0,
+      isServed: faults.length === 0 || isRolling(this.#plan),
       fail: (what) => this.fail(what),
     };
     const beganMs = nowMs();
@@ -170,10 +154,18 @@ class System {
     const all = [
       ...Array.from({ length: callers }, (_, i) => followed(`caller-${i}`, new HttpCaller(`caller-${i}`, world).run())),
       followed("internal", runInternalCaller("internal", world)),
+      followed("watch", runWatch("watch", world)),
+      followed("limited", new HttpCaller("limited", world).hammer()).then((requests) => {
+        this.limited = requests as readonly LimitedRequest[];
+      }),
     ];
+    // A rolling restart replaces one process after the other.
+    let last: Promise<unknown> = Promise.resolve();
     const injected = faults.map(async (fault) => {
       await pause(fault.atMs);
-      await followed(fault.kind, this.#inject(fault));
+      if (isRolling(this.#plan)) last = last.then(() => this.#inject(fault));
+      else last = this.#inject(fault);
+      await followed(fault.kind, last);
     });
     await pause(endMs - (nowMs() - beganMs));
     this.#isOver = true;
@@ -236,6 +228,7 @@ class System {
       const before = this.reads.length;
       const caller = new HttpCaller("last", { ...world, gateways: [gateway.running] });
       await caller.readOnce();
+      if (!(await caller.writeOnce())) this.fail(`at rest, ${gateway.running.host.name} does not write`);
       if (this.reads.length === before) this.fail(`at rest, ${gateway.running.host.name} does not serve the list`);
     }
   }
@@ -259,6 +252,11 @@ class System {
       network.setHeld({ name: from }, { name: to }, true);
       await pause(forMs);
       network.setHeld({ name: from }, { name: to }, false);
+    };
+    const slow = async (from: string, to: string) => {
+      network.setDelay({ name: from }, { name: to }, forMs);
+      await pause(forMs);
+      network.setDelay({ name: from }, { name: to }, 0);
     };
     const frozen = async (host: Host) => {
       host.freeze();
@@ -294,6 +292,9 @@ class System {
       "replace a service": () => replaced(service),
       "hold gateway to service": () => held(gatewayName, serviceName),
       "hold service to gateway": () => held(serviceName, gatewayName),
+      "slow gateway to service": () => slow(gatewayName, serviceName),
+      "slow service to gateway": () => slow(serviceName, gatewayName),
+      "slow service to database": () => slow(serviceName, "stock-db"),
       "cut gateway and service": async () => network.cut({ name: gatewayName }, { name: serviceName }),
       "hold service to database": () => held(serviceName, "stock-db"),
       "hold database to service": () => held("stock-db", serviceName),
@@ -308,6 +309,7 @@ class System {
         await pause(forMs);
         Object.assign(faults, { deadlock: 0, lostBefore: 0, lostAfter: 0 });
       },
+      "lock the counter": () => this.#lockCounter(forMs),
       "fail over the database": async () => {
         const old = this.#stock;
         old.host.crash();
@@ -322,6 +324,21 @@ class System {
         this.#openStock(old.sqlite.serialize());
       },
       "restore the database": () => this.#restore(forMs),
+      "freeze Redis": () => frozen(this.#redis.host),
+      "restart Redis": async () => {
+        this.#endRedis();
+        await pause(forMs);
+        this.#redis = new RedisServer(network);
+      },
+      "fail over Redis": async () => {
+        const copy = this.#redis.copy();
+        await pause(forMs);
+        this.#endRedis();
+        this.#redis = new RedisServer(network, copy);
+      },
+      "hold gateway to Redis": () => held(gatewayName, "redis"),
+      "hold Redis to gateway": () => held("redis", gatewayName),
+      "revoke a key": () => this.#revoke(`caller-${which % this.#plan.callers}`),
       "set a clock": async () => {
         const { host } = (which % 2 ? gateway : service).running;
         host.skewMs += (other - 30) * 1_000;
@@ -329,6 +346,43 @@ class System {
     };
     await faults[kind]();
     note(`END ${kind}`);
+  }
+
+  /** Another transaction, such as an import's, keeps all writers waiting. */
+  async #lockCounter(forMs: number): Promise<void> {
+    await runIn(new Host("importer"), async () => {
+      const db = openDatabase("mysql://petstore:petstore@stock/stock", databaseDefaults);
+      const work = db.transaction(async (transaction) => {
+        await transaction("stock_head").where({ id: 1 }).forUpdate().first("revision");
+        await new Promise((resolve) => setTimeout(resolve, forMs));
+      });
+      await work.catch(() => {}); // other faults may hit it
+      await db.destroy();
+    });
+  }
+
+  #endRedis(): void {
+    this.#redis.host.crash();
+    this.#network.drop(this.#redis.host, false);
+  }
+
+  /** As `npm run keys -- revoke` does. */
+  async #revoke(name: string): Promise<void> {
+    const callMs = nowMs();
+    this.#revoked.set(name, { callMs, returnMs: Number.POSITIVE_INFINITY });
+    await runIn(new Host("operator"), async () => {
+      const db = openDatabase("mysql://petstore:petstore@keys/keys", databaseDefaults);
+      const admin = createKeyAdmin(db, Date.now);
+      for (let isDone = false; !isDone; ) {
+        // A rotation during this makes a key that has to be revoked, too: all of the account.
+        isDone = await admin.revokeAll(name).then(
+          () => true,
+          () => false,
+        );
+      }
+      await db.destroy();
+    });
+    this.#revoked.set(name, { callMs, returnMs: nowMs() });
   }
 
   /** As `docs/operations/databases.md` says: stop the services, restore, begin an epoch, start the services. */

@@ -1,15 +1,27 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 
+const node = (...args: readonly string[]) => promisify(execFile)(process.execPath, args);
+
 /** In minutes: others may use the cores, too. */
-const timeoutMs = 5 * 60_000;
+const timeoutMs = 10 * 60_000;
 
 test(
   "a hundred seeds of faults in virtual time break no promise, and each run can be repeated",
   async () => {
-    const args = ["test/simulation/simulate.ts", "--seeds", "100"];
-    const { stdout } = await promisify(execFile)(process.execPath, args);
+    const { stdout } = await node("test/simulation/simulate.ts", "--seeds", "100");
     expect(stdout).toContain("failed: none");
+  },
+  timeoutMs,
+);
+
+test(
+  "the simulation finds two faults that are planted in the sources",
+  async () => {
+    for (const fault of ["joins the check", "a removed entry"]) {
+      const { stdout } = await node("test/simulation/planted.ts", "--only", fault);
+      expect(stdout).toMatch(/^found in/);
+    }
   },
   timeoutMs,
 );

@@ -5,16 +5,28 @@ import "./virtual-time.ts";
 const here = (name: string) => new URL(name, import.meta.url).href;
 
 /** Modules of the product by what stands for them. */
-const replaced = new Map([
-  [here("../../client/channel.ts"), here("rpc.ts")],
-  [here("../../gateway/openapi/document.ts"), here("no-document.ts")],
+const modules = new Map([
+  [here("../../client/channel.ts"), here("rpc-client.ts")],
+  [here("../../gateway/openapi/document.ts"), here("no-pages.ts")],
+  [here("../../gateway/pages/docs-page.ts"), here("no-pages.ts")],
+  [here("../../gateway/pages/account-page.ts"), here("no-pages.ts")],
+]);
+
+/** The modules that import them: others get what they ask for. */
+const importers = [here("../../gateway/gateway.ts"), here("../../client/client.ts")];
+
+/** Packages by what stands for them. */
+const packages = new Map([
+  ["mysql2", here("mysql2-driver.ts")],
+  ["ioredis", here("redis-model.ts")],
 ]);
 
 registerHooks({
   resolve(specifier, context, next) {
-    if (specifier === "mysql2") return { url: here("mysql2-driver.ts"), shortCircuit: true };
+    const substitute = packages.get(specifier);
+    if (substitute !== undefined) return { url: substitute, shortCircuit: true };
     const resolved = next(specifier, context);
-    const url = replaced.get(resolved.url);
-    return url === undefined ? resolved : { ...resolved, url };
+    const module = importers.includes(context.parentURL ?? "") ? modules.get(resolved.url) : undefined;
+    return { ...resolved, url: module ?? resolved.url };
   },
 });

@@ -4,16 +4,20 @@
  * A way that is held keeps what is sent on it, as TCP does, and delivers all of it when it is released: late bytes. The
  * end of a process closes its connections; the loss of its machine tells nobody.
  */
+import { meet } from "./events.ts";
 import type { Random } from "./random.ts";
 import { at, type Host, note, nowMs, runIn } from "./virtual-time.ts";
 
 /** One direction between two hosts. */
 class Way {
   isHeld = false;
+  /** By how much everything on it is late. */
+  delayMs = 0;
   readonly waiting: (() => void)[] = [];
 
   release(): void {
     this.isHeld = false;
+    if (this.waiting.length > 0) meet("bytes that came late");
     for (const send of this.waiting.splice(0)) send();
   }
 }
@@ -62,6 +66,7 @@ export class End<Message = unknown> {
     if (this.isClosed) return;
     this.isClosed = true;
     this.#network.forget(this);
+    meet("a connection that the other side has ended");
     this.onClose();
   }
 
@@ -69,7 +74,7 @@ export class End<Message = unknown> {
     const { peer } = this;
     const way = this.#network.wayBetween(this.host, peer.host);
     const send = () => {
-      const arrivalMs = Math.max(this.#lastArrivalMs, nowMs() + this.#network.latencyMs());
+      const arrivalMs = Math.max(this.#lastArrivalMs, nowMs() + way.delayMs + this.#network.latencyMs());
       this.#lastArrivalMs = arrivalMs;
       at(peer.host, arrivalMs, deliver);
     };
@@ -128,6 +133,8 @@ export class Network {
     const answer = (fromMs: number) => at(from, fromMs + this.latencyMs(), () => !near.isClosed && onOpen(near));
     const arrive = () => {
       if (listener.host.isDead) {
+        near.vanish();
+        far.vanish();
         at(from, nowMs() + this.latencyMs(), onFailure);
         return;
       }
@@ -154,6 +161,13 @@ export class Network {
     note(`${isHeld ? "hold" : "release"} ${from.name}>${to.name} ${way.waiting.length}`);
     if (isHeld) way.isHeld = true;
     else runIn(undefined, () => way.release());
+  }
+
+  /** Makes one direction between two hosts slow. */
+  setDelay(from: Pick<Host, "name">, to: Pick<Host, "name">, delayMs: number): void {
+    note(`delay ${from.name}>${to.name} ${delayMs}`);
+    if (delayMs > 0) meet("a way that has got slow");
+    this.wayBetween(from, to).delayMs = delayMs;
   }
 
   /** Breaks the connections between two hosts: both sides learn of it. */

@@ -10,6 +10,7 @@ import crypto from "node:crypto";
 import { syncBuiltinESMExports } from "node:module";
 import timersPromises from "node:timers/promises";
 import zlib from "node:zlib";
+import { meet } from "./events.ts";
 import { Random } from "./random.ts";
 
 /** A simulated process. Its events wait while it is frozen, and are dropped once it has crashed. */
@@ -43,6 +44,7 @@ export class Host {
     if (!this.isFrozen) return;
     this.isFrozen = false;
     this.frozenMs += nowMs() - this.#frozenAtMs;
+    if (this.#deferred.some(({ phase }) => phase === phases.arrival)) meet("a thaw with packets that had arrived");
     for (const event of this.#deferred) queue.push({ ...event, atMs: nowMs(), isCancelled: () => event.isCancelled() });
     this.#deferred = [];
   }
@@ -118,7 +120,7 @@ const hosts = new AsyncLocalStorage<Host | undefined>();
 const queue = new EventQueue();
 
 /** 1 January 2026: where the clock of the day begins. */
-const startOfDayClockMs = 1_767_225_600_000;
+export const startOfDayClockMs = 1_767_225_600_000;
 
 /** More events than this in one moment are an endless loop. */
 const maxEventsAtOnce = 200_000;

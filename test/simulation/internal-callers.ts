@@ -1,0 +1,183 @@
+/** Internal callers with the product's own client, who note what they get. */
+import { createInventoryClient } from "../../client/client.ts";
+import { InventoryError } from "../../client/index.ts";
+import type { Item, Position } from "../../proto/pet.ts";
+import { type CallerWorld, movingPets, nextNumber } from "./callers.ts";
+import { meet } from "./events.ts";
+import type { AskedChange, Attempt } from "./oracle.ts";
+import { Host, note, nowMs, runIn } from "./virtual-time.ts";
+
+/** Follows the stock with the product's own client, and notes what it is told as reads of changes. */
+export async function runWatch(name: string, world: CallerWorld): Promise<void> {
+  const { reads, isOver } = world;
+  const host = new Host(name);
+  await runIn(host, async () => {
+    const client = createInventoryClient({ address: "services" });
+    const ended = new AbortController();
+    const look = () => (isOver() ? ended.abort() : setTimeout(look, 100));
+    look();
+    try {
+      while (!isOver()) {
+        let position: Position | undefined;
+        try {
+          for await (const page of client.list()) position ??= page.position;
+        } catch {
+          await new Promise((resolve) => setTimeout(resolve, 200));
+          continue;
+        }
+        const onBreak = () => meet("a break of a watch");
+        for await (const event of client.watch(position!, { signal: ended.signal, onBreak })) {
+          if (event.kind === "reset") meet("a reset of a watch");
+          else {
+            const read = { kind: "watch", status: 200, callMs: 0, returnMs: nowMs() } as const;
+            const tag = tagOf(event.position);
+            const changed = event.changed.map((item) => ({ ...toBody(item), etag: `"r${item.revision}"` }));
+            changed.sort((a, b) => a.petId - b.petId);
+            const removed = event.removed.map(Number).sort((a, b) => a - b);
+            reads.push({ ...read, tag, since: tagOf(position!), body: { etag: `"${tag}"`, changed, removed } });
+            ({ position } = event);
+          }
+        }
+      }
+    } catch (error) {
+      if (!ended.signal.aborted) throw error;
+    }
+    client.close();
+  });
+}
+
+const tagOf = ({ epoch, revision }: Position) => `${epoch.slice(0, 8)}-${revision}`;
+
+const internalKinds = {
+  adjust: 4,
+  adjustMany: 3,
+  create: 1,
+  remove: 1,
+  status: 2,
+  get: 2,
+  getMany: 1,
+  list: 0.5,
+} as const;
+
+/** An internal caller, with the product's own client. */
+export async function runInternalCaller(name: string, world: CallerWorld): Promise<Host> {
+  const host = new Host(name);
+  const { random, changes, pets, pauseMs, isOver } = world;
+  await runIn(host, async () => {
+    const client = createInventoryClient({ address: "services" });
+    const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+    /** Notes an attempt at changes that are made together. @returns how it has ended */
+    const attempt = async (asked: readonly AskedChange[], work: () => Promise<readonly Changed[]>) => {
+      const attempts = asked.map((change): Attempt => {
+        const outcome = { kind: "unknown", isAnswered: false } as const;
+        const made: Attempt = { callMs: nowMs(), returnMs: Number.POSITIVE_INFINITY, outcome };
+        change.attempts.push(made);
+        return made;
+      });
+      try {
+        const items = await work();
+        for (const [i, made] of attempts.entries()) made.outcome = { kind: "done", ...items[i]! };
+      } catch (error) {
+        if (!(error instanceof InventoryError)) throw error;
+        const { mayHaveHappened, code, reason } = error;
+        if (reason) meet(`the reason ${reason}`);
+        for (const made of attempts) {
+          made.outcome = mayHaveHappened ? { kind: "unknown", isAnswered: true } : { kind: "refused", code };
+        }
+      }
+      for (const made of attempts) made.returnMs = nowMs();
+      const { kind } = attempts[0]!.outcome;
+      const what = asked.map(({ petId, delta, quantity }) => `${petId} ${delta ?? quantity ?? ""}`).join(", ");
+      note(`${name} ${asked[0]!.kind} ${what}: ${JSON.stringify(attempts[0]!.outcome, toText)}`);
+      meet(`internal ${asked[0]!.kind} ${kind}`);
+      return kind;
+    };
+    const ask = (change: Omit<AskedChange, "attempts">): AskedChange => {
+      const asked = { ...change, attempts: [] };
+      changes.push(asked);
+      return asked;
+    };
+    const untilKnown = async (asked: readonly AskedChange[], work: () => Promise<readonly Changed[]>) => {
+      while ((await attempt(asked, work)) === "unknown" && !isOver()) {
+        meet("an adjustment that is repeated");
+        await pause(random.between(1, 300));
+      }
+    };
+    const act = async (kind: keyof typeof internalKinds) => {
+      const petId = 1 + random.below(pets);
+      const moving = random.pick(movingPets);
+      const delta = random.chance(0.05) ? -100_000 : random.chance(0.5) ? 1 + random.below(9) : -1 - random.below(9);
+      const requestId = `adjust-${nextNumber()}`;
+      switch (kind) {
+        case "adjust": {
+          const adjustment = { petId: BigInt(petId), delta, requestId };
+          const adjust = async () => [toChanged((await client.adjust(adjustment)).item)];
+          return untilKnown([ask({ kind, petId, delta })], adjust);
+        }
+        case "adjustMany": {
+          const petIds = [petId, 1 + (petId % pets)]; // what one of them gets is taken from the other
+          const group: AskedChange[] = [];
+          const change = { kind: "adjust", group } as const;
+          group.push(...petIds.map((petId, i) => ask({ ...change, petId, delta: i === 0 ? delta : -delta })));
+          const adjustments = group.map(({ petId, delta }) => ({ petId: BigInt(petId), delta: delta! }));
+          const adjust = async () => (await client.adjustMany({ adjustments, requestId })).items.map(toChanged);
+          return untilKnown(group, adjust);
+        }
+        case "create": {
+          const quantity = nextNumber();
+          const create = async () => [toChanged(await client.create({ petId: BigInt(moving), quantity }))];
+          return void (await attempt([ask({ kind, petId: moving, quantity })], create));
+        }
+        case "remove": {
+          const remove = async () => [{ revision: await client.remove(BigInt(moving)) }];
+          return void (await attempt([ask({ kind, petId: moving })], remove));
+        }
+        case "status": {
+          const status = random.pick(["available", "pending", "sold"] as const);
+          const set = async () => [toChanged(await client.setStatus({ petId: BigInt(petId), status }))];
+          return void (await attempt([ask({ kind, petId, status })], set));
+        }
+        default:
+          return readInternally(kind, petId, client, world);
+      }
+    };
+    while (!isOver()) {
+      await pause(random.between(0, 2 * pauseMs));
+      await act(random.weighted(internalKinds));
+    }
+    client.close();
+  });
+  return host;
+}
+
+type Client = ReturnType<typeof createInventoryClient>;
+
+/** What is noted of an entry that a change has left. */
+type Changed = Omit<Extract<Attempt["outcome"], { kind: "done" }>, "kind">;
+
+const toChanged = ({ revision, quantity, status }: Item): Changed => ({ revision, quantity, status });
+const toText = (_: string, value: unknown) => (typeof value === "bigint" ? String(value) : value);
+const toBody = ({ petId, quantity, status }: Item) => ({ petId: Number(petId), quantity, status });
+
+async function readInternally(kind: "get" | "getMany" | "list", petId: number, client: Client, { reads }: CallerWorld) {
+  const callMs = nowMs();
+  try {
+    if (kind === "get") {
+      const item = await client.get(BigInt(petId));
+      const read = {
+        kind: "entry",
+        petIds: [petId],
+        status: 200,
+        tag: `r${item.revision}`,
+        body: toBody(item),
+      } as const;
+      reads.push({ ...read, callMs, returnMs: nowMs() });
+    } else if (kind === "getMany") await client.getMany([BigInt(petId), 1n]);
+    else for await (const _ of client.list()) meet("a page of the list");
+  } catch (error) {
+    if (!(error instanceof InventoryError)) throw error;
+    if (error.code === "NOT_FOUND" && kind === "get") {
+      reads.push({ kind: "entry", petIds: [petId], status: 404, tag: "", body: undefined, callMs, returnMs: nowMs() });
+    }
+  }
+}
