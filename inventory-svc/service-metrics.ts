@@ -6,7 +6,7 @@ import { exposePool } from "../runtime/database/pool-metrics.ts";
 import type { DatabaseRisks } from "../runtime/database/risks.ts";
 import { ErrorLog } from "../runtime/error-log.ts";
 import type { Logger } from "../runtime/log.ts";
-import { createRegistry, Distribution, durationBounds, gauge, type Series } from "../runtime/metrics.ts";
+import { counter, createRegistry, Distribution, durationBounds, gauge, type Series } from "../runtime/metrics.ts";
 import { isOurFault } from "./rpc/rpc-error.ts";
 import { logLevel, type OnCall } from "./rpc/served-calls.ts";
 import type { GroupCommit, GroupCommitOptions } from "./stock/group-commit.ts";
@@ -30,7 +30,7 @@ export interface ServiceMetrics {
 
 interface ServiceParts {
   readonly db: Knex;
-  readonly store: Pick<StockStore, "lastRevision">;
+  readonly store: Pick<StockStore, "lastRevision" | "changesByKind">;
   readonly commits: Pick<GroupCommit, "queued">;
   readonly maxQueued: number;
   readonly risks: DatabaseRisks;
@@ -86,6 +86,10 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
       exposePool(registry, "inventory", db);
       risks.expose(registry, "inventory");
       show("revision", "Newest revision of the stock that this process has seen", () => Number(store.lastRevision));
+      const help = "Changes of the stock that this process has made, by kind as in the ledger";
+      counter({ name: "inventory_changes_total", help, registry, labelNames: ["kind"] }, () =>
+        Array.from(store.changesByKind, ([kind, count]) => [{ kind }, count] as const),
+      );
       show("commit_queued", "Changes that wait for a transaction", () => commits.queued);
       show("commit_queued_max", "Changes that may wait for a transaction", () => maxQueued);
     },

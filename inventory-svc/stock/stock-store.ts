@@ -7,7 +7,7 @@ import { clockMs, type Statement, statementOf } from "../../runtime/database/sta
 import { runStatement } from "../../runtime/database/transactions.ts";
 import { invariant } from "../../runtime/invariant.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
-import type { Change, Outcome, StockRow } from "./change.ts";
+import type { Change, LedgerKind, Outcome, StockRow } from "./change.ts";
 import { readCurrentRows } from "./current-rows.ts";
 import { orUnavailable } from "./stock-errors.ts";
 import { columns, ledgerTable, type Row, toStockRow } from "./stock-rows.ts";
@@ -42,6 +42,7 @@ export class StockStore {
   readonly #readPosition: Statement;
   readonly #headReads = new SharedRead(() => this.#readHead());
   readonly #statements: WriteStatements;
+  readonly #made = new Map<LedgerKind, number>();
   /** The latest position that was read or written here. */
   #last: Position = { epoch: "", revision: 0n };
 
@@ -62,6 +63,11 @@ export class StockStore {
   /** The latest revision that was read or written here. */
   get lastRevision(): bigint {
     return this.#last.revision;
+  }
+
+  /** Changes that this process has made so far. */
+  get changesByKind(): ReadonlyMap<LedgerKind, number> {
+    return this.#made;
   }
 
   /**
@@ -181,7 +187,8 @@ export class StockStore {
   async writeWanted(requests: readonly WriteRequest[]): Promise<Written> {
     const known = this.#last;
     const onLocked = (position: Position) => this.#see(position, known);
-    const { written, position } = await writeWanted(this.#db, this.#statements, requests, onLocked);
+    const { written, recorded, position } = await writeWanted(this.#db, this.#statements, requests, onLocked);
+    for (const { id, kind } of recorded) if (id > 0n) this.#made.set(kind, (this.#made.get(kind) ?? 0) + 1);
     if (position) this.#see(position, known);
     return written;
   }

@@ -7,7 +7,7 @@ import { lostItsServer } from "../../runtime/database/open.ts";
 import { matchedRows } from "../../runtime/database/statements.ts";
 import { maxAttempts, Transaction } from "../../runtime/database/transactions.ts";
 import { InvariantError } from "../../runtime/invariant.ts";
-import { type Change, type ChangeGroup, type Outcome, onceOf } from "./change.ts";
+import { type Change, type ChangeGroup, type LedgerRow, type Outcome, onceOf } from "./change.ts";
 import { type BatchInput, type BatchResult, decideChanges } from "./decide-changes.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "./stock-errors.ts";
 import { type OnceRow, type Row, toOnceRecord, toStockRow } from "./stock-rows.ts";
@@ -25,6 +25,8 @@ export type Written = ReadonlyMap<WriteRequest, readonly Outcome[]>;
 
 interface WriteResult {
   readonly written: Written;
+  /** The changes that were made, or happened once without an effect. */
+  readonly recorded: readonly LedgerRow[];
   /** Of the stock after the write; undefined when no request was wanted. */
   readonly position?: Position;
 }
@@ -54,7 +56,7 @@ export async function writeWanted(
       const wanted = requests.filter(({ isWanted }) => isWanted());
       return wanted.some(({ group }) => group.changes.length > 0)
         ? await writeOnce(db, statements, wanted, onLocked)
-        : { written: new Map(wanted.map((request) => [request, []])) };
+        : { written: new Map(wanted.map((request) => [request, []])), recorded: [] };
     } catch (error) {
       if (error instanceof OutcomeUnknownError || error instanceof InvariantError) throw error;
       const mayRetry = (failures === 1 && lostItsServer(error)) || isRetryable(error);
@@ -79,14 +81,14 @@ async function writeOnce(
     onLocked({ epoch: state.epoch, revision: state.revision });
     await setImmediate(); // by then Node has read the cancellations that have arrived
     const wanted = requests.filter(({ isWanted }) => isWanted());
-    if (wanted.length === 0) return { written: new Map() };
+    if (wanted.length === 0) return { written: new Map(), recorded: [] };
     const result = decideChanges(
       state,
       wanted.map(({ group }) => group),
     );
     await commit(transaction, statements, result);
     const written = new Map(wanted.map((request, i) => [request, result.outcomes[i]!]));
-    return { written, position: { epoch: state.epoch, revision: result.revision } };
+    return { written, recorded: result.recorded, position: { epoch: state.epoch, revision: result.revision } };
   } finally {
     await transaction.end();
   }
