@@ -4,7 +4,7 @@ import { type ErrorRequestHandler, type Request, type RequestHandler, type Respo
 import type { Admission } from "./admission/admission.ts";
 import { ApiError } from "./http/api-error.ts";
 import { refuseDuplicates } from "./http/bearer.ts";
-import { pathOf, requestId, takeBody } from "./http/request.ts";
+import { pathOf, refuseUnknownParameters, requestId, takeBody } from "./http/request.ts";
 import {
   addCommonHeaders,
   contextOf,
@@ -135,10 +135,11 @@ function admitted(
   const { operations, operation, parameters } = found;
   context.route = (operation ?? operations.values().next().value!).name;
   if (!operation) throw wrongMethod(operations);
-  const { deprecation } = operation;
+  const { deprecation, query } = operation;
   if (deprecation && now() >= deprecation.goneFromMs) {
     throw new ApiError("not_found", { status: 410, message: "The operation has been retired; see the Link header." });
   }
+  if (query) refuseUnknownParameters(request, query);
   request.params = {};
   for (const name in parameters) request.params[name] = decoded(name, parameters[name]!);
   return operation;

@@ -3,7 +3,7 @@ import { publishedBanRules } from "./admission/bans.ts";
 import { openApiDocument } from "./openapi/document.ts";
 import { announceEnds, type OperationDeps, routeTable } from "./routes.ts";
 
-test("the route table and the OpenAPI document have the same operations and scopes", () => {
+test("the route table and the OpenAPI document have the same operations, scopes and parameters", () => {
   const handler = () => () => {};
   const table = routeTable({
     pets: handler,
@@ -11,13 +11,13 @@ test("the route table and the OpenAPI document have the same operations and scop
     keyRotation: {},
   } as unknown as OperationDeps);
   const operations = Object.entries(table).map(([route, operation]) => {
-    const { name, scope } = operation;
+    const { name, scope, query } = operation;
     const [method = "", path = ""] = route.split(" ");
     const documented = path.replace(/^\/v1/, "").replace(/:(\w+)/g, "{$1}");
-    return { operation: `${method} ${documented}`, name, scope: scope ?? "" };
+    return { operation: `${method} ${documented}`, name, scope: scope ?? "", query };
   });
 
-  const { paths } = openApiDocument({
+  const { paths, components } = openApiDocument({
     servers: [],
     plans: contractPlans,
     banRules: publishedBanRules,
@@ -28,12 +28,13 @@ test("the route table and the OpenAPI document have the same operations and scop
   });
   const documented = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => {
-      const { operationId, security } = operation as unknown as Described;
+      const { operationId, security, parameters } = operation as unknown as Described;
       const scopes = security.flatMap((scheme) => Object.values(scheme).flat());
       return {
         operation: `${method.toUpperCase()} ${path}`,
         name: operationId,
         scope: scopes.join(" "),
+        query: ofSpecification.includes(operationId) ? undefined : queryParameters(parameters, components),
       };
     }),
   );
@@ -48,7 +49,23 @@ test("the end of an operation that does not exist is a fault that names the sett
   expect(() => announceEnds(table, { getOrder: announced })).toThrow("DEPRECATIONS: there is no operation getOrder");
 });
 
+/** They ignore query parameters that they do not know. */
+const ofSpecification = ["listInventory", "updateInventory", "getPet", "getOrders"];
+
+interface Parameter {
+  readonly $ref?: string;
+  readonly name?: string;
+  readonly in?: string;
+}
+
 interface Described {
   readonly operationId: string;
   readonly security: readonly Readonly<Record<string, readonly string[]>>[];
+  readonly parameters: readonly Parameter[];
+}
+
+function queryParameters(parameters: readonly Parameter[], components: object): string[] {
+  const shared = (components as { parameters: Readonly<Record<string, Parameter>> }).parameters;
+  const whole = parameters.map((each) => (each.$ref ? shared[each.$ref.split("/").at(-1)!]! : each));
+  return whole.flatMap((each) => (each.in === "query" ? each.name! : []));
 }

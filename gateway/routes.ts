@@ -26,6 +26,11 @@ import type { PassThrough } from "./passthrough/handler.ts";
 export interface Operation extends OperationAccess {
   /** Its operationId in `openapi.yaml`, which also names it in metrics, logs and spans. */
   readonly name: string;
+  /**
+   * Names of its query parameters: a request with another one is refused. Undefined for the operations of the
+   * specification, which ignore what they do not know.
+   */
+  readonly query?: readonly string[];
   /** Set for an operation that is going to end. */
   readonly deprecation?: Deprecation;
   /** Answers, or hands an error to `next`. Admission has let the request in. */
@@ -73,22 +78,26 @@ export function routeTable(deps: OperationDeps): RouteTable {
     // The paths with a petId come last, because they would match these too.
     "GET /v1/inventory/changes": {
       name: "listInventoryChanges",
+      query: ["since"],
       scope: "inventory:read",
       prefetch: prefetch,
       handler: listInventoryChanges(deps),
     },
     "POST /v1/inventory/updates": {
       name: "bulkUpdateInventory",
+      query: [],
       scope: "inventory:write",
       handler: bulkUpdateInventory(deps),
     },
     "POST /v1/inventory/adjustments": {
       name: "adjustInventory",
+      query: [],
       scope: "inventory:write",
       handler: adjustInventory(deps),
     },
     "GET /v1/inventory/:petId": {
       name: "getInventoryItem",
+      query: [],
       scope: "inventory:read",
       prefetch: prefetch,
       handler: getInventoryItem(deps),
@@ -100,6 +109,7 @@ export function routeTable(deps: OperationDeps): RouteTable {
     },
     "GET /v1/inventory/:petId/history": {
       name: "getInventoryHistory",
+      query: ["limit", "before"],
       scope: "inventory:read",
       handler: getInventoryHistory(deps),
     },
@@ -115,12 +125,14 @@ export function routeTable(deps: OperationDeps): RouteTable {
     },
     "GET /v1/rate_limit": {
       name: "getRateLimit",
+      query: [],
       scope: null,
       isUncharged: true,
       handler: getRateLimit(deps.now),
     },
     "GET /v1/usage": {
       name: "getUsage",
+      query: ["hours"],
       scope: null,
       isUncharged: true,
       handler: getUsage(deps),
@@ -128,6 +140,7 @@ export function routeTable(deps: OperationDeps): RouteTable {
     ...(keyRotation && {
       "POST /v1/keys/rotate": {
         name: "rotateKey",
+        query: [],
         scope: "keys:rotate",
         handler: rotateOwnKey(keyRotation),
       },

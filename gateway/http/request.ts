@@ -34,6 +34,24 @@ export function queryOf(request: IncomingMessage): URLSearchParams {
   return new URLSearchParams((parseurl(request)?.query as string | null) ?? "");
 }
 
+/** A name that an error may repeat: it is short, and nothing like an API key. */
+const nameToRepeat = /^(?!.*ps_[a-z0-9]{1,16}_)[\x20-\x7e]{1,64}$/;
+
+/**
+ * Refuses a query with a parameter that the operation does not have.
+ *
+ * @throws ApiError invalid_request that names the parameter
+ */
+export function refuseUnknownParameters(request: IncomingMessage, known: readonly string[]): void {
+  if (!request.url!.includes("?")) return;
+  for (const name of queryOf(request).keys()) {
+    if (known.includes(name)) continue;
+    const unknown = nameToRepeat.test(name) ? `no query parameter ${name}` : "no such query parameter";
+    const has = known.length === 0 ? "takes none" : `takes ${known.join(" and ")}`;
+    throw new ApiError("invalid_request", { message: `There is ${unknown}: the operation ${has}.` });
+  }
+}
+
 /**
  * Reads a query parameter that may be there once.
  *

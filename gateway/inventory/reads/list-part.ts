@@ -15,7 +15,7 @@ const maxPetIds = 100;
 const maxLimit = 10_000;
 
 /**
- * Reads `petIds`, or `limit` and `after`, of a query. Other parameters are ignored.
+ * Reads `petIds`, or `limit` and `after`, of a query. Other parameters are ignored, as the document says.
  *
  * @returns undefined for the whole list
  * @throws ApiError invalid_request
