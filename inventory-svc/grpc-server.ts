@@ -1,5 +1,7 @@
 /** The gRPC server of the inventory service. */
 import { readFileSync } from "node:fs";
+import { fromBinary, toBinary } from "@bufbuild/protobuf";
+import { FileDescriptorProtoSchema, FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import {
   type handleServerStreamingCall,
   Server,
@@ -8,7 +10,7 @@ import {
   type ServiceDefinition,
   type UntypedHandleCall,
 } from "@grpc/grpc-js";
-import { loadFileDescriptorSetFromBuffer } from "@grpc/proto-loader";
+import type { PackageDefinition } from "@grpc/proto-loader";
 import { ReflectionService } from "@grpc/reflection";
 import { HealthImplementation } from "grpc-health-check";
 import { type InventoryServiceServer, InventoryServiceService } from "../proto/gen/petstore/inventory/v1/inventory.ts";
@@ -74,7 +76,7 @@ export function createRpcServer({
       server.addService(service, { ...calls, watch });
     },
   } as unknown as Server);
-  new ReflectionService(loadFileDescriptorSetFromBuffer(readFileSync(descriptors))).addToServer(server);
+  new ReflectionService(reflectedFiles()).addToServer(server);
 
   return {
     listen: ({ host, port }) =>
@@ -100,4 +102,14 @@ export function createRpcServer({
       clearTimeout(force);
     },
   };
+}
+
+/**
+ * What reflection describes: the contract, the types of its error details, and health. The files are as they were
+ * compiled: proto-loader would merge those of a package and lose their imports, and tools refuse files that lack one.
+ */
+function reflectedFiles(): PackageDefinition {
+  const { file } = fromBinary(FileDescriptorSetSchema, readFileSync(descriptors));
+  const fileDescriptorProtos = file.map((each) => toBinary(FileDescriptorProtoSchema, each));
+  return { contract: { fileDescriptorProtos } } as unknown as PackageDefinition;
 }

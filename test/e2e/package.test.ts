@@ -51,6 +51,7 @@ test("the package holds JavaScript, declarations and texts, and installs only wh
     "package.json",
     "proto/google/rpc/error_details.proto",
     "proto/google/rpc/status.proto",
+    "proto/grpc/health/v1/health.proto",
     "proto/petstore/inventory/v1/inventory.proto",
   ]);
   expect(names.filter((name) => /\.test\.|start\.js|stand-in/.test(name))).toEqual([]);

@@ -1,7 +1,7 @@
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
-import { fromBinary } from "@bufbuild/protobuf";
-import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
+import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
+import { type FileDescriptorProto, FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { type ClientDuplexStream, type ClientReadableStream, status } from "@grpc/grpc-js";
 import { protoPath } from "grpc-health-check";
 import { InventoryServiceService } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
@@ -81,18 +81,21 @@ describeEachDatabase("health and reflection of the service", (url) => {
       return answer;
     };
 
+    const filesOf = async (question: object): Promise<FileDescriptorProto[]> => {
+      const { fileDescriptorResponse } = await ask(question);
+      return fileDescriptorResponse!.fileDescriptorProto.map((bytes) => fromBinary(FileDescriptorProtoSchema, bytes));
+    };
+
     test(`server reflection ${version} lists the services`, async () => {
       const { listServicesResponse } = await ask({ listServices: "" });
-      expect(listServicesResponse!.service.map(({ name }) => name)).toContain(serviceName);
+      const names = listServicesResponse!.service.map(({ name }) => name);
+      expect(names).toEqual(expect.arrayContaining([serviceName, "grpc.health.v1.Health"]));
     });
 
     test.each([serviceName, `${serviceName}.UpdateInventory`, "petstore.inventory.v1.InventoryItem"])(
       `server reflection ${version} describes %s with all methods and fields`,
       async (symbol) => {
-        const { fileDescriptorResponse } = await ask({ fileContainingSymbol: symbol });
-        const files = fileDescriptorResponse!.fileDescriptorProto.map((bytes) =>
-          fromBinary(FileDescriptorProtoSchema, bytes),
-        );
+        const files = await filesOf({ fileContainingSymbol: symbol });
         const { service: services, messageType } = files.find(({ package: name }) => name === "petstore.inventory.v1")!;
         expect(services[0]!.method.map(({ name }) => `/${serviceName}/${name}`)).toEqual(
           Object.values(InventoryServiceService).map(({ path }) => path),
@@ -102,11 +105,30 @@ describeEachDatabase("health and reflection of the service", (url) => {
       },
     );
 
+    /** Finds a symbol as tools do: they read its file, then those that it imports, and link them strictly. */
+    async function findSymbol(symbol: string) {
+      const files = new Map<string, FileDescriptorProto>();
+      const [first] = await filesOf({ fileContainingSymbol: symbol });
+      const waiting = [first!];
+      for (let file = waiting.pop(); file; file = waiting.pop()) {
+        if (files.has(file.name)) continue;
+        files.set(file.name, file);
+        for (const name of file.dependency) waiting.push((await filesOf({ fileByFilename: name }))[0]!);
+      }
+      return createFileRegistry(first!, (name) => files.get(name)).get(symbol);
+    }
+
+    test.each([
+      serviceName,
+      "grpc.health.v1.Health",
+      ...["ErrorInfo", "RetryInfo", "BadRequest"].map((name) => `google.rpc.${name}`),
+    ])(`server reflection ${version} gives %s with every file that it imports`, async (symbol) =>
+      expect(await findSymbol(symbol)).toMatchObject({ typeName: symbol }),
+    );
+
     test(`server reflection ${version} describes the types of error details`, async () => {
-      const { fileDescriptorResponse } = await ask({ fileContainingSymbol: "google.rpc.ErrorInfo" });
-      const names = fileDescriptorResponse!.fileDescriptorProto.flatMap((bytes) =>
-        fromBinary(FileDescriptorProtoSchema, bytes).messageType.map(({ name }) => name),
-      );
+      const files = await filesOf({ fileContainingSymbol: "google.rpc.ErrorInfo" });
+      const names = files.flatMap(({ messageType }) => messageType.map(({ name }) => name));
       expect(names).toEqual(expect.arrayContaining(["ErrorInfo", "BadRequest", "RetryInfo", "ResourceInfo"]));
     });
 
