@@ -4,6 +4,7 @@ import { InventoryServiceClient } from "../proto/gen/petstore/inventory/v1/inven
 import { CertificateFiles, type TlsLog } from "../runtime/certificate-files.ts";
 import type { TlsFiles } from "../runtime/tls-files.ts";
 import "./closing-connections.ts";
+import { notSent } from "./inventory-error.ts";
 
 export interface ChannelTls extends TlsFiles {
   /** The name that the service's certificate has to have. Default: the host of the address. */
@@ -26,7 +27,7 @@ export type RetriedMethods = readonly (keyof typeof InventoryServiceClient.servi
  * Opens the generated client on a channel for this service. Calls are balanced over the replicas, and a broken
  * connection is noticed within 15 s.
  *
- * @throws Error that says what is wrong with the TLS files
+ * @throws InventoryError INVALID_ARGUMENT that names the TLS files that cannot be used, and says why
  */
 export function openInventoryChannel(
   { address, tls, log }: InventoryChannelOptions,
@@ -56,8 +57,16 @@ export function openInventoryChannel(
 }
 
 function tlsCredentials(files: TlsFiles, log: TlsLog | undefined): ChannelCredentials {
-  const certificates = new CertificateFiles(files, log);
+  const certificates = openCertificates(files, log);
   return experimental.createCertificateProviderChannelCredentials(certificates, certificates);
+}
+
+function openCertificates(files: TlsFiles, log: TlsLog | undefined): CertificateFiles {
+  try {
+    return new CertificateFiles(files, log);
+  } catch (error) {
+    throw notSent((error as Error).message, error, "INVALID_ARGUMENT");
+  }
 }
 
 /** gRPC's own retries (gRFC A6): five attempts within two seconds and the call's deadline. */

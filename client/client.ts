@@ -39,7 +39,7 @@ const defaultTimeoutMs = 5_000;
 /**
  * Makes a client of the service at an address.
  *
- * @throws InventoryError INVALID_ARGUMENT for an address that is none; Error that says what is wrong with the TLS files
+ * @throws InventoryError INVALID_ARGUMENT for an address that is none, and for TLS files that cannot be used
  */
 export function createInventoryClient({
   timeoutMs = defaultTimeoutMs,

@@ -2,6 +2,7 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { ErrorInfo } from "../proto/gen/google/rpc/error_details.ts";
 import { Status } from "../proto/gen/google/rpc/status.ts";
+import { connectionFault } from "./connection-fault.ts";
 
 export type StatusName = keyof typeof status;
 
@@ -79,7 +80,7 @@ export function toInventoryError(error: unknown): InventoryError {
   const [sent] = metadata?.get("grpc-status-details-bin") ?? [];
   return new InventoryError(
     name,
-    details ?? "",
+    connectionFault(details ?? "")?.text ?? details ?? "",
     Buffer.isBuffer(sent) ? errorInfoOf(() => Status.decode(sent).details) : undefined,
     error,
   );

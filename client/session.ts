@@ -54,7 +54,7 @@ export class Session<Question, Message> {
       });
       stream.once("error", (cause) => {
         const error = toInventoryError(cause);
-        reject(error.mayHaveHappened ? notSent(error.message, cause) : error);
+        reject(error.mayHaveHappened ? notSent(error.message.replace(/^UNAVAILABLE: /, ""), cause) : error);
       });
       stream.once("status", () => {
         clearTimeout(timer);

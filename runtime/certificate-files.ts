@@ -39,7 +39,9 @@ export class CertificateFiles implements CertificateProvider {
     this.#files = files;
     this.#log = log;
     this.#loaded = this.#seen = readAll(files);
-    const faults = Object.entries(faultsOf(this.#loaded)).map(([name, fault]) => `${name}: ${fault}`);
+    const faults = Object.entries(faultsOf(this.#loaded)).map(
+      ([name, fault]) => `${name}${shownPath(files[name as keyof TlsFiles])}: ${fault}`,
+    );
     if (faults.length > 0) throw new Error(`the TLS files cannot be used: ${faults.join("; ")}`);
   }
 
@@ -102,6 +104,11 @@ export class CertificateFiles implements CertificateProvider {
     const { serialNumber, validToDate } = new X509Certificate(contents.cert.pem);
     this.#log?.info({ serialNumber, validUntil: validToDate }, "TLS files loaded again");
   }
+}
+
+/** A path for a message. What is no path may be a private key in place of one. */
+function shownPath(path: string): string {
+  return path.length < 1_000 && !/[\r\n]|-----/.test(path) ? ` (${path})` : "";
 }
 
 const toCa = ({ ca }: TlsContents) => ({ caCertificate: Buffer.from(ca.pem) });

@@ -1,5 +1,6 @@
 /** Says in one line why a gateway cannot use the inventory service yet. */
 import type { ServiceError } from "@grpc/grpc-js";
+import { type ConnectionFault, connectionFault } from "../../client/connection-fault.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 import { ApiError } from "../http/api-error.ts";
 
@@ -23,12 +24,13 @@ function serviceFault(error: unknown): string {
   if (error instanceof ApiError && error.code === "timeout") {
     return `${said} (where it is only slow, INVENTORY_TIMEOUT_MS gives it more time)`;
   }
-  // grpc-js puts the errors of its layers around the one of the connection. OpenSSL's end with a line break.
-  const last = /No connection established.*Last error: (.*?)\.?\s+\.? ?Resolution note:/s.exec(said)?.[1];
-  if (last === undefined) return said;
-  if (/connect E[A-Z]|getaddrinfo|timed? out/i.test(last)) return `no service answers (${last})`;
-  if (/certificate|altname|\bcert\b/i.test(last)) {
-    return `the service's certificate cannot be trusted, or is for another name (${last}): see GATEWAY_INVENTORY_TLS_CA and GATEWAY_INVENTORY_TLS_SERVER_NAME`;
-  }
-  return `what answers there is no gRPC of this kind (${last}): TLS has to be on at both sides (GATEWAY_INVENTORY_TLS_CA, GATEWAY_INVENTORY_TLS_CERT, GATEWAY_INVENTORY_TLS_KEY) or at none`;
+  const fault = connectionFault(said);
+  return fault ? fault.text + settingsOf[fault.kind] : said;
 }
+
+/** The settings that mend a fault. */
+const settingsOf: Readonly<Record<ConnectionFault["kind"], string>> = {
+  "no-service": "",
+  certificate: ": see GATEWAY_INVENTORY_TLS_CA and GATEWAY_INVENTORY_TLS_SERVER_NAME",
+  "other-protocol": " (GATEWAY_INVENTORY_TLS_CA, GATEWAY_INVENTORY_TLS_CERT, GATEWAY_INVENTORY_TLS_KEY)",
+};

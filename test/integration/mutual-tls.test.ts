@@ -287,7 +287,26 @@ describe("mutual TLS", () => {
     stack.defer(() => inventory.close());
     expect(await inventory.get(7n)).toMatchObject({ petId: 7n });
     await expect(inventory.remove(7n)).rejects.toMatchObject({ code: "PERMISSION_DENIED" });
-    expect(() => createInventoryClient({ address: "any", tls: { ...tls, key: "/nowhere" } })).toThrow("key: cannot be");
+  });
+
+  test("a client is told which of its TLS files cannot be used, by its path", async () => {
+    const { cert, key, ca } = await authority.issue({ names: [names.reader] });
+    const open = (tls: TlsFiles) => createInventoryClient({ address: "any", tls });
+    const expected = { code: "INVALID_ARGUMENT", message: expect.stringContaining("key (/nowhere): cannot be read") };
+    expect(() => open({ cert, key: "/nowhere", ca })).toThrow(expect.objectContaining(expected));
+    const pasted = readFileSync(key, "utf8");
+    expect(() => open({ cert, key: pasted, ca })).toThrow(/: key: cannot be read \(\w+\)$/);
+  });
+
+  test("a client without TLS is told that the service has it", async () => {
+    const inventory = createInventoryClient({ address: system.inventory.listen });
+    stack.defer(() => inventory.close());
+    // The connection was closed, or reset.
+    const message =
+      /^UNAVAILABLE: what answers there is no gRPC of this kind(?: \(.*ECONN\w+.*\))?: TLS has to be on at both sides or at none$/;
+    for (const call of [inventory.get(7n), inventory.update({ petId: 7n, quantity: 1 })]) {
+      await expect(call).rejects.toMatchObject({ code: "UNAVAILABLE", message: expect.stringMatching(message) });
+    }
   });
 
   test("keeps a gateway unready whose certificate the service refuses, and it answers 503", async () => {

@@ -1,0 +1,30 @@
+/** Says in one line why a channel has no connection. */
+
+/** Why there is no connection. */
+export interface ConnectionFault {
+  /** `no-service`: nothing answers. `certificate`: it is not trusted. `other-protocol`: TLS is on at one side only. */
+  readonly kind: "no-service" | "certificate" | "other-protocol";
+  readonly text: string;
+}
+
+/**
+ * Finds the fault of the connection in what grpc-js says of a call.
+ *
+ * @returns undefined for a call that failed otherwise
+ */
+export function connectionFault(details: string): ConnectionFault | undefined {
+  // grpc-js puts the errors of its layers around the one of the connection. OpenSSL's end with a line break.
+  const last = /No connection established.*Last error: (.*?)\.?\s+\.? ?Resolution note:/s.exec(details)?.[1];
+  if (last === undefined) return undefined;
+  if (/connect E[A-Z]|getaddrinfo|timed? out/i.test(last)) {
+    return { kind: "no-service", text: `no service answers (${last})` };
+  }
+  if (/certificate|altname|\bcert\b/i.test(last)) {
+    const text = `the service's certificate cannot be trusted, or is for another name (${last})`;
+    return { kind: "certificate", text };
+  }
+  // Where the other side has only closed the connection, grpc-js knows no reason.
+  const reason = /^(?:null|Failed to connect.*)$/s.test(last) ? "" : ` (${last})`;
+  const text = `what answers there is no gRPC of this kind${reason}: TLS has to be on at both sides or at none`;
+  return { kind: "other-protocol", text };
+}
