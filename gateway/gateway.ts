@@ -57,8 +57,12 @@ export interface Gateway {
    * keys.
    */
   ready(): Promise<void>;
-  /** Settings of the keys' database that put promises at risk, each with what mends it. */
-  readonly risks: readonly string[];
+  /**
+   * Returns the settings of the keys' database that put promises at risk, each with what mends it.
+   *
+   * @throws OperatorError when its URL leads to several servers that take writes; this gateway is then not ready
+   */
+  databaseRisks(): readonly string[];
   /**
    * Ends long waits, for the begin of a stop. Requests that wait for a change are answered, and no more of them wait.
    * Updates with a key are repeated for at most `INVENTORY_TIMEOUT_MS` more.
@@ -159,9 +163,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       await untilReady(() => blamingDatabase(keyDatabaseSetting, checkKeys), log, closing.signal);
       await untilReady(() => blamingService(() => list.current()), log, closing.signal);
     },
-    get risks() {
-      return keys.risks.current;
-    },
+    databaseRisks: () => keys.risks.check(),
     endWaits: () => {
       longPolls.close();
       stock.endRepeats();

@@ -12,7 +12,7 @@ import { createAdmission } from "./admission/admission.ts";
 import { type BanRules, createBanHandler, publishedBanRules } from "./admission/bans.ts";
 import { RefusalCounter } from "./admission/refusals.ts";
 import { localState, redisState, type SharedStateOptions } from "./admission/shared-state.ts";
-import type { GatewayConfig } from "./config.ts";
+import { type GatewayConfig, keyDatabaseSetting } from "./config.ts";
 import { MemoryWindows } from "./limits/memory-windows.ts";
 import { windowsFor } from "./limits/plan-windows.ts";
 import type { Observer } from "./observability/requests.ts";
@@ -31,7 +31,7 @@ const usageIntervalMs = 30_000;
 
 /** Accounts and keys: the database, the look-up of keys, and the record of their use. */
 export function openKeys({ config, log, now, isTraced, observer }: Base, peppers: Peppers) {
-  const risks = new DatabaseRisks(log);
+  const risks = new DatabaseRisks(log, keyDatabaseSetting);
   const db = openDatabase(config.GATEWAY_DATABASE_URL, { ...databaseDefaults, onConnected: risks.see });
   risks.expose(observer.metrics, "gateway");
   const stopWatching = risks.watch(db);

@@ -63,7 +63,7 @@ async function start(): Promise<RunningProcess> {
       log,
       ready: async () => {
         if (reasonNotReady !== undefined) throw new Error(reasonNotReady);
-        return gateway.risks;
+        return gateway.databaseRisks();
       },
     }),
   );

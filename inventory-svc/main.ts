@@ -45,7 +45,7 @@ async function start(): Promise<RunningProcess> {
 
   const metrics = createServiceMetrics(log);
   output.expose(metrics.registry, "inventory");
-  const risks = new DatabaseRisks(log);
+  const risks = new DatabaseRisks(log, databaseSetting);
   const db = await blamingDatabase(databaseSetting, async () =>
     openDatabase(config.INVENTORY_DATABASE_URL, {
       ...databaseDefaults,
@@ -108,7 +108,7 @@ async function start(): Promise<RunningProcess> {
       ready: async () => {
         if (isLeaving) throw new Error("draining");
         await blamingDatabase(databaseSetting, () => store.ping());
-        return risks.current;
+        return risks.check();
       },
     }),
   );

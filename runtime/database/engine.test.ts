@@ -11,11 +11,12 @@ const engine = (variables: Record<string, string>) =>
   );
 
 test("a durable server by itself has no risks, and its sessions need nothing", () => {
-  expect(engine(mysql)).toEqual({
+  expect(engine({ ...mysql, server_id: "1" })).toEqual({
     name: "MySQL 9.7.4",
     canPipeline: true,
     isReadOnly: false,
-    sessionSettings: [],
+    writer: "server_id 1",
+    sessionSettings: ["SET @petstore_server = 1"],
     risks: [],
   });
   expect(engine({ ...mariadb, wsrep_on: "OFF", wsrep_sync_wait: "0" })).toMatchObject({
@@ -89,6 +90,15 @@ test.each([
     expect(engine(member)).toMatchObject({ name: "MySQL 9.7.4, Group Replication", sessionSettings: sets, risks: [] });
   },
 );
+
+test("nodes of one Galera cluster, or primaries of one group, count as one writer", () => {
+  const writer = (variables: Record<string, string>) => engine({ ...mysql, ...variables }).writer;
+  const group = { group_replication_group_name: "g", group_replication_single_primary_mode: "OFF" };
+  expect(writer({ wsrep_on: "ON", wsrep_cluster_name: "stock", server_id: "1" })).toBe("Galera stock");
+  expect(writer({ ...group, server_id: "1" })).toBe("group g");
+  expect(writer({ ...group, group_replication_single_primary_mode: "ON", server_id: "1" })).toBe("server_id 1");
+  expect(writer({ server_id: "2" })).toBe("server_id 2");
+});
 
 test("a primary that would never notice that it is cut off from its group is a risk", () => {
   const member = {

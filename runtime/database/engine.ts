@@ -4,12 +4,7 @@
  * It says which settings a session needs for a read to be up to date, and which settings of the server put an
  * acknowledged update at risk.
  */
-
-/** A row of `SHOW VARIABLES`. A server omits the variables that it does not know. */
-export interface VariableRow {
-  readonly Variable_name: string;
-  readonly Value: string;
-}
+import type { AlteredTable, VariableRow } from "./server-question.ts";
 
 type Variables = ReadonlyMap<string, string>;
 
@@ -23,6 +18,11 @@ export interface Engine {
   readonly canPipeline: boolean;
   /** Whether it takes no writes, as a replica or an old primary does. */
   readonly isReadOnly: boolean;
+  /**
+   * Names the server, or the cluster whose servers may all take writes: two names that take writes at a time are two
+   * stocks. A server is named by its `server_id`.
+   */
+  readonly writer: string;
   /** Statements that give a session what reads rely on. */
   readonly sessionSettings: readonly string[];
   /** Settings by which an update can be lost, or a read be old or show what a crash takes back, with what mends them. */
@@ -34,57 +34,10 @@ export const sqliteEngine: Engine = {
   name: "SQLite",
   canPipeline: false,
   isReadOnly: false,
+  writer: "SQLite",
   sessionSettings: [],
   risks: [],
 };
-
-/** A table that is not as the migrations make it: another engine keeps it, or its texts compare in another way. */
-export interface AlteredTable {
-  readonly name: string;
-  readonly engine: string | null;
-  readonly collation: string | null;
-}
-
-const readAlteredTables = `SELECT table_name AS name, engine AS engine, NULL AS collation FROM information_schema.tables \
-WHERE table_schema = DATABASE() AND engine <> 'InnoDB' UNION ALL \
-SELECT table_name, NULL, collation_name FROM information_schema.columns WHERE table_schema = DATABASE() \
-AND table_name = 'stock_ledger' AND column_name = 'once_id' AND collation_name NOT LIKE '%bin'`;
-
-/** The statements that ask for what `engineOf` reads: the variables, and the altered tables. */
-export const askServer = `SHOW VARIABLES WHERE Variable_name IN (${[
-  "version",
-  "version_comment",
-  "server_id",
-  "read_only",
-  "super_read_only",
-  "innodb_read_only",
-  "log_bin",
-  "innodb_flush_log_at_trx_commit",
-  "sync_binlog",
-  "rpl_semi_sync_source_enabled",
-  "rpl_semi_sync_source_timeout",
-  "rpl_semi_sync_source_wait_point",
-  "rpl_semi_sync_source_wait_no_replica",
-  "rpl_semi_sync_master_enabled",
-  "rpl_semi_sync_master_timeout",
-  "rpl_semi_sync_master_wait_point",
-  "rpl_semi_sync_master_wait_no_slave",
-  "group_replication_group_name",
-  "group_replication_single_primary_mode",
-  "group_replication_consistency",
-  "group_replication_unreachable_majority_timeout",
-  "wsrep_on",
-  "wsrep_sync_wait",
-  "wsrep_dirty_reads",
-  "wsrep_provider_options",
-  "tidb_txn_mode",
-  "tidb_replica_read",
-  "tidb_load_based_replica_read_threshold",
-  "tidb_guarantee_linearizability",
-  "tidb_rc_read_check_ts",
-]
-  .map((name) => `'${name}'`)
-  .join(",")});${readAlteredTables}`;
 
 /** Recognizes an engine by what its server answers to `askServer`. */
 export function engineOf(rows: readonly VariableRow[], altered: readonly AlteredTable[]): Engine {
@@ -96,6 +49,7 @@ export function engineOf(rows: readonly VariableRow[], altered: readonly Altered
     name: `${product} ${version.replace(/-.*/, "")}${form === undefined ? "" : `, ${form}`}`,
     canPipeline: form !== "Galera",
     isReadOnly: ["read_only", "super_read_only", "innodb_read_only"].some((name) => isOn(variables.get(name))),
+    writer: writerOf(variables),
     sessionSettings: [...rememberServer(variables), ...specific.sessionSettings],
     risks: [...specific.risks, ...durabilityRisks(variables), ...altered.map(tableRisk)],
   };
@@ -108,6 +62,14 @@ export const preparedServer = "@petstore_server";
 function rememberServer(variables: Variables): string[] {
   const id = Number(variables.get("server_id"));
   return Number.isInteger(id) ? [`SET ${preparedServer} = ${id}`] : [];
+}
+
+function writerOf(variables: Variables): string {
+  if (isOn(variables.get("wsrep_on"))) return `Galera ${variables.get("wsrep_cluster_name")}`;
+  if (variables.has("tidb_txn_mode")) return "TiDB";
+  const group = variables.get("group_replication_group_name");
+  if (group && !isOn(variables.get("group_replication_single_primary_mode"))) return `group ${group}`;
+  return `server_id ${variables.get("server_id")}`;
 }
 
 /** True for a variable that is on. MariaDB 12 has several degrees of read-only, each of which is on. */

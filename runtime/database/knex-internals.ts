@@ -61,10 +61,16 @@ export function discardConnection(connection: PooledConnection, reason: unknown)
   connection.__knex__disposed = reason;
 }
 
+/** The connections that are open and may be used again, those that are free first. */
+export function openConnections(db: Knex): PooledConnection[] {
+  const { pool } = clientOf(db);
+  const all = [...(pool?.free ?? []), ...(pool?.used ?? [])].map(({ resource }) => resource);
+  return all.filter(({ __knex__disposed }) => __knex__disposed === undefined);
+}
+
 /** Has Knex close every connection that is open now instead of using it again. */
 export function discardAllConnections(db: Knex, reason: unknown): void {
-  const { pool } = clientOf(db);
-  for (const { resource } of [...(pool?.used ?? []), ...(pool?.free ?? [])]) discardConnection(resource, reason);
+  for (const connection of openConnections(db)) discardConnection(connection, reason);
 }
 
 /** Counts the connections in use, those that are free, the callers that wait for one, and the maximum. */

@@ -4,8 +4,10 @@ import type { Socket } from "node:net";
 import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
 import { DatabaseStateError, isLostServer, ReadOnlyServerError } from "./database-errors.ts";
-import { type AlteredTable, askServer, type Engine, engineOf, sqliteEngine, type VariableRow } from "./engine.ts";
+import { type Engine, engineOf, sqliteEngine } from "./engine.ts";
 import { checkTaken, discardAllConnections, type PooledConnection } from "./knex-internals.ts";
+import { type AlteredTable, askServer, type VariableRow } from "./server-question.ts";
+import { sessionSettings } from "./session-settings.ts";
 
 export interface DatabaseOptions {
   /** Maximum connections; an embedded SQLite file always has one. */
@@ -34,6 +36,17 @@ const engines = new WeakMap<PooledConnection, Engine>();
 /** The engine that a connection leads to. */
 export function engineBehind(connection: PooledConnection): Engine {
   return engines.get(connection) ?? sqliteEngine;
+}
+
+/**
+ * Asks an open connection to MySQL again which engine it leads to, also while it is in use.
+ *
+ * @throws what the driver throws
+ */
+export async function renewEngine(connection: PooledConnection): Promise<Engine> {
+  const engine = await askEngine(connection as MysqlConnection, askServer);
+  engines.set(connection, engine);
+  return engine;
 }
 
 /**
@@ -207,39 +220,14 @@ function openMysql(url: string, options: DatabaseOptions): Knex {
  * @throws ReadOnlyServerError for a server that takes no writes
  */
 async function prepareSession(connection: MysqlConnection, silenceTimeoutMs: number): Promise<Engine> {
-  const [results] = await connection.promise().query(`${sessionSettings(silenceTimeoutMs)};${askServer}`);
-  const [variables, altered] = results.slice(-2) as [VariableRow[], AlteredTable[]];
-  const engine = engineOf(variables, altered);
+  const engine = await askEngine(connection, `${sessionSettings(silenceTimeoutMs)};${askServer}`);
   if (engine.isReadOnly) throw new ReadOnlyServerError();
   if (engine.sessionSettings.length > 0) await connection.promise().query(engine.sessionSettings.join(";"));
   return engine;
 }
 
-/** The settings of every connection to MySQL: all that the statements rely on, whatever the server's defaults. */
-function sessionSettings(silenceTimeoutMs: number): string {
-  // A wait for a lock ends before the silence timeout, and with an error that can be retried.
-  const lockWaitSeconds = Math.min(3, Math.max(1, Math.floor(silenceTimeoutMs / 2_000)));
-  // A process that lives sends something four times as often.
-  const silenceSeconds = Math.ceil((2 * silenceTimeoutMs) / 1_000);
-  const settings = [
-    // A statement outside of a transaction is durable at its end, and COMMIT ends a transaction without a next one.
-    "autocommit = 1",
-    "completion_type = NO_CHAIN",
-    `innodb_lock_wait_timeout = ${lockWaitSeconds}`,
-    `wait_timeout = ${silenceSeconds}`,
-    `net_write_timeout = ${silenceSeconds}`,
-    // Strict about values: one that does not fit its column is an error, and is not changed until it fits. And without
-    // NO_BACKSLASH_ESCAPES, with which mysql2's escapes would not be safe.
-    "sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
-    "sql_select_limit = 18446744073709551615",
-    "sql_safe_updates = 0",
-    "time_zone = '+00:00'",
-    "default_storage_engine = InnoDB", // for the tables that migrations make
-  ];
-  return [
-    // Each statement sees the latest commits, and looking for rows that do not exist locks no gaps.
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
-    `SET SESSION ${settings.join(", ")}`,
-    "SET NAMES utf8mb4 COLLATE utf8mb4_general_ci",
-  ].join(";");
+async function askEngine(connection: MysqlConnection, statements: string): Promise<Engine> {
+  const [results] = await connection.promise().query(statements);
+  const [variables, altered] = results.slice(-2) as [VariableRow[], AlteredTable[]];
+  return engineOf(variables, altered);
 }

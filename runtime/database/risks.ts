@@ -1,24 +1,41 @@
-/** Watches the settings of a database server by which an acknowledged update can be lost, or a read be old. */
+/** Watches a database for what can lose an acknowledged update, or make a read old. */
 import type { Knex } from "knex";
 import type { Registry } from "prom-client";
 import type { Logger } from "../log.ts";
 import { gauge } from "../metrics.ts";
-import { askServer, type Engine, engineOf } from "./engine.ts";
+import { OperatorError } from "../operator-error.ts";
+import { type Engine, engineOf } from "./engine.ts";
+import { discardAllConnections, poolUse } from "./knex-internals.ts";
 import { isSqlite } from "./open.ts";
+import { askServer } from "./server-question.ts";
+import { writersBehind, writersBehindAll } from "./writers.ts";
 
 /** How often the settings are read again: an operator can change them while connections are open. */
 const readAgainMs = 60_000;
 
+/** How often the servers behind the connections are compared. */
+const compareMs = 1_000;
+
 export class DatabaseRisks {
   readonly #log: Logger;
+  readonly #setting: string;
   #known: readonly string[] = [];
+  /** Why nothing that is read can be trusted, while connections lead to several servers that take writes. */
+  #severalWriters: OperatorError | undefined;
 
-  constructor(log: Logger) {
+  /** @param setting of the URL, as in `INVENTORY_DATABASE_URL (inventory-svc)` */
+  constructor(log: Logger, setting: string) {
     this.#log = log;
+    this.#setting = setting;
   }
 
-  /** The risks of the server that was seen last, each with what mends it. */
-  get current(): readonly string[] {
+  /**
+   * Returns the settings of the server that was seen last that put promises at risk, each with what mends it.
+   *
+   * @throws OperatorError while connections lead to several servers that take writes
+   */
+  check(): readonly string[] {
+    if (this.#severalWriters) throw this.#severalWriters;
     return this.#known;
   }
 
@@ -30,22 +47,49 @@ export class DatabaseRisks {
     this.#known = risks;
   };
 
-  /** Reads the settings again once a minute. @returns what ends that */
+  /** Reads the settings again once a minute, and compares the servers once a second. @returns what ends that */
   watch(db: Knex): () => void {
     if (isSqlite(db)) return () => {};
-    const timer = setInterval(() => {
+    const rereading = setInterval(() => {
       db.raw(askServer).then(
         ([[variables, altered]]) => this.see(engineOf(variables, altered)),
         () => {}, // callers see for themselves that it is away
       );
     }, readAgainMs);
-    timer.unref();
-    return () => clearInterval(timer);
+    let isComparing = false;
+    const comparing = setInterval(async () => {
+      if (isComparing) return;
+      isComparing = true;
+      await this.#compareServers(db).catch(() => {}); // callers see for themselves that it is away
+      isComparing = false;
+    }, compareMs);
+    for (const timer of [rereading, comparing]) timer.unref();
+    return () => {
+      for (const timer of [rereading, comparing]) clearInterval(timer);
+    };
+  }
+
+  /** Several writers count as gone only once a whole pool of new connections leads to one: few prove nothing. */
+  async #compareServers(db: Knex): Promise<void> {
+    const hadSeveral = this.#severalWriters !== undefined;
+    const writers = hadSeveral ? await writersBehindAll(db, poolUse(db).max) : await writersBehind(db);
+    if (writers.length < 2) {
+      if (hadSeveral) this.#log.info("all connections lead to one database server again");
+      this.#severalWriters = undefined;
+      return;
+    }
+    const risk = `connections lead to several database servers that all take writes (${writers.sort().join(", ")}), so updates can be lost and reads be old: the URL has to lead to the primary alone`;
+    this.#severalWriters = new OperatorError(`${this.#setting}: ${risk}`);
+    if (!hadSeveral) this.#log.error({ risk }, "NOT SAFE: the database is not one, so this process is not ready");
+    discardAllConnections(db, this.#severalWriters);
   }
 
   /** Adds a gauge. @param tier begins its name: `gateway`, `inventory` */
   expose(registry: Registry, tier: string): void {
-    const help = "Settings of the database server by which an acknowledged update can be lost or a read be old";
-    gauge({ name: `${tier}_database_risks`, help, registry }, () => this.#known.length);
+    const help = "Reasons for which an acknowledged update can be lost or a read be old: settings, several servers";
+    gauge(
+      { name: `${tier}_database_risks`, help, registry },
+      () => this.#known.length + (this.#severalWriters === undefined ? 0 : 1),
+    );
   }
 }
