@@ -17,6 +17,8 @@ export async function blamingDatabase<T>(setting: string, work: () => Promise<T>
   }
 }
 
+const refused = "the database refuses this";
+
 /** What codes of the drivers and of the network mean for an operator, the first that matches. */
 const meanings: readonly (readonly [RegExp, string])[] = [
   [/^ER_ACCESS_DENIED_ERROR$/, "the server refuses the user or the password"],
@@ -30,7 +32,8 @@ const meanings: readonly (readonly [RegExp, string])[] = [
   [/^(ECONN|EHOST|ENET|ETIMEDOUT|ENOTFOUND|EAI_|PROTOCOL_CONNECTION_LOST)/, "no server answers"],
   [/^SQLITE_(CANTOPEN|READONLY|PERM)/, "the file cannot be opened or written"],
   [/^SQLITE_(CORRUPT|NOTADB)/, "the file is no SQLite database, or is damaged"],
-  [/^(ER_|SQLITE_)/, "the database refuses this"],
+  [/^PROTOCOL_/, "the server does not speak as MySQL does"],
+  [/^SQLITE_/, refused],
 ];
 
 /** Explains an error that a database or the way to it is the cause of; undefined for any other error. */
@@ -48,7 +51,9 @@ function databaseFault(error: unknown): string | undefined {
   if (/^(no such column|table \S+ has no column)/.test(said)) {
     return `the schema is of another version, run npm run migrate (${said})`;
   }
-  const [, meaning] = meanings.find(([pattern]) => pattern.test(code)) ?? [];
+  // Servers and proxies have errors of their own, whose codes the driver does not know.
+  const otherwise = sqlMessage === undefined ? undefined : refused;
+  const [, meaning = otherwise] = meanings.find(([pattern]) => pattern.test(code)) ?? [];
   return meaning === undefined ? databaseFault(error.cause) : `${meaning} (${said})`;
 }
 

@@ -1,7 +1,7 @@
 // What an operator sees when a database, Redis or the inventory service cannot be used: a line with the setting.
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
+import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import type { Connection } from "mysql2/promise";
 import { createAuthority } from "../support/certificates.ts";
@@ -54,6 +54,7 @@ describe("unusable databases", () => {
   let server: DatabaseServer;
   let root: Connection;
   let ready: string;
+  let proxyPort: number;
 
   beforeAll(async () => {
     server = await startPrivateDatabaseServer();
@@ -61,6 +62,13 @@ describe("unusable databases", () => {
     ready = await server.createDatabase();
     await migrateStock(ready);
     root = await connectMysql(ready);
+    const proxy = createServer((socket) => {
+      const text = Buffer.from("\xff\x9c\x11#HY000Session is not shareable", "latin1"); // error 4508
+      socket.on("error", () => {}).end(Buffer.concat([Buffer.from([text.length, 0, 0, 0]), text]));
+    }).listen(0, "127.0.0.1");
+    stack.defer(() => void proxy.close());
+    await once(proxy, "listening");
+    proxyPort = (proxy.address() as AddressInfo).port;
     stack.defer(() => root.end());
     await root.query(`CREATE USER 'stranger'@'%' IDENTIFIED BY '${secret}'`);
   });
@@ -100,6 +108,11 @@ describe("unusable databases", () => {
       isOnMysql
         ? /the server's TLS cannot be trusted, see NODE_EXTRA_CA_CERTS \(self-signed certificate/
         : /the server has no TLS, which \?ssl=true asks for/,
+    ],
+    [
+      "a proxy that refuses with an error of its own, which the driver does not know",
+      () => `mysql://a:${secret}@127.0.0.1:${proxyPort}/stock`,
+      /the database refuses this \(Session is not shareable\)/,
     ],
     [
       "a file of another kind",
