@@ -129,6 +129,7 @@ test.each(runtimes)(
         { petId: 1001n, quantity: 12, status: 'available', etag: '"r3"' },
         { petId: 1002n, quantity: 0, status: 'available', etag: '"r4"' }
       ]
+      12 became 11 by you: order 17
       2 changed and 0 removed since the list
       [
         { name: 'minute', limit: 600, used: 5, remaining: 595, resetAt: '2026-01-01T00:01:00.000Z' },
