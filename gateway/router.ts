@@ -128,9 +128,8 @@ function admitted(
   { now }: RouterOptions,
 ): Operation {
   if (!found) {
-    throw new ApiError("not_found", {
-      message: "There is no such path; operations are below /v1, described at /docs.",
-    });
+    const rule = pathOf(request).endsWith("/") ? "have no slash at their end" : "are below /v1";
+    throw new ApiError("not_found", { message: `There is no such path; operations ${rule}, described at /docs.` });
   }
   const { operations, operation, parameters } = found;
   context.route = (operation ?? operations.values().next().value!).name;

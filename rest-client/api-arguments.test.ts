@@ -19,6 +19,7 @@ test("quantities, waits, hours and limits are taken within their bounds", () => 
   expect([toLimit(1), toLimit(10_000)]).toEqual([1, 10_000]);
 });
 
+const misspelt = { ifmatch: '"r1"' } as object;
 const wrongIds = [2 ** 53, -(2 ** 53), 1.5, Number.NaN, maxInt64 + 1n, -maxInt64 - 2n, "1001" as unknown as bigint];
 const wrongQuantities = [-1, 1.5, 2 ** 31, Number.NaN, "5" as unknown as number, undefined as unknown as number];
 
@@ -85,6 +86,32 @@ test.each<{ argument: string; calls: ((api: InventoryApi) => Promise<unknown>)[]
   },
   { argument: "hours", calls: [0, 1.5, 169].map((hours) => (api) => api.usage({ hours })) },
   { argument: "since", calls: ["", " ", null as unknown as string].map((since) => (api) => api.changes(since)) },
+  {
+    argument: "graceSeconds",
+    calls: [-1, 0.5, 604_801].map((graceSeconds) => (api) => api.rotateKey({ graceSeconds })),
+  },
+  {
+    argument: "ifmatch",
+    calls: [
+      (api) => api.update(1, 1, misspelt),
+      (api) => api.adjust(1, 1, misspelt),
+      (api) => api.updateMany([{ petId: 1, quantity: 1, ...misspelt }]),
+      (api) => api.adjustMany([{ petId: 1, delta: 1, ...misspelt }]),
+      (api) => api.updateMany([], misspelt),
+      (api) => api.adjustMany([{ petId: 1, delta: 1 }], misspelt),
+      (api) => api.list(misspelt),
+      (api) => api.pages(misspelt).next(),
+      (api) => api.get(1, misspelt),
+      (api) => api.history(1, misspelt),
+      (api) => api.changes('"e-1"', misspelt),
+      async (api) => api.follow(misspelt),
+      (api) => api.pet(1, misspelt),
+      (api) => api.orders(misspelt),
+      (api) => api.rateLimit(misspelt),
+      (api) => api.usage(misspelt),
+      (api) => api.rotateKey(misspelt),
+    ],
+  },
 ])("a wrong $argument is a TypeError before anything is sent", async ({ argument, calls }) => {
   let sent = 0;
   const fetch = async () => {
@@ -98,4 +125,17 @@ test.each<{ argument: string; calls: ((api: InventoryApi) => Promise<unknown>)[]
     expect(error.message).toMatch(new RegExp(`^${argument}\\b`));
   }
   expect(sent).toBe(0);
+});
+
+test.each<[given: unknown, message: string]>([
+  [undefined, "createInventoryApi takes { baseUrl, apiKey, fetch }"],
+  [null, "createInventoryApi takes { baseUrl, apiKey, fetch }"],
+  ["http://localhost/v1", "createInventoryApi takes { baseUrl, apiKey, fetch }"],
+  [{ apiKey: "key" }, "baseUrl is missing"],
+  [{ baseUrl: "http://localhost/v1" }, "apiKey is missing"],
+  [{ baseUrl: "http://localhost/v1", apiKey: "key", timeout: 1 }, "timeout is no option of createInventoryApi, which"],
+])("a client made of %j is a TypeError that says what is wrong", (given, message) => {
+  const make = () => createInventoryApi(given as never);
+  expect(make).toThrow(TypeError);
+  expect(make).toThrow(message);
 });

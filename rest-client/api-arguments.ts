@@ -1,5 +1,19 @@
 /** Checks arguments before anything is sent: each of these functions throws a TypeError for one that is wrong. */
 
+/**
+ * Checks the names of options: one that is misspelt, such as `ifmatch`, must not be as if it were not there.
+ *
+ * @param where what takes them
+ */
+export function toOptions<T extends object>(where: string, options: T, ...names: (keyof T & string)[]): T {
+  if (typeof options !== "object" || options === null) throw new TypeError(`${where} takes ${listed(names)}`);
+  const unknown = Object.keys(options).find((name) => !(names as string[]).includes(name));
+  if (unknown === undefined) return options;
+  throw new TypeError(`${unknown} is no option of ${where}, which takes ${listed(names)}`);
+}
+
+const listed = (names: readonly string[]) => `{ ${names.join(", ")} }`;
+
 const maxInt32 = 2_147_483_647;
 const maxInt64 = 2n ** 63n - 1n;
 
@@ -44,6 +58,10 @@ export function toHistoryLimit(limit: number): number {
 
 export function toWaitSeconds(waitSeconds = 0): number {
   return toInteger("waitSeconds", waitSeconds, 0, 90);
+}
+
+export function toGraceSeconds(graceSeconds: number): number {
+  return toInteger("graceSeconds", graceSeconds, 0, 604_800);
 }
 
 export function toHours(hours: number): number {

@@ -66,6 +66,16 @@ export function withPetId<T extends { readonly petId: bigint }>(sent: SentEntry)
   return sent as T;
 }
 
+/** Makes the ids of a record of another service bigints, in place. What it has for an id may be something else. */
+export function withIds<T extends object>(sent: object): T {
+  const record = sent as Record<string, unknown>;
+  for (const name of ["id", "petId"]) {
+    const id = record[name];
+    if (Number.isInteger(id) || (typeof id === "string" && /^-?\d{16,}$/.test(id))) record[name] = BigInt(id as string);
+  }
+  return record as T;
+}
+
 /**
  * The body of an answer, as `read` makes it of the JSON.
  *

@@ -1,10 +1,14 @@
 /** The client of the public API for consumers in TypeScript and JavaScript. */
+
+import { changesOf, entryOf, listOf } from "./answer-bodies.ts";
 import {
+  toGraceSeconds,
   toHistoryLimit,
   toHours,
   toIfMatch,
   toKey,
   toLimit,
+  toOptions,
   toPetId,
   toPetIds,
   toQuantity,
@@ -12,7 +16,7 @@ import {
   toSince,
   toWaitSeconds,
 } from "./api-arguments.ts";
-import { readBody, type SentEntry, withPetId } from "./exact-json.ts";
+import { readBody, type SentEntry, withIds, withPetId } from "./exact-json.ts";
 import { followStock } from "./follow.ts";
 import type {
   CallOptions,
@@ -27,8 +31,8 @@ import type {
 } from "./inventory-api.ts";
 import { InventoryApiError } from "./inventory-api-error.ts";
 import { Pace } from "./pace.ts";
-import { type Answer, type ApiRequest, createSender } from "./request-sender.ts";
-import type { InventoryChanges, InventoryHistory, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
+import { type ApiRequest, createSender } from "./request-sender.ts";
+import type { InventoryChanges, InventoryHistory, Order, Pet, RateLimitStatus, RotatedKey, Usage } from "./types.ts";
 import { type Adjustment, toAdjustmentsBody, toRequests, type UpdateEntry } from "./update-batches.ts";
 
 export type { ChangesEvent, FollowEvent, StockEvent } from "./follow.ts";
@@ -40,8 +44,13 @@ export type { Adjustment, UpdateEntry } from "./update-batches.ts";
 /** Entries with a tag that are remembered, the latest. */
 const maxRemembered = 1_000;
 
-/** @throws TypeError for an invalid base address or key */
-export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }: InventoryApiOptions): InventoryApi {
+/** @throws TypeError for options that are missing, unknown or invalid */
+export function createInventoryApi(options: InventoryApiOptions): InventoryApi {
+  const {
+    baseUrl,
+    apiKey,
+    fetch = globalThis.fetch,
+  } = toOptions("createInventoryApi", options, ...(["baseUrl", "apiKey", "fetch"] as const));
   const pace = new Pace();
   const send = createSender({ baseUrl, apiKey, fetch, pace });
   const entries = new Map<bigint, InventoryEntry>();
@@ -62,7 +71,8 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     return latest;
   }
 
-  async function* pages({ limit = 1_000, signal }: CallOptions & { readonly limit?: number } = {}) {
+  async function* pages(options: CallOptions & { readonly limit?: number } = {}) {
+    const { limit = 1_000, signal } = toOptions("pages", options, "limit", "signal");
     for (let query = `?limit=${toLimit(limit)}`; ; ) {
       const page = listOf(await send({ path: `/inventory${query}`, signal }));
       yield page;
@@ -71,13 +81,15 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     }
   }
 
-  async function get(petId: bigint | number, { signal }: CallOptions = {}): Promise<InventoryEntry> {
+  async function get(petId: bigint | number, options: CallOptions = {}): Promise<InventoryEntry> {
+    const { signal } = toOptions("get", options, "signal");
     const known = entries.get(toPetId(petId));
     const answer = await send({ path: `/inventory/${toPetId(petId)}`, headers: unless(known), signal });
     return remember(answer.status === 304 ? known! : entryOf(answer));
   }
 
   async function update(petId: bigint | number, quantity: number, options: UpdateOptions = {}): Promise<UpdatedEntry> {
+    toOptions("update", options, "ifMatch", "reason", "idempotencyKey", "signal");
     const ifMatch = toIfMatch(options.ifMatch);
     const headers = { ...updateHeaders(toKey(options.idempotencyKey)), ...(ifMatch && { "If-Match": ifMatch }) };
     const path = `/inventory/${toPetId(petId)}`;
@@ -89,7 +101,7 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
   }
 
   async function updateMany(updates: readonly UpdateEntry[], options: ManyOptions = {}) {
-    const { idempotencyKey, signal } = options;
+    const { idempotencyKey, signal } = toOptions("updateMany", options, "idempotencyKey", "signal");
     const results: UpdateResult[] = [];
     for (const { start, key, body } of toRequests(updates, idempotencyKey)) {
       const headers = updateHeaders(key);
@@ -113,7 +125,8 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     return results;
   }
 
-  async function adjustMany(adjustments: readonly Adjustment[], { idempotencyKey, signal }: ManyOptions = {}) {
+  async function adjustMany(adjustments: readonly Adjustment[], options: ManyOptions = {}) {
+    const { idempotencyKey, signal } = toOptions("adjustMany", options, "idempotencyKey", "signal");
     const body = toAdjustmentsBody(adjustments);
     const headers = updateHeaders(toKey(idempotencyKey));
     const answer = await send({ method: "POST", path: "/inventory/adjustments", headers, body, signal });
@@ -122,13 +135,22 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     return adjusted.map((entry): UpdatedEntry => (isReplayed ? { ...entry, replayed: true } : entry));
   }
 
-  async function adjust(petId: bigint | number, delta: number, { ifMatch, reason, ...options }: UpdateOptions = {}) {
-    return (await adjustMany([{ petId, delta, ifMatch, reason }], options))[0]!;
+  async function adjust(petId: bigint | number, delta: number, options: UpdateOptions = {}) {
+    const { ifMatch, reason, ...ofMany } = toOptions(
+      "adjust",
+      options,
+      "ifMatch",
+      "reason",
+      "idempotencyKey",
+      "signal",
+    );
+    return (await adjustMany([{ petId, delta, ifMatch, reason }], ofMany))[0]!;
   }
 
   type HistoryRequest = CallOptions & { readonly limit?: number; readonly before?: string | null };
 
-  async function history(petId: bigint | number, { limit, before, signal }: HistoryRequest = {}) {
+  async function history(petId: bigint | number, options: HistoryRequest = {}) {
+    const { limit, before, signal } = toOptions("history", options, "limit", "before", "signal");
     const query = new URLSearchParams();
     if (limit !== undefined) query.set("limit", String(toHistoryLimit(limit)));
     if (before) query.set("before", before);
@@ -143,14 +165,11 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     const seconds = toWaitSeconds(waitSeconds);
     const held = seconds > 0 && { headers: { Prefer: `wait=${seconds}` }, heldMs: seconds * 1_000 };
     const answer = await send({ ...request, ...held, path });
-    return readBody(answer, ({ changed, removed, ...rest }: SentChanges) => ({
-      ...rest,
-      changed: changed.map(withPetId<InventoryEntry>),
-      removed: removed.map(BigInt),
-    }));
+    return changesOf(answer);
   }
 
-  async function rateLimit({ signal }: CallOptions = {}): Promise<RateLimitStatus> {
+  async function rateLimit(options: CallOptions = {}): Promise<RateLimitStatus> {
+    const { signal } = toOptions("rateLimit", options, "signal");
     return readBody(await send({ path: "/rate_limit", isFree: true, signal }), (status: RateLimitStatus) => {
       if (!status.ban) pace.endBan();
       return status;
@@ -158,10 +177,11 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
   }
 
   return {
-    list: async ({ petIds, signal } = {}) =>
-      petIds === undefined
-        ? await list({ signal })
-        : listOf(await send({ path: `/inventory?petIds=${toPetIds(petIds)}`, signal })),
+    list: async (options = {}) => {
+      const { petIds, signal } = toOptions("list", options, "petIds", "signal");
+      if (petIds === undefined) return await list({ signal });
+      return listOf(await send({ path: `/inventory?petIds=${toPetIds(petIds)}`, signal }));
+    },
     pages,
     get,
     update,
@@ -169,44 +189,42 @@ export function createInventoryApi({ baseUrl, apiKey, fetch = globalThis.fetch }
     adjust,
     adjustMany,
     history,
-    changes: (since, { waitSeconds, signal } = {}) => changes(since, { waitSeconds, signal }),
-    follow: ({ signal } = {}) => {
+    changes: async (since, options = {}) =>
+      await changes(since, toOptions("changes", options, "waitSeconds", "signal")),
+    follow: (options = {}) => {
+      const { signal } = toOptions("follow", options, "signal");
       const request = { isPatient: true, signal };
       return followStock(
         { list: () => list(request), changes: (since, waitSeconds) => changes(since, { ...request, waitSeconds }) },
         signal,
       );
     },
+    pet: async (petId, options = {}) => {
+      const { signal } = toOptions("pet", options, "signal");
+      return readBody(await send({ path: `/pets/${toPetId(petId)}`, signal }), withIds<Pet>);
+    },
+    orders: async (options = {}) => {
+      const { signal } = toOptions("orders", options, "signal");
+      return readBody(await send({ path: "/store/orders", signal }), (sent: object[]) => sent.map(withIds<Order>));
+    },
     rateLimit,
-    usage: async ({ hours, signal } = {}) =>
-      readBody(
-        await send({ path: `/usage${hours === undefined ? "" : `?hours=${toHours(hours)}`}`, isFree: true, signal }),
-        (sent: Usage) => sent,
-      ),
+    usage: async (options = {}) => {
+      const { hours, signal } = toOptions("usage", options, "hours", "signal");
+      const query = hours === undefined ? "" : `?hours=${toHours(hours)}`;
+      return readBody(await send({ path: `/usage${query}`, isFree: true, signal }), (sent: Usage) => sent);
+    },
+    rotateKey: async (options = {}) => {
+      const { graceSeconds, signal } = toOptions("rotateKey", options, "graceSeconds", "signal");
+      const body = graceSeconds === undefined ? "{}" : JSON.stringify({ graceSeconds: toGraceSeconds(graceSeconds) });
+      const headers = { "Content-Type": "application/json" };
+      const answer = await send({ method: "POST", path: "/keys/rotate", headers, body, signal });
+      return readBody(answer, (sent: RotatedKey) => sent);
+    },
   };
-}
-
-interface SentChanges {
-  readonly etag: string;
-  readonly changed: SentEntry[];
-  readonly removed: (number | string)[];
 }
 
 const updateHeaders = (key: string) => ({ "Content-Type": "application/json", "Idempotency-Key": key });
 
 function unless(known: { readonly etag: string } | undefined): Readonly<Record<string, string>> {
   return known?.etag ? { "If-None-Match": known.etag } : {};
-}
-
-function etagOf({ headers }: Answer): string {
-  return headers.get("etag") ?? "";
-}
-
-function listOf(answer: Answer): InventoryList {
-  const items = readBody(answer, (sent: SentEntry[]) => sent.map(withPetId<InventoryItem>));
-  return Object.defineProperty(items, "etag", { value: etagOf(answer) }) as InventoryItem[] & { etag: string };
-}
-
-function entryOf(answer: Answer): InventoryEntry {
-  return { ...readBody(answer, withPetId<InventoryItem>), etag: etagOf(answer) };
 }

@@ -1,7 +1,17 @@
 /** What the client offers its callers, and what it takes from them. */
 import type { FollowEvent } from "./follow.ts";
 import type { InventoryApiError } from "./inventory-api-error.ts";
-import type { BulkResult, InventoryChanges, InventoryHistory, InventoryItem, RateLimitStatus, Usage } from "./types.ts";
+import type {
+  BulkResult,
+  InventoryChanges,
+  InventoryHistory,
+  InventoryItem,
+  Order,
+  Pet,
+  RateLimitStatus,
+  RotatedKey,
+  Usage,
+} from "./types.ts";
 import type { Adjustment, UpdateEntry } from "./update-batches.ts";
 
 export interface InventoryApiOptions {
@@ -118,4 +128,16 @@ export interface InventoryApi {
   rateLimit(options?: CallOptions): Promise<RateLimitStatus>;
   /** Requests of the account in the last hours, up to 168. The account's limits do not count this. */
   usage(options?: CallOptions & { readonly hours?: number }): Promise<Usage>;
+  /** The record of a pet, as the service has it that owns the pets. @throws InventoryApiError `not_found` */
+  pet(petId: bigint | number, options?: CallOptions): Promise<Pet>;
+  /** The orders, as the service has them that owns the orders. */
+  orders(options?: CallOptions): Promise<readonly Order[]>;
+  /**
+   * Makes a key in place of this client's, and shows it once: keep it, and make a client with it. This client goes on
+   * with its own key.
+   *
+   * @param options `graceSeconds`: how long the own key still works, up to 604,800; default: a day
+   * @throws InventoryApiError `key_replaced` when a newer key is in use, `insufficient_scope` without `keys:rotate`
+   */
+  rotateKey(options?: CallOptions & { readonly graceSeconds?: number }): Promise<RotatedKey>;
 }

@@ -49,6 +49,7 @@ export function createSender({
   fetch,
   pace,
 }: SenderOptions): (request: ApiRequest) => Promise<Answer> {
+  if (!baseUrl) throw new TypeError("baseUrl is missing");
   if (!apiKey) throw new TypeError("apiKey is missing"); // such as a variable of the environment that is not set
   const root = baseUrl.replace(/\/+$/, "");
   const authorization = `Bearer ${apiKey}`;

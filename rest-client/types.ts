@@ -142,6 +142,36 @@ export type Usage = {
   readonly deprecated: number;
 };
 
+/** The key that takes the place of another. */
+export type RotatedKey = {
+  /** The public name of the new key. */
+  readonly keyId: string;
+  /** The new key. Keep it safe. */
+  readonly key: string;
+  /** What it allows. */
+  readonly scopes: readonly (string)[];
+  /** Its end; null for never. */
+  readonly expiresAt: string | null;
+  /** The end of the old key. */
+  readonly previousKeyEndsAt: string;
+};
+
+/** A pet, as the service that owns it describes it. */
+export type Pet = {
+  /** The ID of the pet. */
+  readonly id?: bigint;
+  readonly [member: string]: unknown;
+};
+
+/** An order, as the service that owns it describes it. */
+export type Order = {
+  /** The ID of the order. */
+  readonly id?: bigint;
+  /** The ID of the pet. */
+  readonly petId?: bigint;
+  readonly [member: string]: unknown;
+};
+
 /** The body of every error. It has exactly these members. */
 export type ErrorBody = {
   /** Machine-readable error code, from a closed set. */

@@ -1,5 +1,5 @@
 /** Checks many changes and writes them down before the first of them is sent. */
-import { toDelta, toIfMatch, toKey, toPetId, toQuantity, toReason } from "./api-arguments.ts";
+import { toDelta, toIfMatch, toKey, toOptions, toPetId, toQuantity, toReason } from "./api-arguments.ts";
 
 /** One of many updates. */
 export interface UpdateEntry {
@@ -60,7 +60,8 @@ export function toRequests(updates: readonly UpdateEntry[], idempotencyKey: stri
 }
 
 /** One of many updates as JSON, with every digit of its petId. */
-function updateJson({ petId, quantity, ifMatch, reason }: UpdateEntry): string {
+function updateJson(update: UpdateEntry): string {
+  const { petId, quantity, ifMatch, reason } = toOptions("an update", update, "petId", "quantity", "ifMatch", "reason");
   return changeJson(petId, { quantity: toQuantity(quantity), ifMatch: toIfMatch(ifMatch), reason: toReason(reason) });
 }
 
@@ -69,7 +70,15 @@ export function toAdjustmentsBody(adjustments: readonly Adjustment[]): string {
   if (adjustments.length < 1 || adjustments.length > maxUpdates) {
     throw new TypeError(`adjustments must be 1 to ${maxUpdates}: ${adjustments.length}`);
   }
-  const texts = adjustments.map(({ petId, delta, ifMatch, reason }) => {
+  const texts = adjustments.map((adjustment) => {
+    const { petId, delta, ifMatch, reason } = toOptions(
+      "an adjustment",
+      adjustment,
+      "petId",
+      "delta",
+      "ifMatch",
+      "reason",
+    );
     return changeJson(petId, { delta: toDelta(delta), ifMatch: toIfMatch(ifMatch), reason: toReason(reason) });
   });
   return `[${texts}]`;

@@ -17,6 +17,9 @@ const names: Readonly<Record<string, string>> = {
   PastChange: "PastChange",
   RateLimitStatus: "RateLimitStatus",
   Usage: "Usage",
+  RotatedKey: "RotatedKey",
+  Pet: "Pet",
+  Order: "Order",
   Error: "ErrorBody", // the other name is JavaScript's own
 };
 
@@ -30,6 +33,7 @@ interface Schema {
   readonly items?: Schema;
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly required?: readonly string[];
+  readonly additionalProperties?: boolean;
   readonly oneOf?: readonly Schema[];
 }
 
@@ -77,12 +81,12 @@ function typeNamed(type: string, schema: Schema, indent: string): string {
   }
 }
 
-function members({ properties = {}, required = [] }: Schema, indent: string): string {
+function members({ properties = {}, required = [], additionalProperties }: Schema, indent: string): string {
   const lines = Object.entries(properties).map(([name, schema]) => {
     const optional = required.includes(name) ? "" : "?";
     return `${comment(schema, indent)}${indent}readonly ${name}${optional}: ${typeOf(schema, indent)};\n`;
   });
-  return lines.join("");
+  return lines.join("") + (additionalProperties ? `${indent}readonly [member: string]: unknown;\n` : "");
 }
 
 function comment({ description }: Schema, indent: string): string {

@@ -31,6 +31,7 @@ export interface OpenApiDocument {
   readonly components: {
     readonly headers: Record<string, object>;
     readonly responses: Record<string, ApiResponse>;
+    readonly schemas: Record<string, object>;
   };
 }
 
@@ -60,7 +61,10 @@ const template = readFileSync(new URL("./openapi.yaml", import.meta.url), "utf8"
 export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
   // The default bound on aliases is against hostile files; this one is our own.
   const parsed = parse(template, { merge: true, maxAliasCount: -1 }) as OpenApiDocument;
-  if (!options.keyRotation) delete parsed.paths["/keys/rotate"];
+  if (!options.keyRotation) {
+    delete parsed.paths["/keys/rotate"];
+    delete parsed.components.schemas.RotatedKey;
+  }
   const document = fill(parsed, valuesOf(options)) as OpenApiDocument;
   announceEnds(document, options.deprecations);
   addSamples(document);

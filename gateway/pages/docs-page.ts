@@ -25,6 +25,7 @@ export interface DocsPageOptions extends PageOptions {
 export function docsPage({ document, ...options }: DocsPageOptions): Router {
   const own = new Map<string, RequestHandler>([
     ["/", toPage],
+    ["/favicon.ico", fixedFile("image/svg+xml", icon)],
     ["/openapi.json", fixedFile("application/json", JSON.stringify(document), readableByAll)],
     ...documentsForTools(document),
     ["/docs", redirect("docs/")],
@@ -35,6 +36,12 @@ export function docsPage({ document, ...options }: DocsPageOptions): Router {
   ]);
   return pageRouter(own, options, (request) => pathOf(request) !== "/" || isBrowser(request));
 }
+
+/** A paw. Browsers ask for it beside whatever they show, such as the document. */
+const icon =
+  '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" fill="#0a6b5c"><ellipse cx="8" cy="11" rx="4" ry="3.5"/>' +
+  '<circle cx="2.5" cy="7" r="1.7"/><circle cx="6" cy="3.5" r="1.7"/><circle cx="10" cy="3.5" r="1.7"/>' +
+  '<circle cx="13.5" cy="7" r="1.7"/></svg>';
 
 /** One style for both pages. */
 const style = [

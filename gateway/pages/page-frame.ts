@@ -27,7 +27,7 @@ export function framed({ title, product, version, current, head, tools, body }: 
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>${escapeHtml(title)}</title>
-<link rel="icon" href="data:,">
+<link rel="icon" href="../favicon.ico">
 <link rel="service-desc" type="application/json" href="../openapi.json">
 <link rel="stylesheet" href="../docs/page.css">
 ${head}

@@ -67,6 +67,19 @@ describe("the shape of errors", () => {
     expectError(await send("GET", path, { accept: "text/html" }), 404, "not_found");
   });
 
+  test("a path with a slash at its end is 404 that says so", async () => {
+    const message = "There is no such path; operations have no slash at their end, described at /docs.";
+    for (const path of ["/v1/inventory/", "/v1/pets/1/?a=1"]) {
+      expect((await send("GET", path)).json()).toMatchObject({ code: "not_found", message });
+    }
+  });
+
+  test("the icon that browsers ask for needs no key", async () => {
+    const answer = await callApi(system.address, { path: "/favicon.ico" });
+    expect(answer.status).toBe(200);
+    expect(header(answer, "Content-Type")).toBe("image/svg+xml");
+  });
+
   test.each([
     ["POST", "/v1/inventory", "GET, HEAD"],
     ["PUT", "/v1/inventory", "GET, HEAD"],

@@ -9,6 +9,7 @@ let system: System;
 
 beforeAll(async () => {
   system = await startSystem({
+    gatewayEnv: { KEY_ROTATION: "1" },
     seed: [
       { petId: -5n, quantity: 3, status: "pending" },
       { petId: 1001n, quantity: 1, status: "available" },
@@ -247,4 +248,27 @@ test("an adjustment over the REST client gets the first result again with its ke
   expect(first).toMatchObject({ petId: bigId, quantity: 3 });
   expect(await api.adjust(bigId, -2, options)).toEqual({ ...first, replayed: true });
   await expect(api.adjust(bigId, -1, options)).rejects.toMatchObject({ code: "idempotency_key_reused", status: 422 });
+});
+
+test("the REST client reads pets and orders of other services, with exact ids", async () => {
+  const api = open(system.keys.enterprise);
+  expect(await api.pet(bigId)).toMatchObject({ id: bigId });
+  expect(await api.pet(1001)).toMatchObject({ id: 1001n });
+  await expect(api.pet(4)).rejects.toMatchObject({ code: "not_found", status: 404 });
+  const orders = await api.orders();
+  expect(orders.map(({ petId }) => petId)).toContain(bigId);
+  expect(orders.every(({ id, petId }) => typeof id === "bigint" && typeof petId === "bigint")).toBe(true);
+});
+
+test("the REST client rotates its key and goes on with it, until the new key has been used", async () => {
+  const { key: old } = await system.issueKey({ scopes: ["inventory:read", "keys:rotate"] });
+  const api = open(old);
+  const { key, scopes, previousKeyEndsAt } = await api.rotateKey({ graceSeconds: 3_600 });
+  expect(scopes.toSorted()).toEqual(["inventory:read", "keys:rotate"]);
+  expect(Date.parse(previousKeyEndsAt)).toBeLessThan(Date.now() + 3_700_000);
+  expect(await api.rotateKey()).not.toMatchObject({ key });
+  const latest = open((await api.rotateKey()).key);
+  expect(await latest.list()).toHaveLength(3);
+  await expect(api.rotateKey()).rejects.toMatchObject({ code: "key_replaced", status: 409 });
+  await expect(open(system.keys.pro).rotateKey()).rejects.toMatchObject({ code: "insufficient_scope", status: 403 });
 });
