@@ -8,7 +8,7 @@ import { databaseSetting, inventorySettings } from "../inventory-svc/config.ts";
 import { stockMigrations } from "../inventory-svc/stock/stock-migrations.ts";
 import { counted, createCommand, exitUsage, runCommand } from "../runtime/command-line.ts";
 import { blamingDatabase } from "../runtime/database/faults.ts";
-import { type DroppedRows, migrateDatabase } from "../runtime/database/migrations.ts";
+import { type DroppedRows, LaterSchemaError, migrateDatabase } from "../runtime/database/migrations.ts";
 import { OperatorError } from "../runtime/operator-error.ts";
 import { readSettings } from "../runtime/settings.ts";
 
@@ -60,7 +60,12 @@ async function run(tier: Tier, url: string, direction: "up" | "down", mayDrop: b
   const { setting, migrations } = schemas[tier];
   const steps = await blamingDatabase(setting, () =>
     migrateDatabase(url, tier, migrations, direction, (dropped) => confirmDrop(tier, dropped, mayDrop)),
-  );
+  ).catch((error: Error) => {
+    // A roll-back of the code, whose start may run this. The services and commands work on the schema.
+    if (direction === "down" || !(error.cause instanceof LaterSchemaError)) throw error;
+    console.error(`${tier}: ${error.cause.message}`);
+    return [];
+  });
   console.log(`${tier}: ${steps.length === 0 ? "nothing to do" : `${direction} ${steps.join(", ")}`}`);
 }
 

@@ -9,7 +9,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import { type Entry, parsePetId } from "../../proto/pet.ts";
 import { counted, createCommand, exitUsage, runCommand } from "../../runtime/command-line.ts";
 import { blamingDatabase } from "../../runtime/database/faults.ts";
-import { migrateDatabase } from "../../runtime/database/migrations.ts";
+import { updateSchema } from "../../runtime/database/migrations.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 import { readSettings } from "../../runtime/settings.ts";
@@ -37,7 +37,7 @@ async function withStore(work: (store: StockStore, history: StockHistory) => Pro
   const config = readSettings(settings, process.env);
   const { INVENTORY_DATABASE_URL, INVENTORY_DATABASE_TIMEOUT_MS, INVENTORY_HISTORY_DAYS } = config;
   await blamingDatabase(databaseSetting, async () => {
-    await migrateDatabase(INVENTORY_DATABASE_URL, "inventory", stockMigrations);
+    await updateSchema(INVENTORY_DATABASE_URL, "inventory", stockMigrations);
     const db = openDatabase(INVENTORY_DATABASE_URL, {
       ...databaseDefaults,
       silenceTimeoutMs: INVENTORY_DATABASE_TIMEOUT_MS,

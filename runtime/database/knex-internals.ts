@@ -36,14 +36,15 @@ export async function acquireConnection<Driver extends object>(db: Knex): Promis
   return (await clientOf(db).acquireConnection()) as Driver & PooledConnection;
 }
 
-/** Has a check run whenever a connection is taken. What it throws, the taker gets. */
-export function checkTaken(db: Knex, check: () => void): void {
+/** Has checks run before and after a connection is taken. What they throw, the taker gets. */
+export function checkTaken(db: Knex, before: () => void, after: () => void): void {
   const client = clientOf(db);
   const acquire = client.acquireConnection.bind(client);
   client.acquireConnection = async () => {
+    before();
     const connection = await acquire();
     try {
-      check();
+      after();
       return connection;
     } catch (error) {
       await client.releaseConnection(connection);

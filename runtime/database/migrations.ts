@@ -2,7 +2,7 @@
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
 import { DatabaseStateError } from "./database-errors.ts";
-import { databaseDefaults, isSqlite, openDatabase } from "./open.ts";
+import { databaseDefaults, isSqlite, openDatabase, requireFile } from "./open.ts";
 
 /** A step of a schema. The names sort in the order of the steps, as in `0001_stock`. */
 export interface Migration {
@@ -28,7 +28,10 @@ const lockWaitSeconds = 60;
 /** A statement that changes a large table can run this long without an answer. */
 const statementTimeoutMs = 60 * 60_000;
 
-/** Migrates as `migrate` does, over a connection of its own that waits for long statements. */
+/** The schema has steps that this version does not know, so it can only stay as it is. */
+export class LaterSchemaError extends DatabaseStateError {}
+
+/** Migrates as `migrate` does, over a connection of its own that waits for long statements. Makes an SQLite file. */
 export async function migrateDatabase(
   url: string,
   schema: string,
@@ -36,9 +39,27 @@ export async function migrateDatabase(
   direction: "up" | "down" = "up",
   confirmDrop?: (dropped: DroppedRows) => void,
 ): Promise<string[]> {
-  const db = openDatabase(url, { ...databaseDefaults, poolMax: 1, silenceTimeoutMs: statementTimeoutMs });
+  return await onOwnConnection(url, (db) => migrate(db, schema, migrations, direction, confirmDrop));
+}
+
+/**
+ * Brings the schema of an existing database up to date for a command that works on it. A schema of a later version
+ * stays as it is, so that commands go on after a roll-back of the code, as the services do.
+ */
+export async function updateSchema(url: string, schema: string, migrations: readonly Migration[]): Promise<void> {
+  if (url.startsWith("sqlite:")) requireFile(url.slice("sqlite:".length));
   try {
-    return await migrate(db, schema, migrations, direction, confirmDrop);
+    await onOwnConnection(url, (db) => migrate(db, schema, migrations, "up"));
+  } catch (error) {
+    if (!(error instanceof LaterSchemaError)) throw error;
+  }
+}
+
+async function onOwnConnection<T>(url: string, work: (db: Knex) => Promise<T>): Promise<T> {
+  const ownOptions = { poolMax: 1, silenceTimeoutMs: statementTimeoutMs, makesFile: true };
+  const db = openDatabase(url, { ...databaseDefaults, ...ownOptions });
+  try {
+    return await work(db);
   } finally {
     await db.destroy();
   }
@@ -53,6 +74,7 @@ export async function migrateDatabase(
  * @param schema names the schema, so that several can share one database
  * @param confirmDrop is told which rows are lost before a step back; what it throws prevents that step
  * @returns the names of the steps taken, in order
+ * @throws DatabaseStateError for a schema of a later version, or one of which a step was taken back by half
  */
 export async function migrate(
   db: Knex,
@@ -64,6 +86,7 @@ export async function migrate(
   const tableName = `${schema}_migrations`;
   const options: Knex.MigratorConfig = {
     tableName,
+    disableMigrationsListValidation: true, // what follows says it in terms of versions
     migrationSource: {
       getMigrations: async () => [...migrations],
       getMigrationName: (migration: Migration) => migration.name,
@@ -81,7 +104,12 @@ export async function migrate(
     // Knex marks a running migration in a table, and a process that dies leaves its mark there. While this process
     // holds our lock, no other one migrates, so the mark can go.
     await db.migrate.forceFreeMigrationsLock(options);
-    const last = await lastStep(db, migrations, options);
+    const [taken]: { name: string }[][] = await db.migrate.list(options);
+    const unknown = taken!.map(({ name }) => name).filter((name) => !migrations.some((step) => step.name === name));
+    if (unknown.length > 0) {
+      throw new LaterSchemaError(`a later version has made ${unknown.join(", ")}, and it alone can take that back`);
+    }
+    const last = migrations.find(({ name }) => name === taken!.at(-1)?.name);
     if (direction === "down") {
       const dropped = await rowsDroppedBy(db, last);
       if (dropped) confirmDrop(dropped);
@@ -98,15 +126,6 @@ export async function migrate(
 
 /** The batch of a step while it is taken back, until Knex forgets the step. Knex counts batches from 1. */
 const beingTakenBack = 0;
-
-async function lastStep(
-  db: Knex,
-  migrations: readonly Migration[],
-  options: Knex.MigratorConfig,
-): Promise<Migration | undefined> {
-  const [taken] = await db.migrate.list(options);
-  return migrations.find(({ name }) => name === taken.at(-1)?.name);
-}
 
 async function rowsDroppedBy(db: Knex, step: Migration | undefined): Promise<DroppedRows | undefined> {
   const rows = new Map<string, number>();

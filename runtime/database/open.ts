@@ -1,5 +1,5 @@
 /** Opens databases: MySQL, MariaDB or SQLite. */
-import { mkdirSync, statSync } from "node:fs";
+import { existsSync, mkdirSync, statSync } from "node:fs";
 import type { Socket } from "node:net";
 import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
@@ -22,6 +22,8 @@ export interface DatabaseOptions {
   readonly silenceTimeoutMs: number;
   /** Gets the engine of each new connection: after a failover it may be another server. */
   readonly onConnected: (engine: Engine) => void;
+  /** Whether a missing SQLite file is made, with its folder. Otherwise a mistyped path is an error, and no empty shop. */
+  readonly makesFile: boolean;
 }
 
 export const databaseDefaults: DatabaseOptions = {
@@ -29,6 +31,7 @@ export const databaseDefaults: DatabaseOptions = {
   acquireTimeoutMs: 2_000,
   silenceTimeoutMs: 5_000,
   onConnected: () => {},
+  makesFile: false,
 };
 
 const engines = new WeakMap<PooledConnection, Engine>();
@@ -59,7 +62,7 @@ export async function renewEngine(connection: PooledConnection): Promise<Engine>
  *   `mysql://user:password@host:port/database`
  */
 export function openDatabase(url: string, options: DatabaseOptions = databaseDefaults): Knex {
-  return url.startsWith("sqlite:") ? openSqlite(url.slice("sqlite:".length)) : openMysql(url, options);
+  return url.startsWith("sqlite:") ? openSqlite(url.slice("sqlite:".length), options) : openMysql(url, options);
 }
 
 const lostServers = new WeakSet<Error>();
@@ -84,9 +87,9 @@ const log: Knex.Logger = { warn: () => {}, error: () => {} };
 
 type AfterCreate<Connection> = (connection: Connection, done: (error: Error | null, c: unknown) => void) => void;
 
-function openSqlite(filename: string): Knex {
+function openSqlite(filename: string, { makesFile }: DatabaseOptions): Knex {
   const isFile = filename !== ":memory:";
-  if (isFile) mkdirSync(dirname(filename), { recursive: true });
+  if (isFile && makesFile) mkdirSync(dirname(filename), { recursive: true });
   let opened: string | undefined;
   const afterCreate: AfterCreate<{ pragma(text: string, options?: object): unknown; close(): void }> = (
     connection,
@@ -120,7 +123,10 @@ function openSqlite(filename: string): Knex {
   });
   // SQLite goes on in files that have lost their names, and whatever it commits there is gone with the process.
   if (isFile) {
-    checkTaken(db, () => {
+    const beforeOpening = () => {
+      if (!makesFile && opened === undefined) requireFile(filename);
+    };
+    checkTaken(db, beforeOpening, () => {
       if (filesAt(filename) === opened) return;
       throw new DatabaseStateError(
         `the SQLite file ${filename}, or its -wal file, was deleted or replaced while it was open: restore it and restart`,
@@ -128,6 +134,12 @@ function openSqlite(filename: string): Knex {
     });
   }
   return db;
+}
+
+/** @throws DatabaseStateError when there is no such file */
+export function requireFile(filename: string): void {
+  if (existsSync(filename)) return;
+  throw new DatabaseStateError(`there is no SQLite file ${filename}: correct its path, or run npm run migrate`);
 }
 
 /** Names the files of a database, whatever other names they have: that of the data, and the log with the latest changes. */

@@ -2,7 +2,7 @@ import { mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
-import { openDatabase } from "./open.ts";
+import { databaseDefaults, openDatabase } from "./open.ts";
 import { retried, Transaction } from "./transactions.ts";
 
 const db = openDatabase("sqlite::memory:");
@@ -69,7 +69,7 @@ describe("transactions", () => {
 
   test("a transaction whose ROLLBACK fails gives no connection back, because it may still be open", async () => {
     await using folder = await mkdtempDisposable(join(tmpdir(), "petstore-rollback-"));
-    const own = openDatabase(`sqlite:${join(folder.path, "numbers.sqlite")}`);
+    const own = openDatabase(`sqlite:${join(folder.path, "numbers.sqlite")}`, { ...databaseDefaults, makesFile: true });
     await own.schema.createTable("numbers", (table) => void table.integer("n").primary());
     const prepare = Sqlite.prototype.prepare;
     const spy = import.meta.jest.spyOn(Sqlite.prototype, "prepare").mockImplementation(function (

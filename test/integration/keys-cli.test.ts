@@ -21,6 +21,7 @@ describe("npm run keys", () => {
     stack.defer(() => folder.remove());
     cwd = folder.path;
     databaseUrl = `sqlite:${join(cwd, "keys.sqlite")}`;
+    await writeFile(join(cwd, "keys.sqlite"), "");
   });
 
   const keys = (args: string[], env: Record<string, string> = {}) =>
@@ -47,7 +48,7 @@ describe("npm run keys", () => {
   }
   const find = (key: string) => withStores((store) => store.findByHash(hashKey(key, pepper)));
 
-  test("keys issue works on a new machine and prints a valid key", async () => {
+  test("keys issue works on an empty database and prints a valid key", async () => {
     const issued = await json("issue", "--account", "acme", "--plan", "pro");
     expect(Object.keys(issued)).toEqual(["keyId", "key", "account", "plan"]);
     expect(issued).toMatchObject({ account: "acme", plan: "pro" });
@@ -284,6 +285,7 @@ describe("npm run keys", () => {
 
   test("the default database and pepper of keys are those of npm start", async () => {
     const kept = ensurePepper(join(cwd, ".data"));
+    await writeFile(join(cwd, ".data/gateway.sqlite"), "");
     const { code, stdout } = await keys(["issue", "--account", "acme", "--json"], {
       GATEWAY_DATABASE_URL: "",
       KEY_PEPPER: "",
@@ -296,6 +298,7 @@ describe("npm run keys", () => {
 
   test("the settings of keys are read from a .env file", async () => {
     await mkdir(join(cwd, "data"));
+    await writeFile(join(cwd, "data/k.sqlite"), "");
     await writeFile(join(cwd, ".env"), `KEY_PEPPER=${pepper}\nGATEWAY_DATABASE_URL=sqlite:data/k.sqlite\n`);
     const { code, stdout } = await runScript({
       script: "gateway/accounts/cli/keys.ts",
@@ -307,7 +310,7 @@ describe("npm run keys", () => {
     expect(await find(JSON.parse(stdout).key)).toBeDefined();
   });
 
-  test("five operators that issue keys at once on a new machine make one account with five keys", async () => {
+  test("five operators that issue keys at once on an empty database make one account with five keys", async () => {
     const args = ["issue", "--account", "acme", "--plan", "pro"];
     const issued = await Promise.all(Array.from({ length: 5 }, () => json(...args)));
     expect(new Set(issued.map(({ keyId }) => keyId)).size).toBe(5);

@@ -1,4 +1,4 @@
-import { rm } from "node:fs/promises";
+import { rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { createDatabaseOn, dropMysqlDatabase } from "./mysql-client.ts";
 import { temporaryFolder } from "./stack.ts";
@@ -12,10 +12,12 @@ export async function createMysqlDatabase(): Promise<string> {
   return await createDatabaseOn(serverUrl);
 }
 
-/** @returns the URL of a new SQLite database, a file that its first connection creates in a folder of its own */
+/** @returns the URL of a new empty SQLite database, a file in a folder of its own */
 export async function createSqliteDatabase(): Promise<string> {
   const folder = await temporaryFolder(sqliteFolder);
-  return `sqlite:${join(folder.path, "test.sqlite")}`;
+  const file = join(folder.path, "test.sqlite");
+  await writeFile(file, "");
+  return `sqlite:${file}`;
 }
 
 /** Drops a database that one of the functions above made. */

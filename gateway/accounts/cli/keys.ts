@@ -4,7 +4,7 @@ import "../../../runtime/node-version.ts";
 import { type Command, Option } from "commander";
 import { createCommand, exitUsage, runCommand, table } from "../../../runtime/command-line.ts";
 import { blamingDatabase } from "../../../runtime/database/faults.ts";
-import { migrateDatabase } from "../../../runtime/database/migrations.ts";
+import { updateSchema } from "../../../runtime/database/migrations.ts";
 import { openDatabase } from "../../../runtime/database/open.ts";
 import { readSettings } from "../../../runtime/settings.ts";
 import { keyDatabaseSetting, keySettings } from "../../config.ts";
@@ -186,7 +186,7 @@ async function withNewKey<T>(
 async function withAdmin<T>(work: (admin: KeyAdmin) => Promise<T>, peppers?: Peppers): Promise<T> {
   const { GATEWAY_DATABASE_URL } = settings();
   return await blamingDatabase(keyDatabaseSetting, async () => {
-    await migrateDatabase(GATEWAY_DATABASE_URL, "gateway", keyMigrations);
+    await updateSchema(GATEWAY_DATABASE_URL, "gateway", keyMigrations);
     const db = openDatabase(GATEWAY_DATABASE_URL);
     try {
       if (peppers) await checkPeppers(peppers, createKeyStore(db, Date.now));
