@@ -1,8 +1,9 @@
 /** What every command has in common: its name, `--help`, `--version`, refused arguments, tables, and exit codes. */
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import nodeModule from "node:module";
 import { basename, relative } from "node:path";
 import { Command, CommanderError } from "commander";
+import { loadEnvFile, mistypedNames } from "./env-file.ts";
 import { OperatorError } from "./operator-error.ts";
 import { describeSettings, SettingsError, type SettingsShape } from "./settings.ts";
 
@@ -23,6 +24,9 @@ export function createCommand(script: string, description: string, settings: Set
     .description(description)
     .version(version())
     .exitOverride()
+    .hook("preAction", () => {
+      for (const line of mistypedNames(Object.keys(settings))) process.stderr.write(`${line}\n`);
+    })
     .addHelpText("after", `\nSettings, from the environment or a .env file:\n${describeSettings(settings)}`);
 }
 
@@ -68,11 +72,6 @@ function calledAs(script: string): string {
 
 function version(): string {
   return JSON.parse(readFileSync(nodeModule.findPackageJSON(import.meta.url)!, "utf8")).version;
-}
-
-/** Reads settings from a `.env` file in the working directory. Variables of the environment win. */
-function loadEnvFile(): void {
-  if (existsSync(".env")) process.loadEnvFile(".env");
 }
 
 /** Ends the process after a fault, in one line where an operator can mend it, and with the stack of a bug. */

@@ -26,10 +26,11 @@ export function formatOf(file: string): Format | undefined {
  *
  * No value of an entry has a line break, so a stray quote spoils only its own line.
  *
+ * @param name that messages have for the file
  * @throws OperatorError for a file of which no line can be read: no UTF-8, or no header
  */
-export async function* readLines(file: string, format: Format): AsyncGenerator<Line> {
-  await refuseUtf16(file);
+export async function* readLines(file: string, format: Format, name = file): AsyncGenerator<Line> {
+  await refuseUtf16(file, name);
   let number = 0;
   let places: readonly number[] | undefined;
   for await (const raw of createInterface({ input: createReadStream(file), crlfDelay: Number.POSITIVE_INFINITY })) {
@@ -42,20 +43,20 @@ export async function* readLines(file: string, format: Format): AsyncGenerator<L
       yield fromCsv(number, text, places);
     } else {
       places = entryFields.map((column) => (fieldsOf(text) ?? []).indexOf(column));
-      if (places.includes(-1)) throw noHeader(file, number, text);
+      if (places.includes(-1)) throw noHeader(name, number, text);
     }
   }
-  if (format === "csv" && !places) throw noHeader(file, 1, "");
+  if (format === "csv" && !places) throw noHeader(name, 1, "");
 }
 
 /** Entries are ASCII, so a zero byte among the first two is half of a character of UTF-16, as a byte order mark is. */
-async function refuseUtf16(file: string): Promise<void> {
+async function refuseUtf16(file: string, name: string): Promise<void> {
   await using handle = await open(file);
   const { buffer, bytesRead } = await handle.read(Buffer.alloc(2), 0, 2);
   const [first, second] = buffer;
   const hasMark = (first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff);
   if (bytesRead === 2 && (hasMark || first === 0 || second === 0)) {
-    throw new OperatorError(`${file}: is UTF-16; save it as UTF-8`);
+    throw new OperatorError(`${name}: is UTF-16; save it as UTF-8`);
   }
 }
 

@@ -2,7 +2,9 @@
 /** The operators' command line of the stock, `npm run stock --`: imports, exports, and the history of an entry. */
 import "../../runtime/node-version.ts";
 import { createWriteStream } from "node:fs";
-import { rename, rm, stat } from "node:fs/promises";
+import { mkdtempDisposable, rename, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { type Command, InvalidArgumentError, Option } from "commander";
@@ -50,8 +52,32 @@ async function withStore(work: (store: StockStore, history: StockHistory) => Pro
   });
 }
 
+/** A regular file to import, and what messages call it. */
+interface Source {
+  readonly path: string;
+  readonly name: string;
+}
+
+/** Opens a file, or `-` for standard input, which goes into a temporary file because an import reads it twice. */
+async function openSource(file: string, stack: AsyncDisposableStack): Promise<Source> {
+  if (file === "-") {
+    const folder = stack.use(await mkdtempDisposable(join(tmpdir(), "stock-")));
+    const path = join(folder.path, "input");
+    await pipeline(process.stdin, createWriteStream(path));
+    return { path, name: "standard input" };
+  }
+  const found = await stat(file).catch((error) => {
+    throw new OperatorError(`${file}: ${error.code === "ENOENT" ? "there is no such file" : error.message}`);
+  });
+  // A pipe would be empty when it is read again, and the import would succeed without an entry.
+  if (found.isFile()) return { path: file, name: file };
+  throw new OperatorError(
+    `${file}: is not a regular file; an import takes a pipe as standard input, with - as the file`,
+  );
+}
+
 /** Prints the lines that cannot be imported. @returns how many there are */
-async function printBadLines(file: string, format: Format): Promise<number> {
+async function printBadLines({ path, name }: Source, format: Format): Promise<number> {
   const progress = createProgress("lines checked");
   const firstLine = new Map<bigint, number>();
   let bad = 0;
@@ -59,9 +85,9 @@ async function printBadLines(file: string, format: Format): Promise<number> {
     bad += 1;
     if (bad > maxPrinted) return;
     progress.clear();
-    console.error(`${file}:${number}: ${fault}`);
+    console.error(`${name}:${number}: ${fault}`);
   };
-  for await (const line of readLines(file, format)) {
+  for await (const line of readLines(path, format, name)) {
     progress.show(line.number);
     if ("fault" in line) {
       print(line.number, line.fault);
@@ -155,35 +181,38 @@ const formatOption = () =>
 
 program
   .command("import [file]")
-  .description("creates or updates every entry of the file; leaves all other entries as they are")
+  .description("creates or updates every entry of the file, - for standard input; leaves all other entries as they are")
   .addOption(formatOption())
   .option("--skip-bad", "imports the good lines of a file that also has bad ones")
+  .option("--dry-run", "checks the file and changes nothing; needs no database")
   .option("--generate <n>", "imports made-up entries for trials, petId 1 to n, instead of a file", parseCount)
   .action(
     async (
       file: string | undefined,
-      options: { format?: Format; skipBad?: true; generate?: number },
+      options: { format?: Format; skipBad?: true; dryRun?: true; generate?: number },
       self: Command,
     ) => {
       if ((file === undefined) === (options.generate === undefined)) {
         refuse(self, "import takes a file, or --generate N");
       }
+      await using stack = new AsyncDisposableStack();
       let entries = generated(options.generate ?? 0);
       if (file !== undefined) {
-        const format = chosenFormat(file, options.format, self);
-        // A pipe would be empty when it is read again, and the import would succeed without an entry.
-        if (!(await stat(file)).isFile()) {
-          throw new OperatorError(
-            `${file}: is not a regular file; an import reads its file twice, so save it as one first`,
-          );
-        }
-        const bad = await printBadLines(file, format);
+        const format = chosenFormat(file === "-" ? undefined : file, options.format, self);
+        const source = await openSource(file, stack);
+        const bad = await printBadLines(source, format);
         if (bad > 0 && !options.skipBad) {
           throw new OperatorError(
             `${counted(bad, "bad line")}: nothing was imported. --skip-bad imports the good ones.`,
           );
         }
-        entries = entriesOf(file, format);
+        entries = entriesOf(source.path, format);
+      }
+      if (options.dryRun) {
+        let wouldBe = 0;
+        for await (const _ of entries) wouldBe += 1;
+        console.error(`${counted(wouldBe, "entry", "entries")} would be imported`);
+        return;
       }
       await withStore(async (store) => {
         console.error(`${counted(await importEntries(entries, store), "entry", "entries")} imported`);

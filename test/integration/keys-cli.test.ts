@@ -310,6 +310,14 @@ describe("npm run keys", () => {
     expect(await find(JSON.parse(stdout).key)).toBeDefined();
   });
 
+  test("keys warns of a name in the .env file that is nearly a setting", async () => {
+    await writeFile(join(cwd, ".env"), "GATEWAY_KEYENV=prod\n");
+    expect(await keys(["list"])).toMatchObject({
+      code: 0,
+      stderr: ".env: GATEWAY_KEYENV is no setting and has no effect; GATEWAY_KEY_ENV is one\n",
+    });
+  });
+
   test("five operators that issue keys at once on an empty database make one account with five keys", async () => {
     const args = ["issue", "--account", "acme", "--plan", "pro"];
     const issued = await Promise.all(Array.from({ length: 5 }, () => json(...args)));
