@@ -417,6 +417,12 @@ test("the description of the API says what a repeat of each kind of request does
   expect(JSON.stringify(without)).not.toContain("/keys/rotate");
 });
 
+test("the description of the API warns that clients made by tools for TypeScript round long ids", () => {
+  expect(read().info.description).toMatch(
+    /rounds a `petId` beyond 2\^53, and so do the clients that tools generate for/,
+  );
+});
+
 test("the description of the API has the whole error table", () => {
   const rows = document.info.description.split("\n").filter((row) => /^\| \d{3} \|/.test(row));
   const table = Object.entries(errorTable).map(
