@@ -106,7 +106,11 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
     const act = async (kind: keyof typeof internalKinds) => {
       const petId = 1 + random.below(pets);
       const moving = random.pick(movingPets);
-      const delta = random.chance(0.05) ? -100_000 : random.chance(0.5) ? 1 + random.below(9) : -1 - random.below(9);
+      const delta = random.chance(0.1)
+        ? random.pick([-100_000, 100_000])
+        : random.chance(0.5)
+          ? 1 + random.below(9)
+          : -1 - random.below(9);
       const requestId = `adjust-${nextNumber()}`;
       switch (kind) {
         case "adjust": {

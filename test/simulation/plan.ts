@@ -89,7 +89,7 @@ export function planOf(seed: number): Plan {
       other: random.below(60),
     };
   });
-  return {
+  const plan = {
     seed,
     gateways: 2 + random.below(2),
     services: isRestart ? 3 : 1 + random.below(3),
@@ -106,6 +106,31 @@ export function planOf(seed: number): Plan {
     maxConnectionAgeMs: random.chance(0.3) ? Math.round(random.between(2_000, 15_000)) : 300_000,
     faults: faults.sort((a, b) => a.atMs - b.atMs),
   };
+  return { ...plan, ...specialOf(plan, random) };
+}
+
+/** What some seeds have in place of what they would have: chance alone would bring it too seldom. */
+function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Plan> {
+  const fault = (kind: FaultKind, atMs: number, forMs: number): Fault => {
+    return { atMs: Math.round(atMs), kind, forMs: Math.round(forMs), which: random.below(60), other: random.below(60) };
+  };
+  switch (seed % 8) {
+    case 0: {
+      // A revocation, and more than the time that it may take; for some gateways without the keys' database.
+      const revocation = fault("revoke a key", random.between(300, 3_000), 0);
+      const away = seed % 16 === 0 ? [] : [fault("hold gateway and keys", revocation.atMs + 500, 11_500)];
+      return { endMs: 16_000, pauseMs: 100 * callers, faults: [revocation, ...away, ...faults] };
+    }
+    case 4: {
+      // Many callers of one entry, whose updates come late to one of the services.
+      const late = [1_000, 2_500, 4_000].map((atMs) =>
+        fault("slow gateway to service", atMs, random.between(400, 1_400)),
+      );
+      return { endMs: 6_000, pauseMs: 20 * callers, timeoutMs: 300, services: 2, hotShare: 0.8, faults: late };
+    }
+    default:
+      return {};
+  }
 }
 
 const rolling = ["replace a gateway", "replace a service"] as const;
