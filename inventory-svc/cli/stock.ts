@@ -2,9 +2,7 @@
 /** The operators' command line of the stock, `npm run stock --`: imports, exports, and the history of an entry. */
 import "../../runtime/node-version.ts";
 import { createWriteStream } from "node:fs";
-import { mkdtempDisposable, rename, rm, stat } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rename, rm } from "node:fs/promises";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { type Command, InvalidArgumentError, Option } from "commander";
@@ -20,8 +18,9 @@ import { ListFeed } from "../stock/list-feed.ts";
 import { StockHistory } from "../stock/stock-history.ts";
 import { stockMigrations } from "../stock/stock-migrations.ts";
 import { StockStore } from "../stock/stock-store.ts";
-import { type Format, fileHead, formatOf, formats, generated, readLines, toText } from "./entries.ts";
+import { type Format, fileHead, formatOf, formats, generated, toText } from "./entries.ts";
 import { historyTable } from "./history-table.ts";
+import { entriesOf, openSource, printBadLines } from "./import-source.ts";
 import { createProgress } from "./progress.ts";
 
 const settings = {
@@ -31,9 +30,6 @@ const settings = {
 };
 
 const batchSize = 1_000;
-
-/** The bad lines of a file that are printed. All further ones are only counted. */
-const maxPrinted = 20;
 
 async function withStore(work: (store: StockStore, history: StockHistory) => Promise<void>): Promise<void> {
   const config = readSettings(settings, process.env);
@@ -50,66 +46,6 @@ async function withStore(work: (store: StockStore, history: StockHistory) => Pro
       await db.destroy();
     }
   });
-}
-
-/** A regular file to import, and what messages call it. */
-interface Source {
-  readonly path: string;
-  readonly name: string;
-}
-
-/** Opens a file, or `-` for standard input, which goes into a temporary file because an import reads it twice. */
-async function openSource(file: string, stack: AsyncDisposableStack): Promise<Source> {
-  if (file === "-") {
-    const folder = stack.use(await mkdtempDisposable(join(tmpdir(), "stock-")));
-    const path = join(folder.path, "input");
-    await pipeline(process.stdin, createWriteStream(path));
-    return { path, name: "standard input" };
-  }
-  const found = await stat(file).catch((error) => {
-    throw new OperatorError(`${file}: ${error.code === "ENOENT" ? "there is no such file" : error.message}`);
-  });
-  // A pipe would be empty when it is read again, and the import would succeed without an entry.
-  if (found.isFile()) return { path: file, name: file };
-  throw new OperatorError(
-    `${file}: is not a regular file; an import takes a pipe as standard input, with - as the file`,
-  );
-}
-
-/** Prints the lines that cannot be imported. @returns how many there are */
-async function printBadLines({ path, name }: Source, format: Format): Promise<number> {
-  const progress = createProgress("lines checked");
-  const firstLine = new Map<bigint, number>();
-  let bad = 0;
-  const print = (number: number, fault: string) => {
-    bad += 1;
-    if (bad > maxPrinted) return;
-    progress.clear();
-    console.error(`${name}:${number}: ${fault}`);
-  };
-  for await (const line of readLines(path, format, name)) {
-    progress.show(line.number);
-    if ("fault" in line) {
-      print(line.number, line.fault);
-      continue;
-    }
-    const first = firstLine.get(line.entry.petId);
-    if (first === undefined) firstLine.set(line.entry.petId, line.number);
-    else print(line.number, `petId ${line.entry.petId} is in line ${first} already`);
-  }
-  progress.clear();
-  if (bad > maxPrinted) console.error(`and ${counted(bad - maxPrinted, "more bad line")}`);
-  return bad;
-}
-
-/** Reads the good entries of a file. Of several lines with the same petId, the first one counts. */
-async function* entriesOf(file: string, format: Format): AsyncGenerator<Entry> {
-  const seen = new Set<bigint>();
-  for await (const line of readLines(file, format)) {
-    if ("fault" in line || seen.has(line.entry.petId)) continue;
-    seen.add(line.entry.petId);
-    yield line.entry;
-  }
 }
 
 async function importEntries(entries: AsyncIterable<Entry>, store: StockStore): Promise<number> {
@@ -206,7 +142,7 @@ program
             `${counted(bad, "bad line")}: nothing was imported. --skip-bad imports the good ones.`,
           );
         }
-        entries = entriesOf(source.path, format);
+        entries = entriesOf(source, format);
       }
       if (options.dryRun) {
         let wouldBe = 0;

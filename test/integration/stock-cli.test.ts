@@ -306,8 +306,8 @@ describe("import files of npm run stock", () => {
   });
 
   test.each([
-    ["a missing file", 1, ["import", "none.csv"], /^ENOENT: no such file or directory, stat 'none\.csv'\n$/],
-    ["a missing NDJSON file", 1, ["import", "none.ndjson"], /^ENOENT: [^\n]*\n$/],
+    ["a missing file", 1, ["import", "none.csv"], /^none\.csv: there is no such file\n$/],
+    ["a missing NDJSON file", 1, ["import", "none.ndjson"], /^none\.ndjson: there is no such file\n$/],
     ["a folder", 1, ["import", "folder.csv"], /^folder\.csv: is not a regular file; [^\n]*\n$/],
     [
       "a name of no known format",
@@ -344,20 +344,35 @@ describe("import files of npm run stock", () => {
     },
   );
 
+  /** Pipes a text into an import from this file. */
+  const pipe = (text: string, ...args: string[]) => {
+    const program = [process.execPath, join(import.meta.dirname, "../..", script)];
+    const shell = ["-c", `printf "$0" | "$@"`, text, ...program, "import", ...args];
+    return promisify(execFile)("sh", shell, { cwd: folder.cwd, env: { PATH: process.env.PATH, ...folder.env() } });
+  };
+
+  test("an import takes standard input, and names its bad lines", async () => {
+    expect(await pipe("petId,quantity,status\\n1,5,sold\\n", "-")).toEqual({ stdout: "", stderr: imported(1) });
+    await expect(pipe("petId,quantity,status\\n1,x,sold\\n", "-")).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^standard input:2: [^\n]+\n1 bad line: nothing was imported\. [^\n]+\n$/),
+    });
+    expect(await folder.lines()).toBe("1,5,sold\n");
+  });
+
   test("an import file that is a pipe is refused, because it cannot be read twice", async () => {
-    const args = [
-      "-c",
-      `printf 'petId,quantity,status\\n1,5,sold\\n' | "$0" "$1" import /dev/stdin --format csv`,
-      process.execPath,
-      join(import.meta.dirname, "../..", script),
-    ];
-    const env = { PATH: process.env.PATH, ...folder.env() };
-    const refused = promisify(execFile)("sh", args, { cwd: folder.cwd, env });
-    await expect(refused).rejects.toMatchObject({
+    await expect(pipe("petId,quantity,status\\n1,5,sold\\n", "/dev/stdin", "--format", "csv")).rejects.toMatchObject({
       code: 1,
       stdout: "",
-      stderr: "/dev/stdin: is not a regular file; an import reads its file twice, so save it as one first\n",
+      stderr: "/dev/stdin: is not a regular file; an import takes a pipe as standard input, with - as the file\n",
     });
+    expect(await folder.lines()).toBe("");
+  });
+
+  test("--dry-run says what an import would do, and does nothing", async () => {
+    await folder.write("dry.csv", `${header}1,5,sold\n2,6,sold\n2,x,sold\n`);
+    expect(await folder.run("import", "dry.csv", "--dry-run", "--skip-bad")).toMatch(/^2 entries would be imported$/m);
+    expect(await folder.stock("import", "dry.csv", "--dry-run")).toMatchObject({ code: 1 });
     expect(await folder.lines()).toBe("");
   });
 
