@@ -104,7 +104,6 @@ describe("GET /v1/inventory/changes", () => {
     for (const tag of [zipped, plain.slice(1, -1), zipped.slice(1, -1), `W/${plain}`]) {
       expect(await since(tag)).toMatchObject({ status: 200, text });
     }
-    expect(await ask(`?since=${plain.slice(1, -1)}&other=1`)).toMatchObject({ status: 200, text });
     await patch(2n, 7);
     expect((await since(JSON.parse(text).etag)).json<{ changed: object[] }>().changed).toHaveLength(1);
   });

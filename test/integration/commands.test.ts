@@ -82,9 +82,9 @@ describe("readers that leave", () => {
   });
 
   test.each([
+    ["migrate", "deploy/migrate.ts"],
     ["keys list", "gateway/accounts/cli/keys.ts list"],
     ["keys usage as JSON", "gateway/accounts/cli/keys.ts usage --json"],
-    ["migrate", "deploy/migrate.ts"],
     ["stock export", "inventory-svc/cli/stock.ts export"],
   ])("a reader that leaves is no fault of a command: %s", async (_what, line) => {
     const command = `set -o pipefail; "${process.execPath}" "${root}"/${line} | true`;
@@ -105,6 +105,7 @@ describe("terminals", () => {
     const folder = await temporaryFolder("terminal");
     stack.defer(() => folder.remove());
     cwd = folder.path;
+    await runScript({ script: "deploy/migrate.ts", cwd });
   });
   const clear = "\r\u001b[K";
   /**
