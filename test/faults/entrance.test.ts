@@ -103,7 +103,7 @@ describe("requests that are held", () => {
     async (what, rest) => {
       const spaces = what.includes("spaces") ? 10_000 : 1;
       const number = 500;
-      const query = what.includes("query") ? `&more=${"q".repeat(10_000)}` : "";
+      const query = what.includes("query") ? "&".repeat(10_000) : "";
       const head = `GET /v1/inventory/changes?since=${since}${query} HTTP/1.1\r\nHost: g\r\nPrefer: wait=90\r\n`;
       const before = await probe.usedBytes(system.gateways[0]!.pid);
       const token = `Authorization: Bearer${" ".repeat(spaces)}${system.keys.enterprise}\r\n`;
