@@ -10,7 +10,7 @@ export interface SampledRequest {
   readonly url: string;
   /** JSON; undefined for a request without a body. */
   readonly body: string | undefined;
-  /** Whether it takes an Idempotency-Key, which each sample makes anew. */
+  /** Whether it takes an Idempotency-Key, of which each run of a sample makes a new one. */
   readonly isKeyed: boolean;
   /** Address of the list whose `ETag` it sends as `since`; undefined for an operation without that parameter. */
   readonly listUrl: string | undefined;

@@ -69,7 +69,7 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
   },
   insufficient_stock: {
     meaning: "An adjustment would make a quantity fall below 0. `message` names the pet and what is there.",
-    action: "Read the entry, and decide anew how much to take. No adjustment of the request was made.",
+    action: "Read the entry, and decide again how much to take. No adjustment of the request was made.",
     repeat: "Yes, but only more stock changes the answer.",
   },
   quantity_overflow: {
@@ -79,7 +79,7 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
   },
   precondition_failed: {
     meaning: "The entry has changed since the `ETag` that you sent in `If-Match`. Nothing was changed.",
-    action: "Read the entry, decide anew, and send the update with the new `ETag`.",
+    action: "Read the entry, decide again, and send the update with the new `ETag`.",
     repeat: "No: the tag stays outdated.",
   },
   idempotency_key_reused: {
