@@ -1,7 +1,7 @@
 /** The client of inventory-svc for callers in TypeScript and JavaScript. */
 import "../runtime/node-version.ts";
 
-export type { Item, ListedItem, PetStatus, Position } from "../proto/pet.ts";
+export type { Item, LedgerKind as PastChangeKind, ListedItem, PetStatus, Position } from "../proto/pet.ts";
 export type { Changed, ChangeOutcome, ChangeRequest, IdempotencyKey, QuantityChange } from "./change-requests.ts";
 export type { ChangeCaller } from "./change-sender.ts";
 export type { ChannelTls, InventoryChannelOptions } from "./channel.ts";
@@ -19,5 +19,5 @@ export type {
   Page,
 } from "./interface.ts";
 export { InventoryError, type StatusName } from "./inventory-error.ts";
-export type { EntryThen, HistoryQuestion, PastActor, PastChange, PastChangeKind } from "./past-changes.ts";
+export type { EntryThen, HistoryQuestion, PastActor, PastChange } from "./past-changes.ts";
 export type { WatchEvent, WatchOptions } from "./watch.ts";

@@ -1,11 +1,10 @@
 /** Changes of the past as the service sends them. */
-import {
-  ChangeKind,
-  type EntryState,
-  type ListChangesRequest,
-  type PastChange as WirePastChange,
+import type {
+  EntryState,
+  ListChangesRequest,
+  PastChange as WirePastChange,
 } from "../proto/gen/petstore/inventory/v1/inventory.ts";
-import { fromWireStatus, type PetStatus } from "../proto/pet.ts";
+import { fromWireKind, fromWireStatus, type LedgerKind, type PetStatus } from "../proto/pet.ts";
 import { checkInt64, checkInteger, checkNames } from "./call-arguments.ts";
 import { InventoryError } from "./inventory-error.ts";
 
@@ -31,14 +30,12 @@ export type PastActor =
   | { readonly kind: "internal"; readonly role: string; readonly name: string }
   | { readonly kind: "operator" };
 
-export type PastChangeKind = "set" | "adjust" | "status" | "create" | "remove" | "import";
-
 /** A change of the past. */
 export interface PastChange {
   readonly petId: bigint;
   /** The revision that it made. */
   readonly revision: bigint;
-  readonly kind: PastChangeKind;
+  readonly kind: LedgerKind;
   /** Undefined when there was no entry before it. */
   readonly before: EntryThen | undefined;
   /** Undefined when there was no entry after it. */
@@ -62,22 +59,13 @@ export function toWireQuestion(question: HistoryQuestion): ListChangesRequest {
   };
 }
 
-const kinds: ReadonlyMap<ChangeKind, PastChangeKind> = new Map([
-  [ChangeKind.CHANGE_KIND_SET, "set"],
-  [ChangeKind.CHANGE_KIND_ADJUST, "adjust"],
-  [ChangeKind.CHANGE_KIND_STATUS, "status"],
-  [ChangeKind.CHANGE_KIND_CREATE, "create"],
-  [ChangeKind.CHANGE_KIND_REMOVE, "remove"],
-  [ChangeKind.CHANGE_KIND_IMPORT, "import"],
-]);
-
 /** @throws InventoryError for a kind, a status or an actor that this client does not know */
 export function toPastChange(wire: WirePastChange): PastChange {
   const { petId, revision, reason, originRequestId } = wire;
   return {
     petId,
     revision,
-    kind: known(kinds.get(wire.kind)),
+    kind: known(fromWireKind(wire.kind)),
     before: wire.before && toEntryThen(wire.before),
     after: wire.after && toEntryThen(wire.after),
     madeAt: new Date(Number(wire.madeAtMs)),

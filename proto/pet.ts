@@ -1,5 +1,5 @@
 /** The contract's rules for pets: the statuses, the bounds of ids and quantities, and their forms in text and gRPC. */
-import { PetStatus as WireStatus } from "./gen/petstore/inventory/v1/inventory.ts";
+import { ChangeKind as WireKind, PetStatus as WireStatus } from "./gen/petstore/inventory/v1/inventory.ts";
 
 /** The statuses, in the contract's order. */
 export const petStatuses = ["available", "pending", "sold"] as const;
@@ -14,6 +14,16 @@ export const maxQuantity = 2_147_483_647;
 
 /** The most revisions that an update may name as those that it expects. */
 export const maxExpectedRevisions = 20;
+
+/** The longest reason of a change, in characters: JSON Schema and the databases count no units of UTF-16. */
+export const maxReasonLength = 200;
+
+const reasonForm = new RegExp(`^[^\\p{Cc}\\p{Cs}]{1,${maxReasonLength}}$`, "u");
+
+/** Whether a text may be the reason of a change: it is not empty or too long, and has no control or half character. */
+export function isReason(text: string): boolean {
+  return reasonForm.test(text);
+}
 
 /** An entry of the stock. */
 export interface Item {
@@ -71,4 +81,30 @@ export function toWireStatus(status: PetStatus): WireStatus {
 /** Returns the status of a gRPC value. @returns undefined for the unspecified value and for unknown ones */
 export function fromWireStatus(wire: WireStatus): PetStatus | undefined {
   return statuses.get(wire);
+}
+
+/** The kinds of changes in the ledger, by what they do to an entry. */
+export type LedgerKind = "set" | "adjust" | "status" | "create" | "remove" | "import";
+
+const wireKinds: Readonly<Record<LedgerKind, WireKind>> = {
+  set: WireKind.CHANGE_KIND_SET,
+  adjust: WireKind.CHANGE_KIND_ADJUST,
+  status: WireKind.CHANGE_KIND_STATUS,
+  create: WireKind.CHANGE_KIND_CREATE,
+  remove: WireKind.CHANGE_KIND_REMOVE,
+  import: WireKind.CHANGE_KIND_IMPORT,
+};
+
+const ledgerKinds: ReadonlyMap<WireKind, LedgerKind> = new Map(
+  Object.entries(wireKinds).map(([name, wire]) => [wire, name as LedgerKind]),
+);
+
+/** Returns the gRPC value of a kind. */
+export function toWireKind(kind: LedgerKind): WireKind {
+  return wireKinds[kind];
+}
+
+/** Returns the kind of a gRPC value. @returns undefined for the unspecified value and for unknown ones */
+export function fromWireKind(wire: WireKind): LedgerKind | undefined {
+  return ledgerKinds.get(wire);
 }

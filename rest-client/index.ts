@@ -31,7 +31,7 @@ import type {
 } from "./inventory-api.ts";
 import { InventoryApiError } from "./inventory-api-error.ts";
 import { Pace } from "./pace.ts";
-import { type ApiRequest, createSender } from "./request-sender.ts";
+import { type Answer, type ApiRequest, createSender } from "./request-sender.ts";
 import type { InventoryChanges, InventoryHistory, Order, Pet, RateLimitStatus, RotatedKey, Usage } from "./types.ts";
 import { type Adjustment, toAdjustmentsBody, toRequests, type UpdateEntry } from "./update-batches.ts";
 
@@ -95,9 +95,7 @@ export function createInventoryApi(options: InventoryApiOptions): InventoryApi {
     const path = `/inventory/${toPetId(petId)}`;
     const body = JSON.stringify({ quantity: toQuantity(quantity), reason: toReason(options.reason) });
     const answer = await send({ method: "PATCH", path, headers, body, signal: options.signal });
-    const isReplayed = answer.headers.get("idempotency-replayed") === "true";
-    const entry = remember(entryOf(answer));
-    return isReplayed ? { ...entry, replayed: true } : entry;
+    return updatedBy(answer, remember(entryOf(answer)));
   }
 
   async function updateMany(updates: readonly UpdateEntry[], options: ManyOptions = {}) {
@@ -130,9 +128,8 @@ export function createInventoryApi(options: InventoryApiOptions): InventoryApi {
     const body = toAdjustmentsBody(adjustments);
     const headers = updateHeaders(toKey(idempotencyKey));
     const answer = await send({ method: "POST", path: "/inventory/adjustments", headers, body, signal });
-    const isReplayed = answer.headers.get("idempotency-replayed") === "true";
-    const adjusted = readBody(answer, (sent: SentEntry[]) => sent.map(withPetId<InventoryEntry>)).map(remember);
-    return adjusted.map((entry): UpdatedEntry => (isReplayed ? { ...entry, replayed: true } : entry));
+    const adjusted = readBody(answer, (sent: SentEntry[]) => sent.map(withPetId<InventoryEntry>));
+    return adjusted.map((entry) => updatedBy(answer, remember(entry)));
   }
 
   async function adjust(petId: bigint | number, delta: number, options: UpdateOptions = {}) {
@@ -221,6 +218,11 @@ export function createInventoryApi(options: InventoryApiOptions): InventoryApi {
       return readBody(answer, (sent: RotatedKey) => sent);
     },
   };
+}
+
+/** An entry after an update, marked where an earlier request with the same key had made it. */
+function updatedBy({ headers }: Answer, entry: InventoryEntry): UpdatedEntry {
+  return headers.get("idempotency-replayed") === "true" ? { ...entry, replayed: true } : entry;
 }
 
 const updateHeaders = (key: string) => ({ "Content-Type": "application/json", "Idempotency-Key": key });

@@ -92,10 +92,10 @@ export class ApiError extends Error {
 const maxLevels = 16;
 
 /**
- * The way from a path to the root of the API, relative: only the client knows the whole path, when an app around us or
- * a proxy before us has taken a part of it away.
+ * Returns the way from a path to the root of the API, relative: only the client knows the whole path, when an app around
+ * us or a proxy before us has taken a part of it away.
  */
-function toRoot(path: string): string {
+export function toRoot(path: string): string {
   const levels = path.split("/").length - 2;
   return levels < 0 || levels > maxLevels ? "/" : "../".repeat(levels) || "./";
 }

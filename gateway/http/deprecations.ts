@@ -1,5 +1,6 @@
 /** Announces the end of operations: RFC 9745 (Deprecation), RFC 8594 (Sunset) and the links that belong to them. */
 import { isoTimePattern, parseIsoTime } from "../../runtime/settings.ts";
+import { toRoot } from "./api-error.ts";
 import type { HeaderList } from "./request-context.ts";
 
 /** What operators announce of an operation. */
@@ -60,7 +61,7 @@ export function deprecation(
   { deprecatedAt, sunsetAt, link, isGoneAfterSunset }: Announcement,
   route: string,
 ): Deprecation {
-  const url = link ?? `${"../".repeat(route.split("/").length - 2)}docs/`;
+  const url = link ?? `${toRoot(route.slice(route.indexOf(" ") + 1))}docs/`;
   const headers: string[] = [];
   const links: string[] = [];
   if (deprecatedAt !== null) {

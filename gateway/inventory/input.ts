@@ -1,7 +1,7 @@
 /** Reads what a request for the inventory brings: petId, preconditions and body. */
 import { hash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
-import { maxQuantity, parsePetId } from "../../proto/pet.ts";
+import { isReason, maxQuantity, maxReasonLength, parsePetId } from "../../proto/pet.ts";
 import { holdsKey } from "../accounts/keys/key-format.ts";
 import { ApiError } from "../http/api-error.ts";
 import { parseJson } from "../http/json.ts";
@@ -58,11 +58,6 @@ export function parseStockUpdate(bytes: Uint8Array): Pick<AskedUpdate, "quantity
 /** The members of a JSON object. */
 export type Members = Readonly<Record<string, unknown>>;
 
-const maxReason = 200;
-
-/** Characters are counted as JSON Schema and the databases count them: one that takes two units of UTF-16 is one, and half of one is none. */
-const reasonForm = new RegExp(`^[^\\p{Cc}\\p{Cs}]{1,${maxReason}}$`, "u");
-
 /**
  * Reads why a change is made.
  *
@@ -71,8 +66,8 @@ const reasonForm = new RegExp(`^[^\\p{Cc}\\p{Cs}]{1,${maxReason}}$`, "u");
  */
 export function readJsonReason({ reason }: Members, name: string): string | undefined {
   if (reason === undefined) return undefined;
-  if (typeof reason === "string" && reasonForm.test(reason)) return reason;
-  const message = `${name} must be a string of 1 to ${maxReason} characters without control characters.`;
+  if (typeof reason === "string" && isReason(reason)) return reason;
+  const message = `${name} must be a string of 1 to ${maxReasonLength} characters without control characters.`;
   throw new ApiError("invalid_request", { message });
 }
 

@@ -1,12 +1,11 @@
 /** Between questions about the past of the stock and what the ledger has. */
-import {
-  ChangeKind,
-  type EntryState,
-  type ListChangesRequest,
-  type PastChange as WirePastChange,
+import type {
+  EntryState,
+  ListChangesRequest,
+  PastChange as WirePastChange,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import { toWireStatus } from "../../proto/pet.ts";
-import type { Actor, LedgerKind } from "../stock/change.ts";
+import { toWireKind, toWireStatus } from "../../proto/pet.ts";
+import type { Actor } from "../stock/change.ts";
 import type { HistoryChange } from "../stock/stock-rows.ts";
 import { invalid } from "./wire.ts";
 
@@ -19,21 +18,12 @@ export function readHistoryLimit({ limit }: ListChangesRequest): number {
   return limit || defaultLimit;
 }
 
-const wireKinds: Readonly<Record<LedgerKind, ChangeKind>> = {
-  set: ChangeKind.CHANGE_KIND_SET,
-  adjust: ChangeKind.CHANGE_KIND_ADJUST,
-  status: ChangeKind.CHANGE_KIND_STATUS,
-  create: ChangeKind.CHANGE_KIND_CREATE,
-  remove: ChangeKind.CHANGE_KIND_REMOVE,
-  import: ChangeKind.CHANGE_KIND_IMPORT,
-};
-
 export function toWireChange(change: HistoryChange): WirePastChange {
   const { petId, revision, reason, origin } = change;
   return {
     petId,
     revision,
-    kind: wireKinds[change.kind],
+    kind: toWireKind(change.kind),
     before: toWireState(change.before),
     after: toWireState(change.after),
     madeAtMs: BigInt(change.madeAtMs),

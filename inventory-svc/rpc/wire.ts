@@ -13,8 +13,10 @@ import {
 import {
   fromWireStatus,
   type Item,
+  isReason,
   maxExpectedRevisions,
   maxQuantity,
+  maxReasonLength,
   type PetStatus,
   toWireStatus,
 } from "../../proto/pet.ts";
@@ -60,16 +62,11 @@ function readDelta(delta: number | undefined): number {
   return delta;
 }
 
-/** Maximum characters of a reason, as the databases count them: one that takes two units of UTF-16 is one. */
-const maxReason = 200;
-const reasonForm = new RegExp(`^\\P{Cc}{0,${maxReason}}$`, "u");
-
 /** Reads why a change is made. @throws RpcError INVALID_FIELD for a text that is too long or has control characters */
 export function readReason(reason = ""): string | undefined {
-  if (!reasonForm.test(reason)) {
-    throw invalid("reason", `must be up to ${maxReason} characters without control characters`);
-  }
-  return reason || undefined;
+  if (reason === "") return undefined;
+  if (isReason(reason)) return reason;
+  throw invalid("reason", `must be up to ${maxReasonLength} characters without control characters`);
 }
 
 /** @throws RpcError INVALID_FIELD for too many */
@@ -91,14 +88,15 @@ export function readUpdate({ idempotencyKey: key, ...update }: UpdateInventoryRe
   return { ...change, once: onceBy({ account: "", key: readId("idempotency_key", key), fingerprint: "" }, change) };
 }
 
-function readQuantityUpdate(update: Pick<Change, "petId" | "quantity" | "expectedRevisions" | "reason">): UpdateChange {
-  return {
-    kind: "update",
-    petId: update.petId,
-    quantity: readQuantity(update.quantity),
-    expectedRevisions: readRevisions(update.expectedRevisions),
-    reason: readReason(update.reason),
-  };
+type AnyChange = Pick<Change, "petId" | "expectedRevisions" | "reason">;
+
+/** Reads what updates and adjustments have in common. @throws RpcError INVALID_FIELD */
+function readCommon({ petId, expectedRevisions, reason }: AnyChange) {
+  return { petId, expectedRevisions: readRevisions(expectedRevisions), reason: readReason(reason) };
+}
+
+function readQuantityUpdate(update: AnyChange & Pick<Change, "quantity">): UpdateChange {
+  return { kind: "update", quantity: readQuantity(update.quantity), ...readCommon(update) };
 }
 
 /** @throws RpcError INVALID_FIELD */
@@ -108,14 +106,8 @@ export function readAdjustment(adjustment: AdjustInventoryRequest): AdjustChange
   return { ...change, once: { id, fingerprint: String(change.delta) } };
 }
 
-function readDeltaOf(adjustment: Pick<Change, "petId" | "delta" | "expectedRevisions" | "reason">): AdjustChange {
-  return {
-    kind: "adjust",
-    petId: adjustment.petId,
-    delta: readDelta(adjustment.delta),
-    expectedRevisions: readRevisions(adjustment.expectedRevisions),
-    reason: readReason(adjustment.reason),
-  };
+function readDeltaOf(adjustment: AnyChange & Pick<Change, "delta">): AdjustChange {
+  return { kind: "adjust", delta: readDelta(adjustment.delta), ...readCommon(adjustment) };
 }
 
 /** Maximum changes of one group. */

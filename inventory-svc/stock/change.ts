@@ -1,5 +1,5 @@
 /** Changes of the stock: what callers ask for, what becomes of it, and what the ledger keeps of it. */
-import type { Entry, Item, PetStatus } from "../../proto/pet.ts";
+import type { Entry, Item, LedgerKind, PetStatus } from "../../proto/pet.ts";
 
 /** An entry as the table keeps it. A removed one stays as a tombstone, so that readers learn of the removal. */
 export interface StockRow extends Item {
@@ -96,9 +96,6 @@ export interface OnceRecord extends Once {
   /** The entry as the change left it. */
   readonly item: Item;
 }
-
-/** The kinds of changes in the ledger, by what they do to an entry. */
-export type LedgerKind = "set" | "adjust" | "status" | "create" | "remove" | "import";
 
 /** A change in the ledger. */
 export interface LedgerRow {

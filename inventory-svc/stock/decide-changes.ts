@@ -1,9 +1,8 @@
 /** Decides what each change of a batch does to the stock. Pure: no database, no clock. */
-import { entryFields, maxQuantity } from "../../proto/pet.ts";
+import { entryFields, type LedgerKind, maxQuantity } from "../../proto/pet.ts";
 import {
   type Change,
   type ChangeGroup,
-  type LedgerKind,
   type LedgerRow,
   type OnceRecord,
   type Origin,

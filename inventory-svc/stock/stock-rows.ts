@@ -1,6 +1,6 @@
 /** Rows of the stock's tables, and the values that they stand for. */
-import type { Item, PetStatus } from "../../proto/pet.ts";
-import type { Actor, LedgerKind, LedgerRow, OnceRecord, Origin, StockRow } from "./change.ts";
+import type { Item, LedgerKind, PetStatus } from "../../proto/pet.ts";
+import type { Actor, LedgerRow, OnceRecord, Origin, StockRow } from "./change.ts";
 
 /** The columns of an entry, which both tables have. */
 const entryColumns = ["pet_id", "quantity", "status"] as const;

@@ -1,13 +1,13 @@
 /** Reads the stock, and writes it. */
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import type { Item, Position } from "../../proto/pet.ts";
+import type { Item, LedgerKind, Position } from "../../proto/pet.ts";
 import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { clockMs, type Statement, statementOf } from "../../runtime/database/statements.ts";
 import { runStatement } from "../../runtime/database/transactions.ts";
 import { invariant } from "../../runtime/invariant.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
-import type { Change, LedgerKind, Outcome, StockRow } from "./change.ts";
+import type { Change, Outcome, StockRow } from "./change.ts";
 import { readCurrentRows } from "./current-rows.ts";
 import { orUnavailable } from "./stock-errors.ts";
 import { columns, ledgerTable, type Row, toStockRow } from "./stock-rows.ts";
