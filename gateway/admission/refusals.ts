@@ -13,7 +13,7 @@ const maxKeys = 100_000;
  * Adds refusals, by family of keys, to the counts that all gateways share.
  *
  * @param tooMany refusals within a minute that are too many; a count that gets there starts again
- * @returns the lines whose count got there, without those that could not be shared; it never rejects
+ * @returns the families whose count got there, without those that could not be shared; it never rejects
  */
 export type ShareRefusals = (refusals: ReadonlyMap<string, number>, tooMany: number) => Promise<readonly string[]>;
 
@@ -52,7 +52,7 @@ interface Entry {
 export class RefusalCounter {
   readonly #options: RefusalCounterOptions;
   readonly #entries = new LRUCache<string, Entry>({ max: maxKeys });
-  /** Lines for which `onTooMany` is at work. Their refusals count for nothing, and cause no more of that work. */
+  /** Families for which `onTooMany` is at work. Their refusals count for nothing, and cause no more of that work. */
   readonly #handled = new Set<string>();
   #unshared = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;

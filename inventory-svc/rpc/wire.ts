@@ -185,11 +185,16 @@ function withKey<C extends UpdateChange | AdjustChange>(
   return changes.map((change, i) => ({ ...change, once: { id: `${key.account} ${key.key} #${i}`, fingerprint } }));
 }
 
-/** No id of an adjustment without a key has a space. */
+/**
+ * Services of two versions keep these ids at the same time, for a day: another form would make repeats happen twice.
+ *
+ * No id of an adjustment without a key has a space.
+ */
 function onceBy({ account, key, fingerprint }: IdempotencyKey, change: UpdateChange | AdjustChange): Once {
   return { id: `${account} ${key} ${change.petId}`, fingerprint: fingerprint || hashOf(textOf(change)) };
 }
 
+/** Part of fingerprints that are kept: another form would refuse repeats. */
 function textOf(change: UpdateChange | AdjustChange): string {
   const { expectedRevisions = ["any"] } = change;
   return `${change.kind === "adjust" ? `delta ${change.delta}` : change.quantity} ${expectedRevisions.join(" ")}`;
