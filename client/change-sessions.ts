@@ -67,9 +67,9 @@ export class ChangeSessions {
   /**
    * Sends a request once. Never rejects.
    *
-   * What was sent and is not known to have happened ends at the deadline and not before, except where it may be sent
-   * again: until then the service may still do it, and afterwards it certainly will not. So what its caller does after
-   * the outcome is never undone.
+   * What was sent and is not known to have happened ends at the deadline and not before: until then the service may
+   * still do it, and afterwards it certainly will not. So what its caller does after the outcome is never undone. What
+   * happens once ends when its stream breaks, because its sender asks again, and waits for the deadline itself.
    *
    * @param deadlineMs how long the caller waits, by `performance.now()`
    * @param isWanted asked when the request is sent. False once the caller has left: it must not happen after what the
@@ -182,11 +182,9 @@ export class ChangeSessions {
   }
 
   async #ask(session: ChangeSession, taken: readonly QueuedRequest[]): Promise<void> {
-    const nowMs = performance.now();
-    const { ageMs } = session;
     // Rounded down: the service must not take for wanted what its caller has given up.
     const groups = taken.map(({ request, deadlineMs }) => {
-      return toWireGroup(request, Math.max(1, Math.floor(ageMs + deadlineMs - nowMs)));
+      return toWireGroup(request, Math.max(1, Math.floor(deadlineMs - session.acceptedMs)));
     });
     const changes = taken.flatMap(({ request }) => request.changes);
     const read = ({ results }: ApplyChangesResponse) => {
@@ -201,7 +199,7 @@ export class ChangeSessions {
     };
     const untilMs = Math.max(...taken.map(({ deadlineMs }) => deadlineMs));
     try {
-      await session.ask({ groups }, read, untilMs - nowMs);
+      await session.ask({ groups }, read, untilMs - performance.now());
     } catch (thrown) {
       const error = toInventoryError(thrown);
       for (const { request, end } of taken) {

@@ -1,7 +1,6 @@
 /** Between messages of the contract and values of the stock. */
 import { hash } from "node:crypto";
 import {
-  type AdjustInventoryRequest,
   type BatchAdjustInventoryRequest,
   type Change,
   type IdempotencyKey,
@@ -100,10 +99,11 @@ function readQuantityUpdate(update: AnyChange & Pick<Change, "quantity">): Updat
 }
 
 /** @throws RpcError INVALID_FIELD */
-export function readAdjustment(adjustment: AdjustInventoryRequest): AdjustChange {
-  const change = readDeltaOf({ ...adjustment, expectedRevisions: [] });
+export function readAdjustment(adjustment: AnyChange & Pick<Change, "delta" | "requestId">): AdjustChange {
+  const change = readDeltaOf(adjustment);
   const id = readId("request_id", adjustment.requestId);
-  return { ...change, once: { id, fingerprint: String(change.delta) } };
+  const { delta, expectedRevisions } = change;
+  return { ...change, once: { id, fingerprint: expectedRevisions ? hashOf(textOf(change)) : String(delta) } };
 }
 
 function readDeltaOf(adjustment: AnyChange & Pick<Change, "delta">): AdjustChange {
@@ -158,7 +158,10 @@ function checkDifferent(field: string, changes: readonly { readonly petId: bigin
 }
 
 function readChange(change: Change, hasKey: boolean): UpdateChange | AdjustChange {
-  if (change.delta === undefined) return readQuantityUpdate(change);
+  if (change.delta === undefined) {
+    if (change.requestId !== "") throw invalid("request_id", "must not be there beside quantity: use a key");
+    return readQuantityUpdate(change);
+  }
   if (change.quantity !== undefined) throw invalid("delta", "must not be there beside quantity");
   if (!hasKey) return readAdjustment(change);
   if (change.requestId !== "") throw invalid("request_id", "must not be there beside a key");

@@ -78,6 +78,8 @@ export class ListFeed {
     this.#kept.delete(after);
     this.#kept.set(after, shared);
     if (this.#kept.size > maxKept) this.#kept.delete(this.#kept.keys().next().value);
+    // A load that comes here later reads for itself: the database may be back by then.
+    shared.rows.catch(() => this.#kept.get(after) === shared && this.#kept.delete(after));
     return shared.rows;
   }
 

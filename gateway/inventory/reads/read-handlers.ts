@@ -133,7 +133,7 @@ function currentList(response: Response, list: Pick<StockList, "current">): Prom
 }
 
 /** Answers 200 with a body. @returns a promise for a long one */
-function sendBody(
+export function sendBody(
   request: Request,
   response: Response,
   body: Body,
