@@ -12,7 +12,7 @@ interface Asked<Message> {
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
   readonly silenceMs: number;
-  /** Another one for each message. */
+  /** Started again for each message. */
   timer: NodeJS.Timeout | undefined;
 }
 
@@ -63,7 +63,10 @@ export class Session<Question, Message> {
     });
   }
 
-  /** Milliseconds since the service accepted the stream, or less: its own count includes the way of its acceptance. */
+  /**
+   * Milliseconds since this client learned that the service has accepted the stream. The service counts from a little
+   * earlier.
+   */
   get ageMs(): number {
     return performance.now() - this.#acceptedMs;
   }

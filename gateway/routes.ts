@@ -75,7 +75,8 @@ export function routeTable(deps: OperationDeps): RouteTable {
       prefetch: prefetch,
       handler: listInventory(deps),
     },
-    // The paths with a petId come last, because they would match these too.
+    // The inventory paths with a petId come below, because the router takes the first match and they would match these,
+    // too.
     "GET /v1/inventory/changes": {
       name: "listInventoryChanges",
       query: ["since"],

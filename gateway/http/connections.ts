@@ -37,7 +37,10 @@ export class Connections {
     for (const connection of this.#all.values()) if (connection.open) connection.endAfterOpen();
   }
 
-  /** Ends the connections whose response can still say so. The client of another one may be sending a request. */
+  /**
+   * Ends the connections whose response has no head yet, so that it can say so. The client of another may be sending
+   * already.
+   */
   endAnnounced(): void {
     for (const connection of this.#all.values()) if (connection.open?.headersSent === false) connection.endAfterOpen();
   }

@@ -56,12 +56,12 @@ export function setContext(response: ServerResponse, context: RequestContext): v
   (response as WithContext)[key] = context;
 }
 
-/** Whether a response is held; it need not have passed the gateway's entrance. */
+/** Whether a response waits for no work of this thread. False for one that has not passed the gateway's entrance. */
 export function isIdle(response: ServerResponse): boolean {
   return (response as WithContext)[key]?.isIdle ?? false;
 }
 
-/** Has a response that is held go on; it need not have passed the gateway's entrance. */
+/** Has a held request answered at once. Does nothing for a response that has not passed the gateway's entrance. */
 export function hurry(response: ServerResponse): void {
   const context = (response as WithContext)[key];
   if (!context) return;

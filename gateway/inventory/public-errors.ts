@@ -43,7 +43,7 @@ export function fromServiceError(error: unknown): ApiError {
   return new ApiError(known, { cause: error, headers });
 }
 
-/** Makes the public error of an adjustment that was refused, and all others with it. */
+/** Makes the public error of the adjustment whose refusal refused all others of its request. */
 export function fromAdjustmentError(error: InventoryError, { petId, precondition }: AskedAdjustment): ApiError {
   const { quantity } = error.details;
   const messages: Readonly<Partial<Record<ErrorCode, string>>> = {

@@ -24,7 +24,7 @@ export interface Count {
   index: number;
   /** Requests that this gateway has admitted. */
   own: number;
-  /** Those of them that were in no call, so that no other gateway has heard of them. */
+  /** Those of `own` that were in no call to Redis, so that no other gateway has heard of them. */
   alone: number;
   /** Requests that Redis has charged to this gateway, as far as it has heard. */
   synced: number;
@@ -33,8 +33,8 @@ export interface Count {
 }
 
 /**
- * What a gateway has left of a limit: all of it with one gateway or with Redis, else its share of what was left. It is
- * what `charge` admits next, so what a fault let pass beyond the limit uses up credit here, too.
+ * What a gateway may still admit of a limit: all that is left with one gateway or with Redis, else its share. It equals
+ * what `charge` admits next. So requests that a fault let pass beyond the limit use up credit here, too.
  */
 export function leftOf({ own, synced, others }: Readonly<Count>, limit: number, gateways: number): number {
   return Math.ceil((limit - others - synced) / gateways) + synced - own;
@@ -64,7 +64,9 @@ interface Total {
   readonly index: number;
   /** The highest total that any gateway knows. */
   readonly floor: number;
-  /** The sum of what is charged to each gateway. It lacks those that have not spoken to a Redis which lost its data. */
+  /**
+   * The sum of what is charged to each gateway. After a loss of data it lacks the gateways that have not spoken since.
+   */
   readonly sum: number;
 }
 
@@ -92,8 +94,8 @@ export interface ChargeAnswer {
  * Merges a statement into the ledger and admits as many of the wanted requests as all windows have left. `script.ts`
  * does the same on Redis, step by step.
  *
- * A statement may come twice, late, or at a ledger that has lost everything. Requests that are charged to a gateway
- * which did not admit them, because an answer was lost, are used before others are charged.
+ * A statement may come twice, late, or at a ledger that has lost everything. Credit is used before anything is charged:
+ * requests that were charged to a gateway and not admitted, because the answer was lost.
  *
  * @param indexes of the windows that run now
  */

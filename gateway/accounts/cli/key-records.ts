@@ -28,7 +28,7 @@ export interface KeyRecord {
 }
 
 /**
- * Selects keys as `k`, the first keys of their lines as `f`, and their accounts as `a`; `narrow` adds conditions and
+ * Selects keys as `k`, the first keys of their families as `f`, and their accounts as `a`; `narrow` adds conditions and
  * the order.
  */
 export async function readKeys(db: Knex, narrow: (keys: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<KeyRecord[]> {

@@ -54,7 +54,8 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
     },
 
     async findByHash(keyHash) {
-      // From one row of constants, so that the answer says where it comes from when there is no such key, too.
+      // Selects from one row of constants, so that even without such a key the answer has a row, which names its
+      // server.
       const query = db
         .from(db.raw("(select 1 as one) as one"))
         .leftJoin("api_keys as k", (on) => void on.on("k.key_hash", "=", db.raw("?", [keyHash])))

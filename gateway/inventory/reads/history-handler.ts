@@ -14,7 +14,7 @@ import { hasWaited } from "./read-handlers.ts";
 
 export interface HistoryOptions {
   readonly stock: Pick<StockClient, "history">;
-  /** Looks at the key of a request again that had to wait. */
+  /** Looks again at the key of a request that had to wait. */
   readonly admission: Pick<Admission, "checkAgain">;
 }
 
@@ -49,7 +49,7 @@ function readPage(request: IncomingMessage): { readonly limit: number; readonly 
   };
 }
 
-/** Renders a change for an account, which sees of other actors no more than their kind. */
+/** Renders a change for an account. Of other actors it shows only their kind. */
 function render({ revision, madeAt, kind, before, after, ...change }: PastChange, accountId: string): string {
   const { actor, originRequestId: requestId = null, reason = null } = change;
   const isOwn = actor.kind === "account" && actor.account === accountId;

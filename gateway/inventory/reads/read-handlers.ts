@@ -18,11 +18,11 @@ import { streamBody } from "./stream-body.ts";
 
 export interface ListInventoryOptions {
   readonly list: Pick<StockList, "current">;
-  /** Looks at the key of a request again that had to wait. */
+  /** Looks again at the key of a request that had to wait. */
   readonly admission: Pick<Admission, "checkAgain">;
   /** Bounds the memory of versions that slow readers still read. */
   readonly pinnedBodies: PinnedBodies;
-  /** How much longer than at the least speed the reader of a long body may take. */
+  /** Time that the reader of a long body gets in addition to what the least speed needs. */
   readonly stallTimeoutMs: number;
 }
 
@@ -39,7 +39,8 @@ const longWaitMs = 2_000;
 export function listInventory({ list, admission, pinnedBodies, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
     const part = readListPart(request);
-    // The snapshot is no variable of this function: a slow reader must not keep the list, of which a gzip body is a tenth.
+    // The snapshot is no variable of this function, because a slow reader would keep it: ten times the size of its gzip
+    // body.
     const answer = await currentList(response, list).then((snapshot) => listFor(request, snapshot, part));
     if (hasWaited(response)) await admission.checkAgain(contextOf(response));
     const { headers, body } = answer;
@@ -48,7 +49,7 @@ export function listInventory({ list, admission, pinnedBodies, stallTimeoutMs }:
   };
 }
 
-/** What answers a reader of the list: headers, and a body unless the reader has it already. */
+/** The answer to a reader of the list: headers, and a body unless the reader has it already. */
 interface ListAnswer {
   readonly headers: string[];
   readonly body?: Body;
@@ -73,7 +74,7 @@ function entriesOf({ chunks }: Snapshot, petIds: readonly bigint[]): Body {
   return bodyOfText(`[${petIds.flatMap((petId) => findEntry(chunks, petId)?.json ?? []).join()}]`);
 }
 
-/** Characters of an `If-None-Match` that is kept while its request is held. */
+/** The longest `If-None-Match`, in characters, that is kept while its request is held. */
 const maxWaitingTags = 1_024;
 
 /** GET /inventory/{petId}: one entry, at least as new as the request. */

@@ -27,7 +27,7 @@ import { parseAdjustments, parseBulkUpdates } from "./bulk-input.ts";
 
 export interface UpdateInventoryOptions {
   readonly stock: Pick<StockClient, "update">;
-  /** Looks at a key again that may have been revoked since its request began. */
+  /** Looks again at a key that may have been revoked since its request began. */
   readonly admission: Pick<Admission, "checkAgain">;
   /** Limits the entries that an account updates with an Idempotency-Key. */
   readonly keyedUpdates: AccountGuard;
@@ -92,8 +92,8 @@ export function adjustInventory(options: AdjustInventoryOptions): RequestHandler
 }
 
 /**
- * Reads the body. When it comes later than its head, the deadline counts from its arrival: a slow body is the client's
- * own delay. The key is looked at again then, and before each further attempt: a revoked key must not write any more.
+ * Reads the body. A slow body is the client's own delay: the deadline counts from when it is complete, and the key is
+ * looked at again then. The key is also looked at before each further attempt: a revoked one must not write any more.
  */
 async function receive(
   request: Request,
