@@ -92,7 +92,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const keys = openKeys(base, peppers);
   const limits = openLimits(base, keys);
   const longPolls = new LongPolls({ list, max: config.MAX_HELD_REQUESTS, admission: limits.admission });
-  exposeGauges(observer.metrics, { db: keys.db, stock, list, longPolls, replicas: config.GATEWAY_REPLICAS });
+  exposeGauges(observer.metrics, { db: keys.db, stock, list, longPolls, gateways: config.GATEWAY_REPLICAS });
 
   const deprecations = announcedEnds(config);
   const upstream = { timeoutMs: config.UPSTREAM_TIMEOUT_MS, clientTimeoutMs: config.STALL_TIMEOUT_MS };
@@ -137,7 +137,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const router = createRouter({
     routes,
     admission: limits.admission,
-    docs: Router().use(docsPage(pages), accountPage(pages)),
+    pages: Router().use(docsPage(pages), accountPage(pages)),
     clientAddress: clientAddressOf(config.TRUSTED_PROXIES),
     onDeprecatedUse: (accountId, operation) => keys.usage.deprecatedRouteUsed(accountId, operation),
     onDone: observer.onDone,

@@ -14,7 +14,7 @@ export interface PlanRow {
 }
 
 /** The id of the first key in the family of a key `k`: its row has the bans of the whole family. */
-export function firstOfLine(db: Knex): Knex.Raw {
+export function firstOfFamily(db: Knex): Knex.Raw {
   return db.raw("coalesce(k.line, k.id)");
 }
 

@@ -112,7 +112,7 @@ export class LongPolls {
   #hold(request: IncomingMessage, response: ServerResponse, petId: bigint | undefined, waitMs: number): Promise<void> {
     const context = contextOf(response);
     forgetHead(request, context);
-    context.isIdle = true;
+    context.waitsForOthers = true;
     context.limitHeaders = []; // they are read again at its end
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const end = (error?: ApiError) => {
@@ -120,7 +120,7 @@ export class LongPolls {
       clearTimeout(timer);
       response.off("close", leave);
       context.onHurry = undefined;
-      context.isIdle = false;
+      context.waitsForOthers = false;
       context.arrivedMs = performance.now();
       if (error) reject(error);
       else resolve();

@@ -7,12 +7,12 @@ import { contextOf } from "../../http/request-context.ts";
 import { acceptsGzip, jsonType, matchesEtag, writeJson } from "../../http/respond.ts";
 import { readPetId, readSince } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";
-import { findEntry, type ListEntry } from "../list/chunks.ts";
+import { findEntry, type RenderedEntry } from "../list/chunks.ts";
 import { pageOf } from "../list/page.ts";
 import type { PinnedBodies } from "../list/pinned-bodies.ts";
 import { type Body, bodyOfText, type Snapshot } from "../list/snapshot.ts";
 import { isAt, type StockList } from "../list/stock-list.ts";
-import { type ListPart, readListPart } from "./list-part.ts";
+import { type ListSelection, readListSelection } from "./list-selection.ts";
 import type { LongPolls } from "./long-polls.ts";
 import { streamBody } from "./stream-body.ts";
 
@@ -35,13 +35,13 @@ export interface ReadInventoryOptions extends ListInventoryOptions {
 /** A request that took longer than this has its key looked at again before its answer. */
 const longWaitMs = 2_000;
 
-/** GET /inventory: every entry, or those of a part, at least as new as the request. */
+/** GET /inventory: every entry, or a selection, at least as new as the request. */
 export function listInventory({ list, admission, pinnedBodies, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
-    const part = readListPart(request);
+    const selection = readListSelection(request);
     // The snapshot is no variable of this function, because a slow reader would keep it: ten times the size of its gzip
     // body.
-    const answer = await currentList(response, list).then((snapshot) => listFor(request, snapshot, part));
+    const answer = await currentList(response, list).then((snapshot) => listFor(request, snapshot, selection));
     if (hasWaited(response)) await admission.checkAgain(contextOf(response));
     const { headers, body } = answer;
     if (body) await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
@@ -55,16 +55,20 @@ interface ListAnswer {
   readonly body?: Body;
 }
 
-function listFor(request: Request, snapshot: Snapshot, part: ListPart | undefined): ListAnswer | Promise<ListAnswer> {
-  const isGzip = part?.petIds === undefined && acceptsGzip(request);
+function listFor(
+  request: Request,
+  snapshot: Snapshot,
+  selection: ListSelection | undefined,
+): ListAnswer | Promise<ListAnswer> {
+  const isGzip = selection?.petIds === undefined && acceptsGzip(request);
   const etag = isGzip ? snapshot.gzipEtag : snapshot.etag;
   const headers = ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];
   // The tag of either coding names the same revision.
   if (matchesEtag(request.headers["if-none-match"], snapshot.etag, snapshot.gzipEtag)) return { headers };
-  if (part?.petIds) return { headers, body: entriesOf(snapshot, part.petIds) };
-  const page = part && pageOf(snapshot, part.range);
+  if (selection?.petIds) return { headers, body: entriesOf(snapshot, selection.petIds) };
+  const page = selection && pageOf(snapshot, selection.range);
   const { entries, last } = page ?? { entries: snapshot };
-  if (last !== undefined) headers.push("Link", `<?limit=${part!.range!.limit}&after=${last}>; rel="next"`);
+  if (last !== undefined) headers.push("Link", `<?limit=${selection!.range!.limit}&after=${last}>; rel="next"`);
   if (!isGzip) return { headers, body: entries.plain() };
   return entries.gzip().then((body) => ({ headers: [...headers, "Content-Encoding", "gzip"], body }));
 }
@@ -98,7 +102,7 @@ export function getInventoryItem({
   };
 }
 
-function isKnown(ifNoneMatch: string | undefined, entry: ListEntry | undefined): boolean {
+function isKnown(ifNoneMatch: string | undefined, entry: RenderedEntry | undefined): boolean {
   return entry !== undefined && matchesEtag(ifNoneMatch, entryEtag(entry.revision));
 }
 

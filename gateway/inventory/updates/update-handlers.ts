@@ -114,7 +114,7 @@ async function receive(
     // A client that sends no more may have left: that is found out first, as a gateway that was frozen has to.
     isWanted: () => !response.destroyed && (isSeen || !request.socket.readableEnded),
     mayRetry: async () => {
-      context.isIdle = true; // from here on it waits for the end of an outage, and for no work of this thread
+      context.waitsForOthers = true; // from here on it waits for the end of an outage, and for no work of this thread
       if (request.socket.readableEnded && !isSeen) {
         await leaveIsKnown(response);
         isSeen = true;
