@@ -1,4 +1,5 @@
 /** Holds callers while the service or its database is away. */
+
 /** Waits between attempts, in milliseconds; the last one repeats. */
 const waitsMs = [1, 25, 50, 100, 200];
 

@@ -26,7 +26,7 @@ export const errorTable = {
   idempotency_key_reused: {
     status: 422,
     message:
-      "The Idempotency-Key was used within the last 24 hours for a request that differs in its quantities, preconditions or operation; nothing was changed.",
+      "The Idempotency-Key was used within the last 24 hours for a request that differs in its pets, their order, quantities, preconditions, reasons or operation; nothing was changed.",
   },
   rate_limit_exceeded: { status: 429, message: "The rate limit is exceeded: wait for Retry-After, then back off." },
   api_key_banned: {

@@ -3,6 +3,7 @@ import type { Knex } from "knex";
 import type { Registry } from "prom-client";
 import { exposePool } from "../../runtime/database/pool-metrics.ts";
 import { counter, Distribution, durationBounds, gauge } from "../../runtime/metrics.ts";
+import { countEntries } from "../inventory/list/chunks.ts";
 import type { StockList } from "../inventory/list/stock-list.ts";
 import type { LongPolls } from "../inventory/reads/long-polls.ts";
 import type { StockClient } from "../inventory/stock-client.ts";
@@ -30,7 +31,7 @@ export function exposeGauges(registry: Registry, { db, stock, list, longPolls, g
     ({ checkedAtMs }) => checkedAtMs / 1_000,
   );
   ofList("chunks", "Chunks of the list", ({ snapshot }) => snapshot.chunks.length);
-  ofList("entries", "Entries of the list", ({ snapshot }) => sum(snapshot.chunks, ({ petIds }) => petIds.length));
+  ofList("entries", "Entries of the list", ({ snapshot }) => countEntries(snapshot.chunks));
   ofList("bytes", "Bytes of the list's JSON", ({ snapshot }) => sum(snapshot.chunks, ({ json }) => json.length));
 
   const held = { name: "gateway_held_requests", help: "Requests that wait for a change", registry };

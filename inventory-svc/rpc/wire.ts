@@ -185,11 +185,16 @@ function withKey<C extends UpdateChange | AdjustChange>(
   return changes.map((change, i) => ({ ...change, once: { id: `${key.account} ${key.key} #${i}`, fingerprint } }));
 }
 
-/** Names a change by its key. The spaces tell the id from the request id of an adjustment, which has none. */
+/**
+ * Names a change by its key. The spaces tell the id from the request id of an adjustment, which has none.
+ *
+ * Services of two versions keep these ids at the same time, for a day: another form would make repeats happen twice.
+ */
 function onceBy({ account, key, fingerprint }: IdempotencyKey, change: UpdateChange | AdjustChange): Once {
   return { id: `${account} ${key} ${change.petId}`, fingerprint: fingerprint || hashOf(textOf(change)) };
 }
 
+/** Part of fingerprints that are kept: another form would refuse repeats. */
 function textOf(change: UpdateChange | AdjustChange): string {
   const { expectedRevisions = ["any"] } = change;
   return `${change.kind === "adjust" ? `delta ${change.delta}` : change.quantity} ${expectedRevisions.join(" ")}`;

@@ -16,7 +16,7 @@ export interface AuthenticatorOptions {
   readonly elapsed?: () => number;
 }
 
-/** How long a look-up is used. A revocation holds after this time at the latest. */
+/** How long a look-up is used. With the 2 s of `longWaitMs` that are the 10 s in which a revocation holds everywhere. */
 const maxAgeMs = 8_000;
 
 /** The age at which a key in use is looked up again, beside the requests, so that no request waits for it. */

@@ -1,7 +1,6 @@
 /** The handlers of the operations that read the inventory. */
 import type { Request, RequestHandler, Response } from "express";
 import type { Admission } from "../../admission/admission.ts";
-import { ApiError } from "../../http/api-error.ts";
 import { queryOf } from "../../http/request.ts";
 import { contextOf } from "../../http/request-context.ts";
 import { acceptsGzip, jsonType, matchesEtag, writeJson } from "../../http/respond.ts";
@@ -12,6 +11,7 @@ import { pageOf } from "../list/page.ts";
 import type { PinnedBodies } from "../list/pinned-bodies.ts";
 import { type Body, bodyOfText, type Snapshot } from "../list/snapshot.ts";
 import { isAt, type StockList } from "../list/stock-list.ts";
+import { noEntry } from "../public-errors.ts";
 import { type ListSelection, readListSelection } from "./list-selection.ts";
 import type { LongPolls } from "./long-polls.ts";
 import { streamBody } from "./stream-body.ts";
@@ -32,7 +32,7 @@ export interface ReadInventoryOptions extends ListInventoryOptions {
   readonly longPolls: Pick<LongPolls, "forChange">;
 }
 
-/** A request that took longer than this has its key looked at again before its answer. */
+/** A request that took longer than this has its key looked at again: the other 8 s of 10 are `maxAgeMs` of look-ups. */
 const longWaitMs = 2_000;
 
 /** GET /inventory: every entry, or a selection, at least as new as the request. */
@@ -95,7 +95,7 @@ export function getInventoryItem({
     const applied = mayWait ? await longPolls.forChange(request, response, { petId, isUnchanged }) : [];
     const entry = findEntry((await currentList(response, list)).chunks, petId);
     if (hasWaited(response)) await admission.checkAgain(contextOf(response));
-    if (!entry) throw new ApiError("not_found");
+    if (!entry) throw noEntry(petId);
     const headers = ["ETag", entryEtag(entry.revision), "Cache-Control", "private, no-cache", ...applied];
     if (isKnown(ifNoneMatch, entry)) response.writeHead(304, headers).end();
     else writeJson(request, response, 200, entry.json, headers);
