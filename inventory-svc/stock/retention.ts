@@ -19,7 +19,7 @@ export class Retention {
    * @param limit maximum changes
    * @param kind those that made a revision, or those that happened once and made none; the ids of both begin at 0
    * @param after the id of the change after which to begin
-   * @returns the id to go on after; undefined when no older change is left
+   * @returns the id to go on after; undefined when no other change is that old
    * @throws StockUnavailableError
    */
   async deleteFromLedger(
