@@ -7,18 +7,20 @@ import { InventoryError, type StatusName } from "./inventory-error.ts";
 
 /** For whom changes are made. */
 export interface ChangeCaller {
-  /** How long it waits, by `performance.now()`. Asked again for each attempt. */
+  /** Gives the end of its wait, by `performance.now()`. Called for each attempt. */
   readonly deadlineMs: () => number;
-  /** Asked when the changes are sent. Once the caller has left, they must not follow what it sends next. */
+  /**
+   * Whether the caller is still there, asked just before the changes are sent: they must not follow what it sends next.
+   */
   readonly isWanted: () => boolean;
   /**
-   * Asked before each further attempt: false while it is not known whether the caller is still there and may make the
-   * changes. It rejects, or throws, once the caller has left or may not make them.
+   * Asked before each further attempt. True: the caller is there and has the right. False: that is not known yet. It
+   * throws or rejects once the caller has left or has lost the right.
    */
   readonly mayRetry: () => boolean | Promise<boolean>;
 }
 
-/** After these the same request may succeed soon. */
+/** Statuses after which the same request may succeed soon. */
 const passing: ReadonlySet<StatusName> = new Set(["UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"]);
 
 export class ChangeSender {
@@ -34,8 +36,9 @@ export class ChangeSender {
   }
 
   /**
-   * Sends changes. In an outage those are sent again that have certainly not happened; those of which it is not known
-   * only if they happen once, because a repeat could undo a newer change that was acknowledged in between.
+   * Sends changes, and in an outage some of them again: those that have certainly not happened, and those with an
+   * unknown outcome if they happen once. A repeat of any other could undo a newer change that was acknowledged
+   * meanwhile.
    *
    * An attempt whose stream broke may still be on its way to its service, until its deadline. Before that, no refusal of
    * a repeat is an outcome, and no outcome is unknown: the changes could be made after it.

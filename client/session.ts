@@ -12,7 +12,7 @@ interface Asked<Message> {
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
   readonly silenceMs: number;
-  /** Another one for each message. */
+  /** Started again for each message. */
   timer: NodeJS.Timeout | undefined;
 }
 

@@ -78,7 +78,7 @@ export function routeTable(deps: OperationDeps): RouteTable {
       prefetch: prefetch,
       handler: listInventory(deps),
     },
-    // Fixed paths stand before those with a petId, which would match them too.
+    // Fixed paths stand first: the router takes the first match, and a path with a petId would match them, too.
     "GET /v1/inventory/changes": {
       name: "listInventoryChanges",
       query: ["since"],

@@ -21,7 +21,10 @@ export async function leaveIsKnown(response: ServerResponse): Promise<void> {
 /** Bytes that may wait behind a request. */
 const maxWaitingBytes = 64 * 1024;
 
-/** Bytes that may wait behind a request that is held for a change. When there are more, it goes on. */
+/**
+ * Bytes that may wait behind a request that is held for a change. When there are more, that request is answered at
+ * once.
+ */
 const maxBehindHeldBytes = 4 * 1024;
 
 /** Room for what waits on all connections. */
@@ -30,8 +33,8 @@ export interface WaitingRoom {
 }
 
 /**
- * How often the bytes of one request are cut where it might have ended, and had not, as at an empty line within a
- * chunked body. Each piece costs nearly as much as a request.
+ * How often the bytes of one request may be cut where it could have ended but has not, as at an empty line within a
+ * chunked body. Parsing each piece costs nearly as much as a request.
  */
 const maxCuts = 1_000;
 
@@ -157,7 +160,7 @@ export class Connection {
     }
   }
 
-  /** Where a request may end, at the latest: nothing after that may be parsed yet. */
+  /** The first place where the open request may end. Nothing after it may be parsed yet. */
   #endOfPiece(bytes: Buffer, start: number): number {
     if (this.#bodyLeft > 0) {
       const end = Math.min(start + this.#bodyLeft, bytes.length);
@@ -167,15 +170,15 @@ export class Connection {
     // An empty line ends heads and chunked bodies. Its begin may be in the bytes that came before these.
     let end = isBreak(bytes[start]) ? start : bytes.indexOf(emptyLine, start);
     if (end === -1) return bytes.length;
-    // After a head a line break may be of its body. After a chunked body none belongs to anything.
+    // After a head a line break may belong to the body. After a chunked body it belongs to nothing.
     if (this.#open === undefined) return end === start ? end + 1 : end + emptyLine.length;
     while (isBreak(bytes[end])) end += 1;
     return end;
   }
 
   /**
-   * Keeps bytes for after the open response. There is no need to stop reading, which would hide that a client leaves:
-   * what is too much is dropped, and the connection ends after the last request that is here as a whole.
+   * Keeps bytes for after the open response. Reading goes on, because nothing else shows that a client leaves. What is
+   * too much is dropped, and the connection ends after the last request that is here as a whole.
    */
   #keep(bytes: Buffer): void {
     if (this.#parsed !== "requests") return;

@@ -17,8 +17,8 @@ import { cutStalledReaders } from "./stalled-readers.ts";
 
 export interface PublicServerOptions {
   /**
-   * Answers the requests: a bare router and no Express app, because an app replaces the prototypes of each request and
-   * response, which slows V8 down. It calls `next` for a request whose target is no valid URL.
+   * Answers the requests: a bare router and no Express app, because an app costs a tenth of a small request
+   * (docs/performance.md). It calls `next` for a request whose target is no valid URL.
    */
   readonly router: Router;
   /** Idle time after which a connection is closed; above that of the load balancer in front, which must close first. */
@@ -152,8 +152,8 @@ function refuseRequest(
 }
 
 /**
- * Refuses invalid HTTP, and ends the connection. Invalid bytes in the body of a request whose answer has begun get no
- * answer of their own: the connection ends after that answer.
+ * Refuses invalid HTTP, and ends the connection. When invalid bytes in a body come after the begin of the response,
+ * there is no second one: the connection ends after it.
  */
 function refuseInvalid(socket: Socket, connections: Connections, error: ApiError, options: PublicServerOptions): void {
   const { headersFor, onMalformed, keepAliveTimeoutMs } = options;

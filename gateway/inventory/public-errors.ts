@@ -56,7 +56,7 @@ export function noEntry(petId: bigint, cause?: unknown): ApiError {
   return new ApiError("not_found", { message: `There is no entry with petId ${petId}.`, cause });
 }
 
-/** Makes the public error of an adjustment that was refused, and all others with it. */
+/** Makes the public error of the adjustment whose refusal refused all others of its request. */
 export function fromAdjustmentError(error: InventoryError, { petId, precondition }: AskedAdjustment): ApiError {
   const { quantity } = error.details;
   const messages: Readonly<Partial<Record<ErrorCode, string>>> = {

@@ -14,13 +14,13 @@ export interface GaugedParts {
   readonly list: Pick<StockList, "last">;
   readonly longPolls: Pick<LongPolls, "count">;
   /** Gateways that share the limits, as configured. */
-  readonly replicas: number;
+  readonly gateways: number;
 }
 
 /** Shows how the parts of the gateway stand: values that they keep anyway, read when they are scraped. */
-export function exposeGauges(registry: Registry, { db, stock, list, longPolls, replicas }: GaugedParts): void {
+export function exposeGauges(registry: Registry, { db, stock, list, longPolls, gateways }: GaugedParts): void {
   exposePool(registry, "gateway", db);
-  gauge({ name: "gateway_replicas", help: "Gateways that share the limits, as configured", registry }, () => replicas);
+  gauge({ name: "gateway_replicas", help: "Gateways that share the limits, as configured", registry }, () => gateways);
 
   const ofList = (name: string, help: string, read: (last: NonNullable<StockList["last"]>) => number) =>
     gauge({ name: `gateway_list_${name}`, help, registry }, () => (list.last ? read(list.last) : 0));

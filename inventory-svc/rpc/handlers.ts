@@ -148,7 +148,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
   };
 }
 
-/** The items of rows: many streams send the same ones. */
+/** Items by the rows that they were made of, because many streams send the same rows. */
 const wireItems = new WeakMap<readonly StockRow[], readonly InventoryItem[]>();
 
 function wireItemsOf(rows: readonly StockRow[]): InventoryItem[] {

@@ -183,15 +183,15 @@ function withKey<C extends UpdateChange | AdjustChange>(
   isAllOrNothing: boolean,
 ): C[] {
   if (!isAllOrNothing) return changes.map((change) => ({ ...change, once: onceBy(key, change) }));
-  // The ids are numbers, so that a repeat with other entries meets the records of the first time.
+  // The ids have places and not petIds, so that a repeat with other entries meets the records of the first time.
   const fingerprint = key.fingerprint || hashOf(changes.map((change) => `${change.petId} ${textOf(change)}`).join());
   return changes.map((change, i) => ({ ...change, once: { id: `${key.account} ${key.key} #${i}`, fingerprint } }));
 }
 
 /**
- * Services of two versions keep these ids at the same time, for a day: another form would make repeats happen twice.
+ * Names a change by its key. The spaces tell the id from the request id of an adjustment, which has none.
  *
- * No id of an adjustment without a key has a space.
+ * Services of two versions keep these ids at the same time, for a day: another form would make repeats happen twice.
  */
 function onceBy({ account, key, fingerprint }: IdempotencyKey, change: UpdateChange | AdjustChange): Once {
   return { id: `${account} ${key} ${change.petId}`, fingerprint: fingerprint || hashOf(textOf(change)) };
@@ -203,7 +203,9 @@ function textOf(change: UpdateChange | AdjustChange): string {
   return `${change.kind === "adjust" ? `delta ${change.delta}` : change.quantity} ${expectedRevisions.join(" ")}`;
 }
 
-/** The id that a caller of this service gave to adjustments; undefined for what a key or nothing makes happen once. */
+/**
+ * The request id that a caller of this service gave to adjustments; undefined for a change with a key, or with neither.
+ */
 export function requestIdOf(change: StockChange): string | undefined {
   if (change.kind !== "adjust") return undefined;
   const [account = "", key] = change.once?.id.split(" ") ?? [];

@@ -70,7 +70,7 @@ class Batch {
     const { changes } = group;
     const ids = changes.flatMap((change) => onceOf(change)?.id ?? []);
     const known = ids.filter((id) => this.#records.has(id)).length;
-    // Old records are deleted one after the other: what is left of those of a group must not become half a repeat.
+    // Old records are deleted one by one. A group of which only some are left must not be answered as half a repeat.
     const isPart = group.isAllOrNothing && known > 0 && known < changes.length;
     const isReused = isPart || new Set(ids).size < ids.length || changes.some((change) => this.#isReused(change));
     if (isReused) return changes.map(() => ({ kind: "id_reused" }));

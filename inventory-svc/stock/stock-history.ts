@@ -32,7 +32,7 @@ export class StockHistory {
   /**
    * Reads changes of the past, the newest first.
    *
-   * @param revision only what was before it; undefined for the newest
+   * @param revision only changes before it; undefined for the newest
    * @param petId undefined for the changes of all entries
    * @param limit maximum changes
    * @throws StockUnavailableError, TooManyStreamsError
@@ -42,7 +42,8 @@ export class StockHistory {
     petId: bigint | undefined,
     limit: number,
   ): Promise<readonly HistoryChange[]> {
-    // MariaDB would filter all changes of an entry, from the newest one on, up to a page; MySQL those of all entries.
+    // The index is named, because without it MySQL filters the changes of all entries, and MariaDB all those of the
+    // entry.
     const from = petId === undefined ? ledgerTable : byIndex(this.#db, ledgerTable, petIndex);
     const made = this.#db
       .select(historyColumns)

@@ -47,7 +47,7 @@ function readPage(request: IncomingMessage): { readonly limit: number; readonly 
   };
 }
 
-/** Renders a change for an account, which sees of other actors no more than their kind. */
+/** Renders a change for an account. Of other actors it shows only their kind. */
 function render({ revision, madeAt, kind, before, after, ...change }: PastChange, accountId: string): string {
   const { actor, originRequestId: requestId = null, reason = null } = change;
   const isOwn = actor.kind === "account" && actor.account === accountId;
