@@ -18,7 +18,7 @@ import {
 import { tlsFile, tlsFilesOf, tlsSettingFaults } from "../runtime/tls-files.ts";
 import { keyEnvPattern } from "./accounts/keys/key-format.ts";
 import { defaultKeyDatabaseUrl, pepperFaults, pepperMinLength } from "./accounts/keys/pepper.ts";
-import { contractPlans, formatPlans, parsePlans, plansPattern } from "./accounts/keys/plans.ts";
+import { contractPlans, formatPlans, parsePlans, plansFault, plansPattern } from "./accounts/keys/plans.ts";
 import { type Announcements, announcementsPattern, parseAnnouncements } from "./http/deprecations.ts";
 import { isRedisUrl } from "./limits/redis-connection.ts";
 
@@ -140,7 +140,7 @@ export const gatewaySettings = {
   ADDRESS_GUARD_PER_MINUTE: integer(60, 1, 1_000_000).describe(
     "requests a minute without a valid key from one address",
   ),
-  PLAN_LIMITS: textLike(plansPattern, `must be like ${formatPlans(contractPlans)}: requests per minute / per day`)
+  PLAN_LIMITS: textLike(plansPattern, ({ input }) => plansFault(String(input)))
     .default(formatPlans(contractPlans))
     .transform(parsePlans)
     .meta({

@@ -10,7 +10,7 @@ import { SettingsError } from "./settings.ts";
  * Signals that come sooner after the first one are the same one: a terminal and systemd signal every process of the
  * group, and npm passes its signal on.
  */
-const forceAfterMs = 1_000;
+export const forceAfterMs = 1_000;
 
 /** A process that listens, and may still have to wait for something before it can serve. */
 export interface RunningProcess {

@@ -26,6 +26,7 @@ import { blamingDatabase } from "../../runtime/database/faults.ts";
 import { migrateDatabase } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
+import { forceAfterMs } from "../../runtime/process.ts";
 import { SettingsError } from "../../runtime/settings.ts";
 import { startStandIn } from "./stand-in.ts";
 
@@ -90,6 +91,7 @@ async function main(): Promise<void> {
 
   const tiers: Tier[] = [];
   let stopping = false;
+  let interruptedMs: number | undefined;
   const stop = async (code: number): Promise<void> => {
     if (stopping) return;
     stopping = true;
@@ -97,7 +99,16 @@ async function main(): Promise<void> {
     await standIn?.close();
     process.exit(code);
   };
-  process.on("SIGINT", () => void stop(0));
+  process.on("SIGINT", () => {
+    const nowMs = performance.now();
+    // npm passes Ctrl-C on, so that the first one comes twice.
+    if (interruptedMs !== undefined && nowMs - interruptedMs >= forceAfterMs) return endAtOnce(tiers);
+    if (interruptedMs === undefined) {
+      interruptedMs = nowMs;
+      console.error("Stopping, once the requests under way have their answers. Ctrl-C again ends at once.");
+    }
+    void stop(0);
+  });
   process.on("SIGTERM", () => void stop(0));
 
   try {
@@ -223,6 +234,12 @@ function startTier(script: string, flags: readonly string[], env: NodeJS.Process
 async function stopTier({ child, exited }: Tier): Promise<void> {
   child.kill("SIGTERM");
   await exited;
+}
+
+/** What was acknowledged is in the databases. */
+function endAtOnce(tiers: readonly Tier[]): void {
+  for (const { child } of tiers) child.kill("SIGKILL");
+  process.exit(130); // as a shell says of a program that SIGINT ended
 }
 
 function announce(address: string, keys: DemoKeys, ignored: readonly string[]): void {

@@ -1,6 +1,7 @@
 import { execFile } from "node:child_process";
 import { cp, mkdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { createKey, hashKey } from "../../gateway/accounts/keys/key-format.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
@@ -107,6 +108,14 @@ describe("npm start", () => {
     }
   });
 
+  test("the first requests of the README work as they are pasted, and answer as it says", async () => {
+    const readme = await readFile(join(root, "README.md"), "utf8");
+    const [, block, answers] = /```sh\n(export KEY=.*?)```.*?```json\n(.*?)```/s.exec(readme)!;
+    const lines = block!.replace("127.0.0.1:8080", env.GATEWAY_LISTEN!);
+    const { stdout } = await run("bash", ["-c", lines], { cwd: folder.path });
+    expect(stdout).toBe(answers);
+  });
+
   test("prints the addresses of the documentation and of the account page, which answer", async () => {
     for (const [name, path] of [
       ["Documentation", "docs"],
@@ -129,6 +138,21 @@ describe("npm start", () => {
     await start();
     expect(curls()).toEqual(before);
     expect(await bash(before[0]!)).toContain('{"petId":1001,"quantity":12,"status":"available"}');
+  });
+
+  test("ends at once at a second Ctrl-C, also where the first one comes twice from npm", async () => {
+    expect(await stop("SIGINT")).toBe(0);
+    Object.assign(env, { DRAIN_SECONDS: "1000", DRAIN_DELAY_SECONDS: "999" });
+    await start();
+    await child.kill("SIGINT");
+    await child.kill("SIGINT");
+    await child.waitForLine((line) => line.startsWith("Stopping") || undefined, 10_000);
+    expect(await bash(curls()[0]!)).toContain('"petId":1001'); // the drain goes on
+    await delay(1_000); // since the first signal
+    expect(await stop("SIGINT")).toBe(130);
+    await expect(bash(curls()[0]!)).rejects.toThrow();
+    Object.assign(env, { DRAIN_SECONDS: "", DRAIN_DELAY_SECONDS: "" });
+    await start();
   });
 
   test("lets callers rotate its keys, and prints another one at its next start for each ended one", async () => {

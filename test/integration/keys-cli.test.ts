@@ -196,6 +196,11 @@ describe("npm run keys", () => {
     await withStores(async (_keys, usage) => {
       await usage.touch([{ keyId, atMs }]);
       await usage.countDeprecatedUse([{ accountId, operation: "getPet", requests: 7, atMs }]);
+      const minuteStartMs = Math.floor(Date.now() / 60_000) * 60_000;
+      await usage.addMinutes([
+        { accountId, minuteStartMs, requests: 9, refused: 2 },
+        { accountId, minuteStartMs: minuteStartMs - 2 * 86_400_000, requests: 100, refused: 1 },
+      ]);
     });
     expect(await json("usage")).toEqual([
       {
@@ -205,11 +210,15 @@ describe("npm run keys", () => {
         keys: 1,
         validKeys: 1,
         lastUsedAt: "2026-01-31T00:00:00.000Z",
+        served: 7,
+        refused: 2,
         deprecatedRequests: 7,
         deprecatedLastDay: "2026-01-31",
         deprecated: { getPet: 7 },
       },
     ]);
+    expect(await json("usage", "--last", "3d")).toMatchObject([{ served: 106, refused: 3 }]);
+    expect(await run("usage")).toMatch(/SERVED +REFUSED .*\nacme .* 7 +2 +7 /);
   });
 
   test("a refused command of keys exits 1 with the reason in one line", async () => {

@@ -23,6 +23,11 @@ const servers = {
   openssl: { programs: ["openssl"], packages: ["openssl"], choices: [] },
   /** A load balancer. */
   balancer: { programs: ["haproxy"], packages: ["haproxy"], choices: [] },
+  /** A proxy with TLS. */
+  nginx: { programs: ["nginx"], packages: ["nginx"], choices: [] },
+  /** Back up databases, as the documents say. */
+  sqlite: { programs: ["sqlite3"], packages: ["sqlite3"], choices: [] },
+  dump: { programs: ["mysqldump"], packages: ["mariadb-client"], choices: [] },
   /** Comes with promtool. */
   prometheus: { programs: ["prometheus"], packages: ["prometheus"], choices: [] },
   /** Run the commands of the documents, as readers paste them. */

@@ -11,6 +11,10 @@ export interface AccountUsage extends Account {
   readonly validKeys: number;
   /** Unix milliseconds of the last use of any of its keys. */
   readonly lastUsedAtMs: number | null;
+  /** Requests since the time that was asked for. */
+  readonly served: number;
+  /** Those that got 429. */
+  readonly refused: number;
   /** Requests to deprecated operations, ever. */
   readonly deprecatedRequests: number;
   /** The last day of them, in UTC, as `2026-01-31`. */
@@ -19,13 +23,22 @@ export interface AccountUsage extends Account {
   readonly deprecated: Readonly<Record<string, number>>;
 }
 
-/** Reads the use of every account, by name. */
-export async function readUsage(db: Knex, nowMs: number): Promise<AccountUsage[]> {
+/**
+ * Reads the use of every account, by name.
+ *
+ * @param sinceMs requests since then are counted, in Unix milliseconds
+ */
+export async function readUsage(db: Knex, nowMs: number, sinceMs: number): Promise<AccountUsage[]> {
   const accounts = await readAccounts(db);
   const keys: KeysRow[] = await keysByAccount(db);
   const validKeys: KeysRow[] = await keysByAccount(db)
     .whereNull("revoked_at")
     .where((open) => open.whereNull("expires_at").orWhere("expires_at", ">", nowMs));
+  const requests: RequestsRow[] = await db("account_minutes")
+    .where("minute_start", ">", sinceMs - 60_000)
+    .groupBy("account_id")
+    .select("account_id")
+    .sum({ requests: "requests", refused: "refused" });
   const deprecated: DeprecatedRow[] = await db("deprecated_use")
     .groupBy("account_id", "operation")
     .orderBy("operation")
@@ -35,12 +48,14 @@ export async function readUsage(db: Knex, nowMs: number): Promise<AccountUsage[]
 
   const keysOf = new Map(keys.map((row) => [row.account_id, row]));
   const validKeysOf = new Map(validKeys.map((row) => [row.account_id, row]));
+  const requestsOf = new Map(requests.map((row) => [row.account_id, row]));
   const deprecatedOf = Map.groupBy(deprecated, (row) => row.account_id);
   return accounts.map((account) => ({
     ...account,
     keys: Number(keysOf.get(account.accountId)?.keys ?? 0),
     validKeys: Number(validKeysOf.get(account.accountId)?.keys ?? 0),
     lastUsedAtMs: toNumber(keysOf.get(account.accountId)?.last_used_at ?? null),
+    ...shareOf(requestsOf.get(account.accountId)),
     ...sumDeprecated(deprecatedOf.get(account.accountId) ?? []),
   }));
 }
@@ -51,6 +66,12 @@ function keysByAccount(db: Knex): Knex.QueryBuilder {
     .select("account_id")
     .count({ keys: "*" })
     .max({ last_used_at: "last_used_at" });
+}
+
+/** @param row that of one account */
+function shareOf(row: RequestsRow | undefined) {
+  const refused = Number(row?.refused ?? 0);
+  return { served: Number(row?.requests ?? 0) - refused, refused };
 }
 
 /** @param rows those of one account */
@@ -70,6 +91,13 @@ interface KeysRow {
   account_id: string;
   keys: DbInteger;
   last_used_at: DbInteger | null;
+}
+
+interface RequestsRow {
+  account_id: string;
+  /** MySQL returns a sum as text. */
+  requests: DbInteger | string;
+  refused: DbInteger | string;
 }
 
 interface DeprecatedRow {

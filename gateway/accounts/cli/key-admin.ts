@@ -52,8 +52,12 @@ export interface KeyAdmin {
    * @throws AccountError `unknown_key`
    */
   unban(keyId: string): Promise<{ key: KeyRecord; lifted: boolean }>;
-  /** Keys, last use and use of deprecated operations of every account, by name. */
-  usage(): Promise<AccountUsage[]>;
+  /**
+   * Keys, last use, requests and use of deprecated operations of every account, by name.
+   *
+   * @param sinceMs requests since then are counted; default: all that are kept
+   */
+  usage(sinceMs?: number): Promise<AccountUsage[]>;
 }
 
 export interface IssueRequest extends StoredKey {
@@ -163,7 +167,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       return { key, lifted: key.bannedUntilMs > now() };
     },
 
-    usage: () => readUsage(db, now()),
+    usage: (sinceMs = 0) => readUsage(db, now(), sinceMs),
   };
 }
 

@@ -22,6 +22,8 @@ import { banCells, banJson, isoTime, keyCells, keyJson, shownTime, usageCells, u
 
 const program = createCommand("keys", "Accounts and API keys of the petstore inventory API.", keySettings);
 
+const day = parseDuration("24h");
+
 interface Output {
   json?: boolean;
 }
@@ -120,10 +122,17 @@ command("plan", "changes the plan of an account")
     print(options, json, `Account '${changed.account}' is on the plan ${describePlan(changed)}.`);
   });
 
-command("usage", "shows keys, last use and use of deprecated operations by account").action(async (options: Output) => {
-  const accounts = await withAdmin((admin) => admin.usage());
-  print(options, accounts.map(usageJson), table(accounts.map(usageCells), "There are no accounts."));
-});
+command("usage", "shows keys, last use, requests served and refused (429), and deprecated requests by account")
+  .option(
+    "--last <duration>",
+    "time whose requests are counted, as 30m, 24h or 7d; kept for 8 days",
+    parseDuration,
+    day,
+  )
+  .action(async (options: Output & { last: number }) => {
+    const accounts = await withAdmin((admin) => admin.usage(Date.now() - options.last));
+    print(options, accounts.map(usageJson), table(accounts.map(usageCells), "There are no accounts."));
+  });
 
 await runCommand(program);
 

@@ -74,6 +74,8 @@ export function usageCells(usage: AccountUsage): Record<string, string> {
     KEYS: String(usage.keys),
     VALID: String(usage.validKeys),
     "LAST USED": shownTime(usage.lastUsedAtMs, "never"),
+    SERVED: String(usage.served),
+    REFUSED: String(usage.refused),
     "DEPRECATED REQUESTS": String(usage.deprecatedRequests),
     "LAST ON": usage.deprecatedLastDay ?? "never",
   };

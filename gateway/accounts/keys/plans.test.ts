@@ -1,4 +1,4 @@
-import { contractPlans, formatPlans, parsePlans, plansPattern } from "./plans.ts";
+import { contractPlans, formatPlans, parsePlans, plansFault, plansPattern } from "./plans.ts";
 
 test("a table of plans changes the plans that it names and no others", () => {
   const free = { perMinute: 30, perDay: 500 };
@@ -25,4 +25,14 @@ test.each([
   "free=1/2 pro=1/2",
 ])("%j is not accepted as a table of plans", (text) => {
   expect(text).not.toMatch(new RegExp(`^(?:${plansPattern})$`));
+});
+
+test.each([
+  ["free=60/1000,pro=300", /^pro: '300' is not REQUESTS_PER_MINUTE\/REQUESTS_PER_DAY, such as pro=60\/1000;/],
+  ["pro", /^pro: '' is not REQUESTS/],
+  ["free=60/1000, gold=1/2", /^'gold' is none of the plans free, pro, business;/],
+  ["enterprise=1/2", /^'enterprise' is none of the plans/],
+  ["nonsense", /^'nonsense' is none .*; must be like free=60\/1000,.* a plan that is left out keeps its limits$/],
+])("what is wrong with the table of plans %j is said of the plan, with the form", (text, fault) => {
+  expect(plansFault(text)).toMatch(fault);
 });

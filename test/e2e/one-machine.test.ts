@@ -1,0 +1,124 @@
+// The commands of docs/operations/one-machine.md for backup and restore, on running services.
+import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { createInventoryApi } from "../../rest-client/index.ts";
+import { createMysqlDatabase, dropDatabase } from "../support/databases.ts";
+import { request } from "../support/http.ts";
+import { installMissing } from "../support/server-programs.ts";
+import { suiteStack, temporaryFolder } from "../support/stack.ts";
+import { type SystemOptions, startSystem } from "../support/system.ts";
+
+const root = resolve(import.meta.dirname, "../..");
+const page = readFileSync(join(root, "docs/operations/one-machine.md"), "utf8");
+const stack = suiteStack();
+const installTimeoutMs = 600_000;
+
+/** The commands of a section, without those of systemd: the test stops and starts the processes itself. */
+function commandsOf(section: string): string {
+  const [, block] = new RegExp(`## ${section}\n.*?\`\`\`sh\n(.*?)\`\`\``, "s").exec(page)!;
+  const stops = "systemctl stop petstore-gateway petstore-inventory-svc\n";
+  const starts = "systemctl start petstore-inventory-svc petstore-gateway\n";
+  if (section.startsWith("Restore")) expect(block).toMatch(new RegExp(`^${stops}[^]*${starts}$`));
+  return block!.replace(stops, "").replace(starts, "");
+}
+
+const seed = [1001n, 1002n].map((petId) => ({ petId, quantity: 1, status: "available" as const }));
+
+/**
+ * Backs a system up under updates, changes it, restores it, and looks at what callers get then.
+ *
+ * @param adapt puts the places of this test into a text of commands
+ */
+async function expectRestore(
+  kind: "SQLite" | "MySQL",
+  folder: string,
+  options: SystemOptions,
+  adapt: (text: string) => string,
+): Promise<void> {
+  const system = await startSystem({ ...options, seed });
+  stack.defer(() => system.close());
+  const [backup, restore] = [`Backup on ${kind}`, `Restore on ${kind}`].map(commandsOf);
+  const run = async (text: string) => {
+    const env = { PATH: process.env.PATH, HOME: folder };
+    return (await promisify(execFile)("sh", ["-ec", adapt(text)], { cwd: folder, env })).stdout;
+  };
+
+  const { key } = await system.issueKey({ plan: "enterprise" });
+  const api = createInventoryApi({ baseUrl: `http://${system.address}/v1`, apiKey: key });
+  await api.update(1001n, 5);
+  let isWriting = true;
+  const writer = (async () => {
+    for (let quantity = 1; isWriting; quantity++) await api.update(1002n, quantity);
+  })();
+  const said = await run(backup!);
+  isWriting = false;
+  await writer;
+  expect(said.trim()).toMatch(kind === "SQLite" ? /^ok\nok$/ : /^-- Dump completed on /);
+
+  await api.update(1001n, 99);
+  const { etag } = await api.list();
+  const later = await system.issueKey({ plan: "pro" });
+  for (const gateway of system.gateways) await gateway.stop();
+  await system.inventory.stop();
+  await run(restore!);
+  await system.restartInventory();
+  const { listen } = await system.startGateway();
+
+  const ask = (path: string, apiKey: string, headers = {}) =>
+    request(listen, { path, headers: { authorization: `Bearer ${apiKey}`, ...headers } });
+  expect((await ask("/v1/inventory/1001", key)).json()).toMatchObject({ petId: 1001, quantity: 5 });
+  // The tag of the lost list is not that of another one, and the key that was issued later is gone.
+  expect(await ask("/v1/inventory", key, { "if-none-match": etag })).toMatchObject({ status: 200 });
+  expect(await ask("/v1/inventory", later.key)).toMatchObject({ status: 401 });
+}
+
+async function newFolder(): Promise<string> {
+  const folder = await temporaryFolder("one-machine");
+  stack.defer(() => folder.remove());
+  return folder.path;
+}
+
+test(
+  "the commands for SQLite back up under updates, and restore to that moment",
+  async () => {
+    await installMissing(["sqlite"]);
+    const folder = await newFolder();
+    const urlOf = (tier: string) => `sqlite:${folder}/${tier}.sqlite`;
+    for (const tier of ["gateway", "inventory"]) await writeFile(join(folder, `${tier}.sqlite`), "");
+    const databaseUrls = { gateway: urlOf("gateway"), inventory: urlOf("inventory") };
+    await expectRestore("SQLite", folder, { database: "sqlite", databaseUrls }, (text) =>
+      `DATA=${folder}\nBACKUP=${folder}/backup\n${text}`
+        .replace(/^DATA=\/var.*\nBACKUP=\/var.*\n/m, "")
+        .replaceAll("-o petstore -g petstore ", "")
+        .replaceAll("runuser -u petstore -- ", "")
+        .replaceAll("/opt/petstore-inventory", root),
+    );
+  },
+  installTimeoutMs,
+);
+
+test(
+  "the commands for MySQL back up under updates, and restore to that moment",
+  async () => {
+    await installMissing(["dump"]);
+    const folder = await newFolder();
+    const gateway = await createMysqlDatabase();
+    const inventory = await createMysqlDatabase();
+    for (const url of [gateway, inventory]) stack.defer(() => dropDatabase(url));
+    const { hostname, port, username, password } = new URL(gateway);
+    const account = `user=${username}\npassword="${decodeURIComponent(password)}"`;
+    await writeFile(join(folder, ".my.cnf"), `[client]\nhost=${hostname}\nport=${port}\n${account}\n`);
+    const nameOf = (url: string) => new URL(url).pathname.slice(1);
+    await expectRestore("MySQL", folder, { databaseUrls: { gateway, inventory } }, (text) =>
+      text
+        .replace(/mysql:\/\/\S+/, inventory)
+        .replaceAll("petstore_keys", nameOf(gateway))
+        .replaceAll("petstore_stock", nameOf(inventory))
+        .replaceAll("/opt/petstore-inventory", root),
+    );
+  },
+  installTimeoutMs,
+);
