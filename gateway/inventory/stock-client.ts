@@ -22,7 +22,7 @@ export interface StockClientOptions extends InventoryChannelOptions {
 /** The request that updates are for. */
 export interface UpdateCaller extends Pick<ChangeCaller, "isWanted" | "mayRetry"> {
   /** Its arrival, by `performance.now()`: deadlines count from there, whatever the updates wait for. */
-  readonly arrivedMs: number;
+  readonly arrivedMs: () => number;
 }
 
 /** Whom changes are for, and what makes them happen once. */
@@ -73,8 +73,8 @@ export function openStockClient(options: StockClientOptions): StockClient {
   const change = (request: Omit<ChangeRequest, "traceparent">, { arrivedMs, ...caller }: UpdateCaller) =>
     inSpan("ApplyChanges", clientCall, context.active(), async () => {
       const deadlineMs = request.idempotencyKey
-        ? () => Math.min(arrivedMs + keyedTimeoutMs, Math.max(arrivedMs, endingSinceMs) + callTimeoutMs)
-        : () => arrivedMs + callTimeoutMs;
+        ? () => Math.min(arrivedMs() + keyedTimeoutMs, Math.max(arrivedMs(), endingSinceMs) + callTimeoutMs)
+        : () => arrivedMs() + callTimeoutMs;
       return await client.apply({ ...request, traceparent: activeTraceparent() }, { ...caller, deadlineMs });
     });
 

@@ -107,9 +107,9 @@ test("a gateway that was frozen writes no update of a caller that has left over 
   await gateway.stop();
 });
 
-test("a client that has only ended its side has its update done", async () => {
-  const gateway = await system.startGateway();
-  const body = '{"quantity":77}';
+test.each([5_000, 300])("a client that has only ended its side has its update done within %i ms", async (timeoutMs) => {
+  const gateway = await system.startGateway({ INVENTORY_TIMEOUT_MS: String(timeoutMs) });
+  const body = `{"quantity":${timeoutMs}}`;
   const caller = connect({ port: portOf(gateway.listen), host: "127.0.0.1", allowHalfOpen: true });
   caller.end(
     `PATCH /v1/inventory/1 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${system.keys.enterprise}\r\n` +
@@ -117,7 +117,7 @@ test("a client that has only ended its side has its update done", async () => {
   );
   const answer = Buffer.concat(await Array.fromAsync(caller as AsyncIterable<Buffer>)).toString();
   expect(answer).toMatch(/HTTP\/1\.1 200 OK/);
-  expect(await system.stored(1n)).toMatchObject({ quantity: 77 });
+  expect(await system.stored(1n)).toMatchObject({ quantity: timeoutMs });
   await gateway.stop();
 });
 

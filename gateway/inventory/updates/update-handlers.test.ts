@@ -111,7 +111,7 @@ test("the deadline of updates whose body comes later counts from the arrival of 
   let arrivedMs = Number.NaN;
   const stock: UpdateInventoryOptions["stock"] = {
     update: async (_request, caller) => {
-      arrivedMs = caller.arrivedMs;
+      arrivedMs = caller.arrivedMs();
       return [done(1n)];
     },
   };

@@ -103,20 +103,22 @@ async function receive(
   const context = contextOf(response);
   const isWhole = request.complete;
   const body = await readBody(request, bodyTimeoutMs);
-  const arrivedMs = isWhole ? context.arrivedMs : performance.now();
+  let arrivedMs = isWhole ? context.arrivedMs : performance.now();
   if (!isWhole) {
     await admission.checkAgain(context);
     if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });
   }
   let isSeen = false;
   const caller: UpdateCaller = {
-    arrivedMs,
+    arrivedMs: () => arrivedMs,
     // A client that sends no more may have left: that is found out first, as a gateway that was frozen has to.
     isWanted: () => !response.destroyed && (isSeen || !request.socket.readableEnded),
     mayRetry: async () => {
       context.isIdle = true; // from here on it waits for the end of an outage, and for no work of this thread
       if (request.socket.readableEnded && !isSeen) {
+        const sinceMs = performance.now();
         await leaveIsKnown(response);
+        arrivedMs += performance.now() - sinceMs; // its end before the answer is the client's own delay, too
         isSeen = true;
       }
       if (response.destroyed) throw new ApiError("service_unavailable");
