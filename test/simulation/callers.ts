@@ -47,6 +47,9 @@ export interface LimitedRequest {
 /** The longest time of a request, with what its connection and this simulation add. */
 const slackMs = 1_500;
 
+/** When a caller gives up that hears nothing: the machine of its gateway may be lost. */
+const patienceMs = 45_000;
+
 let lastNumber = 0;
 
 /** Within this time a revoked key is dead everywhere, the way of an answer included. */
@@ -189,8 +192,6 @@ export class HttpCaller {
         return void (await this.#change([petId], { "if-match": `"${tag}"` }));
       }
       case "halfClose":
-        // To find out whether its client has left takes a gateway 600 ms.
-        if (this.#world.timeoutMs < 1_000) return this.#readList({});
         return void (await this.#change([this.#petId()], {}, { halfCloses: true }));
       case "rotate":
         return this.#rotate();
@@ -222,12 +223,13 @@ export class HttpCaller {
     // A gateway's own ids go on through all runs of a process.
     const id = { "x-request-id": `${this.host.name}-${this.#sent}` };
     const headers = { authorization: `Bearer ${this.#key}`, ...id, ...request.headers };
-    const before = host.frozenMs;
+    const standstillMs = () => host.frozenMs + network.heldMs(this.host, host);
+    const before = { standstillMs: standstillMs(), heldMs: network.heldMs(this.host, host) };
     const latestMs = limitMs + this.#world.lookUpMs + slackMs;
     const startedMs = nowMs();
-    const answer = sendHttp(network, this.host, host.name, { ...request, headers });
+    const answer = sendHttp(network, this.host, host.name, { leavesAfterMs: patienceMs, ...request, headers });
     const watch = () => {
-      if (host.isDead || nowMs() - startedMs - (host.frozenMs - before) < latestMs || host.isFrozen) {
+      if (host.isDead || nowMs() - startedMs - (standstillMs() - before.standstillMs) < latestMs) {
         stop = at(this.host, nowMs() + 500, watch);
         return;
       }
@@ -248,20 +250,22 @@ export class HttpCaller {
     }
     if (typeof outcome !== "string") {
       this.#judgeForm(request, outcome);
-      this.#judgeKey(request, outcome);
+      // What the way of an answer has held up was true when the answer was given.
+      const isLate = network.heldMs(this.host, host) > before.heldMs;
+      this.#judgeKey(request, outcome, isLate ? startedMs : nowMs());
     }
     return outcome;
   }
 
   /** A revoked key is dead in 10 s, and no other key is. */
-  #judgeKey({ method, path }: Pick<HttpRequest, "method" | "path">, { status }: HttpAnswer): void {
+  #judgeKey({ method, path }: Pick<HttpRequest, "method" | "path">, { status }: HttpAnswer, timeMs: number): void {
     const { revoked, fail } = this.#world;
     const end = revoked.get(this.host.name);
     if (status === 401) {
       meet("a request with a revoked key");
       if (!end || nowMs() < end.callMs) fail(`${method} ${path} got 401 with a key of ${this.host.name} that works`);
     }
-    if (end && nowMs() > end.returnMs + revocationMs && (status < 400 || [404, 410, 412].includes(status))) {
+    if (end && timeMs > end.returnMs + revocationMs && (status < 400 || [404, 410, 412].includes(status))) {
       fail(`${method} ${path} got ${status} with the key of ${this.host.name}, revoked by ${end.returnMs.toFixed(0)}`);
     }
   }

@@ -242,7 +242,9 @@ class Judge {
     /** The changes that were acknowledged with a revision of an entry. */
     const claims = new Map<string, AskedChange[]>();
     for (const change of changes) this.#claim(change, claims);
-    const free = changes.filter(({ attempts }) => attempts.every(({ outcome }) => outcome.kind !== "done"));
+    const isOpen = ({ callMs, returnMs, outcome }: Attempt) =>
+      outcome.kind === "unknown" || this.#eraAt(callMs) < this.#eraAt(returnMs);
+    const free = changes.filter(({ attempts }) => attempts.some(isOpen));
     const used = new Set<string>();
     for (const [petId, states] of this.#states) {
       for (const [i, state] of states.entries()) {
@@ -255,7 +257,7 @@ class Judge {
         const era = this.#eraAt(atMs);
         const found = free.findIndex((change, place) => {
           if (change.petId !== petId || used.has(`${place} ${era}`) || !hasEffect(change, before, state)) return false;
-          return change.attempts.some(({ callMs, outcome }) => outcome.kind === "unknown" && callMs <= atMs);
+          return this.#mayHaveHappened(change, era, atMs);
         });
         if (found === -1) {
           this.#fail(
@@ -268,6 +270,14 @@ class Judge {
         this.#judgeLate(free[found]!, state, changes);
       }
     }
+  }
+
+  /** Whether a change may have been made by then, without an acknowledgement that is still true. */
+  #mayHaveHappened({ attempts }: AskedChange, era: number, atMs: number): boolean {
+    const doneIn = attempts.flatMap(({ outcome, returnMs }) => (outcome.kind === "done" ? this.#eraAt(returnMs) : []));
+    if (doneIn.includes(era)) return false;
+    // One that was done, and lost with a restore, may have been done again by the same attempt.
+    return attempts.some(({ callMs, outcome }) => outcome.kind !== "refused" && callMs <= atMs);
   }
 
   /** What is made all or none leaves no entry as it was. */
