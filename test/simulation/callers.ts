@@ -82,6 +82,7 @@ const kinds = {
   bulk: 2,
   keyed: 3,
   keyedBulk: 1,
+  adjust: 2,
   leave: 0.5,
   halfClose: 0.3,
   rotate: 0.1,
@@ -198,9 +199,11 @@ export class HttpCaller {
       case "bulk":
         return void (await this.#change(this.#somePets(), {}, { isBulk: true }));
       case "keyed":
-        return this.#keyed([this.#petId()], false);
+        return this.#keyed(this.#updates([this.#petId()]), false);
       case "keyedBulk":
-        return this.#keyed(this.#somePets(), true);
+        return this.#keyed(this.#updates(this.#somePets()), true);
+      case "adjust":
+        return this.#keyed(this.#adjustments(), false);
     }
   }
 
@@ -323,19 +326,36 @@ export class HttpCaller {
     return this.#read({ kind: "part", petIds }, "/v1/inventory?after=1&limit=3", {});
   }
 
+  /** Asks for updates of these entries. */
+  #updates(petIds: readonly number[], expected?: bigint): readonly AskedChange[] {
+    const asked = petIds.map((petId): AskedChange => {
+      return { kind: "set", petId, quantity: nextNumber(), expected, attempts: [] };
+    });
+    this.#world.changes.push(...asked);
+    return asked;
+  }
+
+  /** Asks for adjustments that are made all or none: what one entry gets is taken from another one. */
+  #adjustments(): readonly AskedChange[] {
+    const { random, pets, changes } = this.#world;
+    const petId = this.#petId();
+    const delta = 1 + random.below(random.chance(0.1) ? 100_000 : 20);
+    const group: AskedChange[] = [];
+    group.push({ kind: "adjust", petId, delta, group, attempts: [] });
+    group.push({ kind: "adjust", petId: 1 + (petId % pets), delta: -delta, group, attempts: [] });
+    changes.push(...group);
+    return group;
+  }
+
   /** Sends updates of these entries. @returns what became of them */
   async #change(
     petIds: readonly number[],
     headers: Readonly<Record<string, string>>,
     { isBulk = false, ...way }: { readonly isBulk?: boolean } & Leaving = {},
   ): Promise<readonly AskedChange[]> {
-    if (petIds.length === 0) return [];
     const expected = headers["if-match"] === undefined ? undefined : BigInt(headers["if-match"].slice(2, -1));
-    const asked = petIds.map((petId): AskedChange => {
-      return { kind: "set", petId, quantity: nextNumber(), expected, attempts: [] };
-    });
-    this.#world.changes.push(...asked);
-    await this.#attempt(asked, headers, isBulk, way);
+    const asked = this.#updates(petIds, expected);
+    if (asked.length > 0) await this.#attempt(asked, headers, isBulk, way);
     return asked;
   }
 
@@ -358,27 +378,28 @@ export class HttpCaller {
     const [first] = asked as readonly [AskedChange];
     const bodyDelayMs = random.chance(0.03) ? random.between(1, 3_000) : 0;
     const all = { ...headers, "content-type": "application/json" };
-    const request = isBulk
-      ? {
-          method: "POST" as const,
-          path: "/v1/inventory/updates",
-          headers: all,
-          body: JSON.stringify(asked.map(({ petId, quantity }) => ({ petId, quantity }))),
-        }
-      : {
-          method: "PATCH" as const,
-          path: `/v1/inventory/${first.petId}`,
-          headers: all,
-          body: JSON.stringify({ quantity: first.quantity }),
-        };
+    const isAdjustment = first.kind === "adjust";
+    const bodies = asked.map(({ petId, quantity, delta }) => ({ petId, ...(isAdjustment ? { delta } : { quantity }) }));
+    const request =
+      isBulk || isAdjustment
+        ? {
+            method: "POST" as const,
+            path: `/v1/inventory/${isAdjustment ? "adjustments" : "updates"}`,
+            body: JSON.stringify(bodies),
+          }
+        : {
+            method: "PATCH" as const,
+            path: `/v1/inventory/${first.petId}`,
+            body: JSON.stringify({ quantity: first.quantity }),
+          };
     const { timeoutMs, keyedTimeoutMs } = this.#world;
     const limitMs = bodyDelayMs + (headers["idempotency-key"] ? Math.max(keyedTimeoutMs, timeoutMs) : timeoutMs);
-    const answer = await this.#send({ ...request, bodyDelayMs, ...way }, limitMs);
+    const answer = await this.#send({ ...request, headers: all, bodyDelayMs, ...way }, limitMs);
     const results = typeof answer !== "string" && answer.status === 200 ? [JSON.parse(answer.body)].flat() : [];
     for (const [i, attempt] of attempts.entries()) {
       attempt.returnMs = nowMs();
       const result = results[i];
-      const etag: string | undefined = isBulk ? result?.etag : (answer as HttpAnswer).headers?.etag;
+      const etag: string | undefined = result?.etag ?? (answer as HttpAnswer).headers?.etag;
       if (result && !result.error) {
         const revision = BigInt(etag!.slice(2, -1));
         attempt.outcome = { kind: "done", revision, quantity: result.quantity };
@@ -404,12 +425,12 @@ export class HttpCaller {
     this.#key = JSON.parse(answer.body).key;
   }
 
-  /** Updates with a key, again until they are answered, and once more after that. */
-  async #keyed(petIds: readonly number[], isBulk: boolean): Promise<void> {
+  /** Sends changes with a key, again until they are answered, and once more after that. */
+  async #keyed(asked: readonly AskedChange[], isBulk: boolean): Promise<void> {
+    if (asked.length === 0) return;
     const { random, isOver } = this.#world;
     const headers = { "idempotency-key": `key-${nextNumber()}` };
-    const asked = await this.#change(petIds, headers, { isBulk });
-    if (asked.length === 0) return;
+    await this.#attempt(asked, headers, isBulk);
     const isOpen = () => asked.some(({ attempts }) => attempts.every(({ outcome }) => outcome.kind === "unknown"));
     for (let repeats = 0; isOpen() && repeats < 20 && !isOver(); repeats++) {
       meet("a repeat after a lost answer");
