@@ -153,6 +153,11 @@ export class DatabaseServer {
     return rows;
   }
 
+  /** Reads for the simulation itself. */
+  read<Row>(sql: string, ...bindings: readonly bigint[]): Row[] {
+    return this.execute({ sql, bindings }) as Row[];
+  }
+
   #prepare(sql: string): Prepared {
     const statement = this.sqlite.prepare(toSqlite(sql));
     if (!statement.reader) return { statement, narrow: undefined };
@@ -306,6 +311,7 @@ class Session {
     if (table !== undefined) note(`${server.host.name} ${sql} ${show(statement.bindings)}`);
     try {
       if (this.#written === undefined) return this.#atOnce(statement, table !== undefined);
+      if (replayed.length === 0 && table === undefined) return server.execute(statement);
       server.sqlite.exec("BEGIN");
       for (const written of replayed) server.execute(written);
       const result = server.execute(statement);

@@ -62,7 +62,7 @@ export async function run(plan: Plan, print?: (line: string) => void): Promise<R
 
 /** What the faults of a plan allow of its limits. */
 function limitRules({ limit, faults, hasRedis, gateways }: Plan, account: string): LimitRules {
-  const concerned = faults.filter(({ kind }) => /Redis|gateway$|clock|keys/.test(kind));
+  const concerned = faults.filter(({ kind }) => /Redis|a gateway$|clock|keys|pepper/.test(kind));
   return {
     limit,
     phaseMs: phaseOf(account),
@@ -188,18 +188,16 @@ class System {
 
   /** Notes the state of the stock after a commit, if that has changed it. */
   #look(isWhole: boolean): void {
-    const { sqlite } = this.#stock;
-    const head = sqlite.prepare("select epoch, revision from stock_head").get() as Pick<Commit, "epoch" | "revision">;
+    const stock = this.#stock;
+    const [head] = stock.read<Pick<Commit, "epoch" | "revision">>("select epoch, revision from stock_head");
     const last = this.commits.at(-1);
-    if (last?.revision === head.revision && last.epoch === head.epoch) return;
-    const from = isWhole ? -1n : last!.revision;
-    const rows = sqlite
-      .prepare(
-        "select pet_id as petId, quantity, status, revision, removed from stock where revision > ? order by revision",
-      )
-      .all(from) as Record<keyof Version, never>[];
+    if (last?.revision === head!.revision && last.epoch === head!.epoch) return;
+    const rows = stock.read<Record<keyof Version, never>>(
+      "select pet_id as petId, quantity, status, revision, removed from stock where revision > ? order by revision",
+      isWhole ? -1n : last!.revision,
+    );
     this.commits.push({
-      ...head,
+      ...head!,
       atMs: nowMs(),
       isRestore: isWhole && last !== undefined,
       rows: rows.map((row) => ({
