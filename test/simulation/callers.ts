@@ -29,6 +29,8 @@ export interface CallerWorld {
   readonly isOver: () => boolean;
   /** Whether nothing happens that a caller may notice. */
   readonly isServed: boolean;
+  /** Whether what was recorded of changes is never lost. */
+  readonly keepsRecords: boolean;
   readonly changes: AskedChange[];
   readonly reads: Read[];
   readonly fail: (what: string) => void;
@@ -77,6 +79,7 @@ const kinds = {
   waitForEntry: 1,
   part: 1,
   page: 1,
+  history: 1,
   set: 4,
   setIfMatch: 2,
   bulk: 2,
@@ -182,6 +185,8 @@ export class HttpCaller {
         return this.#readPart([this.#petId(), this.#petId()]);
       case "page":
         return this.#readPage();
+      case "history":
+        return this.#readHistory(this.#petId());
       case "set":
         return void (await this.#change([this.#petId()], {}));
       case "leave":
@@ -300,6 +305,7 @@ export class HttpCaller {
     const etag: string = answer.headers.etag ?? body?.etag ?? "";
     const tag = etag.replace(/"|-gzip/g, "");
     this.#world.reads.push({ ...read, callMs, returnMs: nowMs(), status, tag, body, waitMs });
+    if (read.kind === "history") return;
     if (read.kind === "entry") this.#entryTags.set(read.petIds![0]!, tag);
     else if (tag) this.#listTag = tag;
     if (status === 410) this.#listTag = "";
@@ -319,6 +325,10 @@ export class HttpCaller {
 
   #readPart(petIds: readonly number[]): Promise<void> {
     return this.#read({ kind: "part", petIds }, `/v1/inventory?petIds=${petIds}`, {});
+  }
+
+  #readHistory(petId: number): Promise<void> {
+    return this.#read({ kind: "history", petIds: [petId] }, `/v1/inventory/${petId}/history?limit=20`, {});
   }
 
   #readPage(): Promise<void> {
@@ -428,7 +438,7 @@ export class HttpCaller {
   /** Sends changes with a key, again until they are answered, and once more after that. */
   async #keyed(asked: readonly AskedChange[], isBulk: boolean): Promise<void> {
     if (asked.length === 0) return;
-    const { random, isOver } = this.#world;
+    const { random, isOver, keepsRecords, fail } = this.#world;
     const headers = { "idempotency-key": `key-${nextNumber()}` };
     await this.#attempt(asked, headers, isBulk);
     const isOpen = () => asked.some(({ attempts }) => attempts.every(({ outcome }) => outcome.kind === "unknown"));
@@ -439,6 +449,11 @@ export class HttpCaller {
     }
     if (isOpen() || random.chance(0.5)) return;
     await this.#pause(random.between(1, 500));
-    await this.#attempt(asked, headers, isBulk);
+    if (asked[0]!.kind === "adjust" || random.chance(0.7)) return this.#attempt(asked, headers, isBulk);
+    // Another update with the same key changes nothing.
+    const [other] = this.#updates([asked[0]!.petId]);
+    await this.#attempt([other!], headers, false);
+    const isMade = ({ attempts }: AskedChange) => attempts.some(({ outcome }) => outcome.kind === "done");
+    if (keepsRecords && isMade(asked[0]!) && isMade(other!)) fail(`${headers["idempotency-key"]} has made two changes`);
   }
 }

@@ -173,7 +173,7 @@ function toSqlite(sql: string): string {
     .replace(/@@read_only[^*]*\*\/|@@read_only/g, "is_read_only()")
     .replace(/@@innodb_read_only/g, "0")
     .replace(/@@server_id <=> @petstore_server/g, "1")
-    .replace(/ for update/gi, "")
+    .replace(/ for update| force index \([^)]*\)/gi, "")
     .replace(/ on duplicate key update (.*)$/i, (_, sets: string) => {
       return ` on conflict do update set ${sets.replace(/values\(([^)]*)\)/gi, "excluded.$1")}`;
     })

@@ -52,6 +52,7 @@ export const expectedEvents = [
   "answer 409",
   "answer 410",
   "answer 412",
+  "answer 422",
   "answer 429",
   "answer 503",
   "answer 504",

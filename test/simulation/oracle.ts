@@ -49,7 +49,7 @@ export interface Attempt {
 
 /** A read that was answered. */
 export interface Read {
-  readonly kind: "list" | "part" | "entry" | "changes" | "watch";
+  readonly kind: "list" | "part" | "entry" | "history" | "changes" | "watch";
   readonly callMs: number;
   readonly returnMs: number;
   readonly status: number;
@@ -90,6 +90,15 @@ export function judgeWaits({ commits, reads }: History): string[] {
       `${kind} of ${callMs.toFixed(0)} waited until ${returnMs.toFixed(0)} for ${status} ${tag}, past a change at ${change.atMs.toFixed(0)}`,
     ];
   });
+}
+
+/** A change of an entry as the API shows it. */
+interface PastChange {
+  readonly etag: string;
+  readonly quantityBefore: number | null;
+  readonly quantityAfter: number | null;
+  readonly statusBefore: string | null;
+  readonly statusAfter: string | null;
 }
 
 interface Placed extends Version {
@@ -183,7 +192,12 @@ class Judge {
   #judgeRead(read: Read): void {
     const { kind, callMs, returnMs, tag, petIds, since } = read;
     const [from, to] = this.#window(callMs, returnMs);
-    const fault = kind === "entry" ? this.#entryFault(read, from, to) : this.#listFault(read, from, to);
+    const fault =
+      kind === "entry"
+        ? this.#entryFault(read, from, to)
+        : kind === "history"
+          ? this.#historyFault(read, from, to)
+          : this.#listFault(read, from, to);
     if (fault === undefined) return;
     const what = `${kind} ${petIds ?? since ?? ""} of ${callMs.toFixed(0)} to ${returnMs.toFixed(0)}`;
     this.#fail(`${what} got ${tag}: ${fault}`);
@@ -197,6 +211,26 @@ class Judge {
     const state = states.find((one) => one && `r${one.revision}` === tag);
     if (!state) return `its states of that time are ${states.map((one) => one && `r${one.revision}`)}`;
     return status === 200 ? difference(body, render(state)) : undefined;
+  }
+
+  /** @returns why the changes of an entry, the newest first, are not those that have made its states */
+  #historyFault({ body, petIds }: Read, from: number, to: number): string | undefined {
+    if (this.#commits.slice(from + 1, to + 1).some(({ isRestore }) => isRestore)) return undefined;
+    const { changes } = body as { readonly changes: readonly PastChange[] };
+    const states = this.#states.get(petIds![0]!)!;
+    const newest = BigInt(changes[0]!.etag.slice(2, -1));
+    const known = states.findLast(({ at }) => at <= from)!;
+    if (newest < known.revision) return `nothing of r${known.revision}, which was known before`;
+    for (const [i, { etag, quantityAfter, statusAfter }] of changes.entries()) {
+      const revision = BigInt(etag.slice(2, -1));
+      const state = states.find((one) => one.revision === revision);
+      if (state && (state.quantity !== quantityAfter || state.status !== statusAfter)) return `another r${revision}`;
+      const next = changes[i - 1];
+      if (next && (next.quantityBefore !== quantityAfter || next.statusBefore !== statusAfter)) {
+        return `${next.etag} does not follow ${etag}`;
+      }
+    }
+    return undefined;
   }
 
   /** @returns why the answer about all entries, or some, is not that of its state, or the state not one of that time */

@@ -145,6 +145,7 @@ class System {
       // For an update whose body comes late, and before a repeat, it is looked up again.
       lookUpMs: faults.some(({ kind }) => /keys/.test(kind)) ? 2 * 2_000 : 0,
       isServed: faults.length === 0 || isRolling(this.#plan),
+      keepsRecords: faults.every(({ kind }) => kind !== "restore the database"),
       fail: (what) => this.fail(what),
     };
     const beganMs = nowMs();
