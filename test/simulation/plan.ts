@@ -126,6 +126,13 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
       const away = seed % 16 === 0 ? [] : [faultOf(random, "hold gateway and keys", revocation.atMs + 500, 11_500)];
       return { endMs: 16_000, pauseMs: 100 * callers, faults: [revocation, ...away, ...faults] };
     }
+    case 1: {
+      // A service freezes for long while it writes, over a slow way to the database.
+      const slow = { ...faultOf(random, "slow service to database", 1_000, 400), other: seed };
+      const frozen = { ...slow, kind: "freeze a service", atMs: 1_200, forMs: 5_000 } as const;
+      const dense = { services: 2, latencyMs: 0.6, pauseMs: 15 * callers };
+      return { ...dense, endMs: 4_000, silenceMs: 1_000, faults: [slow, frozen] };
+    }
     case 2:
       // Many questions under way while streams and connections end, of which no caller may notice anything.
       return { callers: 6, endMs: 10_000, pauseMs: 20, timeoutMs: 5_000, latencyMs: 15, services: 2, faults: [] };
