@@ -49,7 +49,7 @@ export interface Attempt {
 
 /** A read that was answered. */
 export interface Read {
-  readonly kind: "list" | "part" | "entry" | "changes" | "watch";
+  readonly kind: "list" | "part" | "entry" | "history" | "changes" | "watch";
   readonly callMs: number;
   readonly returnMs: number;
   readonly status: number;
@@ -90,6 +90,15 @@ export function judgeWaits({ commits, reads }: History): string[] {
       `${kind} of ${callMs.toFixed(0)} waited until ${returnMs.toFixed(0)} for ${status} ${tag}, past a change at ${change.atMs.toFixed(0)}`,
     ];
   });
+}
+
+/** A change of an entry as the API shows it. */
+interface PastChange {
+  readonly etag: string;
+  readonly quantityBefore: number | null;
+  readonly quantityAfter: number | null;
+  readonly statusBefore: string | null;
+  readonly statusAfter: string | null;
 }
 
 interface Placed extends Version {
@@ -183,7 +192,12 @@ class Judge {
   #judgeRead(read: Read): void {
     const { kind, callMs, returnMs, tag, petIds, since } = read;
     const [from, to] = this.#window(callMs, returnMs);
-    const fault = kind === "entry" ? this.#entryFault(read, from, to) : this.#listFault(read, from, to);
+    const fault =
+      kind === "entry"
+        ? this.#entryFault(read, from, to)
+        : kind === "history"
+          ? this.#historyFault(read, from, to)
+          : this.#listFault(read, from, to);
     if (fault === undefined) return;
     const what = `${kind} ${petIds ?? since ?? ""} of ${callMs.toFixed(0)} to ${returnMs.toFixed(0)}`;
     this.#fail(`${what} got ${tag}: ${fault}`);
@@ -197,6 +211,26 @@ class Judge {
     const state = states.find((one) => one && `r${one.revision}` === tag);
     if (!state) return `its states of that time are ${states.map((one) => one && `r${one.revision}`)}`;
     return status === 200 ? difference(body, render(state)) : undefined;
+  }
+
+  /** @returns why the changes of an entry, the newest first, are not those that have made its states */
+  #historyFault({ body, petIds }: Read, from: number, to: number): string | undefined {
+    if (this.#commits.slice(from + 1, to + 1).some(({ isRestore }) => isRestore)) return undefined;
+    const { changes } = body as { readonly changes: readonly PastChange[] };
+    const states = this.#states.get(petIds![0]!)!;
+    const newest = BigInt(changes[0]!.etag.slice(2, -1));
+    const known = states.findLast(({ at }) => at <= from)!;
+    if (newest < known.revision) return `nothing of r${known.revision}, which was known before`;
+    for (const [i, { etag, quantityAfter, statusAfter }] of changes.entries()) {
+      const revision = BigInt(etag.slice(2, -1));
+      const state = states.find((one) => one.revision === revision);
+      if (state && (state.quantity !== quantityAfter || state.status !== statusAfter)) return `another r${revision}`;
+      const next = changes[i - 1];
+      if (next && (next.quantityBefore !== quantityAfter || next.statusBefore !== statusAfter)) {
+        return `${next.etag} does not follow ${etag}`;
+      }
+    }
+    return undefined;
   }
 
   /** @returns why the answer about all entries, or some, is not that of its state, or the state not one of that time */
@@ -242,7 +276,9 @@ class Judge {
     /** The changes that were acknowledged with a revision of an entry. */
     const claims = new Map<string, AskedChange[]>();
     for (const change of changes) this.#claim(change, claims);
-    const free = changes.filter(({ attempts }) => attempts.every(({ outcome }) => outcome.kind !== "done"));
+    const isOpen = ({ callMs, returnMs, outcome }: Attempt) =>
+      outcome.kind === "unknown" || this.#eraAt(callMs) < this.#eraAt(returnMs);
+    const free = changes.filter(({ attempts }) => attempts.some(isOpen));
     const used = new Set<string>();
     for (const [petId, states] of this.#states) {
       for (const [i, state] of states.entries()) {
@@ -255,7 +291,7 @@ class Judge {
         const era = this.#eraAt(atMs);
         const found = free.findIndex((change, place) => {
           if (change.petId !== petId || used.has(`${place} ${era}`) || !hasEffect(change, before, state)) return false;
-          return change.attempts.some(({ callMs, outcome }) => outcome.kind === "unknown" && callMs <= atMs);
+          return this.#mayHaveHappened(change, era, atMs);
         });
         if (found === -1) {
           this.#fail(
@@ -268,6 +304,14 @@ class Judge {
         this.#judgeLate(free[found]!, state, changes);
       }
     }
+  }
+
+  /** Whether a change may have been made by then, without an acknowledgement that is still true. */
+  #mayHaveHappened({ attempts }: AskedChange, era: number, atMs: number): boolean {
+    const doneIn = attempts.flatMap(({ outcome, returnMs }) => (outcome.kind === "done" ? this.#eraAt(returnMs) : []));
+    if (doneIn.includes(era)) return false;
+    // One that was done, and lost with a restore, may have been done again by the same attempt.
+    return attempts.some(({ callMs, outcome }) => outcome.kind !== "refused" && callMs <= atMs);
   }
 
   /** What is made all or none leaves no entry as it was. */

@@ -58,9 +58,11 @@ async function simulateAll(): Promise<void> {
 function judgeEvents(results: readonly PlanResult[]): void {
   const met = (name: string) => results.reduce((sum, { events }) => sum + (events[name] ?? 0), 0);
   const expected = [...expectedEvents, ...Object.keys(faultKinds)];
+  const show = (names: readonly string[]) => names.map((name) => `${name} (${met(name)})`).join(", ");
+  console.log(`met least: ${show(expected.toSorted((a, b) => met(a) - met(b)).slice(0, 8))}`);
   const seldom = expected.filter((name) => met(name) < (10 * results.length) / 1_000);
   if (seldom.length === 0) return;
-  console.log(`met too seldom: ${seldom.map((name) => `${name} (${met(name)})`).join(", ")}`);
+  console.log(`met too seldom: ${show(seldom)}`);
   if (results.length >= 1_000) process.exitCode = 1;
 }
 
