@@ -8,7 +8,7 @@ export interface ClusterAccess {
   readonly url: string;
   /** Path of the certificate of the authority. */
   readonly ca: string;
-  /** Of an account that may do everything. */
+  /** Of the account that asks. */
   readonly token: string;
 }
 
@@ -33,6 +33,8 @@ export interface ClusterApi extends ClusterAccess {
   list(path: string): Promise<ClusterObject[]>;
   /** Makes the object of a path, or changes the parts of it that were made here before. */
   apply(path: string, object: object): Promise<void>;
+  /** @throws Error with the status of a refusal */
+  create(path: string, object: object): Promise<ClusterObject>;
   /** Merges a change into an object (RFC 7396). It does nothing to an object that is gone. */
   merge(path: string, change: object): Promise<void>;
   remove(path: string, options?: object): Promise<void>;
@@ -47,7 +49,7 @@ export async function openClusterApi(stack: AsyncDisposableStack, access: Cluste
     ended.abort();
     await dispatcher.destroy();
   });
-  const send = (method: "GET" | "PATCH" | "DELETE", path: string, body?: object, type = "json") =>
+  const send = (method: "GET" | "POST" | "PATCH" | "DELETE", path: string, body?: object, type = "json") =>
     request(`${access.url}${path}`, {
       method,
       dispatcher,
@@ -90,6 +92,7 @@ export async function openClusterApi(stack: AsyncDisposableStack, access: Cluste
     apply: async (path, object) => {
       await ask("PATCH", `${path}?fieldManager=tests&force=true`, object, "apply-patch+yaml"); // JSON is YAML
     },
+    create: (path, object) => ask("POST", path, object),
     merge: async (path, change) => void (await ask("PATCH", path, change, "merge-patch+json")),
     remove: async (path, options) => void (await ask("DELETE", path, options)),
     watch: async (path, onChange) => {

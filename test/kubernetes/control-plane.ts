@@ -12,6 +12,8 @@ import { type ClusterAccess, type ClusterApi, openClusterApi } from "./cluster-a
 import { clusterPrograms } from "./go-modules.ts";
 
 const token = "a-token-that-only-the-tests-know";
+/** An account that may do nothing until a namespace gives it a role. */
+export const deployer = { name: "deployer", token: "another-token-that-only-the-tests-know" };
 export const definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /** Starts etcd, the API server, the controllers and the scheduler. Autoscalers look at the CPU use each second. */
@@ -23,7 +25,8 @@ export async function startControlPlane(stack: AsyncDisposableStack): Promise<Cl
   const path = (name: string) => join(folder.path, name);
   const authority = await createAuthority(stack);
   const { cert, key, ca } = await authority.issue({ names: ["IP:127.0.0.1"] });
-  await writeFile(path("tokens"), `${token},tests,tests,system:masters\n`, { mode: 0o600 });
+  const accounts = [`${token},tests,tests,system:masters`, `${deployer.token},${deployer.name},${deployer.name}`];
+  await writeFile(path("tokens"), `${accounts.join("\n")}\n`, { mode: 0o600 });
 
   const start = (program: string, flags: Readonly<Record<string, string>>) => {
     const args = Object.entries(flags).map(([name, value]) => `--${name}=${value}`);
@@ -82,12 +85,26 @@ export async function startControlPlane(stack: AsyncDisposableStack): Promise<Cl
   });
   start(join(programs, "kube-scheduler"), { kubeconfig, "leader-elect": "false", "secure-port": "0" });
 
+  const groups = new Set<string>();
   for (const name of await readdir(programs)) {
     if (!name.endsWith(".yaml")) continue;
     const definition = parse(await readFile(join(programs, name), "utf8"));
     await api.apply(`${definitionsPath}/${definition.metadata.name}`, definition);
+    groups.add(definition.spec.group);
   }
+  await letAdminsUse(api, [...groups]);
   return api;
+}
+
+/** Adds kinds to the role `admin`, as those who bring them do. */
+async function letAdminsUse(api: ClusterApi, apiGroups: readonly string[]): Promise<void> {
+  const name = "more-kinds";
+  await api.apply(`/apis/rbac.authorization.k8s.io/v1/clusterroles/${name}`, {
+    apiVersion: "rbac.authorization.k8s.io/v1",
+    kind: "ClusterRole",
+    metadata: { name, labels: { "rbac.authorization.k8s.io/aggregate-to-admin": "true" } },
+    rules: [{ apiGroups, resources: ["*"], verbs: ["*"] }],
+  });
 }
 
 function kubeconfigOf({ url, ca }: ClusterAccess): string {

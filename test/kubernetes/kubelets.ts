@@ -5,11 +5,11 @@ import type { ClusterApi, ClusterObject } from "./cluster-api.ts";
 type Pod = ClusterObject;
 
 /** What the container of a pod does, once it has what the pod names. */
-export type Conduct = "serves" | "runs without being ready" | "ends" | "fails";
+type Conduct = "serves" | "runs without being ready" | "ends" | "fails";
 
 export interface Kubelets {
-  /** What the pod of a component does. Default: tiers serve, and all others end. */
-  conduct: (component: string, image: string) => Conduct | undefined;
+  /** Decides what the pod of a component does, now or later. Default: tiers serve, and all others end. */
+  conduct: (component: string, image: string) => Conduct | undefined | Promise<Conduct>;
   /** The pods of a component that serve: they are ready and have not been told to stop. */
   serving(namespace: string, component: string): Pod[];
   /** Calls back at each change of any pod. @returns a function that ends it */
@@ -69,7 +69,7 @@ export async function startKubelets(stack: AsyncDisposableStack, api: ClusterApi
     await delay(startMs);
     const component = componentOf(pod);
     const usual = pod.spec.restartPolicy === "Always" ? "serves" : "ends";
-    const conduct = kubelets.conduct(component, pod.spec.containers[0].image) ?? usual;
+    const conduct = (await kubelets.conduct(component, pod.spec.containers[0].image)) ?? usual;
     await api.merge(`${path}/status`, { status: statusOf(pod, conduct) });
   }
 

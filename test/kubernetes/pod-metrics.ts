@@ -5,8 +5,10 @@ import { definitionsPath } from "./control-plane.ts";
 import type { Kubelets } from "./kubelets.ts";
 
 export interface PodMetrics {
-  /** From now on, the gateways of this namespace share this number of cores. */
+  /** From now on, the gateways of this namespace, and of no other, share this number of cores. */
   useCpu(namespace: string, cores: number): void;
+  /** Ends that. Afterwards no figure is written any more. */
+  useNone(): Promise<void>;
 }
 
 const group = "metrics.k8s.io";
@@ -18,7 +20,7 @@ export async function startPodMetrics(
   api: ClusterApi,
   kubelets: Kubelets,
 ): Promise<PodMetrics> {
-  const used = new Map<string, number>();
+  let used: { namespace: string; cores: number } | undefined;
   let isOver = false;
   const names = { plural: "pods", singular: "pod", kind: "PodMetrics", listKind: "PodMetricsList" };
   const schema = { openAPIV3Schema: { type: "object", "x-kubernetes-preserve-unknown-fields": true } };
@@ -31,27 +33,39 @@ export async function startPodMetrics(
   });
 
   async function publish(): Promise<void> {
-    for (const [namespace, cores] of used) {
-      const pods = kubelets.serving(namespace, "gateway");
-      for (const { metadata, spec } of pods) {
-        const usage = { cpu: `${Math.round((cores / pods.length) * 1000)}m`, memory: "200Mi" };
-        await api.apply(`/apis/${group}/${version}/namespaces/${namespace}/pods/${metadata.name}`, {
-          apiVersion: `${group}/${version}`,
-          kind: names.kind,
-          metadata: { name: metadata.name, labels: metadata.labels },
-          timestamp: new Date().toISOString(),
-          window: "10s",
-          containers: [{ name: spec.containers[0].name, usage }],
-        });
-      }
+    if (used === undefined) return;
+    const { namespace, cores } = used;
+    const pods = kubelets.serving(namespace, "gateway");
+    for (const { metadata, spec } of pods) {
+      const usage = { cpu: `${Math.round((cores / pods.length) * 1000)}m`, memory: "200Mi" };
+      await api.apply(`/apis/${group}/${version}/namespaces/${namespace}/pods/${metadata.name}`, {
+        apiVersion: `${group}/${version}`,
+        kind: names.kind,
+        metadata: { name: metadata.name, labels: metadata.labels },
+        timestamp: new Date().toISOString(),
+        window: "10s",
+        containers: [{ name: spec.containers[0].name, usage }],
+      });
     }
   }
+  let published = Promise.resolve();
   const publishing = (async () => {
-    for (; !isOver; await delay(500)) await publish();
+    for (; !isOver; await delay(500)) {
+      published = publish();
+      await published;
+    }
   })();
   stack.defer(async () => {
     isOver = true;
     await publishing;
   });
-  return { useCpu: (namespace, cores) => void used.set(namespace, cores) };
+  return {
+    useCpu: (namespace, cores) => {
+      used = { namespace, cores };
+    },
+    useNone: async () => {
+      used = undefined;
+      await published;
+    },
+  };
 }
