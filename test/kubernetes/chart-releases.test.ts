@@ -13,6 +13,7 @@ import { openRelease, type Release } from "./release.ts";
 import { type Tier, watchTier } from "./tier.ts";
 
 const helms = ["Helm 3", "Helm 4"] as const;
+const waiting = { withinMs: 45_000, everyMs: 100 };
 const fixed = (count: number) => ({ gateway: { replicas: { min: count, max: count } } });
 const version = (tag: string) => ({ image: { tag } });
 /** What the chart makes; only in the last row, each kind is another one's. */
@@ -71,7 +72,7 @@ const kinds: Readonly<Record<string, readonly string[]>> = {
     return found.map(({ metadata }) => metadata.name).filter((name) => name !== "kube-root-ca.crt"); // in each namespace
   };
   const untilMigrating = (release: Release) =>
-    until(async () => (await migration(release))?.status.active === 1, { withinMs: 45_000, everyMs: 100 });
+    until(async () => (await migration(release))?.status.active === 1, waiting);
   const migration = ({ path }: Release) => api.get(path("batch/v1", "jobs", "petstore-migrate"));
 
   describe.each(helms)("by %s", (name) => {
@@ -166,7 +167,7 @@ const kinds: Readonly<Record<string, readonly string[]>> = {
       const fewest = await gateways.fewestDuring(async () => {
         await release.upgrade(fixed(3));
         const areNew = () => [...uids(gateways)].every((uid) => !before[0].has(uid));
-        await until(areNew, { withinMs: 45_000 });
+        await until(areNew, waiting);
         await gateways.settles(3);
       });
       expect(fewest).toBe(3);
@@ -185,6 +186,21 @@ const kinds: Readonly<Record<string, readonly string[]>> = {
       kubelets.conduct = () => undefined;
       await release.upgrade(version("2.0.0"));
       expect(await migration(release)).toBeUndefined();
+      await gateways.settles(3, "2.0.0");
+    });
+
+    test("a migration that Helm no longer waits for is replaced by that of the next upgrade", async () => {
+      await release.upgrade();
+      await gateways.settles(3);
+      holdMigrations();
+      await expect(release.run("upgrade", chartFolder, "--timeout=2s")).rejects.toThrow(/hooks failed/);
+      const { metadata, status } = (await migration(release))!;
+      expect(status.active).toBe(1);
+      const goOn = holdMigrations();
+      const upgrade = release.upgrade(version("2.0.0"));
+      await until(async () => ((await migration(release))?.metadata.uid ?? metadata.uid) !== metadata.uid, waiting);
+      goOn();
+      await upgrade;
       await gateways.settles(3, "2.0.0");
     });
 
@@ -211,7 +227,7 @@ const kinds: Readonly<Record<string, readonly string[]>> = {
         }
       }
       await release.run("uninstall");
-      await until(async () => (await objects(release)).length === 0, { withinMs: 45_000, everyMs: 100 });
+      await until(async () => (await objects(release)).length === 0, waiting);
       const secrets = await api.list(release.path("v1", "secrets"));
       expect(secrets.map(({ metadata }) => metadata.name)).toEqual(release.secrets);
     });
