@@ -34,7 +34,7 @@ function whatIsMissing(): string | undefined {
   return process.env.FAULTS === "long" ? undefined : "before `npm run test:kubernetes` has built its programs";
 }
 
-/** Returns the folder, which is filled first where it is missing. On two cores that takes a quarter of an hour. */
+/** Returns the folder, which is filled first where it is missing; that takes minutes. */
 export async function clusterPrograms(): Promise<string> {
   if (existsSync(folder)) return folder;
   console.warn(`The tests need Kubernetes ${kubernetes} and Helm ${helm4}: building them into ${folder}.`);
