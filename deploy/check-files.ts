@@ -1,13 +1,15 @@
 /**
- * Checks that the files made from the OpenAPI document and from the settings are up to date, and that no link of a
+ * Checks that the files made from the OpenAPI document, the REST client and the settings are up to date, and that no link of a
  * document is broken: `npm run check:files`.
  */
 import { readFileSync } from "node:fs";
+import { clientFiles } from "../gateway/openapi/client-file.ts";
 import { clientTypes } from "../gateway/openapi/client-types.ts";
 import { brokenLinks } from "./document-links.ts";
 import { settingsFiles } from "./settings-table.ts";
 
-for (const [path, text] of Object.entries({ "rest-client/types.ts": clientTypes(), ...settingsFiles() })) {
+const made = { "rest-client/types.ts": clientTypes(), ...clientFiles(), ...settingsFiles() };
+for (const [path, text] of Object.entries(made)) {
   if (readFileSync(new URL(`../${path}`, import.meta.url), "utf8") === text) continue;
   process.stderr.write(`${path} is out of date: run npm run generate and npm run docs:settings\n`);
   process.exitCode = 1;

@@ -28,7 +28,7 @@ export interface FollowedStock {
 const waitSeconds = 90;
 /** An answer that comes sooner was not held back. */
 const heldMs = 1_000;
-const maxPauseMs = 30_000;
+const maxIdlePauseMs = 30_000;
 
 /**
  * Gives every difference once and in order: each question begins where the latest answer ended, so an answer that was
@@ -56,7 +56,7 @@ export async function* followStock(
       pauseMs = heldMs;
     } else if (!wasHeld) {
       await pause(pauseMs * (0.5 + Math.random() / 2), signal);
-      pauseMs = Math.min(2 * pauseMs, maxPauseMs);
+      pauseMs = Math.min(2 * pauseMs, maxIdlePauseMs);
     }
   }
 }

@@ -42,12 +42,12 @@ export class InventoryApiError extends Error {
 
 /** The error that an answer is. */
 export function readError({ status, headers }: Response, text: string): InventoryApiError {
-  const { code = "unknown_answer", message = `a ${status} that is not of this API` } = readBody(text) ?? {};
+  const { code = "unknown_answer", message = `a ${status} that is not of this API` } = readErrorBody(text) ?? {};
   const requestId = headers.get("x-request-id") ?? undefined;
   return new InventoryApiError(code, message, { status, requestId, retryAfterMs: readRetryAfterMs(headers) });
 }
 
-function readBody(text: string): Pick<ErrorBody, "code" | "message"> | undefined {
+function readErrorBody(text: string): Pick<ErrorBody, "code" | "message"> | undefined {
   try {
     const body = JSON.parse(text);
     return typeof body?.code === "string" ? { code: body.code, message: String(body.message) } : undefined;

@@ -33,7 +33,7 @@ interface Schema {
   readonly items?: Schema;
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly required?: readonly string[];
-  readonly additionalProperties?: boolean;
+  readonly additionalProperties?: false | object;
   readonly oneOf?: readonly Schema[];
 }
 

@@ -57,6 +57,16 @@ const read = (given: Partial<OpenApiOptions> = {}) =>
 const isHelp = ({ $ref }: Reference) => $ref.endsWith("/HelpLink");
 
 const document = read();
+
+test("is ASCII, as generated Java does not compile otherwise where the locale is C", () => {
+  expect(JSON.stringify(document).match(/[^ -~]/g)).toBeNull();
+});
+
+test("names the members of lists, which generators turn into types", () => {
+  const { Adjustments, BulkUpdates } = document.components.schemas as Record<string, { readonly items: object }>;
+  expect(Adjustments!.items).toEqual({ $ref: "#/components/schemas/Adjustment" });
+  expect(BulkUpdates!.items).toEqual({ $ref: "#/components/schemas/BulkUpdate" });
+});
 const operations = operationsOf(document);
 const responses = operations.flatMap(({ name, operation }) => responsesOf(name, operation));
 const errors = responses.filter(({ status }) => status >= 400);
@@ -308,8 +318,8 @@ test("changes are documented as unavailable since an ETag from before a restore 
 });
 
 test("ifMatch is documented to take the ETags of reads, too", () => {
-  expect(document.components.schemas!.BulkUpdates).toMatchObject({
-    items: { properties: { ifMatch: { description: expect.stringContaining("from earlier reads or updates") } } },
+  expect(document.components.schemas!.BulkUpdate).toMatchObject({
+    properties: { ifMatch: { description: expect.stringContaining("from earlier reads or updates") } },
   });
 });
 

@@ -80,6 +80,7 @@ function valuesOf(options: OpenApiOptions): Values {
   const errors = Object.entries(errorTable).map(([code, { status, message }]) => ({ code, message, status }));
   return {
     servers: serverList(servers),
+    "server.sample": sampleAddress(serverList(servers)),
     plans: planNames.map((plan) => planRow(plan, plans[plan])).join("\n"),
     planNames,
     guardPerMinute: number(guardPerMinute),
@@ -186,8 +187,12 @@ function endText({ deprecatedAt, sunsetAt, link }: Announcement): string {
 /** Where `npm start` serves the API: samples need a whole address. */
 export const localServer = "http://127.0.0.1:8080/v1";
 
+function sampleAddress(servers: OpenApiDocument["servers"]): string {
+  return servers.find(({ url }) => URL.canParse(url))?.url ?? localServer;
+}
+
 function addSamples({ servers, paths }: OpenApiDocument): void {
-  const server = servers.find(({ url }) => URL.canParse(url))?.url ?? localServer;
+  const server = sampleAddress(servers);
   for (const [path, methods] of Object.entries(paths)) {
     for (const [method, operation] of Object.entries(methods)) {
       const { parameters = [], requestBody } = operation;

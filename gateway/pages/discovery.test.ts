@@ -97,7 +97,7 @@ test("every link of /llms.txt leads to a document, and to a place of the page th
   const { text } = await ask("/api/llms.txt");
   const docs = (await ask("/api/docs/")).text;
   const links = [...text.matchAll(/\]\(([^)#]*)#?([^)]*)\)/g)];
-  expect(links.length).toBe(4 + operationsOf(describedApi).length);
+  expect(links.length).toBe(6 + operationsOf(describedApi).length);
   for (const [, path, id] of links) {
     expect([path, (await ask(`/api/${path}`)).status]).toEqual([path, 200]);
     if (id) expect(docs).toContain(`id="${id}"`);

@@ -68,6 +68,7 @@ Send an API key with every request below /v1: \`Authorization: Bearer <API_KEY>\
 
 - [Documentation](docs.md): every operation, limit and error code, in Markdown
 - [OpenAPI 3.1](openapi.json): the description for tools, also as [YAML](openapi.yaml)
+- [Client for JavaScript](client.js): a call for every operation, exact ids, repeats, limits; with [types](client.d.ts)
 - [Postman collection](postman.json): the operations, ready to send
 
 ## Operations

@@ -94,7 +94,7 @@ ${panel("Answer", codeBlock(linesOf(answer), "The answer to the first request"))
 <div class="text">
 <h2 id="overview">Overview</h2>
 ${markdownToHtml(rest, 3)}
-<p>For tools: <a href="../openapi.json">OpenAPI 3.1</a>, also as <a href="../openapi.yaml">YAML</a>; a <a href="../postman.json">Postman collection</a>; this page <a href="../docs.md">as Markdown</a>, and its <a href="../llms.txt">overview for language models</a>.</p>
+<p>For JavaScript and TypeScript: <a href="../client.js">the client of this API</a>, one file without a dependency, and <a href="../client.d.ts">its types</a>. It has a call for every operation. For tools: <a href="../openapi.json">OpenAPI 3.1</a>, also as <a href="../openapi.yaml">YAML</a>; a <a href="../postman.json">Postman collection</a>; this page <a href="../docs.md">as Markdown</a>, and its <a href="../llms.txt">overview for language models</a>.</p>
 </div>
 </section>`;
 }

@@ -21,13 +21,15 @@ export interface DocsPageOptions extends PageOptions {
   readonly document: ShownDocument;
 }
 
-/** `/openapi.json`, the page `/docs/` that shows it, and both in other forms. The page loads nothing from elsewhere. */
+/** `/openapi.json`, the page `/docs/` that shows it, both in other forms, and the REST client. The page loads nothing from elsewhere. */
 export function docsPage({ document, ...options }: DocsPageOptions): Router {
   const own = new Map<string, RequestHandler>([
     ["/", toPage],
     ["/favicon.ico", fixedFile("image/svg+xml", icon)],
     ["/openapi.json", fixedFile("application/json", JSON.stringify(document), readableByAll)],
     ...documentsForTools(document),
+    ["/client.js", fixedFile(fileTypes.js, browserFile("client-browser.js"))],
+    ["/client.d.ts", fixedFile("application/typescript; charset=utf-8", browserFile("client-browser.d.ts"))],
     ["/docs", redirect("docs/")],
     ["/docs/", fixedFile(fileTypes.html, renderPage(document), descriptionLinks)],
     ["/docs/page.css", fixedFile(fileTypes.css, style)],

@@ -1,16 +1,14 @@
 import { execFile } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
-import { rename, writeFile } from "node:fs/promises";
-import { homedir } from "node:os";
+import { readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { findProgram } from "../support/server-programs.ts";
+import { python, pythonWith } from "../support/python.ts";
 import { suiteStack, temporaryFolder } from "../support/stack.ts";
 import { startSystem } from "../support/system.ts";
 
 const run = promisify(execFile);
 const stack = suiteStack();
-const python = findProgram(["python3"]);
 const page = readFileSync(resolve(import.meta.dirname, "../../docs/language-models.md"), "utf8");
 const recipe = /```python\n(.*?)```/s.exec(page)![1]!;
 
@@ -35,23 +33,10 @@ interface Document {
   readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly operationId: string }>>>>;
 }
 
-/** Python with the library that the recipe names; it is kept, because it has 130 MB. */
-async function pythonWithLibrary(): Promise<string> {
-  const library = /pip install (\S+)/.exec(recipe)![1]!;
-  const kept = join(process.env.XDG_CACHE_HOME || join(homedir(), ".cache"), "petstore-tests", library);
-  if (!existsSync(kept)) {
-    const making = `${kept}-${process.pid}`;
-    await run(python!, ["-m", "venv", "--copies", making]);
-    await run(join(making, "bin/python"), ["-m", "pip", "install", "--quiet", library], { maxBuffer: 1e8 });
-    await rename(making, kept);
-  }
-  return join(kept, "bin/python");
-}
-
 (python === undefined ? test.skip : test)(
   "the recipe makes a tool of each operation, which reads with the key and keeps all digits",
   async () => {
-    const program = await pythonWithLibrary();
+    const program = join(await pythonWith(/pip install (\S+)/.exec(recipe)![1]!), "python");
     const system = await startSystem({ seed: [{ petId: 9223372036854775807n, quantity: 7, status: "available" }] });
     stack.defer(() => system.close());
     const { key } = await system.issueKey({ plan: "pro", scopes: ["inventory:read"] });

@@ -50,7 +50,7 @@ export async function openPage(browser: Browser, url: string, options: BrowserCo
     if (["error", "warning"].includes(message.type())) faults.push(`${message.type()}: ${message.text()}`);
   });
   page.on("pageerror", (error) => faults.push(`exception: ${error.message}`));
-  page.on("requestfailed", (failed) => faults.push(`failed: ${failed.url()}`));
+  page.on("requestfailed", (failed) => faults.push(`failed: ${failed.url()} ${failed.failure()?.errorText}`));
   page.on("request", (sent) => requested.push(sent.url()));
   page.on("response", (response) => {
     if (response.status() >= 400) faults.push(`${response.status()}: ${response.url()}`);
