@@ -8,6 +8,8 @@ const patienceMs = 20_000;
 /** Statuses above 499 that say what the client did wrong (RFC 9110 section 15.6.6, RFC 9112 section 6.1). */
 const faultsOfClients = new Set([501, 505]);
 
+const isInterim = /^(HTTP\/1\.1 1\d\d [^\r]*\r\n\r\n)+$/;
+
 export interface Exchange {
   readonly statuses: readonly number[];
   /** What is wrong with the answers; undefined when nothing is. */
@@ -27,6 +29,8 @@ export async function exchange(address: string, bytes: Buffer, from: string): Pr
   for (let rest = received; rest.length > 0; ) {
     try {
       const response = readNext(rest, mayHaveHead);
+      // An interim response is no answer: what comes behind an open request may be dropped after one.
+      if (!response && isInterim.test(rest.toString("latin1"))) break;
       if (!response) return { statuses, fault: `an answer that is cut: ${rest.toString("latin1", 0, 300)}` };
       statuses.push(response.status);
       const fault = faultOf(response, mayHaveHead);
