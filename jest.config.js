@@ -10,7 +10,7 @@ const shared = {
 const besideOthers = ["test/e2e"];
 // The faults take turns, because the first list of a million entries has a deadline. So do database clusters,
 // of three servers each, and containers, which share one store of images.
-const inTurns = ["test/cluster", "test/containers", "test/faults"];
+const inTurns = ["test/cluster", "test/containers", "test/faults", "test/prove"];
 const isNamed = (folder) => process.argv.slice(2).some((argument) => argument.includes(folder));
 
 export default {

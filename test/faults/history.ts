@@ -10,8 +10,10 @@ import type { Tiers } from "./cluster.ts";
 /** What a reader reads: the list, one entry, or the changes since its latest read of the list. */
 export type ReadKind = "list" | "entry" | "changes";
 
-/** What a run was like. */
+/** What a run was like. Times of its history are milliseconds since its start. */
 interface Recorded {
+  /** Its start, by the clock of this process. */
+  readonly zeroMs: number;
   readonly reads: number;
   readonly writes: number;
   /** Repeats of older updates with their keys. */
@@ -99,6 +101,8 @@ export async function recordHistory(
   options: HistoryOptions,
 ): Promise<Recorded & { readonly history: History }> {
   using clock = new LoopClock();
+  const zeroMs = performance.now();
+  const nowMs = () => performance.now() - zeroMs;
   const { key, pets, readers, kinds = ["list", "entry", "changes"], pauseMs, disturbances = [] } = options;
   const { isBulk = false, isKeyed = false } = options.updates ?? {};
   const changes: AskedChange[] = [];
@@ -109,8 +113,8 @@ export async function recordHistory(
   const effects: Effect[] = [];
   const pools = cluster.gateways.map(({ current }) => new Pool(`http://${current.listen}`, { connections: 32 }));
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
-  const stock = stockOf(cluster.system.databaseUrls.inventory);
-  const begun = await stock.now();
+  const stock = stockOf(cluster.system.databaseUrls.inventory, nowMs);
+  const begun = await stock.begin();
   let isDisturbing = true;
   const isDone = () => reads.length >= options.reads && !isDisturbing;
 
@@ -146,7 +150,7 @@ export async function recordHistory(
   const attempt = async (turn: number, asked: readonly AskedChange[], hasKey: boolean): Promise<boolean> => {
     const [{ petId, quantity }] = asked as readonly [AskedChange];
     const all = { ...headers, ...(hasKey ? { "idempotency-key": `${petId}:${quantity}` } : {}) };
-    const callMs = performance.now() - 2 * clockSlackMs;
+    const callMs = nowMs() - 2 * clockSlackMs;
     const body = asked.map((change) => ({ petId: change.petId, quantity: change.quantity }));
     const answer = isBulk
       ? await send(turn, "POST", "/v1/inventory/updates", { headers: all, body: JSON.stringify(body) })
@@ -160,7 +164,7 @@ export async function recordHistory(
         result && etag && !result.error
           ? { kind: "done", revision: BigInt(etag.slice(2, -1)), quantity: result.quantity! }
           : { kind: "unknown", isAnswered: isAnswered || String(answer).startsWith("status") };
-      attempts.push({ callMs, returnMs: performance.now(), outcome });
+      attempts.push({ callMs, returnMs: nowMs(), outcome });
     }
     if (!isAnswered) await refuse(true);
     return results.length > 0 && results.every(({ error }) => !error);
@@ -196,13 +200,13 @@ export async function recordHistory(
     const petId = 1 + (turn % pets);
     const paths = { list: "", entry: `/${petId}`, changes: `/changes?since=${since}` };
     const zipped = kind === "list" && turn % 4 === 0 ? { "accept-encoding": "gzip" } : {};
-    const callMs = performance.now();
+    const callMs = nowMs();
     const answer = await send(turn, "GET", `/v1/inventory${paths[kind]}`, { headers: { ...headers, ...zipped } });
     if (typeof answer === "string") return void (await refuse(false));
     const { body, etag } = answer;
     const tag = (kind === "changes" ? (body.etag as string) : etag).replace(/"|-gzip/g, "");
     const what = kind === "entry" ? { petIds: [petId] } : kind === "changes" ? { since } : {};
-    reads.push({ kind, callMs, returnMs: performance.now(), status: 200, tag, body, ...what });
+    reads.push({ kind, callMs, returnMs: nowMs(), status: 200, tag, body, ...what });
     return tag;
   };
 
@@ -245,14 +249,33 @@ export async function recordHistory(
     if (!(await read(turn, "list"))) throw new Error(`at rest, gateway ${turn} gives no list`);
   const history = { commits: await stock.commitsSince(begun), changes, reads: [...reads, await stock.read()] };
   await Promise.all([...pools.map((pool) => pool.destroy()), stock.close()]);
-  return { ...counts, reads: reads.length, refusals, effects, history };
+  return { ...counts, zeroMs, reads: reads.length, refusals, effects, history };
 }
 
 type Row = Omit<Version, "removed"> & { readonly removed: number };
 
+/** Has the states of entries, and of the counter those without a petId. */
+const notes = "history_notes";
+const states = "quantity, status, removed, pet_id";
+const note = (values: string) =>
+  `insert into ${notes} (revision, ${states}, at) values (new.revision, ${values}, unix_timestamp(now(3)) * 1000)`;
+const noteState = note("new.quantity, new.status, new.removed, new.pet_id");
+
+/** Triggers of the database, which know nothing of the services: what these say of themselves is not asked. */
+const noteStates = [
+  `create table if not exists ${notes} (id bigint auto_increment primary key, revision bigint not null, quantity int,
+    status varchar(16), removed int, pet_id bigint, at bigint not null, index (revision))`,
+  ...["head", "insert", "update"].map((name) => `drop trigger if exists note_${name}`),
+  `create trigger note_head after update on stock_head for each row
+    if new.revision <> old.revision then ${note("null, null, null, null")}; end if`,
+  `create trigger note_insert after insert on stock for each row ${noteState}`,
+  `create trigger note_update after update on stock for each row ${noteState}`,
+];
+
 /** Reads the stock behind the backs of the services. */
-function stockOf(databaseUrl: string) {
+function stockOf(databaseUrl: string, nowMs: () => number) {
   const db = openDatabase(databaseUrl);
+  const startedAtMs = Date.now() - nowMs();
   const entries = async () => {
     const [head] = await db("stock_head").select("epoch", "revision");
     const rows: Row[] = await db("stock")
@@ -261,38 +284,47 @@ function stockOf(databaseUrl: string) {
     return { ...(head as { epoch: string; revision: bigint }), rows: rows.map(toVersion) };
   };
   return {
-    now: entries,
+    /** Has the database note every state from now on, and reads the present one. */
+    begin: async () => {
+      for (const statement of noteStates) await db.raw(statement);
+      return await entries();
+    },
     /** The table as if it were an answer. */
     read: async (): Promise<Read> => {
-      const [callMs, { epoch, revision, rows }] = [performance.now(), await entries()];
+      const [callMs, { epoch, revision, rows }] = [nowMs(), await entries()];
       const body = rows.flatMap(({ petId, quantity, status, removed }) => (removed ? [] : { petId, quantity, status }));
       return {
         kind: "list",
         callMs,
-        returnMs: performance.now(),
+        returnMs: nowMs(),
         status: 200,
         tag: `${epoch.slice(0, 8)}-${revision}`,
         body,
       };
     },
-    /** A state for each change of the ledger. Several of them may have been committed together. */
+    /** What was committed after a state, by what the triggers have noted. */
     commitsSince: async ({
       epoch,
       revision,
       rows,
     }: Awaited<ReturnType<typeof entries>>): Promise<History["commits"]> => {
-      const made: (Omit<Row, "quantity"> & { quantity: number | null; madeAt: bigint })[] = await db("stock_ledger")
-        .select("pet_id as petId", "quantity", "status", "id as revision", "made_at as madeAt")
-        .where("id", ">", revision as never)
-        .orderBy("id");
-      const states = made.map(({ madeAt, quantity, ...row }) => ({
-        atMs: Number(madeAt) - performance.timeOrigin - clockSlackMs,
-        epoch,
-        revision: row.revision,
-        rows: [toVersion({ ...row, quantity: quantity ?? 0, removed: quantity === null ? 1 : 0 })],
-        isRestore: false,
-      }));
-      return [{ atMs: Number.NEGATIVE_INFINITY, epoch, revision, rows, isRestore: false }, ...states];
+      const noted: (Row & { readonly at: bigint })[] = await db(notes)
+        .select("pet_id as petId", "quantity", "status", "revision", "removed", "at")
+        .where("revision", ">", revision as never)
+        .orderBy("revision");
+      const [heads, states] = [
+        noted.filter(({ petId }) => petId === null),
+        noted.filter(({ petId }) => petId !== null),
+      ];
+      let from = 0;
+      const commits = heads.map((head) => {
+        const begin = from;
+        while (from < states.length && states[from]!.revision <= head.revision) from += 1;
+        const changed = states.slice(begin, from).map(({ at: _, ...row }) => toVersion(row));
+        const atMs = Number(head.at) - startedAtMs - clockSlackMs;
+        return { atMs, epoch, revision: head.revision, rows: changed, isRestore: false };
+      });
+      return [{ atMs: Number.NEGATIVE_INFINITY, epoch, revision, rows, isRestore: false }, ...commits];
     },
     close: () => db.destroy(),
   };
