@@ -64,8 +64,8 @@ function send(port: number, bytes: Buffer, localAddress: string): Promise<{ rece
 /** Reads an answer. One to HEAD has no body whatever its head says, so the next one begins where a body would. */
 function readNext(bytes: Buffer, mayBeHead: boolean): RawResponse | undefined {
   if (mayBeHead) {
-    const response = readResponse(bytes, true, true)!;
-    if (response.rest.length === 0 || response.rest.toString("latin1", 0, 7) === "HTTP/1.") return response;
+    const response = readResponse(bytes, true, true);
+    if (response && /^(HTTP\/1\.|$)/.test(response.rest.toString("latin1", 0, 7))) return response;
   }
   return readResponse(bytes, true, false);
 }

@@ -63,9 +63,8 @@ const write = (name: string, text: string) => writeFileSync(join(options.report,
 const toLines = (lines: readonly object[]) => lines.map((line) => `${JSON.stringify(line)}\n`).join("");
 write("history.ndjson", toLines([{ op: "start", entries: start }, ...operations]));
 write("faults.ndjson", toLines(kills));
-const text = JSON.stringify(report, undefined, 2);
-write("report.json", `${text}\n`);
-write("timeline.html", timeline(text, operations, kills));
+write("report.json", `${JSON.stringify(report, undefined, 2)}\n`);
+write("timeline.html", timeline(report, operations, kills));
 console.log(
   `${report.verdict}: ${simulated.results.length} seeds, ${operations.length} operations, ${kills.length} kills`,
 );

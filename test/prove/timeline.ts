@@ -19,8 +19,12 @@ pre { white-space: pre-wrap; } .bar { fill: light-dark(#9db8d9, #47658a); } .kil
 .done { fill: light-dark(#2e7d4f, #63c58c); } .unknown { fill: light-dark(#b45f06, #f0a04b); } .refused { fill: light-dark(#6a1b9a, #c58af0); }
 .line { stroke: light-dark(#ccc, #3a3e45); }`;
 
-/** @param report what the page says above the drawing, as it is */
-export function timeline(report: string, operations: readonly Operation[], kills: readonly Kill[]): string {
+interface Report {
+  readonly verdict: string;
+  readonly violations: readonly string[];
+}
+
+export function timeline(report: Report, operations: readonly Operation[], kills: readonly Kill[]): string {
   const endMs = Math.max(1, ...operations.map((one) => one.return), ...kills.map(({ toMs }) => toMs));
   const x = (ms: number) => (left + (ms / endMs) * (width - left)).toFixed(1);
   const shapes: string[] = [];
@@ -77,8 +81,9 @@ export function timeline(report: string, operations: readonly Operation[], kills
     );
   return `<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Proof</title><style>${style}</style>
-<h1>What was checked</h1>
-<pre>${escaped(report)}</pre>
+<h1>${escaped(report.verdict)}</h1>
+<pre>${escaped(report.violations.slice(0, 3).join("\n"))}</pre>
+<details><summary>What was checked: report.json</summary><pre>${escaped(JSON.stringify(report, undefined, 2))}</pre></details>
 <h2>Real processes under kills</h2>
 <p>Red: a process from its kill until it served again. Blue: answers in time. Below, by entry, what took longer than ${slowMs} ms (green), what ended without an answer or with a 5xx (orange), and what was refused (purple). Point at a mark to read it.</p>
 <svg viewBox="0 0 ${width} ${y + 6}" role="img" aria-label="Kills and operations in time">${shapes.join("\n")}</svg>
