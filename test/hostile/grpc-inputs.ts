@@ -33,6 +33,8 @@ export interface GrpcAnswer {
   /** The gRPC status, or how the call ended without one. */
   readonly outcome: string;
   readonly fault: string | undefined;
+  /** How many were sent. */
+  readonly bytes: number;
 }
 
 /** A client that sends one input after the other, on connections that the service may end. */
@@ -73,7 +75,11 @@ function call(session: ClientHttp2Session, random: Random): Promise<GrpcAnswer> 
     const end = (outcome: string, fault?: string) => {
       clearTimeout(timer);
       stream.close(constants.NGHTTP2_CANCEL);
-      resolve({ outcome, fault: fault && `${path} ${bytes.toString("hex").slice(0, 400)}: ${fault}` });
+      resolve({
+        outcome,
+        bytes: bytes.length,
+        fault: fault && `${path} ${bytes.toString("hex").slice(0, 400)}: ${fault}`,
+      });
     };
     const timer = setTimeout(() => end("none", "no answer"), patienceMs);
     const judge = (answer: Record<string, unknown>) => {
@@ -159,7 +165,7 @@ function sendBytes(address: string, bytes: Buffer): Promise<GrpcAnswer> {
   return new Promise((resolve) => {
     const socket = connect(Number(port), hostname).on("error", () => {});
     socket.resume().setTimeout(200, () => socket.destroy());
-    socket.once("close", () => resolve({ outcome: "bytes", fault: undefined }));
+    socket.once("close", () => resolve({ outcome: "bytes", bytes: bytes.length, fault: undefined }));
     socket.end(bytes);
   });
 }

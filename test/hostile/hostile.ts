@@ -49,8 +49,8 @@ if (is("http")) await run("http", gateway, 96, sendHttp);
 if (is("grpc")) {
   const clients = Array.from({ length: 8 }, () => grpcClient(system.inventory.listen));
   await run("grpc", system.inventory, 64, async (seed) => {
-    const { outcome, fault } = await clients[seed % clients.length]!.send(seed);
-    return { outcomes: [outcome], fault, bytes: 0 };
+    const { outcome, ...sent } = await clients[seed % clients.length]!.send(seed);
+    return { ...sent, outcomes: [outcome] };
   });
   for (const client of clients) client.close();
 }
@@ -140,7 +140,7 @@ async function importAll(): Promise<void> {
   const empty = join(folder.path, "empty.db");
   await writeFile(empty, "");
   await migrateDatabase(`sqlite:${empty}`, "inventory", stockMigrations, "up");
-  const files = Math.ceil(options.inputs / linesOfFile);
+  const files = Math.max(4, Math.ceil(options.inputs / linesOfFile)); // with damaged ones and others
   for (let seed = options.seed; seed < options.seed + files; seed++) {
     const fault = await importInput(seed, folder.path, empty);
     if (fault) failures.push(`import ${seed}: ${fault}`);
