@@ -174,7 +174,7 @@ test.each<Planted>([
     }
     expect(found).toBe(true);
   },
-  120_000,
+  300_000,
 );
 
 test.each([
