@@ -96,7 +96,7 @@ async function run(part: string, target: RunningProcess, atOnce: number, send: (
         for (const outcome of sent.outcomes) {
           outcomes.set(`${part} ${outcome}`, (outcomes.get(`${part} ${outcome}`) ?? 0) + 1);
         }
-        if (next % 50_000 === 0) console.log(`${part}: ${next} inputs, ${failures.length} failures`);
+        if (seed % 50_000 === 0) console.log(`${part}: at seed ${seed}, ${failures.length} failures`);
       }
     };
     await Promise.all(Array.from({ length: atOnce }, work));
