@@ -27,6 +27,9 @@ const maxWaitingBytes = 64 * 1024;
  */
 const maxBehindHeldBytes = 4 * 1024;
 
+/** What the parser does not find wrong with the body of a request. */
+export type BodyFault = "cut short" | "too many pieces";
+
 /** Room for what waits on all connections. */
 export interface WaitingRoom {
   bytesLeft: number;
@@ -59,18 +62,18 @@ export class Connection {
   #hasPart = false;
   #waiting: Buffer = none;
   readonly #room: WaitingRoom;
-  readonly #onExcess: () => void;
+  readonly #onInvalid: (fault: BodyFault) => void;
   #cuts = 0;
   /** What of the arriving bytes is parsed. It only goes down, from all of them to none. */
   #parsed: "requests" | "open body" | "nothing" = "requests";
   /** Set when no more bytes come after those that wait: the client has ended, or bytes were dropped. */
   #end: "of client" | "of room" | undefined;
 
-  /** @param onExcess called for a request that takes too much work to parse; it has to end the connection */
-  constructor(socket: Socket, room: WaitingRoom, onExcess: () => void) {
+  /** @param onInvalid has to end the connection */
+  constructor(socket: Socket, room: WaitingRoom, onInvalid: (fault: BodyFault) => void) {
     this.socket = socket;
     this.#room = room;
-    this.#onExcess = onExcess;
+    this.#onInvalid = onInvalid;
     const parse = socket.listeners("data")[0] as (bytes: Buffer) => void;
     this.#parse = parse;
     const end = socket.listeners("end").at(-1) as () => void; // the first one is that of the socket itself
@@ -156,7 +159,7 @@ export class Connection {
       at = end;
       this.#hasPart = this.#open === undefined;
       this.#keepAlive();
-      if (at < bytes.length && ++this.#cuts > maxCuts) this.#onExcess();
+      if (at < bytes.length && ++this.#cuts > maxCuts) this.#onInvalid("too many pieces");
     }
   }
 
@@ -231,6 +234,8 @@ export class Connection {
     if (this.#open?.req.complete) {
       if (this.#waiting.length === 0) this.endAfterOpen();
     } else if (this.#end === "of room") this.close();
-    else this.#endParsing(); // a part of a request is an error of the parser now
+    // The parser takes the end of a body for none of its business once the head has asked for an upgrade.
+    else if (this.#open) this.#onInvalid("cut short");
+    else this.#endParsing(); // a part of a head is an error of the parser now
   }
 }

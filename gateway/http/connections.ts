@@ -1,6 +1,6 @@
 /** The open connections of the public server, and how they end at a stop. */
 import type { Socket } from "node:net";
-import { Connection, type WaitingRoom } from "./connection.ts";
+import { type BodyFault, Connection, type WaitingRoom } from "./connection.ts";
 import { waitsForOthers } from "./request-context.ts";
 
 /** Bytes that clients may send ahead, on all connections together. */
@@ -10,9 +10,9 @@ export class Connections {
   readonly #room: WaitingRoom = { bytesLeft: maxWaitingBytes };
   readonly #all = new Map<Socket, Connection>();
 
-  /** @param onExcess called for a request that takes too much work to parse; it has to end the connection */
-  add(socket: Socket, onExcess: () => void): void {
-    this.#all.set(socket, new Connection(socket, this.#room, onExcess));
+  /** @param onInvalid has to end the connection */
+  add(socket: Socket, onInvalid: (fault: BodyFault) => void): void {
+    this.#all.set(socket, new Connection(socket, this.#room, onInvalid));
     socket.on("close", () => this.#all.delete(socket));
   }
 

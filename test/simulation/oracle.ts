@@ -112,6 +112,8 @@ class Judge {
   readonly #restoresMs: readonly number[];
   readonly #byTag = new Map<string, number>();
   readonly #states = new Map<number, Placed[]>();
+  /** The same states by petId and revision. */
+  readonly #byRevision = new Map<string, Placed[]>();
   /** Answers by the time of their return: what was known from then on. */
   readonly #known: { readonly returnMs: number; readonly at: number }[] = [];
 
@@ -143,15 +145,20 @@ class Judge {
   }
 
   #place(at: number, row: Version): void {
-    const states = this.#states.get(row.petId) ?? [];
-    this.#states.set(row.petId, states);
-    states.push({ ...row, at });
+    const placed = { ...row, at };
+    add(this.#states, row.petId, placed);
+    add(this.#byRevision, `${row.petId} ${row.revision}`, placed);
+  }
+
+  /** The latest state of an entry after a commit, a removed one included. */
+  #latestOf(petId: number, at: number): Placed | undefined {
+    const states = this.#states.get(petId) ?? [];
+    return states[firstNot(states.length, (i) => states[i]!.at <= at) - 1];
   }
 
   /** The state of an entry after a commit; undefined when it is not there. */
   #stateOf(petId: number, at: number): Placed | undefined {
-    const states = this.#states.get(petId) ?? [];
-    const found = states[firstNot(states.length, (i) => states[i]!.at <= at) - 1];
+    const found = this.#latestOf(petId, at);
     return found?.removed ? undefined : found;
   }
 
@@ -172,10 +179,8 @@ class Judge {
 
   #placeOf({ kind, tag, petIds, returnMs }: Read): number | undefined {
     if (kind !== "entry") return this.#byTag.get(tag);
-    const revision = BigInt(tag.slice(1) || 0);
-    return this.#states
-      .get(petIds![0]!)
-      ?.find((state) => state.revision === revision && this.#isBefore(state.at, returnMs))?.at;
+    const states = this.#byRevision.get(`${petIds![0]} ${tag.slice(1) || 0}`) ?? [];
+    return states.find((state) => this.#isBefore(state.at, returnMs))?.at;
   }
 
   #isBefore(at: number, timeMs: number): boolean {
@@ -256,7 +261,7 @@ class Judge {
   /** The body that tells what has changed between a tag and a state. */
   #changesBetween(since: string, at: number): object {
     const after = BigInt(since.slice(since.indexOf("-") + 1));
-    const latest = [...this.#states.values()].flatMap((states) => states.findLast((one) => one.at <= at) ?? []);
+    const latest = [...this.#states.keys()].flatMap((petId) => this.#latestOf(petId, at) ?? []);
     const changed = latest.filter(({ revision }) => revision > after).sort((a, b) => a.petId - b.petId);
     return {
       etag: `"${this.#tagOf(at)}"`,
@@ -332,7 +337,6 @@ class Judge {
   /** Every acknowledged revision of a change has to be there. */
   #claim(change: AskedChange, claims: Map<string, AskedChange[]>): void {
     let first: { readonly revision: bigint; readonly era: number } | undefined;
-    const states = this.#states.get(change.petId) ?? [];
     for (const { callMs, returnMs, outcome } of change.attempts) {
       if (outcome.kind !== "done") continue;
       const { revision, quantity } = outcome;
@@ -342,19 +346,17 @@ class Judge {
         this.#fail(`${what}: a repeat of what got ${first.revision}`);
       first = { revision, era };
       if (change.kind === "set" && quantity !== change.quantity) this.#fail(`${what}: with ${quantity}`);
-      if (states.some((state) => state.at === 0 && state.revision === revision)) continue; // nothing was to be changed
+      if (this.#latestOf(change.petId, 0)?.revision === revision) continue; // nothing was to be changed
       const at = this.#commitOf(revision, returnMs);
       if (at === undefined) {
         this.#fail(`${what}: not committed by then`);
         continue;
       }
       // Of two states within a commit only the later one is left.
-      const state = states.find((one) => one.at === at);
-      if (!state || state.revision < revision) this.#fail(`${what}: it is not there`);
+      const state = this.#latestOf(change.petId, at);
+      if (state?.at !== at || state.revision < revision) this.#fail(`${what}: it is not there`);
       const name = `${change.petId} ${revision}`;
-      const claimed = claims.get(name) ?? [];
-      claims.set(name, claimed);
-      if (!claimed.includes(change)) claimed.push(change);
+      if (!claims.get(name)?.includes(change)) add(claims, name, change);
     }
   }
 
@@ -404,6 +406,12 @@ class Judge {
       }
     }
   }
+}
+
+function add<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void {
+  const list = lists.get(key);
+  if (list) list.push(value);
+  else lists.set(key, [value]);
 }
 
 /** The first index for which a test fails that holds up to some index. */
