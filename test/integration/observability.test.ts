@@ -1,4 +1,7 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { request } from "../support/http.ts";
 import { startLoad } from "../support/load.ts";
 import {
   metricsIn,
@@ -79,6 +82,17 @@ describe("Prometheus", () => {
     expect(all.filter(({ health, lastError }) => health !== "ok" || lastError)).toEqual([]);
     const { alerts } = await prometheus.ask<{ alerts: { state: string }[] }>("alerts");
     expect(alerts.filter(({ state }) => state === "firing")).toEqual([]);
+  });
+
+  test("monitoring.md has each metric of a running system", async () => {
+    const text = await readFile(join(import.meta.dirname, "../../docs/operations/monitoring.md"), "utf8");
+    const scraped = await Promise.all(
+      [system.adminAddress, system.inventory.admin].map((address) => request(address, { path: "/metrics" })),
+    );
+    const names = scraped.flatMap((answer) => [...answer.text.matchAll(/^# HELP (\w+)/gm)].map(([, name]) => name!));
+    expect(names.length).toBeGreaterThan(40);
+    const own = names.filter((name) => !/^(process|nodejs)_/.test(name));
+    expect(own.filter((name) => !new RegExp(`\\b${name}\\b`).test(text))).toEqual([]);
   });
 
   test("a running system has labels from closed sets, whatever callers send", async () => {
