@@ -76,7 +76,9 @@ export class ChangeSender {
       // The caller has left, or may not make the changes: the outcomes are those of the attempts before.
     });
     const openMs = openUntilMs - performance.now();
-    if (outcomes.some(mayHaveHappened) && openMs > 0) await new Promise((resolve) => setTimeout(resolve, openMs));
+    // Timers may end a millisecond early.
+    if (outcomes.some(mayHaveHappened) && openMs > 0)
+      await new Promise((resolve) => setTimeout(resolve, Math.ceil(openMs) + 1));
     return outcomes;
   }
 }
