@@ -1,12 +1,13 @@
 /** Holds callers while the service or its database is away. */
+
 /** Waits between attempts, in milliseconds; the last one repeats. */
 const waitsMs = [1, 25, 50, 100, 200];
 
 /**
  * Tries work until it is settled, so that callers see a short outage, such as a failover, as a delay.
  *
- * @param attempt tries once. @returns whether another attempt would not change anything
- * @param endMs until when it is tried again, by `performance.now()`; asked after each attempt
+ * @param attempt tries once. @returns true when another attempt would change nothing
+ * @param endMs gives the time after which no attempt begins, by `performance.now()`; called after each attempt
  * @throws what an attempt throws
  */
 export async function untilSettled(attempt: () => Promise<boolean>, endMs: () => number): Promise<void> {
@@ -20,8 +21,8 @@ export async function untilSettled(attempt: () => Promise<boolean>, endMs: () =>
 }
 
 /**
- * Knows how long nothing has succeeded. Callers are held for as long as the outage is young: a long outage must not
- * gather callers that wait in vain.
+ * Knows the age of the present outage. Only a young one holds callers: in a long one they would gather and wait in
+ * vain.
  */
 export class Outage {
   readonly #patienceMs: number;
@@ -33,7 +34,7 @@ export class Outage {
     this.#patienceMs = patienceMs;
   }
 
-  /** Notes that an attempt has failed. @returns until when callers are held, by `performance.now()` */
+  /** Notes that an attempt has failed. @returns the time until which callers are held, by `performance.now()` */
   failed(): number {
     const nowMs = performance.now();
     const isAnother = nowMs - this.#lastFailureMs > this.#patienceMs + waitsMs.at(-1)!;

@@ -51,7 +51,10 @@ export function checkPosition(position: Position | undefined): Position {
   return { epoch: checkText("epoch", position?.epoch), revision: checkInt64("revision", position?.revision) };
 }
 
-/** The revisions that an update expects; none where any will do. @throws InventoryError INVALID_ARGUMENT */
+/**
+ * Passes on the revisions that an update expects: an empty list where any will do. @throws InventoryError
+ * INVALID_ARGUMENT
+ */
 export function checkRevisions(expected: bigint | readonly bigint[] | undefined): bigint[] | undefined {
   if (expected === undefined) return undefined;
   if (!Array.isArray(expected)) return [checkInt64("expectedRevision", expected)];
@@ -88,11 +91,11 @@ export function checkStatus(status: unknown) {
   return toWireStatus(known);
 }
 
-/** What an entry may bring along where it is passed on as arguments. */
+/** Names that are always allowed, because a caller may pass a whole entry as the arguments. */
 const ofEntries: readonly string[] = [...entryFields, "revision"];
 
 /**
- * Passes on an object of named arguments. A misspelt name would be as if it were left out, and a condition with it.
+ * Passes on an object of named arguments. It refuses unknown names: a misspelt condition would be ignored.
  *
  * @throws InventoryError INVALID_ARGUMENT for a name that is not known
  */

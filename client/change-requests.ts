@@ -62,7 +62,7 @@ export interface Changed extends Item {
 /** What became of a change: its entry, once that is durable, or an error. */
 export type ChangeOutcome = Changed | InventoryError;
 
-/** Which change of a request that is all or nothing was refused, and all others with it. @returns -1 for none */
+/** Finds the change whose refusal refused all others of its request. @returns its index, -1 for none */
 export function refusedIn(outcomes: readonly ChangeOutcome[]): number {
   const itself = outcomes.findIndex((outcome) => isRefused(outcome) && outcome.reason !== "GROUP_REFUSED");
   return itself === -1 ? outcomes.findIndex(isRefused) : itself;
@@ -77,7 +77,10 @@ export function happensOnce({ changes, idempotencyKey }: ChangeRequest): boolean
   return idempotencyKey !== undefined || changes.every((change) => "delta" in change && change.requestId !== undefined);
 }
 
-/** A request for the service. @param deadlineMs by the service's count, from when it accepted the stream */
+/**
+ * Makes the message of a request. @param deadlineMs the end of its wait, counted from when the service accepted the
+ * stream
+ */
 export function toWireGroup(request: ChangeRequest, deadlineMs: number): ChangeGroup {
   const { changes, idempotencyKey: key, traceparent, isAllOrNothing = false, author, originRequestId } = request;
   return {

@@ -15,7 +15,12 @@ const all = changes.map(({ petId }) => entry(petId));
 const thrice = (outcome: ChangeOutcome) => [outcome, outcome, outcome];
 
 /** Sends changes over sessions with these answers. @returns what became of them, and what was sent */
-async function send(answers: readonly ChangeOutcome[][], request: ChangeRequest, mayRetry = async () => true) {
+async function send(
+  answers: readonly ChangeOutcome[][],
+  request: ChangeRequest,
+  mayRetry = async () => true,
+  attemptMs = 20_000,
+) {
   const sent: ChangeRequest[] = [];
   const leftMs: number[] = [];
   let repeats = 0;
@@ -29,7 +34,7 @@ async function send(answers: readonly ChangeOutcome[][], request: ChangeRequest,
     repeats += 1;
     return mayRetry();
   };
-  const sender = new ChangeSender({ submit, isClosed: false }, 20_000);
+  const sender = new ChangeSender({ submit, isClosed: false }, attemptMs);
   const outcomes = await sender.send(request, { deadlineMs: () => endMs, isWanted: () => true, mayRetry: counted });
   return { outcomes, petIds: sent.map((each) => each.changes.map(({ petId }) => petId)), sent, leftMs, repeats };
 }
@@ -63,21 +68,61 @@ test.each<StatusName>(["NOT_FOUND", "ABORTED", "RESOURCE_EXHAUSTED", "INTERNAL"]
   "no change is sent again after the status %s",
   async (code) => {
     for (const request of [{ changes }, keyed]) {
-      expect((await send([thrice(new InventoryError(code, "refused"))], request)).petIds).toHaveLength(1);
+      expect((await send([thrice(new InventoryError(code, "refused"))], request, undefined, 50)).petIds).toHaveLength(
+        1,
+      );
     }
   },
 );
 
 test("what may have happened stays unknown when its repeat was not sent", async () => {
-  const { outcomes } = await send([thrice(lost), thrice(undone), thrice(new InventoryError("INTERNAL", "x"))], keyed);
-  expect(outcomes).toMatchObject(thrice(new InventoryError("INTERNAL", "x")));
   let isAllowed = true;
   const once = async () => {
     if (!isAllowed) throw new Error("the caller has left");
     isAllowed = false;
     return true;
   };
-  expect((await send([thrice(lost), thrice(undone)], keyed, once)).outcomes).toEqual(thrice(lost));
+  expect((await send([thrice(lost), thrice(undone)], keyed, once, 50)).outcomes).toEqual(thrice(lost));
+});
+
+describe("while an attempt without an answer could still be made", () => {
+  const refused = new InventoryError("FAILED_PRECONDITION", "too few", { reason: "INSUFFICIENT_STOCK" });
+  const full = new InventoryError("RESOURCE_EXHAUSTED", "too many", { reason: "QUEUE_FULL" });
+  const attemptMs = 400;
+
+  test.each([
+    ["no refusal of a repeat counts", refused],
+    ["no full queue counts", full],
+  ])("%s, and its success does at once", async (_what, error) => {
+    const { outcomes, sent } = await send([thrice(lost), thrice(error), all], keyed);
+    expect(outcomes).toEqual(all);
+    expect(sent).toHaveLength(3);
+  });
+
+  test("a refusal is the outcome once a repeat after that time has got it", async () => {
+    const beganMs = performance.now();
+    const answers = [thrice(lost), ...Array.from({ length: 100 }, () => thrice(refused))];
+    const { outcomes, sent } = await send(answers, keyed, undefined, attemptMs);
+    expect(outcomes).toEqual(thrice(refused));
+    expect(sent.length).toBeGreaterThan(2);
+    expect(performance.now() - beganMs).toBeGreaterThanOrEqual(attemptMs);
+  });
+
+  test("a caller that may not repeat is told that the outcome is unknown only after that time", async () => {
+    const beganMs = performance.now();
+    const { outcomes } = await send([thrice(lost)], keyed, () => Promise.reject(new Error("revoked")), attemptMs);
+    expect(outcomes).toEqual(thrice(lost));
+    expect(performance.now() - beganMs).toBeGreaterThanOrEqual(attemptMs);
+  });
+});
+
+test("after an unknown commit only what was decided after it is an outcome", async () => {
+  const unknown = new InventoryError("UNAVAILABLE", "no answer to COMMIT", { reason: "OUTCOME_UNKNOWN" });
+  const full = new InventoryError("RESOURCE_EXHAUSTED", "too many", { reason: "QUEUE_FULL" });
+  const gone = new InventoryError("NOT_FOUND", "no entry", { reason: "ENTRY_NOT_FOUND" });
+  const { outcomes, sent } = await send([thrice(unknown), thrice(full), thrice(gone)], keyed);
+  expect(sent).toHaveLength(3);
+  expect(outcomes).toEqual(thrice(gone));
 });
 
 test("an attempt at changes that happen once leaves their caller time for another one", async () => {
@@ -97,7 +142,7 @@ test.each([
   ["that happen once", keyed, lost],
   ["that do not happen once", { changes }, undone],
 ])("changes %s are not sent again for a caller that has left or may not make them", async (_what, request, error) => {
-  const { petIds, outcomes } = await send([thrice(error)], request, () => Promise.reject(new Error("revoked")));
+  const { petIds, outcomes } = await send([thrice(error)], request, () => Promise.reject(new Error("revoked")), 50);
   expect(petIds).toHaveLength(1);
   expect(outcomes).toEqual(thrice(error));
 });

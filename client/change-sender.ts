@@ -1,4 +1,5 @@
 /** Sends changes until it is known what became of them, as far as a repeat is safe. */
+import type { Reason } from "../proto/reasons.ts";
 import { Outage, untilSettled } from "./attempts.ts";
 import { type ChangeOutcome, type ChangeRequest, happensOnce } from "./change-requests.ts";
 import type { ChangeSessions } from "./change-sessions.ts";
@@ -6,18 +7,20 @@ import { InventoryError, type StatusName } from "./inventory-error.ts";
 
 /** For whom changes are made. */
 export interface ChangeCaller {
-  /** How long it waits, by `performance.now()`. Asked again for each attempt. */
+  /** Gives the end of its wait, by `performance.now()`. Called for each attempt. */
   readonly deadlineMs: () => number;
-  /** Asked when the changes are sent. Once the caller has left, they must not follow what it sends next. */
+  /**
+   * Whether the caller is still there, asked just before the changes are sent: they must not follow what it sends next.
+   */
   readonly isWanted: () => boolean;
   /**
-   * Asked before each further attempt: false while it is not known whether the caller is still there and may make the
-   * changes. It rejects, or throws, once the caller has left or may not make them.
+   * Asked before each further attempt. True: the caller is there and has the right. False: that is not known yet. It
+   * throws or rejects once the caller has left or has lost the right.
    */
   readonly mayRetry: () => boolean | Promise<boolean>;
 }
 
-/** After these the same request may succeed soon. */
+/** Statuses after which the same request may succeed soon. */
 const passing: ReadonlySet<StatusName> = new Set(["UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"]);
 
 export class ChangeSender {
@@ -33,8 +36,12 @@ export class ChangeSender {
   }
 
   /**
-   * Sends changes. In an outage those are sent again that have certainly not happened; those of which it is not known
-   * only if they happen once, because a repeat could undo a newer change that was acknowledged in between.
+   * Sends changes, and in an outage some of them again: those that have certainly not happened, and those with an
+   * unknown outcome if they happen once. A repeat of any other could undo a newer change that was acknowledged
+   * meanwhile.
+   *
+   * An attempt whose stream broke may still be on its way to its service, until its deadline. Before that, no refusal of
+   * a repeat is an outcome, and no outcome is unknown: the changes could be made after it.
    *
    * @returns an outcome for each change, in order
    */
@@ -43,20 +50,23 @@ export class ChangeSender {
     const outcomes: ChangeOutcome[] = [];
     let unsettled = [...request.changes.keys()];
     let endMs = Number.NEGATIVE_INFINITY;
+    let openUntilMs = Number.NEGATIVE_INFINITY;
 
     const attempt = async () => {
       if (outcomes.length > 0 && !(await mayRetry())) return false;
       const changes = unsettled.map((i) => request.changes[i]!);
       const latestMs = deadlineMs();
       const untilMs = isOnce ? Math.min(performance.now() + this.#attemptTimeoutMs, latestMs) : latestMs;
+      const isOpen = performance.now() < openUntilMs;
       const found = await this.#sessions.submit({ ...request, changes }, untilMs, isWanted);
       unsettled = unsettled.filter((place, i) => {
         const outcome = found[i]!;
-        const isPassing = mayPass(outcome, isOnce);
-        // What may have happened stays unknown, whatever becomes of a repeat.
-        if (!isPassing || !mayHaveHappened(outcomes[place])) outcomes[place] = outcome;
-        return isPassing;
+        const isUnknown = mayHaveHappened(outcomes[place]);
+        const isSettled = isUnknown ? tellsOfEarlier(outcome, isOpen) : !mayPass(outcome, isOnce);
+        if (isSettled || !isUnknown) outcomes[place] = outcome;
+        return !isSettled;
       });
+      if (isOnce && found.some(isUnanswered)) openUntilMs = Math.max(openUntilMs, untilMs);
       const isAway = unsettled.some((i) => (outcomes[i] as InventoryError).code === "UNAVAILABLE");
       if (unsettled.length === 0) this.#outage.succeeded();
       endMs = isAway && !isOnce ? Math.min(latestMs, this.#outage.failed()) : latestMs;
@@ -65,8 +75,36 @@ export class ChangeSender {
     await untilSettled(attempt, () => endMs).catch(() => {
       // The caller has left, or may not make the changes: the outcomes are those of the attempts before.
     });
+    const openMs = openUntilMs - performance.now();
+    if (outcomes.some(mayHaveHappened) && openMs > 0) await new Promise((resolve) => setTimeout(resolve, openMs));
     return outcomes;
   }
+}
+
+/** The reasons of refusals that were decided where the record of an earlier attempt would have been found. */
+const decidedReasons: ReadonlySet<string | undefined> = new Set<Reason>([
+  "REQUEST_ID_REUSED",
+  "KEY_REUSED",
+  "ENTRY_NOT_FOUND",
+  "REVISION_MISMATCH",
+  "INSUFFICIENT_STOCK",
+  "QUANTITY_OVERFLOW",
+  "GROUP_REFUSED",
+]);
+
+/**
+ * Whether the outcome of a repeat tells what has become of an earlier attempt that may have happened.
+ *
+ * @param isOpen whether the earlier attempt could still happen when the repeat was sent
+ */
+function tellsOfEarlier(outcome: ChangeOutcome, isOpen: boolean): boolean {
+  if (!(outcome instanceof InventoryError)) return true;
+  return !isOpen && decidedReasons.has(outcome.reason);
+}
+
+/** Whether no service has said what became of a change that was sent, so that one may still be about to make it. */
+function isUnanswered(outcome: ChangeOutcome): boolean {
+  return mayHaveHappened(outcome) && (outcome as InventoryError).reason === undefined;
 }
 
 function mayHaveHappened(outcome: ChangeOutcome | undefined): boolean {

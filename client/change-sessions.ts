@@ -32,8 +32,8 @@ interface QueuedRequest {
 }
 
 /**
- * Sends what waits as one message, and the next message when that is answered, or is late. The more callers there are,
- * the larger the messages, and the less each change costs.
+ * Lets callers share messages: the more callers there are, the larger the messages, and the less each change costs.
+ * What waits goes out as one message as soon as an earlier one is answered, or is late.
  */
 export class ChangeSessions {
   readonly #open: () => ChangeStream;
@@ -67,9 +67,9 @@ export class ChangeSessions {
   /**
    * Sends a request once. Never rejects.
    *
-   * What was sent and is not known to have happened ends at the deadline and not before, except where it may be sent
-   * again: until then the service may still do it, and afterwards it certainly will not. So what its caller does after
-   * the outcome is never undone.
+   * A change that was sent and may have happened gets its outcome at the deadline: until then the service may still
+   * make it, afterwards it certainly will not. So it never undoes what its caller does after the outcome. What happens
+   * once ends when its stream breaks: its sender asks again, and waits for the deadline itself.
    *
    * @param deadlineMs how long the caller waits, by `performance.now()`
    * @param isWanted asked when the request is sent. False once the caller has left: it must not happen after what the
@@ -109,8 +109,8 @@ export class ChangeSessions {
   }
 
   /**
-   * Lets the requests of a turn be sent after one more turn, when what has arrived by now is read: in the first turn
-   * after a freeze, the bytes of a request are read, and in the second one the end of its connection.
+   * Lets the requests of one turn of the event loop be sent in the next. After a freeze Node reads the bytes of a
+   * request in the first turn and the end of its connection in the second: nothing is sent for a client that has left.
    */
   #ripen(): void {
     const ripe = this.#fresh;
@@ -153,7 +153,7 @@ export class ChangeSessions {
     });
   }
 
-  /** Counts work as under way until its end, or until it is late. @param onLeft called then */
+  /** Counts work as under way until its end, or until it is late. @param onLeft called when it no longer counts */
   #follow(work: Promise<void>, onLeft = () => {}): void {
     this.#underWay += 1;
     let isUnderWay = true;
@@ -182,11 +182,9 @@ export class ChangeSessions {
   }
 
   async #ask(session: ChangeSession, taken: readonly QueuedRequest[]): Promise<void> {
-    const nowMs = performance.now();
-    const { ageMs } = session;
     // Rounded down: the service must not take for wanted what its caller has given up.
     const groups = taken.map(({ request, deadlineMs }) => {
-      return toWireGroup(request, Math.max(1, Math.floor(ageMs + deadlineMs - nowMs)));
+      return toWireGroup(request, Math.max(1, Math.floor(deadlineMs - session.acceptedMs)));
     });
     const changes = taken.flatMap(({ request }) => request.changes);
     const read = ({ results }: ApplyChangesResponse) => {
@@ -201,7 +199,7 @@ export class ChangeSessions {
     };
     const untilMs = Math.max(...taken.map(({ deadlineMs }) => deadlineMs));
     try {
-      await session.ask({ groups }, read, untilMs - nowMs);
+      await session.ask({ groups }, read, untilMs - performance.now());
     } catch (thrown) {
       const error = toInventoryError(thrown);
       for (const { request, end } of taken) {
@@ -210,7 +208,7 @@ export class ChangeSessions {
     }
   }
 
-  /** Takes what makes a message, without what nobody wants any more. */
+  /** Takes the requests of the next message, and ends those whose callers have left. */
   #take(): QueuedRequest[] {
     const taken: QueuedRequest[] = [];
     let count = 0;

@@ -23,7 +23,7 @@ export type StockChanges =
       readonly position: Position;
       /** The latest state of each entry that was made, changed or removed, in any order. */
       readonly items: readonly ListedItem[];
-      /** What was removed by a revision up to this one is forgotten. */
+      /** Removals by a revision up to this one are forgotten. */
       readonly floor: bigint;
     };
 
@@ -56,7 +56,7 @@ export class Checks {
   }
 
   /**
-   * Asks what has changed, and again in a short outage: that changes nothing. Call it again only after the answer.
+   * Asks what has changed, and asks again in a short outage, as a read may. Call it again only after the answer.
    *
    * @throws InventoryError: of the latest attempt; CANCELLED once this is closed
    */

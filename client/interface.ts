@@ -67,10 +67,9 @@ export interface AdjustedMany {
 /**
  * The inventory service. Every method throws InventoryError, or the reason of its signal.
  *
- * Updates and adjustments of all callers share messages. While the service is away, those are sent again, within their
- * time, that have certainly not happened or that happen once. Reads of entries are tried up to five times within about
- * two seconds. Other changes are not: when it is not known whether one has happened, only its caller knows whether it
- * is still wanted.
+ * Updates and adjustments of all callers share messages. While the service is away, one is sent again within its time
+ * if it has certainly not happened, or happens only once. Reads of entries are tried up to five times within about two
+ * seconds. Other changes are sent once: after an unknown outcome only the caller knows whether it still wants them.
  */
 export interface InventoryClient {
   /** One entry. NOT_FOUND when there is none. */
@@ -150,8 +149,8 @@ export interface InventoryClient {
   /** Every entry, ordered by petId, in pages. The first page is empty and has the position. */
   list(options?: ListOptions): AsyncIterable<Page>;
   /**
-   * What has changed after a position, in everything that was committed before this call. Ask again only after the
-   * answer. For each part of a long answer it waits for as long as for a call.
+   * The changes after a position: all that were committed before this call. Ask again only after the answer. Each part
+   * of a long answer may take the time of a call.
    */
   changesAfter(position: Position, options?: CheckOptions): Promise<StockChanges>;
   /**

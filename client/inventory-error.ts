@@ -16,7 +16,7 @@ const unknownCodes: ReadonlySet<StatusName> = new Set([
   "DATA_LOSS",
 ]);
 
-/** The reasons of a change that has certainly not happened, although its code is one of those. */
+/** Reasons that prove, despite such a code, that the change has not happened. */
 const undoneReasons: ReadonlySet<string | undefined> = new Set(["STOCK_UNAVAILABLE", "DEADLINE_PASSED", "NOT_SENT"]);
 
 /** A call that failed, in the client or in the service. */

@@ -12,7 +12,7 @@ import { InventoryError } from "./inventory-error.ts";
 export interface HistoryQuestion {
   /** By default those of all entries. */
   readonly petId?: bigint | undefined;
-  /** Only what was before this revision: that of the last change of a page leads to the next page. */
+  /** Only changes before this revision. The revision of a page's last change leads to the next page. */
   readonly beforeRevision?: bigint | undefined;
   /** 1 to 1,000; by default 100. Fewer changes than this are the last ones. */
   readonly limit?: number | undefined;

@@ -12,7 +12,7 @@ interface Asked<Message> {
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
   readonly silenceMs: number;
-  /** Another one for each message. */
+  /** Started again for each message. */
   timer: NodeJS.Timeout | undefined;
 }
 
@@ -24,8 +24,11 @@ interface Asked<Message> {
  */
 export class Session<Question, Message> {
   readonly #stream: ClientDuplexStream<Question, Message>;
-  /** When this client got to know that the service has accepted the stream. */
-  readonly #acceptedMs = performance.now();
+  /**
+   * When this client got to know that the service has accepted the stream, by `performance.now()`. The service counts
+   * from there or earlier, as its own count includes the way of its acceptance.
+   */
+  readonly acceptedMs = performance.now();
   #asked: Asked<Message> | undefined;
   #isOver = false;
 
@@ -61,11 +64,6 @@ export class Session<Question, Message> {
         reject(notSent("the service did not accept a stream")); // it may say OK, too
       });
     });
-  }
-
-  /** Milliseconds since the service accepted the stream, or less: its own count includes the way of its acceptance. */
-  get ageMs(): number {
-    return performance.now() - this.#acceptedMs;
   }
 
   /** Whether it can carry no further question. */

@@ -28,7 +28,7 @@ export interface WatchOptions {
 const firstWaitMs = 100;
 const maxWaitMs = 5_000;
 
-/** After these, another try would end the same way. */
+/** Statuses after which another try would end the same way. */
 const final: ReadonlySet<StatusName> = new Set([
   "INVALID_ARGUMENT",
   "PERMISSION_DENIED",

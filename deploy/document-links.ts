@@ -1,11 +1,14 @@
-/** Finds what the documents, and the files that name them, refer to and what is not there. */
+/**
+ * Finds broken links: files and headings that a document, or a file that names a document, refers to and that do not
+ * exist.
+ */
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 
 const root = join(import.meta.dirname, "..");
 
-/** A link in a document. Those to other sites and those in blocks of code are none. */
+/** A link to a file or a heading. Links to other sites and in blocks of code do not count. */
 const link = /\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)/g;
 /** A document that a source, a rule of an alert or a unit names by its path from the root. */
 const namedDocument = /\b(docs\/[\w/-]+\.md)(?:#([\w-]+))?/g;

@@ -61,7 +61,8 @@ async function run(tier: Tier, url: string, direction: "up" | "down", mayDrop: b
   const steps = await blamingDatabase(setting, () =>
     migrateDatabase(url, tier, migrations, direction, (dropped) => confirmDrop(tier, dropped, mayDrop)),
   ).catch((error: Error) => {
-    // A roll-back of the code, whose start may run this. The services and commands work on the schema.
+    // After a roll-back of the code its start may run this script. The older services and commands work on the newer
+    // schema.
     if (direction === "down" || !(error.cause instanceof LaterSchemaError)) throw error;
     console.error(`${tier}: ${error.cause.message}`);
     return [];

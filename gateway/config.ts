@@ -195,7 +195,7 @@ export function readGatewayConfig(env: GatewayEnv): GatewayConfig {
 
 type EndSettings = Pick<GatewayConfig, "DEPRECATIONS" | "PETS_DEPRECATED_AT" | "PETS_SUNSET_AT">;
 
-/** The operations that are going to end. A date of getPet that has a setting of its own is that one. */
+/** The operations that are going to end. The settings of getPet's own dates win over `DEPRECATIONS`. */
 export function announcedEnds(settings: Partial<EndSettings>): Announcements {
   const { DEPRECATIONS = {}, PETS_DEPRECATED_AT, PETS_SUNSET_AT } = settings;
   if (PETS_DEPRECATED_AT === undefined && PETS_SUNSET_AT === undefined) return DEPRECATIONS;

@@ -69,16 +69,16 @@ export interface Gateway {
    */
   endWaits(): void;
   /**
-   * Writes what it holds of use, as `close` does: for a stop that may end by force, because of a client that does not
-   * take its answer, before it gets to `close`. Never rejects.
+   * Writes the use that is only in memory. A stop calls it early: a client that does not take its answer can make the
+   * stop end by force before it gets to `close`. Never rejects.
    */
   saveUse(): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * @throws SettingsError when there is no pepper, or twice the same, and when an operation that does not exist is to end;
- *   Error that says what is wrong with the TLS files
+ * @throws SettingsError for a missing pepper, two equal ones, or the announced end of an unknown operation; Error that
+ * says what is wrong with the TLS files
  */
 export function createGateway(config: GatewayConfig, options: GatewayOptions = {}): Gateway {
   const peppers = readPeppers(config);
@@ -92,7 +92,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const keys = openKeys(base, peppers);
   const limits = openLimits(base, keys);
   const longPolls = new LongPolls({ list, max: config.MAX_HELD_REQUESTS, admission: limits.admission });
-  exposeGauges(observer.metrics, { db: keys.db, stock, list, longPolls, replicas: config.GATEWAY_REPLICAS });
+  exposeGauges(observer.metrics, { db: keys.db, stock, list, longPolls, gateways: config.GATEWAY_REPLICAS });
 
   const deprecations = announcedEnds(config);
   const upstream = { timeoutMs: config.UPSTREAM_TIMEOUT_MS, clientTimeoutMs: config.STALL_TIMEOUT_MS };
@@ -137,7 +137,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const router = createRouter({
     routes,
     admission: limits.admission,
-    docs: Router().use(docsPage(pages), accountPage(pages)),
+    pages: Router().use(docsPage(pages), accountPage(pages)),
     clientAddress: clientAddressOf(config.TRUSTED_PROXIES),
     onDeprecatedUse: (accountId, operation) => keys.usage.deprecatedRouteUsed(accountId, operation),
     onDone: observer.onDone,

@@ -38,7 +38,7 @@ async function open(parts: Partial<RouterOptions> = {}) {
         context.limitHeaders = ["X-RateLimit-Limit", `of ${context.clientAddress}`];
       },
     },
-    docs: (_request, _response, next) => next(),
+    pages: (_request, _response, next) => next(),
     clientAddress: () => "192.0.2.1",
     onDeprecatedUse: (...use) => uses.push(use),
     onDone: (_request, response) => {
@@ -99,7 +99,7 @@ test("a failure before the caller is known is answered and counted like any othe
 
 test("only what the documentation answers is counted as docs", async () => {
   const { get, done } = await open({
-    docs: (req, res, next) => {
+    pages: (req, res, next) => {
       if (req.url === "/docs/") res.writeHead(200).end();
       else if (req.url === "/docs/broken") next(new Error("no such file"));
       else next();

@@ -20,7 +20,7 @@ export interface RouterOptions {
   readonly routes: RouteTable;
   readonly admission: Pick<Admission, "admit" | "setAddressLimits">;
   /** Answers `/openapi.json`, `/docs` and `/account`, which need no key; calls `next` for every other path. */
-  readonly docs: RequestHandler;
+  readonly pages: RequestHandler;
   readonly clientAddress: (request: Request) => string;
   /** Counts a request of an account to a deprecated operation, whatever its answer. */
   readonly onDeprecatedUse: (accountId: string, operation: string) => void;
@@ -90,7 +90,7 @@ function findOperation(routes: readonly Route[], path: string, { method }: Incom
  * much as what it does.
  */
 function enter(routes: readonly Route[], options: RouterOptions): RequestHandler {
-  const { admission, docs, clientAddress } = options;
+  const { admission, pages, clientAddress } = options;
   return (request, response, next) => {
     const path = pathOf(request);
     const found = findOperation(routes, path, request);
@@ -108,7 +108,7 @@ function enter(routes: readonly Route[], options: RouterOptions): RequestHandler
     context.route = "docs";
     admission.setAddressLimits(context);
     refuseDuplicates(request.rawHeaders); // admission does it for all other paths
-    docs(request, response, (error?: unknown) => {
+    pages(request, response, (error?: unknown) => {
       if (error) return next(error);
       context.route = "unknown";
       answer().catch(fail);
@@ -175,7 +175,7 @@ function openContext(
     deprecation: operation?.deprecation?.headers ?? [],
     token: "",
     principal: undefined,
-    isIdle: false,
+    waitsForOthers: false,
     isHurried: false,
     onHurry: undefined,
     prefetched: undefined,

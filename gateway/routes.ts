@@ -24,7 +24,10 @@ import {
 import type { PassThrough } from "./passthrough/handler.ts";
 
 export interface Operation extends OperationAccess {
-  /** Its operationId in `openapi.yaml`, which also names it in metrics, logs and spans. */
+  /**
+   * Its operationId in `openapi.yaml`, which also names it in metrics, logs, spans, `DEPRECATIONS`, and in the fingerprints
+   * and counts that are kept: never rename one.
+   */
   readonly name: string;
   /**
    * Names of its query parameters: a request with another one is refused. Undefined for the operations of the
@@ -75,7 +78,7 @@ export function routeTable(deps: OperationDeps): RouteTable {
       prefetch: prefetch,
       handler: listInventory(deps),
     },
-    // The paths with a petId come last, because they would match these too.
+    // Fixed paths stand first: the router takes the first match, and a path with a petId would match them, too.
     "GET /v1/inventory/changes": {
       name: "listInventoryChanges",
       query: ["since"],

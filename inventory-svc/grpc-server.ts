@@ -50,7 +50,7 @@ export function createRpcServer({
   maxConnectionAgeMs,
   connectionGraceMs,
 }: RpcServerOptions): RpcServer {
-  // No pings: grpc-js would end the calls on a connection that is closing by one, and the age ends dead connections too.
+  // No pings: by one, grpc-js would end the calls on a closing connection. The maximum age ends dead connections, too.
   const server = new Server({
     "grpc.max_receive_message_length": maxMessageBytes,
     "grpc.max_connection_age_ms": maxConnectionAgeMs,

@@ -1,6 +1,6 @@
 /** What the API answers. Generated from gateway/openapi/openapi.yaml by `npm run generate`; do not edit. */
 
-/** Status of a pet. This API shows it and never changes it. */
+/** Status of a pet. This API shows it and never changes it. It does not follow the quantity: a pet is sold out when its `quantity` is 0. */
 export type PetStatus = "available" | "pending" | "sold";
 
 /** The stock of one pet. */

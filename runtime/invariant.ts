@@ -4,8 +4,8 @@
 const failures = new Map<string, number>();
 
 /**
- * Refuses to go on in a state that must never be. The failure is counted in `invariant_failures_total`, and its error
- * ends as an internal error of the request, or as a fault of whatever was asked; so it is logged where those are.
+ * Refuses to go on in a state that must never be. The failure is counted in `invariant_failures_total`. Its error is
+ * thrown, and logged where the other faults of the same work are.
  *
  * @param text says what holds. It is a label of the metric: a constant, without values
  * @throws InvariantError

@@ -46,7 +46,7 @@ export interface RunningProcess {
 export async function runProcess(start: () => Promise<RunningProcess>): Promise<void> {
   // Under the first load V8's young generation is still small, and nearly all objects of requests survive a collection.
   // V8 would then allocate such objects in the old generation, where they keep everything they refer to alive until the
-  // next full collection. With many requests at once that costs throughput.
+  // next full collection. With many requests at once that costs throughput (docs/performance.md).
   setFlagsFromString("--no-allocation-site-pretenuring");
   // Until it listens there is nothing to drain. The first process of a container gets no signal that it does not listen
   // to. `disconnect`: the process that started this one over a channel has ended.

@@ -68,7 +68,10 @@ export class SharedRead<T> {
     this.#progressMs = performance.now();
   }
 
-  /** Says that the read under way is tried again after an error: a question that ends before that gets this error. */
+  /**
+   * Says that the read under way is tried again after an error. Until that succeeds, a question that is late gets this
+   * error.
+   */
   setback(error: unknown): void {
     this.#setback = error;
   }
@@ -94,7 +97,7 @@ export class SharedRead<T> {
     }
     this.#setTimer(Math.max(nextMs, nowMs + tickMs));
     const error = this.#setback ?? late();
-    // This ends them once: what becomes of their read has no effect on them after it.
+    // A promise settles once, so what becomes of their read has no effect on them any more.
     for (const { reject } of tooLate) reject(error);
   }
 }

@@ -41,7 +41,9 @@ const tierScripts = [["inventory-svc/main.ts"], ["gateway/main.ts", "--max-semi-
 
 type DemoKeys = Record<PlanName, string>;
 
-/** The settings that are its own: those of the environment and of `.env` may lead to the data of real services. */
+/**
+ * The settings that this script sets itself: those of the environment or `.env` may lead to the data of real services.
+ */
 const ownSettings = ["INVENTORY_DATABASE_URL", ...Object.keys(keySettings)];
 
 const obeyed = Object.entries({ ...inventorySettings, ...gatewaySettings }).filter(([name]) => !isOwn(name));

@@ -12,7 +12,10 @@ export interface GuardLimit {
   readonly duration: 60 | 86_400;
   /** Its name on Redis. */
   readonly keyPrefix: `petstore:${string}`;
-  /** Points at which an id is refused without Redis. Only where each request costs one: a smaller one may still fit. */
+  /**
+   * Points at which an id is refused without Redis. Set only where each request costs one point: else a cheaper one
+   * might fit.
+   */
   readonly inMemoryBlockOnConsumed?: number;
 }
 
@@ -102,7 +105,7 @@ export class AccountGuard {
     throw overLimit(decision);
   }
 
-  /** Charges an account or a family, nothing when it refuses. A denial is a value, and shows nothing left. */
+  /** Charges an account or a family, unless it refuses. A denial is returned, not thrown, and shows nothing left. */
   async charge(id: string, cost = 1): Promise<Decision> {
     let admitted = true;
     const { remainingPoints: remaining, msBeforeNext } = await this.#limiter

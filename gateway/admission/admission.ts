@@ -68,7 +68,7 @@ export interface Admission {
   /** Whether the key of a request that is held is still good, as far as this gateway remembers. */
   readonly isGood: (context: RequestContext) => boolean;
   /**
-   * Looks at the key of a request again while it is held.
+   * Looks again at the key of a held request.
    *
    * @throws ApiError invalid_api_key, api_key_banned; service_unavailable when the key cannot be looked up
    */
@@ -216,7 +216,10 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return cause;
   }
 
-  /** Closes the connection of an address with nothing left, so that it holds none; a proxy's is that of many clients. */
+  /**
+   * Refuses an address, and closes its connection so that it can hold none. A proxy's stays open: it serves many
+   * clients.
+   */
   function refuseAddress(socket: Socket, context: RequestContext, { windows }: AddressGuard, decision: Decision) {
     context.limitHeaders = limitHeaders(windows, decision);
     onRefused("none", "address");

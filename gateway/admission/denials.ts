@@ -1,4 +1,4 @@
-/** What refuses a request: the errors of admission, and the rule of scopes. */
+/** The errors of admission, and the rule of scopes. */
 import type { Principal, Scope } from "../accounts/keys/principal.ts";
 import { ApiError } from "../http/api-error.ts";
 import { retryAfter } from "../limits/limit-headers.ts";

@@ -4,7 +4,7 @@ import { LRUCache } from "lru-cache";
 /** The time within which refusals of a key count together: a minute that slides. */
 export const refusalWindowMs = 60_000;
 
-/** Refusals are shared this often, and those of one such time are counted as one moment. */
+/** How often refusals are shared. Refusals within one such time count as one moment. */
 export const refusalSlotMs = 100;
 
 const maxKeys = 100_000;
@@ -13,7 +13,7 @@ const maxKeys = 100_000;
  * Adds refusals, by family of keys, to the counts that all gateways share.
  *
  * @param tooMany refusals within a minute that are too many; a count that gets there starts again
- * @returns the lines whose count got there, without those that could not be shared; it never rejects
+ * @returns the families whose count got there, without those that could not be shared; it never rejects
  */
 export type ShareRefusals = (refusals: ReadonlyMap<string, number>, tooMany: number) => Promise<readonly string[]>;
 
@@ -45,14 +45,14 @@ interface Entry {
 }
 
 /**
- * Counts the refusals of each family of keys within the last minute. Those that follow the first one of a wait at once do
- * not count, because their senders could not know of the limit. So a caller that waits as it is told to may send a
- * burst when the wait is over.
+ * Counts the refusals of each family of keys within the last minute. Those right after the first 429 of a wait do not
+ * count, because their senders could not know of it yet. So a caller that waits as it is told to may send a burst when
+ * the wait is over.
  */
 export class RefusalCounter {
   readonly #options: RefusalCounterOptions;
   readonly #entries = new LRUCache<string, Entry>({ max: maxKeys });
-  /** Lines for which `onTooMany` is at work. Their refusals count for nothing, and cause no more of that work. */
+  /** Families for which `onTooMany` is at work. Until it ends, their refusals do not count. */
   readonly #handled = new Set<string>();
   #unshared = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;

@@ -26,7 +26,7 @@ export const errorTable = {
   idempotency_key_reused: {
     status: 422,
     message:
-      "The Idempotency-Key was used within the last 24 hours for a request that differs in its quantities, preconditions or operation; nothing was changed.",
+      "The Idempotency-Key was used for a request that differs in its pets, their order, quantities, preconditions, reasons or operation; nothing was changed.",
   },
   rate_limit_exceeded: { status: 429, message: "The rate limit is exceeded: wait for Retry-After, then back off." },
   api_key_banned: {
@@ -72,8 +72,8 @@ export class ApiError extends Error {
   }
 
   /**
-   * Its headers in the answer: no cache may keep an error, which may be over soon and may name its caller's limits, and
-   * `Link` leads to what the code means.
+   * Its headers in the answer. No cache may keep an error: its cause may be over soon, and it may name its caller's
+   * limits. `Link` leads to what the code means.
    *
    * @param path that was asked for; empty for a request without one
    */
@@ -88,12 +88,12 @@ export class ApiError extends Error {
   }
 }
 
-/** Levels of the deepest path that gets a relative link: a longer one is no operation, and the link would be as long. */
+/** Levels of the deepest path that gets a relative link. No operation is deeper, and the link grows with the path. */
 const maxLevels = 16;
 
 /**
- * Returns the way from a path to the root of the API, relative: only the client knows the whole path, when an app around
- * us or a proxy before us has taken a part of it away.
+ * Returns the relative way from a path to the root of the API. An absolute one is not known here: an app around us or a
+ * proxy before us may have taken away the begin of the path.
  */
 export function toRoot(path: string): string {
   const levels = path.split("/").length - 2;

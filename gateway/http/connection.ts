@@ -21,8 +21,14 @@ export async function leaveIsKnown(response: ServerResponse): Promise<void> {
 /** Bytes that may wait behind a request. */
 const maxWaitingBytes = 64 * 1024;
 
-/** Bytes that may wait behind a request that is held for a change. When there are more, it goes on. */
+/**
+ * Bytes that may wait behind a request that is held for a change. When there are more, that request is answered at
+ * once.
+ */
 const maxBehindHeldBytes = 4 * 1024;
+
+/** What the parser does not find wrong with the body of a request. */
+export type BodyFault = "cut short" | "too many pieces";
 
 /** Room for what waits on all connections. */
 export interface WaitingRoom {
@@ -30,8 +36,8 @@ export interface WaitingRoom {
 }
 
 /**
- * How often the bytes of one request are cut where it might have ended, and had not, as at an empty line within a
- * chunked body. Each piece costs nearly as much as a request.
+ * How often the bytes of one request may be cut where it could have ended but has not, as at an empty line within a
+ * chunked body. Parsing each piece costs nearly as much as a request.
  */
 const maxCuts = 1_000;
 
@@ -56,18 +62,18 @@ export class Connection {
   #hasPart = false;
   #waiting: Buffer = none;
   readonly #room: WaitingRoom;
-  readonly #onExcess: () => void;
+  readonly #onInvalid: (fault: BodyFault) => void;
   #cuts = 0;
   /** What of the arriving bytes is parsed. It only goes down, from all of them to none. */
   #parsed: "requests" | "open body" | "nothing" = "requests";
   /** Set when no more bytes come after those that wait: the client has ended, or bytes were dropped. */
   #end: "of client" | "of room" | undefined;
 
-  /** @param onExcess called for a request that takes too much work to parse; it has to end the connection */
-  constructor(socket: Socket, room: WaitingRoom, onExcess: () => void) {
+  /** @param onInvalid has to end the connection */
+  constructor(socket: Socket, room: WaitingRoom, onInvalid: (fault: BodyFault) => void) {
     this.socket = socket;
     this.#room = room;
-    this.#onExcess = onExcess;
+    this.#onInvalid = onInvalid;
     const parse = socket.listeners("data")[0] as (bytes: Buffer) => void;
     this.#parse = parse;
     const end = socket.listeners("end").at(-1) as () => void; // the first one is that of the socket itself
@@ -153,11 +159,11 @@ export class Connection {
       at = end;
       this.#hasPart = this.#open === undefined;
       this.#keepAlive();
-      if (at < bytes.length && ++this.#cuts > maxCuts) this.#onExcess();
+      if (at < bytes.length && ++this.#cuts > maxCuts) this.#onInvalid("too many pieces");
     }
   }
 
-  /** Where a request may end, at the latest: nothing after that may be parsed yet. */
+  /** The first place where the open request may end. Nothing after it may be parsed yet. */
   #endOfPiece(bytes: Buffer, start: number): number {
     if (this.#bodyLeft > 0) {
       const end = Math.min(start + this.#bodyLeft, bytes.length);
@@ -167,15 +173,15 @@ export class Connection {
     // An empty line ends heads and chunked bodies. Its begin may be in the bytes that came before these.
     let end = isBreak(bytes[start]) ? start : bytes.indexOf(emptyLine, start);
     if (end === -1) return bytes.length;
-    // After a head a line break may be of its body. After a chunked body none belongs to anything.
+    // After a head a line break may belong to the body. After a chunked body it belongs to nothing.
     if (this.#open === undefined) return end === start ? end + 1 : end + emptyLine.length;
     while (isBreak(bytes[end])) end += 1;
     return end;
   }
 
   /**
-   * Keeps bytes for after the open response. There is no need to stop reading, which would hide that a client leaves:
-   * what is too much is dropped, and the connection ends after the last request that is here as a whole.
+   * Keeps bytes for after the open response. Reading goes on, because nothing else shows that a client leaves. What is
+   * too much is dropped, and the connection ends after the last request that is here as a whole.
    */
   #keep(bytes: Buffer): void {
     if (this.#parsed !== "requests") return;
@@ -228,6 +234,8 @@ export class Connection {
     if (this.#open?.req.complete) {
       if (this.#waiting.length === 0) this.endAfterOpen();
     } else if (this.#end === "of room") this.close();
-    else this.#endParsing(); // a part of a request is an error of the parser now
+    // The parser takes the end of a body for none of its business once the head has asked for an upgrade.
+    else if (this.#open) this.#onInvalid("cut short");
+    else this.#endParsing(); // a part of a head is an error of the parser now
   }
 }

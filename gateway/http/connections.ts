@@ -1,7 +1,7 @@
 /** The open connections of the public server, and how they end at a stop. */
 import type { Socket } from "node:net";
-import { Connection, type WaitingRoom } from "./connection.ts";
-import { isIdle } from "./request-context.ts";
+import { type BodyFault, Connection, type WaitingRoom } from "./connection.ts";
+import { waitsForOthers } from "./request-context.ts";
 
 /** Bytes that clients may send ahead, on all connections together. */
 const maxWaitingBytes = 32 * 1024 * 1024;
@@ -10,9 +10,9 @@ export class Connections {
   readonly #room: WaitingRoom = { bytesLeft: maxWaitingBytes };
   readonly #all = new Map<Socket, Connection>();
 
-  /** @param onExcess called for a request that takes too much work to parse; it has to end the connection */
-  add(socket: Socket, onExcess: () => void): void {
-    this.#all.set(socket, new Connection(socket, this.#room, onExcess));
+  /** @param onInvalid has to end the connection */
+  add(socket: Socket, onInvalid: (fault: BodyFault) => void): void {
+    this.#all.set(socket, new Connection(socket, this.#room, onInvalid));
     socket.on("close", () => this.#all.delete(socket));
   }
 
@@ -28,7 +28,7 @@ export class Connections {
   /** Counts the responses that wait for others: for a client that reads slowly, or because they are held. */
   countWaitingForOthers(): number {
     let count = 0;
-    for (const { open } of this.#all.values()) if (open && (open.headersSent || isIdle(open))) count += 1;
+    for (const { open } of this.#all.values()) if (open && (open.headersSent || waitsForOthers(open))) count += 1;
     return count;
   }
 
@@ -37,7 +37,10 @@ export class Connections {
     for (const connection of this.#all.values()) if (connection.open) connection.endAfterOpen();
   }
 
-  /** Ends the connections whose response can still say so. The client of another one may be sending a request. */
+  /**
+   * Ends the connections whose response has no head yet, so that it can say so. The client of another may be sending
+   * already.
+   */
   endAnnounced(): void {
     for (const connection of this.#all.values()) if (connection.open?.headersSent === false) connection.endAfterOpen();
   }

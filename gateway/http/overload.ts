@@ -47,8 +47,8 @@ export class Overload {
   }
 
   /**
-   * Takes a request in, until its response closes. A counter, not a Set: a long-lived Set of responses would cost more
-   * than all the rest of a small request.
+   * Takes a request in, until its response closes. Responses are counted and not collected in a Set, which would cost
+   * more (docs/performance.md).
    *
    * @param countForOthers counts the open responses that do not wait for this thread: those of clients that read
    *   slowly, and those that are held

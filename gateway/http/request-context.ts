@@ -38,7 +38,7 @@ export interface RequestContext {
   /** The caller; undefined until admission has found it. */
   principal: Principal | undefined;
   /** True while the request waits for the network or for a change, so that it counts as no load. */
-  isIdle: boolean;
+  waitsForOthers: boolean;
   /** True once the client has sent a lot more, or has ended its side: a long poll is then answered at once. */
   isHurried: boolean;
   /** Called when `isHurried` becomes true. */
@@ -56,12 +56,12 @@ export function setContext(response: ServerResponse, context: RequestContext): v
   (response as WithContext)[key] = context;
 }
 
-/** Whether a response is held; it need not have passed the gateway's entrance. */
-export function isIdle(response: ServerResponse): boolean {
-  return (response as WithContext)[key]?.isIdle ?? false;
+/** Whether a response waits for no work of this thread. False for one that has not passed the gateway's entrance. */
+export function waitsForOthers(response: ServerResponse): boolean {
+  return (response as WithContext)[key]?.waitsForOthers ?? false;
 }
 
-/** Has a response that is held go on; it need not have passed the gateway's entrance. */
+/** Has a held request answered at once. Does nothing for a response that has not passed the gateway's entrance. */
 export function hurry(response: ServerResponse): void {
   const context = (response as WithContext)[key];
   if (!context) return;

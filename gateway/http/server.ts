@@ -5,7 +5,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Request, Response, Router } from "express";
 import { ApiError } from "./api-error.ts";
 import { addressBlock, peerAddress } from "./client-address.ts";
-import { lingerMs } from "./connection.ts";
+import { type BodyFault, lingerMs } from "./connection.ts";
 import { Connections } from "./connections.ts";
 import { answerRaw, maxHeaderLines, parserError, requestFault } from "./invalid-requests.ts";
 import type { Overload } from "./overload.ts";
@@ -17,8 +17,8 @@ import { cutStalledReaders } from "./stalled-readers.ts";
 
 export interface PublicServerOptions {
   /**
-   * Answers the requests: a bare router and no Express app, because an app replaces the prototypes of each request and
-   * response, which slows V8 down. It calls `next` for a request whose target is no valid URL.
+   * Answers the requests: a bare router and no Express app, because an app costs a tenth of a small request
+   * (docs/performance.md). It calls `next` for a request whose target is no valid URL.
    */
   readonly router: Router;
   /** Idle time after which a connection is closed; above that of the load balancer in front, which must close first. */
@@ -57,9 +57,12 @@ export interface PublicServer {
 const overloaded = new ApiError("service_unavailable", { headers: { "Retry-After": "1" } });
 
 const noTarget = new ApiError("invalid_request", { message: "The target of the request is not a valid URL." });
-const tooManyPieces = new ApiError("payload_too_large", {
-  message: "The body has too many line breaks in small chunks.",
-});
+const bodyFaults: Readonly<Record<BodyFault, ApiError>> = {
+  "cut short": new ApiError("invalid_request", { message: "The body of the request is cut short." }),
+  "too many pieces": new ApiError("payload_too_large", {
+    message: "The body has too many line breaks in small chunks.",
+  }),
+};
 const noTunnel = new ApiError("method_not_allowed", { headers: { Allow: "GET, HEAD, PATCH, POST" } });
 
 /**
@@ -99,7 +102,9 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   );
   server.maxHeadersCount = maxHeaderLines + 1; // more are an error of Node's parser, which does not see the rest of them
   server.maxConnections = options.maxConnections;
-  const letIn = shareConnections(options, (socket) => connections.add(socket, () => onInvalid(socket, tooManyPieces)));
+  const letIn = shareConnections(options, (socket) =>
+    connections.add(socket, (fault) => onInvalid(socket, bodyFaults[fault])),
+  );
   server.on("connection", letIn);
   cutStalledReaders(server, () => connections.sockets(), options.stallTimeoutMs);
   server.closeIdleConnections = () => connections.destroyIdle({ withParts: false }); // `server.close` calls it
@@ -152,8 +157,8 @@ function refuseRequest(
 }
 
 /**
- * Refuses invalid HTTP, and ends the connection. Invalid bytes in the body of a request whose answer has begun get no
- * answer of their own: the connection ends after that answer.
+ * Refuses invalid HTTP, and ends the connection. When invalid bytes in a body come after the begin of the response,
+ * there is no second one: the connection ends after it.
  */
 function refuseInvalid(socket: Socket, connections: Connections, error: ApiError, options: PublicServerOptions): void {
   const { headersFor, onMalformed, keepAliveTimeoutMs } = options;

@@ -1,6 +1,7 @@
 /** Translates errors of the inventory service into errors of the public API. */
 import { InventoryError, type StatusName } from "../../client/index.ts";
 import { maxQuantity } from "../../proto/pet.ts";
+import type { Reason } from "../../proto/reasons.ts";
 import { ApiError, type ErrorCode } from "../http/api-error.ts";
 import type { AskedAdjustment } from "./input.ts";
 
@@ -28,27 +29,39 @@ const codes: Record<Exclude<StatusName, "OK">, ErrorCode> = {
 };
 
 /** The public errors that a status alone does not tell. */
-const byReason: Readonly<Record<string, ErrorCode>> = {
+const byReason: Readonly<Partial<Record<Reason, ErrorCode>>> = {
   KEY_REUSED: "idempotency_key_reused",
   INSUFFICIENT_STOCK: "insufficient_stock",
   QUANTITY_OVERFLOW: "quantity_overflow",
-  HISTORY_OFF: "not_found",
 };
 
-/** Makes the public error of what the client of the inventory service threw. */
-export function fromServiceError(error: unknown): ApiError {
+/**
+ * Makes the public error of what the client of the inventory service threw.
+ *
+ * @param petId of the one entry that the call was about
+ */
+export function fromServiceError(error: unknown, petId?: bigint): ApiError {
   if (error instanceof ApiError) return error;
+  if (error instanceof InventoryError && error.reason === "HISTORY_OFF") {
+    return new ApiError("not_found", { message: "This API keeps no history of changes.", cause: error });
+  }
   const known = error instanceof InventoryError ? codeOf(error) : "internal_error";
+  if (known === "not_found" && petId !== undefined) return noEntry(petId, error);
   const headers: Record<string, string> = known === "service_unavailable" ? { "Retry-After": "1" } : {};
   return new ApiError(known, { cause: error, headers });
 }
 
-/** Makes the public error of an adjustment that was refused, and all others with it. */
+/** Makes the error of an entry that does not exist. */
+export function noEntry(petId: bigint, cause?: unknown): ApiError {
+  return new ApiError("not_found", { message: `There is no entry with petId ${petId}.`, cause });
+}
+
+/** Makes the public error of the adjustment whose refusal refused all others of its request. */
 export function fromAdjustmentError(error: InventoryError, { petId, precondition }: AskedAdjustment): ApiError {
   const { quantity } = error.details;
   const messages: Readonly<Partial<Record<ErrorCode, string>>> = {
     not_found: `There is no entry with petId ${petId}; nothing was changed.`,
-    insufficient_stock: `There are only ${quantity} of petId ${petId}; nothing was changed.`,
+    insufficient_stock: `There are ${quantity} of petId ${petId}, fewer than the adjustment takes; nothing was changed.`,
     quantity_overflow: `There are ${quantity} of petId ${petId}, and at most ${maxQuantity} may be; nothing was changed.`,
     precondition_failed: `petId ${petId}: ${precondition?.unmet} Nothing was changed.`,
   };
@@ -58,5 +71,5 @@ export function fromAdjustmentError(error: InventoryError, { petId, precondition
 }
 
 function codeOf({ code, reason }: InventoryError): ErrorCode {
-  return byReason[reason ?? ""] ?? (code === "OK" ? "internal_error" : codes[code]);
+  return byReason[reason as Reason] ?? (code === "OK" ? "internal_error" : codes[code]);
 }

@@ -88,10 +88,10 @@ export function openStockClient(options: StockClientOptions): StockClient {
 
     update: async (request, caller) => {
       const outcomes = await change(request, caller);
-      return outcomes.map((outcome) => {
+      return outcomes.map((outcome, i) => {
         if (!(outcome instanceof InventoryError)) return outcome;
         if (outcome.mayHaveHappened && !request.idempotencyKey) unknown += 1;
-        return fromServiceError(outcome);
+        return fromServiceError(outcome, request.changes[i]!.petId);
       });
     },
 
@@ -111,7 +111,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
           client.history({ petId, beforeRevision, limit }),
         );
       } catch (error) {
-        throw fromServiceError(error);
+        throw fromServiceError(error, petId);
       }
     },
 

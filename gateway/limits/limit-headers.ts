@@ -55,7 +55,8 @@ function policyOf(windows: readonly Window[]): string {
 }
 
 /**
- * The limits of a banned caller: nothing is left until the ban ends, nor of an exhausted window until that ends too.
+ * The limits of a banned caller: no window has anything left before the ban ends, and a spent one not before its own
+ * end.
  *
  * @param current its windows, which may go by the clock of Redis
  * @param untilMs the end of the ban, Unix milliseconds by the clock of gateways

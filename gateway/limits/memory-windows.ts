@@ -89,14 +89,14 @@ export class MemoryWindows implements Limiter {
     return decisionOf(counter, windows, { nowMs, admitted, gateways });
   }
 
-  /** The windows as this gateway knows them. @param gateways those that share what is left: 1 while Redis is there */
+  /** The windows as this gateway knows them. @param gateways how many share what is left: 1 while Redis is there */
   current(counter: Counter, windows: readonly Window[], gateways = this.#options.gateways): Decision {
     const nowMs = this.nowMs();
     const admitted = !this.isSpent(counter, windows, gateways, nowMs);
     return decisionOf(counter, windows, { nowMs, admitted, gateways });
   }
 
-  /** Whether nothing is left of a window, as far as this gateway has heard: for all together, or for its share. */
+  /** Whether one of these windows has nothing left. @param gateways how many share what is left */
   isSpent(counter: Counter, windows: readonly Window[], gateways = 1, nowMs = this.nowMs()): boolean {
     for (let w = 0; w < windows.length; w++) {
       const count = countOf(counter, w);

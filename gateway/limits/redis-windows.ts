@@ -187,7 +187,7 @@ const statedLength = 3 + 6 * lengthsMs.length;
 const toldLength = 1 + 2 * lengthsMs.length;
 
 /**
- * Counts only grow, so Redis never knows less of a window that still runs than it was told, also after it has lost its
+ * Checks that Redis knows no less of a running window than it was just told: counts only grow, even where it lost its
  * data.
  *
  * @throws InvariantError
@@ -211,7 +211,7 @@ function refuseLess(answer: readonly number[], stated: readonly (string | number
   }
 }
 
-/** Adds what the script takes for one account. An account whose plan has just changed is asked about by its latest. */
+/** Adds the arguments of one account. When its plan has just changed, the limits of the latest request count. */
 function pushStatement(target: (string | number)[], name: string, { counter, requests }: AccountBatch): void {
   const windows = requests.at(-1)?.windows ?? [];
   target.push(

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { MemoryWindows } from "./memory-windows.ts";
 import { quotaWindows } from "./plan-windows.ts";
-import { type ChargeAnswer, charge, indexAt, type Ledger, lengthsMs, phaseOf, type StatedCounts } from "./rule.ts";
+import { type ChargeAnswer, charge, indexAt, type KeptCounts, lengthsMs, phaseOf, type StatedCounts } from "./rule.ts";
 
 const account = "acc_1";
 const phaseMs = phaseOf(account);
@@ -12,14 +12,14 @@ const size = 3;
 /** The begin of a day of the account. */
 const beginMs = 20_000 * lengthsMs[1] - phaseMs;
 
-const newLedger = (): Ledger => ({ totals: [], charged: new Map() });
-const copyOf = ({ totals, charged }: Ledger): Ledger => ({ totals, charged: new Map(charged) });
+const nothingKept = (): KeptCounts => ({ totals: [], charged: new Map() });
+const copyOf = ({ totals, charged }: KeptCounts): KeptCounts => ({ totals, charged: new Map(charged) });
 
-/** Gateways over a ledger in place of Redis. The gateways are real, the network and the clock are the test's own. */
+/** Gateways over kept counts in place of Redis. The gateways are real, the network and the clock are the test's own. */
 class Deployment {
   nowMs = beginMs + 1;
-  redis = newLedger();
-  #replica = newLedger();
+  redis = nothingKept();
+  #replica = nothingKept();
   readonly gateways = Array.from({ length: size }, () => this.#newGateway());
   /** Requests that were admitted in the minute that runs. */
   admitted = 0;
@@ -117,7 +117,7 @@ class Deployment {
   /** What Redis counts as admitted once all have spoken. */
   used(): number {
     this.stateAll();
-    return this.credits().reduce((total, credit) => total - credit, this.redis.totals[0]?.floor ?? 0);
+    return this.credits().reduce((total, credit) => total - credit, this.redis.totals[0]?.highest ?? 0);
   }
 }
 
@@ -150,7 +150,7 @@ function run(deployment: Deployment, steps: readonly Step[]): number {
     if (kind === "lost answer" || kind === "repeated call") deployment.execute(statement);
     if (kind === "late call") late.push(statement);
     if (kind === "death") deployment.replace(gateway);
-    if (kind === "no data") deployment.redis = newLedger();
+    if (kind === "no data") deployment.redis = nothingKept();
     if (kind === "older data") deployment.failOver();
     if (/^(lost|late)/.test(kind)) deployment.unanswered(gateway, requests);
     else if (/call/.test(kind)) deployment.call(gateway, requests);
@@ -195,7 +195,7 @@ describe("counts that only grow", () => {
         expect(deployment.used()).toBe(before);
         deployment.spend();
         expect(deployment.admitted).toBeLessThanOrEqual(Math.max(limit, before));
-        const total = deployment.redis.totals[0]!.floor;
+        const total = deployment.redis.totals[0]!.highest;
         expect(total).toBeGreaterThanOrEqual(limit);
         expect(Math.max(...deployment.credits())).toBeLessThanOrEqual(total - limit);
       }),
@@ -259,7 +259,7 @@ describe("counts that only grow", () => {
         const faults = run(deployment, steps);
         deployment.stateAll();
         const own = [...deployment.gateways.keys()].map((gateway) => deployment.counterOf(gateway).minute.own);
-        const total = deployment.redis.totals[0]?.floor ?? 0;
+        const total = deployment.redis.totals[0]?.highest ?? 0;
         expect(total).toBeGreaterThanOrEqual(own.reduce((sum, each) => sum + each, 0));
         for (const gateway of deployment.gateways.keys()) {
           const { synced, others } = deployment.counterOf(gateway).minute;
@@ -285,7 +285,7 @@ describe("counts that only grow", () => {
         for (const { kind, gateway, requests } of events) {
           if (kind === "call") deployment.call(gateway, requests);
           if (kind === "end") deployment.replace(gateway);
-          if (kind === "no data") deployment.redis = newLedger();
+          if (kind === "no data") deployment.redis = nothingKept();
           if (kind === "outage") for (const each of deployment.gateways.keys()) deployment.alone(each, requests);
           deployment.stateAll();
         }
@@ -324,7 +324,7 @@ describe("counts that only grow", () => {
     deployment.execute(deployment.statement(0, 25)); // its answer is lost
     deployment.call(0, 0);
     deployment.call(1, 5);
-    deployment.redis = newLedger();
+    deployment.redis = nothingKept();
     deployment.call(1, 0);
     expect(deployment.call(0, 100)).toBe(limit - 5);
   });
@@ -334,7 +334,7 @@ describe("counts that only grow", () => {
     deployment.call(1, 20);
     deployment.call(0, 10);
     expect(deployment.alone(0, 5)).toBe(5);
-    deployment.redis = newLedger();
+    deployment.redis = nothingKept();
     deployment.call(0, 0);
     expect(deployment.call(2, 100)).toBe(limit - 35);
   });
@@ -344,7 +344,7 @@ describe("counts that only grow", () => {
     deployment.call(0, 30);
     deployment.call(1, 10);
     deployment.replace(0);
-    deployment.redis = newLedger();
+    deployment.redis = nothingKept();
     expect(deployment.call(0, 5)).toBe(5); // before the other one has spoken
     deployment.call(1, 0);
     deployment.spend();
@@ -398,13 +398,13 @@ describe("windows by the clock", () => {
     expect(deployment.alone(0, 5)).toBe(5);
     deployment.nowMs += 60_000;
     deployment.call(0, 1);
-    expect(deployment.redis.totals.map(({ floor }) => floor)).toEqual([1, 6]);
+    expect(deployment.redis.totals.map(({ highest }) => highest)).toEqual([1, 6]);
   });
 
   test("a statement that charges nothing and tells nothing leaves Redis as it is", () => {
     const deployment = new Deployment();
     deployment.stateAll();
-    expect(deployment.redis).toEqual(newLedger());
+    expect(deployment.redis).toEqual(nothingKept());
     deployment.call(0, 5);
     const before = copyOf(deployment.redis);
     deployment.stateAll();

@@ -24,7 +24,7 @@ export interface Count {
   index: number;
   /** Requests that this gateway has admitted. */
   own: number;
-  /** Those of them that were in no call, so that no other gateway has heard of them. */
+  /** Those of `own` that were in no call to Redis, so that no other gateway has heard of them. */
   alone: number;
   /** Requests that Redis has charged to this gateway, as far as it has heard. */
   synced: number;
@@ -33,8 +33,8 @@ export interface Count {
 }
 
 /**
- * What a gateway has left of a limit: all of it with one gateway or with Redis, else its share of what was left. It is
- * what `charge` admits next, so what a fault let pass beyond the limit uses up credit here, too.
+ * What a gateway may still admit of a limit: all that is left with one gateway or with Redis, else its share. It equals
+ * what `charge` admits next. So requests that a fault let pass beyond the limit use up credit here, too.
  */
 export function leftOf({ own, synced, others }: Readonly<Count>, limit: number, gateways: number): number {
   return Math.ceil((limit - others - synced) / gateways) + synced - own;
@@ -63,13 +63,15 @@ export function learn(count: Count, index: number, admitted: number, others: num
 interface Total {
   readonly index: number;
   /** The highest total that any gateway knows. */
-  readonly floor: number;
-  /** The sum of what is charged to each gateway. It lacks those that have not spoken to a Redis which lost its data. */
+  readonly highest: number;
+  /**
+   * The sum of what is charged to each gateway. After a loss of data it lacks the gateways that have not spoken since.
+   */
   readonly sum: number;
 }
 
 /** What Redis keeps of an account: a total and the charges of each gateway, for each window. */
-export interface Ledger {
+export interface KeptCounts {
   totals: readonly Total[];
   readonly charged: Map<string, readonly { readonly index: number; readonly own: number }[]>;
 }
@@ -89,46 +91,46 @@ export interface ChargeAnswer {
 }
 
 /**
- * Merges a statement into the ledger and admits as many of the wanted requests as all windows have left. `script.ts`
- * does the same on Redis, step by step.
+ * Merges a statement into what Redis keeps and admits as many of the wanted requests as all windows have left.
+ * `script.ts` does the same on Redis, step by step.
  *
- * A statement may come twice, late, or at a ledger that has lost everything. Requests that are charged to a gateway
- * which did not admit them, because an answer was lost, are used before others are charged.
+ * A statement may come twice, late, or to a Redis that has lost everything. Credit is used before anything is charged:
+ * requests that were charged to a gateway and not admitted, because the answer was lost.
  *
  * @param indexes of the windows that run now
  */
-export function charge(ledger: Ledger, indexes: readonly number[], statement: StatedCounts): ChargeAnswer {
+export function charge(kept: KeptCounts, indexes: readonly number[], statement: StatedCounts): ChargeAnswer {
   const { gateway, wanted, limits, counts } = statement;
-  const isNew = ledger.totals.at(-1)?.index !== indexes.at(-1);
-  const totals = isNew ? [] : ledger.totals;
-  const charges = isNew ? [] : (ledger.charged.get(gateway) ?? []);
+  const isNew = kept.totals.at(-1)?.index !== indexes.at(-1);
+  const totals = isNew ? [] : kept.totals;
+  const charges = isNew ? [] : (kept.charged.get(gateway) ?? []);
   let admitted = wanted;
   const merged = indexes.map((index, w) => {
-    const running = <T extends { readonly index: number }>(kept: T | undefined) =>
-      kept?.index === index ? kept : null;
-    const { floor = 0, sum = 0 } = running(totals[w]) ?? {};
+    const running = <T extends { readonly index: number }>(value: T | undefined) =>
+      value?.index === index ? value : null;
+    const { highest = 0, sum = 0 } = running(totals[w]) ?? {};
     const { own: charged = 0 } = running(charges[w]) ?? {};
     const { own = 0, alone = 0, synced = 0, others = 0 } = running(counts[w]) ?? {};
     const known = Math.max(charged, own, synced);
     const newSum = sum + known - charged;
-    // The floor may count gateways that are gone, which the sum of a Redis without data does not.
-    const total = Math.max(floor + Math.min(alone, known - charged), others + known, newSum);
+    // The highest may count gateways that are gone, which the sum of a Redis without data does not.
+    const total = Math.max(highest + Math.min(alone, known - charged), others + known, newSum);
     admitted = Math.max(0, Math.min(admitted, limits[w]! - total + known - own));
-    return { index, before: { floor, charged }, own, known, sum: newSum, total };
+    return { index, before: { highest, charged }, own, known, sum: newSum, total };
   });
   let isChanged = false;
   const after = merged.map(({ index, before, own, known, sum, total }) => {
     const grown = Math.max(0, own + admitted - known);
-    if (total + grown > before.floor || known + grown > before.charged) isChanged = true;
-    return { index, floor: total + grown, sum: sum + grown, own: known + grown };
+    if (total + grown > before.highest || known + grown > before.charged) isChanged = true;
+    return { index, highest: total + grown, sum: sum + grown, own: known + grown };
   });
   if (isChanged) {
-    if (isNew) ledger.charged.clear();
-    ledger.totals = after.map(({ index, floor, sum }) => ({ index, floor, sum }));
-    ledger.charged.set(
+    if (isNew) kept.charged.clear();
+    kept.totals = after.map(({ index, highest, sum }) => ({ index, highest, sum }));
+    kept.charged.set(
       gateway,
       after.map(({ index, own }) => ({ index, own })),
     );
   }
-  return { admitted, windows: after.map(({ floor, own }) => ({ others: floor - own, charged: own })) };
+  return { admitted, windows: after.map(({ highest, own }) => ({ others: highest - own, charged: own })) };
 }

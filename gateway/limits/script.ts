@@ -11,7 +11,7 @@ import { lengthsMs } from "./rule.ts";
  * Returns the time in Unix ms; then for each account how many requests are admitted, and for each window what is charged
  * to other gateways and to this one.
  *
- * Each key is a hash. The field `total` has index, floor and sum of each window, and the field of a counter has index
+ * Each key is a hash. The field `total` has index, highest and sum of each window, and the field of a counter has index
  * and own, all as doubles, because texts take Redis much longer. The key goes with its day, and with it the fields of
  * gateways that are gone.
  */
@@ -22,7 +22,7 @@ local lengths = { ${lengthsMs.join(", ")} }
 local windows = #lengths
 local max, number = math.max, tonumber
 local total_format, own_format = string.rep('ddd', windows), string.rep('dd', windows)
-local indexes, floors, sums, charges, owns, knowns, totals = {}, {}, {}, {}, {}, {}, {}
+local indexes, highests, sums, charges, owns, knowns, totals = {}, {}, {}, {}, {}, {}, {}
 local at, answered = 2, 1
 local answer = { now }
 for i = 1, #KEYS do
@@ -36,8 +36,8 @@ for i = 1, #KEYS do
   local kept_charges = not is_new and kept[2] and { struct.unpack(own_format, kept[2]) } or {}
   for w = 1, windows do
     local index = math.floor((now + phase) / lengths[w])
-    local floor, sum, charged, own, alone, synced, others = 0, 0, 0, 0, 0, 0, 0
-    if kept_totals[3 * w - 2] == index then floor, sum = kept_totals[3 * w - 1], kept_totals[3 * w] end
+    local highest, sum, charged, own, alone, synced, others = 0, 0, 0, 0, 0, 0, 0
+    if kept_totals[3 * w - 2] == index then highest, sum = kept_totals[3 * w - 1], kept_totals[3 * w] end
     if kept_charges[2 * w - 1] == index then charged = kept_charges[2 * w] end
     if number(ARGV[at + 1]) == index then
       own, alone = number(ARGV[at + 2]), number(ARGV[at + 3])
@@ -45,9 +45,9 @@ for i = 1, #KEYS do
     end
     local known = max(charged, own, synced)
     sum = sum + known - charged
-    local total = max(floor + math.min(alone, known - charged), others + known, sum)
+    local total = max(highest + math.min(alone, known - charged), others + known, sum)
     admitted = max(0, math.min(admitted, ARGV[at] - total + known - own))
-    indexes[w], floors[w], charges[w] = index, floor, charged
+    indexes[w], highests[w], charges[w] = index, highest, charged
     owns[w], knowns[w], sums[w], totals[w] = own, known, sum, total
     at = at + 6
   end
@@ -57,7 +57,7 @@ for i = 1, #KEYS do
   for w = 1, windows do
     local grown = max(0, owns[w] + admitted - knowns[w])
     local total, charged = totals[w] + grown, knowns[w] + grown
-    if total > floors[w] or charged > charges[w] then is_changed = true end
+    if total > highests[w] or charged > charges[w] then is_changed = true end
     answer[answered + 1], answer[answered + 2] = total - charged, charged
     answered = answered + 2
     total_field[3 * w - 2], total_field[3 * w - 1], total_field[3 * w] = indexes[w], total, sums[w] + grown

@@ -3,6 +3,7 @@ import type { Knex } from "knex";
 import type { Registry } from "prom-client";
 import { exposePool } from "../../runtime/database/pool-metrics.ts";
 import { counter, Distribution, durationBounds, gauge } from "../../runtime/metrics.ts";
+import { countEntries } from "../inventory/list/chunks.ts";
 import type { StockList } from "../inventory/list/stock-list.ts";
 import type { LongPolls } from "../inventory/reads/long-polls.ts";
 import type { StockClient } from "../inventory/stock-client.ts";
@@ -13,13 +14,13 @@ export interface GaugedParts {
   readonly list: Pick<StockList, "last">;
   readonly longPolls: Pick<LongPolls, "count">;
   /** Gateways that share the limits, as configured. */
-  readonly replicas: number;
+  readonly gateways: number;
 }
 
 /** Shows how the parts of the gateway stand: values that they keep anyway, read when they are scraped. */
-export function exposeGauges(registry: Registry, { db, stock, list, longPolls, replicas }: GaugedParts): void {
+export function exposeGauges(registry: Registry, { db, stock, list, longPolls, gateways }: GaugedParts): void {
   exposePool(registry, "gateway", db);
-  gauge({ name: "gateway_replicas", help: "Gateways that share the limits, as configured", registry }, () => replicas);
+  gauge({ name: "gateway_replicas", help: "Gateways that share the limits, as configured", registry }, () => gateways);
 
   const ofList = (name: string, help: string, read: (last: NonNullable<StockList["last"]>) => number) =>
     gauge({ name: `gateway_list_${name}`, help, registry }, () => (list.last ? read(list.last) : 0));
@@ -30,7 +31,7 @@ export function exposeGauges(registry: Registry, { db, stock, list, longPolls, r
     ({ checkedAtMs }) => checkedAtMs / 1_000,
   );
   ofList("chunks", "Chunks of the list", ({ snapshot }) => snapshot.chunks.length);
-  ofList("entries", "Entries of the list", ({ snapshot }) => sum(snapshot.chunks, ({ petIds }) => petIds.length));
+  ofList("entries", "Entries of the list", ({ snapshot }) => countEntries(snapshot.chunks));
   ofList("bytes", "Bytes of the list's JSON", ({ snapshot }) => sum(snapshot.chunks, ({ json }) => json.length));
 
   const held = { name: "gateway_held_requests", help: "Requests that wait for a change", registry };

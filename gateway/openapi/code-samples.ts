@@ -36,7 +36,7 @@ function curl({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
   const parts = [
     "curl --fail-with-body",
     authorization,
-    ...(isKeyed ? ['-H "Idempotency-Key: stock-$(date +%s)"'] : []),
+    ...(isKeyed ? ['-H "Idempotency-Key: $(openssl rand -hex 16)"'] : []),
     ...(body === undefined ? [] : [`-X ${method} -H "Content-Type: application/json"`, `-d '${body}'`]),
     ...(listUrl ? ['-G --data-urlencode "since=$ETAG"'] : []),
     url,
@@ -94,11 +94,12 @@ function go({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
   const authorize = (name: string) => `\t${name}.Header.Set("Authorization", "Bearer "+os.Getenv("KEY"))`;
   const orFail = "\tif err != nil {\n\t\tlog.Fatal(err)\n\t}";
   return lines(
-    'package main\n\nimport (\n\t"io"\n\t"log"\n\t"net/http"',
+    "package main\n\nimport (",
+    isKeyed && '\t"crypto/rand"',
+    '\t"io"\n\t"log"\n\t"net/http"',
     listUrl && '\t"net/url"',
     '\t"os"',
     body !== undefined && '\t"strings"',
-    isKeyed && '\t"time"',
     ")\n\nfunc main() {",
     listUrl && `\tlist, err := http.NewRequest("HEAD", "${listUrl}", nil)\n${orFail}\n${authorize("list")}`,
     listUrl && `\thead, err := http.DefaultClient.Do(list)\n${orFail}`,
@@ -107,7 +108,7 @@ function go({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
     orFail,
     authorize("request"),
     body !== undefined && '\trequest.Header.Set("Content-Type", "application/json")',
-    isKeyed && '\trequest.Header.Set("Idempotency-Key", time.Now().Format("stock-20060102T150405.000"))',
+    isKeyed && '\trequest.Header.Set("Idempotency-Key", rand.Text()) // Go 1.24 or later',
     "\tresponse, err := http.DefaultClient.Do(request)",
     orFail,
     "\tdefer response.Body.Close()",

@@ -102,7 +102,7 @@ function valuesOf(options: OpenApiOptions): Values {
   };
 }
 
-/** A repeat of the rotation is no matter of course, because its answer alone shows the new key. */
+/** A repeat of a rotation needs care, because only its answer shows the new key. */
 const rotationRepeat =
   "\n\nWhen the answer of `POST /keys/rotate` was lost, repeat it with the old key: another new key takes the place of " +
   "the lost one. The repeat gets 409 once the new key has been used, and 401 once the old key has ended.";
@@ -148,7 +148,9 @@ function unwrap(markdown: string): string {
   return parts.map((part, i) => (i % 2 === 0 ? part.replace(/([^\n|])\n(?=[^\n|])/g, "$1 ") : part)).join("");
 }
 
-/** Says in each operation that is going to end what is announced, and adds the headers of that to its responses. */
+/**
+ * Adds its announced end to each operation that is going to end: to its description, and as headers to its responses.
+ */
 function announceEnds(document: OpenApiDocument, deprecations: Announcements): void {
   const { components } = document;
   const retired = components.responses.Retired!;

@@ -83,7 +83,7 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
     repeat: "No: the tag stays outdated.",
   },
   idempotency_key_reused: {
-    meaning: "Within the last 24 hours this `Idempotency-Key` was sent with another request. Nothing was changed.",
+    meaning: "This `Idempotency-Key` was sent with another request before. Nothing was changed.",
     action: "Take a new key for each update that you decide on, and keep it for the repeats of that update alone.",
     repeat: "Yes, with a new key.",
   },

@@ -1,4 +1,4 @@
-/** What tools find the API and its documents by: the catalogue of RFC 9727, and the documents in other forms. */
+/** Lets tools find the API and its documents: the catalogue of RFC 9727, and the documents in other forms. */
 import type { RequestHandler } from "express";
 import { stringify } from "yaml";
 import { postmanCollection } from "../openapi/postman.ts";

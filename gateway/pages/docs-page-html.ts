@@ -103,11 +103,11 @@ function programHtml(document: ShownDocument): string {
   return `<section class="row" aria-labelledby="program">
 <div class="text">
 <h2 id="program">A complete program</h2>
-<p>It reads the stock, sets a quantity, and reads what has changed since, in each language without a library. Use it as a beginning of your own:</p>
+<p>It reads the stock, sells one of the first pet, and reads what has changed since, in each language without a library. Use it as a beginning of your own:</p>
 <ul>
 <li>The list is read once. From its <code>ETag</code> on, <code>/inventory/changes</code> has what is new.</li>
-<li>An update has an <code>Idempotency-Key</code>, so it happens once, however often it is sent.</li>
-<li>After a 429, a 5xx and a lost connection the same request is sent again: after the seconds of <code>Retry-After</code>, else after a time that doubles and has some randomness.</li>
+<li>The sale has an <code>Idempotency-Key</code>, so it happens once, however often it is sent.</li>
+<li>After a 429, a 5xx and a lost answer, which has 10 s to come, the same request is sent again: after the seconds of <code>Retry-After</code>, else after a time that doubles and has some randomness.</li>
 <li>A banned key, and any other error, ends the program with the code and the message.</li>
 <li>A <code>petId</code> keeps all its digits.</li>
 </ul>

@@ -1,4 +1,4 @@
-/** What the two pages have in common: their head, and the bar at their top. */
+/** The frame of both pages: their head, and the bar at their top. */
 import { escapeHtml } from "./escape-html.ts";
 
 interface Frame {

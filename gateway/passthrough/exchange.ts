@@ -13,8 +13,8 @@ export interface ExchangeOptions {
   /** The longest wait for a response head, and for each further piece of the body. */
   readonly timeoutMs: number;
   /**
-   * The longest wait until a client has taken all that waits for it: 64 to 128 KiB, so that one that takes a little now
-   * and then holds no connection for long.
+   * The longest wait until a client has taken all that waits for it: 64 to 128 KiB. A part does not count: a client
+   * that takes a little now and then would hold a connection for long.
    */
   readonly clientTimeoutMs: number;
   /** Sends the request to the upstream. `sink` stands for the client: destroying it breaks the request off. */
@@ -30,7 +30,10 @@ export interface ExchangeOptions {
 export class Exchange {
   readonly #options: ExchangeOptions;
   #stage: "sent" | "answered" | "over" = "sent";
-  /** Ended when the upstream has answered, destroyed to break off with it: it closes with the use of a connection. */
+  /**
+   * Stands for the client. It is ended when the upstream has answered, and destroyed to break off; it closes when the
+   * connection is no longer used.
+   */
   #sink!: Writable;
   #timer: NodeJS.Timeout;
   #onUsedConnection = false;

@@ -19,7 +19,7 @@ export interface PassThroughOptions {
   readonly timeoutMs: number;
   /** The longest wait until a client has taken all that waits for it: it holds one of the connections. */
   readonly clientTimeoutMs: number;
-  /** Connections to the service, which accounts share out between them. None waits for another's. */
+  /** Maximum connections to the service. Accounts share them out, and an account that has its share is refused. */
   readonly maxConnections?: number;
 }
 
@@ -41,9 +41,9 @@ interface UpstreamCall extends IncomingMessage {
  *
  * The upstream's 2xx and 304 come back as they are, with the gateway's headers in place of the upstream's. Everything
  * else becomes an ApiError given to `next`: 502 `upstream_unavailable` (refused, broken, or the upstream's own 5xx and
- * refusals of the gateway), 504 `upstream_timeout`, 503 `service_unavailable` (none configured, or the account
- * has its share of the connections), and the upstream's own 404, 400 and 412. A body that breaks off takes the client's connection with it, and then `next` is
- * called with headers already sent.
+ * refusals of the gateway), 504 `upstream_timeout`, 503 `service_unavailable` (none configured, or the account has its
+ * share of the connections), and the upstream's own 404, 400 and 412. When a body breaks off, the client's connection
+ * is closed, and `next` is called with headers already sent.
  */
 export function passThrough(options: PassThroughOptions): PassThrough {
   const { upstream, name, timeoutMs, clientTimeoutMs } = options;

@@ -28,7 +28,7 @@ import {
 
 export interface HandlerDeps {
   readonly store: Pick<StockStore, "get" | "getMany" | "changesAfter">;
-  readonly history: Pick<StockHistory, "before">;
+  readonly history: Pick<StockHistory, "before" | "has">;
   /** Whether changes of the past may be read. */
   readonly keepsHistory: boolean;
   /** Who makes a call, by the names in the certificate. */
@@ -48,8 +48,6 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
     const [outcome] = await commits.submit({ changes: [change], origin: originOf(call) }, whileWanted(call));
     return entryOrRefuse(change, outcome!);
   };
-  const hasPast = async (petId: bigint) =>
-    (await store.get(petId)) !== undefined || (await history.before(undefined, petId, 1)).length > 0;
 
   return {
     listInventory: serverStream(async function* ({ afterPetId }) {
@@ -111,7 +109,7 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
     ),
 
     adjustInventory: unary(async (request, call) => {
-      const { kind, item } = await asRetryable(commit(readAdjustment(request), call));
+      const { kind, item } = await asRetryable(commit(readAdjustment({ ...request, expectedRevisions: [] }), call));
       return { item: toWireItem(item), replayed: kind === "replayed" };
     }, onCall),
 
@@ -143,14 +141,14 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
       const { petId, beforeRevision } = request;
       if (!keepsHistory) throw new RpcError("HISTORY_OFF", "this service keeps no history (INVENTORY_HISTORY_DAYS=0)");
       const changes = await history.before(beforeRevision, petId, readHistoryLimit(request));
-      const isKnown = petId === undefined || changes.length > 0 || (await hasPast(petId));
+      const isKnown = petId === undefined || changes.length > 0 || (await history.has(petId));
       if (!isKnown) throw notFound(petId);
       return { changes: changes.map(toWireChange) };
     }, onCall),
   };
 }
 
-/** The items of rows: many streams send the same ones. */
+/** Items by the rows that they were made of, because many streams send the same rows. */
 const wireItems = new WeakMap<readonly StockRow[], readonly InventoryItem[]>();
 
 function wireItemsOf(rows: readonly StockRow[]): InventoryItem[] {

@@ -1,12 +1,13 @@
 import { readFileSync } from "node:fs";
 import { status } from "@grpc/grpc-js";
+import type { Reason } from "../../proto/reasons.ts";
 import { refusalOf } from "../../test/support/grpc.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
 import { OutcomeUnknownError, StockUnavailableError, TooManyStreamsError } from "../stock/stock-errors.ts";
-import { asRetryable, type Reason, RpcError, reasons, toRpcError, toServiceError } from "./rpc-error.ts";
+import { asRetryable, RpcError, statusOfReason, toRpcError, toServiceError } from "./rpc-error.ts";
 
 const secret = new Error("password s3cret");
-const reasonsOf = Object.keys(reasons) as Reason[];
+const reasonsOf = Object.keys(statusOfReason) as Reason[];
 
 test("the contract lists every reason with its status, and no other", () => {
   const contract = readFileSync(new URL("../../proto/petstore/inventory/v1/inventory.proto", import.meta.url), "utf8");
@@ -14,7 +15,7 @@ test("the contract lists every reason with its status, and no other", () => {
     reason,
     code,
   ]);
-  expect(listed).toEqual(reasonsOf.map((reason) => [reason, status[reasons[reason]]]));
+  expect(listed).toEqual(reasonsOf.map((reason) => [reason, status[statusOfReason[reason]]]));
 });
 
 test.each<[unknown, Reason]>([
@@ -28,7 +29,11 @@ test.each<[unknown, Reason]>([
 ])("%s becomes %p for the caller, without its cause", async (thrown, reason) => {
   const error = toRpcError(thrown);
   const sent = toServiceError(error);
-  expect(await refusalOf(Promise.reject(sent))).toMatchObject({ code: status[reasons[reason]], reason, metadata: {} });
+  expect(await refusalOf(Promise.reject(sent))).toMatchObject({
+    code: status[statusOfReason[reason]],
+    reason,
+    metadata: {},
+  });
   expect(sent.message + sent.metadata.get("grpc-status-details-bin")).not.toContain("s3cret");
   expect(error.cause).toBe(thrown);
 });

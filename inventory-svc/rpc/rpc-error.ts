@@ -4,11 +4,12 @@ import type { Any } from "../../proto/gen/google/protobuf/any.ts";
 import { BadRequest, ErrorInfo, ResourceInfo, RetryInfo } from "../../proto/gen/google/rpc/error_details.ts";
 import { Status } from "../../proto/gen/google/rpc/status.ts";
 import { protobufPackage } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { Reason } from "../../proto/reasons.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
 import { OutcomeUnknownError, StockUnavailableError, TooManyStreamsError } from "../stock/stock-errors.ts";
 
-/** Every reason for a refusal, with its gRPC status. The contract lists them, and callers rely on both. */
-export const reasons = {
+/** The gRPC status of each reason. The contract lists both, and callers rely on them. */
+export const statusOfReason = {
   INVALID_FIELD: status.INVALID_ARGUMENT,
   REQUEST_ID_REUSED: status.INVALID_ARGUMENT,
   KEY_REUSED: status.INVALID_ARGUMENT,
@@ -25,8 +26,7 @@ export const reasons = {
   STOCK_UNAVAILABLE: status.UNAVAILABLE,
   OUTCOME_UNKNOWN: status.UNAVAILABLE,
   INTERNAL: status.INTERNAL,
-} as const;
-export type Reason = keyof typeof reasons;
+} as const satisfies Record<Reason, status>;
 
 /** After these nothing has happened, and the same call can succeed later. */
 const retryableReasons: ReadonlySet<Reason> = new Set(["QUEUE_FULL", "STOCK_UNAVAILABLE"]);
@@ -53,7 +53,7 @@ export class RpcError extends Error {
     super(message, { cause: options.cause });
     this.name = "RpcError";
     this.reason = reason;
-    this.code = reasons[reason];
+    this.code = statusOfReason[reason];
     this.metadata = options.metadata ?? {};
     this.field = options.field;
     this.isRetryable = options.isRetryable ?? retryableReasons.has(reason);

@@ -118,10 +118,11 @@ export interface QuestionStream {
   /** Of the caller who opened it; see `certificateNames`. */
   readonly certificateNames: string | undefined;
   /**
-   * Makes a function that is true while an asker waits.
+   * Makes a function that says whether an asker still waits.
    *
-   * @param deadlineMs when its time is over, counted from when this service accepted the stream. The asker counts from
-   *   when it got to know that, which is later. So what comes late is never taken for wanted, whatever has delayed it
+   * @param deadlineMs the end of its wait, counted from when this service accepted the stream. The asker counts from
+   * when it learned of that, which is later. So no question that its asker has given up is taken for wanted, however
+   * late it comes
    */
   whileWanted(deadlineMs: number): () => boolean;
 }

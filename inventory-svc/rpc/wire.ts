@@ -1,7 +1,6 @@
 /** Between messages of the contract and values of the stock. */
 import { hash } from "node:crypto";
 import {
-  type AdjustInventoryRequest,
   type BatchAdjustInventoryRequest,
   type Change,
   type IdempotencyKey,
@@ -100,10 +99,11 @@ function readQuantityUpdate(update: AnyChange & Pick<Change, "quantity">): Updat
 }
 
 /** @throws RpcError INVALID_FIELD */
-export function readAdjustment(adjustment: AdjustInventoryRequest): AdjustChange {
-  const change = readDeltaOf({ ...adjustment, expectedRevisions: [] });
+export function readAdjustment(adjustment: AnyChange & Pick<Change, "delta" | "requestId">): AdjustChange {
+  const change = readDeltaOf(adjustment);
   const id = readId("request_id", adjustment.requestId);
-  return { ...change, once: { id, fingerprint: String(change.delta) } };
+  const { delta, expectedRevisions } = change;
+  return { ...change, once: { id, fingerprint: expectedRevisions ? hashOf(textOf(change)) : String(delta) } };
 }
 
 function readDeltaOf(adjustment: AnyChange & Pick<Change, "delta">): AdjustChange {
@@ -158,7 +158,10 @@ function checkDifferent(field: string, changes: readonly { readonly petId: bigin
 }
 
 function readChange(change: Change, hasKey: boolean): UpdateChange | AdjustChange {
-  if (change.delta === undefined) return readQuantityUpdate(change);
+  if (change.delta === undefined) {
+    if (change.requestId !== "") throw invalid("request_id", "must not be there beside quantity: use a key");
+    return readQuantityUpdate(change);
+  }
   if (change.quantity !== undefined) throw invalid("delta", "must not be there beside quantity");
   if (!hasKey) return readAdjustment(change);
   if (change.requestId !== "") throw invalid("request_id", "must not be there beside a key");
@@ -180,22 +183,29 @@ function withKey<C extends UpdateChange | AdjustChange>(
   isAllOrNothing: boolean,
 ): C[] {
   if (!isAllOrNothing) return changes.map((change) => ({ ...change, once: onceBy(key, change) }));
-  // The ids are numbers, so that a repeat with other entries meets the records of the first time.
+  // The ids have places and not petIds, so that a repeat with other entries meets the records of the first time.
   const fingerprint = key.fingerprint || hashOf(changes.map((change) => `${change.petId} ${textOf(change)}`).join());
   return changes.map((change, i) => ({ ...change, once: { id: `${key.account} ${key.key} #${i}`, fingerprint } }));
 }
 
-/** No id of an adjustment without a key has a space. */
+/**
+ * Names a change by its key. The spaces tell the id from the request id of an adjustment, which has none.
+ *
+ * Services of two versions keep these ids at the same time, for a day: another form would make repeats happen twice.
+ */
 function onceBy({ account, key, fingerprint }: IdempotencyKey, change: UpdateChange | AdjustChange): Once {
   return { id: `${account} ${key} ${change.petId}`, fingerprint: fingerprint || hashOf(textOf(change)) };
 }
 
+/** Part of fingerprints that are kept: another form would refuse repeats. */
 function textOf(change: UpdateChange | AdjustChange): string {
   const { expectedRevisions = ["any"] } = change;
   return `${change.kind === "adjust" ? `delta ${change.delta}` : change.quantity} ${expectedRevisions.join(" ")}`;
 }
 
-/** The id that a caller of this service gave to adjustments; undefined for what a key or nothing makes happen once. */
+/**
+ * The request id that a caller of this service gave to adjustments; undefined for a change with a key, or with neither.
+ */
 export function requestIdOf(change: StockChange): string | undefined {
   if (change.kind !== "adjust") return undefined;
   const [account = "", key] = change.once?.id.split(" ") ?? [];

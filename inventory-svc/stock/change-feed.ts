@@ -90,7 +90,7 @@ export class ChangeFeed {
     return pending;
   }
 
-  /** Resolves at the next look, for all watches together. */
+  /** Resolves at the next poll, for all watches together. */
   #nextPoll(): Promise<void> {
     this.#poll ??= setTimeout(intervalMs).then(() => {
       this.#poll = undefined;

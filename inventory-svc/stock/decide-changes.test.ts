@@ -28,7 +28,7 @@ const changes: Record<Change["kind"], Change> = {
 /** Decides changes to a stock at revision 10, each in a group of its own. */
 const decide = (rows: StockRow[], changes: readonly Change[], records: readonly OnceRecord[] = []) => {
   const groups = changes.map((change) => asGroup([change]));
-  const { outcomes, recorded, ...rest } = decideChanges({ rows, records, revision: 10n }, groups);
+  const { outcomes, recorded, ...rest } = decideChanges({ rows, records, revision: 10n, lowestId: 0n }, groups);
   return { outcomes: outcomes.flat(), recorded: recorded.flatMap(onceRecordOf), ...rest };
 };
 /** What a row of the ledger answers repeats with. */
@@ -220,7 +220,10 @@ describe("updates that happen once", () => {
     const groups = [[other(8n), other(7n), other(9n)], [{ kind: "update", petId: 9n, quantity: 2 } as const]].map(
       asGroup,
     );
-    const { outcomes, written, recorded } = decideChanges({ rows, records: [first], revision: 10n }, groups);
+    const { outcomes, written, recorded } = decideChanges(
+      { rows, records: [first], revision: 10n, lowestId: 0n },
+      groups,
+    );
     expect(outcomes.map((group) => group.map(({ kind }) => kind))).toEqual([Array(3).fill("id_reused"), ["done"]]);
     expect(written).toEqual([{ ...present, petId: 9n, quantity: 2, revision: 11n }]);
     expect(recorded.flatMap(onceRecordOf)).toEqual([]);
@@ -229,7 +232,7 @@ describe("updates that happen once", () => {
   test("a group that names one id twice is refused as a whole, whether or not it is recorded", () => {
     for (const records of [[], [first]]) {
       const groups = [asGroup([keyed(5), keyed(6)])];
-      const { outcomes, written } = decideChanges({ rows: [present], records, revision: 10n }, groups);
+      const { outcomes, written } = decideChanges({ rows: [present], records, revision: 10n, lowestId: 0n }, groups);
       expect(outcomes).toEqual([[{ kind: "id_reused" }, { kind: "id_reused" }]]);
       expect(written).toEqual([]);
     }
@@ -250,7 +253,7 @@ describe("changes that are all or nothing", () => {
 
   test("one refusal refuses all, and neither entries nor records nor the revision change", () => {
     const groups = [all([adjust(7n, -2), adjust(8n, -4), adjust(9n, 1)]), all([adjust(7n, -3), adjust(8n, 1)])];
-    const { outcomes, recorded, revision } = decideChanges({ rows, revision: 10n }, groups);
+    const { outcomes, recorded, revision } = decideChanges({ rows, records: [], revision: 10n, lowestId: 0n }, groups);
     const refused = { kind: "insufficient_stock", item: rows[1] };
     expect(outcomes[0]).toEqual([{ kind: "group_refused" }, refused, { kind: "group_refused" }]);
     expect(outcomes[1]!.map((outcome) => "item" in outcome && outcome.item.quantity)).toEqual([0, 4]);
@@ -263,15 +266,15 @@ describe("changes that are all or nothing", () => {
 
   test("a repeat has the first results, also beside an entry that has gone", () => {
     const groups = [all([adjust(7n, -2), adjust(8n, 1)]), asGroup([{ kind: "remove", petId: 8n }])];
-    const { outcomes } = decideChanges({ rows, revision: 10n }, [...groups, groups[0]!]);
+    const { outcomes } = decideChanges({ rows, records: [], revision: 10n, lowestId: 0n }, [...groups, groups[0]!]);
     expect(outcomes[2]).toEqual(outcomes[0]!.map((outcome) => ({ ...outcome, kind: "replayed" })));
   });
 
   test("a repeat of which some records are deleted already makes nothing, not even the rest", () => {
     const group = all([adjust(7n, -2), adjust(8n, 1)]);
-    const first = decideChanges({ rows, revision: 10n }, [group]);
+    const first = decideChanges({ rows, records: [], revision: 10n, lowestId: 0n }, [group]);
     for (const left of first.recorded.map(onceRecordOf)) {
-      const { outcomes, recorded } = decideChanges({ rows, records: left, revision: 12n }, [group]);
+      const { outcomes, recorded } = decideChanges({ rows, records: left, revision: 12n, lowestId: 0n }, [group]);
       expect([outcomes, recorded]).toEqual([[[{ kind: "id_reused" }, { kind: "id_reused" }]], []]);
     }
   });
@@ -345,7 +348,7 @@ describe("batches", () => {
         const model = emptyModel(0n);
         for (const each of plans) {
           const { rows, records, revision } = model;
-          const input = { rows: rows.values(), records: records.values(), revision };
+          const input = { rows: rows.values(), records: records.values(), revision, lowestId: 0n };
           const result = decideChanges(input, [asGroup([settle(each, model)])]);
           expect(result.revision - revision).toBe(BigInt(result.written.length));
           for (const row of result.written) {

@@ -28,11 +28,11 @@ export interface BatchInput {
   /** The entries that the changes name, tombstones included. */
   readonly rows: Iterable<StockRow>;
   /** The records of the ids that the changes name. */
-  readonly records?: Iterable<OnceRecord>;
+  readonly records: Iterable<OnceRecord>;
   /** The revision of the stock before the first change. */
   readonly revision: bigint;
   /** The lowest id in the ledger, or 0. */
-  readonly lowestId?: bigint;
+  readonly lowestId: bigint;
 }
 
 /**
@@ -59,7 +59,7 @@ class Batch {
   readonly #rows = new Map<bigint, StockRow>();
   readonly #records = new Map<string, OnceRecord>();
 
-  constructor({ rows, records = [], revision, lowestId = 0n }: BatchInput) {
+  constructor({ rows, records, revision, lowestId }: BatchInput) {
     this.revision = revision;
     this.#lowestId = lowestId;
     for (const row of rows) this.#rows.set(row.petId, row);
@@ -70,7 +70,7 @@ class Batch {
     const { changes } = group;
     const ids = changes.flatMap((change) => onceOf(change)?.id ?? []);
     const known = ids.filter((id) => this.#records.has(id)).length;
-    // Old records are deleted one after the other: what is left of those of a group must not become half a repeat.
+    // Old records are deleted one by one. A group of which only some are left must not be answered as half a repeat.
     const isPart = group.isAllOrNothing && known > 0 && known < changes.length;
     const isReused = isPart || new Set(ids).size < ids.length || changes.some((change) => this.#isReused(change));
     if (isReused) return changes.map(() => ({ kind: "id_reused" }));

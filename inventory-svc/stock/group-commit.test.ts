@@ -63,7 +63,7 @@ function open({ maxBatch = 100, maxQueued = 100 } = {}) {
   });
   /** The result of each change so far, in the order in which callers got it. */
   const settled: string[] = [];
-  const submit = (n: number, isWanted?: () => boolean) =>
+  const submit = (n: number, isWanted = isAlwaysWanted) =>
     commits.submit(asGroup([change(n)]), isWanted).then(
       ([result]) => {
         settled.push(`${n} ${result!.kind === "done" ? `is ${result!.item.petId}` : result!.kind}`);
@@ -75,6 +75,8 @@ function open({ maxBatch = 100, maxQueued = 100 } = {}) {
   return { database, commits, clock, measured, settled, submit };
 }
 
+const isAlwaysWanted = () => true;
+
 /** Resolves when everything has run that does not wait for a lock or a write. */
 const settle = () => setImmediate();
 
@@ -83,10 +85,12 @@ describe("group commit", () => {
     const { commits, database } = open({ maxBatch: 48, maxQueued: 120 });
     const group = (from: number, count: number) => Array.from({ length: count }, (_, i) => change(from + i));
     const submitted = [group(0, 1), group(1, 30), group(31, 18), group(49, 60), group(109, 11)].map((each) => {
-      return commits.submit(asGroup(each));
+      return commits.submit(asGroup(each), isAlwaysWanted);
     });
     expect(commits.queued).toBe(120);
-    const refused = expect(commits.submit(asGroup(group(200, 1)))).rejects.toBeInstanceOf(QueueFullError);
+    const refused = expect(commits.submit(asGroup(group(200, 1)), isAlwaysWanted)).rejects.toBeInstanceOf(
+      QueueFullError,
+    );
     expect(commits.queued).toBe(120);
     await refused;
     for (const size of [31, 18, 60, 11]) {
@@ -113,7 +117,9 @@ describe("group commit", () => {
       onWritten: () => {},
       now: () => 0,
     });
-    const batch = [asGroup([change(1), change(2)]), asGroup([change(3)])].map((group) => commits.submit(group));
+    const batch = [asGroup([change(1), change(2)]), asGroup([change(3)])].map((group) =>
+      commits.submit(group, isAlwaysWanted),
+    );
     for (const { reason } of (await Promise.allSettled(batch)) as PromiseRejectedResult[]) {
       expect(reason).toBeInstanceOf(InvariantError);
     }
@@ -258,7 +264,7 @@ describe("group commit", () => {
       now: () => 0,
     });
     const send = async (n: number) => {
-      await commits.submit(asGroup([change(n)]));
+      await commits.submit(asGroup([change(n)]), isAlwaysWanted);
       await setImmediate(); // as a server that sends outcomes does
       events.push(`sent ${n}`);
     };
@@ -300,7 +306,7 @@ describe("group commit", () => {
   test("callers can tell a full queue from an expired change", async () => {
     const { commits, database } = open({ maxQueued: 1 });
     const expired = commits.submit(asGroup([change(1)]), () => false);
-    await expect(commits.submit(asGroup([change(2)]))).rejects.toBeInstanceOf(QueueFullError);
+    await expect(commits.submit(asGroup([change(2)]), isAlwaysWanted)).rejects.toBeInstanceOf(QueueFullError);
     database.writes[0]!.succeed();
     await expect(expired).rejects.toBeInstanceOf(ExpiredError);
   });
@@ -350,8 +356,8 @@ describe("group commit", () => {
       now: () => 0,
     });
     const results = await Promise.allSettled([
-      commits.submit(asGroup([change(1)])),
-      commits.submit(asGroup([change(2)])),
+      commits.submit(asGroup([change(1)]), isAlwaysWanted),
+      commits.submit(asGroup([change(2)]), isAlwaysWanted),
     ]);
     expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   });

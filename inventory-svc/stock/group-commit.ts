@@ -73,7 +73,7 @@ export class GroupCommit {
    * @returns an outcome for each change, in order
    * @throws QueueFullError, ExpiredError, or what `write` throws
    */
-  submit(group: ChangeGroup, isWanted: () => boolean = () => true): Promise<readonly Outcome[]> {
+  submit(group: ChangeGroup, isWanted: () => boolean): Promise<readonly Outcome[]> {
     if (this.#queued >= this.#options.maxQueued) return Promise.reject(new QueueFullError());
     return new Promise((resolve, reject) => {
       const span = trace.getActiveSpan();

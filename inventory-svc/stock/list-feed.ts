@@ -7,7 +7,7 @@ import type { StockStore } from "./stock-store.ts";
 
 /** A part of the list. */
 export interface ListPage {
-  /** That of the stock before the first part was read. The same in every part. */
+  /** The position of the stock before the first part was read. The same in every part. */
   readonly position: Position;
   /** Entries and tombstones, in the order of petId. */
   readonly rows: readonly StockRow[];
@@ -26,10 +26,9 @@ const maxLoads = 200;
 const maxKept = 64;
 
 /**
- * Reads each part of the list once for all loads that follow each other at some distance. A load takes a part that was
- * read for another one if that began after it did: so each is as new as if it had read all by itself. One that begins
- * later reads by itself until it comes to such parts, and then has them without waiting, so that it draws level. Each
- * takes its parts when it wants them: a slow one holds up no other.
+ * Lets loads of the list share reads. A load uses rows that were read for another one if their read began after the
+ * load did, so its list is as new as if it had read everything itself. A later load finds such rows ahead of it, takes
+ * them without waiting, and so draws level. Each load goes at its own pace: a slow one holds up no other.
  */
 export class ListFeed {
   readonly #store: Pick<StockStore, "position" | "rowsAfter">;
@@ -78,6 +77,8 @@ export class ListFeed {
     this.#kept.delete(after);
     this.#kept.set(after, shared);
     if (this.#kept.size > maxKept) this.#kept.delete(this.#kept.keys().next().value);
+    // A load that comes here later reads for itself: the database may be back by then.
+    shared.rows.catch(() => this.#kept.get(after) === shared && this.#kept.delete(after));
     return shared.rows;
   }
 

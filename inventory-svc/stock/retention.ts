@@ -4,7 +4,7 @@ import { clockMs } from "../../runtime/database/statements.ts";
 import { orUnavailable } from "./stock-errors.ts";
 import { ledgerTable } from "./stock-rows.ts";
 
-/** The tables of a stock, as far as they shrink. Several services may do all of this at once. */
+/** Deletes what is old from the tables of a stock. Several services may do so at once. */
 export class Retention {
   readonly #db: Knex;
 
@@ -19,7 +19,7 @@ export class Retention {
    * @param limit maximum changes
    * @param kind those that made a revision, or those that happened once and made none; the ids of both begin at 0
    * @param after the id of the change after which to begin
-   * @returns the id up to which those that old are deleted; undefined when no more of them are
+   * @returns the id to go on after; undefined when no other change is that old
    * @throws StockUnavailableError
    */
   async deleteFromLedger(
@@ -44,8 +44,8 @@ export class Retention {
   }
 
   /**
-   * Notes which revision the stock has reached by now, unless that was noted a short time ago. So a removal needs no
-   * time of its own: whatever has such a revision or an earlier one is older than its note.
+   * Notes which revision the stock has reached by now, unless that was noted a short time ago. Notes tell the age of
+   * removals, which have no time of their own: all up to a noted revision are older than its note.
    *
    * @param intervalMs the shortest time between two notes, by the clock of the database
    * @throws StockUnavailableError
@@ -59,9 +59,9 @@ export class Retention {
   }
 
   /**
-   * Deletes the tombstones of entries that were removed longer ago than this, those of the earliest revisions first, and
-   * moves the floor up to the last of these revisions in the same transaction: so a reader whose position is not below
-   * the floor misses none. A step is bounded by the rows that it looks at, whether or not they are tombstones.
+   * Deletes the tombstones of entries that were removed longer ago than this, the earliest revisions first. The same
+   * transaction moves the floor up to the last of these revisions, so a reader at or above the floor misses no removal.
+   * A step is bounded by the rows that it looks at, tombstones or not.
    *
    * @param ageMs by the clock of the database and the times that were noted
    * @param limit maximum rows
@@ -88,7 +88,8 @@ export class Retention {
     const tombstones = rows.filter(({ removed }) => Number(removed) === 1).map(({ pet_id }) => pet_id);
     await orUnavailable(
       db.transaction(async (transaction) => {
-        // The counter row first, as each write does: so they queue there, and not for rows that both have a part of.
+        // Locks the counter row first, as each write does. So the two queue there, and never hold rows that the other
+        // needs.
         const risen = db.raw("case when ?? < ? then ? else ?? end", ["floor", reached, reached, "floor"] as never);
         await transaction("stock_head").where({ id: 1 }).update({ floor: risen });
         // An entry that was made again meanwhile has a later revision, even if it was removed again.

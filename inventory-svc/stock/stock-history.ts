@@ -1,7 +1,9 @@
 /** Reads the ledger: the changes of the past. */
 import type { Knex } from "knex";
+import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { byIndex } from "../../runtime/database/statements.ts";
 import { readCurrentRows } from "./current-rows.ts";
+import { orUnavailable, TooManyStreamsError } from "./stock-errors.ts";
 import {
   type HistoryChange,
   type HistoryRow,
@@ -11,9 +13,17 @@ import {
   toHistoryChange,
 } from "./stock-rows.ts";
 
+/** Reads at once, so that writes and checks find a connection. */
+const maxReads = 2;
+
+/** Reads that wait for their turn; further ones are refused. */
+const maxWaiting = 100;
+
 /** The changes of the stock, as far as they are kept. */
 export class StockHistory {
   readonly #db: Knex;
+  #running = 0;
+  readonly #waiting: (() => void)[] = [];
 
   constructor(db: Knex) {
     this.#db = db;
@@ -22,17 +32,18 @@ export class StockHistory {
   /**
    * Reads changes of the past, the newest first.
    *
-   * @param revision only what was before it; undefined for the newest
+   * @param revision only changes before it; undefined for the newest
    * @param petId undefined for the changes of all entries
    * @param limit maximum changes
-   * @throws StockUnavailableError
+   * @throws StockUnavailableError, TooManyStreamsError
    */
   async before(
     revision: bigint | undefined,
     petId: bigint | undefined,
     limit: number,
   ): Promise<readonly HistoryChange[]> {
-    // MariaDB would filter all changes of an entry, from the newest one on, up to a page; MySQL those of all entries.
+    // The index is named, because without it MySQL filters the changes of all entries, and MariaDB all those of the
+    // entry.
     const from = petId === undefined ? ledgerTable : byIndex(this.#db, ledgerTable, petIndex);
     const made = this.#db
       .select(historyColumns)
@@ -42,7 +53,35 @@ export class StockHistory {
       .limit(limit);
     if (petId !== undefined) made.where("pet_id", petId as never);
     if (revision !== undefined) made.where("id", "<", revision as never);
-    const rows = await readCurrentRows<HistoryRow>(this.#db, made, historyColumns, "id");
+    const rows = await this.#inTurn(() => readCurrentRows<HistoryRow>(this.#db, made, historyColumns, "id"));
     return rows.sort((a, b) => Number(b.id - a.id)).map(toHistoryChange);
+  }
+
+  /** Whether there is an entry with this petId, or a change of one is kept. @throws as `before` */
+  async has(petId: bigint): Promise<boolean> {
+    const entry = this.#db("stock").where({ pet_id: petId as never, removed: 0 });
+    const change = this.#db(ledgerTable)
+      .where("pet_id", petId as never)
+      .where("id", ">", 0);
+    const query = this.#db("stock_head")
+      .where("id", 1)
+      .select(this.#db.raw("exists ? or exists ? as known", [entry, change]), serverColumns(this.#db));
+    const read = () =>
+      orUnavailable(readCurrent<{ known: number | bigint } & ServerRow>(this.#db, () => query.clone()));
+    const [row] = await this.#inTurn(read);
+    return Number(row!.known) === 1;
+  }
+
+  async #inTurn<T>(read: () => Promise<T>): Promise<T> {
+    if (this.#running < maxReads) this.#running += 1;
+    else if (this.#waiting.length < maxWaiting) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    else throw new TooManyStreamsError("histories");
+    try {
+      return await read();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next) next();
+      else this.#running -= 1;
+    }
   }
 }

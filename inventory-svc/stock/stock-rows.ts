@@ -43,10 +43,10 @@ export const ledgerTable = "stock_ledger";
 /** The index of the ledger by entry and id. */
 export const petIndex = "stock_ledger_pet_index";
 
-/** What answers a repeat. */
+/** The columns that answer a repeat. */
 export const onceColumns = ["once_id", "fingerprint", ...entryColumns, "id", "found_revision"] as const;
 
-/** What answers a repeat, as the drivers give it. */
+/** A record that answers a repeat, as the drivers give it. */
 export interface OnceRow extends Omit<ItemRow, "revision"> {
   once_id: string;
   fingerprint: string;
@@ -58,7 +58,7 @@ export function toOnceRecord({ once_id: id, fingerprint, ...row }: OnceRow): Onc
   return { id, fingerprint, item: toItem({ ...row, revision: row.found_revision ?? row.id }) };
 }
 
-/** What the history shows of a change. */
+/** The columns that the history shows of a change. */
 export const historyColumns = [
   "id",
   "pet_id",

@@ -32,7 +32,7 @@ export type ChangesPage =
 interface HeadRead {
   readonly position: Position;
   readonly floor: bigint;
-  /** Reads of pages, which begin after this one did: callers that share this one can share them, too. */
+  /** Reads of pages that began after this read: its callers can share them, too. */
   readonly pages: Map<string, Promise<ChangesPage>>;
 }
 
@@ -109,8 +109,8 @@ export class StockStore {
   }
 
   /**
-   * Takes note of a position of the database. A server that has lost revisions, or never had them, gives an older one
-   * than was known before it was asked: its stock is not this one.
+   * Takes note of a position of the database. One that is older than what was known before the question comes from
+   * another stock: its server has lost revisions, or never had them.
    */
   #see({ epoch, revision }: Position, known: Position): void {
     const isBack = epoch === known.epoch && revision < known.revision;
@@ -208,10 +208,10 @@ export class StockStore {
    * Begins a new epoch after the database was restored from a backup. Positions of the old epoch may not hold for the
    * restored stock, so every caller that has one must list the stock again.
    *
-   * The counter jumps to the time in microseconds by the database's clock, which no line of revisions reaches by
-   * counting. One that is past it, because the clock was wrong at an earlier restore, moves on by that time: further than
-   * any changes after the backup, or an earlier restore of it, can have moved it. So no revision is used twice: a caller
-   * that knows an entry's revision from before the restore cannot mistake another state for it.
+   * The counter jumps to the time in microseconds by the database's clock, which no epoch reaches by counting. A
+   * counter that is past it, because the clock was wrong at an earlier restore, grows by that time: by more than any
+   * changes after the backup, or an earlier restore of it, can have added. So no revision is used twice: a caller that
+   * knows an entry's revision from before the restore cannot mistake another state for it.
    *
    * @returns the position after it
    * @throws StockUnavailableError

@@ -52,7 +52,7 @@ export async function writeWanted(
 ): Promise<WriteResult> {
   for (let failures = 1; ; failures++) {
     try {
-      // Without this, the requests that an outage has outlasted would wait for the lock, too.
+      // Requests that nobody wants any more, as after an outage, need not wait for the lock.
       const wanted = requests.filter(({ isWanted }) => isWanted());
       return wanted.some(({ group }) => group.changes.length > 0)
         ? await writeOnce(db, statements, wanted, onLocked)

@@ -68,8 +68,8 @@ export function isLostServer(error: unknown): boolean {
 const wasClosed = /Can't add new command when connection is in closed state$/;
 
 /**
- * True for an error of a packet with COMMIT that proves that the transaction has not happened: COMMIT was not sent or not reached,
- * or the database has rolled it back everywhere.
+ * True for an error of a packet with COMMIT that proves that the transaction has not happened: COMMIT was not sent or
+ * not reached, or the database has rolled it back everywhere.
  */
 export function provesUndone(error: unknown): boolean {
   const code = codeOf(error);

@@ -19,8 +19,8 @@ export interface Engine {
   /** Whether it takes no writes, as a replica or an old primary does. */
   readonly isReadOnly: boolean;
   /**
-   * Names the server, or the cluster whose servers may all take writes: two names that take writes at a time are two
-   * stocks. A server is named by its `server_id`.
+   * Names what takes the writes: a server, by its `server_id`, or a cluster whose servers may all take them. When two
+   * names take writes at a time, there are two stocks.
    */
   readonly writer: string;
   /** Statements that give a session what reads rely on. */
@@ -141,7 +141,9 @@ function groupReplication(variables: Variables): Omit<Form, "form"> {
 /** Below this time-out, a replica that is away for a while makes the source acknowledge what only it has. */
 const minSemiSyncTimeoutMs = 3_600_000;
 
-/** How long, where, and whether without any replica a source waits for one to have a commit. */
+/**
+ * The wait of a source for a replica to have a commit: how long, at which point, and whether also while none is there.
+ */
 interface SemiSyncWaits {
   readonly timeoutMs: number;
   readonly waitPoint: string | undefined;

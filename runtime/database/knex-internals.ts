@@ -36,7 +36,7 @@ export async function acquireConnection<Driver extends object>(db: Knex): Promis
   return (await clientOf(db).acquireConnection()) as Driver & PooledConnection;
 }
 
-/** Has checks run before and after a connection is taken. What they throw, the taker gets. */
+/** Runs checks before and after a connection is taken. The taker gets what they throw. */
 export function checkTaken(db: Knex, before: () => void, after: () => void): void {
   const client = clientOf(db);
   const acquire = client.acquireConnection.bind(client);

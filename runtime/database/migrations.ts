@@ -124,7 +124,7 @@ export async function migrate(
   });
 }
 
-/** The batch of a step while it is taken back, until Knex forgets the step. Knex counts batches from 1. */
+/** The number of a batch that marks a step while it is taken back. Knex counts batches from 1. */
 const beingTakenBack = 0;
 
 async function rowsDroppedBy(db: Knex, step: Migration | undefined): Promise<DroppedRows | undefined> {

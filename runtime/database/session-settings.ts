@@ -13,8 +13,8 @@ export function sessionSettings(silenceTimeoutMs: number): string {
     `innodb_lock_wait_timeout = ${lockWaitSeconds}`,
     `wait_timeout = ${silenceSeconds}`,
     `net_write_timeout = ${silenceSeconds}`,
-    // Strict about values: one that does not fit its column is an error, and is not changed until it fits. And without
-    // NO_BACKSLASH_ESCAPES, with which mysql2's escapes would not be safe.
+    // Strict: a value that does not fit its column is an error, and is never changed to fit. NO_BACKSLASH_ESCAPES is
+    // left out: it would make mysql2's escapes unsafe.
     "sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
     "sql_select_limit = 18446744073709551615",
     "sql_safe_updates = 0",

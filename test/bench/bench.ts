@@ -12,10 +12,22 @@ import { benchClient } from "./load-client.ts";
 import { benchOverload } from "./overloaded-list.ts";
 import { plot } from "./plot.ts";
 import { benchPublic } from "./public.ts";
+import { benchSizes } from "./stock-sizes.ts";
 import { startServers } from "./systems.ts";
 import { benchUpdates } from "./update-rate.ts";
 
-const parts = ["list", "checks", "updates", "grpc", "limits", "overload", "public", "ledger", "client"] as const;
+const parts = [
+  "list",
+  "checks",
+  "updates",
+  "grpc",
+  "limits",
+  "overload",
+  "public",
+  "ledger",
+  "sizes",
+  "client",
+] as const;
 
 interface Options {
   only?: (typeof parts)[number];
@@ -62,6 +74,7 @@ const results = {
   overload: wants("overload") ? await benchOverload(servers, plan) : [],
   public: wants("public") ? [...(await benchPublic(servers, plan)), ...(await benchBulk(servers, plan))] : [],
   ledger: wants("ledger") ? await benchLedger(servers, plan) : [],
+  sizes: wants("sizes") ? await benchSizes(servers, plan) : [],
   client: wants("client") ? benchClient(plan) : [],
 };
 if (options.json) console.log(JSON.stringify(results, null, 2));

@@ -50,7 +50,7 @@ const router = createRouter({
     },
     setAddressLimits: () => {},
   },
-  docs: (_request, _response, next) => next(),
+  pages: (_request, _response, next) => next(),
   clientAddress: (request) => request.socket.remoteAddress ?? "",
   onDeprecatedUse: () => {},
   onDone: observer.onDone,

@@ -42,6 +42,7 @@ export async function startOurs(
   const system = await startSystem({
     database: "mysql",
     seed: await Array.fromAsync(generated(size)),
+    seedHistory: false,
     // NODE_OPTIONS as in npm run gateway. The one account may hold half of the places for requests that wait.
     gatewayEnv: {
       REDIS_URL: redisUrl,
@@ -86,8 +87,8 @@ export async function startPlain(
     await db("plain_stock").insert(rows);
   }
   await db.destroy();
-  const service = await start(stack, "service", { DATABASE_URL: url });
-  const gateway = await start(stack, "gateway", { INVENTORY_ADDRESS: service.listen, NODE_ENV: "production" });
+  const service = await start(stack, "plain-service", { DATABASE_URL: url });
+  const gateway = await start(stack, "plain-gateway", { INVENTORY_ADDRESS: service.listen, NODE_ENV: "production" });
   return {
     address: gateway.listen,
     headers: {},
@@ -101,12 +102,12 @@ export async function startConstant(stack: AsyncDisposableStack, body: Buffer): 
   stack.defer(() => folder.remove());
   const file = join(folder.path, "body");
   await writeFile(file, body);
-  const constant = await start(stack, "constant", { BODY_FILE: file, NODE_ENV: "production" });
+  const constant = await start(stack, "constant-answer", { BODY_FILE: file, NODE_ENV: "production" });
   return { address: constant.listen, headers: {}, processes: { gateway: constant.pid } };
 }
 
 async function start(stack: AsyncDisposableStack, name: string, env: Record<string, string>): Promise<RunningProcess> {
-  const process = await startProcess({ name: `plain ${name}`, script: `test/bench/plain/${name}.ts`, env });
+  const process = await startProcess({ name, script: `test/bench/plain/${name}.ts`, env });
   stack.defer(async () => void (await process.stop()));
   return process;
 }

@@ -108,7 +108,7 @@ describe("POST /v1/inventory/adjustments", () => {
         { petId: 11, delta: -1 },
         409,
         "insufficient_stock",
-        /only 0 of petId 11\b.*nothing was changed/,
+        /There are 0 of petId 11\b.*nothing was changed/,
       ],
       [
         "more than a quantity holds",
@@ -150,7 +150,7 @@ describe("POST /v1/inventory/adjustments", () => {
     });
 
     test("what there is counts, to the last piece and to the highest quantity", async () => {
-      expectError(await adjust([{ petId: 10, delta: -5 }]), 409, "insufficient_stock", "only 4 of petId 10;");
+      expectError(await adjust([{ petId: 10, delta: -5 }]), 409, "insufficient_stock", "There are 4 of petId 10,");
       const answer = await adjust([
         { petId: 10, delta: -4 },
         { petId: 11, delta: maxQuantity },
@@ -235,7 +235,7 @@ describe("POST /v1/inventory/adjustments", () => {
     const sold = answers.filter(({ status }) => status === 200);
     expect(sold).toHaveLength(10);
     for (const answer of answers) {
-      if (!sold.includes(answer)) expectError(answer, 409, "insufficient_stock", "There are only 0 of petId 24");
+      if (!sold.includes(answer)) expectError(answer, 409, "insufficient_stock", "There are 0 of petId 24,");
     }
     expect(await quantitiesOf(24, 25)).toEqual([0, 0]);
   });

@@ -1,27 +1,19 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 import { Pool } from "undici";
+import { openDatabase } from "../../runtime/database/open.ts";
+import { type AskedChange, type Attempt, type History, judge, type Read, type Version } from "../simulation/oracle.ts";
 import { LoopClock } from "../support/loop-clock.ts";
-import { connectMysql } from "../support/mysql-client.ts";
 import { until } from "../support/until.ts";
 import type { Tiers } from "./cluster.ts";
-
-interface Entry {
-  readonly petId: number;
-  readonly quantity: number;
-}
 
 /** What a reader reads: the list, one entry, or the changes since its latest read of the list. */
 export type ReadKind = "list" | "entry" | "changes";
 
-interface Row {
-  readonly pet_id: number;
-  readonly quantity: number;
-  readonly status: string;
-}
-
-/** The result of a run. */
-export interface Verdict {
+/** What a run was like. Times of its history are milliseconds since its start. */
+interface Recorded {
+  /** Its start, by the clock of this process. */
+  readonly zeroMs: number;
   readonly reads: number;
   readonly writes: number;
   /** Repeats of older updates with their keys. */
@@ -36,7 +28,11 @@ export interface Verdict {
   readonly slowestMs: number;
   /** What each disturbance did, from its start until after its end. */
   readonly effects: readonly Effect[];
-  /** The first reads that contradict what was acknowledged. */
+}
+
+/** The result of a run that was judged. */
+export interface Verdict extends Recorded {
+  /** What contradicts the promises. */
   readonly violations: readonly string[];
 }
 
@@ -53,14 +49,14 @@ export interface HistoryOptions {
   readonly readers: number;
   /** What they read, in turns; default: everything. */
   readonly kinds?: readonly ReadKind[];
-  /** The run ends when at least this number of reads was checked and all disturbances are over. */
+  /** The run ends when at least this number of reads was made and all disturbances are over. */
   readonly reads: number;
   /** How updates are sent; default: each as a PATCH. */
   readonly updates?: UpdateWay;
   /** How long each caller waits before a request; default: not at all. Processes that are killed start sooner then. */
   readonly pauseMs?: number | undefined;
   /** Run during the load, one after the other. */
-  readonly disturbances?: readonly (() => Promise<void>)[];
+  readonly disturbances?: Iterable<() => Promise<void>>;
 }
 
 export interface UpdateWay {
@@ -74,8 +70,9 @@ export interface UpdateWay {
   readonly isKeyed?: boolean | "half";
 }
 
-interface Result extends Entry {
-  readonly replayed?: true;
+interface Result {
+  readonly quantity?: number;
+  readonly etag: string;
   readonly error?: object;
 }
 
@@ -83,29 +80,43 @@ interface Result extends Entry {
 const petsPerWriter = 4;
 
 /**
- * Reads and writes through all gateways and checks every read.
- *
- * Each pet has one writer, which counts up. A read of a pet is right when it is at least the number that was
- * acknowledged before the read began, and at most the number that was sent before the read ended. After a failed update
- * the writer continues with a higher number. The failed update may still happen at any time, so a read of its number is
- * right at any later time. With keys there is no such number: the writer repeats the update until it is answered.
+ * Times of the database are whole milliseconds, and by its clock. So a commit counts as a bit earlier than it says, and
+ * an update as asked for a bit earlier still: an update comes before its commit, and a commit before its answer.
  */
+const clockSlackMs = 5;
+
+/** Reads and writes through all gateways, and has the oracle judge every answer by what the database has committed. */
 export async function checkHistory(cluster: Tiers, options: HistoryOptions): Promise<Verdict> {
+  const { history, ...recorded } = await recordHistory(cluster, options);
+  return { ...recorded, violations: judge(history) };
+}
+
+/**
+ * Reads and writes through all gateways.
+ *
+ * @throws Error when a gateway gives no list after that
+ */
+export async function recordHistory(
+  cluster: Tiers,
+  options: HistoryOptions,
+): Promise<Recorded & { readonly history: History }> {
   using clock = new LoopClock();
+  const zeroMs = performance.now();
+  const nowMs = () => performance.now() - zeroMs;
   const { key, pets, readers, kinds = ["list", "entry", "changes"], pauseMs, disturbances = [] } = options;
   const { isBulk = false, isKeyed = false } = options.updates ?? {};
-  const sent = new Array<number>(pets + 1).fill(0);
-  const acknowledged = new Array<number>(pets + 1).fill(0);
-  const unknown = Array.from({ length: pets + 1 }, () => new Set<number>());
-  const violations: string[] = [];
-  const counts = { reads: 0, writes: 0, repeats: 0, refused: 0, refusedWrites: 0, slowestMs: 0 };
+  const changes: AskedChange[] = [];
+  const reads: Read[] = [];
+  const counts = { writes: 0, repeats: 0, refused: 0, refusedWrites: 0, slowestMs: 0 };
   const refusals: Record<string, number> = {};
   const gap = { longestMs: 0, lastMs: 0 };
   const effects: Effect[] = [];
   const pools = cluster.gateways.map(({ current }) => new Pool(`http://${current.listen}`, { connections: 32 }));
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+  const stock = stockOf(cluster.system.databaseUrls.inventory, nowMs);
+  const begun = await stock.begin();
   let isDisturbing = true;
-  const isDone = () => (counts.reads >= options.reads && !isDisturbing) || violations.length > 0;
+  const isDone = () => reads.length >= options.reads && !isDisturbing;
 
   const pause = async () => {
     if (pauseMs !== undefined) await delay(pauseMs);
@@ -118,165 +129,210 @@ export async function checkHistory(cluster: Tiers, options: HistoryOptions): Pro
       const bytes = Buffer.from(await answer.body.arrayBuffer());
       if (answer.statusCode !== 200) throw new Error(`status ${answer.statusCode}`);
       const text = (answer.headers["content-encoding"] === "gzip" ? gunzipSync(bytes) : bytes).toString();
-      return { text, etag: String(answer.headers.etag) };
+      return { body: JSON.parse(text), etag: String(answer.headers.etag) };
     } catch (error) {
       // The gateway, or a process that it calls, was killed during the request.
       const { code, message } = error as Error & { code?: string };
       const what = code ?? message;
       refusals[what] = (refusals[what] ?? 0) + 1;
+      return what;
     } finally {
       counts.slowestMs = Math.max(counts.slowestMs, clock.nowMs - startedMs);
     }
+  };
+  const refuse = async (isWrite: boolean) => {
     counts.refused += 1;
-    if (method !== "GET") counts.refusedWrites += 1;
+    if (isWrite) counts.refusedWrites += 1;
     await delay(5);
-    return undefined;
   };
 
-  /** Sends updates of different pets. @returns their results; undefined when there is no answer */
-  const update = async (turn: number, entries: readonly Entry[], hasKey: boolean): Promise<Result[] | undefined> => {
-    const [{ petId, quantity }] = entries as readonly [Entry];
+  /** Sends updates of different pets. @returns whether all of them were made */
+  const attempt = async (turn: number, asked: readonly AskedChange[], hasKey: boolean): Promise<boolean> => {
+    const [{ petId, quantity }] = asked as readonly [AskedChange];
     const all = { ...headers, ...(hasKey ? { "idempotency-key": `${petId}:${quantity}` } : {}) };
+    const callMs = nowMs() - 2 * clockSlackMs;
+    const body = asked.map((change) => ({ petId: change.petId, quantity: change.quantity }));
     const answer = isBulk
-      ? await send(turn, "POST", "/v1/inventory/updates", { headers: all, body: JSON.stringify(entries) })
+      ? await send(turn, "POST", "/v1/inventory/updates", { headers: all, body: JSON.stringify(body) })
       : await send(turn, "PATCH", `/v1/inventory/${petId}`, { headers: all, body: `{"quantity":${quantity}}` });
-    return answer && [JSON.parse(answer.text)].flat();
+    const isAnswered = typeof answer === "object";
+    const results: Result[] = isAnswered ? [answer.body].flat() : [];
+    for (const [i, { attempts }] of asked.entries()) {
+      const result = results[i];
+      const etag = isBulk ? result?.etag : isAnswered ? answer.etag : undefined;
+      const outcome: Attempt["outcome"] =
+        result && etag && !result.error
+          ? { kind: "done", revision: BigInt(etag.slice(2, -1)), quantity: result.quantity! }
+          : { kind: "unknown", isAnswered: isAnswered || String(answer).startsWith("status") };
+      attempts.push({ callMs, returnMs: nowMs(), outcome });
+    }
+    if (!isAnswered) await refuse(true);
+    return results.length > 0 && results.every(({ error }) => !error);
   };
 
   const write = async (petIds: readonly number[], writer: number) => {
     const hasKeys = isKeyed === "half" ? writer % 2 === 1 : isKeyed;
-    let previous: { entries: readonly Entry[]; results: readonly Result[] } | undefined;
+    let previous: readonly AskedChange[] | undefined;
     for (let turn = petIds[0]!; !isDone(); turn++) {
       await pause();
-      const entries = petIds.map((petId) => {
-        sent[petId]! += 1;
-        return { petId, quantity: sent[petId]! };
+      const asked = petIds.map((petId): AskedChange => {
+        next[petId]! += 1;
+        return { kind: "set", petId, quantity: next[petId]!, attempts: [] };
       });
-      let results = await update(turn, entries, hasKeys);
-      while (hasKeys && (results === undefined || results.some(({ error }) => error)) && violations.length === 0) {
+      changes.push(...asked);
+      let isMade = await attempt(turn, asked, hasKeys);
+      while (hasKeys && !isMade) {
         turn += 1;
-        results = await update(turn, entries, hasKeys);
+        isMade = await attempt(turn, asked, true);
       }
-      for (const [i, { petId, quantity }] of entries.entries()) {
-        if (results === undefined || results[i]!.error) {
-          unknown[petId]!.add(quantity);
-          continue;
-        }
-        acknowledged[petId] = quantity;
-        counts.writes += 1;
-      }
-      if (results === undefined) continue;
+      if (!isMade) continue;
+      counts.writes += asked.length;
       gap.longestMs = Math.max(gap.longestMs, performance.now() - gap.lastMs);
       gap.lastMs = performance.now();
       if (!hasKeys) continue;
-      if (previous) await repeat(turn + 1, previous.entries, previous.results);
-      previous = { entries, results };
+      if (previous && (await attempt(turn + 1, previous, true))) counts.repeats += 1;
+      previous = asked;
     }
   };
 
-  const repeat = async (turn: number, entries: readonly Entry[], first: readonly Result[]) => {
-    const results = await update(turn, entries, true);
-    if (results === undefined || results.some(({ error }) => error)) return;
-    counts.repeats += 1;
-    const without = (all: readonly Result[]) => JSON.stringify(all.map(({ replayed: _, ...entry }) => entry));
-    if (without(results) !== without(first)) violations.push(`a repeat got ${without(results)}, not ${without(first)}`);
+  /** Reads once. @returns the tag of the answer; undefined without one */
+  const read = async (turn: number, kind: ReadKind, since = ""): Promise<string | undefined> => {
+    const petId = 1 + (turn % pets);
+    const paths = { list: "", entry: `/${petId}`, changes: `/changes?since=${since}` };
+    const zipped = kind === "list" && turn % 4 === 0 ? { "accept-encoding": "gzip" } : {};
+    const callMs = nowMs();
+    const answer = await send(turn, "GET", `/v1/inventory${paths[kind]}`, { headers: { ...headers, ...zipped } });
+    if (typeof answer === "string") return void (await refuse(false));
+    const { body, etag } = answer;
+    const tag = (kind === "changes" ? (body.etag as string) : etag).replace(/"|-gzip/g, "");
+    const what = kind === "entry" ? { petIds: [petId] } : kind === "changes" ? { since } : {};
+    reads.push({ kind, callMs, returnMs: nowMs(), status: 200, tag, body, ...what });
+    return tag;
   };
 
-  const readOf = readsOf(
-    (turn, path, more = {}) => send(turn, "GET", path, { headers: { ...headers, ...more } }),
-    pets,
-  );
-  const read = async (reader: number) => {
-    const copy: Copy = { etag: "", quantities: new Map() };
+  const readOn = async (reader: number) => {
+    let tag: string | undefined;
     for (let turn = reader; !isDone(); turn++) {
       await pause();
-      const before = acknowledged.slice();
-      const kind = kinds[Math.floor(turn / pools.length) % kinds.length]!; // each kind through each gateway
-      const entries = await readOf[kind](turn, copy);
-      if (entries === undefined) continue;
-      counts.reads += 1;
-      for (const { petId, quantity } of entries) {
-        if (quantity >= before[petId]! && quantity <= sent[petId]!) continue;
-        if (unknown[petId]!.has(quantity)) continue;
-        violations.push(`pet ${petId}: ${kind} ${quantity}, acknowledged ${before[petId]}, sent ${sent[petId]}`);
-      }
+      const wanted = kinds[Math.floor(turn / pools.length) % kinds.length]!; // each kind through each gateway
+      const kind = wanted === "changes" && !tag ? "list" : wanted;
+      const found = await read(turn, kind, tag);
+      if (kind !== "entry") tag = found ?? tag;
     }
   };
 
-  const started = JSON.parse((await send(0, "GET", "/v1/inventory", { headers }))!.text) as Entry[];
-  for (const { petId, quantity } of started) sent[petId] = acknowledged[petId] = quantity;
-
+  const next = Array.from(
+    { length: pets + 1 },
+    (_, petId) => begun.rows.find((row) => row.petId === petId)?.quantity ?? 0,
+  );
   const petIds = Array.from({ length: pets }, (_, i) => i + 1);
   const writers = isBulk
     ? [...Map.groupBy(petIds, (petId) => Math.floor((petId - 1) / petsPerWriter)).values()]
     : petIds.map((petId) => [petId]);
   await Promise.all([
     ...writers.map(write),
-    ...Array.from({ length: readers }, (_, i) => read(i)),
+    ...Array.from({ length: readers }, (_, i) => readOn(i)),
     (async () => {
       for (const disturb of disturbances) {
-        if (violations.length > 0) break;
         Object.assign(gap, { longestMs: 0, lastMs: performance.now() });
         const { refused } = counts;
         await disturb();
         const { writes } = counts;
-        await until(() => counts.writes > writes || violations.length > 0, { withinMs: 60_000 });
+        await until(() => counts.writes > writes, { withinMs: 60_000 });
         effects.push({ gapMs: Math.round(gap.longestMs), refused: counts.refused - refused });
       }
       isDisturbing = false;
     })(),
   ]);
-  const table = await listOf(cluster.system.databaseUrls.inventory);
-  for (const turn of pools.keys()) {
-    const answer = await send(turn, "GET", "/v1/inventory", { headers });
-    if (answer?.text !== table) violations.push(`at rest, gateway ${turn}`);
-  }
-  await Promise.all(pools.map((pool) => pool.destroy()));
-  return { ...counts, refusals, effects, violations };
+  // At rest, every gateway shows what the table has, and the table what the ledger says.
+  for (const turn of pools.keys())
+    if (!(await read(turn, "list"))) throw new Error(`at rest, gateway ${turn} gives no list`);
+  const history = { commits: await stock.commitsSince(begun), changes, reads: [...reads, await stock.read()] };
+  await Promise.all([...pools.map((pool) => pool.destroy()), stock.close()]);
+  return { ...counts, zeroMs, reads: reads.length, refusals, effects, history };
 }
 
-/** A copy of the list that a reader keeps by the changes. */
-interface Copy {
-  etag: string;
-  readonly quantities: Map<number, number>;
-}
+type Row = Omit<Version, "removed"> & { readonly removed: number };
 
-type Get = (
-  turn: number,
-  path: string,
-  more?: Readonly<Record<string, string>>,
-) => Promise<{ readonly text: string; readonly etag: string } | undefined>;
+/** Has the states of entries, and of the counter those without a petId. */
+const notes = "history_notes";
+const states = "quantity, status, removed, pet_id";
+const note = (values: string) =>
+  `insert into ${notes} (revision, ${states}, at) values (new.revision, ${values}, unix_timestamp(now(3)) * 1000)`;
+const noteState = note("new.quantity, new.status, new.removed, new.pet_id");
 
-/** How each kind is read. @returns functions that give the entries as they are read; undefined without an answer */
-function readsOf(get: Get, pets: number) {
-  const list = async (turn: number, copy: Copy) => {
-    const answer = await get(turn, "/v1/inventory", turn % 4 === 0 ? { "accept-encoding": "gzip" } : {});
-    if (!answer) return undefined;
-    const entries = JSON.parse(answer.text) as Entry[];
-    copy.etag = answer.etag;
-    for (const { petId, quantity } of entries) copy.quantities.set(petId, quantity);
-    return entries;
+/** Triggers of the database, which know nothing of the services: what these say of themselves is not asked. */
+const noteStates = [
+  `create table if not exists ${notes} (id bigint auto_increment primary key, revision bigint not null, quantity int,
+    status varchar(16), removed int, pet_id bigint, at bigint not null, index (revision))`,
+  ...["head", "insert", "update"].map((name) => `drop trigger if exists note_${name}`),
+  `create trigger note_head after update on stock_head for each row
+    if new.revision <> old.revision then ${note("null, null, null, null")}; end if`,
+  `create trigger note_insert after insert on stock for each row ${noteState}`,
+  `create trigger note_update after update on stock for each row ${noteState}`,
+];
+
+/** Reads the stock behind the backs of the services. */
+function stockOf(databaseUrl: string, nowMs: () => number) {
+  const db = openDatabase(databaseUrl);
+  const startedAtMs = Date.now() - nowMs();
+  const entries = async () => {
+    const [head] = await db("stock_head").select("epoch", "revision");
+    const rows: Row[] = await db("stock")
+      .select("pet_id as petId", "quantity", "status", "revision", "removed")
+      .orderBy("pet_id");
+    return { ...(head as { epoch: string; revision: bigint }), rows: rows.map(toVersion) };
   };
-  const entry = async (turn: number) => {
-    const answer = await get(turn, `/v1/inventory/${1 + (turn % pets)}`);
-    return answer && [JSON.parse(answer.text) as Entry];
+  return {
+    /** Has the database note every state from now on, and reads the present one. */
+    begin: async () => {
+      for (const statement of noteStates) await db.raw(statement);
+      return await entries();
+    },
+    /** The table as if it were an answer. */
+    read: async (): Promise<Read> => {
+      const [callMs, { epoch, revision, rows }] = [nowMs(), await entries()];
+      const body = rows.flatMap(({ petId, quantity, status, removed }) => (removed ? [] : { petId, quantity, status }));
+      return {
+        kind: "list",
+        callMs,
+        returnMs: nowMs(),
+        status: 200,
+        tag: `${epoch.slice(0, 8)}-${revision}`,
+        body,
+      };
+    },
+    /** What was committed after a state, by what the triggers have noted. */
+    commitsSince: async ({
+      epoch,
+      revision,
+      rows,
+    }: Awaited<ReturnType<typeof entries>>): Promise<History["commits"]> => {
+      const noted: (Row & { readonly at: bigint })[] = await db(notes)
+        .select("pet_id as petId", "quantity", "status", "revision", "removed", "at")
+        .where("revision", ">", revision as never)
+        .orderBy("revision");
+      const [heads, states] = [
+        noted.filter(({ petId }) => petId === null),
+        noted.filter(({ petId }) => petId !== null),
+      ];
+      let from = 0;
+      const commits = heads.map((head) => {
+        const begin = from;
+        while (from < states.length && states[from]!.revision <= head.revision) from += 1;
+        const changed = states.slice(begin, from).map(({ at: _, ...row }) => toVersion(row));
+        const atMs = Number(head.at) - startedAtMs - clockSlackMs;
+        return { atMs, epoch, revision: head.revision, rows: changed, isRestore: false };
+      });
+      return [{ atMs: Number.NEGATIVE_INFINITY, epoch, revision, rows, isRestore: false }, ...commits];
+    },
+    close: () => db.destroy(),
   };
-  const changes = async (turn: number, copy: Copy) => {
-    if (copy.etag === "") return await list(turn, copy);
-    const answer = await get(turn, `/v1/inventory/changes?since=${encodeURIComponent(copy.etag)}`);
-    if (!answer) return undefined;
-    const { etag, changed } = JSON.parse(answer.text) as { readonly etag: string; readonly changed: readonly Entry[] };
-    copy.etag = etag;
-    for (const { petId, quantity } of changed) copy.quantities.set(petId, quantity);
-    return Array.from(copy.quantities, ([petId, quantity]) => ({ petId, quantity }));
-  };
-  return { list, entry, changes } satisfies Record<ReadKind, unknown>;
 }
 
-/** Reads the list by a plain SELECT. */
-async function listOf(databaseUrl: string): Promise<string> {
-  const connection = await connectMysql(databaseUrl);
-  const [rows] = await connection.query("SELECT pet_id, quantity, status FROM stock WHERE NOT removed ORDER BY pet_id");
-  await connection.end();
-  return JSON.stringify((rows as Row[]).map(({ pet_id, quantity, status }) => ({ petId: pet_id, quantity, status })));
-}
+const toVersion = (row: Row): Version => ({
+  ...row,
+  petId: Number(row.petId),
+  quantity: Number(row.quantity),
+  removed: Number(row.removed) === 1,
+});

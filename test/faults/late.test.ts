@@ -50,6 +50,40 @@ test("bytes that are late between the tiers do not write an update that got 504 
   await gateway.stop();
 });
 
+test("an adjustment that is late at one service is not refused at another one before it is made", async () => {
+  // Bytes to the first service are late. Then the connection breaks at the client's end alone.
+  let target = portOf(system.inventory.listen);
+  let delayMs = 0;
+  const callers: Socket[] = [];
+  const proxy = createServer((caller) => {
+    callers.push(caller);
+    const service = connect(target, "127.0.0.1");
+    for (const socket of [caller, service]) socket.on("error", () => {});
+    caller.on("data", (bytes) =>
+      delayMs > 0 ? setTimeout(() => service.write(bytes), delayMs) : service.write(bytes),
+    );
+    service.on("data", (bytes) => caller.destroyed || caller.write(bytes));
+    stack.defer(() => void service.destroy());
+  }).listen(0, "127.0.0.1");
+  await once(proxy, "listening");
+  stack.defer(() => void proxy.close());
+  const client = createInventoryClient({ address: `127.0.0.1:${(proxy.address() as AddressInfo).port}` });
+  stack.defer(() => client.close());
+  await client.update({ petId: 3n, quantity: 3 });
+  delayMs = 1_500;
+  const sale = client.adjust({ petId: 3n, delta: -5, requestId: "late:1" });
+  await delay(200);
+  delayMs = 0;
+  target = portOf(other.listen);
+  for (const caller of callers) caller.resetAndDestroy();
+  await delay(500); // by now the other service has refused the repeat
+  expect(await callerOf(stack, other).adjust({ petId: 3n, delta: 10, requestId: "late:2" })).toMatchObject({
+    item: { quantity: 13 },
+  });
+  expect(await sale).toMatchObject({ item: { quantity: 8 } });
+  expect(await system.stored(3n)).toMatchObject({ quantity: 8 });
+});
+
 test("a service takes no question after the end of its stream, also while the end is held up", async () => {
   // Nothing comes back to the client for a while: what the service sends fills the connection.
   const paused: Socket[] = [];

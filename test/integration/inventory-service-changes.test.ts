@@ -90,6 +90,23 @@ describeEachDatabase("ApplyChanges", (url) => {
     expect([first!.replayed, others[0]!.replayed]).toEqual([false, true]);
   });
 
+  test("makes an adjustment only while its entry has one of the revisions that are expected", async () => {
+    await fillStock(stock, 9);
+    const adjustment = { petId: 9n, delta: -3, requestId: "order:18" };
+    const results = await apply(
+      group({ ...adjustment, expectedRevisions: [999n] }),
+      group({ ...adjustment, expectedRevisions: [9n, 999n] }),
+      group({ ...adjustment, expectedRevisions: [9n, 999n] }),
+      group(adjustment),
+    );
+    expect(results.map((result) => [...reduced(result), result.replayed])).toEqual([
+      ["REVISION_MISMATCH", undefined, false],
+      [undefined, 5, false],
+      [undefined, 5, true],
+      ["REQUEST_ID_REUSED", undefined, false],
+    ]);
+  });
+
   const keyed = (fingerprint: string, ...entries: readonly (readonly [petId: bigint, quantity: number])[]) => ({
     ...group(...entries.map(([petId, quantity]) => ({ petId, quantity }))),
     idempotencyKey: { account: "acme", key: "k", fingerprint },
@@ -166,6 +183,7 @@ describeEachDatabase("ApplyChanges", (url) => {
     ["a quantity and a delta", { petId: 1n, quantity: 1, delta: 1, requestId: "r" }],
     ["neither a quantity nor a delta", { petId: 1n }],
     ["a delta without a request id", { petId: 1n, delta: 1 }],
+    ["a quantity with a request id", { petId: 1n, quantity: 1, requestId: "r" }],
     ["a delta of 0", { petId: 1n, delta: 0, requestId: "r" }],
     ["21 revisions", { petId: 1n, quantity: 1, expectedRevisions: range(1, 21) }],
   ])("refuses a change with %s", async (_what, change) => {

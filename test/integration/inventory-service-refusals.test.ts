@@ -1,7 +1,8 @@
 import { status } from "@grpc/grpc-js";
-import { type Reason, reasons } from "../../inventory-svc/rpc/rpc-error.ts";
+import { statusOfReason } from "../../inventory-svc/rpc/rpc-error.ts";
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { minPetId } from "../../proto/pet.ts";
+import type { Reason } from "../../proto/reasons.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { type Inventory, refusalOf } from "../support/grpc.ts";
 import { serveStock } from "../support/inventory-service.ts";
@@ -180,7 +181,7 @@ describeEachDatabase("refusals over gRPC", (url) => {
     ]);
     await expect(call()).rejects.toMatchObject({ code: status[code], details });
     const { reason, domain, fields, resource, retryDelayMs } = await refusalOf(call());
-    expect(status[reasons[reason as Reason]]).toBe(code);
+    expect(status[statusOfReason[reason as Reason]]).toBe(code);
     expect(domain).toBe("petstore.inventory.v1");
     expect(fields !== undefined).toBe(code === "INVALID_ARGUMENT");
     expect(resource !== undefined).toBe(code === "NOT_FOUND" || code === "ALREADY_EXISTS");
@@ -237,7 +238,7 @@ describeEachDatabase("refusals over gRPC", (url) => {
     await inventory.adjust({ petId: 1n, delta: 1, requestId: "once" });
     await inventory.update({ petId: 1n, quantity: 5, idempotencyKey: "k" });
     expect(await refusalOf(call())).toEqual({
-      code: status[reasons[reason]],
+      code: status[statusOfReason[reason]],
       reason,
       domain: "petstore.inventory.v1",
       metadata: {},

@@ -4,7 +4,7 @@ import { shareRefusals } from "../../gateway/admission/shared-refusals.ts";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
 import { RedisWindows } from "../../gateway/limits/redis-windows.ts";
-import { charge, indexAt, type Ledger, lengthsMs, phaseOf, type StatedCounts } from "../../gateway/limits/rule.ts";
+import { charge, indexAt, type KeptCounts, lengthsMs, phaseOf, type StatedCounts } from "../../gateway/limits/rule.ts";
 import type { Decision } from "../../gateway/limits/windows.ts";
 import { admitted, hourMs, left, threeGateways, windows } from "../support/limit-gateways.ts";
 import { suiteStack } from "../support/stack.ts";
@@ -299,10 +299,10 @@ describe("windows on Redis", () => {
         const account = newCaller();
         const phaseMs = phaseOf(account);
         const indexes = (nowMs: number) => lengthsMs.map((lengthMs) => indexAt(nowMs, phaseMs, lengthMs));
-        let ledger: Ledger = { totals: [], charged: new Map() };
+        let kept: KeptCounts = { totals: [], charged: new Map() };
         for (const { gateway, wanted, limits, counts, forwardMs, isLost } of steps) {
           clock.offsetMs += forwardMs;
-          if (isLost) ledger = { totals: [], charged: new Map() };
+          if (isLost) kept = { totals: [], charged: new Map() };
           if (isLost) await redis.del(`petstore:counts:1:${account}`);
           const atMs = indexes(now());
           const statement: StatedCounts = {
@@ -318,7 +318,7 @@ describe("windows on Redis", () => {
           const key = `petstore:counts:1:${account}`;
           const fixed = [clock.offsetMs, gateway, phaseMs, wanted];
           const [nowMs, ...answer] = await (redis as Client).chargeWindows(1, key, ...fixed, ...args);
-          const { admitted: expected, windows: of } = charge(ledger, indexes(nowMs!), statement);
+          const { admitted: expected, windows: of } = charge(kept, indexes(nowMs!), statement);
           expect(answer).toEqual([expected, ...of.flatMap(({ others, charged }) => [others, charged])]);
         }
       }),

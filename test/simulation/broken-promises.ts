@@ -63,8 +63,8 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 1,
     what: "callers are not asked under the lock",
     file: "inventory-svc/stock/write.ts",
-    find: "    const wanted = requests.filter(({ isWanted }) => isWanted());\n    if (wanted.length === 0) return { written: new Map() };",
-    replace: "    const wanted = requests;",
+    find: "    const wanted = requests.filter(({ isWanted }) => isWanted());\n    if",
+    replace: "    const wanted = requests;\n    if",
   },
   {
     promise: 1,
@@ -132,7 +132,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     promise: 1,
     what: "a frozen or lost service keeps its lock",
-    file: "runtime/database/open.ts",
+    file: "runtime/database/session-settings.ts",
     find: "    `wait_timeout = ${silenceSeconds}`,\n",
     replace: "",
   },

@@ -29,6 +29,8 @@ export interface CallerWorld {
   readonly isOver: () => boolean;
   /** Whether nothing happens that a caller may notice. */
   readonly isServed: boolean;
+  /** Whether what was recorded of changes is never lost. */
+  readonly keepsRecords: boolean;
   readonly changes: AskedChange[];
   readonly reads: Read[];
   readonly fail: (what: string) => void;
@@ -46,6 +48,9 @@ export interface LimitedRequest {
 
 /** The longest time of a request, with what its connection and this simulation add. */
 const slackMs = 1_500;
+
+/** When a caller gives up that hears nothing: the machine of its gateway may be lost. */
+const patienceMs = 45_000;
 
 let lastNumber = 0;
 
@@ -74,11 +79,13 @@ const kinds = {
   waitForEntry: 1,
   part: 1,
   page: 1,
+  history: 1,
   set: 4,
   setIfMatch: 2,
   bulk: 2,
   keyed: 3,
   keyedBulk: 1,
+  adjust: 2,
   leave: 0.5,
   halfClose: 0.3,
   rotate: 0.1,
@@ -178,6 +185,8 @@ export class HttpCaller {
         return this.#readPart([this.#petId(), this.#petId()]);
       case "page":
         return this.#readPage();
+      case "history":
+        return this.#readHistory(this.#petId());
       case "set":
         return void (await this.#change([this.#petId()], {}));
       case "leave":
@@ -189,17 +198,17 @@ export class HttpCaller {
         return void (await this.#change([petId], { "if-match": `"${tag}"` }));
       }
       case "halfClose":
-        // To find out whether its client has left takes a gateway 600 ms.
-        if (this.#world.timeoutMs < 1_000) return this.#readList({});
         return void (await this.#change([this.#petId()], {}, { halfCloses: true }));
       case "rotate":
         return this.#rotate();
       case "bulk":
         return void (await this.#change(this.#somePets(), {}, { isBulk: true }));
       case "keyed":
-        return this.#keyed([this.#petId()], false);
+        return this.#keyed(this.#updates([this.#petId()]), false);
       case "keyedBulk":
-        return this.#keyed(this.#somePets(), true);
+        return this.#keyed(this.#updates(this.#somePets()), true);
+      case "adjust":
+        return this.#keyed(this.#adjustments(), false);
     }
   }
 
@@ -222,12 +231,13 @@ export class HttpCaller {
     // A gateway's own ids go on through all runs of a process.
     const id = { "x-request-id": `${this.host.name}-${this.#sent}` };
     const headers = { authorization: `Bearer ${this.#key}`, ...id, ...request.headers };
-    const before = host.frozenMs;
+    const standstillMs = () => host.frozenMs + network.heldMs(this.host, host);
+    const before = { standstillMs: standstillMs(), heldMs: network.heldMs(this.host, host) };
     const latestMs = limitMs + this.#world.lookUpMs + slackMs;
     const startedMs = nowMs();
-    const answer = sendHttp(network, this.host, host.name, { ...request, headers });
+    const answer = sendHttp(network, this.host, host.name, { leavesAfterMs: patienceMs, ...request, headers });
     const watch = () => {
-      if (host.isDead || nowMs() - startedMs - (host.frozenMs - before) < latestMs || host.isFrozen) {
+      if (host.isDead || nowMs() - startedMs - (standstillMs() - before.standstillMs) < latestMs) {
         stop = at(this.host, nowMs() + 500, watch);
         return;
       }
@@ -248,20 +258,22 @@ export class HttpCaller {
     }
     if (typeof outcome !== "string") {
       this.#judgeForm(request, outcome);
-      this.#judgeKey(request, outcome);
+      // What the way of an answer has held up was true when the answer was given.
+      const isLate = network.heldMs(this.host, host) > before.heldMs;
+      this.#judgeKey(request, outcome, isLate ? startedMs : nowMs());
     }
     return outcome;
   }
 
   /** A revoked key is dead in 10 s, and no other key is. */
-  #judgeKey({ method, path }: Pick<HttpRequest, "method" | "path">, { status }: HttpAnswer): void {
+  #judgeKey({ method, path }: Pick<HttpRequest, "method" | "path">, { status }: HttpAnswer, timeMs: number): void {
     const { revoked, fail } = this.#world;
     const end = revoked.get(this.host.name);
     if (status === 401) {
       meet("a request with a revoked key");
       if (!end || nowMs() < end.callMs) fail(`${method} ${path} got 401 with a key of ${this.host.name} that works`);
     }
-    if (end && nowMs() > end.returnMs + revocationMs && (status < 400 || [404, 410, 412].includes(status))) {
+    if (end && timeMs > end.returnMs + revocationMs && (status < 400 || [404, 410, 412].includes(status))) {
       fail(`${method} ${path} got ${status} with the key of ${this.host.name}, revoked by ${end.returnMs.toFixed(0)}`);
     }
   }
@@ -293,6 +305,7 @@ export class HttpCaller {
     const etag: string = answer.headers.etag ?? body?.etag ?? "";
     const tag = etag.replace(/"|-gzip/g, "");
     this.#world.reads.push({ ...read, callMs, returnMs: nowMs(), status, tag, body, waitMs });
+    if (read.kind === "history") return;
     if (read.kind === "entry") this.#entryTags.set(read.petIds![0]!, tag);
     else if (tag) this.#listTag = tag;
     if (status === 410) this.#listTag = "";
@@ -314,9 +327,34 @@ export class HttpCaller {
     return this.#read({ kind: "part", petIds }, `/v1/inventory?petIds=${petIds}`, {});
   }
 
+  #readHistory(petId: number): Promise<void> {
+    return this.#read({ kind: "history", petIds: [petId] }, `/v1/inventory/${petId}/history?limit=20`, {});
+  }
+
   #readPage(): Promise<void> {
     const petIds = [2, 3, 4]; // entries up to 9 are never removed
     return this.#read({ kind: "part", petIds }, "/v1/inventory?after=1&limit=3", {});
+  }
+
+  /** Asks for updates of these entries. */
+  #updates(petIds: readonly number[], expected?: bigint): readonly AskedChange[] {
+    const asked = petIds.map((petId): AskedChange => {
+      return { kind: "set", petId, quantity: nextNumber(), expected, attempts: [] };
+    });
+    this.#world.changes.push(...asked);
+    return asked;
+  }
+
+  /** Asks for adjustments that are made all or none: what one entry gets is taken from another one. */
+  #adjustments(): readonly AskedChange[] {
+    const { random, pets, changes } = this.#world;
+    const petId = this.#petId();
+    const delta = 1 + random.below(random.chance(0.1) ? 100_000 : 20);
+    const group: AskedChange[] = [];
+    group.push({ kind: "adjust", petId, delta, group, attempts: [] });
+    group.push({ kind: "adjust", petId: 1 + (petId % pets), delta: -delta, group, attempts: [] });
+    changes.push(...group);
+    return group;
   }
 
   /** Sends updates of these entries. @returns what became of them */
@@ -325,13 +363,9 @@ export class HttpCaller {
     headers: Readonly<Record<string, string>>,
     { isBulk = false, ...way }: { readonly isBulk?: boolean } & Leaving = {},
   ): Promise<readonly AskedChange[]> {
-    if (petIds.length === 0) return [];
     const expected = headers["if-match"] === undefined ? undefined : BigInt(headers["if-match"].slice(2, -1));
-    const asked = petIds.map((petId): AskedChange => {
-      return { kind: "set", petId, quantity: nextNumber(), expected, attempts: [] };
-    });
-    this.#world.changes.push(...asked);
-    await this.#attempt(asked, headers, isBulk, way);
+    const asked = this.#updates(petIds, expected);
+    if (asked.length > 0) await this.#attempt(asked, headers, isBulk, way);
     return asked;
   }
 
@@ -354,27 +388,28 @@ export class HttpCaller {
     const [first] = asked as readonly [AskedChange];
     const bodyDelayMs = random.chance(0.03) ? random.between(1, 3_000) : 0;
     const all = { ...headers, "content-type": "application/json" };
-    const request = isBulk
-      ? {
-          method: "POST" as const,
-          path: "/v1/inventory/updates",
-          headers: all,
-          body: JSON.stringify(asked.map(({ petId, quantity }) => ({ petId, quantity }))),
-        }
-      : {
-          method: "PATCH" as const,
-          path: `/v1/inventory/${first.petId}`,
-          headers: all,
-          body: JSON.stringify({ quantity: first.quantity }),
-        };
+    const isAdjustment = first.kind === "adjust";
+    const bodies = asked.map(({ petId, quantity, delta }) => ({ petId, ...(isAdjustment ? { delta } : { quantity }) }));
+    const request =
+      isBulk || isAdjustment
+        ? {
+            method: "POST" as const,
+            path: `/v1/inventory/${isAdjustment ? "adjustments" : "updates"}`,
+            body: JSON.stringify(bodies),
+          }
+        : {
+            method: "PATCH" as const,
+            path: `/v1/inventory/${first.petId}`,
+            body: JSON.stringify({ quantity: first.quantity }),
+          };
     const { timeoutMs, keyedTimeoutMs } = this.#world;
     const limitMs = bodyDelayMs + (headers["idempotency-key"] ? Math.max(keyedTimeoutMs, timeoutMs) : timeoutMs);
-    const answer = await this.#send({ ...request, bodyDelayMs, ...way }, limitMs);
+    const answer = await this.#send({ ...request, headers: all, bodyDelayMs, ...way }, limitMs);
     const results = typeof answer !== "string" && answer.status === 200 ? [JSON.parse(answer.body)].flat() : [];
     for (const [i, attempt] of attempts.entries()) {
       attempt.returnMs = nowMs();
       const result = results[i];
-      const etag: string | undefined = isBulk ? result?.etag : (answer as HttpAnswer).headers?.etag;
+      const etag: string | undefined = result?.etag ?? (answer as HttpAnswer).headers?.etag;
       if (result && !result.error) {
         const revision = BigInt(etag!.slice(2, -1));
         attempt.outcome = { kind: "done", revision, quantity: result.quantity };
@@ -400,12 +435,12 @@ export class HttpCaller {
     this.#key = JSON.parse(answer.body).key;
   }
 
-  /** Updates with a key, again until they are answered, and once more after that. */
-  async #keyed(petIds: readonly number[], isBulk: boolean): Promise<void> {
-    const { random, isOver } = this.#world;
-    const headers = { "idempotency-key": `key-${nextNumber()}` };
-    const asked = await this.#change(petIds, headers, { isBulk });
+  /** Sends changes with a key, again until they are answered, and once more after that. */
+  async #keyed(asked: readonly AskedChange[], isBulk: boolean): Promise<void> {
     if (asked.length === 0) return;
+    const { random, isOver, keepsRecords, fail } = this.#world;
+    const headers = { "idempotency-key": `key-${nextNumber()}` };
+    await this.#attempt(asked, headers, isBulk);
     const isOpen = () => asked.some(({ attempts }) => attempts.every(({ outcome }) => outcome.kind === "unknown"));
     for (let repeats = 0; isOpen() && repeats < 20 && !isOver(); repeats++) {
       meet("a repeat after a lost answer");
@@ -414,6 +449,11 @@ export class HttpCaller {
     }
     if (isOpen() || random.chance(0.5)) return;
     await this.#pause(random.between(1, 500));
-    await this.#attempt(asked, headers, isBulk);
+    if (asked[0]!.kind === "adjust" || random.chance(0.7)) return this.#attempt(asked, headers, isBulk);
+    // Another update with the same key changes nothing.
+    const [other] = this.#updates([asked[0]!.petId]);
+    await this.#attempt([other!], headers, false);
+    const isMade = ({ attempts }: AskedChange) => attempts.some(({ outcome }) => outcome.kind === "done");
+    if (keepsRecords && isMade(asked[0]!) && isMade(other!)) fail(`${headers["idempotency-key"]} has made two changes`);
   }
 }

@@ -38,6 +38,12 @@ interface Statement {
   readonly bindings: readonly unknown[];
 }
 
+interface Prepared {
+  readonly statement: Sqlite.Statement;
+  /** Of a read: the columns that MySQL answers as numbers. */
+  readonly narrow: readonly string[] | undefined;
+}
+
 const lockWaitTimeout: DriverError = {
   code: "ER_LOCK_WAIT_TIMEOUT",
   message: "Lock wait timeout exceeded; try restarting transaction",
@@ -61,12 +67,14 @@ export class DatabaseServer {
   onCommit: () => void = () => {};
   readonly #sessions = new Set<Session>();
   readonly #locks = new Map<string, { owner: Session; readonly waiting: ((has: boolean) => void)[] }>();
-  readonly #prepared = new Map<string, Sqlite.Statement>();
+  readonly #prepared = new Map<string, Prepared>();
 
   constructor(name: string, network: Network, address: string, image: Buffer, random: Random) {
     this.host = new Host(name);
     this.sqlite = new Sqlite(image);
     this.sqlite.defaultSafeIntegers(true);
+    this.sqlite.function("now_ms", () => BigInt(Date.now()));
+    this.sqlite.function("is_read_only", () => BigInt(this.isReadOnly));
     this.random = random;
     network.listen<Packet | Answer>(address, this.host, (end) => {
       this.#sessions.add(new Session(this, end as End<Packet & Answer>));
@@ -129,41 +137,47 @@ export class DatabaseServer {
 
   /** Runs a statement now. @returns rows, or the header of a result */
   execute({ sql, bindings }: Statement): unknown {
-    const text = this.#translate(sql);
-    const isRead = /^\s*select/i.test(text);
-    if (isRead && this.isReadOnly) meet("a read of an old primary");
-    let statement = this.#prepared.get(text);
-    if (!statement) {
-      statement = this.sqlite.prepare(text);
-      if (!/\d{13}/.test(text)) this.#prepared.set(text, statement);
-    }
+    const prepared = this.#prepared.get(sql) ?? this.#prepare(sql);
+    this.#prepared.set(sql, prepared);
+    const { statement, narrow } = prepared;
     const values = bindings.map((value) => (typeof value === "boolean" ? Number(value) : (value ?? null)));
-    if (!isRead) {
+    if (narrow === undefined) {
       const { changes } = statement.run(...values);
       return { affectedRows: changes, insertId: 0 };
     }
-    const narrow = statement.columns().filter(({ type }) => type !== null && /^int/i.test(type));
     const rows = statement.all(...values) as Record<string, unknown>[];
+    if (rows.length > 0 && this.isReadOnly) meet("a read of an old primary");
     for (const row of rows) {
-      for (const { name } of narrow) if (typeof row[name] === "bigint") row[name] = Number(row[name]);
+      for (const name of narrow) if (typeof row[name] === "bigint") row[name] = Number(row[name]);
     }
     return rows;
   }
 
-  /** From the dialect of MySQL to that of SQLite, as far as the product uses it. */
-  #translate(sql: string): string {
-    const dayMs = Date.now();
-    return sql
-      .replace(/cast\(unix_timestamp\(now\(3\)\) \* 1000 as signed\)/g, String(dayMs))
-      .replace(/@@read_only[^*]*\*\/|@@read_only/g, this.isReadOnly ? "1" : "0")
-      .replace(/@@innodb_read_only/g, "0")
-      .replace(/@@server_id <=> @petstore_server/g, "1")
-      .replace(/ for update/gi, "")
-      .replace(/ on duplicate key update (.*)$/i, (_, sets: string) => {
-        return ` on conflict do update set ${sets.replace(/values\(([^)]*)\)/gi, "excluded.$1")}`;
-      })
-      .replace(/^insert ignore /i, "insert or ignore ");
+  /** Reads for the simulation itself. */
+  read<Row>(sql: string, ...bindings: readonly bigint[]): Row[] {
+    return this.execute({ sql, bindings }) as Row[];
   }
+
+  #prepare(sql: string): Prepared {
+    const statement = this.sqlite.prepare(toSqlite(sql));
+    if (!statement.reader) return { statement, narrow: undefined };
+    const narrow = statement.columns().filter(({ type }) => type !== null && /^int/i.test(type));
+    return { statement, narrow: narrow.map(({ name }) => name) };
+  }
+}
+
+/** From the dialect of MySQL to that of SQLite, as far as the product uses it. */
+function toSqlite(sql: string): string {
+  return sql
+    .replace(/cast\(unix_timestamp\(now\(3\)\) \* 1000 as signed\)/g, "now_ms()")
+    .replace(/@@read_only[^*]*\*\/|@@read_only/g, "is_read_only()")
+    .replace(/@@innodb_read_only/g, "0")
+    .replace(/@@server_id <=> @petstore_server/g, "1")
+    .replace(/ for update| force index \([^)]*\)/gi, "")
+    .replace(/ on duplicate key update (.*)$/i, (_, sets: string) => {
+      return ` on conflict do update set ${sets.replace(/values\(([^)]*)\)/gi, "excluded.$1")}`;
+    })
+    .replace(/^insert ignore /i, "insert or ignore ");
 }
 
 /** One connection, at the server. */
@@ -297,6 +311,7 @@ class Session {
     if (table !== undefined) note(`${server.host.name} ${sql} ${show(statement.bindings)}`);
     try {
       if (this.#written === undefined) return this.#atOnce(statement, table !== undefined);
+      if (replayed.length === 0 && table === undefined) return server.execute(statement);
       server.sqlite.exec("BEGIN");
       for (const written of replayed) server.execute(written);
       const result = server.execute(statement);

@@ -49,7 +49,7 @@ export interface Attempt {
 
 /** A read that was answered. */
 export interface Read {
-  readonly kind: "list" | "part" | "entry" | "changes" | "watch";
+  readonly kind: "list" | "part" | "entry" | "history" | "changes" | "watch";
   readonly callMs: number;
   readonly returnMs: number;
   readonly status: number;
@@ -92,6 +92,15 @@ export function judgeWaits({ commits, reads }: History): string[] {
   });
 }
 
+/** A change of an entry as the API shows it. */
+interface PastChange {
+  readonly etag: string;
+  readonly quantityBefore: number | null;
+  readonly quantityAfter: number | null;
+  readonly statusBefore: string | null;
+  readonly statusAfter: string | null;
+}
+
 interface Placed extends Version {
   /** The commit that made it. */
   readonly at: number;
@@ -103,6 +112,8 @@ class Judge {
   readonly #restoresMs: readonly number[];
   readonly #byTag = new Map<string, number>();
   readonly #states = new Map<number, Placed[]>();
+  /** The same states by petId and revision. */
+  readonly #byRevision = new Map<string, Placed[]>();
   /** Answers by the time of their return: what was known from then on. */
   readonly #known: { readonly returnMs: number; readonly at: number }[] = [];
 
@@ -134,15 +145,20 @@ class Judge {
   }
 
   #place(at: number, row: Version): void {
-    const states = this.#states.get(row.petId) ?? [];
-    this.#states.set(row.petId, states);
-    states.push({ ...row, at });
+    const placed = { ...row, at };
+    add(this.#states, row.petId, placed);
+    add(this.#byRevision, `${row.petId} ${row.revision}`, placed);
+  }
+
+  /** The latest state of an entry after a commit, a removed one included. */
+  #latestOf(petId: number, at: number): Placed | undefined {
+    const states = this.#states.get(petId) ?? [];
+    return states[firstNot(states.length, (i) => states[i]!.at <= at) - 1];
   }
 
   /** The state of an entry after a commit; undefined when it is not there. */
   #stateOf(petId: number, at: number): Placed | undefined {
-    const states = this.#states.get(petId) ?? [];
-    const found = states[firstNot(states.length, (i) => states[i]!.at <= at) - 1];
+    const found = this.#latestOf(petId, at);
     return found?.removed ? undefined : found;
   }
 
@@ -163,10 +179,8 @@ class Judge {
 
   #placeOf({ kind, tag, petIds, returnMs }: Read): number | undefined {
     if (kind !== "entry") return this.#byTag.get(tag);
-    const revision = BigInt(tag.slice(1) || 0);
-    return this.#states
-      .get(petIds![0]!)
-      ?.find((state) => state.revision === revision && this.#isBefore(state.at, returnMs))?.at;
+    const states = this.#byRevision.get(`${petIds![0]} ${tag.slice(1) || 0}`) ?? [];
+    return states.find((state) => this.#isBefore(state.at, returnMs))?.at;
   }
 
   #isBefore(at: number, timeMs: number): boolean {
@@ -183,7 +197,12 @@ class Judge {
   #judgeRead(read: Read): void {
     const { kind, callMs, returnMs, tag, petIds, since } = read;
     const [from, to] = this.#window(callMs, returnMs);
-    const fault = kind === "entry" ? this.#entryFault(read, from, to) : this.#listFault(read, from, to);
+    const fault =
+      kind === "entry"
+        ? this.#entryFault(read, from, to)
+        : kind === "history"
+          ? this.#historyFault(read, from, to)
+          : this.#listFault(read, from, to);
     if (fault === undefined) return;
     const what = `${kind} ${petIds ?? since ?? ""} of ${callMs.toFixed(0)} to ${returnMs.toFixed(0)}`;
     this.#fail(`${what} got ${tag}: ${fault}`);
@@ -197,6 +216,26 @@ class Judge {
     const state = states.find((one) => one && `r${one.revision}` === tag);
     if (!state) return `its states of that time are ${states.map((one) => one && `r${one.revision}`)}`;
     return status === 200 ? difference(body, render(state)) : undefined;
+  }
+
+  /** @returns why the changes of an entry, the newest first, are not those that have made its states */
+  #historyFault({ body, petIds }: Read, from: number, to: number): string | undefined {
+    if (this.#commits.slice(from + 1, to + 1).some(({ isRestore }) => isRestore)) return undefined;
+    const { changes } = body as { readonly changes: readonly PastChange[] };
+    const states = this.#states.get(petIds![0]!)!;
+    const newest = BigInt(changes[0]!.etag.slice(2, -1));
+    const known = states.findLast(({ at }) => at <= from)!;
+    if (newest < known.revision) return `nothing of r${known.revision}, which was known before`;
+    for (const [i, { etag, quantityAfter, statusAfter }] of changes.entries()) {
+      const revision = BigInt(etag.slice(2, -1));
+      const state = states.find((one) => one.revision === revision);
+      if (state && (state.quantity !== quantityAfter || state.status !== statusAfter)) return `another r${revision}`;
+      const next = changes[i - 1];
+      if (next && (next.quantityBefore !== quantityAfter || next.statusBefore !== statusAfter)) {
+        return `${next.etag} does not follow ${etag}`;
+      }
+    }
+    return undefined;
   }
 
   /** @returns why the answer about all entries, or some, is not that of its state, or the state not one of that time */
@@ -222,7 +261,7 @@ class Judge {
   /** The body that tells what has changed between a tag and a state. */
   #changesBetween(since: string, at: number): object {
     const after = BigInt(since.slice(since.indexOf("-") + 1));
-    const latest = [...this.#states.values()].flatMap((states) => states.findLast((one) => one.at <= at) ?? []);
+    const latest = [...this.#states.keys()].flatMap((petId) => this.#latestOf(petId, at) ?? []);
     const changed = latest.filter(({ revision }) => revision > after).sort((a, b) => a.petId - b.petId);
     return {
       etag: `"${this.#tagOf(at)}"`,
@@ -242,7 +281,9 @@ class Judge {
     /** The changes that were acknowledged with a revision of an entry. */
     const claims = new Map<string, AskedChange[]>();
     for (const change of changes) this.#claim(change, claims);
-    const free = changes.filter(({ attempts }) => attempts.every(({ outcome }) => outcome.kind !== "done"));
+    const isOpen = ({ callMs, returnMs, outcome }: Attempt) =>
+      outcome.kind === "unknown" || this.#eraAt(callMs) < this.#eraAt(returnMs);
+    const free = changes.filter(({ attempts }) => attempts.some(isOpen));
     const used = new Set<string>();
     for (const [petId, states] of this.#states) {
       for (const [i, state] of states.entries()) {
@@ -255,7 +296,7 @@ class Judge {
         const era = this.#eraAt(atMs);
         const found = free.findIndex((change, place) => {
           if (change.petId !== petId || used.has(`${place} ${era}`) || !hasEffect(change, before, state)) return false;
-          return change.attempts.some(({ callMs, outcome }) => outcome.kind === "unknown" && callMs <= atMs);
+          return this.#mayHaveHappened(change, era, atMs);
         });
         if (found === -1) {
           this.#fail(
@@ -268,6 +309,14 @@ class Judge {
         this.#judgeLate(free[found]!, state, changes);
       }
     }
+  }
+
+  /** Whether a change may have been made by then, without an acknowledgement that is still true. */
+  #mayHaveHappened({ attempts }: AskedChange, era: number, atMs: number): boolean {
+    const doneIn = attempts.flatMap(({ outcome, returnMs }) => (outcome.kind === "done" ? this.#eraAt(returnMs) : []));
+    if (doneIn.includes(era)) return false;
+    // One that was done, and lost with a restore, may have been done again by the same attempt.
+    return attempts.some(({ callMs, outcome }) => outcome.kind !== "refused" && callMs <= atMs);
   }
 
   /** What is made all or none leaves no entry as it was. */
@@ -288,7 +337,6 @@ class Judge {
   /** Every acknowledged revision of a change has to be there. */
   #claim(change: AskedChange, claims: Map<string, AskedChange[]>): void {
     let first: { readonly revision: bigint; readonly era: number } | undefined;
-    const states = this.#states.get(change.petId) ?? [];
     for (const { callMs, returnMs, outcome } of change.attempts) {
       if (outcome.kind !== "done") continue;
       const { revision, quantity } = outcome;
@@ -298,19 +346,17 @@ class Judge {
         this.#fail(`${what}: a repeat of what got ${first.revision}`);
       first = { revision, era };
       if (change.kind === "set" && quantity !== change.quantity) this.#fail(`${what}: with ${quantity}`);
-      if (states.some((state) => state.at === 0 && state.revision === revision)) continue; // nothing was to be changed
+      if (this.#latestOf(change.petId, 0)?.revision === revision) continue; // nothing was to be changed
       const at = this.#commitOf(revision, returnMs);
       if (at === undefined) {
         this.#fail(`${what}: not committed by then`);
         continue;
       }
       // Of two states within a commit only the later one is left.
-      const state = states.find((one) => one.at === at);
-      if (!state || state.revision < revision) this.#fail(`${what}: it is not there`);
+      const state = this.#latestOf(change.petId, at);
+      if (state?.at !== at || state.revision < revision) this.#fail(`${what}: it is not there`);
       const name = `${change.petId} ${revision}`;
-      const claimed = claims.get(name) ?? [];
-      claims.set(name, claimed);
-      if (!claimed.includes(change)) claimed.push(change);
+      if (!claims.get(name)?.includes(change)) add(claims, name, change);
     }
   }
 
@@ -360,6 +406,12 @@ class Judge {
       }
     }
   }
+}
+
+function add<Key, Value>(lists: Map<Key, Value[]>, key: Key, value: Value): void {
+  const list = lists.get(key);
+  if (list) list.push(value);
+  else lists.set(key, [value]);
 }
 
 /** The first index for which a test fails that holds up to some index. */

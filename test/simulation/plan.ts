@@ -7,6 +7,7 @@ export const faultKinds = {
   "freeze the stock's database": 3,
   "freeze the keys' database": 1,
   "kill a gateway": 2,
+  "lose the machine of a gateway": 1,
   "kill a service": 3,
   "lose the machine of a service": 2,
   "replace a gateway": 2,
@@ -21,12 +22,18 @@ export const faultKinds = {
   "hold database to service": 3,
   "cut service and database": 2,
   "hold gateway and keys": 1,
-  "make commits fail": 4,
+  "take back commits": 2,
+  "lose sessions before COMMIT": 3,
+  "lose sessions after COMMIT": 3,
   "lock the counter": 4,
   "fail over the database": 2,
   "switch the database": 2,
   "restore the database": 1,
-  "set a clock": 2,
+  "set a clock": 3,
+  "hold caller to gateway": 2,
+  "hold gateway to caller": 2,
+  "cut caller and gateway": 2,
+  "change the pepper": 1,
   "freeze Redis": 2,
   "restart Redis": 2,
   "fail over Redis": 2,
@@ -60,6 +67,8 @@ export interface Plan {
   /** How often a caller takes the first entry and no other. */
   readonly hotShare: number;
   readonly maxConnectionAgeMs: number;
+  /** The most that a message takes, as a rule. */
+  readonly latencyMs: number;
   /** Whether the gateways share their limits. */
   readonly hasRedis: boolean;
   /** Requests in a minute of the caller that sends more. */
@@ -75,19 +84,16 @@ export interface Plan {
 /** Makes the plan of a seed. */
 export function planOf(seed: number): Plan {
   const random = new Random(seed);
-  const endMs = random.pick([2_000, 4_000, 8_000, 16_000]);
+  const isViolent = random.chance(0.5);
+  const isRestart = !isViolent && random.chance(0.15);
+  const endMs = random.pick(isViolent ? [2_000, 4_000] : [4_000, 8_000, 16_000]);
   const callers = 2 + random.below(5);
   const requests = random.pick([100, 200, 400]);
-  const count = random.chance(0.1) ? 0 : 1 + random.below(9);
-  const isRestart = random.chance(0.1);
-  const faults = Array.from({ length: count }, (): Fault => {
-    return {
-      atMs: Math.round(random.between(300, endMs - 500)),
-      kind: isRestart ? random.pick(rolling) : random.weighted(faultKinds),
-      forMs: Math.round(durationOf(random)),
-      which: random.below(60),
-      other: random.below(60),
-    };
+  const latencyMs = random.pick([0.6, 0.6, 3, 15]);
+  const count = isViolent ? 6 + random.below(12) : random.below(9);
+  const faults = Array.from({ length: count }, () => {
+    const kind = isRestart ? random.pick(rolling) : random.weighted(faultKinds);
+    return faultOf(random, kind, random.between(300, endMs - 500), durationOf(random, isViolent ? 1_500 : 9_000));
   });
   const plan = {
     seed,
@@ -100,48 +106,66 @@ export function planOf(seed: number): Plan {
     hotShare: random.pick([0, 0.3, 0.8]),
     hasRedis: random.chance(0.7),
     limit: 10 + random.below(40),
-    timeoutMs: random.pick([300, 1_000, 2_000, 5_000]),
+    timeoutMs: random.pick(isRestart || latencyMs > 1 ? [1_000, 2_000, 5_000] : [300, 1_000, 5_000]),
     keyedTimeoutMs: random.pick([1_000, 5_000, 30_000]),
     silenceMs: random.pick([1_000, 3_000, 5_000]),
     maxConnectionAgeMs: random.chance(0.3) ? Math.round(random.between(2_000, 15_000)) : 300_000,
-    faults: faults.sort((a, b) => a.atMs - b.atMs),
+    latencyMs,
+    faults,
   };
-  return { ...plan, ...specialOf(plan, random) };
+  const special = { ...plan, ...specialOf(plan, random) };
+  return { ...special, faults: special.faults.toSorted((a, b) => a.atMs - b.atMs) };
 }
 
 /** What some seeds have in place of what they would have: chance alone would bring it too seldom. */
 function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Plan> {
-  const fault = (kind: FaultKind, atMs: number, forMs: number): Fault => {
-    return { atMs: Math.round(atMs), kind, forMs: Math.round(forMs), which: random.below(60), other: random.below(60) };
-  };
   switch (seed % 8) {
     case 0: {
       // A revocation, and more than the time that it may take; for some gateways without the keys' database.
-      const revocation = fault("revoke a key", random.between(300, 3_000), 0);
-      const away = seed % 16 === 0 ? [] : [fault("hold gateway and keys", revocation.atMs + 500, 11_500)];
+      const revocation = faultOf(random, "revoke a key", random.between(300, 3_000), 0);
+      const away = seed % 16 === 0 ? [] : [faultOf(random, "hold gateway and keys", revocation.atMs + 500, 11_500)];
       return { endMs: 16_000, pauseMs: 100 * callers, faults: [revocation, ...away, ...faults] };
     }
+    case 1: {
+      // A service freezes for long while it writes, over a slow way to the database.
+      const slow = { ...faultOf(random, "slow service to database", 1_000, 400), other: seed };
+      const frozen = { ...slow, kind: "freeze a service", atMs: 1_200, forMs: 5_000 } as const;
+      const dense = { services: 2, latencyMs: 0.6, pauseMs: 15 * callers };
+      return { ...dense, endMs: 4_000, silenceMs: 1_000, faults: [slow, frozen] };
+    }
+    case 2:
+      // Many questions under way while streams and connections end, of which no caller may notice anything.
+      return { callers: 6, endMs: 10_000, pauseMs: 20, timeoutMs: 5_000, latencyMs: 15, services: 2, faults: [] };
     case 4: {
-      // Many callers of one entry, whose updates come late to one of the services.
-      const late = [1_000, 2_500, 4_000].map((atMs) =>
-        fault("slow gateway to service", atMs, random.between(400, 1_400)),
-      );
-      return { endMs: 6_000, pauseMs: 20 * callers, timeoutMs: 300, services: 2, hotShare: 0.8, faults: late };
+      // Many callers of one entry, whose updates come late to one of the services, or wait there for the lock.
+      const kind = seed % 16 === 4 ? "slow gateway to service" : "lock the counter";
+      const late = [1_000, 2_500, 4_000].map((atMs) => faultOf(random, kind, atMs, random.between(400, 1_400)));
+      const hurried = { timeoutMs: 300, latencyMs: 0.6, services: 2, hotShare: 0.8 };
+      return { endMs: 6_000, pauseMs: 20 * callers, ...hurried, faults: late };
+    }
+    case 6: {
+      const restore = faultOf(random, "restore the database", random.between(500, 2_000), random.between(300, 1_500));
+      return { endMs: 6_000, pauseMs: 30 * callers, faults: [restore, ...faults.slice(0, 2)] };
     }
     default:
       return {};
   }
 }
 
-const rolling = ["replace a gateway", "replace a service"] as const;
+function faultOf(random: Random, kind: FaultKind, atMs: number, forMs: number): Fault {
+  return { atMs: Math.round(atMs), kind, forMs: Math.round(forMs), which: random.below(60), other: random.below(60) };
+}
+
+const rolling = ["replace a gateway", "replace a service", "change the pepper"] as const;
 
 /** Whether processes are replaced and nothing fails, which no caller may notice. */
 export function isRolling({ faults, gateways, services }: Plan): boolean {
-  return gateways > 1 && services > 1 && faults.length > 0 && faults.every(({ kind }) => kind.startsWith("replace"));
+  const isReplacement = (kind: FaultKind) => (rolling as readonly FaultKind[]).includes(kind);
+  return gateways > 1 && services > 1 && faults.length > 0 && faults.every(({ kind }) => isReplacement(kind));
 }
 
 /** Mostly about as long as the time-outs of the product. */
-function durationOf(random: Random): number {
-  const longest = random.pick([50, 400, 1_500, 5_000, 9_000]);
+function durationOf(random: Random, mostMs: number): number {
+  const longest = Math.min(random.pick([50, 400, 1_500, 5_000, 9_000]), mostMs);
   return random.between(longest / 10, longest);
 }

@@ -5,7 +5,7 @@
  * script, and a few lines for the others.
  */
 import { EventEmitter } from "node:events";
-import { charge, indexAt, type Ledger, lengthsMs } from "../../gateway/limits/rule.ts";
+import { charge, indexAt, type KeptCounts, lengthsMs } from "../../gateway/limits/rule.ts";
 import { meet } from "./events.ts";
 import type { End, Network } from "./virtual-network.ts";
 import { currentHost, Host, note, nowMs } from "./virtual-time.ts";
@@ -21,7 +21,10 @@ type Reply =
   | { readonly id: number; readonly error: string }
   | { readonly channel: string; readonly text: string };
 
-type Value = Ledger | { count: number } | { readonly refusals: { readonly atMs: number; readonly count: number }[] };
+type Value =
+  | KeptCounts
+  | { count: number }
+  | { readonly refusals: { readonly atMs: number; readonly count: number }[] };
 
 /** The server. It has its data in memory, and loses them when it ends. */
 export class RedisServer {
@@ -100,15 +103,15 @@ export class RedisServer {
         const [limit, index, own, alone, synced, others] = args.slice(start, start + 6).map(Number) as number[];
         return { limit: limit!, count: { index: index!, own: own!, alone: alone!, synced: synced!, others: others! } };
       });
-      const ledger = this.#get<Ledger>(key) ?? { totals: [], charged: new Map() };
+      const kept = this.#get<KeptCounts>(key) ?? { totals: [], charged: new Map() };
       const indexes = lengthsMs.map((lengthMs) => indexAt(nowUnixMs, phaseMs, lengthMs));
-      const charged = charge(ledger, indexes, {
+      const charged = charge(kept, indexes, {
         gateway: String(args[from]),
         wanted,
         limits: stated.map(({ limit }) => limit),
         counts: stated.map(({ count }) => count),
       });
-      this.#set(key, ledger, lengthsMs.at(-1)!);
+      this.#set(key, kept, lengthsMs.at(-1)!);
       answer.push(charged.admitted, ...charged.windows.flatMap((window) => [window.others, window.charged]));
     }
     return answer;

@@ -2,6 +2,7 @@
 import { Readable } from "node:stream";
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import type { InventoryServiceServer } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { meet } from "./events.ts";
 import { type Frame, type Method, methods, type Status } from "./rpc-frames.ts";
 import type { End, Network } from "./virtual-network.ts";
 import { currentHost, type Host, note } from "./virtual-time.ts";
@@ -154,8 +155,10 @@ export class RpcServer {
 
   #receive(end: End<Frame>, calls: Map<number, ServerCall>, frame: Frame): void {
     if (frame.kind === "ping") end.send({ kind: "pong", id: 0 });
-    else if (frame.kind !== "open") calls.get(frame.id)?.receive(frame);
-    else if (this.#isClosing) end.send({ kind: "refused", id: frame.id });
+    else if (frame.kind !== "open") {
+      if (frame.kind === "message" && !calls.has(frame.id)) meet("a question after the end of its stream");
+      calls.get(frame.id)?.receive(frame);
+    } else if (this.#isClosing) end.send({ kind: "refused", id: frame.id });
     else this.#begin(end, calls, frame);
   }
 

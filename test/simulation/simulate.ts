@@ -1,18 +1,15 @@
 /** Simulates the system under faults, one run for each seed: `npm run simulate -- --seeds 1000`. */
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { count, createTool } from "../support/tools.ts";
 import { expectedEvents } from "./events.ts";
 import { faultKinds, type Plan, planOf } from "./plan.ts";
+import { failedFolder, filesIn, keptPlans, readPlan } from "./plan-files.ts";
 import { shrink } from "./shrink.ts";
 import type { PlanResult } from "./worker.ts";
 import { nodeFlags, PlanWorker, runAll } from "./workers.ts";
-
-/** Plans that have failed: every run replays them first. Those that found a fault of the product stay for good. */
-const failedFolder = ".data/simulation";
-const keptFolder = "test/simulation/kept";
 
 const tool = createTool("simulate", "Simulates the system under faults in virtual time, one run for each seed.")
   .option("--seeds <count>", "runs", count, 100)
@@ -58,18 +55,16 @@ async function simulateAll(): Promise<void> {
 function judgeEvents(results: readonly PlanResult[]): void {
   const met = (name: string) => results.reduce((sum, { events }) => sum + (events[name] ?? 0), 0);
   const expected = [...expectedEvents, ...Object.keys(faultKinds)];
+  const show = (names: readonly string[]) => names.map((name) => `${name} (${met(name)})`).join(", ");
+  console.log(`met least: ${show(expected.toSorted((a, b) => met(a) - met(b)).slice(0, 8))}`);
   const seldom = expected.filter((name) => met(name) < (10 * results.length) / 1_000);
   if (seldom.length === 0) return;
-  console.log(`met too seldom: ${seldom.map((name) => `${name} (${met(name)})`).join(", ")}`);
+  console.log(`met too seldom: ${show(seldom)}`);
   if (results.length >= 1_000) process.exitCode = 1;
 }
 
 function* plansToRun(): Generator<Plan> {
-  if (!options.untilFailure) {
-    for (const folder of [keptFolder, failedFolder]) {
-      for (const name of filesIn(folder)) yield readPlan(join(folder, name));
-    }
-  }
+  if (!options.untilFailure) yield* keptPlans();
   for (let seed = options.seed; seed < options.seed + options.seeds; seed++) yield planOf(seed);
 }
 
@@ -90,18 +85,6 @@ async function keep(failed: readonly PlanResult[]): Promise<void> {
   write(small, small);
   console.log(`\nseed ${small.seed}, made smaller: ${JSON.stringify(small)}\n  ${violations.slice(0, 5).join("\n  ")}`);
   console.log(`\nWhat happens: npm run simulate -- --trace ${failedFolder}/${small.seed}.json`);
-}
-
-function filesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder).sort();
-  } catch {
-    return []; // nothing has failed so far
-  }
-}
-
-function readPlan(path: string): Plan {
-  return JSON.parse(readFileSync(path, "utf8"));
 }
 
 function summary(results: readonly PlanResult[], failed: readonly PlanResult[], seconds: number): string {

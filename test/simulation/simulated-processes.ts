@@ -119,7 +119,8 @@ export function startService(
 }
 
 export interface GatewaySettings {
-  readonly pepper: string;
+  /** That of new keys, and the one that is taken beside it. */
+  readonly peppers: readonly [string, string];
   readonly hasRedis: boolean;
   readonly replicas: number;
   readonly timeoutMs: number;
@@ -132,7 +133,8 @@ export function startGateway(network: Network, name: string, settings: GatewaySe
   return runIn(host, () => {
     const config = readGatewayConfig({
       GATEWAY_DATABASE_URL: "mysql://petstore:petstore@keys/keys",
-      KEY_PEPPER: settings.pepper,
+      KEY_PEPPER: settings.peppers[0],
+      KEY_PEPPER_OLD: settings.peppers[1],
       REDIS_URL: settings.hasRedis ? "redis://redis" : undefined,
       GATEWAY_REPLICAS: String(settings.replicas),
       INVENTORY_TIMEOUT_MS: String(settings.timeoutMs),

@@ -4,7 +4,7 @@ import { phaseOf } from "../../gateway/limits/rule.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { type CallerWorld, HttpCaller, type LimitedRequest, restartNumbers } from "./callers.ts";
-import { DatabaseServer } from "./database.ts";
+import { type DatabaseFaults, DatabaseServer } from "./database.ts";
 import { meet, takeEvents } from "./events.ts";
 import { type FirstState, firstState, pepper } from "./first-state.ts";
 import { runInternalCaller, runWatch } from "./internal-callers.ts";
@@ -62,7 +62,7 @@ export async function run(plan: Plan, print?: (line: string) => void): Promise<R
 
 /** What the faults of a plan allow of its limits. */
 function limitRules({ limit, faults, hasRedis, gateways }: Plan, account: string): LimitRules {
-  const concerned = faults.filter(({ kind }) => /Redis|gateway$|clock|keys/.test(kind));
+  const concerned = faults.filter(({ kind }) => /Redis|a gateway$|clock|keys|pepper/.test(kind));
   return {
     limit,
     phaseMs: phaseOf(account),
@@ -90,6 +90,8 @@ class System {
   #keys!: DatabaseServer;
   #redis!: RedisServer;
   #gateways: Slot[] = [];
+  /** Of the gateways that start from now on: that of new keys first. */
+  #peppers: readonly [string, string] = [pepper, `not ${pepper}`];
   #services: Slot[] = [];
   #isOver = false;
 
@@ -97,7 +99,7 @@ class System {
     this.#plan = plan;
     this.#start = begun;
     this.#random = new Random(plan.seed ^ 0x51f15eed);
-    this.#network = new Network(new Random(plan.seed ^ 0x7e7));
+    this.#network = new Network(new Random(plan.seed ^ 0x7e7), plan.latencyMs);
   }
 
   fail(what: string): void {
@@ -121,9 +123,9 @@ class System {
     this.#redis = new RedisServer(network);
     this.#look(true);
     this.#services = names.map((name) => slot(() => startService(network, name, this.#plan)));
-    const settings = { pepper, hasRedis, replicas: gateways, timeoutMs, keyedTimeoutMs };
+    const settings = { hasRedis, replicas: gateways, timeoutMs, keyedTimeoutMs };
     this.#gateways = Array.from({ length: gateways }, (_, i) => {
-      return slot(() => startGateway(network, `gateway-${i}`, settings));
+      return slot(() => startGateway(network, `gateway-${i}`, { ...settings, peppers: this.#peppers }));
     });
     await this.#untilReady("at the start");
 
@@ -140,9 +142,10 @@ class System {
       isOver: () => this.#isOver,
       changes: this.changes,
       reads: this.reads,
-      // A silent connection is given up after 5 s, and another one is waited for for 2 s.
-      lookUpMs: faults.some(({ kind }) => /keys/.test(kind)) ? 7_000 : 0,
+      // For an update whose body comes late, and before a repeat, it is looked up again.
+      lookUpMs: faults.some(({ kind }) => /keys/.test(kind)) ? 2 * 2_000 : 0,
       isServed: faults.length === 0 || isRolling(this.#plan),
+      keepsRecords: faults.every(({ kind }) => kind !== "restore the database"),
       fail: (what) => this.fail(what),
     };
     const beganMs = nowMs();
@@ -186,18 +189,16 @@ class System {
 
   /** Notes the state of the stock after a commit, if that has changed it. */
   #look(isWhole: boolean): void {
-    const { sqlite } = this.#stock;
-    const head = sqlite.prepare("select epoch, revision from stock_head").get() as Pick<Commit, "epoch" | "revision">;
+    const stock = this.#stock;
+    const [head] = stock.read<Pick<Commit, "epoch" | "revision">>("select epoch, revision from stock_head");
     const last = this.commits.at(-1);
-    if (last?.revision === head.revision && last.epoch === head.epoch) return;
-    const from = isWhole ? -1n : last!.revision;
-    const rows = sqlite
-      .prepare(
-        "select pet_id as petId, quantity, status, revision, removed from stock where revision > ? order by revision",
-      )
-      .all(from) as Record<keyof Version, never>[];
+    if (last?.revision === head!.revision && last.epoch === head!.epoch) return;
+    const rows = stock.read<Record<keyof Version, never>>(
+      "select pet_id as petId, quantity, status, revision, removed from stock where revision > ? order by revision",
+      isWhole ? -1n : last!.revision,
+    );
     this.commits.push({
-      ...head,
+      ...head!,
       atMs: nowMs(),
       isRestore: isWhole && last !== undefined,
       rows: rows.map((row) => ({
@@ -263,6 +264,12 @@ class System {
       await pause(forMs);
       host.thaw();
     };
+    const failing = async (how: keyof DatabaseFaults) => {
+      const { faults } = this.#stock;
+      faults[how] = 0.1 + (which % 4) / 10;
+      await pause(forMs);
+      faults[how] = 0;
+    };
     const killed = async (hit: Slot, isSilent: boolean) => {
       const { host } = hit.running;
       host.crash();
@@ -280,35 +287,44 @@ class System {
     };
     const gatewayName = gateway.running.host.name;
     const serviceName = service.running.host.name;
+    const callerName = `caller-${other % this.#plan.callers}`;
+    /** All that call services: gateways, and internal callers. */
+    const clientNames = [...this.#gateways.map(({ running }) => running.host.name), "internal", "watch"];
+    const clientName = clientNames[which % clientNames.length]!;
     const faults: Record<FaultKind, () => Promise<void>> = {
       "freeze a gateway": () => frozen(gateway.running.host),
       "freeze a service": () => frozen(service.running.host),
       "freeze the stock's database": () => frozen(this.#stock.host),
       "freeze the keys' database": () => frozen(this.#keys.host),
       "kill a gateway": () => killed(gateway, false),
+      "lose the machine of a gateway": () => killed(gateway, true),
       "kill a service": () => killed(service, false),
       "lose the machine of a service": () => killed(service, true),
       "replace a gateway": () => replaced(gateway),
-      "replace a service": () => replaced(service),
-      "hold gateway to service": () => held(gatewayName, serviceName),
-      "hold service to gateway": () => held(serviceName, gatewayName),
-      "slow gateway to service": () => slow(gatewayName, serviceName),
-      "slow service to gateway": () => slow(serviceName, gatewayName),
+      "replace a service": async () => {
+        // So late do its clients hear that it leaves: some of them still call it.
+        for (const name of clientNames) network.setDelay({ name: serviceName }, { name }, 60);
+        await replaced(service);
+        for (const name of clientNames) network.setDelay({ name: serviceName }, { name }, 0);
+      },
+      "hold gateway to service": () => held(clientName, serviceName),
+      "hold service to gateway": () => held(serviceName, clientName),
+      "slow gateway to service": () => slow(clientName, serviceName),
+      "slow service to gateway": () => slow(serviceName, clientName),
       "slow service to database": () => slow(serviceName, "stock-db"),
-      "cut gateway and service": async () => network.cut({ name: gatewayName }, { name: serviceName }),
+      "cut gateway and service": async () => network.cut({ name: clientName }, { name: serviceName }),
+      "hold caller to gateway": () => held(callerName, gatewayName),
+      "hold gateway to caller": () => held(gatewayName, callerName),
+      "cut caller and gateway": async () => network.cut({ name: callerName }, { name: gatewayName }),
       "hold service to database": () => held(serviceName, "stock-db"),
       "hold database to service": () => held("stock-db", serviceName),
       "cut service and database": async () => network.cut({ name: serviceName }, { name: "stock-db" }),
       "hold gateway and keys": async () => {
         await Promise.all([held(gatewayName, "keys-db"), held("keys-db", gatewayName)]);
       },
-      "make commits fail": async () => {
-        const { faults } = this.#stock;
-        const probability = 0.1 + (which % 4) / 10;
-        faults[(["deadlock", "lostBefore", "lostAfter"] as const)[other % 3]!] = probability;
-        await pause(forMs);
-        Object.assign(faults, { deadlock: 0, lostBefore: 0, lostAfter: 0 });
-      },
+      "take back commits": () => failing("deadlock"),
+      "lose sessions before COMMIT": () => failing("lostBefore"),
+      "lose sessions after COMMIT": () => failing("lostAfter"),
       "lock the counter": () => this.#lockCounter(forMs),
       "fail over the database": async () => {
         const old = this.#stock;
@@ -340,8 +356,14 @@ class System {
       "hold Redis to gateway": () => held("redis", gatewayName),
       "revoke a key": () => this.#revoke(`caller-${which % this.#plan.callers}`),
       "set a clock": async () => {
-        const { host } = (which % 2 ? gateway : service).running;
-        host.skewMs += (other - 30) * 1_000;
+        const servers = [this.#stock, this.#keys, this.#redis];
+        const hosts = [gateway.running.host, service.running.host, ...servers.map((server) => server.host)];
+        hosts[which % hosts.length]!.skewMs += (other - 30) * 1_000;
+      },
+      "change the pepper": async () => {
+        // As `docs/operations/keys-and-plans.md` says: all gateways take keys of both.
+        this.#peppers = [this.#peppers[1], this.#peppers[0]];
+        for (const one of this.#gateways) await replaced(one);
       },
     };
     await faults[kind]();

@@ -19,12 +19,13 @@ const importers = [here("../../gateway/gateway.ts"), here("../../client/client.t
 const packages = new Map([
   ["mysql2", here("mysql2-driver.ts")],
   ["ioredis", here("redis-model.ts")],
+  ["lru-cache", here("small-caches.ts")],
 ]);
 
 registerHooks({
   resolve(specifier, context, next) {
     const substitute = packages.get(specifier);
-    if (substitute !== undefined) return { url: substitute, shortCircuit: true };
+    if (substitute !== undefined && context.parentURL !== substitute) return { url: substitute, shortCircuit: true };
     const resolved = next(specifier, context);
     const module = importers.includes(context.parentURL ?? "") ? modules.get(resolved.url) : undefined;
     return { ...resolved, url: module ?? resolved.url };

@@ -10,13 +10,28 @@ import { at, type Host, note, nowMs, runIn } from "./virtual-time.ts";
 
 /** One direction between two hosts. */
 class Way {
-  isHeld = false;
   /** By how much everything on it is late. */
   delayMs = 0;
   readonly waiting: (() => void)[] = [];
+  #heldSinceMs: number | undefined;
+  #heldMs = 0;
+
+  get isHeld(): boolean {
+    return this.#heldSinceMs !== undefined;
+  }
+
+  /** For how long it was held so far. */
+  get heldMs(): number {
+    return this.#heldMs + (this.#heldSinceMs === undefined ? 0 : nowMs() - this.#heldSinceMs);
+  }
+
+  hold(): void {
+    this.#heldSinceMs = nowMs();
+  }
 
   release(): void {
-    this.isHeld = false;
+    this.#heldMs = this.heldMs;
+    this.#heldSinceMs = undefined;
     if (this.waiting.length > 0) meet("bytes that came late");
     for (const send of this.waiting.splice(0)) send();
   }
@@ -92,14 +107,22 @@ export class Network {
   readonly #ends = new Set<End<never>>();
   readonly #listeners = new Map<string, { readonly host: Host; readonly accept: Listener<never> }>();
 
-  constructor(random: Random) {
+  readonly #mostMs: number;
+
+  /** @param mostMs that a message takes, but for one in a hundred */
+  constructor(random: Random, mostMs: number) {
     this.#random = random;
+    this.#mostMs = mostMs;
   }
 
-  /** Mostly a fraction of a millisecond, seldom many. */
   latencyMs(): number {
     if (this.#random.chance(0.01)) return this.#random.between(1, 60);
-    return this.#random.between(0.05, 0.6);
+    return this.#random.between(0.05, this.#mostMs);
+  }
+
+  /** For how long the ways between two hosts were held so far. */
+  heldMs(a: Host, b: Host): number {
+    return this.wayBetween(a, b).heldMs + this.wayBetween(b, a).heldMs;
   }
 
   listen<Message>(address: string, host: Host, accept: Listener<Message>): void {
@@ -159,7 +182,7 @@ export class Network {
     const way = this.wayBetween(from, to);
     if (way.isHeld === isHeld) return;
     note(`${isHeld ? "hold" : "release"} ${from.name}>${to.name} ${way.waiting.length}`);
-    if (isHeld) way.isHeld = true;
+    if (isHeld) way.hold();
     else runIn(undefined, () => way.release());
   }
 

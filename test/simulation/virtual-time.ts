@@ -16,13 +16,11 @@ import { Random } from "./random.ts";
 /** A simulated process. Its events wait while it is frozen, and are dropped once it has crashed. */
 export class Host {
   readonly name: string;
-  isFrozen = false;
   isDead = false;
   /** What is added to its clock of the day, in milliseconds. */
   skewMs = 0;
-  /** The longest freezes so far, for those who judge its deadlines. */
-  frozenMs = 0;
-  #frozenAtMs = 0;
+  #frozenSinceMs: number | undefined;
+  #frozenMs = 0;
   #deferred: Event[] = [];
 
   constructor(name: string) {
@@ -33,17 +31,25 @@ export class Host {
     this.#deferred.push(event);
   }
 
+  get isFrozen(): boolean {
+    return this.#frozenSinceMs !== undefined;
+  }
+
+  /** How long it was frozen so far, for those who judge its deadlines. */
+  get frozenMs(): number {
+    return this.#frozenMs + (this.#frozenSinceMs === undefined ? 0 : nowMs() - this.#frozenSinceMs);
+  }
+
   freeze(): void {
     if (this.isFrozen || this.isDead) return;
-    this.isFrozen = true;
-    this.#frozenAtMs = nowMs();
+    this.#frozenSinceMs = nowMs();
   }
 
   /** Lets it go on as an event loop does: timers that are due, then what has arrived, then immediates. */
   thaw(): void {
     if (!this.isFrozen) return;
-    this.isFrozen = false;
-    this.frozenMs += nowMs() - this.#frozenAtMs;
+    this.#frozenMs = this.frozenMs;
+    this.#frozenSinceMs = undefined;
     if (this.#deferred.some(({ phase }) => phase === phases.arrival)) meet("a thaw with packets that had arrived");
     for (const event of this.#deferred) queue.push({ ...event, atMs: nowMs(), isCancelled: () => event.isCancelled() });
     this.#deferred = [];

@@ -10,6 +10,7 @@ export const nodeFlags = [
   "--import",
   new URL("substitutes.ts", import.meta.url).href,
   "--disable-warning=ExperimentalWarning",
+  "--max-semi-space-size=32", // most of what a run makes is garbage soon
 ];
 
 /** A process that runs one plan after the other. */

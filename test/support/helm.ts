@@ -30,24 +30,24 @@ export type Values = string | object;
 export interface Helm {
   /** Renders the chart. @throws Error with Helm's message when it refuses */
   render(...values: Values[]): Promise<Manifest[]>;
-  /** Installs or upgrades the release in the cluster of an API, without its hooks. */
-  upgrade(api: string, ...values: Values[]): Promise<void>;
+  /** Runs a command with these values. @returns what it wrote; warnings are in `stderr` */
+  run(command: string, args: readonly string[], ...values: Values[]): Promise<{ stdout: string; stderr: string }>;
   /** Runs `helm lint`, with warnings as errors. */
   lint(...values: Values[]): Promise<void>;
   remove(): Promise<void>;
 }
 
 /**
- * Opens a chart with the Helm of this machine, or with the one that an npm package has for Linux on x64.
+ * Opens a chart with a program, or the Helm of this machine, or the one that an npm package has for Linux on x64.
  *
  * @throws Error that names the choices when there is none
  */
-export async function openHelm(chart: string): Promise<Helm> {
+export async function openHelm(chart: string, given?: string): Promise<Helm> {
   const folder = await temporaryFolder("helm");
-  const program = findProgram(["helm"]) ?? (await unpackHelm(folder));
+  const program = given ?? findProgram(["helm"]) ?? (await unpackHelm(folder));
   const env = { PATH: process.env.PATH, HOME: folder.path };
   let files = 0;
-  const helm = async (command: string, args: readonly string[], values: readonly Values[]) => {
+  const helm: Helm["run"] = async (command, args, ...values) => {
     for (const some of values) {
       if (typeof some === "string" && some.startsWith("--set=")) {
         args = [...args, some];
@@ -58,23 +58,18 @@ export async function openHelm(chart: string): Promise<Helm> {
       args = [...args, "--values", file];
     }
     try {
-      const { stdout } = await run(program, [command, ...args], { env, maxBuffer: 16 * 1024 * 1024 });
-      return stdout;
+      return await run(program, [command, ...args], { env, maxBuffer: 16 * 1024 * 1024 });
     } catch (error) {
       throw new Error(`helm ${command}: ${(error as { stderr?: string }).stderr || error}`);
     }
   };
   return {
     render: async (...values) => {
-      const text = await helm("template", ["petstore", chart, "--kube-version", "1.31.0"], values);
-      return parseAllDocuments(text).flatMap((document) => (document.toJS() as Manifest | null) ?? []);
+      const { stdout } = await helm("template", ["petstore", chart, "--kube-version", "1.31.0"], ...values);
+      return parseAllDocuments(stdout).flatMap((document) => (document.toJS() as Manifest | null) ?? []);
     },
-    upgrade: async (api, ...values) => {
-      const cluster = ["--kube-apiserver", api, "--kube-token", "none", "--namespace", "default"];
-      const args = ["--install", "petstore", chart, "--no-hooks", "--disable-openapi-validation", ...cluster];
-      await helm("upgrade", args, values);
-    },
-    lint: async (...values) => void (await helm("lint", [chart, "--strict"], values)),
+    run: helm,
+    lint: async (...values) => void (await helm("lint", [chart, "--strict"], ...values)),
     remove: () => folder.remove(),
   };
 }

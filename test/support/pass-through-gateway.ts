@@ -94,7 +94,7 @@ export async function startGateway(options: Partial<PassThroughOptions>) {
         deprecation: [],
         principal: { ...principal, accountId: String(req.headers["x-account"] ?? principal.accountId) },
         token: key,
-        isIdle: false,
+        waitsForOthers: false,
         isHurried: false,
         onHurry: undefined,
         prefetched: undefined,

@@ -7,6 +7,8 @@ export interface RawResponse {
   readonly body: Buffer;
   /** Everything received, interim responses included. */
   readonly raw: Buffer;
+  /** What comes after it. */
+  readonly rest: Buffer;
 }
 
 /**
@@ -25,9 +27,10 @@ export function readResponse(raw: Buffer, ended: boolean, toHead: boolean): RawR
     const head = readHead(raw.toString("latin1", offset, end));
     offset = end + 4;
     if (head.status >= 100 && head.status < 200 && head.status !== 101) continue; // interim, such as 100 Continue
-    const body =
-      toHead || [101, 204, 304].includes(head.status) ? empty : readBody(raw.subarray(offset), head.headers, ended);
-    return body && { ...head, body, raw };
+    const rest = raw.subarray(offset);
+    const hasBody = !toHead && ![101, 204, 304].includes(head.status);
+    const read = hasBody ? readBody(rest, head.headers, ended) : { body: empty, rest };
+    return read && { ...head, ...read, raw };
   }
 }
 
@@ -47,14 +50,17 @@ function readHead(text: string): Pick<RawResponse, "status" | "headers"> {
   return { status: Number(status), headers };
 }
 
-function readBody(rest: Buffer, headers: RawResponse["headers"], ended: boolean): Buffer | undefined {
-  if (headers["transfer-encoding"]?.at(-1)?.toLowerCase().endsWith("chunked")) return readChunks(rest);
+type Body = Pick<RawResponse, "body" | "rest">;
+
+function readBody(bytes: Buffer, headers: RawResponse["headers"], ended: boolean): Body | undefined {
+  if (headers["transfer-encoding"]?.at(-1)?.toLowerCase().endsWith("chunked")) return readChunks(bytes);
   const length = headers["content-length"]?.[0];
-  if (length === undefined) return ended ? rest : undefined;
-  return rest.length < Number(length) ? undefined : rest.subarray(0, Number(length));
+  if (length === undefined) return ended ? { body: bytes, rest: empty } : undefined;
+  if (bytes.length < Number(length)) return undefined;
+  return { body: bytes.subarray(0, Number(length)), rest: bytes.subarray(Number(length)) };
 }
 
-function readChunks(bytes: Buffer): Buffer | undefined {
+function readChunks(bytes: Buffer): Body | undefined {
   const chunks: Buffer[] = [];
   let offset = 0;
   for (;;) {
@@ -67,8 +73,8 @@ function readChunks(bytes: Buffer): Buffer | undefined {
     const end = start + Number.parseInt(size, 16);
     if (end === start) {
       // Trailer lines may come between the last chunk and the empty line.
-      const complete = bytes.toString("latin1", start, start + 2) === "\r\n" || bytes.indexOf("\r\n\r\n", start) >= 0;
-      return complete ? Buffer.concat(chunks) : undefined;
+      const last = bytes.toString("latin1", start, start + 2) === "\r\n" ? start : bytes.indexOf("\r\n\r\n", start) + 2;
+      return last < start ? undefined : { body: Buffer.concat(chunks), rest: bytes.subarray(last + 2) };
     }
     if (bytes.length < end + 2) return undefined;
     if (bytes.toString("latin1", end, end + 2) !== "\r\n")

@@ -18,6 +18,8 @@ const servers = {
     packages: ["galera-4", "mariadb-server-core", "mariadb-client-core"],
     choices: [],
   },
+  /** Keeps the objects of a Kubernetes cluster. */
+  etcd: { programs: ["etcd"], packages: ["etcd-server"], choices: [] },
   redis: { programs: ["redis-server", "valkey-server"], packages: ["redis-server"], choices: [] },
   /** Makes certificates. */
   openssl: { programs: ["openssl"], packages: ["openssl"], choices: [] },

@@ -110,26 +110,6 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/*
-The pods of a tier that are to run. Takes (list $ $tier).
-
-An upgrade leaves their number as it is: the autoscaler, and an operator who has stopped them all, decide about it. Where
-this is rendered without a cluster, as by `helm template`, there is no number to know, and none is rendered.
-*/}}
-{{- define "petstore.replicas" -}}
-{{- $root := index . 0 -}}
-{{- $values := index $root.Values (index . 1) -}}
-{{- $min := int $values.replicas.min -}}
-{{- $max := int $values.replicas.max -}}
-{{- $live := lookup "apps/v1" "Deployment" $root.Release.Namespace (include "petstore.name" .) -}}
-{{- if $live -}}
-{{- $running := int $live.spec.replicas -}}
-{{ ternary 0 (min $max (max $min $running)) (eq $running 0) }}
-{{- else if or (eq $min $max) (lookup "v1" "Secret" $root.Release.Namespace $values.secret) -}}
-{{ $min }}
-{{- end -}}
-{{- end }}
-
 {{- define "petstore.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true

@@ -1,6 +1,6 @@
 /** Keys as operators see them. */
 import type { Knex } from "knex";
-import { type DbInteger, firstOfLine, type PlanRow, toNumber, toPlan, toScopes } from "../keys/key-rows.ts";
+import { type DbInteger, firstOfFamily, type PlanRow, toNumber, toPlan, toScopes } from "../keys/key-rows.ts";
 import type { PlanName } from "../keys/plans.ts";
 import type { Scope } from "../keys/principal.ts";
 
@@ -28,12 +28,12 @@ export interface KeyRecord {
 }
 
 /**
- * Selects keys as `k`, the first keys of their lines as `f`, and their accounts as `a`; `narrow` adds conditions and
+ * Selects keys as `k`, the first keys of their families as `f`, and their accounts as `a`; `narrow` adds conditions and
  * the order.
  */
 export async function readKeys(db: Knex, narrow: (keys: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<KeyRecord[]> {
   const keys = db("api_keys as k").join("accounts as a", "a.id", "k.account_id");
-  keys.join("api_keys as f", "f.id", firstOfLine(db));
+  keys.join("api_keys as f", "f.id", firstOfFamily(db));
   // Column by column: the hash never leaves the database.
   const rows: KeyRow[] = await narrow(keys).select(
     { name: "a.name", plan: "a.plan", per_minute: "a.per_minute", per_day: "a.per_day", id: "k.id", env: "k.env" },

@@ -1,3 +1,4 @@
+import { jest } from "@jest/globals";
 import { Authenticator } from "./authenticator.ts";
 import { createKey, hashKey } from "./key-format.ts";
 import type { Principal } from "./principal.ts";
@@ -402,6 +403,26 @@ describe("an unavailable store", () => {
     await expect(use(newKey().token)).rejects.toThrow("the store is unavailable");
     state.away = false;
     expect(await use(token)).toEqual(principal);
+  });
+
+  test("no request waits longer than 2 s for a look-up, whose answer still counts when it comes", async () => {
+    jest.useFakeTimers();
+    try {
+      const { use, newKey, asked, state } = setUp();
+      const { token, principal } = newKey();
+      state.slow = true;
+      const first = expect(use(token)).rejects.toThrow("no answer within 2000 ms");
+      await jest.advanceTimersByTimeAsync(1_500);
+      const second = use(token);
+      await jest.advanceTimersByTimeAsync(600);
+      await first;
+      asked[0]!.answer(principal);
+      expect(await second).toEqual(principal);
+      expect(await use(token)).toEqual(principal);
+      expect(asked).toHaveLength(1);
+    } finally {
+      jest.useRealTimers();
+    }
   });
 
   test("a failed look-up is not remembered as an answer", async () => {

@@ -16,7 +16,7 @@ export interface AuthenticatorOptions {
   readonly elapsed?: () => number;
 }
 
-/** How long a look-up is used. A revocation holds after this time at the latest. */
+/** How long a look-up is used. With the 2 s of `longWaitMs` that are the 10 s in which a revocation holds everywhere. */
 const maxAgeMs = 8_000;
 
 /** The age at which a key in use is looked up again, beside the requests, so that no request waits for it. */
@@ -33,6 +33,9 @@ const maxRefused = 50_000;
  * which have to get through within seconds.
  */
 const maxNew = 1_000;
+
+/** How long a request waits for a look-up, which itself goes on: the next request with the key may find it answered. */
+const maxWaitMs = 2_000;
 
 /** Finds the principal of a bearer token. It remembers look-ups, even those that found nothing. */
 export class Authenticator {
@@ -63,7 +66,7 @@ export class Authenticator {
    * Finds the principal of a token, from memory or from the store. The store is asked only for keys that were made here.
    *
    * @returns undefined for a token that was not made here, is unknown, revoked or expired
-   * @throws what the store throws, or OperatorError when too many new keys are being looked up
+   * @throws what the store throws; OperatorError when too many new keys are being looked up, or it takes too long
    */
   async authenticate(token: string): Promise<Principal | undefined> {
     const id = hash("sha256", token, "base64");
@@ -72,16 +75,17 @@ export class Authenticator {
     if (this.#isRefused(id)) return undefined;
     const keyHash = this.#ownKeyHash(token);
     if (keyHash === undefined) return undefined;
-    if (this.#known.has(id) || this.#lookUps.has(id)) return await this.#lookUp(id, keyHash);
+    if (this.#known.has(id) || this.#lookUps.has(id)) return await inTime(this.#lookUp(id, keyHash));
     if (this.#new >= maxNew) {
       throw new OperatorError(`GATEWAY_DATABASE_URL: ${maxNew} keys that are new here wait for it already`);
     }
     this.#new += 1;
-    try {
-      return await this.#lookUp(id, keyHash);
-    } finally {
+    const lookUp = this.#lookUp(id, keyHash);
+    const end = () => {
       this.#new -= 1;
-    }
+    };
+    lookUp.then(end, end);
+    return await inTime(lookUp);
   }
 
   /**
@@ -147,6 +151,19 @@ export class Authenticator {
   #ageMs({ unixMs, elapsedMs }: Moment): number {
     const { now, elapsed } = this.#options;
     return Math.max(now() - unixMs, elapsed() - elapsedMs);
+  }
+}
+
+/** @throws what a look-up throws, or OperatorError when it takes too long */
+async function inTime<T>(lookUp: Promise<T>): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const giveUp = () => reject(new OperatorError(`GATEWAY_DATABASE_URL: no answer within ${maxWaitMs} ms`));
+  // An answer that has arrived while this thread was busy is read before the immediate.
+  const timer = setTimeout(() => setImmediate(giveUp), maxWaitMs);
+  try {
+    return await Promise.race([lookUp, promise]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

@@ -14,7 +14,7 @@ export interface PlanRow {
 }
 
 /** The id of the first key in the family of a key `k`: its row has the bans of the whole family. */
-export function firstOfLine(db: Knex): Knex.Raw {
+export function firstOfFamily(db: Knex): Knex.Raw {
   return db.raw("coalesce(k.line, k.id)");
 }
 
@@ -23,7 +23,7 @@ export function toNumber(value: DbInteger | null): number | null {
   return value === null ? null : Number(value);
 }
 
-/** An account that a key was found for has a plan that cannot be used. It says nothing about other keys. */
+/** The account of a key has a plan that cannot be used. Keys of other accounts are not affected. */
 export class UnusablePlanError extends Error {
   constructor(message: string) {
     super(message);

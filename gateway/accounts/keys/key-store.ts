@@ -2,7 +2,7 @@
 import type { Knex } from "knex";
 import { readCurrent, type ServerRow, serverColumns } from "../../../runtime/database/old-primary.ts";
 import { retried } from "../../../runtime/database/transactions.ts";
-import { type DbInteger, firstOfLine, type PlanRow, toNumber, toPlan, toScopes } from "./key-rows.ts";
+import { type DbInteger, firstOfFamily, type PlanRow, toNumber, toPlan, toScopes } from "./key-rows.ts";
 import type { Principal } from "./principal.ts";
 
 /** What the gateway reads and writes of keys while it serves. What operators do is in `accounts/key-admin.ts`. */
@@ -54,11 +54,12 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
     },
 
     async findByHash(keyHash) {
-      // From one row of constants, so that the answer says where it comes from when there is no such key, too.
+      // Selects from one row of constants, so that even without such a key the answer has a row, which names its
+      // server.
       const query = db
         .from(db.raw("(select 1 as one) as one"))
         .leftJoin("api_keys as k", (on) => void on.on("k.key_hash", "=", db.raw("?", [keyHash])))
-        .leftJoin("api_keys as f", "f.id", firstOfLine(db))
+        .leftJoin("api_keys as f", "f.id", firstOfFamily(db))
         .leftJoin("accounts as a", "a.id", "k.account_id")
         .select("k.id", "k.line", "k.account_id", "k.scopes", "k.expires_at", "k.revoked_at", "k.last_used_at")
         .select("f.banned_until")

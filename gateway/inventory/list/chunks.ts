@@ -7,7 +7,7 @@ export const chunkSize = 256;
 const maxChunkSize = 2 * chunkSize;
 
 /** An entry as it is answered alone. */
-export interface ListEntry {
+export interface RenderedEntry {
   /** Its JSON. */
   readonly json: string;
   /** The revision that last changed it. */
@@ -15,7 +15,7 @@ export interface ListEntry {
 }
 
 /** Finds an entry; its cost hardly grows with the list. @returns undefined when there is none */
-export function findEntry(chunks: readonly Chunk[], petId: bigint): ListEntry | undefined {
+export function findEntry(chunks: readonly Chunk[], petId: bigint): RenderedEntry | undefined {
   const chunk = chunks[chunkOf(chunks, petId)];
   if (chunk === undefined) return undefined;
   const at = lowerBound(chunk.petIds, petId);

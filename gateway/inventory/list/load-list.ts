@@ -10,7 +10,7 @@ import type { StockSource } from "./stock-source.ts";
  * with the check that follows a load; so does the news that the stock is in another epoch and has to be loaded again.
  */
 export class Load {
-  /** That of the first part: everything later is newer. */
+  /** The position of the first part: all later ones are read after it. */
   #position: Position | undefined;
   readonly #chunks: Chunk[] = [];
   #items: ListedItem[] = [];

@@ -12,7 +12,7 @@ export interface PageRange {
 }
 
 export interface SnapshotPage {
-  /** The page at the revision, and so with the ETags, of the list. It shares chunks with it. */
+  /** The page as a snapshot at the list's revision, and so with its ETags. It shares chunks with the list. */
   readonly entries: Snapshot;
   /** The petId of its last entry; undefined when no entry follows. */
   readonly last: bigint | undefined;
@@ -36,7 +36,7 @@ export function pageOf({ epoch, revision, chunks }: Snapshot, { after, limit }: 
       left -= 1;
       last = chunk.petIds[at]!;
     }
-    // Its first chunk is always a copy, or the form with the bracket would be kept beside the chunk of the list.
+    // The first chunk is always a copy. Otherwise the list would keep its own and the form with the bracket.
     parts.push(parts.length > 0 ? chunk : sliceChunk(chunk, from, chunk.petIds.length));
   }
   return page();

@@ -7,7 +7,7 @@ import { type DeflatedBlock, deflateBlock, joinBlocks } from "./gzip.ts";
 /** More chunks in a segment make responses cheaper, and changes dearer: a change joins its whole segment again. */
 const chunksPerSegment = 8;
 
-// It outlives segments, so JSON that does not change is deflated once.
+// Deflated blocks by their JSON. They outlive segments, so JSON that does not change is deflated once.
 const deflated = new WeakMap<Buffer, Promise<DeflatedBlock>>();
 
 /** Neighbouring chunks that can be sent as one piece. A segment never changes; its pieces are made on demand. */

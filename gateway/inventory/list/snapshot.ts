@@ -84,7 +84,7 @@ export class Snapshot {
   }
 }
 
-/** What stands for an epoch in the ETag: enough of it to tell it from another one. */
+/** The part of an epoch that is in the ETag: enough to tell it from another one. */
 export function epochTag(epoch: string): string {
   return epoch.slice(0, 8);
 }

@@ -24,8 +24,8 @@ export interface ListTag {
  * Keeps the list as JSON that is ready to be sent, and brings it up to date at every read for the price of what
  * changed.
  *
- * Reads are linearizable by one rule: a read only uses a check for changes that began after the read did. Reads that
- * arrive while a check is under way share the next one.
+ * Reads are linearizable by one rule: a read uses only a check that began after the read did. Reads that arrive while a
+ * check is under way share the next one.
  *
  * A read waits for at most one time-out, for both checks together. A load, or a check with many changes, may take
  * longer while its parts keep coming.
@@ -37,7 +37,7 @@ export class StockList {
   #snapshot: Snapshot | undefined;
   /** The load that is under way while there is no snapshot. */
   #load = new Load();
-  /** What was removed by a revision up to this one may be missing from the list. */
+  /** Removals by a revision up to this one may be missing from the list. */
   #floor = 0n;
   /** The latest short difference. Readers that a change has woken mostly ask for the same one. */
   #latest: { readonly name: string; readonly body: Promise<Body> } | undefined;
@@ -131,7 +131,7 @@ export class StockList {
     }
   }
 
-  /** @returns undefined after a reset, when nothing of the list is kept any more: not even by this function */
+  /** @returns undefined after a reset: then nothing keeps the old list any more, not even this function */
   async #checkOnce(): Promise<Snapshot | undefined> {
     const isLoaded = this.#snapshot === undefined;
     const snapshot = this.#snapshot ?? (await this.#load.finish(this.#source, () => this.#checks.progress()));

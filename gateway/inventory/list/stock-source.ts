@@ -5,8 +5,8 @@ import type { Position } from "../../../proto/pet.ts";
 /** Where the list comes from. */
 export interface StockSource {
   /**
-   * Every entry, and every removed one that is not forgotten, in the order of petId, read at or after the position that
-   * comes with each part. The first part may be empty.
+   * Every entry in the order of petId, with the removed ones that are not forgotten. All are read at or after the
+   * position, which comes with each part. The first part may be empty.
    *
    * @param after the petId after which to begin; undefined for the whole list
    */

@@ -2,27 +2,24 @@
 import type { IncomingMessage } from "node:http";
 import type { RequestHandler } from "express";
 import type { EntryThen, PastChange } from "../../../client/past-changes.ts";
-import type { Admission } from "../../admission/admission.ts";
 import { queryOf, queryValue, readWholeNumber } from "../../http/request.ts";
 import { contextOf } from "../../http/request-context.ts";
-import { writeJson } from "../../http/respond.ts";
 import { readPetId } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";
+import { bodyOf } from "../list/snapshot.ts";
 import { readEntryTag } from "../preconditions.ts";
 import type { StockClient } from "../stock-client.ts";
-import { hasWaited } from "./read-handlers.ts";
+import { hasWaited, type ListInventoryOptions, sendBody } from "./read-handlers.ts";
 
-export interface HistoryOptions {
+export interface HistoryOptions extends Pick<ListInventoryOptions, "admission" | "pinnedBodies" | "stallTimeoutMs"> {
   readonly stock: Pick<StockClient, "history">;
-  /** Looks at the key of a request again that had to wait. */
-  readonly admission: Pick<Admission, "checkAgain">;
 }
 
 const defaultLimit = 20;
 const maxLimit = 100;
 
 /** GET /inventory/{petId}/history: the changes of an entry, the newest first, at least as new as the request. */
-export function getInventoryHistory({ stock, admission }: HistoryOptions): RequestHandler {
+export function getInventoryHistory({ stock, admission, ...sending }: HistoryOptions): RequestHandler {
   return async (request, response) => {
     const petId = readPetId(request.params.petId);
     const { limit, before } = readPage(request);
@@ -34,7 +31,8 @@ export function getInventoryHistory({ stock, admission }: HistoryOptions): Reque
     const shown = changes.slice(0, limit);
     const next = changes.length > limit ? JSON.stringify(entryEtag(shown.at(-1)!.revision)) : "null";
     const body = `{"changes":[${shown.map((change) => render(change, accountId)).join()}],"next":${next}}`;
-    writeJson(request, response, 200, body, ["Cache-Control", "private, no-cache"]);
+    const headers = ["Cache-Control", "private, no-cache"];
+    await sendBody(request, response, bodyOf([Buffer.from(body)]), headers, sending);
   };
 }
 
@@ -49,7 +47,7 @@ function readPage(request: IncomingMessage): { readonly limit: number; readonly 
   };
 }
 
-/** Renders a change for an account, which sees of other actors no more than their kind. */
+/** Renders a change for an account. Of other actors it shows only their kind. */
 function render({ revision, madeAt, kind, before, after, ...change }: PastChange, accountId: string): string {
   const { actor, originRequestId: requestId = null, reason = null } = change;
   const isOwn = actor.kind === "account" && actor.account === accountId;

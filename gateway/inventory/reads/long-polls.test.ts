@@ -88,7 +88,7 @@ describe("held requests as time passes", () => {
     const ended = expect(revoked.applied).rejects.toMatchObject({ code: "invalid_api_key" });
     await jest.advanceTimersByTimeAsync(5_000);
     expect(requests.count).toBe(1);
-    expect([revoked, unknown].map(({ context }) => context.isIdle)).toEqual([false, true]);
+    expect([revoked, unknown].map(({ context }) => context.waitsForOthers)).toEqual([false, true]);
     await ended;
     requests.close();
   });

@@ -28,7 +28,7 @@ interface LongPoll {
   readonly petId: bigint | undefined;
   readonly accountId: string;
   readonly context: RequestContext;
-  /** Which of the rounds of checks of keys it belongs to. */
+  /** The round in which its key is checked. */
   readonly round: number;
   /** Lets it go on, or fail. */
   readonly end: (error?: ApiError) => void;
@@ -74,9 +74,8 @@ export class LongPolls {
   }
 
   /**
-   * Holds a request that prefers to wait, while nothing has changed of what it asks for. It goes on after a change, at
-   * the end of its wait, and at `close`. Then its durations and deadlines begin, and `context.prefetched` is a new
-   * check.
+   * Holds a request with `Prefer: wait` until something of what it asks for changes. It also goes on at the end of its
+   * wait, and at `close`. Then its durations and deadlines begin, and `context.prefetched` is a new check.
    *
    * @returns the header that says that the wait was granted; none for a request that asks for no wait or cannot be held
    * @throws ApiError when its caller has lost the key or was banned; what the check before the wait throws
@@ -113,7 +112,7 @@ export class LongPolls {
   #hold(request: IncomingMessage, response: ServerResponse, petId: bigint | undefined, waitMs: number): Promise<void> {
     const context = contextOf(response);
     forgetHead(request, context);
-    context.isIdle = true;
+    context.waitsForOthers = true;
     context.limitHeaders = []; // they are read again at its end
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const end = (error?: ApiError) => {
@@ -121,7 +120,7 @@ export class LongPolls {
       clearTimeout(timer);
       response.off("close", leave);
       context.onHurry = undefined;
-      context.isIdle = false;
+      context.waitsForOthers = false;
       context.arrivedMs = performance.now();
       if (error) reject(error);
       else resolve();
@@ -198,8 +197,8 @@ export class LongPolls {
 }
 
 /**
- * Lets go of what a client sent with a request: as long as it is held, it costs the same whatever that was. Of its head
- * only the token is needed, and its path for the log of an app around the gateway.
+ * Drops what a client sent with a request, so that a held one costs the same whatever that was. Of its head only the
+ * token is kept, and the path for the log of an app around the gateway.
  */
 function forgetHead(
   request: IncomingMessage & { originalUrl?: string; _parsedUrl?: unknown },
@@ -214,12 +213,12 @@ function forgetHead(
   request._parsedUrl = undefined;
 }
 
-/** A body may go on for as long as its request is held. No read needs one. */
+/** Whether a request has a body, which could go on arriving while the request is held. No read needs one. */
 function hasBody({ headers }: IncomingMessage): boolean {
   return Number(headers["content-length"] ?? 0) > 0 || headers["transfer-encoding"] !== undefined;
 }
 
-/** A text of its own: V8 lets a part of a text refer to the whole. */
+/** A text of its own: a part of a text would keep the whole in memory. */
 function copyOf(text: string): string {
   return Buffer.from(text, "latin1").toString("latin1");
 }

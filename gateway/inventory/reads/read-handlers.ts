@@ -1,28 +1,28 @@
 /** The handlers of the operations that read the inventory. */
 import type { Request, RequestHandler, Response } from "express";
 import type { Admission } from "../../admission/admission.ts";
-import { ApiError } from "../../http/api-error.ts";
 import { queryOf } from "../../http/request.ts";
 import { contextOf } from "../../http/request-context.ts";
 import { acceptsGzip, jsonType, matchesEtag, writeJson } from "../../http/respond.ts";
 import { readPetId, readSince } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";
-import { findEntry, type ListEntry } from "../list/chunks.ts";
+import { findEntry, type RenderedEntry } from "../list/chunks.ts";
 import { pageOf } from "../list/page.ts";
 import type { PinnedBodies } from "../list/pinned-bodies.ts";
 import { type Body, bodyOfText, type Snapshot } from "../list/snapshot.ts";
 import { isAt, type StockList } from "../list/stock-list.ts";
-import { type ListPart, readListPart } from "./list-part.ts";
+import { noEntry } from "../public-errors.ts";
+import { type ListSelection, readListSelection } from "./list-selection.ts";
 import type { LongPolls } from "./long-polls.ts";
 import { streamBody } from "./stream-body.ts";
 
 export interface ListInventoryOptions {
   readonly list: Pick<StockList, "current">;
-  /** Looks at the key of a request again that had to wait. */
+  /** Looks again at the key of a request that had to wait. */
   readonly admission: Pick<Admission, "checkAgain">;
   /** Bounds the memory of versions that slow readers still read. */
   readonly pinnedBodies: PinnedBodies;
-  /** How much longer than at the least speed the reader of a long body may take. */
+  /** Time that the reader of a long body gets in addition to what the least speed needs. */
   readonly stallTimeoutMs: number;
 }
 
@@ -32,15 +32,16 @@ export interface ReadInventoryOptions extends ListInventoryOptions {
   readonly longPolls: Pick<LongPolls, "forChange">;
 }
 
-/** A request that took longer than this has its key looked at again before its answer. */
+/** A request that took longer than this has its key looked at again: the other 8 s of 10 are `maxAgeMs` of look-ups. */
 const longWaitMs = 2_000;
 
-/** GET /inventory: every entry, or those of a part, at least as new as the request. */
+/** GET /inventory: every entry, or a selection, at least as new as the request. */
 export function listInventory({ list, admission, pinnedBodies, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
   return async (request, response) => {
-    const part = readListPart(request);
-    // The snapshot is no variable of this function: a slow reader must not keep the list, of which a gzip body is a tenth.
-    const answer = await currentList(response, list).then((snapshot) => listFor(request, snapshot, part));
+    const selection = readListSelection(request);
+    // The snapshot is no variable of this function, because a slow reader would keep it: ten times the size of its gzip
+    // body.
+    const answer = await currentList(response, list).then((snapshot) => listFor(request, snapshot, selection));
     if (hasWaited(response)) await admission.checkAgain(contextOf(response));
     const { headers, body } = answer;
     if (body) await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
@@ -48,22 +49,26 @@ export function listInventory({ list, admission, pinnedBodies, stallTimeoutMs }:
   };
 }
 
-/** What answers a reader of the list: headers, and a body unless the reader has it already. */
+/** The answer to a reader of the list: headers, and a body unless the reader has it already. */
 interface ListAnswer {
   readonly headers: string[];
   readonly body?: Body;
 }
 
-function listFor(request: Request, snapshot: Snapshot, part: ListPart | undefined): ListAnswer | Promise<ListAnswer> {
-  const isGzip = part?.petIds === undefined && acceptsGzip(request);
+function listFor(
+  request: Request,
+  snapshot: Snapshot,
+  selection: ListSelection | undefined,
+): ListAnswer | Promise<ListAnswer> {
+  const isGzip = selection?.petIds === undefined && acceptsGzip(request);
   const etag = isGzip ? snapshot.gzipEtag : snapshot.etag;
   const headers = ["ETag", etag, "Vary", "Accept-Encoding", "Cache-Control", "private, no-cache"];
   // The tag of either coding names the same revision.
   if (matchesEtag(request.headers["if-none-match"], snapshot.etag, snapshot.gzipEtag)) return { headers };
-  if (part?.petIds) return { headers, body: entriesOf(snapshot, part.petIds) };
-  const page = part && pageOf(snapshot, part.range);
+  if (selection?.petIds) return { headers, body: entriesOf(snapshot, selection.petIds) };
+  const page = selection && pageOf(snapshot, selection.range);
   const { entries, last } = page ?? { entries: snapshot };
-  if (last !== undefined) headers.push("Link", `<?limit=${part!.range!.limit}&after=${last}>; rel="next"`);
+  if (last !== undefined) headers.push("Link", `<?limit=${selection!.range!.limit}&after=${last}>; rel="next"`);
   if (!isGzip) return { headers, body: entries.plain() };
   return entries.gzip().then((body) => ({ headers: [...headers, "Content-Encoding", "gzip"], body }));
 }
@@ -73,7 +78,7 @@ function entriesOf({ chunks }: Snapshot, petIds: readonly bigint[]): Body {
   return bodyOfText(`[${petIds.flatMap((petId) => findEntry(chunks, petId)?.json ?? []).join()}]`);
 }
 
-/** Characters of an `If-None-Match` that is kept while its request is held. */
+/** The longest `If-None-Match`, in characters, that is kept while its request is held. */
 const maxWaitingTags = 1_024;
 
 /** GET /inventory/{petId}: one entry, at least as new as the request. */
@@ -90,14 +95,14 @@ export function getInventoryItem({
     const applied = mayWait ? await longPolls.forChange(request, response, { petId, isUnchanged }) : [];
     const entry = findEntry((await currentList(response, list)).chunks, petId);
     if (hasWaited(response)) await admission.checkAgain(contextOf(response));
-    if (!entry) throw new ApiError("not_found");
+    if (!entry) throw noEntry(petId);
     const headers = ["ETag", entryEtag(entry.revision), "Cache-Control", "private, no-cache", ...applied];
     if (isKnown(ifNoneMatch, entry)) response.writeHead(304, headers).end();
     else writeJson(request, response, 200, entry.json, headers);
   };
 }
 
-function isKnown(ifNoneMatch: string | undefined, entry: ListEntry | undefined): boolean {
+function isKnown(ifNoneMatch: string | undefined, entry: RenderedEntry | undefined): boolean {
   return entry !== undefined && matchesEtag(ifNoneMatch, entryEtag(entry.revision));
 }
 
@@ -133,7 +138,7 @@ function currentList(response: Response, list: Pick<StockList, "current">): Prom
 }
 
 /** Answers 200 with a body. @returns a promise for a long one */
-function sendBody(
+export function sendBody(
   request: Request,
   response: Response,
   body: Body,

@@ -27,7 +27,7 @@ import { parseAdjustments, parseBulkUpdates } from "./bulk-input.ts";
 
 export interface UpdateInventoryOptions {
   readonly stock: Pick<StockClient, "update">;
-  /** Looks at a key again that may have been revoked since its request began. */
+  /** Looks again at a key that may have been revoked since its request began. */
   readonly admission: Pick<Admission, "checkAgain">;
   /** Limits the entries that an account updates with an Idempotency-Key. */
   readonly keyedUpdates: AccountGuard;
@@ -92,8 +92,8 @@ export function adjustInventory(options: AdjustInventoryOptions): RequestHandler
 }
 
 /**
- * Reads the body. When it comes later than its head, the deadline counts from its arrival: a slow body is the client's
- * own delay. The key is looked at again then, and before each further attempt: a revoked key must not write any more.
+ * Reads the body. A slow body is the client's own delay: the deadline counts from when it is complete, and the key is
+ * looked at again then. The key is also looked at before each further attempt: a revoked one must not write any more.
  */
 async function receive(
   request: Request,
@@ -114,7 +114,7 @@ async function receive(
     // A client that sends no more may have left: that is found out first, as a gateway that was frozen has to.
     isWanted: () => !response.destroyed && (isSeen || !request.socket.readableEnded),
     mayRetry: async () => {
-      context.isIdle = true; // from here on it waits for the end of an outage, and for no work of this thread
+      context.waitsForOthers = true; // from here on it waits for the end of an outage, and for no work of this thread
       if (request.socket.readableEnded && !isSeen) {
         await leaveIsKnown(response);
         isSeen = true;

@@ -1,9 +1,10 @@
-// Reads the stock, sets a quantity so that it happens
-// once, and reads what has changed since.
-// Needs the variable KEY.
+// Reads the stock, sells one of the first pet, once, and
+// reads what has changed since.
+// Needs Go 1.24 or later, and the variable KEY.
 package main
 
 import (
+	cryptorand "crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,8 +21,10 @@ import (
 const api = "http://127.0.0.1:8080/v1"
 const maxTries = 5
 
+var client = http.Client{Timeout: 10 * time.Second}
+
 // call sends a request, and again after 429, 5xx and a lost
-// connection: the same one each time.
+// answer: the same one each time.
 func call(method, path, key, body string) ([]byte, http.Header) {
 	for tries := 1; ; tries++ {
 		request, err := http.NewRequest(method, api+path, strings.NewReader(body))
@@ -34,7 +37,7 @@ func call(method, path, key, body string) ([]byte, http.Header) {
 			request.Header.Set("Content-Type", "application/json")
 		}
 		wait := time.Duration(rand.Float64() * float64(time.Second<<tries))
-		response, err := http.DefaultClient.Do(request)
+		response, err := client.Do(request)
 		if err == nil {
 			answer, readErr := io.ReadAll(response.Body)
 			response.Body.Close()
@@ -68,9 +71,11 @@ func main() {
 	tag := header.Get("ETag")
 	fmt.Printf("The stock is at %s and begins with pet %d.\n", tag, stock[0].PetId)
 
-	once := time.Now().Format("stock-20060102T150405.000000000")
-	updated, _ := call("PATCH", fmt.Sprintf("/inventory/%d", stock[0].PetId), once, `{"quantity": 12}`)
-	fmt.Printf("Updated: %s\n", updated)
+	// Keep the key with your order, to repeat it after a crash.
+	once := cryptorand.Text()
+	adjustments := fmt.Sprintf(`[{"petId": %d, "delta": -1, "reason": "sold"}]`, stock[0].PetId)
+	sold, _ := call("POST", "/inventory/adjustments", once, adjustments)
+	fmt.Printf("Sold one: %s\n", sold)
 
 	changes, _ := call("GET", "/inventory/changes?since="+url.QueryEscape(tag), "", "")
 	fmt.Printf("Changed since: %s\n", changes)

@@ -1,18 +1,26 @@
-// Reads the stock, sets a quantity so that it happens
-// once, and reads what has changed since.
+// Reads the stock, sells one of the first pet, once, and
+// reads what has changed since.
 // Needs Node 20 or later, and the variable KEY.
 const api = "http://127.0.0.1:8080/v1";
 const maxTries = 5;
 
 // Sends a request, and again after 429, 5xx and a lost
-// connection: the same one each time.
+// answer: the same one each time.
 async function call(path, { headers, ...options } = {}) {
   const authorization = `Bearer ${process.env.KEY}`;
   for (let tries = 1; ; tries++) {
-    const response = await fetch(api + path, { ...options, headers: { ...headers, authorization } }).catch(() => null);
-    if (response?.ok) return response;
-    const error = response ? await response.json() : { code: "no answer" };
-    const mayRepeat = response === null || response.status === 429 || response.status >= 500;
+    let response;
+    let text;
+    try {
+      const signal = AbortSignal.timeout(10_000);
+      response = await fetch(api + path, { ...options, headers: { ...headers, authorization }, signal });
+      text = await response.text();
+      if (response.ok) return { text, headers: response.headers };
+    } catch {
+      response = undefined; // an answer that was lost
+    }
+    const error = response ? JSON.parse(text) : { code: "no answer" };
+    const mayRepeat = !response || response.status === 429 || response.status >= 500;
     if (!mayRepeat || error.code === "api_key_banned" || tries === maxTries) {
       throw new Error(`${path}: ${error.code} ${error.message ?? ""}`);
     }
@@ -21,20 +29,19 @@ async function call(path, { headers, ...options } = {}) {
   }
 }
 
-// Each petId becomes a text: numbers have too few digits.
-const exact = async (response) => JSON.parse((await response.text()).replace(/("petId":)(-?\d+)/g, '$1"$2"'));
-
 const list = await call("/inventory");
 const tag = list.headers.get("etag");
-const [first] = await exact(list);
-console.log(`The stock is at ${tag} and begins with pet ${first.petId}.`);
+// A text: numbers have too few digits for some ids.
+const [, first] = /"petId":(-?\d+)/.exec(list.text);
+console.log(`The stock is at ${tag} and begins with pet ${first}.`);
 
-const updated = await call(`/inventory/${first.petId}`, {
-  method: "PATCH",
+// Keep the key with your order, to repeat it after a crash.
+const sold = await call("/inventory/adjustments", {
+  method: "POST",
   headers: { "Content-Type": "application/json", "Idempotency-Key": crypto.randomUUID() },
-  body: JSON.stringify({ quantity: 12 }),
+  body: `[{"petId":${first},"delta":-1,"reason":"sold"}]`,
 });
-console.log("Updated:", await updated.text());
+console.log("Sold one:", sold.text);
 
 const changes = await call(`/inventory/changes?since=${encodeURIComponent(tag)}`);
-console.log("Changed since:", await changes.text());
+console.log("Changed since:", changes.text);

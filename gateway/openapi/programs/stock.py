@@ -1,6 +1,7 @@
-# Reads the stock, sets a quantity so that it happens
-# once, and reads what has changed since.
+# Reads the stock, sells one of the first pet, once, and
+# reads what has changed since.
 # Needs Python 3.8 or later, and the variable KEY.
+import http.client
 import json
 import os
 import random
@@ -16,14 +17,14 @@ MAX_TRIES = 5
 
 def call(path, method="GET", headers={}, body=None):
     """Sends a request, and again after 429, 5xx and a lost
-    connection: the same one each time."""
+    answer: the same one each time."""
     data = None if body is None else json.dumps(body).encode()
     headers = {**headers, "Authorization": f"Bearer {os.environ['KEY']}"}
     request = urllib.request.Request(API + path, data, headers, method=method)
     for tries in range(1, MAX_TRIES + 1):
         retry_after = None
         try:
-            with urllib.request.urlopen(request) as response:
+            with urllib.request.urlopen(request, timeout=10) as response:
                 return json.load(response), response.headers
         except urllib.error.HTTPError as error:
             problem = json.load(error)
@@ -31,7 +32,7 @@ def call(path, method="GET", headers={}, body=None):
             may_repeat = error.code == 429 or error.code >= 500
             if not may_repeat or problem["code"] == "api_key_banned":
                 raise SystemExit(f"{path}: {problem['code']} {problem['message']}")
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             problem = {"code": "no answer", "message": str(error)}
         if tries < MAX_TRIES:
             time.sleep(float(retry_after or 2**tries * random.random()))
@@ -42,9 +43,11 @@ stock, headers = call("/inventory")
 tag, first = headers["ETag"], stock[0]["petId"]
 print(f"The stock is at {tag} and begins with pet {first}.")
 
+# Keep the key with your order, to repeat it after a crash.
 json_once = {"Content-Type": "application/json", "Idempotency-Key": str(uuid.uuid4())}
-updated, _ = call(f"/inventory/{first}", "PATCH", json_once, {"quantity": 12})
-print("Updated:", json.dumps(updated))
+adjustments = [{"petId": first, "delta": -1, "reason": "sold"}]
+sold, _ = call("/inventory/adjustments", "POST", json_once, adjustments)
+print("Sold one:", json.dumps(sold))
 
 changes, _ = call(f"/inventory/changes?since={urllib.parse.quote(tag)}")
 print("Changed since:", json.dumps(changes))

@@ -205,7 +205,7 @@ export interface ListInventoryResponse {
   items: InventoryItem[];
   /** The revision of the stock before the first entry was read. The same in every page. */
   revision: bigint;
-  /** Names the line of revisions. The same in every page. */
+  /** Names the series of revisions. The same in every page. */
   epoch: string;
 }
 

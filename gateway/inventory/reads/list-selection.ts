@@ -1,12 +1,12 @@
-/** Reads which part of the list a request asks for. */
+/** Reads which entries of the list a request selects. */
 import type { IncomingMessage } from "node:http";
 import { minPetId, parsePetId } from "../../../proto/pet.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { queryOf, queryValue, readWholeNumber } from "../../http/request.ts";
 import type { PageRange } from "../list/page.ts";
 
-/** A part of the list: the entries with some petIds, or a page. */
-export type ListPart =
+/** A selection from the list: the entries with some petIds, or a page. */
+export type ListSelection =
   /** 1 to 100, in order, each once. */
   | { readonly petIds: readonly bigint[]; readonly range?: undefined }
   | { readonly petIds?: undefined; readonly range: PageRange };
@@ -20,7 +20,7 @@ const maxLimit = 10_000;
  * @returns undefined for the whole list
  * @throws ApiError invalid_request
  */
-export function readListPart(request: IncomingMessage): ListPart | undefined {
+export function readListSelection(request: IncomingMessage): ListSelection | undefined {
   if (!request.url!.includes("?")) return undefined;
   const query = queryOf(request);
   const petIds = queryValue(query, "petIds");
