@@ -4,7 +4,6 @@
  * Each tier is a process with a SQLite file in .data/. Limits are in memory, a stand-in replaces the pets and orders
  * services, the stock is seeded, and each plan has a key. The environment and a .env file have the other settings.
  */
-import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { join } from "node:path";
@@ -29,11 +28,11 @@ import { OperatorError } from "../../runtime/operator-error.ts";
 import { forceAfterMs } from "../../runtime/process.ts";
 import { SettingsError } from "../../runtime/settings.ts";
 import { startStandIn } from "./stand-in.ts";
+import { endAtOnce, startTier, stopTier, type Tier } from "./tiers.ts";
 
 const dataDir = ".data";
 const keysFile = `${dataDir}/keys.json`;
 const seedFile = join(import.meta.dirname, "seed.csv");
-const root = join(import.meta.dirname, "../..");
 const wildcards = new Set(["0.0.0.0", "::"]);
 const anyPort = { host: "127.0.0.1", port: 0 };
 
@@ -208,38 +207,6 @@ function parseKeys(text: string): DemoKeys | undefined {
   } catch {
     return undefined;
   }
-}
-
-interface Tier {
-  readonly child: ChildProcess;
-  readonly listen: string;
-  readonly exited: Promise<number | null>;
-}
-
-/** Starts one tier and resolves when it is ready to serve. @param flags of Node */
-function startTier(script: string, flags: readonly string[], env: NodeJS.ProcessEnv): Promise<Tier> {
-  const child = spawn(process.execPath, [...flags, join(root, script)], {
-    env,
-    stdio: ["ignore", "inherit", "inherit", "ipc"],
-    // Ctrl-C reaches only this process, which then stops the tiers in order.
-    detached: true,
-  });
-  const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
-  return new Promise((resolve, reject) => {
-    child.once("message", (message) => resolve({ child, exited, listen: (message as { listen: string }).listen }));
-    child.once("exit", (code) => reject(new Error(`${script} ended with code ${code} before it was ready`)));
-  });
-}
-
-async function stopTier({ child, exited }: Tier): Promise<void> {
-  child.kill("SIGTERM");
-  await exited;
-}
-
-/** What was acknowledged is in the databases. */
-function endAtOnce(tiers: readonly Tier[]): void {
-  for (const { child } of tiers) child.kill("SIGKILL");
-  process.exit(130); // as a shell says of a program that SIGINT ended
 }
 
 function announce(address: string, keys: DemoKeys, ignored: readonly string[]): void {
