@@ -275,7 +275,9 @@ const noteStates = [
 /** Reads the stock behind the backs of the services. */
 function stockOf(databaseUrl: string, nowMs: () => number) {
   const db = openDatabase(databaseUrl);
-  const startedAtMs = Date.now() - nowMs();
+  // The clock of the day, which the database tells, does not go as evenly as that of the run.
+  const zeros = [{ atMs: Date.now(), zeroMs: Date.now() - nowMs() }];
+  const timer = setInterval(() => zeros.push({ atMs: Date.now(), zeroMs: Date.now() - nowMs() }), 100).unref();
   const entries = async () => {
     const [head] = await db("stock_head").select("epoch", "revision");
     const rows: Row[] = await db("stock")
@@ -317,16 +319,21 @@ function stockOf(databaseUrl: string, nowMs: () => number) {
         noted.filter(({ petId }) => petId !== null),
       ];
       let from = 0;
+      let zero = 0;
       const commits = heads.map((head) => {
         const begin = from;
         while (from < states.length && states[from]!.revision <= head.revision) from += 1;
         const changed = states.slice(begin, from).map(({ at: _, ...row }) => toVersion(row));
-        const atMs = Number(head.at) - startedAtMs - clockSlackMs;
+        while (zero < zeros.length - 1 && zeros[zero + 1]!.atMs <= Number(head.at)) zero += 1;
+        const atMs = Number(head.at) - zeros[zero]!.zeroMs - clockSlackMs;
         return { atMs, epoch, revision: head.revision, rows: changed, isRestore: false };
       });
       return [{ atMs: Number.NEGATIVE_INFINITY, epoch, revision, rows, isRestore: false }, ...commits];
     },
-    close: () => db.destroy(),
+    close: async () => {
+      clearInterval(timer);
+      await db.destroy();
+    },
   };
 }
 
