@@ -259,6 +259,13 @@ class System {
       await pause(forMs);
       network.setDelay({ name: from }, { name: to }, 0);
     };
+    const flapping = async (from: string, to: string) => {
+      const gapMs = 20 + other;
+      for (let leftMs = forMs; leftMs > 0; leftMs -= gapMs) {
+        network.cut({ name: from }, { name: to });
+        await pause(gapMs);
+      }
+    };
     const frozen = async (host: Host) => {
       host.freeze();
       await pause(forMs);
@@ -312,13 +319,13 @@ class System {
       "slow gateway to service": () => slow(clientName, serviceName),
       "slow service to gateway": () => slow(serviceName, clientName),
       "slow service to database": () => slow(serviceName, "stock-db"),
-      "cut gateway and service": async () => network.cut({ name: clientName }, { name: serviceName }),
+      "cut gateway and service": () => flapping(clientName, serviceName),
       "hold caller to gateway": () => held(callerName, gatewayName),
       "hold gateway to caller": () => held(gatewayName, callerName),
-      "cut caller and gateway": async () => network.cut({ name: callerName }, { name: gatewayName }),
+      "cut caller and gateway": () => flapping(callerName, gatewayName),
       "hold service to database": () => held(serviceName, "stock-db"),
       "hold database to service": () => held("stock-db", serviceName),
-      "cut service and database": async () => network.cut({ name: serviceName }, { name: "stock-db" }),
+      "cut service and database": () => flapping(serviceName, "stock-db"),
       "hold gateway and keys": async () => {
         await Promise.all([held(gatewayName, "keys-db"), held("keys-db", gatewayName)]);
       },
