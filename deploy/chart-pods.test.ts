@@ -106,7 +106,7 @@ describe("pods of the chart", () => {
     ]);
   });
 
-  test("no Deployment gives a number of pods, which would override the autoscaler whenever it is applied", () => {
+  test("no Deployment gives a number of pods, which would override the autoscaler", () => {
     for (const variant of rendered.keys()) {
       for (const { spec } of all(variant, "Deployment")) expect(spec.replicas).toBeUndefined();
     }
