@@ -69,7 +69,7 @@ test("npm run bench -- --only client --json measures this part alone, and prints
   const { client, ...others } = JSON.parse(stdout);
   const figures = { jsonParseMs: expect.any(Number), exactMs: expect.any(Number) };
   expect(client).toEqual(["of 4 digits", "random"].map((ids) => ({ ids, ...figures })));
-  expect(Object.values(others)).toEqual(Array(8).fill([]));
+  expect(Object.values(others).flat()).toEqual([]);
 });
 
 describe("readers that leave", () => {
