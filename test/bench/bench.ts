@@ -10,6 +10,7 @@ import { benchLimits } from "./limits.ts";
 import { benchList } from "./list.ts";
 import { benchClient } from "./load-client.ts";
 import { benchOverload } from "./overloaded-list.ts";
+import { benchPeers } from "./peer-gateways.ts";
 import { plot } from "./plot.ts";
 import { benchPublic } from "./public.ts";
 import { benchSizes } from "./stock-sizes.ts";
@@ -27,6 +28,7 @@ const parts = [
   "ledger",
   "sizes",
   "client",
+  "peers",
 ] as const;
 
 interface Options {
@@ -76,6 +78,7 @@ const results = {
   ledger: wants("ledger") ? await benchLedger(servers, plan) : [],
   sizes: wants("sizes") ? await benchSizes(servers, plan) : [],
   client: wants("client") ? benchClient(plan) : [],
+  peers: wants("peers") ? await benchPeers(servers, plan) : [],
 };
 if (options.json) console.log(JSON.stringify(results, null, 2));
 if (options.plot) await writeFile(options.plot, plot(results.list));

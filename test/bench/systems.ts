@@ -72,7 +72,7 @@ export async function startPlain(
   stack: AsyncDisposableStack,
   { database }: BenchServers,
   size: number,
-): Promise<Variant> {
+): Promise<Variant & { readonly service: string }> {
   const url = await database.createDatabase();
   stack.defer(() => database.dropDatabase(url));
   const db = openDatabase(url);
@@ -91,6 +91,7 @@ export async function startPlain(
   const gateway = await start(stack, "plain-gateway", { INVENTORY_ADDRESS: service.listen, NODE_ENV: "production" });
   return {
     address: gateway.listen,
+    service: service.listen,
     headers: {},
     processes: { gateway: gateway.pid, service: service.pid, database: database.pid! },
   };
