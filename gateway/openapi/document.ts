@@ -80,7 +80,6 @@ function valuesOf(options: OpenApiOptions): Values {
   const errors = Object.entries(errorTable).map(([code, { status, message }]) => ({ code, message, status }));
   return {
     servers: serverList(servers),
-    "server.sample": sampleAddress(serverList(servers)),
     plans: planNames.map((plan) => planRow(plan, plans[plan])).join("\n"),
     planNames,
     guardPerMinute: number(guardPerMinute),

@@ -87,7 +87,9 @@ function list(title: string, fields: readonly Field[]): string {
 function answerHtml(document: ShownDocument, { status, description, headers, content }: Answer): string {
   const codes = examplesOf(content).flatMap((value) => (value as { code?: string }).code ?? []);
   const isError = Number(status) >= 400;
-  const headerFields = headers.map(({ name, description: meaning }) => {
+  // Every answer has the headers of the limits: the section about the limits describes them.
+  const own = headers.filter(({ name }) => !name.includes("RateLimit"));
+  const headerFields = own.map(({ name, description: meaning }) => {
     return { name, type: "header", isRequired: false, description: meaning };
   });
   const more = isError ? "" : members(document, content);
