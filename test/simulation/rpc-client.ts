@@ -291,8 +291,12 @@ export function useServices(used: Network, names: readonly string[]): void {
 
 type UnaryDone = (error: ServiceError | null, response?: unknown) => void;
 
-/** Stands for `openInventoryChannel` of `client/channel.ts`. */
-export function openInventoryChannel(): object {
+/** Attempts and waits of gRPC's own retries, as `client/channel.ts` asks for them. */
+const maxAttempts = 5;
+const retryBackoffMs = (attempts: number) => Math.random() * Math.min(1_000, 100 * 3 ** (attempts - 1));
+
+/** Stands for `openInventoryChannel` of `client/channel.ts`. @param retried calls that are sent again */
+export function openInventoryChannel(_options: unknown, retried: readonly string[] = []): object {
   const channel = new Channel(network, currentHost()!, addresses);
   const stub: Record<string, unknown> = { close: () => channel.close() };
   for (const [name, { requestStream, responseStream }] of Object.entries(methods)) {
@@ -306,16 +310,29 @@ export function openInventoryChannel(): object {
       };
     } else {
       stub[name] = (request: unknown, _: Metadata, { deadline }: { deadline: number }, done: UnaryDone) => {
-        const call = channel.call(name, deadline - Date.now());
-        let response: unknown;
-        call.on("data", (message) => {
-          response = message;
-        });
-        call.on("error", (error) => done(error as ServiceError));
-        call.on("status", ({ code }) => code === status.OK && done(null, response));
-        call.write(request);
-        call.end();
-        return call;
+        let call: ClientCall;
+        let isCancelled = false;
+        const attempt = (attempts: number) => {
+          call = channel.call(name, deadline - Date.now());
+          let response: unknown;
+          call.on("data", (message) => {
+            response = message;
+          });
+          call.on("error", (error) => {
+            const isPassing = (error as ServiceError).code === status.UNAVAILABLE && retried.includes(name);
+            if (isCancelled || !isPassing || attempts === maxAttempts) return done(error as ServiceError);
+            setTimeout(() => attempt(attempts + 1), retryBackoffMs(attempts));
+          });
+          call.on("status", ({ code }) => code === status.OK && done(null, response));
+          call.write(request);
+          call.end();
+        };
+        attempt(1);
+        const cancel = () => {
+          isCancelled = true;
+          call.cancel();
+        };
+        return { cancel };
       };
     }
   }
