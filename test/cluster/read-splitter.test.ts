@@ -48,7 +48,8 @@ describe("a proxy that sends reads to a replica", () => {
       splitter.isSplitting = true;
       expect(await set(quantity)).toMatchObject({ status: 200 });
       const answers = await Promise.all(Array.from({ length: 20 }, list));
-      expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([503]));
+      // 504 where a question is under way at the deadline of a read.
+      expect(answers.filter(({ status }) => status !== 503 && status !== 504)).toEqual([]);
       expect(await request(system.inventory.admin, { path: "/readyz" })).toMatchObject({ status: 503 });
       expect(system.inventory.output()).toContain("the URL has to lead to the primary without splitting reads");
 
