@@ -1,5 +1,5 @@
 /** Keeps everything that uses Redis from waiting for one that does not answer. */
-import { inTime, NoAnswerError } from "./redis-connection.ts";
+import { NoAnswerError, redisInTime } from "./redis-connection.ts";
 
 export interface BreakerOptions {
   /** Resolves when Redis can do again what it failed to do for this key. */
@@ -36,7 +36,7 @@ export class Breaker {
     const { promise: opened, reject } = Promise.withResolvers<never>();
     this.#waiting.add(reject);
     try {
-      return await Promise.race([inTime(call()), opened]);
+      return await Promise.race([redisInTime(call()), opened]);
     } catch (error) {
       this.open(key, error);
       throw error;

@@ -1,6 +1,7 @@
 /** Connects to Redis or Valkey: one server, a cluster, or servers behind Sentinel. */
 import { once } from "node:events";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
+import { inTime } from "../../runtime/in-time.ts";
 
 /** Longest wait of requests for an answer. Only the first requests wait for it: then the breaker is open. */
 const answerTimeoutMs = 200;
@@ -96,22 +97,14 @@ export function isRedisUrl(text: string): boolean {
 }
 
 /**
- * Waits for an answer of Redis. One that arrived while this thread was busy is in time, although its timer fires first:
- * the command has been executed, and doing its work in another way would do it twice.
- * This does not hold when the thread was busy for more than a second: then the `commandTimeout` of ioredis comes first.
+ * Waits for an answer of Redis. One that arrives while this thread is busy has to count: the command has been executed,
+ * and doing its work in another way would do it twice. This does not hold when the thread was busy for more than a
+ * second: then the `commandTimeout` of ioredis comes first.
  *
  * @throws what the command throws; NoAnswerError when there is no answer in time
  */
-export async function inTime<T>(answer: Promise<T>): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const giveUp = () => reject(new NoAnswerError(`no answer within ${answerTimeoutMs} ms`));
-  // Node reads from its sockets between a timer and an immediate.
-  const timer = setTimeout(() => setImmediate(giveUp), answerTimeoutMs);
-  try {
-    return await Promise.race([answer, promise]);
-  } finally {
-    clearTimeout(timer);
-  }
+export function redisInTime<T>(answer: Promise<T>): Promise<T> {
+  return inTime(answer, answerTimeoutMs, () => new NoAnswerError(`no answer within ${answerTimeoutMs} ms`));
 }
 
 /**
@@ -119,7 +112,7 @@ export async function inTime<T>(answer: Promise<T>): Promise<T> {
  * nodes of a cluster answer it too.
  */
 export async function probe(redis: Redis | Cluster, key: string): Promise<void> {
-  await inTime(redis.set(`petstore:probe:{${key}}`, "", "PX", 1_000)); // the braces put it on the same node
+  await redisInTime(redis.set(`petstore:probe:{${key}}`, "", "PX", 1_000)); // the braces put it on the same node
 }
 
 /** Resolves when a new connection takes a write; rejects with the first reason why it cannot be made. */

@@ -188,12 +188,8 @@ function endText({ deprecatedAt, sunsetAt, link }: Announcement): string {
 /** Where `npm start` serves the API: samples need a whole address. */
 export const localServer = "http://127.0.0.1:8080/v1";
 
-function sampleAddress(servers: OpenApiDocument["servers"]): string {
-  return servers.find(({ url }) => URL.canParse(url))?.url ?? localServer;
-}
-
 function addSamples({ servers, paths }: OpenApiDocument): void {
-  const server = sampleAddress(servers);
+  const server = servers.find(({ url }) => URL.canParse(url))?.url ?? localServer;
   for (const [path, methods] of Object.entries(paths)) {
     for (const [method, operation] of Object.entries(methods)) {
       const { parameters = [], requestBody } = operation;

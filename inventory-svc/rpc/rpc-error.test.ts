@@ -3,7 +3,7 @@ import { status } from "@grpc/grpc-js";
 import type { Reason } from "../../proto/reasons.ts";
 import { refusalOf } from "../../test/support/grpc.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
-import { OutcomeUnknownError, StockUnavailableError, TooManyStreamsError } from "../stock/stock-errors.ts";
+import { OutcomeUnknownError, StockUnavailableError, TooManyAtOnceError } from "../stock/stock-errors.ts";
 import { asRetryable, RpcError, statusOfReason, toRpcError, toServiceError } from "./rpc-error.ts";
 
 const secret = new Error("password s3cret");
@@ -20,7 +20,7 @@ test("the contract lists every reason with its status, and no other", () => {
 
 test.each<[unknown, Reason]>([
   [new QueueFullError(), "QUEUE_FULL"],
-  [new TooManyStreamsError("watches"), "QUEUE_FULL"],
+  [new TooManyAtOnceError("watches"), "QUEUE_FULL"],
   [new ExpiredError(), "DEADLINE_PASSED"],
   [new StockUnavailableError(secret), "STOCK_UNAVAILABLE"],
   [new OutcomeUnknownError(secret), "OUTCOME_UNKNOWN"],

@@ -6,7 +6,7 @@ import { Status } from "../../proto/gen/google/rpc/status.ts";
 import { protobufPackage } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Reason } from "../../proto/reasons.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
-import { OutcomeUnknownError, StockUnavailableError, TooManyStreamsError } from "../stock/stock-errors.ts";
+import { OutcomeUnknownError, StockUnavailableError, TooManyAtOnceError } from "../stock/stock-errors.ts";
 
 /** The gRPC status of each reason. The contract lists both, and callers rely on them. */
 export const statusOfReason = {
@@ -63,7 +63,7 @@ export class RpcError extends Error {
 /** Makes an RpcError of anything that was thrown. The cause of a fault of ours stays in this process. */
 export function toRpcError(error: unknown): RpcError {
   if (error instanceof RpcError) return error;
-  if (error instanceof QueueFullError || error instanceof TooManyStreamsError) {
+  if (error instanceof QueueFullError || error instanceof TooManyAtOnceError) {
     return new RpcError("QUEUE_FULL", error.message, { cause: error });
   }
   if (error instanceof ExpiredError) return new RpcError("DEADLINE_PASSED", error.message, { cause: error });

@@ -1,6 +1,6 @@
 import type { Position } from "../../proto/pet.ts";
 import { ChangeFeed, maxWatches } from "./change-feed.ts";
-import { TooManyStreamsError } from "./stock-errors.ts";
+import { TooManyAtOnceError } from "./stock-errors.ts";
 import type { ChangesPage } from "./stock-store.ts";
 
 /** A stock that has only a revision, and a change feed of it whose reads are counted. */
@@ -66,7 +66,7 @@ describe("the change feed", () => {
     const { feed } = stock(1n);
     const watches = many(maxWatches, () => feed.follow(at(1n), ends.signal));
     await Promise.all(watches.map(next));
-    await expect(feed.follow(at(1n), ends.signal).next()).rejects.toThrow(TooManyStreamsError);
+    await expect(feed.follow(at(1n), ends.signal).next()).rejects.toThrow(TooManyAtOnceError);
     await watches[0]!.return(undefined);
     const another = feed.follow(at(1n), ends.signal);
     expect(await next(another)).toMatchObject({ rows: [] });

@@ -1,7 +1,7 @@
 /** Feeds all watches of this process from one look at the database. */
 import { setTimeout } from "node:timers/promises";
 import type { Position } from "../../proto/pet.ts";
-import { TooManyStreamsError } from "./stock-errors.ts";
+import { TooManyAtOnceError } from "./stock-errors.ts";
 import type { ChangesPage } from "./stock-store.ts";
 
 /** How often watches look for changes. Changes come from all replicas, and only the database has all of them. */
@@ -39,10 +39,10 @@ export class ChangeFeed {
    * Follows the stock from a position until `stopped`, or up to a reset. The first page comes at once, even when
    * nothing has changed; later pages have changes.
    *
-   * @throws TooManyStreamsError, or what `read` throws
+   * @throws TooManyAtOnceError, or what `read` throws
    */
   async *follow(from: Position, stopped: AbortSignal): AsyncGenerator<ChangesPage> {
-    if (this.#watches >= maxWatches) throw new TooManyStreamsError("watches");
+    if (this.#watches >= maxWatches) throw new TooManyAtOnceError("watches");
     this.#watches += 1;
     try {
       let position = from;

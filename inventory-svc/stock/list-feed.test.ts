@@ -1,7 +1,7 @@
 import { InvariantError } from "../../runtime/invariant.ts";
 import type { StockRow } from "./change.ts";
 import { ListFeed, type ListPage } from "./list-feed.ts";
-import { TooManyStreamsError } from "./stock-errors.ts";
+import { TooManyAtOnceError } from "./stock-errors.ts";
 
 /** A stock of rows from 1 to `count`, a list feed of it in parts of 10, and what the feed has read. */
 function stock(count: number) {
@@ -55,7 +55,7 @@ test("at most 200 lists are sent at once, and each that ends makes room for anot
       return load;
     }),
   );
-  await expect(feed.load(undefined).next()).rejects.toThrow(TooManyStreamsError);
+  await expect(feed.load(undefined).next()).rejects.toThrow(TooManyAtOnceError);
   await begun[0]!.return(undefined);
   expect(await feed.load(undefined).next()).toMatchObject({ done: false });
 });

@@ -2,7 +2,7 @@
 import type { Position } from "../../proto/pet.ts";
 import { invariant } from "../../runtime/invariant.ts";
 import type { StockRow } from "./change.ts";
-import { TooManyStreamsError } from "./stock-errors.ts";
+import { TooManyAtOnceError } from "./stock-errors.ts";
 import type { StockStore } from "./stock-store.ts";
 
 /** A part of the list. */
@@ -48,10 +48,10 @@ export class ListFeed {
    * Loads the list. The first part is empty and comes before any row is read.
    *
    * @param after the petId after which to begin; undefined for the whole list
-   * @throws StockUnavailableError, TooManyStreamsError
+   * @throws StockUnavailableError, TooManyAtOnceError
    */
   async *load(after: bigint | undefined): AsyncGenerator<ListPage> {
-    if (this.#running >= maxLoads) throw new TooManyStreamsError("lists");
+    if (this.#running >= maxLoads) throw new TooManyAtOnceError("lists");
     this.#running += 1;
     try {
       const position = await this.#store.position();

@@ -25,10 +25,10 @@ export async function orUnavailable<T>(query: PromiseLike<T>): Promise<T> {
   }
 }
 
-/** As many streams of a kind as a service serves are open already. */
-export class TooManyStreamsError extends Error {
+/** As many streams or reads of a kind as a service serves at once are under way already. */
+export class TooManyAtOnceError extends Error {
   constructor(kind: string) {
     super(`too many ${kind} are open`);
-    this.name = "TooManyStreamsError";
+    this.name = "TooManyAtOnceError";
   }
 }

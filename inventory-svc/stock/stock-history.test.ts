@@ -1,5 +1,5 @@
 import { suiteStock } from "../../test/support/open-stock.ts";
-import { TooManyStreamsError } from "./stock-errors.ts";
+import { TooManyAtOnceError } from "./stock-errors.ts";
 import { StockHistory } from "./stock-history.ts";
 
 describe("the history of the stock", () => {
@@ -11,7 +11,7 @@ describe("the history of the stock", () => {
     const reads = Array.from({ length: 110 }, () => history.before(undefined, 1n, 10));
     const settled = await Promise.allSettled(reads);
     const refused = settled.filter((each) => each.status === "rejected");
-    expect(refused.map(({ reason }) => reason.constructor)).toEqual(Array(8).fill(TooManyStreamsError));
+    expect(refused.map(({ reason }) => reason.constructor)).toEqual(Array(8).fill(TooManyAtOnceError));
     expect(await history.before(undefined, 1n, 10)).toMatchObject([{ petId: 1n, kind: "create" }]);
   });
 

@@ -3,7 +3,7 @@ import type { Knex } from "knex";
 import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { byIndex } from "../../runtime/database/statements.ts";
 import { readCurrentRows } from "./current-rows.ts";
-import { orUnavailable, TooManyStreamsError } from "./stock-errors.ts";
+import { orUnavailable, TooManyAtOnceError } from "./stock-errors.ts";
 import {
   type HistoryChange,
   type HistoryRow,
@@ -35,7 +35,7 @@ export class StockHistory {
    * @param revision only changes before it; undefined for the newest
    * @param petId undefined for the changes of all entries
    * @param limit maximum changes
-   * @throws StockUnavailableError, TooManyStreamsError
+   * @throws StockUnavailableError, TooManyAtOnceError
    */
   async before(
     revision: bigint | undefined,
@@ -75,7 +75,7 @@ export class StockHistory {
   async #inTurn<T>(read: () => Promise<T>): Promise<T> {
     if (this.#running < maxReads) this.#running += 1;
     else if (this.#waiting.length < maxWaiting) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    else throw new TooManyStreamsError("histories");
+    else throw new TooManyAtOnceError("histories");
     try {
       return await read();
     } finally {

@@ -65,7 +65,7 @@ describeEachDatabase("the record of use", (url) => {
     await Promise.all([flush(uses), flush(uses.toReversed()), flush(uses)]);
     db.off("query-error", note);
     expect(faults).toEqual([]);
-    expect(await admin.usage()).toMatchObject([
+    expect(await admin.usage(0)).toMatchObject([
       {
         lastUsedAtMs: start + 61,
         deprecatedRequests: 9 * 60,
@@ -93,7 +93,7 @@ describeEachDatabase("the record of use", (url) => {
       { ...use, requests: 100, operation: "getOrders" },
     ]);
     nowMs = start + hour;
-    expect(await admin.usage()).toEqual([
+    expect(await admin.usage(0)).toEqual([
       {
         accountId: acme.accountId,
         account: "acme",
@@ -136,7 +136,7 @@ describeEachDatabase("the record of use", (url) => {
     const use = { operation: "getPet", requests: 1, atMs: start };
     const uses = [accountId, "acc_none"].map((id) => ({ ...use, accountId: id }));
     await expect(usage.countDeprecatedUse(uses)).rejects.toThrow();
-    expect(await admin.usage()).toMatchObject([{ deprecatedRequests: 0 }]);
+    expect(await admin.usage(0)).toMatchObject([{ deprecatedRequests: 0 }]);
   });
 });
 

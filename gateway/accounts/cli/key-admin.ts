@@ -55,9 +55,9 @@ export interface KeyAdmin {
   /**
    * Keys, last use, requests and use of deprecated operations of every account, by name.
    *
-   * @param sinceMs requests since then are counted; default: all that are kept
+   * @param sinceMs requests since then are counted, in Unix milliseconds
    */
-  usage(sinceMs?: number): Promise<AccountUsage[]>;
+  usage(sinceMs: number): Promise<AccountUsage[]>;
 }
 
 export interface IssueRequest extends StoredKey {
@@ -167,7 +167,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       return { key, lifted: key.bannedUntilMs > now() };
     },
 
-    usage: (sinceMs = 0) => readUsage(db, now(), sinceMs),
+    usage: (sinceMs) => readUsage(db, now(), sinceMs),
   };
 }
 

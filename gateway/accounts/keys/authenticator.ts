@@ -1,6 +1,7 @@
 /** Finds the caller that a bearer token stands for. */
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
+import { inTime } from "../../../runtime/in-time.ts";
 import { OperatorError } from "../../../runtime/operator-error.ts";
 import { ownKeyHash } from "./key-format.ts";
 import type { KeyStore } from "./key-store.ts";
@@ -75,17 +76,19 @@ export class Authenticator {
     if (this.#isRefused(id)) return undefined;
     const keyHash = this.#ownKeyHash(token);
     if (keyHash === undefined) return undefined;
-    if (this.#known.has(id) || this.#lookUps.has(id)) return await inTime(this.#lookUp(id, keyHash));
-    if (this.#new >= maxNew) {
+    const isNew = !this.#known.has(id) && !this.#lookUps.has(id);
+    if (isNew && this.#new >= maxNew) {
       throw new OperatorError(`GATEWAY_DATABASE_URL: ${maxNew} keys that are new here wait for it already`);
     }
-    this.#new += 1;
     const lookUp = this.#lookUp(id, keyHash);
-    const end = () => {
-      this.#new -= 1;
-    };
-    lookUp.then(end, end);
-    return await inTime(lookUp);
+    if (isNew) {
+      this.#new += 1;
+      const end = () => {
+        this.#new -= 1;
+      };
+      lookUp.then(end, end);
+    }
+    return await inTime(lookUp, maxWaitMs, lateLookUp);
   }
 
   /**
@@ -154,18 +157,7 @@ export class Authenticator {
   }
 }
 
-/** @throws what a look-up throws, or OperatorError when it takes too long */
-async function inTime<T>(lookUp: Promise<T>): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const giveUp = () => reject(new OperatorError(`GATEWAY_DATABASE_URL: no answer within ${maxWaitMs} ms`));
-  // An answer that has arrived while this thread was busy is read before the immediate.
-  const timer = setTimeout(() => setImmediate(giveUp), maxWaitMs);
-  try {
-    return await Promise.race([lookUp, promise]);
-  } finally {
-    clearTimeout(timer);
-  }
-}
+const lateLookUp = () => new OperatorError(`GATEWAY_DATABASE_URL: no answer within ${maxWaitMs} ms`);
 
 interface Known {
   readonly principal: Principal;
