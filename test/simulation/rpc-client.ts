@@ -87,17 +87,22 @@ class ClientCall extends Readable {
     else if (frame.kind === "status") this.finish(frame.status);
     else if (frame.kind === "refused") {
       meet("a call that a leaving service refused");
+      this.#leaveConnection();
       this.#connection = undefined;
       this.#channel.start(this);
     }
+  }
+
+  #leaveConnection(): void {
+    this.#connection?.calls.delete(this.id);
+    this.#connection?.onCallEnd();
   }
 
   finish({ code, details, metadata = new Metadata() }: Status): void {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#stopDeadline();
-    this.#connection?.calls.delete(this.id);
-    this.#connection?.onCallEnd();
+    this.#leaveConnection();
     if (this.destroyed) return;
     this.push(null);
     if (code !== status.OK) {
