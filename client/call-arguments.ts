@@ -1,13 +1,5 @@
 /** Checks what callers hand over. TypeScript checks most of it, but callers in JavaScript have only this. */
-import {
-  entryFields,
-  maxPetId,
-  maxQuantity,
-  minPetId,
-  type Position,
-  petStatuses,
-  toWireStatus,
-} from "../proto/pet.ts";
+import { itemFields, maxPetId, maxQuantity, minPetId, type Position, petStatuses, toWireStatus } from "../proto/pet.ts";
 import { InventoryError } from "./inventory-error.ts";
 
 /** Passes an int64 on. @throws InventoryError INVALID_ARGUMENT that names it */
@@ -92,7 +84,7 @@ export function checkStatus(status: unknown) {
 }
 
 /** Names that are always allowed, because a caller may pass a whole entry as the arguments. */
-const ofEntries: readonly string[] = [...entryFields, "revision"];
+const ofEntries: readonly string[] = [...itemFields, "revision"];
 
 /**
  * Passes on an object of named arguments. It refuses unknown names: a misspelt condition would be ignored.

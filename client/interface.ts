@@ -1,5 +1,5 @@
 /** What the client of the inventory service offers. */
-import type { Entry, Item, ListedItem, PetStatus, Position } from "../proto/pet.ts";
+import type { Item, ItemInput, ListedItem, PetStatus, Position } from "../proto/pet.ts";
 import type { ChangeOutcome, ChangeRequest } from "./change-requests.ts";
 import type { ChangeCaller } from "./change-sender.ts";
 import type { InventoryChannelOptions } from "./channel.ts";
@@ -136,7 +136,10 @@ export interface InventoryClient {
   ): Promise<Item>;
   /** Makes an entry; its status is `available` by default. ALREADY_EXISTS when there is one. */
   create(
-    entry: Omit<Entry, "status"> & { readonly status?: PetStatus | undefined; readonly reason?: string | undefined },
+    entry: Omit<ItemInput, "status"> & {
+      readonly status?: PetStatus | undefined;
+      readonly reason?: string | undefined;
+    },
     options?: CallOptions,
   ): Promise<Item>;
   /** Removes an entry. NOT_FOUND when there is none. @returns the revision in which it was gone */

@@ -1,5 +1,5 @@
 import { SettingsError } from "../runtime/settings.ts";
-import { announcedEnds, type GatewayEnv, readGatewayConfig } from "./config.ts";
+import { deprecationsOf, type GatewayEnv, readGatewayConfig } from "./config.ts";
 import { clientAddressOf } from "./http/client-address.ts";
 
 const read = (env: GatewayEnv) => readGatewayConfig({ KEY_PEPPER: "a-pepper-that-only-the-tests-know", ...env });
@@ -89,7 +89,7 @@ test.each<[string, GatewayEnv, object]>([
   ],
   ["no operation is to end", { DEPRECATIONS: "none" }, {}],
 ])("the operations that are going to end follow from the settings when %s", (_, env, expected) => {
-  const announced = announcedEnds(read(env));
+  const announced = deprecationsOf(read(env));
   expect(announced).toMatchObject(expected);
   expect(Object.keys(announced)).toHaveLength(Object.keys(expected).length);
 });

@@ -19,7 +19,7 @@ import { tlsFile, tlsFilesOf, tlsSettingFaults } from "../runtime/tls-files.ts";
 import { keyEnvPattern } from "./accounts/keys/key-format.ts";
 import { defaultKeyDatabaseUrl, pepperFaults, pepperMinLength } from "./accounts/keys/pepper.ts";
 import { contractPlans, formatPlans, parsePlans, plansFault, plansPattern } from "./accounts/keys/plans.ts";
-import { type Announcements, announcementsPattern, parseAnnouncements } from "./http/deprecations.ts";
+import { type DeprecationNotices, deprecationsPattern, parseDeprecations } from "./http/deprecations.ts";
 import { isRedisUrl } from "./limits/redis-connection.ts";
 
 /** The settings of everything that reads or writes keys: the gateway and the operators' commands. */
@@ -117,11 +117,11 @@ export const gatewaySettings = {
   ORDERS_UPSTREAM_URL: upstream("the service that owns the orders"),
   UPSTREAM_TIMEOUT_MS: integer(5_000, 50, 60_000).describe("longest wait for the answer of those two services"),
   DEPRECATIONS: textLike(
-    announcementsPattern,
+    deprecationsPattern,
     "must be none, or like getPet=2026-01-01;2027-07-01;https://docs.example/pets;gone: operationId, deprecation, sunset, link, gone",
   )
     .default(defaultDeprecations)
-    .transform(parseAnnouncements)
+    .transform(parseDeprecations)
     .meta({
       description:
         "operations that are going to end, comma-separated: operationId=deprecation;sunset;link;gone. Only the first date, or none, has to be there; gone answers 410 from the sunset on",
@@ -196,7 +196,7 @@ export function readGatewayConfig(env: GatewayEnv): GatewayConfig {
 type EndSettings = Pick<GatewayConfig, "DEPRECATIONS" | "PETS_DEPRECATED_AT" | "PETS_SUNSET_AT">;
 
 /** The operations that are going to end. The settings of getPet's own dates win over `DEPRECATIONS`. */
-export function announcedEnds(settings: Partial<EndSettings>): Announcements {
+export function deprecationsOf(settings: Partial<EndSettings>): DeprecationNotices {
   const { DEPRECATIONS = {}, PETS_DEPRECATED_AT, PETS_SUNSET_AT } = settings;
   if (PETS_DEPRECATED_AT === undefined && PETS_SUNSET_AT === undefined) return DEPRECATIONS;
   const { deprecatedAt = null, sunsetAt = null, ...rest } = DEPRECATIONS.getPet ?? {};
@@ -210,7 +210,7 @@ export function announcedEnds(settings: Partial<EndSettings>): Announcements {
 
 /** RFC 9745 section 4: a sunset is not before the deprecation. */
 function sunsetFaults(settings: Partial<EndSettings>): string[] {
-  return Object.entries(announcedEnds(settings)).flatMap(([name, { deprecatedAt, sunsetAt }]) => {
+  return Object.entries(deprecationsOf(settings)).flatMap(([name, { deprecatedAt, sunsetAt }]) => {
     if (!deprecatedAt || !sunsetAt || sunsetAt >= deprecatedAt) return [];
     const own = (["PETS_SUNSET_AT", "PETS_DEPRECATED_AT"] as const).find((each) => name === "getPet" && settings[each]);
     return `${own ?? "DEPRECATIONS"}: the sunset of ${name} must not be before its deprecation`;

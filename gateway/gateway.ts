@@ -8,7 +8,7 @@ import { createLogger, type Logger } from "../runtime/log.ts";
 import { untilReady } from "../runtime/process.ts";
 import { rotateKey } from "./accounts/keys/key-rotation.ts";
 import { checkPeppers, readPeppers } from "./accounts/keys/pepper.ts";
-import { announcedEnds, type GatewayConfig, inventoryTls, keyDatabaseSetting } from "./config.ts";
+import { deprecationsOf, type GatewayConfig, inventoryTls, keyDatabaseSetting } from "./config.ts";
 import { clientAddressOf } from "./http/client-address.ts";
 import { contextOf, type HeaderList } from "./http/request-context.ts";
 import { PinnedBodies } from "./inventory/list/pinned-bodies.ts";
@@ -25,7 +25,7 @@ import { accountPage } from "./pages/account-page.ts";
 import { type DocsPageOptions, docsPage } from "./pages/docs-page.ts";
 import { passThrough } from "./passthrough/handler.ts";
 import { createRouter, deprecationHeaders } from "./router.ts";
-import { announceEnds, routeTable } from "./routes.ts";
+import { routeTable, withDeprecations } from "./routes.ts";
 
 // What the published package is imported for: `createGateway` and what makes its configuration.
 export { SettingsError } from "../runtime/settings.ts";
@@ -94,7 +94,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   const longPolls = new LongPolls({ list, max: config.MAX_HELD_REQUESTS, admission: limits.admission });
   exposeGauges(observer.metrics, { db: keys.db, stock, list, longPolls, gateways: config.GATEWAY_REPLICAS });
 
-  const deprecations = announcedEnds(config);
+  const deprecations = deprecationsOf(config);
   const upstream = { timeoutMs: config.UPSTREAM_TIMEOUT_MS, clientTimeoutMs: config.STALL_TIMEOUT_MS };
   const pages = {
     document: openApiDocument({
@@ -133,7 +133,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
       : undefined,
     now,
   });
-  const routes = announceEnds(operations, deprecations);
+  const routes = withDeprecations(operations, deprecations);
   const router = createRouter({
     routes,
     admission: limits.admission,
@@ -145,14 +145,14 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     now,
   });
 
-  const announcedEnd = deprecationHeaders(routes);
+  const deprecationOf = deprecationHeaders(routes);
 
   return {
     router: isTraced ? Router().use(traceRequest, router) : router,
     metrics: observer.metrics,
     headersFor: (address, request) => [
       ...limits.admission.headersFor(address),
-      ...(request ? announcedEnd(request) : []),
+      ...(request ? deprecationOf(request) : []),
     ],
     onMalformed: observer.onMalformed,
     ready: async () => {
@@ -161,7 +161,7 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
         await checkPeppers(peppers, keys.store);
       };
       await untilReady(() => blamingDatabase(keyDatabaseSetting, checkKeys), log, closing.signal);
-      await untilReady(() => blamingService(() => list.current()), log, closing.signal);
+      await untilReady(() => blamingService(() => list.readFresh()), log, closing.signal);
     },
     databaseRisks: () => keys.risks.check(),
     endWaits: () => {

@@ -52,7 +52,7 @@ interface Found extends Pick<Route, "operations"> {
  */
 export function createRouter(options: RouterOptions): Router {
   const router = Router({ strict: true, caseSensitive: true });
-  router.use(enter(readTable(options.routes), options));
+  router.use(requestHandler(readTable(options.routes), options));
   router.use(answerError(options));
   return router;
 }
@@ -89,7 +89,7 @@ function findOperation(routes: readonly Route[], path: string, { method }: Incom
  * scope), the end of a retired operation, and the handler. It is one layer of the router, because each layer costs as
  * much as what it does.
  */
-function enter(routes: readonly Route[], options: RouterOptions): RequestHandler {
+function requestHandler(routes: readonly Route[], options: RouterOptions): RequestHandler {
   const { admission, pages, clientAddress } = options;
   return (request, response, next) => {
     const path = pathOf(request);
@@ -101,7 +101,7 @@ function enter(routes: readonly Route[], options: RouterOptions): RequestHandler
     const fail = (error: unknown) => next(error instanceof Error ? error : new Error("refused without an error"));
     const answer = async () => {
       await admission.admit(request, context, operation);
-      const { handler } = admitted(found, request, context, options);
+      const { handler } = operationOf(found, request, context, options);
       await handler(request, response, next);
     };
     if (path.startsWith("/v1/")) return void answer().catch(fail);
@@ -121,7 +121,7 @@ function enter(routes: readonly Route[], options: RouterOptions): RequestHandler
  *
  * @throws ApiError not_found, method_not_allowed, invalid_request
  */
-function admitted(
+function operationOf(
   found: Found | undefined,
   request: Request,
   context: RequestContext,

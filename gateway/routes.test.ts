@@ -1,7 +1,7 @@
 import { contractPlans } from "./accounts/keys/plans.ts";
 import { publishedBanRules } from "./admission/bans.ts";
 import { openApiDocument } from "./openapi/document.ts";
-import { announceEnds, type OperationDeps, routeTable } from "./routes.ts";
+import { type OperationDeps, routeTable, withDeprecations } from "./routes.ts";
 
 test("the route table and the OpenAPI document have the same operations, scopes and parameters", () => {
   const handler = () => () => {};
@@ -45,8 +45,10 @@ test("the route table and the OpenAPI document have the same operations, scopes 
 test("the end of an operation that does not exist is a fault that names the setting", () => {
   const table = routeTable({ pets: () => () => {}, orders: () => () => {} } as unknown as OperationDeps);
   const announced = { deprecatedAt: null, sunsetAt: null };
-  expect(announceEnds(table, { getOrders: announced })["GET /v1/store/orders"]).toHaveProperty("deprecation");
-  expect(() => announceEnds(table, { getOrder: announced })).toThrow("DEPRECATIONS: there is no operation getOrder");
+  expect(withDeprecations(table, { getOrders: announced })["GET /v1/store/orders"]).toHaveProperty("deprecation");
+  expect(() => withDeprecations(table, { getOrder: announced })).toThrow(
+    "DEPRECATIONS: there is no operation getOrder",
+  );
 });
 
 /** They ignore query parameters that they do not know. */

@@ -5,7 +5,7 @@ import { getUsage, type UsageOptions } from "./accounts/own/own-usage.ts";
 import { getRateLimit } from "./accounts/own/rate-limit.ts";
 import { type KeyRotation, rotateOwnKey } from "./accounts/own/rotate-key.ts";
 import type { OperationAccess } from "./admission/admission.ts";
-import { type Announcements, type Deprecation, deprecation } from "./http/deprecations.ts";
+import { type Deprecation, type DeprecationNotices, deprecation } from "./http/deprecations.ts";
 import { readPetId } from "./inventory/input.ts";
 import { getInventoryHistory, type HistoryOptions } from "./inventory/reads/history-handler.ts";
 import {
@@ -56,7 +56,7 @@ export interface OperationDeps extends ReadInventoryOptions, HistoryOptions, Upd
  *
  * @throws SettingsError for an operation that the table does not have
  */
-export function announceEnds(table: RouteTable, announcements: Announcements): RouteTable {
+export function withDeprecations(table: RouteTable, announcements: DeprecationNotices): RouteTable {
   const routes = Object.entries(table);
   const unknown = Object.keys(announcements).filter((name) => !routes.some(([, operation]) => operation.name === name));
   if (unknown.length > 0) throw new SettingsError([`DEPRECATIONS: there is no operation ${unknown.join(", ")}`]);
@@ -70,7 +70,7 @@ export function announceEnds(table: RouteTable, announcements: Announcements): R
 
 export function routeTable(deps: OperationDeps): RouteTable {
   const { list, pets, orders, keyRotation } = deps;
-  const prefetch = (arrivedMs: number) => list.current(arrivedMs);
+  const prefetch = (arrivedMs: number) => list.readFresh(arrivedMs);
   return {
     "GET /v1/inventory": {
       name: "listInventory",

@@ -19,10 +19,10 @@ export class AddressGuard {
   }
 
   charge(address: string): Decision {
-    return this.#counts.decide(addressBlock(address), this.windows);
+    return this.#counts.charge(addressBlock(address), this.windows);
   }
 
   /** The headers of an address, without a charge. */
   readonly headersFor = (address: string): HeaderList =>
-    limitHeaders(this.windows, this.#counts.peek(addressBlock(address), this.windows));
+    limitHeaders(this.windows, this.#counts.readShared(addressBlock(address), this.windows));
 }

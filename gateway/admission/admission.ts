@@ -133,7 +133,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       onUse(principal, "refused");
       throw refuseBanned(context, principal, windows);
     }
-    const deciding = limiter.decide(principal.accountId, windows);
+    const deciding = limiter.charge(principal.accountId, windows);
     const mayGoOn = deciding instanceof Promise || deciding.admitted;
     if (mayGoOn && operation?.prefetch && mayUse(principal, operation.scope)) {
       context.prefetched = operation.prefetch(context.arrivedMs);
@@ -165,7 +165,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /** Sets the windows of the account and their headers, as they stand. */
   async function showLimits(context: RequestContext, principal: Principal) {
     const windows = windowsFor(principal);
-    const current = await limiter.peek(principal.accountId, windows);
+    const current = await limiter.readShared(principal.accountId, windows);
     context.limitHeaders = limitHeaders(windows, current);
     context.shownWindows = current.windows;
   }
@@ -227,7 +227,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
   }
 
   function refuseBanned(context: RequestContext, principal: Principal, windows: readonly Window[]): ApiError {
-    const current = limiter.currentLimits(principal.accountId, windows);
+    const current = limiter.readLocal(principal.accountId, windows);
     const decision = untilBanEnds(current, principal.bannedUntilMs, now());
     context.limitHeaders = limitHeaders(windows, decision);
     onRefused(principal.plan, "ban");

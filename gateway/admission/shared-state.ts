@@ -74,7 +74,7 @@ export function redisState(options: RedisStateOptions): SharedState {
   /** Why there is no connection. A command only knows that there is none. */
   let connectionFault: unknown;
   const help = "Requests whose limits this replica decided on its own, by its share, while Redis was away";
-  counter({ name: "gateway_limiter_alone_total", help, registry: metrics }, () => memory.decided);
+  counter({ name: "gateway_limiter_alone_total", help, registry: metrics }, () => memory.chargedAlone);
   const breaker = new Breaker({
     probe: (key) => probe(redis, key),
     probeIntervalMs,

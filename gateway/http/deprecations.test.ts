@@ -1,4 +1,4 @@
-import { type Announcement, announcementsPattern, deprecation, parseAnnouncements } from "./deprecations.ts";
+import { type DeprecationNotice, deprecation, deprecationsPattern, parseDeprecations } from "./deprecations.ts";
 
 const dates = {
   deprecatedAt: new Date("2026-01-01T00:00:00.900Z"),
@@ -16,7 +16,7 @@ test("a deprecation announces each date, and where to read about it, in the form
 });
 
 test("a deprecation does not announce a date that is not set", () => {
-  const names = (options: Partial<Announcement>) =>
+  const names = (options: Partial<DeprecationNotice>) =>
     deprecation({ ...dates, ...options }, route).headers.filter((_, i) => i % 2 === 0);
   expect(names({ deprecatedAt: null, sunsetAt: null })).toEqual([]);
   expect(names({ sunsetAt: null })).toEqual(["Deprecation", "Link"]);
@@ -42,7 +42,7 @@ test.each([
 const day = (text: string) => new Date(`${text}T00:00:00Z`);
 const bare = { sunsetAt: null, link: undefined, isGoneAfterSunset: false };
 
-test.each<[string, Record<string, Announcement>]>([
+test.each<[string, Record<string, DeprecationNotice>]>([
   ["none", {}],
   ["getPet=2026-01-01", { getPet: { ...bare, deprecatedAt: day("2026-01-01") } }],
   ["getPet=none", { getPet: { ...bare, deprecatedAt: null } }],
@@ -58,13 +58,13 @@ test.each<[string, Record<string, Announcement>]>([
     },
   ],
 ])("announcements may be %s", (text, announced) => {
-  expect(text).toMatch(new RegExp(`^(?:${announcementsPattern})$`));
-  expect(parseAnnouncements(text)).toEqual(announced);
+  expect(text).toMatch(new RegExp(`^(?:${deprecationsPattern})$`));
+  expect(parseDeprecations(text)).toEqual(announced);
 });
 
 test.each(["getPet", "getPet=", "=2026-01-01", "getPet=2026-02-30", "getPet=2026-01-01;", "getPet=2026-01-01;soon"])(
   "announcements are not of the form %s",
   (text) => {
-    expect(text).not.toMatch(new RegExp(`^(?:${announcementsPattern})$`));
+    expect(text).not.toMatch(new RegExp(`^(?:${deprecationsPattern})$`));
   },
 );

@@ -4,7 +4,7 @@ import { toRoot } from "./api-error.ts";
 import type { HeaderList } from "./request-context.ts";
 
 /** What operators announce of an operation. */
-export interface Announcement {
+export interface DeprecationNotice {
   /** When the operation became, or becomes, deprecated; null when that is not announced. */
   readonly deprecatedAt: Date | null;
   /** When the operation may go away; null when that is not announced. */
@@ -16,7 +16,7 @@ export interface Announcement {
 }
 
 /** By operationId. */
-export type Announcements = Readonly<Record<string, Announcement>>;
+export type DeprecationNotices = Readonly<Record<string, DeprecationNotice>>;
 
 /** How an operation ends, ready for its responses. */
 export interface Deprecation {
@@ -30,24 +30,24 @@ const date = `(?:none|${isoTimePattern})`;
 const entry = `\\s*[A-Za-z]+=${date}(?:;${date})?(?:;https?://[^\\s,;<>"]+)?(?:;gone)?\\s*`;
 
 /** A pattern of the announcements that operators write: `none`, or `operationId=deprecation;sunset;link;gone` and so on. */
-export const announcementsPattern = `none|${entry}(?:,${entry})*`;
+export const deprecationsPattern = `none|${entry}(?:,${entry})*`;
 
 /**
  * Reads announcements. Only the date of the deprecation has to be there; `none` stands for a date that is not announced.
  *
- * @param text of the form of `announcementsPattern`
+ * @param text of the form of `deprecationsPattern`
  */
-export function parseAnnouncements(text: string): Announcements {
+export function parseDeprecations(text: string): DeprecationNotices {
   const entries = text === "none" ? [] : text.split(",").map((each) => each.trim());
   return Object.fromEntries(
     entries.map((each) => {
       const end = each.indexOf("=");
-      return [each.slice(0, end), announcementOf(each.slice(end + 1).split(";"))];
+      return [each.slice(0, end), noticeOf(each.slice(end + 1).split(";"))];
     }),
   );
 }
 
-function announcementOf(parts: readonly string[]): Announcement {
+function noticeOf(parts: readonly string[]): DeprecationNotice {
   const isGoneAfterSunset = parts.at(-1) === "gone";
   const link = parts.find((part) => /^https?:/.test(part));
   const [deprecatedAt = null, sunsetAt = null] = parts
@@ -58,7 +58,7 @@ function announcementOf(parts: readonly string[]): Announcement {
 
 /** @param route method and path of the operation, to which the link to the documentation page is relative */
 export function deprecation(
-  { deprecatedAt, sunsetAt, link, isGoneAfterSunset }: Announcement,
+  { deprecatedAt, sunsetAt, link, isGoneAfterSunset }: DeprecationNotice,
   route: string,
 ): Deprecation {
   const url = link ?? `${toRoot(route.slice(route.indexOf(" ") + 1))}docs/`;

@@ -11,8 +11,8 @@ function setUp({ gateways = 1, perMinute = 3, perDay = 5, maxAccounts = 10 } = {
   const clock = { nowMs: 20_000 * 86_400_000 - phaseOf(id) };
   const memory = new MemoryWindows({ maxAccounts, gateways, now: () => clock.nowMs });
   const windows = quotaWindows({ perMinute, perDay });
-  const ask = (account = id) => memory.decide(account, windows);
-  const look = (account = id) => memory.peek(account, windows);
+  const ask = (account = id) => memory.charge(account, windows);
+  const look = (account = id) => memory.readShared(account, windows);
   /** Sends one request at each of the times since the begin of the day. */
   const at = (...timesMs: number[]) => {
     const beginMs = clock.nowMs;
@@ -60,7 +60,7 @@ test("a look charges nothing, and shows the end of windows to an account without
 test("a plan with lower limits keeps what was used and leaves nothing below zero", () => {
   const { memory, at } = setUp();
   at(0, 0, 0);
-  const decision = memory.decide(id, quotaWindows({ perMinute: 2, perDay: 5 }));
+  const decision = memory.charge(id, quotaWindows({ perMinute: 2, perDay: 5 }));
   expect(decision.admitted).toBe(false);
   expect(decision.windows.map(({ used, remaining }) => [used, remaining])).toEqual([
     [3, 0],
@@ -74,7 +74,7 @@ test("a gateway without Redis admits its share of what was left when it last hea
   const decisions = Array.from({ length: 20 }, () => ask());
   expect(admitted(decisions).filter(Boolean)).toHaveLength(7); // a third of the 20 left, rounded up
   expect(decisions.at(-1)!.windows[0]).toMatchObject({ used: 47, remaining: 0 });
-  expect(memory.decided).toBe(20);
+  expect(memory.chargedAlone).toBe(20);
 });
 
 test("the counters of the running day are listed one at a time, also those that come meanwhile", () => {

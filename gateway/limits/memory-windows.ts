@@ -37,22 +37,22 @@ export class MemoryWindows implements Limiter {
   #made = 0;
   #offsetMs = 0;
   /** Decisions without Redis so far. */
-  decided = 0;
+  chargedAlone = 0;
 
   constructor(options: MemoryWindowsOptions) {
     this.#options = options;
   }
 
-  decide(id: string, windows: readonly Window[]): Decision {
-    return this.decideAlone(this.counterOf(id), windows);
+  charge(id: string, windows: readonly Window[]): Decision {
+    return this.chargeAlone(this.counterOf(id), windows);
   }
 
-  peek(id: string, windows: readonly Window[]): Decision {
-    return this.currentLimits(id, windows);
+  readShared(id: string, windows: readonly Window[]): Decision {
+    return this.readLocal(id, windows);
   }
 
-  currentLimits(id: string, windows: readonly Window[]): Decision {
-    return this.current(this.counterOf(id), windows);
+  readLocal(id: string, windows: readonly Window[]): Decision {
+    return this.read(this.counterOf(id), windows);
   }
 
   counterOf(id: string): Counter {
@@ -71,8 +71,8 @@ export class MemoryWindows implements Limiter {
   }
 
   /** Decides about a request by the share of this gateway. */
-  decideAlone(counter: Counter, windows: readonly Window[]): Decision {
-    this.decided += 1;
+  chargeAlone(counter: Counter, windows: readonly Window[]): Decision {
+    this.chargedAlone += 1;
     const nowMs = this.nowMs();
     const { gateways } = this.#options;
     const admitted = !this.isSpent(counter, windows, gateways, nowMs);
@@ -90,7 +90,7 @@ export class MemoryWindows implements Limiter {
   }
 
   /** The windows as this gateway knows them. @param gateways how many share what is left: 1 while Redis is there */
-  current(counter: Counter, windows: readonly Window[], gateways = this.#options.gateways): Decision {
+  read(counter: Counter, windows: readonly Window[], gateways = this.#options.gateways): Decision {
     const nowMs = this.nowMs();
     const admitted = !this.isSpent(counter, windows, gateways, nowMs);
     return decisionOf(counter, windows, { nowMs, admitted, gateways });

@@ -67,19 +67,19 @@ export class RedisWindows implements Limiter {
     this.#client = options.redis as Client;
   }
 
-  decide(id: string, windows: readonly Window[]): Decision | Promise<Decision> {
+  charge(id: string, windows: readonly Window[]): Decision | Promise<Decision> {
     return this.#ask(id, windows, 1);
   }
 
   /** Redis knows the counts of all gateways, so it is asked even where nothing is charged, or nothing is left. */
-  peek(id: string, windows: readonly Window[]): Decision | Promise<Decision> {
+  readShared(id: string, windows: readonly Window[]): Decision | Promise<Decision> {
     return this.#ask(id, windows, 0);
   }
 
-  currentLimits(id: string, windows: readonly Window[]): Decision {
+  readLocal(id: string, windows: readonly Window[]): Decision {
     const { memory, breaker } = this.#options;
     const counter = memory.counterOf(id);
-    return breaker.isOpen ? memory.current(counter, windows) : memory.current(counter, windows, 1);
+    return breaker.isOpen ? memory.read(counter, windows) : memory.read(counter, windows, 1);
   }
 
   /**
@@ -107,13 +107,13 @@ export class RedisWindows implements Limiter {
     const { memory, breaker } = this.#options;
     const counter = memory.counterOf(id);
     if (breaker.isOpen) return this.#alone(counter, windows, cost);
-    if (cost === 1 && memory.isSpent(counter, windows)) return memory.current(counter, windows, 1);
+    if (cost === 1 && memory.isSpent(counter, windows)) return memory.read(counter, windows, 1);
     return new Promise((resolve) => this.#batches.add({ counter, windows, cost, resolve }));
   }
 
   #alone(counter: Counter, windows: readonly Window[], cost: 0 | 1): Decision {
     const { memory } = this.#options;
-    return cost === 0 ? memory.current(counter, windows) : memory.decideAlone(counter, windows);
+    return cost === 0 ? memory.read(counter, windows) : memory.chargeAlone(counter, windows);
   }
 
   async #decideAll(requests: readonly PendingDecision[]): Promise<void> {

@@ -71,7 +71,7 @@ class Deployment {
   /** Requests that a gateway decides about without Redis. @returns how many were admitted */
   alone(gateway: number, requests: number): number {
     let admitted = 0;
-    for (let i = 0; i < requests; i++) if (this.gateways[gateway]!.decide(account, windows).admitted) admitted += 1;
+    for (let i = 0; i < requests; i++) if (this.gateways[gateway]!.charge(account, windows).admitted) admitted += 1;
     this.admitted += admitted;
     return admitted;
   }
@@ -99,7 +99,7 @@ class Deployment {
   remaining(gateway: number) {
     this.call(gateway, 0);
     const memory = this.gateways[gateway]!;
-    const decision = memory.current(memory.counterOf(account), windows, 1);
+    const decision = memory.read(memory.counterOf(account), windows, 1);
     const shown = Math.min(...decision.windows.map(({ remaining }) => remaining));
     const indexes = lengthsMs.map((lengthMs) => indexAt(this.nowMs, phaseMs, lengthMs));
     const next = charge(copyOf(this.redis), indexes, this.statement(gateway, 1_000)).admitted;
@@ -353,7 +353,7 @@ describe("counts that only grow", () => {
 });
 
 describe("windows by the clock", () => {
-  const left = ({ windows: states }: ReturnType<MemoryWindows["decide"]>) => states.map(({ remaining }) => remaining);
+  const left = ({ windows: states }: ReturnType<MemoryWindows["charge"]>) => states.map(({ remaining }) => remaining);
 
   test("a day of an account begins with a minute, at a second that differs between accounts", () => {
     const phases = Array.from({ length: 1_000 }, (_, i) => phaseOf(`acc_${i}`));
@@ -361,7 +361,9 @@ describe("windows by the clock", () => {
     expect(new Set(phases).size).toBeGreaterThan(950);
     const deployment = new Deployment();
     deployment.nowMs = beginMs;
-    const ends = deployment.gateways[0]!.peek(account, windows).windows.map(({ resetAtMs }) => resetAtMs - beginMs);
+    const ends = deployment.gateways[0]!.readShared(account, windows).windows.map(
+      ({ resetAtMs }) => resetAtMs - beginMs,
+    );
     expect(ends).toEqual([60_000, 86_400_000]);
   });
 
@@ -373,12 +375,12 @@ describe("windows by the clock", () => {
       const deployment = new Deployment();
       deployment.nowMs = beginMs + 59_999;
       ask(deployment);
-      expect(left(deployment.gateways[0]!.peek(account, windows))[1]).toBeLessThan(1_000_000);
+      expect(left(deployment.gateways[0]!.readShared(account, windows))[1]).toBeLessThan(1_000_000);
       deployment.nowMs = beginMs + 60_000;
       expect(deployment.call(1, 1_000)).toBe(limit);
-      expect(left(deployment.gateways[1]!.peek(account, windows))[0]).toBe(0);
+      expect(left(deployment.gateways[1]!.readShared(account, windows))[0]).toBe(0);
       deployment.nowMs = beginMs + 86_400_000;
-      expect(left(deployment.gateways[0]!.peek(account, windows))[0]).toBe(limit / size);
+      expect(left(deployment.gateways[0]!.readShared(account, windows))[0]).toBe(limit / size);
       expect(deployment.call(0, 1)).toBe(1);
       expect(deployment.redis.charged.size).toBe(1); // the gateways of the day before are forgotten
     }

@@ -23,11 +23,11 @@ export interface Decision {
 /** Counts the requests of accounts. It answers at once unless Redis has to be asked. */
 export interface Limiter {
   /** Charges a request of the account with this id to all of its windows or to none. A denial is a value. */
-  decide(id: string, windows: readonly Window[]): Decision | Promise<Decision>;
-  /** The windows of the account as they are, without a charge. */
-  peek(id: string, windows: readonly Window[]): Decision | Promise<Decision>;
+  charge(id: string, windows: readonly Window[]): Decision | Promise<Decision>;
+  /** The windows of the account over all gateways, without a charge. */
+  readShared(id: string, windows: readonly Window[]): Decision | Promise<Decision>;
   /** The windows of the account as this gateway last heard of them. */
-  currentLimits(id: string, windows: readonly Window[]): Decision;
+  readLocal(id: string, windows: readonly Window[]): Decision;
 }
 
 /**

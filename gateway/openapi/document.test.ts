@@ -3,7 +3,7 @@ import { maxQuantity, petStatuses } from "../../proto/pet.ts";
 import { contractPlans } from "../accounts/keys/plans.ts";
 import { publishedBanRules } from "../admission/bans.ts";
 import { type ErrorCode, errorTable } from "../http/api-error.ts";
-import type { Announcement } from "../http/deprecations.ts";
+import type { DeprecationNotice } from "../http/deprecations.ts";
 import { parseStockUpdate } from "../inventory/input.ts";
 import { maxChanges, parseBulkUpdates } from "../inventory/updates/bulk-input.ts";
 import { type OpenApiOptions, openApiDocument } from "./document.ts";
@@ -330,7 +330,7 @@ test("an update of many is documented to give 500, 503 or 504 where its result i
 
 describe("the documented deprecation of GET /pets/{petId}", () => {
   const announcement = ["Deprecation", "Sunset", "Link"];
-  const pets = (given: Announcement) => {
+  const pets = (given: DeprecationNotice) => {
     const { get } = read({ deprecations: { getPet: given } }).paths["/pets/{petId}"]!;
     const having = responsesOf("pets", get!).map(({ response }) =>
       announcement.filter((header) => response.headers[header] && !isHelp(response.headers[header])),

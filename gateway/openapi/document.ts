@@ -5,7 +5,7 @@ import { type AccountLimits, type PlanTable, planNames } from "../accounts/keys/
 import { ownAccountLimit, rotationLimit } from "../admission/account-guard.ts";
 import type { BanRules } from "../admission/bans.ts";
 import { errorTable } from "../http/api-error.ts";
-import type { Announcement, Announcements } from "../http/deprecations.ts";
+import type { DeprecationNotice, DeprecationNotices } from "../http/deprecations.ts";
 import { type CodeSample, codeSamples } from "./code-samples.ts";
 
 export interface OpenApiOptions {
@@ -20,7 +20,7 @@ export interface OpenApiOptions {
   /** Whether callers may rotate their keys; where they may not, there is no such operation. */
   readonly keyRotation: boolean;
   /** The operations that are going to end. */
-  readonly deprecations: Announcements;
+  readonly deprecations: DeprecationNotices;
 }
 
 /** An OpenAPI 3.1 document; only what this code touches is typed. */
@@ -66,7 +66,7 @@ export function openApiDocument(options: OpenApiOptions): OpenApiDocument {
     delete parsed.components.schemas.RotatedKey;
   }
   const document = fill(parsed, valuesOf(options)) as OpenApiDocument;
-  announceEnds(document, options.deprecations);
+  markDeprecated(document, options.deprecations);
   addSamples(document);
   return document;
 }
@@ -150,7 +150,7 @@ function unwrap(markdown: string): string {
 /**
  * Adds its announced end to each operation that is going to end: to its description, and as headers to its responses.
  */
-function announceEnds(document: OpenApiDocument, deprecations: Announcements): void {
+function markDeprecated(document: OpenApiDocument, deprecations: DeprecationNotices): void {
   const { components } = document;
   const retired = components.responses.Retired!;
   delete components.responses.Retired;
@@ -177,7 +177,7 @@ function announceEnds(document: OpenApiDocument, deprecations: Announcements): v
   for (const name of ["Deprecation", "Sunset", "Link"]) if (!used.has(name)) delete components.headers[name];
 }
 
-function endText({ deprecatedAt, sunsetAt, link }: Announcement): string {
+function endText({ deprecatedAt, sunsetAt, link }: DeprecationNotice): string {
   const since = deprecatedAt ? `**Deprecated** since ${longDate(deprecatedAt)}.` : "**Deprecated.**";
   const sunset = sunsetAt
     ? `**Sunset:** from ${longDate(sunsetAt)} on, the operation may answer 410.`

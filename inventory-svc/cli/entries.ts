@@ -3,7 +3,7 @@ import { createReadStream } from "node:fs";
 import { open } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { parse } from "csv-parse/sync";
-import { type Entry, entryFields, maxQuantity, type PetStatus, parsePetId, petStatuses } from "../../proto/pet.ts";
+import { type ItemInput, itemFields, maxQuantity, type PetStatus, parsePetId, petStatuses } from "../../proto/pet.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 
 export const formats = ["csv", "ndjson"] as const;
@@ -11,7 +11,7 @@ export type Format = (typeof formats)[number];
 
 /** A line of a file: an entry, or the reason why it is none. Line numbers begin at 1. */
 export type Line =
-  | { readonly number: number; readonly entry: Entry }
+  | { readonly number: number; readonly entry: ItemInput }
   | { readonly number: number; readonly fault: string };
 
 /** Takes the format from the name of a file. @returns undefined for a name of another kind */
@@ -42,7 +42,7 @@ export async function* readLines(file: string, format: Format, name = file): Asy
     } else if (places) {
       yield fromCsv(number, text, places);
     } else {
-      places = entryFields.map((column) => (fieldsOf(text) ?? []).indexOf(column));
+      places = itemFields.map((column) => (fieldsOf(text) ?? []).indexOf(column));
       if (places.includes(-1)) throw noHeader(name, number, text);
     }
   }
@@ -61,18 +61,18 @@ async function refuseUtf16(file: string, name: string): Promise<void> {
 }
 
 function noHeader(file: string, number: number, text: string): OperatorError {
-  const separator = [";", "\t"].find((other) => entryFields.every((column) => text.split(other).includes(column)));
+  const separator = [";", "\t"].find((other) => itemFields.every((column) => text.split(other).includes(column)));
   const found = separator && `, and the fields are separated by ${separator === ";" ? "semicolons" : "tabs"}`;
   return new OperatorError(
-    `${file}:${number}: the first line must be the header ${entryFields.join(",")}${found ?? ""}`,
+    `${file}:${number}: the first line must be the header ${itemFields.join(",")}${found ?? ""}`,
   );
 }
 
 function fromCsv(number: number, text: string, places: readonly number[]): Line {
   const fields = fieldsOf(text);
   if (!fields) return { number, fault: "has a misplaced quote" };
-  if (fields.length > entryFields.length) {
-    return { number, fault: `has ${fields.length} fields instead of ${entryFields.length}` };
+  if (fields.length > itemFields.length) {
+    return { number, fault: `has ${fields.length} fields instead of ${itemFields.length}` };
   }
   return toLine(
     number,
@@ -99,7 +99,7 @@ function fromJson(number: number, text: string): Line {
   }
   return toLine(
     number,
-    entryFields.map((column) => value?.[column]),
+    itemFields.map((column) => value?.[column]),
   );
 }
 
@@ -123,18 +123,18 @@ function toLine(number: number, values: readonly unknown[]): Line {
 
 /** The text before the first entry of a file. */
 export function fileHead(format: Format): string {
-  return format === "csv" ? `${entryFields.join(",")}\n` : "";
+  return format === "csv" ? `${itemFields.join(",")}\n` : "";
 }
 
 /** Writes an entry as a line of a file. */
-export function toText({ petId, quantity, status }: Entry, format: Format): string {
+export function toText({ petId, quantity, status }: ItemInput, format: Format): string {
   return format === "csv"
     ? `${petId},${quantity},${status}\n`
     : `{"petId":${petId},"quantity":${quantity},"status":"${status}"}\n`;
 }
 
 /** Makes entries for trials, with petId 1 to n: the same every time. */
-export async function* generated(n: number): AsyncGenerator<Entry> {
+export async function* generated(n: number): AsyncGenerator<ItemInput> {
   const statuses: readonly PetStatus[] = ["available", "available", "available", "pending", "sold"];
   for (let i = 1; i <= n; i++) {
     yield { petId: BigInt(i), quantity: (i * 7919) % 1_000, status: statuses[i % statuses.length]! };

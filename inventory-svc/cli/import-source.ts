@@ -4,7 +4,7 @@ import { mkdtempDisposable, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
-import type { Entry } from "../../proto/pet.ts";
+import type { ItemInput } from "../../proto/pet.ts";
 import { counted } from "../../runtime/command-line.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 import { type Format, readLines } from "./entries.ts";
@@ -64,7 +64,7 @@ export async function printBadLines({ path, name }: Source, format: Format): Pro
 }
 
 /** Reads the good entries of a file. Of several lines with the same petId, the first one counts. */
-export async function* entriesOf({ path, name }: Source, format: Format): AsyncGenerator<Entry> {
+export async function* entriesOf({ path, name }: Source, format: Format): AsyncGenerator<ItemInput> {
   const seen = new Set<bigint>();
   for await (const line of readLines(path, format, name)) {
     if ("fault" in line || seen.has(line.entry.petId)) continue;

@@ -6,7 +6,7 @@ import { rename, rm } from "node:fs/promises";
 import type { Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { type Entry, parsePetId } from "../../proto/pet.ts";
+import { type ItemInput, parsePetId } from "../../proto/pet.ts";
 import { counted, createCommand, exitUsage, runCommand } from "../../runtime/command-line.ts";
 import { blamingDatabase } from "../../runtime/database/faults.ts";
 import { updateSchema } from "../../runtime/database/migrations.ts";
@@ -48,9 +48,9 @@ async function withStore(work: (store: StockStore, history: StockHistory) => Pro
   });
 }
 
-async function importEntries(entries: AsyncIterable<Entry>, store: StockStore): Promise<number> {
+async function importEntries(entries: AsyncIterable<ItemInput>, store: StockStore): Promise<number> {
   const progress = createProgress("entries imported");
-  let batch: Entry[] = [];
+  let batch: ItemInput[] = [];
   let done = 0;
   const write = async () => {
     await store.write(batch.map((entry) => ({ kind: "put", ...entry })));

@@ -1,9 +1,9 @@
 /** The operations of `petstore.inventory.v1`, between the wire and the stock. */
 import type { ServerUnaryCall } from "@grpc/grpc-js";
 import type { InventoryItem, InventoryServiceServer } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Position } from "../../proto/pet.ts";
+import type { ListedItem, Position } from "../../proto/pet.ts";
 import { contextOfCaller, inSpan, serverCall } from "../../runtime/spans.ts";
-import type { Actor, Change, StockRow } from "../stock/change.ts";
+import type { Actor, Change } from "../stock/change.ts";
 import type { ChangeFeed } from "../stock/change-feed.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import type { ListFeed } from "../stock/list-feed.ts";
@@ -149,9 +149,9 @@ export function inventoryHandlers(deps: HandlerDeps): InventoryServiceServer {
 }
 
 /** Items by the rows that they were made of, because many streams send the same rows. */
-const wireItems = new WeakMap<readonly StockRow[], readonly InventoryItem[]>();
+const wireItems = new WeakMap<readonly ListedItem[], readonly InventoryItem[]>();
 
-function wireItemsOf(rows: readonly StockRow[]): InventoryItem[] {
+function wireItemsOf(rows: readonly ListedItem[]): InventoryItem[] {
   let items = wireItems.get(rows);
   if (!items) {
     items = rows.map(toWireItem);

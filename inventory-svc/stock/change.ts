@@ -1,10 +1,5 @@
 /** Changes of the stock: what callers ask for, what becomes of it, and what the ledger keeps of it. */
-import type { Entry, Item, LedgerKind, PetStatus } from "../../proto/pet.ts";
-
-/** An entry as the table keeps it. A removed one stays as a tombstone, so that readers learn of the removal. */
-export interface StockRow extends Item {
-  readonly removed: boolean;
-}
+import type { Item, ItemInput, LedgerKind, ListedItem, PetStatus } from "../../proto/pet.ts";
 
 /** Makes a change happen once: its result is kept in the ledger, and a repeat gets it again. */
 export interface Once {
@@ -44,10 +39,10 @@ export interface AdjustChange extends ConditionalChange {
 export type Change =
   | UpdateChange
   | AdjustChange
-  | (AnyChange & { readonly kind: "create" } & Entry)
+  | (AnyChange & { readonly kind: "create" } & ItemInput)
   | (AnyChange & { readonly kind: "remove" })
   /** Makes the entry or brings it to this state, as an import does. */
-  | (AnyChange & { readonly kind: "put" } & Entry);
+  | (AnyChange & { readonly kind: "put" } & ItemInput);
 
 /** Who makes a change. */
 export type Actor =
@@ -105,7 +100,7 @@ export interface LedgerRow {
   /** The entry before it; undefined when there was none. */
   readonly before: Pick<Item, "quantity" | "status"> | undefined;
   /** The entry after it. */
-  readonly after: StockRow;
+  readonly after: ListedItem;
   readonly once: Once | undefined;
   readonly reason: string | undefined;
   readonly origin: Origin;

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { maxQuantity, petStatuses } from "../../proto/pet.ts";
+import { type ListedItem, maxQuantity, petStatuses } from "../../proto/pet.ts";
 import { asGroup } from "../../test/support/stock-changes.ts";
 import {
   emptyModel,
@@ -10,13 +10,13 @@ import {
   settle,
   settleGroup,
 } from "../../test/support/stock-model.ts";
-import type { Change, ChangeGroup, LedgerRow, OnceRecord, Outcome, StockRow } from "./change.ts";
+import type { Change, ChangeGroup, LedgerRow, OnceRecord, Outcome } from "./change.ts";
 import { decideChanges } from "./decide-changes.ts";
 
-const present: StockRow = { petId: 7n, quantity: 3, status: "pending", revision: 4n, removed: false };
-const tombstone: StockRow = { ...present, removed: true };
-const made: StockRow = { petId: 7n, quantity: 5, status: "sold", revision: 11n, removed: false };
-const states: Record<string, StockRow[]> = { present: [present], removed: [tombstone], unknown: [] };
+const present: ListedItem = { petId: 7n, quantity: 3, status: "pending", revision: 4n, removed: false };
+const tombstone: ListedItem = { ...present, removed: true };
+const made: ListedItem = { petId: 7n, quantity: 5, status: "sold", revision: 11n, removed: false };
+const states: Record<string, ListedItem[]> = { present: [present], removed: [tombstone], unknown: [] };
 const changes: Record<Change["kind"], Change> = {
   update: { kind: "update", petId: 7n, quantity: 5 },
   adjust: { kind: "adjust", petId: 7n, delta: 2, once: { id: "a", fingerprint: "2" } },
@@ -26,7 +26,7 @@ const changes: Record<Change["kind"], Change> = {
 };
 
 /** Decides changes to a stock at revision 10, each in a group of its own. */
-const decide = (rows: StockRow[], changes: readonly Change[], records: readonly OnceRecord[] = []) => {
+const decide = (rows: ListedItem[], changes: readonly Change[], records: readonly OnceRecord[] = []) => {
   const groups = changes.map((change) => asGroup([change]));
   const { outcomes, recorded, ...rest } = decideChanges({ rows, records, revision: 10n, lowestId: 0n }, groups);
   return { outcomes: outcomes.flat(), recorded: recorded.flatMap(onceRecordOf), ...rest };
@@ -36,7 +36,7 @@ const onceRecordOf = ({ once, after }: LedgerRow): OnceRecord[] => (once ? [{ ..
 const unchanged = { written: [], recorded: [], revision: 10n };
 
 describe("changes", () => {
-  test.each<[Change["kind"], string, StockRow]>([
+  test.each<[Change["kind"], string, ListedItem]>([
     ["update", "present", { ...present, quantity: 5, revision: 11n }],
     ["adjust", "present", { ...present, quantity: 5, revision: 11n }],
     ["create", "removed", made],
@@ -289,7 +289,7 @@ describe("batches", () => {
         fc.bigInt(0n, 99n),
         (batches, start) => {
           const model = emptyModel(start);
-          const table = new Map<bigint, StockRow>();
+          const table = new Map<bigint, ListedItem>();
           const records = new Map<string, OnceRecord>();
           let lowestId = 0n;
           for (const plans of batches) {

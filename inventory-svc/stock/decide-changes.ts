@@ -1,5 +1,5 @@
 /** Decides what each change of a batch does to the stock. Pure: no database, no clock. */
-import { entryFields, type LedgerKind, maxQuantity } from "../../proto/pet.ts";
+import { itemFields, type LedgerKind, type ListedItem, maxQuantity } from "../../proto/pet.ts";
 import {
   type Change,
   type ChangeGroup,
@@ -8,7 +8,6 @@ import {
   type Origin,
   type Outcome,
   onceOf,
-  type StockRow,
 } from "./change.ts";
 
 /** The result of a batch. */
@@ -16,7 +15,7 @@ export interface BatchResult {
   /** For each group, one for each change, in order. */
   readonly outcomes: readonly (readonly Outcome[])[];
   /** The rows to write: the latest state of every entry that changed. */
-  readonly written: readonly StockRow[];
+  readonly written: readonly ListedItem[];
   /** The rows for the ledger: each change that was made, also one that happens once and changed nothing. */
   readonly recorded: readonly LedgerRow[];
   /** The revision of the stock after the last change. */
@@ -26,7 +25,7 @@ export interface BatchResult {
 /** The stock before a batch, as far as the batch concerns it. */
 export interface BatchInput {
   /** The entries that the changes name, tombstones included. */
-  readonly rows: Iterable<StockRow>;
+  readonly rows: Iterable<ListedItem>;
   /** The records of the ids that the changes name. */
   readonly records: Iterable<OnceRecord>;
   /** The revision of the stock before the first change. */
@@ -47,7 +46,7 @@ export function decideChanges(input: BatchInput, groups: readonly ChangeGroup[])
 }
 
 /** The latest state of every entry that was changed. */
-function latestOf(recorded: readonly LedgerRow[]): StockRow[] {
+function latestOf(recorded: readonly LedgerRow[]): ListedItem[] {
   const changed = recorded.filter(({ id }) => id > 0n);
   return [...new Map(changed.map(({ after }) => [after.petId, after])).values()];
 }
@@ -56,7 +55,7 @@ class Batch {
   readonly recorded: LedgerRow[] = [];
   revision: bigint;
   #lowestId: bigint;
-  readonly #rows = new Map<bigint, StockRow>();
+  readonly #rows = new Map<bigint, ListedItem>();
   readonly #records = new Map<string, OnceRecord>();
 
   constructor({ rows, records, revision, lowestId }: BatchInput) {
@@ -124,10 +123,10 @@ class Batch {
 }
 
 /** An entry as a change leaves it, before it has the revision. */
-type State = Omit<StockRow, "revision">;
+type State = Omit<ListedItem, "revision">;
 type Refusal = Exclude<Outcome, { kind: "done" | "replayed" }>;
 
-function decide(change: Change, entry: StockRow | undefined): State | Refusal {
+function decide(change: Change, entry: ListedItem | undefined): State | Refusal {
   switch (change.kind) {
     case "create":
       return entry ? { kind: "already_exists" } : stateOf(change);
@@ -151,15 +150,15 @@ function stateOf({ kind: _kind, reason: _reason, ...entry }: Extract<Change, { k
   return { ...entry, removed: false };
 }
 
-function adjusted(entry: StockRow, delta: number): State | Refusal {
+function adjusted(entry: ListedItem, delta: number): State | Refusal {
   const quantity = entry.quantity + delta;
   if (quantity < 0) return { kind: "insufficient_stock", item: entry };
   if (quantity > maxQuantity) return { kind: "quantity_overflow", item: entry };
   return { ...entry, quantity };
 }
 
-function isSame(state: State, entry: StockRow | undefined): boolean {
-  return entry?.removed === state.removed && entryFields.every((name) => entry[name] === state[name]);
+function isSame(state: State, entry: ListedItem | undefined): boolean {
+  return entry?.removed === state.removed && itemFields.every((name) => entry[name] === state[name]);
 }
 
 function ledgerKindOf(change: Change): LedgerKind {

@@ -1,5 +1,5 @@
+import type { ListedItem } from "../../proto/pet.ts";
 import { InvariantError } from "../../runtime/invariant.ts";
-import type { StockRow } from "./change.ts";
 import { ListFeed, type ListPage } from "./list-feed.ts";
 import { TooManyAtOnceError } from "./stock-errors.ts";
 
@@ -12,7 +12,7 @@ function stock(count: number) {
     await new Promise(setImmediate);
     const from = Number(after ?? 0n) + 1;
     const length = Math.min(limit, count - from + 1);
-    return Array.from({ length }, (_, i) => ({ petId: BigInt(from + i), revision }) as StockRow);
+    return Array.from({ length }, (_, i) => ({ petId: BigInt(from + i), revision }) as ListedItem);
   };
   const position = async () => ({ epoch: "e", revision: state.revision });
   return { state, rowsAfter, position, feed: new ListFeed({ position, rowsAfter }, 10) };
@@ -34,7 +34,7 @@ test.each([
   ["an entry that came before", [0n]],
 ])("a load that reads %s ends with an error", async (_, petIds) => {
   const { position } = stock(0);
-  const rowsAfter = async () => petIds.map((petId) => ({ petId }) as StockRow);
+  const rowsAfter = async () => petIds.map((petId) => ({ petId }) as ListedItem);
   await expect(all(new ListFeed({ position, rowsAfter }, 10).load(0n))).rejects.toThrow(InvariantError);
 });
 

@@ -1,7 +1,6 @@
 /** Reads the list for all gateways that load it at about the same time. */
-import type { Position } from "../../proto/pet.ts";
+import type { ListedItem, Position } from "../../proto/pet.ts";
 import { invariant } from "../../runtime/invariant.ts";
-import type { StockRow } from "./change.ts";
 import { TooManyAtOnceError } from "./stock-errors.ts";
 import type { StockStore } from "./stock-store.ts";
 
@@ -10,11 +9,11 @@ export interface ListPage {
   /** The position of the stock before the first part was read. The same in every part. */
   readonly position: Position;
   /** Entries and tombstones, in the order of petId. */
-  readonly rows: readonly StockRow[];
+  readonly rows: readonly ListedItem[];
 }
 
 interface SharedRows {
-  readonly rows: Promise<readonly StockRow[]>;
+  readonly rows: Promise<readonly ListedItem[]>;
   /** The number of the latest load that had begun when these rows began to be read. */
   readonly load: number;
 }
@@ -70,7 +69,7 @@ export class ListFeed {
     }
   }
 
-  #rowsAfter(after: bigint | undefined, load: number): Promise<readonly StockRow[]> {
+  #rowsAfter(after: bigint | undefined, load: number): Promise<readonly ListedItem[]> {
     const known = this.#kept.get(after);
     if (known && known.load >= load) return known.rows;
     const shared = { rows: this.#read(after), load: this.#begun };
@@ -82,7 +81,7 @@ export class ListFeed {
     return shared.rows;
   }
 
-  async #read(after: bigint | undefined): Promise<readonly StockRow[]> {
+  async #read(after: bigint | undefined): Promise<readonly ListedItem[]> {
     const rows = await this.#store.rowsAfter(after, this.#limit);
     invariant(isAscending(after, rows), "a list is in the order of petId");
     return rows;
@@ -90,7 +89,7 @@ export class ListFeed {
 }
 
 /** Whether rows follow a petId, and each other, in the order of petId. */
-function isAscending(after: bigint | undefined, rows: readonly StockRow[]): boolean {
+function isAscending(after: bigint | undefined, rows: readonly ListedItem[]): boolean {
   let last = after;
   for (const { petId } of rows) {
     if (last !== undefined && petId <= last) return false;

@@ -1,6 +1,6 @@
 /** Rows of the stock's tables, and the values that they stand for. */
-import type { Item, LedgerKind, PetStatus } from "../../proto/pet.ts";
-import type { Actor, LedgerRow, OnceRecord, Origin, StockRow } from "./change.ts";
+import type { Item, LedgerKind, ListedItem, PetStatus } from "../../proto/pet.ts";
+import type { Actor, LedgerRow, OnceRecord, Origin } from "./change.ts";
 
 /** The columns of an entry, which both tables have. */
 const entryColumns = ["pet_id", "quantity", "status"] as const;
@@ -28,12 +28,12 @@ export interface Row extends ItemRow {
 
 export const columns = [...entryColumns, "revision", "removed"] as const;
 
-export function toStockRow(row: Row): StockRow {
+export function fromRow(row: Row): ListedItem {
   return { ...toItem(row), removed: Boolean(Number(row.removed)) };
 }
 
 /** An entry as a row to insert. */
-export function toRow({ petId, removed, ...row }: StockRow) {
+export function toRow({ petId, removed, ...row }: ListedItem) {
   return { ...row, pet_id: petId, removed: removed ? 1 : 0 };
 }
 

@@ -1,7 +1,9 @@
 /** The statements of a write, with their texts made once. */
+
 import type { Knex } from "knex";
+import type { ListedItem } from "../../proto/pet.ts";
 import { clockMs, RowsStatement, type Statement, statementOf } from "../../runtime/database/statements.ts";
-import type { LedgerRow, StockRow } from "./change.ts";
+import type { LedgerRow } from "./change.ts";
 import { columns, ledgerColumns, ledgerTable, onceColumns, toLedgerRow, toRow } from "./stock-rows.ts";
 
 /** Knex writes an insert of many rows for SQLite as a compound SELECT, which may have 500 terms. */
@@ -45,7 +47,7 @@ export class WriteStatements {
     return this.#entries.for(Array.from(petIds, (pet_id) => ({ pet_id })));
   }
 
-  setEntries(rows: readonly StockRow[]): Statement[] {
+  setEntries(rows: readonly ListedItem[]): Statement[] {
     return chunks(rows, maxRowsPerInsert).map((some) => this.#setEntries.for(some.map(toRow)));
   }
 

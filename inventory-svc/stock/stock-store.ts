@@ -1,16 +1,16 @@
 /** Reads the stock, and writes it. */
 import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
-import type { Item, LedgerKind, Position } from "../../proto/pet.ts";
+import type { Item, LedgerKind, ListedItem, Position } from "../../proto/pet.ts";
 import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
 import { clockMs, type Statement, statementOf } from "../../runtime/database/statements.ts";
 import { runStatement } from "../../runtime/database/transactions.ts";
 import { invariant } from "../../runtime/invariant.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
-import type { Change, Outcome, StockRow } from "./change.ts";
+import type { Change, Outcome } from "./change.ts";
 import { readCurrentRows } from "./current-rows.ts";
 import { orUnavailable } from "./stock-errors.ts";
-import { columns, ledgerTable, type Row, toStockRow } from "./stock-rows.ts";
+import { columns, fromRow, ledgerTable, type Row } from "./stock-rows.ts";
 import { WriteStatements } from "./stock-statements.ts";
 import { type WriteRequest, type Written, writeWanted } from "./write.ts";
 
@@ -23,7 +23,7 @@ export type ChangesPage =
       /** Rows that were removed by a revision up to this one are forgotten. */
       readonly floor: bigint;
       /** The latest state of each entry that changed, in the order of revisions; removed ones as tombstones. */
-      readonly rows: readonly StockRow[];
+      readonly rows: readonly ListedItem[];
       /** True for a full page: there may be more, and only the last page's position is that of a whole state. */
       readonly more: boolean;
     };
@@ -143,7 +143,7 @@ export class StockStore {
     const { epoch: currentEpoch, head, floor } = rows[0]!;
     this.#see({ epoch: currentEpoch, revision: head }, known);
     if (epoch !== currentEpoch || revision > head || revision < floor) return { kind: "reset" };
-    const changed = rows[0]!.pet_id === null ? [] : rows.map(toStockRow);
+    const changed = rows[0]!.pet_id === null ? [] : rows.map(fromRow);
     invariant(
       changed.every((row) => row.revision > revision && row.revision <= head),
       "changes are newer than the revision that was asked for, and not newer than the counter",
@@ -173,7 +173,7 @@ export class StockStore {
    * @param limit maximum rows; fewer are the last ones
    * @throws StockUnavailableError
    */
-  async rowsAfter(after: bigint | undefined, limit: number): Promise<readonly StockRow[]> {
+  async rowsAfter(after: bigint | undefined, limit: number): Promise<readonly ListedItem[]> {
     return await this.#readRows((rows) => {
       return (after === undefined ? rows : rows.where("pet_id", ">", after as never)).limit(limit);
     });
@@ -229,9 +229,9 @@ export class StockStore {
   }
 
   /** Reads rows in the order of petId. @param choose says which */
-  async #readRows(choose: (rows: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<readonly StockRow[]> {
+  async #readRows(choose: (rows: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<readonly ListedItem[]> {
     const rows = await readCurrentRows<Row>(this.#db, choose(this.#select()).orderBy("pet_id"), columns, "pet_id");
-    return rows.map(toStockRow);
+    return rows.map(fromRow);
   }
 
   #select(): Knex.QueryBuilder<Row, Row[]> {

@@ -10,7 +10,7 @@ import { InvariantError } from "../../runtime/invariant.ts";
 import { type Change, type ChangeGroup, type LedgerRow, type Outcome, onceOf } from "./change.ts";
 import { type BatchInput, type BatchResult, decideChanges } from "./decide-changes.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "./stock-errors.ts";
-import { type OnceRow, type Row, toOnceRecord, toStockRow } from "./stock-rows.ts";
+import { fromRow, type OnceRow, type Row, toOnceRecord } from "./stock-rows.ts";
 import type { WriteStatements } from "./stock-statements.ts";
 
 /** Changes that a caller asks for, for as long as it wants them. */
@@ -109,7 +109,7 @@ async function lockAndRead(
   if (!counter) throw noCounter();
   return {
     ...counter,
-    rows: rows.map(toStockRow),
+    rows: rows.map(fromRow),
     records: records.map(toOnceRecord),
     lowestId: lowest?.id && lowest.id < 0n ? lowest.id : 0n,
   };

@@ -82,7 +82,7 @@ async function runRound(start: (stack: Stack) => Promise<Deployment>, fault: Fau
   const admitted = new Map([caller, ...quiet].map((id) => [id, 0]));
   let refused = 0;
   const ask = async ({ limiter }: Gateway, id: string) => {
-    const decision = await limiter.decide(id, windows);
+    const decision = await limiter.charge(id, windows);
     if (decision.admitted) admitted.set(id, admitted.get(id)! + 1);
     else if (id === caller) refused += 1;
     return decision;
@@ -105,7 +105,7 @@ async function runRound(start: (stack: Stack) => Promise<Deployment>, fault: Fau
   clearInterval(timer);
   const ids = [caller, ...quiet];
   const isRight = async () => {
-    for (const id of ids) for (const { limiter } of gateways) await limiter.peek(id, windows);
+    for (const id of ids) for (const { limiter } of gateways) await limiter.readShared(id, windows);
     return ids.every((id) => countOf(gateways, id) === admitted.get(id));
   };
   await until(isRight, { withinMs: 10_000, everyMs: 50 });
@@ -142,7 +142,7 @@ function startGateway(stack: Stack, redisUrl: string): Gateway {
 async function isExact(gateways: readonly SharedState[]): Promise<boolean> {
   const caller = newCaller();
   const left: number[] = [];
-  for (const { limiter } of gateways) left.push((await limiter.decide(caller, windows)).windows[0]!.remaining);
+  for (const { limiter } of gateways) left.push((await limiter.charge(caller, windows)).windows[0]!.remaining);
   return left.every((remaining, i) => remaining === limit - 1 - i);
 }
 

@@ -1,4 +1,4 @@
-import type { Entry } from "../../proto/pet.ts";
+import type { ItemInput } from "../../proto/pet.ts";
 import { expectError, expectOutage, header } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
 import type { Response } from "../support/http.ts";
@@ -10,7 +10,7 @@ const path = "/v1/inventory/adjustments";
 const exactIds = ["9007199254740993", "9223372036854775807", "-9223372036854775808"];
 const maxQuantity = 2_147_483_647;
 
-const seed: readonly Entry[] = [
+const seed: readonly ItemInput[] = [
   ...["9007199254740992", ...exactIds].map((id) => ({ petId: BigInt(id), quantity: 5, status: "sold" as const })),
   ...Array.from({ length: 100 }, (_, i) => ({ petId: BigInt(i + 1), quantity: 5, status: "pending" as const })),
 ];
@@ -197,7 +197,7 @@ describe("POST /v1/inventory/adjustments", () => {
         const query = isList ? "" : `/changes?since=${encodeURIComponent(since)}`;
         const options = { path: `/v1/inventory${query}`, headers: { authorization } };
         const answer = await callApi(addresses[n % 2]!, options);
-        const body = answer.json<Entry[] & { changed: Entry[]; etag: string }>();
+        const body = answer.json<ItemInput[] & { changed: ItemInput[]; etag: string }>();
         since = isList ? header(answer, "ETag") : body.etag;
         for (const { petId, quantity } of isList ? body : body.changed) quantities.set(Number(petId), quantity);
         sums.add(petIds.reduce((sum, petId) => sum + quantities.get(petId)!, 0));

@@ -1,10 +1,10 @@
-import type { Entry } from "../../proto/pet.ts";
+import type { ItemInput } from "../../proto/pet.ts";
 import { expectError, expectOutage, header } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
 import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
-const seed: readonly Entry[] = [
+const seed: readonly ItemInput[] = [
   { petId: 9_007_199_254_740_992n, quantity: 1, status: "available" },
   { petId: 9_007_199_254_740_993n, quantity: 2, status: "available" },
   { petId: 9_223_372_036_854_775_807n, quantity: 3, status: "sold" },
@@ -73,7 +73,7 @@ describe("POST /v1/inventory/updates", () => {
     const answer = await post(JSON.stringify(updates), { authorization: `Bearer ${key}` });
     expect(answer).toMatchObject({ status: 200, headers: { "x-ratelimit-remaining": "59" } });
     expect(answer.json<{ petId: number; quantity: number }[]>()).toMatchObject(updates);
-    expect(JSON.parse((await list()).text).filter(({ quantity }: Entry) => quantity >= 1_000)).toHaveLength(100);
+    expect(JSON.parse((await list()).text).filter(({ quantity }: ItemInput) => quantity >= 1_000)).toHaveLength(100);
   });
 
   test("does the other updates when one has no entry and one is not at its ifMatch", async () => {

@@ -1,13 +1,13 @@
 import { promisify } from "node:util";
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Entry } from "../../proto/pet.ts";
+import type { ItemInput } from "../../proto/pet.ts";
 import { expectError, header } from "../support/answers.ts";
 import { callApi } from "../support/api.ts";
 import { startLocalGateway } from "../support/local-gateway.ts";
 import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
-const seed: readonly Entry[] = [
+const seed: readonly ItemInput[] = [
   { petId: -9_223_372_036_854_775_808n, quantity: 1, status: "sold" },
   { petId: 2n, quantity: 7, status: "pending" },
   { petId: 9_007_199_254_740_992n, quantity: 4, status: "available" },

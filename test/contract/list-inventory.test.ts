@@ -1,7 +1,7 @@
 import { promisify } from "node:util";
 import { gunzipSync } from "node:zlib";
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Entry } from "../../proto/pet.ts";
+import type { ItemInput } from "../../proto/pet.ts";
 import { expectError, header } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
 import { type LocalGateway, startLocalGateway } from "../support/local-gateway.ts";
@@ -9,7 +9,7 @@ import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 /** Sorted neither by petId nor by the text of the petId. */
-const seed: readonly Entry[] = [
+const seed: readonly ItemInput[] = [
   { petId: 9_223_372_036_854_775_807n, quantity: 2_147_483_647, status: "sold" },
   { petId: 10n, quantity: 0, status: "available" },
   { petId: 9_007_199_254_740_993n, quantity: 3, status: "available" },

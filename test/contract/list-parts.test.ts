@@ -1,7 +1,7 @@
 import { promisify } from "node:util";
 import { gunzipSync } from "node:zlib";
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Entry } from "../../proto/pet.ts";
+import type { ItemInput } from "../../proto/pet.ts";
 import { expectError, header } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
 import { startLocalGateway } from "../support/local-gateway.ts";
@@ -11,7 +11,7 @@ import { type System, startSystem } from "../support/system.ts";
 const [smallest, largest] = [-(2n ** 63n), 2n ** 63n - 1n];
 /** Some of them beyond 2^53, and two beside each other there. */
 const petIds = [smallest, 2n, 10n, 9_007_199_254_740_992n, 9_007_199_254_740_993n, largest];
-const seed: readonly Entry[] = petIds.map((petId, i) => ({ petId, quantity: i, status: "available" }));
+const seed: readonly ItemInput[] = petIds.map((petId, i) => ({ petId, quantity: i, status: "available" }));
 const jsonOf = (ids: readonly bigint[]) =>
   `[${ids.map((id) => `{"petId":${id},"quantity":${petIds.indexOf(id)},"status":"available"}`).join(",")}]`;
 

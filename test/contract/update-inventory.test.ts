@@ -3,14 +3,14 @@ import { request as httpRequest, type IncomingMessage } from "node:http";
 import { connect } from "node:net";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
-import type { Entry } from "../../proto/pet.ts";
+import type { ItemInput } from "../../proto/pet.ts";
 import { expectError, header } from "../support/answers.ts";
 import { callApi, sendToApi } from "../support/api.ts";
 import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
 
 const bodyTimeoutMs = 500;
-const seed: readonly Entry[] = [
+const seed: readonly ItemInput[] = [
   { petId: 1n, quantity: 100, status: "pending" },
   { petId: 9_007_199_254_740_992n, quantity: 1, status: "available" },
   { petId: 9_007_199_254_740_993n, quantity: 2, status: "available" },

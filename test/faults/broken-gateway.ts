@@ -3,12 +3,12 @@
 import { Checks } from "../../client/checks.ts";
 import { StockList } from "../../gateway/inventory/list/stock-list.ts";
 
-const { current } = StockList.prototype;
-const running = new WeakMap<StockList, ReturnType<typeof current>>();
-StockList.prototype.current = function () {
+const { readFresh } = StockList.prototype;
+const running = new WeakMap<StockList, ReturnType<typeof readFresh>>();
+StockList.prototype.readFresh = function () {
   let check = running.get(this);
   if (!check) {
-    check = current.call(this).finally(() => running.delete(this));
+    check = readFresh.call(this).finally(() => running.delete(this));
     running.set(this, check);
   }
   return check;

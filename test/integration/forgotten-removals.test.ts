@@ -1,8 +1,7 @@
 import { setImmediate } from "node:timers/promises";
-import type { StockRow } from "../../inventory-svc/stock/change.ts";
 import { removalsKeptMs } from "../../inventory-svc/stock/cleanup.ts";
 import type { StockStore } from "../../inventory-svc/stock/stock-store.ts";
-import type { Item, Position } from "../../proto/pet.ts";
+import type { Item, ListedItem, Position } from "../../proto/pet.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { connectMysql } from "../support/mysql-client.ts";
 import { type OpenStock, openMigratedStock, openStock, pagesOf, untilRunning } from "../support/open-stock.ts";
@@ -14,7 +13,7 @@ const hourMs = 3_600_000;
 
 /** Reads all changes after a position in pages of `limit`; of two states, the later counts. @returns undefined for a reset */
 async function changesAfter(store: StockStore, from: Position, limit = 1_000) {
-  const latest = new Map<bigint, StockRow>();
+  const latest = new Map<bigint, ListedItem>();
   for (let position = from; ; ) {
     const page = await store.changesAfter(position, limit);
     if (page.kind === "reset") return undefined;

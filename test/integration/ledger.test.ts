@@ -1,10 +1,12 @@
 // Checks that the ledger alone tells every state of the stock, and keeps each change as long as it has to.
+
 import fc from "fast-check";
-import type { Change, ChangeGroup, StockRow } from "../../inventory-svc/stock/change.ts";
+import type { Change, ChangeGroup } from "../../inventory-svc/stock/change.ts";
 import { deleteOldChanges, ledgerKeptMs } from "../../inventory-svc/stock/cleanup.ts";
 import { StockHistory } from "../../inventory-svc/stock/stock-history.ts";
 import type { HistoryChange } from "../../inventory-svc/stock/stock-rows.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
+import type { ListedItem } from "../../proto/pet.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { startInventoryService } from "../support/inventory-service.ts";
 import { type OpenStock, openMigratedStock } from "../support/open-stock.ts";
@@ -19,7 +21,7 @@ const never = new AbortController().signal;
 /** The entries of a stock as texts, by petId. */
 type State = ReadonlyMap<bigint, string>;
 const textOf = ({ quantity, status }: { quantity: number; status: string }) => `${quantity} ${status}`;
-const stateOf = (rows: Iterable<StockRow>): State =>
+const stateOf = (rows: Iterable<ListedItem>): State =>
   new Map([...rows].filter(({ removed }) => !removed).map((row) => [row.petId, `${textOf(row)} r${row.revision}`]));
 
 describeEachDatabase("the ledger of the stock", (url) => {

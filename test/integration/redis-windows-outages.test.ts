@@ -109,7 +109,7 @@ describe("windows on a Redis that goes away", () => {
   test("a caller gets no second share while its first one is on the way to a frozen Redis", async () => {
     const [caller, other] = [newCaller(), newCaller()];
     const { limiter, memory, breaker } = gateways[0]!;
-    for (let i = 0; i < 70; i++) memory.decide(caller, windows);
+    for (let i = 0; i < 70; i++) memory.charge(caller, windows);
     await server().kill("SIGSTOP");
     const first = ask(0, other);
     const stated = limiter.stateCounts();

@@ -44,11 +44,11 @@ describe("windows on Redis", () => {
     const caller = newCaller();
     const { limiter, redis, changes } = await startGateway();
     await ask(1, caller);
-    await limiter.decide(caller, windows);
+    await limiter.charge(caller, windows);
     type Client = Redis & { chargeWindows(...args: unknown[]): Promise<number[]> };
     const { chargeWindows } = redis as Client;
     (redis as Client).chargeWindows = async (...args) => spoil(await chargeWindows.apply(redis, args));
-    const alone = await limiter.decide(caller, windows);
+    const alone = await limiter.charge(caller, windows);
     (redis as Client).chargeWindows = chargeWindows;
     expect(alone.admitted).toBe(true);
     expect(left(alone)[0]).toBe(99); // its share of what was left
@@ -61,7 +61,7 @@ describe("windows on Redis", () => {
   test("an answer that arrives while this thread is busy counts, and Redis is not taken for away", async () => {
     const caller = newCaller();
     const { limiter, changes } = gateways[0]!;
-    const decided = limiter.decide(caller, windows);
+    const decided = limiter.charge(caller, windows);
     await new Promise(setImmediate); // the command has been sent, and nothing has been read since
     for (const untilMs = performance.now() + 500; performance.now() < untilMs; );
     expect(left(await decided)).toEqual([299, 9_999]);
@@ -93,7 +93,7 @@ describe("windows on Redis", () => {
     for (let i = 0; i < 3; i++) await ask(0, caller);
     for (let i = 0; i < 5; i++) await ask(1, caller);
     for (const gateway of [0, 1, 2]) {
-      const { windows: states } = await gateways[gateway]!.limiter.peek(caller, lower);
+      const { windows: states } = await gateways[gateway]!.limiter.readShared(caller, lower);
       expect(states.map(({ used }) => used)).toEqual([8, 8]);
     }
   });
@@ -102,7 +102,7 @@ describe("windows on Redis", () => {
     const { limiter, breaker } = gateways[0]!;
     const run = import.meta.jest.spyOn(breaker, "run");
     stack.defer(() => run.mockRestore());
-    const decided = Array.from({ length: 1_000 }, async () => limiter.decide(newCaller(), windows));
+    const decided = Array.from({ length: 1_000 }, async () => limiter.charge(newCaller(), windows));
     await new Promise(setImmediate); // all calls have been sent, and nothing has been read since
     expect(run).toHaveBeenCalledTimes(5);
     await Promise.all(decided);
@@ -111,7 +111,7 @@ describe("windows on Redis", () => {
   test("a gateway that reads an answer late is not behind the clock of Redis after it", async () => {
     const caller = newCaller();
     const { limiter, memory } = gateways[0]!;
-    const decided = limiter.decide(caller, windows);
+    const decided = limiter.charge(caller, windows);
     await new Promise(setImmediate); // the command has been sent, and nothing has been read since
     for (const untilMs = performance.now() + 100; performance.now() < untilMs; );
     await decided;
@@ -127,7 +127,7 @@ describe("windows on Redis", () => {
     expect(left(await ask(0, caller, small))).toEqual([0, 990]);
     // A gateway that knows nothing of the caller asks Redis.
     const other = await startGateway();
-    expect(left(await other.limiter.decide(caller, small))).toEqual([0, 990]);
+    expect(left(await other.limiter.charge(caller, small))).toEqual([0, 990]);
   });
 
   test("a caller with an exhausted day sees the minute as it is now, not as at its first refusal", async () => {
@@ -231,16 +231,16 @@ describe("windows on Redis", () => {
     const { redis, breaker } = gateways[0]!;
     const memory = new MemoryWindows({ maxAccounts: 10, gateways: 3, now: () => now() - 30_000 });
     const limiter = new RedisWindows({ redis, memory, breaker, clockOffsetMs: () => clock.offsetMs });
-    expect(left(await limiter.decide(caller, windows))).toEqual([298, 9_998]);
-    const alone = memory.decide(caller, windows);
+    expect(left(await limiter.charge(caller, windows))).toEqual([298, 9_998]);
+    const alone = memory.charge(caller, windows);
     expect(alone.windows.map(({ resetAtMs }) => resetAtMs)).toEqual(known.map(({ resetAtMs }) => resetAtMs));
-    expect(left(await limiter.decide(caller, windows))).toEqual([296, 9_996]);
+    expect(left(await limiter.charge(caller, windows))).toEqual([296, 9_996]);
   });
 
   test("a gateway states the counts of 1,000 callers in 5 calls, which change nothing there", async () => {
     const callers = Array.from({ length: 1_000 }, newCaller);
     const gateway = await startGateway();
-    await Promise.all(callers.map((caller) => gateway.limiter.decide(caller, windows)));
+    await Promise.all(callers.map((caller) => gateway.limiter.charge(caller, windows)));
     for (const caller of callers.slice(0, 10)) await ask(0, caller);
     const counts = () =>
       Promise.all(callers.map((caller) => gateway.redis.hgetallBuffer(`petstore:counts:1:${caller}`)));

@@ -65,8 +65,8 @@ test("a Redis that loses its data twice has the counts again before a new gatewa
   const few = quotaWindows({ perMinute: 1_000, perDay: 12 });
   const admitted: number[] = [];
   for (const { limiter } of replicas) {
-    await until(async () => (await limiter.peek(caller, few)).windows[1]!.remaining === 12 - (admitted[0] ?? 0));
-    const decisions = await Promise.all(Array.from({ length: 16 }, () => limiter.decide(caller, few)));
+    await until(async () => (await limiter.readShared(caller, few)).windows[1]!.remaining === 12 - (admitted[0] ?? 0));
+    const decisions = await Promise.all(Array.from({ length: 16 }, () => limiter.charge(caller, few)));
     admitted.push(decisions.filter((decision) => decision.admitted).length);
     await server.restart();
     await until(() => isCountedBy(server, caller));
@@ -82,8 +82,8 @@ test("a frozen Redis delays all that use it by one time-out, and after that noth
   const { limiter, guards, shareRefusals } = replica;
   await until(() => isCounting(replica));
   const useAll = () => [
-    Promise.resolve(limiter.decide(newAccount(), windows)),
-    Promise.resolve(limiter.peek(newAccount(), windows)),
+    Promise.resolve(limiter.charge(newAccount(), windows)),
+    Promise.resolve(limiter.readShared(newAccount(), windows)),
     guards.ownAccount.charge(newName()),
     guards.rotations.charge(newName()),
     guards.keyedUpdates.charge(newName(), 100),

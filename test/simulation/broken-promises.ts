@@ -147,8 +147,8 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 1,
     what: "a change of the status alone is not made",
     file: "inventory-svc/stock/decide-changes.ts",
-    find: "entryFields.every((name) => entry[name] === state[name])",
-    replace: 'entryFields.every((name) => name === "status" || entry[name] === state[name])',
+    find: "itemFields.every((name) => entry[name] === state[name])",
+    replace: 'itemFields.every((name) => name === "status" || entry[name] === state[name])',
   },
   {
     promise: 2,

@@ -2,7 +2,7 @@
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import { contractPlans } from "../../gateway/accounts/keys/plans.ts";
 import { publishedBanRules } from "../../gateway/admission/bans.ts";
-import type { Announcements } from "../../gateway/http/deprecations.ts";
+import type { DeprecationNotices } from "../../gateway/http/deprecations.ts";
 import { type OpenApiDocument, openApiDocument } from "../../gateway/openapi/document.ts";
 import { type Answer, bodyText } from "./answers.ts";
 import { type RawResponse, type RequestOptions, type Response, rawRequest, request } from "./http.ts";
@@ -129,7 +129,7 @@ function schemaFaults(what: string, schema: object, value: unknown): string[] {
   return validate(value) ? [] : [`${what}: ${ajv.errorsText(validate.errors)}`];
 }
 
-function describeApi(deprecations: Announcements): OpenApiDocument {
+function describeApi(deprecations: DeprecationNotices): OpenApiDocument {
   return openApiDocument({
     servers: [],
     plans: contractPlans,

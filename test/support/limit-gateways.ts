@@ -65,8 +65,8 @@ export function threeGateways(stack: Stack) {
   });
 
   const ask = async (gateway: number, caller: string, of: readonly Window[] = windows) =>
-    gateways[gateway % gateways.length]!.limiter.decide(caller, of);
-  const look = async (gateway: number, caller: string) => gateways[gateway]!.limiter.peek(caller, windows);
+    gateways[gateway % gateways.length]!.limiter.charge(caller, of);
+  const look = async (gateway: number, caller: string) => gateways[gateway]!.limiter.readShared(caller, windows);
   const calls = async () => {
     const stats = await gateways[0]!.redis.info("commandstats");
     return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);

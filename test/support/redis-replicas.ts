@@ -43,7 +43,7 @@ export function startReplica(stack: Stack, url: string): Replica {
 
 export type Pair = readonly [Replica, Replica];
 
-export const ask = async (replica: Replica, caller: string) => replica.limiter.decide(caller, windows);
+export const ask = async (replica: Replica, caller: string) => replica.limiter.charge(caller, windows);
 
 /** Sends 80 requests of each caller at once, half to each replica. @returns the number admitted of each caller */
 export async function admittedOf(pair: Pair, callers: readonly string[]): Promise<number[]> {

@@ -6,9 +6,8 @@ import {
   type OnceRecord,
   type Outcome,
   onceOf,
-  type StockRow,
 } from "../../inventory-svc/stock/change.ts";
-import { maxPetId, maxQuantity, minPetId, petStatuses } from "../../proto/pet.ts";
+import { type ListedItem, maxPetId, maxQuantity, minPetId, petStatuses } from "../../proto/pet.ts";
 
 /** Every kind of outcome, sorted. A comparison proves something only when all of them occur. */
 export const outcomeKinds: readonly Outcome["kind"][] = [
@@ -27,7 +26,7 @@ export const outcomeKinds: readonly Outcome["kind"][] = [
 export type Plan = Omit<Change, "expectedRevisions"> & { readonly expects: "anything" | "current" | "other" };
 
 export interface Model {
-  readonly rows: Map<bigint, StockRow>;
+  readonly rows: Map<bigint, ListedItem>;
   readonly records: Map<string, OnceRecord>;
   revision: bigint;
 }
@@ -89,7 +88,8 @@ function performOne(model: Model, change: Change): Outcome {
   return { kind: "done", item };
 }
 
-const stateOf = (row: Omit<StockRow, "revision"> | undefined) => row && `${row.quantity} ${row.status} ${row.removed}`;
+const stateOf = (row: Omit<ListedItem, "revision"> | undefined) =>
+  row && `${row.quantity} ${row.status} ${row.removed}`;
 
 const petId = fc.constantFrom(minPetId, -1n, 0n, 7n, maxPetId);
 const quantity = fc.constantFrom(0, 1, 5, maxQuantity);

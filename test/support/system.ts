@@ -8,7 +8,7 @@ import type { Scope } from "../../gateway/accounts/keys/principal.ts";
 import { stockMigrations } from "../../inventory-svc/stock/stock-migrations.ts";
 import { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Entry } from "../../proto/pet.ts";
+import type { ItemInput } from "../../proto/pet.ts";
 import { petStatuses } from "../../proto/pet.ts";
 import { migrate } from "../../runtime/database/migrations.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
@@ -25,7 +25,7 @@ export interface SystemOptions {
   /** Empty databases in place of new ones. */
   readonly databaseUrls?: System["databaseUrls"];
   /** Entries that the stock has at first. */
-  readonly seed?: readonly Entry[];
+  readonly seed?: readonly ItemInput[];
   /** Whether the history has an import for each of them; default true. Without it, they are there in half the time. */
   readonly seedHistory?: boolean;
   /** Number of gateways; default 1. A suite that starts them later sets 0. */
@@ -74,7 +74,7 @@ export interface System {
   /** Runs `npm run keys -- …` on the system's keys. */
   runKeys(...args: string[]): Promise<ScriptResult>;
   /** Reads an entry as it is stored; undefined when there is none. */
-  stored(petId: bigint): Promise<Entry | undefined>;
+  stored(petId: bigint): Promise<ItemInput | undefined>;
   /** Starts one more gateway, with the settings of the others and these. It is stopped with the system. */
   startGateway(env?: Env): Promise<RunningProcess>;
   /** Starts inventory-svc again on the same address and data, after a regular stop where it still runs. */
@@ -171,7 +171,7 @@ async function newDatabase(stack: AsyncDisposableStack, kind: "sqlite" | "mysql"
   return url;
 }
 
-async function fillStock(url: string, seed: readonly Entry[], keepsHistory: boolean): Promise<void> {
+async function fillStock(url: string, seed: readonly ItemInput[], keepsHistory: boolean): Promise<void> {
   const db = openDatabase(url);
   try {
     await migrate(db, "inventory", stockMigrations, "up");
@@ -214,7 +214,7 @@ async function startGateway(stack: AsyncDisposableStack, env: Env): Promise<Runn
   return gateway;
 }
 
-function readEntry(client: InventoryServiceClient, petId: bigint): Promise<Entry | undefined> {
+function readEntry(client: InventoryServiceClient, petId: bigint): Promise<ItemInput | undefined> {
   return new Promise((resolve, reject) => {
     client.getInventoryItem({ petId }, (error: ServiceError | null, response) => {
       if (error?.code === status.NOT_FOUND) resolve(undefined);

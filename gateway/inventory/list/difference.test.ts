@@ -9,7 +9,7 @@ const timeoutMs = 60_000;
 
 async function changesSince(list: StockList, etag: string): Promise<Difference> {
   const [epoch, revision] = [etag.slice(1, 9), BigInt(etag.slice(10, -1))];
-  await list.current();
+  await list.readFresh();
   const body = await list.changesSince({ epoch, revision }, performance.now());
   const text = textOf(body);
   expect(Buffer.byteLength(text)).toBe(body.length);
@@ -45,7 +45,7 @@ test("the list of any ETag and the difference since then give the list of the an
           else if (kind === "remove") stock.remove(id);
           else stock.forget(stock.floor + (BigInt(quantity) % (stock.revision - stock.floor + 1n)) / 2n);
         }
-        const snapshot = await gateways[reader]!.current();
+        const snapshot = await gateways[reader]!.readFresh();
         lists.set(snapshot.etag, textOf(snapshot.plain()));
         const [since, before] = [...lists][asked % lists.size]!;
         const read = changesSince(gateways[(reader + asked) % 3]!, since);
@@ -78,11 +78,11 @@ const ascending = (a: bigint, b: bigint) => (a < b ? -1 : a > b ? 1 : 0);
 test("a list finds each of its entries with the revision that changed it last, and no other", async () => {
   const { stock, list } = stockOf(2_000);
   stock.set(700n, 5);
-  await list.current();
+  await list.readFresh();
   for (let i = 0n; i < 2_000n; i += 3n) stock.remove(i);
   stock.set(1n, 2_000_000_000);
   stock.set(9_000n, 1);
-  const { chunks } = await list.current();
+  const { chunks } = await list.readFresh();
   for (let petId = -1n; petId < 2_001n; petId++) {
     const item = stock.items.get(petId);
     const json = item && `{"petId":${petId},"quantity":${item.quantity},"status":"available"}`;
@@ -93,13 +93,13 @@ test("a list finds each of its entries with the revision that changed it last, a
 
 test("a list that is up to date forgets removed entries up to the floor, and nothing else", async () => {
   const { stock, list } = stockOf(3_000);
-  await list.current();
+  await list.readFresh();
   for (let i = 0n; i < 2_000n; i++) stock.remove(i);
-  const { etag, chunks } = await list.current();
+  const { etag, chunks } = await list.readFresh();
   expect(chunks.reduce((sum, { petIds }) => sum + petIds.length, 0)).toBe(3_000);
   stock.remove(2_000n);
   stock.forget(stock.revision - 11n);
-  const after = await list.current();
+  const after = await list.readFresh();
   expect(after.chunks.flatMap(({ petIds }) => [...petIds])).toEqual(
     Array.from({ length: 1_010 }, (_, i) => BigInt(i + 1_990)),
   );
@@ -111,18 +111,18 @@ test("a list that is up to date forgets removed entries up to the floor, and not
 
 test("a list that is too far behind for the floor is loaded again", async () => {
   const { stock, list } = stockOf(10);
-  await list.current();
+  await list.readFresh();
   stock.remove(3n);
   stock.forget(stock.revision);
-  expect(textOf((await list.current()).plain())).toBe(stock.json());
+  expect(textOf((await list.readFresh()).plain())).toBe(stock.json());
   expect(stock.loads).toBe(2);
 });
 
 test("readers of the same short difference get the same body, until something changes", async () => {
   const { stock, list } = stockOf(20);
-  const since = { epoch: (await list.current()).etag.slice(1, 9), revision: stock.revision };
+  const since = { epoch: (await list.readFresh()).etag.slice(1, 9), revision: stock.revision };
   const read = async () => {
-    await list.current();
+    await list.readFresh();
     return await list.changesSince(since, performance.now());
   };
   stock.set(3n, 1_000);
@@ -146,9 +146,9 @@ describe("changes_unavailable", () => {
 
   test("an ETag below the floor gets changes_unavailable, also where nothing else has changed", async () => {
     const { stock, list } = stockOf(10);
-    const { etag: before } = await list.current();
+    const { etag: before } = await list.readFresh();
     stock.remove(3n);
-    const { etag } = await list.current();
+    const { etag } = await list.readFresh();
     expect(await changesSince(list, before)).toMatchObject({ removed: [3n] });
     stock.forget(stock.revision);
     await expect(changesSince(list, before)).rejects.toMatchObject(gone);
@@ -157,7 +157,7 @@ describe("changes_unavailable", () => {
 
   test("an ETag from before a restore of the stock gets changes_unavailable", async () => {
     const { stock, list } = stockOf(10);
-    const { etag } = await list.current();
+    const { etag } = await list.readFresh();
     stock.epoch = "restored-stock";
     await expect(changesSince(list, etag)).rejects.toMatchObject(gone);
   });
@@ -169,7 +169,7 @@ describe("changes_unavailable", () => {
     "is the answer to more than max(1,000, entries) differences: a stock of %i entries with %i",
     async (entries, max) => {
       const { stock, list } = stockOf(entries);
-      const { etag } = await list.current();
+      const { etag } = await list.readFresh();
       const young = new StockList(stock, timeoutMs);
       for (let i = 0; i < max; i++) {
         stock.set(BigInt(entries + i), 1);
@@ -188,9 +188,9 @@ test("a difference of hundreds of entries is in bytes that count as held, and on
     [300, false],
   ] as const) {
     const { stock, list } = stockOf(count);
-    const [epoch, revision] = [(await list.current()).etag.slice(1, 9), stock.revision];
+    const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
     for (let i = 0; i < count; i++) stock.set(BigInt(i), 7);
-    await list.current();
+    await list.readFresh();
     const { text, pieces, length } = await list.changesSince({ epoch, revision }, performance.now());
     expect(text !== undefined).toBe(isText);
     expect(Buffer.concat(pieces)).toHaveLength(isText ? 0 : length);
@@ -199,9 +199,9 @@ test("a difference of hundreds of entries is in bytes that count as held, and on
 
 test("long differences that many readers ask for at once are rendered one after the other", async () => {
   const { stock, list } = stockOf(40_000);
-  const [epoch, revision] = [(await list.current()).etag.slice(1, 9), stock.revision];
+  const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
   for (let i = 0n; i < 40_000n; i++) stock.set(i, 2_000_000_000);
-  await list.current();
+  await list.readFresh();
   const { arrayBuffers: before } = process.memoryUsage();
   let rendered = 0;
   const reads = Array.from({ length: 30 }, async () => {
@@ -219,9 +219,9 @@ test("long differences that many readers ask for at once are rendered one after 
 test("a reader of a long difference whose turn comes too late gets a timeout, and no rendering", async () => {
   const { stock } = stockOf(2_000);
   const list = new StockList(stock, 1_000);
-  const [epoch, revision] = [(await list.current()).etag.slice(1, 9), stock.revision];
+  const [epoch, revision] = [(await list.readFresh()).etag.slice(1, 9), stock.revision];
   for (let i = 0n; i < 2_000n; i++) stock.set(i, 7);
-  await list.current();
+  await list.readFresh();
   const [first, second] = [1, 2].map(() => list.changesSince({ epoch, revision }, performance.now()));
   await new Promise((resolve) => process.nextTick(resolve));
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_100);
@@ -231,7 +231,7 @@ test("a reader of a long difference whose turn comes too late gets a timeout, an
 
 test("a difference with an entry in every chunk leaves turns to others while it is rendered", async () => {
   const { stock, list } = stockOf(20_000);
-  const { etag } = await list.current();
+  const { etag } = await list.readFresh();
   for (let i = 0n; i < 20_000n; i++) stock.set(i, 7);
   let turns = 0;
   const count = () => {

@@ -26,7 +26,7 @@ function breakingAfter(...parts: number[]) {
 
 const petIdOf = (part: number) => BigInt((part * 577) % 3_000);
 
-const jsonOf = async (list: StockList) => Buffer.concat((await list.current()).plain().pieces).toString();
+const jsonOf = async (list: StockList) => Buffer.concat((await list.readFresh()).plain().pieces).toString();
 
 test("a load whose streams break goes on after its last petId, and readers get the whole list", async () => {
   const { stock, begun } = breakingAfter(3, 10, 1);
@@ -37,7 +37,7 @@ test("a load whose streams break goes on after its last petId, and readers get t
 test("a load that gets no further fails, and the next read goes on where it stood", async () => {
   const { stock, begun } = breakingAfter(3, 0);
   const list = new StockList(stock, timeoutMs);
-  await expect(list.current()).rejects.toThrow("the stream broke");
+  await expect(list.readFresh()).rejects.toThrow("the stream broke");
   stock.remove(5n);
   expect(await jsonOf(list)).toBe(stock.json());
   expect(begun).toEqual([undefined, 299n, 299n]);
@@ -49,7 +49,7 @@ test("a list that is loaded is not loaded a second time when the check after it 
   stock.before = async () => {
     throw new Error("away");
   };
-  await expect(list.current()).rejects.toThrow("away");
+  await expect(list.readFresh()).rejects.toThrow("away");
   stock.before = async () => {};
   expect(await jsonOf(list)).toBe(stock.json());
   expect(begun).toEqual([undefined, 2_999n]);
@@ -67,5 +67,5 @@ test("a load that goes on in another epoch begins again, so that no list is of t
   };
   const list = new StockList(stock, timeoutMs);
   expect(await jsonOf(list)).toBe(stock.json());
-  expect((await list.current()).epoch).toBe("restored-stock");
+  expect((await list.readFresh()).epoch).toBe("restored-stock");
 });

@@ -26,10 +26,10 @@ test("a page has the entries after its petId up to its limit, and says whether m
         const stock = new PlainStock();
         for (let i = 0; i < seeded; i++) stock.set(BigInt(i), i);
         const list = new StockList(stock, 60_000);
-        await list.current();
+        await list.readFresh();
         for (const { petId: id, isRemoved } of changes) isRemoved ? stock.remove(id) : stock.set(id, 7);
         for (let i = 0; i < gapLength; i++) stock.remove(BigInt(gapFrom + i));
-        const snapshot = await list.current();
+        const snapshot = await list.readFresh();
         const all = stock.sorted();
         for (const range of pages) {
           const following = all.filter(({ petId: id }) => id > range.after);
@@ -50,7 +50,7 @@ test("a page has the entries after its petId up to its limit, and says whether m
 test("the pages of a list that stands still are, one after the other, the list", async () => {
   const stock = new PlainStock();
   for (let i = 0n; i < 2_000n; i++) stock.set(i * 3n, 1);
-  const snapshot = await new StockList(stock, 60_000).current();
+  const snapshot = await new StockList(stock, 60_000).readFresh();
   const texts: string[] = [];
   for (let after: bigint | undefined = -1n; after !== undefined; ) {
     const { entries, last } = pageOf(snapshot, { after, limit: 300 });
@@ -64,7 +64,7 @@ test("the pages of a list that stands still are, one after the other, the list",
 test("a page shares its inner chunks with the list, so that they are compressed once", async () => {
   const stock = new PlainStock();
   for (let i = 0n; i < 5_000n; i++) stock.set(i, 1);
-  const snapshot = await new StockList(stock, 60_000).current();
+  const snapshot = await new StockList(stock, 60_000).readFresh();
   const { entries } = pageOf(snapshot, { after: 999n, limit: 2_000 });
   expect(entries.chunks.slice(1, -1).every((chunk) => snapshot.chunks.includes(chunk))).toBe(true);
   expect(entries.chunks).toHaveLength(9);

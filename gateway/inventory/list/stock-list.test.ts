@@ -35,7 +35,7 @@ const unzipped = async (snapshot: Snapshot): Promise<string> => {
 
 describe("StockList", () => {
   test("the list of an empty stock is an empty array, plain and gzip", async () => {
-    const snapshot = await new StockList(new Stock(), timeoutMs).current();
+    const snapshot = await new StockList(new Stock(), timeoutMs).readFresh();
     expect(text(snapshot.plain())).toBe("[]");
     expect(await unzipped(snapshot)).toBe("[]");
   });
@@ -61,7 +61,7 @@ describe("StockList", () => {
           const list = new StockList(stock, timeoutMs);
           for (const step of [[], ...allSteps]) {
             for (const [kind, id, quantity] of step) kind === "set" ? stock.set(id, quantity) : stock.remove(id);
-            const snapshot = await list.current();
+            const snapshot = await list.readFresh();
             expect(text(snapshot.plain())).toBe(stock.json());
             expect(await unzipped(snapshot)).toBe(stock.json());
           }
@@ -76,21 +76,21 @@ describe("StockList", () => {
     const stock = new Stock();
     for (let i = 0n; i < 1_000n; i++) stock.set(i, 1);
     const list = new StockList(stock, timeoutMs);
-    await list.current();
+    await list.readFresh();
     for (let i = 0n; i < 1_000n; i++) stock.remove(i);
-    expect(text((await list.current()).plain())).toBe("[]");
+    expect(text((await list.readFresh()).plain())).toBe("[]");
     for (let i = 5_000n; i > 0n; i--) stock.set(i, 2);
-    expect(text((await list.current()).plain())).toBe(stock.json());
+    expect(text((await list.readFresh()).plain())).toBe(stock.json());
   });
 
   test("a change renders only its chunk of the list again, and leaves a snapshot of a reader alone", async () => {
     const stock = new Stock();
     for (let i = 0n; i < 10_000n; i++) stock.set(i, 1);
     const list = new StockList(stock, timeoutMs);
-    const before = await list.current();
+    const before = await list.readFresh();
     const json = stock.json();
     stock.set(5_000n, 2);
-    const after = await list.current();
+    const after = await list.readFresh();
     expect(after.chunks.filter((chunk) => !before.chunks.includes(chunk))).toHaveLength(1);
     expect(text(before.plain())).toBe(json);
     expect(text(after.plain())).toBe(stock.json());
@@ -100,9 +100,9 @@ describe("StockList", () => {
     const stock = new Stock();
     for (let i = 0n; i < 20_000n; i++) stock.set(i, 1);
     const list = new StockList(stock, timeoutMs);
-    const before = await list.current();
+    const before = await list.readFresh();
     stock.set(9_000n, 2);
-    const after = await list.current();
+    const after = await list.readFresh();
     for (const [was, is] of [
       [before.plain(), after.plain()],
       [await before.gzip(), await after.gzip()],
@@ -117,7 +117,7 @@ describe("StockList", () => {
   test("a list of many megabytes is sent from the chunks themselves, without a second copy", async () => {
     const stock = new Stock();
     for (let i = 0n; i < 180_000n; i++) stock.set(i, 1);
-    const snapshot = await new StockList(stock, timeoutMs).current();
+    const snapshot = await new StockList(stock, timeoutMs).readFresh();
     const { pieces } = snapshot.plain();
     expect(snapshot.chunks.slice(1).every(({ json }, i) => pieces[i + 1] === json)).toBe(true);
     expect(text(snapshot.plain())).toBe(stock.json());
@@ -127,13 +127,13 @@ describe("StockList", () => {
     const stock = new Stock();
     stock.set(1n, 1);
     const list = new StockList(stock, timeoutMs);
-    expect(await list.current()).toBe(await list.current());
+    expect(await list.readFresh()).toBe(await list.readFresh());
   });
 
   test("the list that a reset made useless leaves the memory before the next one is loaded", async () => {
     const stock = new Stock();
     const list = new StockList(stock, timeoutMs);
-    const readOne = async () => new WeakRef(await list.current());
+    const readOne = async () => new WeakRef(await list.readFresh());
     const old = await readOne();
     stock.epoch = "another epoch";
     const [asked, loading] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
@@ -142,7 +142,7 @@ describe("StockList", () => {
       await loading.promise;
       yield* Stock.prototype.load.call(stock, undefined);
     };
-    const reloaded = list.current();
+    const reloaded = list.readFresh();
     await asked.promise;
     await setImmediate(); // a WeakRef keeps its object until the end of its turn
     collectGarbage();
@@ -156,13 +156,13 @@ describe("StockList", () => {
     stock.set(1n, 1);
     stock.set(2n, 1);
     const list = new StockList(stock, timeoutMs);
-    const { etag } = await list.current();
+    const { etag } = await list.readFresh();
     stock.epoch = "restored1-of-the-test";
-    const restored = await list.current();
+    const restored = await list.readFresh();
     expect(restored.etag).not.toBe(etag);
     stock.items.delete(2n);
     stock.revision = 1n;
-    expect(text((await list.current()).plain())).toBe(stock.json());
+    expect(text((await list.readFresh()).plain())).toBe(stock.json());
     expect(stock.loads).toBe(3);
   });
 
@@ -181,12 +181,12 @@ describe("StockList", () => {
       stock.set(2n, 1);
       stock.floor = 2n;
       const list = new StockList(stock, timeoutMs);
-      const before = await list.current();
+      const before = await list.readFresh();
       const { changesAfter } = stock;
       stock.changesAfter = async () => ({ ...real, items: [], ...fault }) as StockChanges;
-      await expect(list.current()).rejects.toThrow(InvariantError);
+      await expect(list.readFresh()).rejects.toThrow(InvariantError);
       stock.changesAfter = changesAfter;
-      expect(await list.current()).toBe(before);
+      expect(await list.readFresh()).toBe(before);
       expect(stock.loads).toBe(1);
     });
 
@@ -195,12 +195,12 @@ describe("StockList", () => {
       stock.set(1n, 1);
       stock.set(2n, 1);
       const list = new StockList(stock, timeoutMs);
-      await list.current();
+      await list.readFresh();
       const { changesAfter } = stock;
       stock.changesAfter = async () => ({ ...real, items: [changed, { ...changed, petId: 2n }, changed] });
-      await expect(list.current()).rejects.toThrow(InvariantError);
+      await expect(list.readFresh()).rejects.toThrow(InvariantError);
       stock.changesAfter = changesAfter;
-      expect(text((await list.current()).plain())).toBe(stock.json());
+      expect(text((await list.readFresh()).plain())).toBe(stock.json());
       expect(stock.loads).toBe(2);
     });
   });
@@ -211,16 +211,16 @@ describe("StockList", () => {
     stock.before = async () => {
       throw new Error("away");
     };
-    const both = [list.current(), list.current()];
+    const both = [list.readFresh(), list.readFresh()];
     expect((await Promise.allSettled(both)).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
     stock.before = async () => {};
-    expect(text((await list.current()).plain())).toBe("[]");
+    expect(text((await list.readFresh()).plain())).toBe("[]");
   });
 
   test("reads of the list that arrive together share a check", async () => {
     const stock = new Stock();
     const list = new StockList(stock, timeoutMs);
-    await Promise.all(Array.from({ length: 50 }, () => list.current()));
+    await Promise.all(Array.from({ length: 50 }, () => list.readFresh()));
     expect(stock.checks).toBe(1);
   });
 
@@ -235,7 +235,7 @@ describe("StockList", () => {
       if (traces.length === 1) await hold;
     };
     const list = new StockList(stock, timeoutMs);
-    const read = (trace: string) => context.with(ROOT_CONTEXT.setValue(key, trace), () => list.current());
+    const read = (trace: string) => context.with(ROOT_CONTEXT.setValue(key, trace), () => list.readFresh());
     const first = read("first");
     await setImmediate();
     const later = [read("second"), read("third")];
@@ -248,16 +248,16 @@ describe("StockList", () => {
   test("reads of the list that arrive during a check share the next one", async () => {
     const stock = new Stock();
     const list = new StockList(stock, timeoutMs);
-    await list.current();
+    await list.readFresh();
     stock.checks = 0;
     const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
     stock.before = async () => {
       begin();
       await setImmediate();
     };
-    const first = list.current();
+    const first = list.readFresh();
     await begun;
-    await Promise.all([first, ...Array.from({ length: 50 }, () => list.current())]);
+    await Promise.all([first, ...Array.from({ length: 50 }, () => list.readFresh())]);
     expect(stock.checks).toBe(2);
   });
 });
@@ -272,11 +272,11 @@ describe("waiting reads", () => {
   test("a read of a stock that does not answer ends a time-out after its arrival, queued or not", async () => {
     const stock = new Stock();
     const list = new StockList(stock, shortMs);
-    await list.current();
+    await list.readFresh();
     stock.before = never;
     const ends: string[] = [];
     for (const name of ["first", "second"]) {
-      list.current().catch(({ status, code }) => ends.push(`${name} ${status} ${code}`));
+      list.readFresh().catch(({ status, code }) => ends.push(`${name} ${status} ${code}`));
       await pass(900);
     }
     expect(ends).toEqual(["first 504 timeout"]);
@@ -297,11 +297,11 @@ describe("waiting reads", () => {
         };
       }
     };
-    const read = new StockList(stock, shortMs).current();
+    const read = new StockList(stock, shortMs).readFresh();
     await pass(5 * partMs);
     expect(text((await read).plain())).toBe(stock.json());
     partMs = 1_200;
-    const late = expect(new StockList(stock, shortMs).current()).rejects.toMatchObject({ code: "timeout" });
+    const late = expect(new StockList(stock, shortMs).readFresh()).rejects.toMatchObject({ code: "timeout" });
     await pass(partMs);
     await late;
   });
@@ -309,14 +309,14 @@ describe("waiting reads", () => {
   test("a read waits for a check for as long as its parts keep coming", async () => {
     const stock = new Stock();
     const list = new StockList(stock, shortMs);
-    await list.current();
+    await list.readFresh();
     let report: CheckProgress | undefined;
     const changes = Promise.withResolvers<StockChanges>();
     stock.changesAfter = (_position, given) => {
       report = given;
       return changes.promise;
     };
-    const read = list.current();
+    const read = list.readFresh();
     for (let part = 0; part < 5; part++) {
       await pass(900);
       report!.progress();
@@ -329,7 +329,7 @@ describe("waiting reads", () => {
 
 describe("linearizability", () => {
   /** Reads and writes at random while answers are delayed at random. @returns how many reads missed a write */
-  async function violations(list: { current(): Promise<Snapshot> }, stock: Stock): Promise<number> {
+  async function violations(list: { readFresh(): Promise<Snapshot> }, stock: Stock): Promise<number> {
     const pause = () => new Promise<void>((resolve) => setTimeout(resolve, Math.random() * 3));
     stock.after = pause;
     let missed = 0;
@@ -338,7 +338,7 @@ describe("linearizability", () => {
         for (let i = 0; i < 30; i++) {
           if (reader < 4) stock.set(BigInt(reader), i);
           const acknowledged = stock.revision;
-          const { revision } = await list.current();
+          const { revision } = await list.readFresh();
           if (revision < acknowledged) missed += 1;
           if (reader % 2 === 0) await pause();
         }
@@ -357,8 +357,8 @@ describe("linearizability", () => {
     const list = new StockList(stock, timeoutMs);
     let running: Promise<Snapshot> | undefined;
     const broken = {
-      current: () => {
-        running ??= list.current().finally(() => {
+      readFresh: () => {
+        running ??= list.readFresh().finally(() => {
           running = undefined;
         });
         return running;
@@ -385,7 +385,7 @@ describe("nextSnapshot", () => {
   test("splits chunks for a large batch, so that none grows without bound", async () => {
     const stock = new Stock();
     stock.set(0n, 0);
-    const snapshot = await new StockList(stock, timeoutMs).current();
+    const snapshot = await new StockList(stock, timeoutMs).readFresh();
     const items = Array.from(
       { length: 5_000 },
       (_, i): ListedItem => ({ petId: BigInt(i), quantity: 1, status: "sold", revision: 9n, removed: false }),

@@ -79,12 +79,12 @@ export class StockList {
    * @param arrivedMs the arrival of the request that needs it, by `performance.now()`
    * @throws what the source throws; ApiError timeout for a read that has waited for too long
    */
-  current(arrivedMs?: number): Promise<Snapshot> {
+  readFresh(arrivedMs?: number): Promise<Snapshot> {
     return this.#checks.next(arrivedMs);
   }
 
   /**
-   * Makes the difference between the list at a revision and now, from memory. To be called after `current`.
+   * Makes the difference between the list at a revision and now, from memory. To be called after `readFresh`.
    *
    * @param since an `ETag` of the list
    * @param arrivedMs the arrival of the request that needs it, by `performance.now()`
@@ -93,7 +93,7 @@ export class StockList {
    *   many changes; ApiError timeout; what the source throws
    */
   async changesSince(since: ListTag, arrivedMs: number): Promise<Body> {
-    const snapshot = this.#snapshot ?? (await this.current());
+    const snapshot = this.#snapshot ?? (await this.readFresh());
     const name = `${since.epoch} ${since.revision} ${snapshot.etag} ${this.#floor}`;
     if (this.#latest?.name === name) return await this.#latest.body;
     const difference = this.#differenceOf(snapshot, since);
@@ -108,7 +108,7 @@ export class StockList {
       if (performance.now() - arrivedMs > this.#timeoutMs) {
         throw new ApiError("timeout", { cause: new Error("too many long differences were asked for at once") });
       }
-      return await renderDifference(this.#differenceOf(this.#snapshot ?? (await this.current()), since));
+      return await renderDifference(this.#differenceOf(this.#snapshot ?? (await this.readFresh()), since));
     });
     this.#lastLong = body.then(
       () => {},

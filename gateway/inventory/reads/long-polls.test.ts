@@ -14,7 +14,7 @@ async function open(admission: Partial<LongPollsOptions["admission"]> = {}) {
   const stock = new PlainStock();
   stock.set(1n, 1);
   const list = new StockList(stock, 60_000);
-  const seen = await list.current();
+  const seen = await list.readFresh();
   const since = { epoch: seen.etag.slice(1, 9), revision: seen.revision };
   const always = { isGood: () => true, checkAgain: async () => {}, readmit: async () => {} };
   const requests = new LongPolls({ list, max: 1_000, admission: { ...always, ...admission } });
@@ -40,7 +40,7 @@ async function open(admission: Partial<LongPollsOptions["admission"]> = {}) {
   /** Changes the entry, and gives the requests that wait some turns of the event loop. */
   async function change() {
     stock.set(1n, 2);
-    await list.current();
+    await list.readFresh();
     for (let turn = 0; turn < 10; turn++) await setImmediate();
   }
   return { stock, requests, hold, change };

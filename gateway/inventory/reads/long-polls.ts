@@ -10,7 +10,7 @@ import type { Snapshot } from "../list/snapshot.ts";
 import type { StockList } from "../list/stock-list.ts";
 
 export interface LongPollsOptions {
-  readonly list: Pick<StockList, "current" | "last" | "onChange">;
+  readonly list: Pick<StockList, "readFresh" | "last" | "onChange">;
   /** Maximum requests that are held; accounts share them out between them. */
   readonly max: number;
   readonly admission: Pick<Admission, "isGood" | "checkAgain" | "readmit">;
@@ -86,7 +86,7 @@ export class LongPolls {
     const { list } = this.#options;
     const context = contextOf(response);
     const applied = ["Preference-Applied", `wait=${seconds}`];
-    context.prefetched ??= list.current(context.arrivedMs);
+    context.prefetched ??= list.readFresh(context.arrivedMs);
     // A chain of promises on purpose: the frame of an async function would pin `snapshot` while it waits.
     return context.prefetched.then(() => {
       const snapshot = list.last?.snapshot;
@@ -96,7 +96,7 @@ export class LongPolls {
       context.prefetched = undefined;
       return this.#hold(request, response, awaited.petId, leftMs).then(async () => {
         await this.#options.admission.readmit(context);
-        context.prefetched = list.current();
+        context.prefetched = list.readFresh();
         return applied;
       });
     });
@@ -178,7 +178,7 @@ export class LongPolls {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
       // Each request meets a failure at its own end. The check belongs to the trace of no request.
-      traces.with(ROOT_CONTEXT, () => this.#options.list.current()).catch(() => {});
+      traces.with(ROOT_CONTEXT, () => this.#options.list.readFresh()).catch(() => {});
       this.#checkKeys(); // whatever the list waits for
       this.#watch();
     }, checkMs);

@@ -20,7 +20,7 @@ async function serveList(
   snapshot: () => Snapshot,
   pinnedBodies: PinnedBodies,
 ): Promise<{ socket: Socket; response: Response; answered: Promise<unknown> }> {
-  const list = { current: async () => snapshot() };
+  const list = { readFresh: async () => snapshot() };
   const handler = listInventory({
     list,
     admission: { checkAgain: async () => {} },

@@ -17,7 +17,7 @@ import type { LongPolls } from "./long-polls.ts";
 import { streamBody } from "./stream-body.ts";
 
 export interface ListInventoryOptions {
-  readonly list: Pick<StockList, "current">;
+  readonly list: Pick<StockList, "readFresh">;
   /** Looks again at the key of a request that had to wait. */
   readonly admission: Pick<Admission, "checkAgain">;
   /** Bounds the memory of versions that slow readers still read. */
@@ -27,7 +27,7 @@ export interface ListInventoryOptions {
 }
 
 export interface ReadInventoryOptions extends ListInventoryOptions {
-  readonly list: Pick<StockList, "current" | "changesSince">;
+  readonly list: Pick<StockList, "readFresh" | "changesSince">;
   /** Holds the requests that prefer to wait. */
   readonly longPolls: Pick<LongPolls, "forChange">;
 }
@@ -130,11 +130,11 @@ export function hasWaited(response: Response): boolean {
 }
 
 /** The list at least as new as a request; admission may have begun the check for it. */
-function currentList(response: Response, list: Pick<StockList, "current">): Promise<Snapshot> {
+function currentList(response: Response, list: Pick<StockList, "readFresh">): Promise<Snapshot> {
   const context = contextOf(response);
   const begun = context.prefetched as Promise<Snapshot> | undefined;
   context.prefetched = undefined; // a long response must not keep the list alive: what it sends is counted by `pinnedBodies`
-  return begun ?? list.current(context.arrivedMs);
+  return begun ?? list.readFresh(context.arrivedMs);
 }
 
 /** Answers 200 with a body. @returns a promise for a long one */
