@@ -179,7 +179,7 @@ const isVitess = (variables: Variables) => /-vitess/i.test(variables.get("versio
 
 function vitess(waits: SemiSyncWaits | undefined): Omit<Form, "form"> {
   const noWait =
-    "Vitess replaces a primary by itself, and this one waits for no replica, so a failover can lose updates: set the durability policy of the keyspace to semi_sync";
+    "Vitess replaces a primary by itself, and this one waits for no replica, so a failover can lose updates: set the durability policy of its keyspace to semi_sync";
   return {
     sessionSettings: [
       "SET SESSION sql_select_limit = DEFAULT", // VTGate takes no lock of migrations while there is a limit

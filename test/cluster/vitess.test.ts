@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { StockStore } from "../../inventory-svc/stock/stock-store.ts";
+import type { Engine } from "../../runtime/database/engine.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { checkAdjustments } from "../faults/adjustments.ts";
 import { startTiers, type Tiers } from "../faults/cluster.ts";
@@ -29,6 +30,20 @@ if (missing) console.warn(`Vitess cannot run ${missing}: skipped here.`);
   test("the contract suite passes on a keyspace of one shard", async () => {
     await runContractSuites(vitess.serverUrl);
   }, 900_000);
+
+  test("it is recognized, and NOT SAFE names a primary that waits for no replica", async () => {
+    const seen: Engine[] = [];
+    const url = await createDatabaseOn(vitess.serverUrl);
+    const db = openDatabase(url, { ...databaseDefaults, onConnected: (engine) => seen.push(engine) });
+    stack.defer(() => db.destroy());
+    await db.raw("SELECT 1");
+    expect(seen).toEqual([
+      expect.objectContaining({
+        name: expect.stringMatching(/^MySQL [\d.]+, Vitess$/),
+        risks: [expect.stringContaining("waits for no replica")],
+      }),
+    ]);
+  });
 
   test("equal reads that wait at the same time get an answer each", async () => {
     const url = await createDatabaseOn(vitess.serverUrl);
@@ -63,6 +78,16 @@ if (missing) console.warn(`Vitess cannot run ${missing}: skipped here.`);
     await expect(db.raw(packet)).rejects.toMatchObject({ code: "ER_DUP_ENTRY" });
     await db.raw("ROLLBACK");
     expect(await db("numbers").select()).toEqual([]);
+  });
+
+  test("reads go on where another server has become the primary", async () => {
+    const url = await createDatabaseOn(vitess.serverUrl);
+    const { store } = await openMigratedStock(stack, url);
+    await store.position();
+    const mysql = await connectMysql(vitess.behind(url));
+    stack.defer(() => mysql.end());
+    await mysql.query("SET GLOBAL server_id = 2"); // by which the services recognize a server
+    expect(await store.position()).toMatchObject({ revision: 0n });
   });
 
   test("migrations that begin at the same time take turns", async () => {
@@ -117,7 +142,13 @@ if (missing) console.warn(`Vitess cannot run ${missing}: skipped here.`);
         inventory: vitess.behind(started.system.databaseUrls.inventory),
       };
       tiers = { ...started, system: { ...started.system, databaseUrls } };
-      const fault = (name: string, run: () => Promise<void>): WriterFault => ({ name, run });
+      const fault = (name: string, strike: () => Promise<void>): WriterFault => {
+        const run = async () => {
+          await strike();
+          await delay(1_000); // both tiers work for a while
+        };
+        return { name, run };
+      };
       faults = {
         gateKilled: fault("VTGate and its tablets killed", async () => {
           await gate.kill("SIGKILL");
