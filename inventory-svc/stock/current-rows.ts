@@ -16,15 +16,10 @@ export async function readCurrentRows<R>(
   columns: readonly string[],
   key: keyof R & string,
 ): Promise<R[]> {
-  const read = (query: Knex.QueryBuilder, selected = columns): Promise<readonly (R & ServerRow)[]> =>
-    orUnavailable(
-      readCurrent<R & ServerRow>(db, () =>
-        query
-          .clone()
-          .clearSelect()
-          .select(serverColumns(db), ...selected),
-      ),
-    );
+  const read = (query: Knex.QueryBuilder, names = columns): Promise<readonly (R & ServerRow)[]> => {
+    const first = () => query.clone().clearSelect().select(serverColumns(db));
+    return orUnavailable(readCurrent<R & ServerRow>(db, () => first().select(names)));
+  };
   const rows = await read(query);
   if (rows.length > 0) return [...rows];
   // No row says where the answer comes from, so it is asked for again with a row that is always there.

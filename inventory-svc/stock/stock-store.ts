@@ -130,8 +130,8 @@ export class StockStore {
       // The page is limited before the join: otherwise MySQL reads and sorts everything after the position.
       .leftJoin(page, this.#db.raw("1 = 1") as never)
       .orderBy("page.revision")
+      .select(serverColumns(this.#db))
       .select(
-        serverColumns(this.#db),
         "stock_head.epoch",
         "stock_head.revision as head",
         "stock_head.floor",

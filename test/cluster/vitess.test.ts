@@ -1,11 +1,14 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { StockStore } from "../../inventory-svc/stock/stock-store.ts";
+import { keyMigrations } from "../../gateway/accounts/cli/account-migrations.ts";
+import { createKeyStore } from "../../gateway/accounts/keys/key-store.ts";
+import { StockHistory } from "../../inventory-svc/stock/stock-history.ts";
 import type { Engine } from "../../runtime/database/engine.ts";
+import { migrateDatabase } from "../../runtime/database/migrations.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { checkAdjustments } from "../faults/adjustments.ts";
 import { startTiers, type Tiers } from "../faults/cluster.ts";
 import { connectMysql, createDatabaseOn, withDatabase } from "../support/mysql-client.ts";
-import { migrateStock, openMigratedStock } from "../support/open-stock.ts";
+import { migrateStock, type OpenStock, openMigratedStock } from "../support/open-stock.ts";
 import { suiteStack } from "../support/stack.ts";
 import { until } from "../support/until.ts";
 import { runContractSuites } from "./contract-suites.ts";
@@ -48,24 +51,24 @@ if (missing) console.warn(`Vitess cannot run ${missing}: skipped here.`);
   test("equal reads that wait at the same time get an answer each", async () => {
     const url = await createDatabaseOn(vitess.serverUrl);
     const patient = { ...databaseDefaults, poolMax: 1, silenceTimeoutMs: 60_000 };
-    const stocks: StockStore[] = [];
-    for (let i = 0; i < 8; i++) stocks.push((await openMigratedStock(stack, url, patient)).store);
-    const plain = await Promise.all(stocks.map(() => connectMysql(url)));
-    for (const connection of plain) stack.defer(() => connection.end());
-    const shared = async (read: () => Promise<unknown>[]) => {
+    await migrateDatabase(url, "gateway", keyMigrations);
+    const stocks: OpenStock[] = [];
+    for (let i = 0; i < 8; i++) stocks.push(await openMigratedStock(stack, url, patient));
+    const sharedBy = async (read: (stock: OpenStock) => PromiseLike<unknown>) => {
       const before = await vitess.sharedAnswers();
       await vitess.mysql.kill("SIGSTOP");
-      const reading = read();
+      const reading = stocks.map(read);
       await delay(500); // all of them wait
       await vitess.mysql.kill("SIGCONT");
       await Promise.all(reading);
       return (await vitess.sharedAnswers()) - before;
     };
-    await Promise.all(stocks.map((stock) => stock.position()));
-    expect(await shared(() => plain.map((each) => each.query("SELECT revision FROM stock_head")))).toBeGreaterThan(0);
-    expect(await shared(() => stocks.map((stock) => stock.position()))).toBe(0);
-    expect(await shared(() => stocks.map((stock) => stock.get(1n)))).toBe(0);
-    expect(await shared(() => stocks.map((stock) => stock.changesAfter({ epoch: "", revision: 0n }, 10)))).toBe(0);
+    await Promise.all(stocks.map(({ store }) => store.position())); // each has a connection
+    expect(await sharedBy(({ db }) => db("stock_head").select("revision"))).toBeGreaterThan(0);
+    expect(await sharedBy(({ store }) => store.position())).toBe(0);
+    expect(await sharedBy(({ store }) => store.get(1n))).toBe(0);
+    expect(await sharedBy(({ db }) => new StockHistory(db).has(1n))).toBe(0);
+    expect(await sharedBy(({ db }) => createKeyStore(db, Date.now).findByHash(Buffer.alloc(32)))).toBe(0);
   }, 120_000);
 
   test("a packet of statements ends with the first one that fails", async () => {
