@@ -25,6 +25,9 @@ export interface Vitess {
 /** Time after which a transaction of a process that is frozen is taken back. */
 export const transactionTimeoutMs = 6_000;
 
+/** VTGate asks the first keyspace by name for each lock, so that one must not come and go with the suites. */
+const firstKeyspace = { locks: ["0"] };
+
 /** @param shards of each keyspace that is there from the start */
 export async function startVitess(
   stack: AsyncDisposableStack,
@@ -40,7 +43,7 @@ export async function startVitess(
   const mysql = serverProcess({ ...prepared, args }, { name: "MySQL", cwd: place, env: process.env });
   stack.defer(() => mysql.kill("SIGKILL"));
   await mysql.start();
-  for (const [keyspace, names] of Object.entries(shards)) {
+  for (const [keyspace, names] of Object.entries({ ...firstKeyspace, ...shards })) {
     for (const shard of names) await query(prepared.url, `CREATE DATABASE \`vt_${keyspace}_${shard}\``);
   }
 
