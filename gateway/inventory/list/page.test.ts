@@ -67,7 +67,8 @@ test("no page begins with a chunk of the list, which would keep another form of 
   const snapshot = await new StockList(stock, 60_000).readFresh();
   for (let after = -1n; after < 1_999n; after++) {
     const { entries } = pageOf(snapshot, { after, limit: 256 });
-    expect(snapshot.chunks).not.toContain(entries.chunks[0]);
+    const first = entries.chunks.find((chunk) => chunk.entries > 0)!;
+    expect(snapshot.chunks.includes(first)).toBe(false);
   }
 });
 
