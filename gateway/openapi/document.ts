@@ -90,7 +90,7 @@ function valuesOf(options: OpenApiOptions): Values {
     firstBan,
     furtherBans: furtherBans.length === 0 ? "" : ` Further bans last ${furtherBans.join(", then ")}.`,
     banMemory: count(banRules.forgetAfterMs / 3_600_000, "hour"),
-    "rotateKey.ability": keyRotation ? " It can replace its API key." : "",
+    "rotateKey.ability": keyRotation ? ", and replace its API key" : "",
     "rotateKey.repeat": keyRotation ? rotationRepeat : "",
     errors: errors
       .toSorted((a, b) => a.status - b.status)

@@ -37,9 +37,9 @@ function operationMarkdown(document: ShownDocument, operation: PlacedOperation):
     ...list("Parameters:", fields),
     ...(requestBody ? [`Body: ${requestBody.description}`, ...list("", bodyFields)] : []),
     ...(sample ? [`\`\`\`sh\n${sample.source}\n\`\`\``] : []),
-    ...(answer ? [`Answer ${success!.status}:`, `\`\`\`json\n${JSON.stringify(answer, null, 2)}\n\`\`\``] : []),
+    ...(answer ? [`Response ${success!.status}:`, `\`\`\`json\n${JSON.stringify(answer, null, 2)}\n\`\`\``] : []),
     ...list("Its members:", fieldsOf(document, Object.values(success?.content ?? {})[0]?.schema)),
-    `Other answers: ${answers.flatMap(({ status }) => (status === success?.status ? [] : status)).join(", ")}.`,
+    `Other responses: ${answers.flatMap(({ status }) => (status === success?.status ? [] : status)).join(", ")}.`,
   ];
   return parts.join("\n\n");
 }
@@ -60,7 +60,7 @@ export function llmsText(document: ShownDocument): string {
   );
   return `# ${document.info.title} API
 
-> ${lead}
+> ${lead.replaceAll("\n", "\n> ")}
 
 Send an API key with every request below /v1: \`Authorization: Bearer <API_KEY>\`. After a 429 wait for \`Retry-After\`. Send an \`Idempotency-Key\` with every update, and the same one with its repeats. Read a \`petId\` as an integer of 64 bits.
 
