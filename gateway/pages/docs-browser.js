@@ -106,6 +106,7 @@ for (const form of all(".try form")) {
     const status = form.querySelector("[role=status]");
     if (!storedKey()) {
       status.replaceChildren(make("p", { textContent: "Enter an API key at the top, then send again." }));
+      status.scrollIntoView({ block: "nearest" });
       return element("key").focus();
     }
     status.replaceChildren(make("p", { textContent: "Loading" }));

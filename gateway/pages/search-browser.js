@@ -80,5 +80,5 @@ function readPart({ id, textContent, firstChild, parentElement }) {
     .join(" ")
     .replace(/\s+/g, " ");
   const heading = `${textContent} ${otherWords[id] ?? ""}`.toLowerCase();
-  return { id, title: firstChild.textContent, heading, text, all: `${heading} ${text.toLowerCase()}` };
+  return { id, title: firstChild.textContent.trim(), heading, text, all: `${heading} ${text.toLowerCase()}` };
 }

@@ -140,14 +140,14 @@ test.each([
 ])("a search finds errors by their status, and parts by the words that developers use: %s", async (words, titles) => {
   const { page } = await open("/docs/");
   await page.getByLabel("Search the documentation").fill(words);
-  const shown = await page.locator("#found a").evaluateAll("(links) => links.map((link) => link.firstChild.data)");
+  const shown = await page.evaluate("[...document.querySelectorAll('#found a')].map((link) => link.firstChild.data)");
   expect((shown as string[]).slice(0, titles.length).sort()).toEqual([...titles].sort());
 });
 
 test("what a search has found lies above the text on a phone", async () => {
   const { page } = await open("/docs/", { viewport: phone });
   await page.getByLabel("Search the documentation").fill("key");
-  const covered = `[...document.querySelectorAll("#found a")].filter((link) => {
+  const covered = `[...document.querySelectorAll("#found a")].slice(0, 5).filter((link) => {
     const { x, y, width, height } = link.getBoundingClientRect();
     return !link.contains(document.elementFromPoint(x + width / 2, y + height / 2));
   }).length`;
@@ -241,7 +241,7 @@ test("the answer to a request from the page is brought to the screen", async () 
   await giveKey(page);
   const form = await openForm(page, "PATCH", "/inventory/{petId}");
   const send = form.getByRole("button", { name: "Send" });
-  await send.evaluate("(button) => button.scrollIntoView({ block: 'end' })");
+  await page.evaluate("document.querySelector('[data-method=PATCH] .send').scrollIntoView({ block: 'end' })");
   expect((await send.boundingBox())!.y).toBeLessThan(700);
   await send.click();
   const body = form.getByLabel("Body of the response", { exact: true });
