@@ -232,6 +232,8 @@ test("a request without a key is not sent, and leads to the field for the key", 
     await form.getByRole("button", { name: "Send" }).click();
     expect(await form.getByRole("status").textContent()).toBe("Enter an API key at the top, then send again.");
     expect(await page.evaluate("document.activeElement.id")).toBe("key");
+    const { y, height } = (await form.getByRole("status").boundingBox())!;
+    expect(y + height).toBeLessThanOrEqual(viewport.height);
     expect(requested.length).toBe(before);
   }
 });
