@@ -44,9 +44,9 @@ function operationMarkdown(document: ShownDocument, operation: PlacedOperation):
     ...list("Parameters:", fields),
     ...(requestBody ? [`Body: ${requestBody.description}`, ...list("", bodyFields)] : []),
     ...(sample ? [fenced("sh", sample.source)] : []),
-    ...(answer ? [`Answer ${success!.status}:`, fenced("json", JSON.stringify(answer, null, 2))] : []),
+    ...(answer ? [`Response ${success!.status}:`, fenced("json", JSON.stringify(answer, null, 2))] : []),
     ...list("Its members:", fieldsOf(document, Object.values(success?.content ?? {})[0]?.schema)),
-    `Answers:\n\n${answers.map(answerMarkdown).join("\n")}`,
+    `Responses:\n\n${answers.map(answerMarkdown).join("\n")}`,
   ];
   return parts.join("\n\n");
 }
@@ -94,7 +94,7 @@ export function llmsText(document: ShownDocument): string {
   );
   return `# ${document.info.title} API
 
-> ${lead}
+> ${lead.replaceAll("\n", "\n> ")}
 
 Send an API key with every request below /v1: \`Authorization: Bearer <API_KEY>\`. After a 429 wait for \`Retry-After\`. Send an \`Idempotency-Key\` with every update, and the same one with its repeats. Read a \`petId\` as an integer of 64 bits.
 
