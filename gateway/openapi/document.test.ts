@@ -380,7 +380,7 @@ test("the description of the API has the limits and bans of this deployment", ()
   expect(description).toContain("| Free | 60 | 1,000 |\n| Pro | 300 | 10,000 |\n| Business | 1,000 | 100,000 |\n| Ent");
   expect(description).toContain("All keys of an account share its limits.");
   expect(description).toContain(
-    "refused 30 times within a minute is banned for 5 minutes. Further bans last 15 minutes, then 60 minutes. A banned",
+    "refused 30 times within a minute is banned for 5 minutes. Further bans last 15 minutes, then 60 minutes. What comes",
   );
   const other = read({
     plans: { ...contractPlans, free: { perMinute: 7, perDay: 77 } },
@@ -390,7 +390,7 @@ test("the description of the API has the limits and bans of this deployment", ()
   }).info.description;
   expect(other).toContain("| Free | 7 | 77 |");
   expect(other).toContain("that they come from: 5 per minute.");
-  expect(other).toContain("refused 9 times within a minute is banned for 1 minute. A banned");
+  expect(other).toContain("refused 9 times within a minute is banned for 1 minute. What comes");
   expect(other).toContain("After 1 hour without a ban");
 });
 
