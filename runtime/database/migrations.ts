@@ -2,7 +2,8 @@
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
 import { DatabaseStateError } from "./database-errors.ts";
-import { databaseDefaults, isSqlite, openDatabase, requireFile, requireWritable } from "./open.ts";
+import { databaseDefaults, isSqlite, openDatabase } from "./open.ts";
+import { requireFile, requireWritable } from "./sqlite-files.ts";
 
 /** A step of a schema. The names sort in the order of the steps, as in `0001_stock`. */
 export interface Migration {

@@ -1,5 +1,5 @@
 /** Opens databases: MySQL, MariaDB or SQLite. */
-import { accessSync, constants, existsSync, mkdirSync, statSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import type { Socket } from "node:net";
 import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
@@ -8,6 +8,7 @@ import { type Engine, engineOf, sqliteEngine } from "./engine.ts";
 import { checkTaken, discardAllConnections, type PooledConnection } from "./knex-internals.ts";
 import { type AlteredTable, askServer, type VariableRow } from "./server-question.ts";
 import { sessionSettings } from "./session-settings.ts";
+import { filesAt, requireFile, requireWritable } from "./sqlite-files.ts";
 
 export interface DatabaseOptions {
   /** Maximum connections; an embedded SQLite file always has one. */
@@ -136,43 +137,6 @@ function openSqlite(filename: string, { makesFile }: DatabaseOptions): Knex {
     });
   }
   return db;
-}
-
-/** @throws DatabaseStateError when there is no such file */
-export function requireFile(filename: string): void {
-  if (existsSync(filename)) return;
-  throw new DatabaseStateError(`there is no SQLite file ${filename}: correct its path, or run npm run migrate`);
-}
-
-/**
- * SQLite opens a file that it may only read, too, and the first update would then fail.
- *
- * @throws DatabaseStateError when this user may not write the file, its log, or the folder, in which the log is made
- */
-export function requireWritable(filename: string): void {
-  const [folder, ...files] = [dirname(filename), filename, `${filename}-wal`, `${filename}-shm`];
-  const locked = [folder, ...files.filter((file) => existsSync(file))].find((path) => !isWritable(path!));
-  if (locked === undefined) return;
-  const { uid } = statSync(locked);
-  const owner = `it is of user ${uid}, this process of user ${process.geteuid?.()}`;
-  throw new DatabaseStateError(
-    `this process cannot write ${locked}: ${owner}. Give folder and files to the user of the services, and run commands as that user`,
-  );
-}
-
-function isWritable(path: string): boolean {
-  try {
-    accessSync(path, constants.W_OK);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/** Names the files of a database, whatever other names they have: that of the data, and the log with the latest changes. */
-function filesAt(path: string): string {
-  const files = [path, `${path}-wal`].map((each) => statSync(each, { bigint: true, throwIfNoEntry: false }));
-  return files.map((file) => `${file?.dev} ${file?.ino}`).join();
 }
 
 /** Connections that are idle for this many silence timeouts are closed, all but one. */
