@@ -27,7 +27,7 @@ const batchSize = 1_000;
 
 type Work = (store: StockStore, history: StockHistory) => Promise<void>;
 
-/** Opens the stock to read it, which needs no right to change the schema. */
+/** Opens the stock as it is, for which an account needs no right to change the schema. */
 async function withStore(work: Work, prepare: (url: string) => Promise<void> = async () => {}): Promise<void> {
   const config = readSettings(stockSettings, process.env);
   const { INVENTORY_DATABASE_URL, INVENTORY_DATABASE_TIMEOUT_MS, INVENTORY_HISTORY_DAYS } = config;
@@ -45,7 +45,7 @@ async function withStore(work: Work, prepare: (url: string) => Promise<void> = a
   });
 }
 
-/** Opens the stock to change it, and brings its schema up to date first. */
+/** Opens the stock, and brings its schema up to date first. */
 async function withLatestSchema(work: Work): Promise<void> {
   await withStore(work, (url) => updateSchema(url, "inventory", stockMigrations));
 }
@@ -164,7 +164,7 @@ program
   .addOption(formatOption())
   .action(async (file: string | undefined, options: { format?: Format }, self: Command) => {
     const format = chosenFormat(file, options.format, self);
-    await withStore(async (store) => {
+    await withLatestSchema(async (store) => {
       if (file === undefined) {
         await exportEntries(store, process.stdout, format);
         return;
