@@ -82,6 +82,16 @@ test.each([
   await closed;
 });
 
+test("a stop waits 5 s for a client that takes nothing", async () => {
+  const { open, ask, server, close } = await start();
+  const { client, closed } = await open();
+  (await ask(client)).end(long);
+  const stopped = close();
+  await until(() => !server.listening);
+  jest.advanceTimersByTime(5_500);
+  await Promise.all([closed, stopped]);
+});
+
 test("a client that takes its answer slowly gets the whole of it, also when that is one write", async () => {
   const { open, ask } = await start();
   const { client, accepted } = await open();
