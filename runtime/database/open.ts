@@ -1,5 +1,5 @@
 /** Opens databases: MySQL, MariaDB or SQLite. */
-import { existsSync, mkdirSync, statSync } from "node:fs";
+import { accessSync, constants, existsSync, mkdirSync, statSync } from "node:fs";
 import type { Socket } from "node:net";
 import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
@@ -124,7 +124,9 @@ function openSqlite(filename: string, { makesFile }: DatabaseOptions): Knex {
   // SQLite goes on in files that have lost their names, and whatever it commits there is gone with the process.
   if (isFile) {
     const beforeOpening = () => {
-      if (!makesFile && opened === undefined) requireFile(filename);
+      if (opened !== undefined) return;
+      if (!makesFile) requireFile(filename);
+      requireWritable(filename);
     };
     checkTaken(db, beforeOpening, () => {
       if (filesAt(filename) === opened) return;
@@ -140,6 +142,31 @@ function openSqlite(filename: string, { makesFile }: DatabaseOptions): Knex {
 export function requireFile(filename: string): void {
   if (existsSync(filename)) return;
   throw new DatabaseStateError(`there is no SQLite file ${filename}: correct its path, or run npm run migrate`);
+}
+
+/**
+ * SQLite opens a file that it may only read, too, and the first update would then fail.
+ *
+ * @throws DatabaseStateError when this user may not write the file, its log, or the folder, in which the log is made
+ */
+export function requireWritable(filename: string): void {
+  const [folder, ...files] = [dirname(filename), filename, `${filename}-wal`, `${filename}-shm`];
+  const locked = [folder, ...files.filter((file) => existsSync(file))].find((path) => !isWritable(path!));
+  if (locked === undefined) return;
+  const { uid } = statSync(locked);
+  const owner = `it is of user ${uid}, this process of user ${process.geteuid?.()}`;
+  throw new DatabaseStateError(
+    `this process cannot write ${locked}: ${owner}. Give folder and files to the user of the services, and run commands as that user`,
+  );
+}
+
+function isWritable(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Names the files of a database, whatever other names they have: that of the data, and the log with the latest changes. */
