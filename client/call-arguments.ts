@@ -1,6 +1,6 @@
 /** Checks what callers hand over. TypeScript checks most of it, but callers in JavaScript have only this. */
 import { itemFields, maxPetId, maxQuantity, minPetId, type Position, petStatuses, toWireStatus } from "../proto/pet.ts";
-import { InventoryError } from "./inventory-error.ts";
+import { type InventoryError, notSent } from "./inventory-error.ts";
 
 /** Passes an int64 on. @throws InventoryError INVALID_ARGUMENT that names it */
 export function checkInt64(name: string, value: unknown): bigint {
@@ -105,7 +105,7 @@ export function checkAddress(address: unknown): void {
 }
 
 function invalid(message: string): InventoryError {
-  return new InventoryError("INVALID_ARGUMENT", message);
+  return notSent(message, undefined, "INVALID_ARGUMENT");
 }
 
 /** Whether an address is a URL, as of a web server, and no gRPC target. */

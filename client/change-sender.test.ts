@@ -1,3 +1,4 @@
+import type { Reason } from "../proto/reasons.ts";
 import type { ChangeOutcome, ChangeRequest } from "./change-requests.ts";
 import { ChangeSender } from "./change-sender.ts";
 import { InventoryError, notSent, type StatusName } from "./inventory-error.ts";
@@ -64,16 +65,27 @@ test.each([
   }
 });
 
-test.each<StatusName>(["NOT_FOUND", "ABORTED", "RESOURCE_EXHAUSTED", "INTERNAL"])(
-  "no change is sent again after the status %s",
-  async (code) => {
-    for (const request of [{ changes }, keyed]) {
-      expect((await send([thrice(new InventoryError(code, "refused"))], request, undefined, 50)).petIds).toHaveLength(
-        1,
-      );
-    }
-  },
-);
+test.each<[StatusName, Reason]>([
+  ["NOT_FOUND", "ENTRY_NOT_FOUND"],
+  ["ABORTED", "REVISION_MISMATCH"],
+  ["RESOURCE_EXHAUSTED", "QUEUE_FULL"],
+  ["INTERNAL", "INTERNAL"],
+])("no change is sent again after the status %s with the reason %s", async (code, reason) => {
+  for (const request of [{ changes }, keyed]) {
+    const { petIds } = await send([thrice(new InventoryError(code, "refused", { reason }))], request, undefined, 50);
+    expect(petIds).toHaveLength(1);
+  }
+});
+
+test("changes that are made all or none are sent again as a whole", async () => {
+  const group = { ...keyed, isAllOrNothing: true };
+  const { outcomes, petIds } = await send([[entry(1n), lost, entry(3n)], all], group);
+  expect(petIds).toEqual([
+    [1n, 2n, 3n],
+    [1n, 2n, 3n],
+  ]);
+  expect(outcomes).toEqual(all);
+});
 
 test("what may have happened stays unknown when its repeat was not sent", async () => {
   let isAllowed = true;

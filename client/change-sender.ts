@@ -59,16 +59,18 @@ export class ChangeSender {
       const untilMs = isOnce ? Math.min(performance.now() + this.#attemptTimeoutMs, latestMs) : latestMs;
       const isOpen = performance.now() < openUntilMs;
       const found = await this.#sessions.submit({ ...request, changes }, untilMs, isWanted);
-      unsettled = unsettled.filter((place, i) => {
-        const outcome = found[i]!;
-        const isUnknown = mayHaveHappened(outcomes[place]);
-        const isSettled = isUnknown ? tellsOfEarlier(outcome, isOpen) : !mayPass(outcome, isOnce);
-        if (isSettled || !isUnknown) outcomes[place] = outcome;
-        return !isSettled;
+      const settled = found.map((outcome, i) => {
+        const isUnknown = mayHaveHappened(outcomes[unsettled[i]!]);
+        return isUnknown ? tellsOfEarlier(outcome, isOpen) : !mayPass(outcome, isOnce);
       });
+      if (request.isAllOrNothing && settled.includes(false)) settled.fill(false); // a repeat is the same request
+      for (const [i, place] of unsettled.entries()) {
+        if (settled[i] || !mayHaveHappened(outcomes[place])) outcomes[place] = found[i]!;
+      }
+      unsettled = unsettled.filter((_, i) => !settled[i]);
       if (isOnce && found.some(isUnanswered)) openUntilMs = Math.max(openUntilMs, untilMs);
       const isAway = unsettled.some((i) => (outcomes[i] as InventoryError).code === "UNAVAILABLE");
-      if (unsettled.length === 0) this.#outage.succeeded();
+      if (unsettled.length === 0 && !found.some(mayHaveHappened)) this.#outage.succeeded();
       endMs = isAway && !isOnce ? Math.min(latestMs, this.#outage.failed()) : latestMs;
       return unsettled.length === 0 || this.#sessions.isClosed;
     };

@@ -240,5 +240,5 @@ function closed(): InventoryError {
 }
 
 function tooMany(): InventoryError {
-  return new InventoryError("RESOURCE_EXHAUSTED", "too many changes wait for the service");
+  return new InventoryError("RESOURCE_EXHAUSTED", "too many changes wait for the service", { reason: "QUEUE_FULL" });
 }

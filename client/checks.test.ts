@@ -1,5 +1,4 @@
 import { randomBytes } from "node:crypto";
-import { status } from "@grpc/grpc-js";
 import {
   type ChecksStream,
   type ScriptedServiceOptions,
@@ -130,7 +129,7 @@ test.each([[false], [true]])(
 );
 
 test("a refusal of the service ends a check at once", async () => {
-  const { checks, streams } = await open({ onQuestion: (stream) => stream.fail(status.PERMISSION_DENIED) });
+  const { checks, streams } = await open({ onQuestion: (stream) => stream.refuse("ROLE_REQUIRED") });
   await expect(checks.ask(position)).rejects.toMatchObject({ code: "PERMISSION_DENIED" });
   expect(streams).toHaveLength(1);
 });

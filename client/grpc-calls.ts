@@ -6,7 +6,7 @@ import {
   Metadata,
   type ServiceError,
 } from "@grpc/grpc-js";
-import { InventoryError, toInventoryError } from "./inventory-error.ts";
+import { InventoryError, notSent, toInventoryError } from "./inventory-error.ts";
 
 export interface CallOptions {
   /** How long the call may take at most, retries included. */
@@ -42,7 +42,7 @@ const maxTimeoutMs = 24 * 86_400_000;
 /** A time-out that grpc-js and timers take. @throws InventoryError INVALID_ARGUMENT for a value that is no number */
 export function boundedMs(timeoutMs: number): number {
   const ms = Math.min(timeoutMs, maxTimeoutMs);
-  if (Number.isNaN(ms)) throw new InventoryError("INVALID_ARGUMENT", "timeoutMs must be a number");
+  if (Number.isNaN(ms)) throw notSent("timeoutMs must be a number", undefined, "INVALID_ARGUMENT");
   return ms;
 }
 

@@ -2,22 +2,31 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { ErrorInfo } from "../proto/gen/google/rpc/error_details.ts";
 import { Status } from "../proto/gen/google/rpc/status.ts";
+import type { Reason } from "../proto/reasons.ts";
 import { connectionFault } from "./connection-fault.ts";
 
 export type StatusName = keyof typeof status;
 
-/** After these codes it is not known whether a change has happened, unless the reason says so. */
-const unknownCodes: ReadonlySet<StatusName> = new Set([
-  "UNAVAILABLE",
-  "DEADLINE_EXCEEDED",
-  "CANCELLED",
-  "INTERNAL",
-  "UNKNOWN",
-  "DATA_LOSS",
-]);
-
-/** Reasons that prove, despite such a code, that the change has not happened. */
-const undoneReasons: ReadonlySet<string | undefined> = new Set(["STOCK_UNAVAILABLE", "DEADLINE_PASSED", "NOT_SENT"]);
+/** Whether a change may have happened that failed for a reason. */
+const mayHaveHappenedBy: Readonly<Record<Reason | "NOT_SENT", boolean>> = {
+  INVALID_FIELD: false,
+  REQUEST_ID_REUSED: false,
+  KEY_REUSED: false,
+  ENTRY_NOT_FOUND: false,
+  ENTRY_EXISTS: false,
+  REVISION_MISMATCH: false,
+  INSUFFICIENT_STOCK: false,
+  QUANTITY_OVERFLOW: false,
+  GROUP_REFUSED: false,
+  HISTORY_OFF: false,
+  ROLE_REQUIRED: false,
+  QUEUE_FULL: false,
+  DEADLINE_PASSED: false,
+  STOCK_UNAVAILABLE: false,
+  OUTCOME_UNKNOWN: true,
+  INTERNAL: true,
+  NOT_SENT: false,
+};
 
 /** A call that failed, in the client or in the service. */
 export class InventoryError extends Error {
@@ -46,10 +55,11 @@ export class InventoryError extends Error {
 
   /**
    * Whether a change may have happened although its call failed. An update or an adjustment that has not happened by
-   * now will not happen later either.
+   * now will not happen later either. Only the reason tells: grpc-js and proxies make statuses of their own when a
+   * stream is lost, also such that read like a refusal.
    */
   get mayHaveHappened(): boolean {
-    return unknownCodes.has(this.code) && !undoneReasons.has(this.reason);
+    return mayHaveHappenedBy[this.reason as Reason] ?? true;
   }
 }
 
@@ -75,7 +85,7 @@ export function toInventoryError(error: unknown): InventoryError {
   if (name === undefined) return new InventoryError("UNKNOWN", (error as Error).message, undefined, error);
   // A request that cannot be encoded was not sent. grpc-js says so in words only.
   if (name === "INTERNAL" && details?.startsWith("Request message serialization failure")) {
-    return new InventoryError("INVALID_ARGUMENT", details, undefined, error);
+    return notSent(details, error, "INVALID_ARGUMENT");
   }
   const [sent] = metadata?.get("grpc-status-details-bin") ?? [];
   return new InventoryError(

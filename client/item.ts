@@ -17,7 +17,8 @@ export function toListedItem(item: WireItem): ListedItem {
 function readItem(item: WireItem | undefined): ListedItem {
   const status = item && fromWireStatus(item.status);
   if (!item || !status) {
-    throw new InventoryError("INTERNAL", "the service sent an entry that this client does not understand");
+    const message = "the service sent an entry that this client does not understand";
+    throw new InventoryError("INTERNAL", message, { reason: "INTERNAL" });
   }
   return { ...item, status };
 }

@@ -218,7 +218,7 @@ function sunsetFaults(settings: Partial<EndSettings>): string[] {
 }
 
 function pepper() {
-  const error = `must be at least ${pepperMinLength} characters`;
+  const error = `must be at least ${pepperMinLength} characters, as of openssl rand -hex 32`;
   return z.string().min(pepperMinLength, { error }).optional();
 }
 
@@ -246,5 +246,5 @@ function time(description: string) {
   return textLike(`none|${isoTimePattern}`, rule)
     .optional()
     .transform((text) => (text === undefined ? undefined : text === "none" ? null : new Date(parseIsoTime(text)!)))
-    .meta({ description: `${description}, or none`, shownDefault: "as in DEPRECATIONS" });
+    .meta({ description: `${description}, or none`, shownDefault: "none: as in DEPRECATIONS" });
 }

@@ -2,6 +2,7 @@
 import { databaseDefaults, openDatabase } from "../runtime/database/open.ts";
 import { traceQueries } from "../runtime/database/query-spans.ts";
 import { DatabaseRisks } from "../runtime/database/risks.ts";
+import { ErrorLog } from "../runtime/error-log.ts";
 import type { Logger } from "../runtime/log.ts";
 import { Authenticator } from "./accounts/keys/authenticator.ts";
 import { createKeyStore } from "./accounts/keys/key-store.ts";
@@ -78,6 +79,7 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
     keys.authenticator.forget(id);
     shared.notify(id);
   };
+  const banErrors = new ErrorLog(log, "a ban could not be stored");
   const refusals = new RefusalCounter({
     tooMany: banRules.refusals,
     onTooMany: createBanHandler({
@@ -89,7 +91,7 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
         observer.onBan();
         log.warn({ keyId: familyId, ...ban }, "key banned");
       },
-      onError: (err) => log.error({ err }, "a ban could not be stored"),
+      onError: (err) => banErrors.add("ban", { err }),
       now,
     }),
     share: shared.shareRefusals,
@@ -114,6 +116,7 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
     onKeyChange,
     close: () => {
       refusals.close();
+      banErrors.close();
       shared.close();
     },
   };

@@ -54,6 +54,13 @@ export const inventorySettings = {
   ...processSettings,
 } satisfies Record<string, z.ZodType>;
 
+/** The settings of the operators' commands for the stock. */
+export const stockSettings = {
+  INVENTORY_DATABASE_URL: inventorySettings.INVENTORY_DATABASE_URL,
+  INVENTORY_DATABASE_TIMEOUT_MS: inventorySettings.INVENTORY_DATABASE_TIMEOUT_MS,
+  INVENTORY_HISTORY_DAYS: inventorySettings.INVENTORY_HISTORY_DAYS,
+};
+
 /** What messages call the setting of the database, with its tier. */
 export const databaseSetting = "INVENTORY_DATABASE_URL (inventory-svc)";
 

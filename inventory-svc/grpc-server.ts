@@ -83,7 +83,7 @@ export function createRpcServer({
       new Promise((resolve, reject) => {
         const target = host.includes(":") ? `[${host}]` : host;
         server.bindAsync(`${target}:${port}`, credentials, (error, bound) =>
-          error ? reject(error) : resolve(`${target}:${bound}`),
+          error ? reject(new Error(reasonOf(error), { cause: error })) : resolve(`${target}:${bound}`),
         );
       }),
     ready: () => setHealth("SERVING"),
@@ -112,4 +112,9 @@ function reflectedFiles(): PackageDefinition {
   const { file } = fromBinary(FileDescriptorSetSchema, readFileSync(descriptors));
   const fileDescriptorProtos = file.map((each) => toBinary(FileDescriptorProtoSchema, each));
   return { contract: { fileDescriptorProtos } } as unknown as PackageDefinition;
+}
+
+/** What the system has said about the one address, out of the words of grpc-js about all of them. */
+function reasonOf({ message }: Error): string {
+  return /^No address added .* errors: \[(.*)\]$/.exec(message)?.[1] ?? message;
 }

@@ -1,29 +1,52 @@
-/** Reads settings from a `.env` file in the working directory. */
-import { existsSync, readFileSync } from "node:fs";
+/** Reads settings from a `.env` file in the working directory, and finds names that are nearly settings. */
+import { readFileSync } from "node:fs";
 import { parseEnv } from "node:util";
+import { SettingsError } from "./settings.ts";
 
 const file = ".env";
 
-/** Takes the settings of the file into the environment, whose variables win. */
+/**
+ * Takes the settings of the file into the environment, whose variables win.
+ *
+ * @throws SettingsError for a file that this user may not read
+ */
 export function loadEnvFile(): void {
-  if (existsSync(file)) process.loadEnvFile(file);
+  for (const [name, value] of Object.entries(readEnvFile())) process.env[name] ??= value;
 }
 
 /**
- * Returns a line for each name in the file that is nearly one of these settings, and so takes no effect. Other names
- * may be settings of another command, which shares the file.
+ * Returns a line for each name that is nearly one of these settings, and so takes no effect. Other names may be settings
+ * of another command, which shares the file. In the environment, which has names of other programs too, a setting that
+ * is set is not looked for under another name.
  */
-export function mistypedNames(settings: readonly string[]): string[] {
-  if (!existsSync(file)) return [];
-  return Object.keys(parseEnv(readFileSync(file, "utf8"))).flatMap((name) => {
+export function mistypedNames(settings: readonly string[], env: NodeJS.ProcessEnv = process.env): string[] {
+  const inFile = readEnvFile();
+  return Object.keys({ ...inFile, ...env }).flatMap((name) => {
     if (settings.includes(name)) return [];
-    const meant = settings.find((setting) => editsBetween(name.toUpperCase(), setting) <= maxEdits);
-    return meant === undefined ? [] : [`${file}: ${name} is no setting and has no effect; ${meant} is one`];
+    const isInFile = name in inFile;
+    const meant = settings.find((setting) => (isInFile || !env[setting]) && isNearly(name.toUpperCase(), setting));
+    const where = isInFile ? file : "environment";
+    return meant === undefined ? [] : [`${where}: ${name} is no setting and has no effect; ${meant} is one`];
   });
+}
+
+/** `process.loadEnvFile` would say of a file without permission that it is not there. */
+function readEnvFile(): NodeJS.Dict<string> {
+  try {
+    return parseEnv(readFileSync(file, "utf8"));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT") return {};
+    throw new SettingsError([`${file} in ${process.cwd()}: this user cannot read it (${code})`]);
+  }
 }
 
 /** Letters that are added, left out or exchanged in a name that is mistyped. */
 const maxEdits = 2;
+
+function isNearly(name: string, setting: string): boolean {
+  return Math.abs(name.length - setting.length) <= maxEdits && editsBetween(name, setting) <= maxEdits;
+}
 
 function editsBetween(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, i) => i);

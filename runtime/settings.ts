@@ -38,7 +38,7 @@ export function readSettings<S extends SettingsShape>(
   for (const [name, schema] of Object.entries(shape)) {
     const result = schema.safeParse(env[name] || undefined);
     if (result.success) settings[name] = result.data;
-    else faults.push(`${name}: ${result.error.issues.map((issue) => issue.message).join("; ")}`);
+    else faults.push(`${name}: ${[...new Set(result.error.issues.map((issue) => issue.message))].join("; ")}`);
   }
   faults.push(...rules(settings as Partial<Settings<S>>));
   if (faults.length > 0) throw new SettingsError(faults);

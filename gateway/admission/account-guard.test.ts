@@ -1,7 +1,27 @@
-import { keyedUpdateLimit, ownAccountLimit, rotationLimit } from "./account-guard.ts";
+import { AccountGuard, GuardMemory, keyedUpdateLimit, ownAccountLimit, rotationLimit } from "./account-guard.ts";
+
+const { jest } = import.meta;
+const realNow = Date.now;
+afterEach(() => void jest.restoreAllMocks());
 
 test("each guard of accounts counts in Redis under a name of its own below petstore:", () => {
   const prefixes = [ownAccountLimit, rotationLimit, keyedUpdateLimit(1)].map(({ keyPrefix }) => keyPrefix);
   for (const prefix of prefixes) expect(prefix).toMatch(/^petstore:/);
   expect(new Set(prefixes).size).toBe(prefixes.length);
+});
+
+test("a guard in memory counts on when the clock is set back, and names no wait above its window", async () => {
+  const guard = new AccountGuard(new GuardMemory(ownAccountLimit), () => {});
+  for (let i = 0; i < 58; i++) await guard.charge("a");
+  jest.spyOn(Date, "now").mockImplementation(() => realNow() - 3_600_000);
+  for (const [admitted, remaining] of [
+    [true, 1],
+    [true, 0],
+    [false, 0],
+    [false, 0],
+  ] as const) {
+    const decision = await guard.charge("a");
+    expect(decision).toMatchObject({ admitted, windows: [{ remaining, used: 60 - remaining }] });
+    expect(decision.windows[0]!.resetAtMs - decision.nowMs).toBeLessThanOrEqual(60_000);
+  }
 });

@@ -1,4 +1,5 @@
 /** Limits what an account or a family of keys may do beside its windows. */
+import { LRUCache } from "lru-cache";
 import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRes } from "rate-limiter-flexible";
 import type { PlanName } from "../accounts/keys/plans.ts";
 import type { RequestContext } from "../http/request-context.ts";
@@ -12,11 +13,6 @@ export interface GuardLimit {
   readonly duration: 60 | 86_400;
   /** Its name on Redis. */
   readonly keyPrefix: `petstore:${string}`;
-  /**
-   * Points at which an id is refused without Redis. Set only where each request costs one point: else a cheaper one
-   * might fit.
-   */
-  readonly inMemoryBlockOnConsumed?: number;
 }
 
 /** What accounts ask about themselves, which their windows are not charged for. */
@@ -24,7 +20,6 @@ export const ownAccountLimit: GuardLimit = {
   points: 60,
   duration: 60,
   keyPrefix: "petstore:own-account",
-  inMemoryBlockOnConsumed: 60,
 };
 
 /** Attempts to rotate the keys of a family: each that succeeds adds a row to the database for good. */
@@ -32,7 +27,6 @@ export const rotationLimit: GuardLimit = {
   points: 100,
   duration: 86_400,
   keyPrefix: "petstore:rotations",
-  inMemoryBlockOnConsumed: 100,
 };
 
 /**
@@ -45,10 +39,12 @@ export function keyedUpdateLimit(perDay: number): GuardLimit {
 
 /**
  * What `RateLimiterRedis` runs: it adds points only if all of them fit, so that a large request which is refused takes
- * nothing from smaller ones. ARGV: points to add, seconds, points of the limit. Returns the sum and its time left in ms.
+ * nothing from smaller ones. When the clock of Redis has been set back since a window began, it begins again. ARGV: points
+ * to add, seconds, points of the limit. Returns the sum and its time left in ms.
  */
 export const guardScript = `
 local ttl = redis.call('pttl', KEYS[1])
+if ttl > 1000 * ARGV[2] then ttl = 0 end
 local consumed = (ttl > 0 and redis.call('get', KEYS[1]) or 0) + ARGV[1]
 if consumed <= tonumber(ARGV[3]) then
   if ttl > 0 then
@@ -72,10 +68,15 @@ export class GuardMemory extends RateLimiterMemory {
   }
 }
 
+/** Ids of which a guard remembers that nothing is left. Redis is asked about others. */
+const maxExhausted = 10_000;
+
 /** Counts with rate-limiter-flexible, in one window for each id. Its times go by `Date.now`, as the library's do. */
 export class AccountGuard {
   readonly #limiter: RateLimiterAbstract;
   readonly #onRefused: (plan: PlanName) => void;
+  /** Until when an id is refused without Redis, because it has no point left; by `performance.now()`. */
+  readonly #exhaustedUntilMs = new LRUCache<string, number>({ max: maxExhausted });
   /** The one window that each id has. */
   readonly windows: readonly Window[];
 
@@ -107,20 +108,26 @@ export class AccountGuard {
 
   /** Charges an account or a family, unless it refuses. A denial is returned, not thrown, and shows nothing left. */
   async charge(id: string, cost = 1): Promise<Decision> {
-    let admitted = true;
-    const { remainingPoints: remaining, msBeforeNext } = await this.#limiter
-      .consume(id, cost)
-      .catch((denial: RateLimiterRes) => {
-        admitted = false;
-        return denial;
-      });
     const window = this.windows[0]!;
-    if (msBeforeNext > window.seconds * 1_000) {
-      await this.#limiter.delete(id); // the clock has been set back since the window began
-      return await this.charge(id, cost);
+    const exhaustedMs = (this.#exhaustedUntilMs.get(id) ?? 0) - performance.now();
+    if (exhaustedMs > 0) return decision(window, false, new RateLimiterRes(0, exhaustedMs));
+    try {
+      return decision(window, true, await this.#limiter.consume(id, cost));
+    } catch (cause) {
+      const denial = cause as RateLimiterRes;
+      const denied = decision(window, false, denial);
+      // Where a larger request is refused, a smaller one may fit; and a share that is used up is not the limit.
+      const isExhausted = cost === 1 && denial.consumedPoints > window.limit;
+      if (isExhausted) this.#exhaustedUntilMs.set(id, performance.now() + denied.windows[0]!.resetAtMs - denied.nowMs);
+      return denied;
     }
-    const nowMs = Date.now();
-    const state = { ...window, used: window.limit - remaining, remaining, resetAtMs: nowMs + msBeforeNext };
-    return { admitted, windows: [state], nowMs };
   }
+}
+
+/** A window that lasts for longer than it is long has begun before the clock was set back. */
+function decision(window: Window, admitted: boolean, { remainingPoints, msBeforeNext }: RateLimiterRes): Decision {
+  const nowMs = Date.now();
+  const resetAtMs = nowMs + Math.min(msBeforeNext, window.seconds * 1_000);
+  const state = { ...window, used: window.limit - remainingPoints, remaining: remainingPoints, resetAtMs };
+  return { admitted, windows: [state], nowMs };
 }

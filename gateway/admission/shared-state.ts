@@ -151,6 +151,5 @@ function throughBreaker(redis: Redis | Cluster, breaker: Breaker) {
     defineCommand: (...definition: Parameters<Redis["defineCommand"]>) => redis.defineCommand(...definition),
     rlflxIncr: (args: readonly string[]) =>
       breaker.run(args[0]!, () => (redis as unknown as { readonly rlflxIncr: Command }).rlflxIncr(args)),
-    del: (key: string) => breaker.run(key, () => redis.del(key)),
   };
 }

@@ -1,22 +1,11 @@
 /** One connection of the public server. It answers one request at a time; what a client sends meanwhile waits as bytes. */
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { askWhetherThere } from "./leaving-clients.ts";
 import { hurry } from "./request-context.ts";
 
 /** How long a closing connection stays open for a client that is still sending, or for the rest of a head at a stop. */
 export const lingerMs = 1_000;
-
-/** How often a client that has ended its side is asked whether it is still there. */
-const askMs = 250;
-
-/** Resolves once it is known whether a client that has ended its side has left: its response is destroyed then. */
-export async function leaveIsKnown(response: ServerResponse): Promise<void> {
-  if (response.destroyed) return;
-  await new Promise((resolve) => {
-    const timer = setTimeout(resolve, 2 * askMs + 100); // the second question fails
-    response.once("close", resolve).once("close", () => clearTimeout(timer));
-  });
-}
 
 /** Bytes that may wait behind a request. */
 const maxWaitingBytes = 64 * 1024;
@@ -27,10 +16,13 @@ const maxWaitingBytes = 64 * 1024;
  */
 const maxBehindHeldBytes = 4 * 1024;
 
+/** Line breaks before a request that are ignored: some clients send one after a body. */
+const maxBreaks = 8;
+
 /** What the parser does not find wrong with the body of a request. */
 export type BodyFault = "cut short" | "too many pieces";
 
-/** Room for what waits on all connections. */
+/** Room for what waits on all connections, and for heads that have not ended. */
 export interface WaitingRoom {
   bytesLeft: number;
 }
@@ -58,8 +50,10 @@ export class Connection {
   #open: ServerResponse | undefined;
   /** Bytes of the open request's body that have not arrived, where its head says how long it is. */
   #bodyLeft = 0;
-  /** Whether the parser has a part of a head. */
-  #hasPart = false;
+  /** Bytes of a head of which the parser has a part. */
+  #part = 0;
+  /** Line breaks since the last request. */
+  #breaks = 0;
   #waiting: Buffer = none;
   readonly #room: WaitingRoom;
   readonly #onInvalid: (fault: BodyFault) => void;
@@ -85,10 +79,13 @@ export class Connection {
     });
     socket.on("end", () => {
       this.#end ??= "of client";
-      this.#findOut();
+      if (this.#open) askWhetherThere(this.#open);
       this.#finish();
     });
-    socket.on("close", () => this.#takeWaiting());
+    socket.on("close", () => {
+      this.#takeWaiting();
+      this.#keepPart(0);
+    });
     socket.destroySoon = () => this.close(); // Node calls it after a response that is the last
   }
 
@@ -99,12 +96,13 @@ export class Connection {
 
   /** Whether neither a request nor a part of one is here. */
   get isIdle(): boolean {
-    return this.#open === undefined && !this.#hasPart;
+    return this.#open === undefined && this.#part === 0 && this.#waiting.length === 0;
   }
 
   /** Notes the response of a request whose head has been parsed. */
   take(response: ServerResponse): void {
     this.#open = response;
+    this.#breaks = 0;
     response.on("close", this.#closed);
     if (!response.shouldKeepAlive) this.endAfterOpen();
     const { headers } = response.req;
@@ -148,16 +146,20 @@ export class Connection {
   #receive(bytes: Buffer): void {
     let at = 0;
     while (this.#parsed !== "nothing") {
-      if (this.isIdle) while (isBreak(bytes[at])) at += 1; // before a request they mean nothing (RFC 9112 section 2.2)
+      if (this.isIdle) {
+        // Before a request they mean nothing (RFC 9112 section 2.2).
+        for (; isBreak(bytes[at]); at++) this.#breaks += 1;
+        if (this.#breaks > maxBreaks) return void this.close(); // they would keep an idle connection open for good
+      }
       if (at >= bytes.length) return;
-      if (this.#open?.req.complete) {
+      if (this.#open?.req.complete || this.#waiting.length > 0) {
         this.#keep(bytes.subarray(at));
         return;
       }
       const end = this.#endOfPiece(bytes, at);
       this.#parse(at === 0 && end === bytes.length ? bytes : bytes.subarray(at, end));
+      this.#keepPart(this.#open === undefined ? this.#part + end - at : 0);
       at = end;
-      this.#hasPart = this.#open === undefined;
       this.#keepAlive();
       if (at < bytes.length && ++this.#cuts > maxCuts) this.#onInvalid("too many pieces");
     }
@@ -189,7 +191,7 @@ export class Connection {
     const all = before.length + bytes.length;
     const length = Math.min(all, maxWaitingBytes, this.#room.bytesLeft);
     if (length < all) this.#end = "of room";
-    if (length > maxBehindHeldBytes) hurry(this.#open!);
+    if (length > maxBehindHeldBytes && this.#open) hurry(this.#open);
     this.#room.bytesLeft -= length;
     this.#waiting = Buffer.allocUnsafeSlow(length); // of the shared pool, a few bytes could keep 8 KiB
     before.copy(this.#waiting);
@@ -203,37 +205,38 @@ export class Connection {
     return waiting;
   }
 
+  /** Counts the bytes of a head that has not ended as bytes that wait. Without room for them the connection closes. */
+  #keepPart(bytes: number): void {
+    const more = bytes - this.#part;
+    if (more > this.#room.bytesLeft) {
+      this.stopParsing();
+      this.socket.destroy();
+      return;
+    }
+    this.#room.bytesLeft -= more;
+    this.#part = bytes;
+  }
+
   readonly #closed = () => {
     this.#open = undefined;
     this.#cuts = 0;
     if (this.#parsed !== "requests") return this.close();
+    // In a turn of its own: all requests that need no I/O would be answered in this one, before those of other clients.
+    if (this.#waiting.length > 0) setImmediate(this.#goOn);
+    else if (this.#end !== undefined) this.#finish();
+  };
+
+  readonly #goOn = () => {
+    if (this.#waiting.length === 0) return; // the connection has ended meanwhile
     this.#receive(this.#takeWaiting());
     if (this.#end !== undefined) this.#finish();
   };
 
-  /**
-   * Finds out whether a client that sends no more has left: then its kernel refuses what it is sent, and the second
-   * write fails. One that has only ended its side takes interim responses as it takes others (RFC 9110 section 15.2).
-   */
-  #findOut(): void {
-    const open = this.#open;
-    if (!open) return;
-    hurry(open);
-    if (open.req.httpVersion !== "1.1") return;
-    const ask = () => {
-      if (!open.headersSent) open.writeProcessing();
-    };
-    ask();
-    const timer = setInterval(ask, askMs).unref();
-    open.once("close", () => clearInterval(timer));
-  }
-
   /** Acts on the end of the bytes, after the answers to all that came before it. */
   #finish(): void {
-    if (this.#parsed === "nothing") return;
-    if (this.#open?.req.complete) {
-      if (this.#waiting.length === 0) this.endAfterOpen();
-    } else if (this.#end === "of room") this.close();
+    if (this.#parsed === "nothing" || this.#waiting.length > 0) return;
+    if (this.#open?.req.complete) this.endAfterOpen();
+    else if (this.#end === "of room") this.close();
     // The parser takes the end of a body for none of its business once the head has asked for an upgrade.
     else if (this.#open) this.#onInvalid("cut short");
     else this.#endParsing(); // a part of a head is an error of the parser now

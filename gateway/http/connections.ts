@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import { type BodyFault, Connection, type WaitingRoom } from "./connection.ts";
 import { waitsForOthers } from "./request-context.ts";
 
-/** Bytes that clients may send ahead, on all connections together. */
+/** Bytes that clients may send ahead of an answer or of the end of a head, on all connections together. */
 const maxWaitingBytes = 32 * 1024 * 1024;
 
 export class Connections {

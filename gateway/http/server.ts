@@ -53,6 +53,9 @@ export interface PublicServer {
   close(): Promise<void>;
 }
 
+/** A client that takes nothing for this long is cut off at a stop. It fits a drain. */
+const stopStallMs = 5_000;
+
 /** One object for all refusals: there is no time to lose. */
 const overloaded = new ApiError("service_unavailable", { headers: { "Retry-After": "1" } });
 
@@ -83,7 +86,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
       if (error !== overloaded) connection.endAfterOpen();
       refuseRequest(request, response, error, options);
     };
-    const fault = overload.enter(response, countForOthers) ? requestFault(request) : overloaded;
+    const fault = requestFault(request) ?? (overload.enter(response, countForOthers) ? undefined : overloaded);
     if (fault) refuse(fault);
     else router(request as Request, response as Response, () => refuse(noTarget));
   };
@@ -124,6 +127,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     },
     close: async () => {
       isEnding = true;
+      cutStalledReaders(server, () => connections.sockets(), stopStallMs);
       await close(server, connections);
     },
   };

@@ -31,18 +31,26 @@ function leftOf(socket: Socket): number {
 /** Starts a server that answers `/small` at once; the test answers all other requests. */
 async function start({ isOverloaded = false } = {}) {
   const requests: { readonly request: IncomingMessage; readonly response: ServerResponse }[] = [];
+  let entered = 0;
   const publicServer = await startPublicServer(stack, {
     router: Router().use((request, response) => {
       if (request.url === "/small") writeJson(request, response, 200, small, []);
       else requests.push({ request, response });
     }),
     stallTimeoutMs: timeoutMs,
-    overload: { enter: () => !isOverloaded },
+    overload: {
+      enter: () => {
+        entered += 1;
+        return !isOverloaded;
+      },
+    },
   });
   const { server, port } = publicServer;
   return {
     ...publicServer,
     requests,
+    /** Requests that are answered, refused or waiting for the test. */
+    entered: () => entered,
     /** Opens a client that reads nothing until it is told to. */
     open: async () => {
       const client = connect(port, "127.0.0.1").on("error", () => {});
@@ -64,14 +72,24 @@ test.each([
   ["answers", false],
   ["refusals in an overload", true],
 ])("a client that takes nothing is cut off, however small its %s are", async (_what, isOverloaded) => {
-  const { open } = await start({ isOverloaded });
+  const { open, entered } = await start({ isOverloaded });
   const { client, accepted, closed } = await open();
-  while (accepted.writableLength === 0) {
+  for (let sent = 50; accepted.writableLength === 0; sent += 50) {
     client.write(get("/small").repeat(50)); // less than may wait behind a request
-    await until(() => accepted.writableLength > 0 || accepted.bytesRead === client.bytesWritten, { everyMs: 1 });
+    await until(() => accepted.writableLength > 0 || entered() === sent, { everyMs: 1 });
   }
   pass(1.1);
   await closed;
+});
+
+test("a stop waits 5 s for a client that takes nothing", async () => {
+  const { open, ask, server, close } = await start();
+  const { client, closed } = await open();
+  (await ask(client)).end(long);
+  const stopped = close();
+  await until(() => !server.listening);
+  jest.advanceTimersByTime(5_500);
+  await Promise.all([closed, stopped]);
 });
 
 test("a client that takes its answer slowly gets the whole of it, also when that is one write", async () => {

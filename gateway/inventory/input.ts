@@ -52,11 +52,25 @@ export function parseStockUpdate(bytes: Uint8Array): Pick<AskedUpdate, "quantity
     throw new ApiError("invalid_request", { message });
   }
   const update = body as Members;
+  refuseLostPreconditions(update, (member) => `${member} is no member of the body: use the header If-Match.`);
   return { quantity: readJsonQuantity(update, "quantity"), reason: readJsonReason(update, "reason") };
 }
 
 /** The members of a JSON object. */
 export type Members = Readonly<Record<string, unknown>>;
+
+/**
+ * Refuses members that are meant as a precondition and are none: to ignore one would make a change that its caller wants
+ * to be made only in some cases.
+ *
+ * @param toMessage makes the message of a member
+ * @param own the member that is one
+ * @throws ApiError invalid_request
+ */
+export function refuseLostPreconditions(members: Members, toMessage: (member: string) => string, own?: string): void {
+  const lost = Object.keys(members).find((member) => member !== own && /^if[-_]?(?:none[-_]?)?match$/i.test(member));
+  if (lost !== undefined) throw new ApiError("invalid_request", { message: toMessage(lost) });
+}
 
 /**
  * Reads why a change is made.

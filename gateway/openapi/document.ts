@@ -90,7 +90,7 @@ function valuesOf(options: OpenApiOptions): Values {
     firstBan,
     furtherBans: furtherBans.length === 0 ? "" : ` Further bans last ${furtherBans.join(", then ")}.`,
     banMemory: count(banRules.forgetAfterMs / 3_600_000, "hour"),
-    "rotateKey.ability": keyRotation ? " It can replace its API key." : "",
+    "rotateKey.ability": keyRotation ? ", and replace its API key" : "",
     "rotateKey.repeat": keyRotation ? rotationRepeat : "",
     errors: errors
       .toSorted((a, b) => a.status - b.status)
@@ -141,10 +141,10 @@ function fillText(text: string, values: Values): unknown {
   return whole ? lookUp(whole[1]!) : unwrap(text).replace(/\{\{(.*?)\}\}/g, (_, name) => String(lookUp(name)));
 }
 
-/** Makes each paragraph one line, because some readers show line breaks. Rows of tables and code stay lines. */
+/** Makes each paragraph one line, because some readers show line breaks. Rows, items of lists and code stay lines. */
 function unwrap(markdown: string): string {
   const parts = markdown.split(/(```[\s\S]*?```)/);
-  return parts.map((part, i) => (i % 2 === 0 ? part.replace(/([^\n|])\n(?=[^\n|])/g, "$1 ") : part)).join("");
+  return parts.map((part, i) => (i % 2 === 0 ? part.replace(/([^\n|])\n(?=[^\n|-])/g, "$1 ") : part)).join("");
 }
 
 /**

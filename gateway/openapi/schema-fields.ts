@@ -19,6 +19,8 @@ interface Schema {
   readonly enum?: readonly unknown[];
   readonly minimum?: number;
   readonly maximum?: number;
+  readonly minLength?: number;
+  readonly maxLength?: number;
   readonly default?: unknown;
   readonly items?: unknown;
   readonly properties?: Readonly<Record<string, unknown>>;
@@ -45,11 +47,12 @@ export function fieldsOf(document: ShownDocument, node: unknown, prefix = ""): F
 /** The type of a value in words. */
 export function typeOf(document: ShownDocument, node: unknown): string {
   const schema = (resolve(document, node) ?? {}) as Schema;
-  const { type, format, minimum, maximum, items } = schema;
+  const { type, format, minimum, maximum, minLength = 0, maxLength, items } = schema;
   if (schema.enum) return schema.enum.map((value) => `${value}`).join(" | ");
   const name = items ? `array of ${typeOf(document, items)}` : [type ?? "object"].flat().join(" or ");
   const bounds =
     minimum === undefined ? "" : `, ${maximum === undefined ? `from ${minimum}` : `${minimum} to ${maximum}`}`;
+  const length = maxLength === undefined ? "" : `, ${minLength} to ${maxLength} characters`;
   const initial = schema.default === undefined ? "" : `, by default ${schema.default}`;
-  return `${name}${format && format !== "date-time" ? ` (${format})` : format ? ", ISO 8601" : ""}${bounds}${initial}`;
+  return `${name}${format && format !== "date-time" ? ` (${format})` : format ? ", ISO 8601" : ""}${bounds}${length}${initial}`;
 }

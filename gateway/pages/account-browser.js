@@ -1,6 +1,6 @@
 // Shows the account of the key that the visitor gives on this page or on the documentation page.
 
-import { addressOf, forgetKey, readKey, storedKey, storeKey } from "../docs/shared.js";
+import { addCopyButton, addressOf, forgetKey, readKey, storedKey, storeKey } from "../docs/shared.js";
 import { drawUsage } from "./plot.js";
 
 const limitsEveryMs = 10_000;
@@ -13,11 +13,13 @@ const dateTime = new Intl.DateTimeFormat("en-GB", {
   dateStyle: "medium",
   timeStyle: "long", // with seconds and zone
 });
+const time = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 
 let key = storedKey();
 let limits;
 let usage;
+let limitsAt;
 let usageAtMs;
 let hours = 24;
 let serverAheadMs = 0;
@@ -33,7 +35,9 @@ document.addEventListener("visibilitychange", () => void refresh());
 window.addEventListener("resize", showUsage);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showUsage);
 setInterval(countDown, 500);
+if (element("new-key")) addCopyButton(element("new-key"));
 if (key) void openAccount(false);
+else element("open").hidden = false;
 
 for (const button of document.querySelectorAll("[data-hours]")) {
   button.addEventListener("click", () => {
@@ -41,7 +45,9 @@ for (const button of document.querySelectorAll("[data-hours]")) {
     for (const other of document.querySelectorAll("[data-hours]")) {
       other.setAttribute("aria-pressed", other === button);
     }
-    usageAtMs = undefined;
+    usage = usageAtMs = undefined;
+    element("plot").ariaBusy = "true";
+    element("reading").textContent = "";
     void refresh();
   });
 }
@@ -51,7 +57,7 @@ function take() {
   element("key").value = "";
   if (given.trim() === "") return;
   const read = readKey(given);
-  if (!read) return say("This is no API key.");
+  if (!read) return refuse("An API key has no space within it, and only characters of ASCII. Copy it again.");
   key = read;
   storeKey(key);
   void openAccount(true);
@@ -61,6 +67,7 @@ function take() {
 async function openAccount(isAsked) {
   limits = usage = usageAtMs = undefined;
   element("account").hidden = true;
+  refuse("");
   say("Loading");
   await refresh();
   if (!isAsked || !limits) return;
@@ -75,8 +82,15 @@ function forget(why) {
   element("account").hidden = element("plan").hidden = true;
   element("open").hidden = false;
   for (const id of ["new-key", "key-id"]) if (element(id)) element(id).textContent = "";
+  if (element("rotated")) element("rotated").hidden = true;
   say(why);
   element("key").focus();
+}
+
+/** Says within the form why a key is not taken; an empty text takes that back. */
+function refuse(why) {
+  element("key-fault").textContent = why;
+  element("key").ariaInvalid = why !== "";
 }
 
 async function refresh() {
@@ -91,6 +105,7 @@ async function refresh() {
     const told = await ask("/rate_limit");
     if (isStale()) return;
     limits = told;
+    limitsAt = new Date();
     showLimits();
     if (later) {
       const toldUsage = await later;
@@ -102,8 +117,12 @@ async function refresh() {
     say("");
   } catch (error) {
     if (isStale()) return;
-    if (error.status === 401) return forget(error.message);
-    say(error.message);
+    if (error.status === 401) {
+      forget("");
+      return refuse(error.message);
+    }
+    element("open").hidden = limits !== undefined;
+    say(limits ? `${error.message} The numbers are those of ${time.format(limitsAt)}.` : error.message, true);
   }
   timer = setTimeout(refresh, untilRefreshMs());
 }
@@ -131,7 +150,7 @@ function showLimits() {
   const { id, scopes, expiresAt } = limits.key;
   element("key-id").textContent = id;
   element("key-scopes").textContent = scopes.join(", ");
-  element("key-end").textContent = expiresAt ? dateTime.format(new Date(expiresAt)) : "none";
+  element("key-end").textContent = expiresAt ? dateTime.format(new Date(expiresAt)) : "never";
   if (element("rotate")) element("rotate").hidden = !scopes.includes("keys:rotate");
   const { ban } = limits;
   element("ban").hidden = !ban;
@@ -150,7 +169,7 @@ function showWindow({ name, limit, used, remaining }) {
   shown.querySelector(".used").textContent = text;
   shown.querySelector(".level").textContent = {
     nearly: "Nearly used up.",
-    "used-up": "Used up: requests get 429 until it begins again.",
+    "used-up": "Used up: requests get 429 until it resets.",
     "": "",
   }[level];
   const meter = shown.querySelector("[role=meter]");
@@ -164,7 +183,7 @@ function showWindow({ name, limit, used, remaining }) {
 function countDown() {
   for (const { name, resetAt } of limits?.windows ?? []) {
     const shown = document.querySelector(`[data-window=${name}] .countdown`);
-    if (shown) shown.textContent = `Begins again in ${duration(leftMs(resetAt))}.`;
+    if (shown) shown.textContent = `Resets in ${duration(leftMs(resetAt))}.`;
   }
   if (limits?.ban) element("ban-left").textContent = `for another ${duration(leftMs(limits.ban.until))}`;
 }
@@ -209,9 +228,10 @@ element("rotate-now")?.addEventListener("click", async () => {
     element("old-end").textContent = dateTime.format(new Date(made.previousKeyEndsAt));
     element("rotated").hidden = false;
     element("rotate").hidden = true;
-    element("new-key").focus();
+    element("new-key").focus({ preventScroll: true });
+    scrollTo(0, 0);
   } catch (error) {
-    say(error.message);
+    say(error.message, true);
     element("rotate").focus();
   }
 });
@@ -224,6 +244,7 @@ element("stored")?.addEventListener("click", () => {
   void openAccount(true);
 });
 
-function say(text) {
+function say(text, isWarning = false) {
+  element("status").className = isWarning ? "warning" : "";
   if (element("status").textContent !== text) element("status").textContent = text;
 }

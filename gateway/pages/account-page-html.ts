@@ -14,9 +14,12 @@ export function renderAccountPage(document: ShownDocument): string {
   const body = `<main id="content">
 <h1>Your account <span id="plan" class="badge" hidden></span></h1>
 <noscript><p>This page needs its script, which asks the API with your key.</p></noscript>
-<form id="open" class="card">
+${"/keys/rotate" in document.paths ? newKeyHtml : ""}
+<form id="open" class="card" hidden>
+<p>See what your key has left and the requests of its account. The operator of this API issues keys.</p>
 <label for="key">API key</label>
-<div class="line"><input id="key" type="password" autocomplete="off" autocapitalize="off" spellcheck="false" required aria-describedby="key-hint"><button>Show the account</button></div>
+<div class="line"><input id="key" type="password" autocomplete="off" autocapitalize="off" spellcheck="false" required aria-describedby="key-fault key-hint"><button>Show the account</button></div>
+<p id="key-fault" class="fault" role="alert"></p>
 <p id="key-hint" class="hint">The key alone, without <code>Bearer</code>. It stays in this tab until you close it, serves the documentation too, and goes only to this API.</p>
 </form>
 <p id="status" role="status"></p>
@@ -36,7 +39,7 @@ ${requestsHtml}
 <dl class="facts">
 <dt>Id</dt><dd id="key-id"></dd>
 <dt>Scopes</dt><dd id="key-scopes"></dd>
-<dt>End</dt><dd id="key-end"></dd>
+<dt>Expires</dt><dd id="key-end"></dd>
 </dl>
 <p class="line actions">${"/keys/rotate" in document.paths ? rotateButton : ""}<button type="button" id="forget" class="quiet">Forget the key on this page</button></p>
 </section>
@@ -48,7 +51,7 @@ ${ends.join("\n")}
 </ul>
 </section>
 </div>
-${"/keys/rotate" in document.paths ? rotationHtml : ""}
+${"/keys/rotate" in document.paths ? confirmHtml : ""}
 </div>
 </main>`;
   return framed({
@@ -84,7 +87,7 @@ const requestsHtml = `<section class="card" aria-labelledby="requests">
 <div class="choices" role="group" aria-label="Time">
 <button type="button" data-hours="6" aria-pressed="false">6 hours</button><button type="button" data-hours="24" aria-pressed="true">24 hours</button><button type="button" data-hours="168" aria-pressed="false">7 days</button>
 </div></div>
-<p class="line"><span class="key served">served</span> <span class="key refused">refused with 429</span> <span id="reading"></span></p>
+<p class="line"><span class="key served">served</span> <span class="key refused">refused with 429</span> <span id="zone" class="hint"></span> <span id="reading"></span></p>
 <div id="plot" role="slider" tabindex="0" aria-label="Requests over time; the arrow keys move through them" aria-valuemin="0" aria-valuemax="0" aria-valuenow="0"></div>
 <details><summary>As a table</summary>
 <div class="scroll" tabindex="0" role="group" aria-label="Requests as a table"><table>
@@ -102,14 +105,16 @@ function deprecatedHtml(name: string, sunset: string | undefined): string {
 
 const rotateButton = '<button type="button" id="rotate" hidden>Rotate this key</button>';
 
-const rotationHtml = `<dialog id="confirm" aria-labelledby="confirm-title">
+const confirmHtml = `<dialog id="confirm" aria-labelledby="confirm-title">
 <h2 id="confirm-title">Rotate this key?</h2>
 <p>A new key with the same scopes and the same end takes its place, and is shown once. This one works for one more day.</p>
 <p class="line"><button type="button" id="cancel" class="quiet" autofocus>Cancel</button><button type="button" id="rotate-now">Make the new key</button></p>
-</dialog>
-<section id="rotated" class="card" aria-labelledby="rotated-title" hidden>
+</dialog>`;
+
+const newKeyHtml = `<section id="rotated" class="card" aria-labelledby="rotated-title" hidden>
 <h2 id="rotated-title">The new key</h2>
-<p>It is shown only now: <code id="new-key" tabindex="0"></code></p>
+<p>It is shown only now: store it before you go on.</p>
+<pre id="new-key" tabindex="0" role="group" aria-label="The new key"></pre>
 <p>The old one ends <span id="old-end"></span>.</p>
 <button type="button" id="stored">I have stored it: use it here</button>
 </section>`;

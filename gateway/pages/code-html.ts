@@ -29,7 +29,8 @@ function highlight(text: string): string {
   let end = 0;
   for (const match of text.matchAll(token)) {
     const [kind] = Object.entries(match.groups!).find(([, part]) => part !== undefined)!;
-    html += `${escapeHtml(text.slice(end, match.index))}<span class="${kind}">${escapeHtml(match[0])}</span>`;
+    const between = escapeHtml(text.slice(end, match.index)).replace(/,$/, ",<wbr>"); // JSON without spaces may wrap
+    html += `${between}<span class="${kind}">${escapeHtml(match[0])}</span>`;
     end = match.index + match[0].length;
   }
   return html + escapeHtml(text.slice(end));

@@ -90,12 +90,14 @@ test("/docs.md has every operation and every error code", async () => {
   const { text } = await ask("/api/docs.md");
   for (const { method, path } of operationsOf(describedApi)) expect(text).toContain(`\n\`${method} /v1${path}\`\n`);
   for (const [code, { status }] of Object.entries(errorTable)) expect(text).toContain(`\n### ${code} (${status})\n`);
-  expect(text).not.toMatch(/undefined|\[object|\{\{/);
+  expect(text.split("## Programs")[0]).not.toMatch(/undefined|\[object|\{\{/);
+  for (const name of ["Idempotency-Replayed", "Preference-Applied"]) expect(text).toContain(`\n  - \`${name}\`: `);
+  for (const language of ["curl", "JavaScript", "Python", "Go"]) expect(text).toContain(`program: ${language}\n`);
 });
 
 test("every link of /llms.txt leads to a document, and to a place of the page that exists", async () => {
   const { text } = await ask("/api/llms.txt");
-  const docs = (await ask("/api/docs/")).text;
+  const docs = (await ask("/api/docs.md")).text;
   const links = [...text.matchAll(/\]\(([^)#]*)#?([^)]*)\)/g)];
   expect(links.length).toBe(6 + operationsOf(describedApi).length);
   for (const [, path, id] of links) {

@@ -1,10 +1,10 @@
 // Makes the documentation page more comfortable: search, languages, copying, and requests to the API beside the page,
 // because a browser lets a page read nothing from other origins.
-import { addressOf, forgetKey, readKey, storedKey, storeKey } from "./shared.js";
+import { enableSearch } from "./search.js";
+import { addCopyButton, addressOf, forgetKey, make, readKey, storedKey, storeKey } from "./shared.js";
 
 const element = (id) => document.getElementById(id);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
-const make = (tag, properties) => Object.assign(document.createElement(tag), properties);
 
 showOwnAddress();
 for (const pre of all("pre")) addCopyButton(pre);
@@ -20,24 +20,6 @@ function showOwnAddress() {
     const texts = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(server, own);
   }
-}
-
-function addCopyButton(pre) {
-  const button = make("button", { type: "button", className: "copy", textContent: "Copy" });
-  button.setAttribute("aria-label", `Copy: ${pre.getAttribute("aria-label")}`);
-  button.addEventListener("click", async () => {
-    getSelection().selectAllChildren(pre.querySelector("code") ?? pre);
-    // A page without TLS has no clipboard; the text is selected, so Ctrl+C copies it.
-    const done = await navigator.clipboard?.writeText(pre.textContent).then(
-      () => "Copied",
-      () => undefined,
-    );
-    button.textContent = done ?? "Selected";
-    setTimeout(() => (button.textContent = "Copy"), 1_500);
-  });
-  const frame = make("div", { className: "copied" });
-  pre.replaceWith(frame);
-  frame.append(pre, button);
 }
 
 for (const button of all("[data-choice]")) {
@@ -60,11 +42,25 @@ element("contents").addEventListener("click", () => showContents(false));
 function showContents(isShown) {
   element("menu").ariaExpanded = isShown;
   element("contents").classList.toggle("open", isShown);
+  const { bottom } = document.querySelector(".bar").getBoundingClientRect();
+  element("contents").style.setProperty("--top", `${bottom}px`);
 }
+
+addEventListener("keydown", ({ key }) => {
+  if (key !== "Escape" || element("menu").ariaExpanded !== "true") return;
+  showContents(false);
+  element("menu").focus();
+});
 
 // The part of the page that is being read is marked in the contents.
 const links = new Map(all("#contents a").map((link) => [link.hash.slice(1), link]));
 const headings = [...links.keys()].map(element);
+enableSearch(headings);
+for (const heading of headings) {
+  const link = make("a", { className: "anchor", href: `#${heading.id}` });
+  link.ariaLabel = `Link to ${heading.firstChild.textContent}`;
+  heading.append(link);
+}
 addEventListener("scroll", () => requestAnimationFrame(markPlace), { passive: true });
 markPlace();
 
@@ -75,58 +71,6 @@ function markPlace() {
   for (const other of links.values()) other.ariaCurrent = null;
   link.ariaCurrent = "true";
   if (getComputedStyle(element("contents")).position === "sticky") link.scrollIntoView({ block: "nearest" });
-}
-
-let searched;
-element("search").addEventListener("input", find);
-element("search").addEventListener("focus", find);
-element("search").form.addEventListener("submit", (event) => {
-  event.preventDefault();
-  element("found").querySelector("a")?.click();
-});
-element("found").addEventListener("click", closeSearch);
-addEventListener("keydown", (event) => {
-  if (event.key === "Escape") closeSearch();
-  if (event.key !== "/" || event.target.matches("input, textarea")) return;
-  event.preventDefault();
-  element("search").focus();
-});
-addEventListener("pointerdown", (event) => {
-  if (!element("search").form.contains(event.target)) closeSearch();
-});
-
-function closeSearch() {
-  element("found").hidden = true;
-}
-
-/** Lists the parts of the page that have every word, those with a word in their title first. */
-function find() {
-  searched ??= headings.map((heading) => {
-    const parts = all("p, li, dt, dd, td", heading.closest("section, article"));
-    const own = parts.filter((part) => !part.closest(".answer, .code")); // those are alike for all operations
-    const text = own
-      .map(({ textContent }) => textContent)
-      .join(" ")
-      .replace(/\s+/g, " ");
-    return { heading, title: heading.firstChild.textContent, text, small: text.toLowerCase() };
-  });
-  const words = element("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const inTitle = ({ title }) => words.some((word) => title.toLowerCase().includes(word));
-  const hits = searched.filter(({ small, title }) =>
-    words.every((word) => `${title} ${small}`.toLowerCase().includes(word)),
-  );
-  const shown = words.length === 0 ? [] : hits.sort((a, b) => inTitle(b) - inTitle(a)).slice(0, 8);
-  const rows = shown.map(({ heading, title, text, small }) => {
-    const at = Math.max(0, small.lastIndexOf(" ", small.indexOf(words[0]) - 30));
-    const link = make("a", { href: `#${heading.id}`, textContent: title });
-    link.append(make("small", { textContent: `… ${text.slice(at, at + 90)} …` }));
-    const row = make("li", {});
-    row.append(link);
-    return row;
-  });
-  if (words.length > 0 && rows.length === 0) rows.push(make("li", { textContent: "Nothing found." }));
-  element("found").replaceChildren(...rows);
-  element("found").hidden = rows.length === 0;
 }
 
 element("authorize").addEventListener("submit", (event) => {
@@ -160,9 +104,12 @@ for (const form of all(".try form")) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const status = form.querySelector("[role=status]");
-    if (!storedKey())
-      status.replaceChildren(make("p", { textContent: "Sending without a key: enter one at the top." }));
-    else status.replaceChildren(make("p", { textContent: "Loading" }));
+    if (!storedKey()) {
+      status.replaceChildren(make("p", { textContent: "Enter an API key at the top, then send again." }));
+      status.scrollIntoView({ block: "nearest" });
+      return element("key").focus();
+    }
+    status.replaceChildren(make("p", { textContent: "Loading" }));
     const startedMs = performance.now();
     try {
       const response = await send(form);
@@ -171,13 +118,15 @@ for (const form of all(".try form")) {
       const headers = [...response.headers].map(([name, value]) => `${name}: ${value}`).join("\n");
       const result = make("p", { textContent: `${response.status} ${response.statusText}, ${tookMs} ms` });
       result.className = response.ok ? "fine" : "fault";
-      status.replaceChildren(result, block("Body of the answer", shortened(indented(text))));
-      status.append(block("Headers of the answer", headers));
+      const more = make("details", {});
+      more.append(make("summary", { textContent: "Headers" }), block("Headers of the response", headers));
+      status.replaceChildren(result, block("Body of the response", shortened(indented(text))), more);
       keepTag(form, response);
       if (response.ok) renewKeys();
     } catch (error) {
       status.replaceChildren(make("p", { className: "fault", textContent: `No answer: ${error.message}` }));
     }
+    status.scrollIntoView({ block: "nearest" });
   });
 }
 

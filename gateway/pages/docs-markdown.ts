@@ -1,12 +1,15 @@
 /** Writes the documentation as Markdown, and the overview that language models look for. */
 import { errorTable } from "../http/api-error.ts";
 import { errorHelp } from "../openapi/error-help.ts";
+import { programs } from "../openapi/programs.ts";
 import { type Field, fieldsOf, typeOf } from "../openapi/schema-fields.ts";
 import {
+  type Answer,
   exampleOf,
   operationsOf,
   type PlacedOperation,
   type ShownDocument,
+  sampleServer,
   sectionsOf,
 } from "../openapi/shown-document.ts";
 
@@ -18,7 +21,11 @@ export function docsMarkdown(document: ShownDocument): string {
     return `### ${code} (${status})\n\n${meaning} ${action} Repeat? ${repeat}`;
   });
   const operations = operationsOf(document).map((operation) => operationMarkdown(document, operation));
-  return `${[`# ${title} API ${version}`, description, "## Error codes", ...codes, "## Operations", ...operations].join("\n\n")}\n`;
+  const samples = programs(sampleServer(document).url).map(
+    ({ lang, source }) => `### A complete program: ${lang}\n\n${fenced(lang === "curl" ? "sh" : lang, source)}`,
+  );
+  const parts = [`# ${title} API ${version}`, description, clientUse, "## Error codes", ...codes];
+  return `${[...parts, "## Operations", ...operations, "## Programs", ...samples].join("\n\n")}\n`;
 }
 
 function operationMarkdown(document: ShownDocument, operation: PlacedOperation): string {
@@ -31,18 +38,45 @@ function operationMarkdown(document: ShownDocument, operation: PlacedOperation):
   const answer = exampleOf(success?.content);
   const bodyFields = fieldsOf(document, Object.values(requestBody?.content ?? {})[0]?.schema);
   const parts = [
-    `### ${summary}`,
+    `<a id="${operation.operationId}"></a>\n\n### ${summary}`,
     `\`${method} /v1${path}\``,
     description,
     ...list("Parameters:", fields),
     ...(requestBody ? [`Body: ${requestBody.description}`, ...list("", bodyFields)] : []),
-    ...(sample ? [`\`\`\`sh\n${sample.source}\n\`\`\``] : []),
-    ...(answer ? [`Answer ${success!.status}:`, `\`\`\`json\n${JSON.stringify(answer, null, 2)}\n\`\`\``] : []),
+    ...(sample ? [fenced("sh", sample.source)] : []),
+    ...(answer ? [`Response ${success!.status}:`, fenced("json", JSON.stringify(answer, null, 2))] : []),
     ...list("Its members:", fieldsOf(document, Object.values(success?.content ?? {})[0]?.schema)),
-    `Other answers: ${answers.flatMap(({ status }) => (status === success?.status ? [] : status)).join(", ")}.`,
+    `Responses:\n\n${answers.map(answerMarkdown).join("\n")}`,
   ];
   return parts.join("\n\n");
 }
+
+/** What an answer says, with its headers but for those of the limits, which every answer has. */
+function answerMarkdown({ status, description, headers }: Answer): string {
+  const own = headers.filter(({ name }) => !name.includes("RateLimit"));
+  const lines = own.map(({ name, description: meaning }) => `  - \`${name}\`: ${oneLine(meaning)}`);
+  return [`- **${status}**: ${oneLine(description)}`, ...lines].join("\n");
+}
+
+function oneLine(text: string): string {
+  return text.replace(/\s+/g, " ").trim();
+}
+
+function fenced(language: string, source: string): string {
+  return `\`\`\`${language.toLowerCase()}\n${source}\n\`\`\``;
+}
+
+/** How the client that is served beside the documents is used. */
+const clientUse = `## Client for JavaScript
+
+\`client.js\`, beside this document, has a call for every operation, exact ids, repeats and limits:
+
+${fenced(
+  "js",
+  `import { createInventoryApi } from "./client.js";
+const api = createInventoryApi({ baseUrl: "https://api.example.com/v1", apiKey: process.env.KEY });
+for (const { petId, quantity } of await api.list()) console.log(petId, quantity);`,
+)}`;
 
 function list(title: string, fields: readonly Field[]): string[] {
   if (fields.length === 0) return [];
@@ -56,11 +90,11 @@ function list(title: string, fields: readonly Field[]): string[] {
 export function llmsText(document: ShownDocument): string {
   const { lead } = sectionsOf(document.info.description);
   const operations = operationsOf(document).map(
-    ({ operationId, method, path, title }) => `- [${method} /v1${path}](docs/#${operationId}): ${title}`,
+    ({ operationId, method, path, title }) => `- [${method} /v1${path}](docs.md#${operationId}): ${title}`,
   );
   return `# ${document.info.title} API
 
-> ${lead}
+> ${lead.replaceAll("\n", "\n> ")}
 
 Send an API key with every request below /v1: \`Authorization: Bearer <API_KEY>\`. After a 429 wait for \`Retry-After\`. Send an \`Idempotency-Key\` with every update, and the same one with its repeats. Read a \`petId\` as an integer of 64 bits.
 

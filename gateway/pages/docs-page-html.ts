@@ -67,7 +67,7 @@ function contents(sections: readonly { title: string }[], groups: Groups): strin
   return `<nav id="contents" class="contents" aria-label="Contents">
 ${part("Begin", [link("quick-start", "Quick start"), link("overview", "Overview"), link("program", "A complete program"), ...sections.map(({ title }) => link(slug(title), escapeHtml(title)))])}
 ${operations.join("\n")}
-${part("Errors", [link("errors", "All errors"), ...Object.keys(errorTable).map((code) => link(code, code))])}
+${part("Errors", [link("errors", "All errors"), ...Object.keys(errorTable).map((code) => link(code, `${code} ${statusHtml(code)}`))])}
 </nav>`;
 }
 
@@ -87,7 +87,7 @@ function quickStart(document: ShownDocument, lead: string): string {
 </div>
 <div class="code">
 ${panel("Request", codeBlock(request, "The first request"))}
-${panel("Answer", codeBlock(linesOf(answer), "The answer to the first request"))}
+${panel("Response", codeBlock(linesOf(answer), "The response to the first request"))}
 </div>
 </section>
 <section class="row" aria-labelledby="overview">
@@ -108,7 +108,7 @@ function programHtml(document: ShownDocument): string {
 <li>The list is read once. From its <code>ETag</code> on, <code>/inventory/changes</code> has what is new.</li>
 <li>The sale has an <code>Idempotency-Key</code>, so it happens once, however often it is sent.</li>
 <li>After a 429, a 5xx and a lost answer, which has 10 s to come, the same request is sent again: after the seconds of <code>Retry-After</code>, else after a time that doubles and has some randomness.</li>
-<li>A banned key, and any other error, ends the program with the code and the message.</li>
+<li>Any other error ends the program with the code and the message. So does a ban; curl waits for its end for up to two minutes.</li>
 <li>A <code>petId</code> keeps all its digits.</li>
 </ul>
 </div>
@@ -143,19 +143,24 @@ function exampleBeside(document: ShownDocument, id: string): string[] {
   if (id !== "limits") return [];
   const headers = operationsOf(document)[0]?.answers[0]?.headers ?? [];
   const lines = headers.flatMap(({ name, example }) => (name.includes("RateLimit") ? `${name}: ${example}` : []));
-  return [panel("Headers of an answer", codeBlock(lines.join("\n")))];
+  return [panel("Headers of a response", codeBlock(lines.join("\n")))];
 }
 
 const errorExample = { code: "not_found", message: errorTable.not_found.message, status: errorTable.not_found.status };
 
 function errorCodeHtml(code: string): string {
-  const { status, message } = errorTable[code as keyof typeof errorTable];
+  const { message } = errorTable[code as keyof typeof errorTable];
   const { meaning, action, repeat } = errorHelp[code as keyof typeof errorHelp];
   return `<section class="error" aria-labelledby="${code}">
-<h3 id="${code}"><code>${code}</code> <span class="status s${String(status)[0]}">${status}</span></h3>
+<h3 id="${code}"><code>${code}</code> ${statusHtml(code)}</h3>
 <p class="message">${escapeHtml(message)}</p>
 <dl class="facts"><dt>Meaning</dt><dd>${inline(meaning)}</dd><dt>What to do</dt><dd>${inline(action)}</dd><dt>Repeat?</dt><dd>${inline(repeat)}</dd></dl>
 </section>`;
+}
+
+function statusHtml(code: string): string {
+  const { status } = errorTable[code as keyof typeof errorTable];
+  return `<span class="status s${String(status)[0]}">${status}</span>`;
 }
 
 function groupHtml(document: ShownDocument, name: string, operations: readonly PlacedOperation[]): string {

@@ -26,6 +26,7 @@ const files = [
   "/docs/",
   "/docs/page.css",
   "/docs/page.js",
+  "/docs/search.js",
   "/docs/shared.js",
 ];
 

@@ -34,6 +34,7 @@ export function docsPage({ document, ...options }: DocsPageOptions): Router {
     ["/docs/", fixedFile(fileTypes.html, renderPage(document), descriptionLinks)],
     ["/docs/page.css", fixedFile(fileTypes.css, style)],
     ["/docs/page.js", fixedFile(fileTypes.js, browserFile("docs-browser.js"))],
+    ["/docs/search.js", fixedFile(fileTypes.js, browserFile("search-browser.js"))],
     ["/docs/shared.js", fixedFile(fileTypes.js, browserFile("shared-browser.js"))],
   ]);
   return pageRouter(own, options, (request) => pathOf(request) !== "/" || isBrowser(request));
@@ -47,7 +48,7 @@ const icon =
 
 /** One style for both pages. */
 const style = [
-  ...["pages", "code", "tools", "docs", "account"].map((part) => browserFile(`${part}-browser.css`)),
+  ...["pages", "code", "tools", "docs", "account", "media"].map((part) => browserFile(`${part}-browser.css`)),
   uplotFile("uPlot.min.css"),
 ].join("");
 

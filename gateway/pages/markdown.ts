@@ -1,4 +1,4 @@
-/** Renders the Markdown of `openapi.yaml`: headings, paragraphs, tables, code, bold and links. */
+/** Renders the Markdown of `openapi.yaml`: headings, paragraphs, lists, tables, code, bold and links. */
 import { errorTable } from "../http/api-error.ts";
 import { codeBlock } from "./code-html.ts";
 import { escapeHtml } from "./escape-html.ts";
@@ -17,8 +17,11 @@ function blockToHtml(block: string, level: number): string {
   const code = /^```\w*\n([\s\S]*?)\n?```$/.exec(block);
   if (code) return codeBlock(code[1]!);
   if (block.startsWith("|")) return tableToHtml(block.split("\n"));
+  if (block.startsWith("- ")) return `<ul>${block.split(/^- /m).slice(1).map(itemToHtml).join("\n")}</ul>`;
   return `<p>${inline(block)}</p>`;
 }
+
+const itemToHtml = (item: string) => `<li>${inline(item.trim())}</li>`;
 
 function tableToHtml([head = "", , ...rows]: readonly string[]): string {
   const cells = (row: string) =>

@@ -1,4 +1,4 @@
-/** Renders an operation: what it does on the left, how it is called on the right. */
+/** Renders an operation: what it does and its fields on the left, how it is called on the right, or between the two. */
 import type { CodeSample } from "../openapi/code-samples.ts";
 import { type Field, fieldsOf, typeOf } from "../openapi/schema-fields.ts";
 import {
@@ -22,18 +22,20 @@ export function operationHtml(document: ShownDocument, operation: PlacedOperatio
 <h3 id="${id}">${escapeHtml(title)}${badges(operation)}</h3>
 <p class="endpoint">${methodHtml(method)} <code>/v1${escapeHtml(path)}</code></p>
 ${markdownToHtml(description, 4)}
+</div>
+<div class="code">
+${samplesHtml(operation["x-codeSamples"] ?? [], title)}
+${example === undefined ? "" : panel(`Response ${success.status}`, codeBlock(json(example), `Response of ${title}`))}
+${tryHtml(operation)}
+</div>
+<div class="text">
 ${list(
   "Parameters",
   parameters.map((parameter) => parameterField(document, parameter)),
 )}
 ${requestBody ? `<h4>Body</h4>\n<p>${inline(requestBody.description)}</p>\n${members(document, requestBody.content)}` : ""}
-<h4>Answers</h4>
+<h4>Responses</h4>
 ${answers.map((answer) => answerHtml(document, answer)).join("\n")}
-</div>
-<div class="code">
-${samplesHtml(operation["x-codeSamples"] ?? [], title)}
-${example === undefined ? "" : panel(`Answer ${success.status}`, codeBlock(json(example), `Answer of ${title}`))}
-${tryHtml(operation)}
 </div>
 </article>`;
 }

@@ -4,12 +4,20 @@
 const element = (id) => document.getElementById(id);
 const number = new Intl.NumberFormat("en-US");
 const time = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const compact = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 });
 const day = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
 const hourSeconds = 3_600;
+const plotHeight = 240;
+/** The height between what was served and what was refused, in pixels: their colours are alike to some eyes. */
+const gapHeight = 2;
 
 let shown;
 let plot;
 let index;
+
+const zone = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" })
+  .formatToParts()
+  .find(({ type }) => type === "timeZoneName").value;
 
 /** @param usage as `GET /v1/usage` gives it */
 export function drawUsage(usage) {
@@ -20,9 +28,12 @@ export function drawUsage(usage) {
   const { steps, stepSeconds } = usage;
   const isWeek = to - from > 2 * 24 * hourSeconds;
   const colours = getComputedStyle(document.documentElement);
-  const [text, line, served, refused] = ["--quiet", "--line", "--accent", "--bad"].map((name) =>
+  const [text, line, paper, served, refused] = ["--quiet", "--line", "--paper", "--accent", "--bad"].map((name) =>
     colours.getPropertyValue(name),
   );
+  const largest = Math.max(...steps.map((step) => step.served + step.refused));
+  const gap = (largest * gapHeight) / plotHeight;
+  const series = (fill) => ({ fill, width: 0, paths: bars, points: { show: false } });
   const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
   const bars = uPlot.paths.bars({ size: [0.8, 60] });
   const hours = isWeek ? [24, 48, 72, 96] : [1, 2, 3, 6, 12];
@@ -31,7 +42,7 @@ export function drawUsage(usage) {
   plot = new uPlot(
     {
       width: element("plot").clientWidth,
-      height: 240,
+      height: plotHeight,
       padding: [null, 20, null, null],
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
@@ -47,22 +58,21 @@ export function drawUsage(usage) {
           space: 70,
           values: (_plot, times) => times.map((at) => format.format(new Date(at * 1_000))),
         },
-        { ...axis, size: 60, values: (_plot, counts) => counts.map((count) => number.format(count)) },
+        { ...axis, size: 60, values: (_plot, counts) => counts.map((count) => compact.format(count)) },
       ],
-      series: [
-        {},
-        { stroke: refused, fill: refused, paths: bars, points: { show: false } }, // stands on what was served
-        { stroke: served, fill: served, paths: bars, points: { show: false } },
-      ],
+      series: [{}, series(refused), series(paper), series(served)], // each covers the lower part of the one before
     },
     [
       steps.map(({ at }) => seconds(at) + stepSeconds / 2),
-      steps.map((step) => step.served + step.refused),
+      steps.map((step) => (step.refused > 0 ? step.served + gap + step.refused : null)),
+      steps.map((step) => (step.refused > 0 ? step.served + gap : null)),
       steps.map((step) => step.served),
     ],
     element("plot"),
   );
   element("plot").setAttribute("aria-valuemax", steps.length - 1);
+  element("plot").ariaBusy = "false";
+  element("zone").textContent = `Times in ${zone}`;
   read(index);
   showTable(isWeek);
 }
@@ -75,10 +85,13 @@ function read(pointed) {
     const sum = (name) => number.format(parts.reduce((total, part) => total + part[name], 0));
     return `${sum("served")} served, ${sum("refused")} refused`;
   };
+  const isEmpty = steps.every(({ served, refused }) => served + refused === 0);
   const step = steps[pointed];
   const text = step
     ? `${day.format(new Date(step.at))}, ${span(step.at, stepSeconds)}: ${counts([step])}`
-    : `In all: ${counts(steps)}`;
+    : isEmpty
+      ? "No requests in this time."
+      : `In all: ${counts(steps)}`;
   element("reading").textContent = text;
   element("plot").setAttribute("aria-valuenow", pointed ?? steps.length - 1);
   element("plot").setAttribute("aria-valuetext", text);

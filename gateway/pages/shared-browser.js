@@ -1,5 +1,5 @@
-// What both pages do with the visitor's API key. It is kept in sessionStorage alone, so one entry serves both pages in
-// a tab, and goes only to the API beside the page, as a bearer token.
+// What both pages do with the visitor's API key, and the button that copies. The key is kept in sessionStorage alone, so
+// one entry serves both pages in a tab, and goes only to the API beside the page, as a bearer token.
 
 const storedAs = "petstore-inventory-key";
 
@@ -16,3 +16,23 @@ export function readKey(text) {
 
 /** The address of an operation of the API beside the page. */
 export const addressOf = (path) => new URL(`../v1${path}`, document.baseURI);
+
+export const make = (tag, properties) => Object.assign(document.createElement(tag), properties);
+
+export function addCopyButton(pre) {
+  const button = make("button", { type: "button", className: "copy", textContent: "Copy" });
+  button.setAttribute("aria-label", `Copy: ${pre.getAttribute("aria-label")}`);
+  button.addEventListener("click", async () => {
+    getSelection().selectAllChildren(pre.querySelector("code") ?? pre);
+    // A page without TLS has no clipboard; the text is selected, so Ctrl+C copies it.
+    const done = await navigator.clipboard?.writeText(pre.textContent).then(
+      () => "Copied",
+      () => undefined,
+    );
+    button.textContent = done ?? "Selected";
+    setTimeout(() => (button.textContent = "Copy"), 1_500);
+  });
+  const frame = make("div", { className: "copied" });
+  pre.replaceWith(frame);
+  frame.append(pre, button);
+}

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** The operators' command line of the stock, `npm run stock --`: imports, exports, and the history of an entry. */
+/** The operators' command line of the stock, `npm run stock --`: imports, exports, a removal, and the history of an entry. */
 import "../../runtime/node-version.ts";
 import { createWriteStream } from "node:fs";
 import { rename, rm } from "node:fs/promises";
@@ -13,7 +13,7 @@ import { updateSchema } from "../../runtime/database/migrations.ts";
 import { databaseDefaults, openDatabase } from "../../runtime/database/open.ts";
 import { OperatorError } from "../../runtime/operator-error.ts";
 import { readSettings } from "../../runtime/settings.ts";
-import { databaseSetting, inventorySettings } from "../config.ts";
+import { databaseSetting, stockSettings } from "../config.ts";
 import { ListFeed } from "../stock/list-feed.ts";
 import { StockHistory } from "../stock/stock-history.ts";
 import { stockMigrations } from "../stock/stock-migrations.ts";
@@ -23,19 +23,16 @@ import { historyTable } from "./history-table.ts";
 import { entriesOf, openSource, printBadLines } from "./import-source.ts";
 import { createProgress } from "./progress.ts";
 
-const settings = {
-  INVENTORY_DATABASE_URL: inventorySettings.INVENTORY_DATABASE_URL,
-  INVENTORY_DATABASE_TIMEOUT_MS: inventorySettings.INVENTORY_DATABASE_TIMEOUT_MS,
-  INVENTORY_HISTORY_DAYS: inventorySettings.INVENTORY_HISTORY_DAYS,
-};
-
 const batchSize = 1_000;
 
-async function withStore(work: (store: StockStore, history: StockHistory) => Promise<void>): Promise<void> {
-  const config = readSettings(settings, process.env);
+type Work = (store: StockStore, history: StockHistory) => Promise<void>;
+
+/** Opens the stock as it is, for which an account needs no right to change the schema. */
+async function withStore(work: Work, prepare: (url: string) => Promise<void> = async () => {}): Promise<void> {
+  const config = readSettings(stockSettings, process.env);
   const { INVENTORY_DATABASE_URL, INVENTORY_DATABASE_TIMEOUT_MS, INVENTORY_HISTORY_DAYS } = config;
   await blamingDatabase(databaseSetting, async () => {
-    await updateSchema(INVENTORY_DATABASE_URL, "inventory", stockMigrations);
+    await prepare(INVENTORY_DATABASE_URL);
     const db = openDatabase(INVENTORY_DATABASE_URL, {
       ...databaseDefaults,
       silenceTimeoutMs: INVENTORY_DATABASE_TIMEOUT_MS,
@@ -46,6 +43,11 @@ async function withStore(work: (store: StockStore, history: StockHistory) => Pro
       await db.destroy();
     }
   });
+}
+
+/** Opens the stock, and brings its schema up to date first. */
+async function withLatestSchema(work: Work): Promise<void> {
+  await withStore(work, (url) => updateSchema(url, "inventory", stockMigrations));
 }
 
 async function importEntries(entries: AsyncIterable<ItemInput>, store: StockStore): Promise<number> {
@@ -109,8 +111,8 @@ function refuse(self: Command, fault: string): never {
 }
 
 const description =
-  "Imports and exports the entries of the stock as files, CSV or NDJSON with petId, quantity and status, and shows who changed an entry.";
-const program = createCommand("stock", description, settings);
+  "Imports and exports the entries of the stock as files, CSV or NDJSON with petId, quantity and status; removes an entry, and shows who changed it.";
+const program = createCommand("stock", description, stockSettings);
 
 const formatOption = () =>
   new Option("--format <format>", "csv or ndjson; default: from the name of the file").choices(formats);
@@ -150,7 +152,7 @@ program
         console.error(`${counted(wouldBe, "entry", "entries")} would be imported`);
         return;
       }
-      await withStore(async (store) => {
+      await withLatestSchema(async (store) => {
         console.error(`${counted(await importEntries(entries, store), "entry", "entries")} imported`);
       });
     },
@@ -162,7 +164,7 @@ program
   .addOption(formatOption())
   .action(async (file: string | undefined, options: { format?: Format }, self: Command) => {
     const format = chosenFormat(file, options.format, self);
-    await withStore(async (store) => {
+    await withLatestSchema(async (store) => {
       if (file === undefined) {
         await exportEntries(store, process.stdout, format);
         return;
@@ -176,6 +178,18 @@ program
       } finally {
         await rm(draft, { force: true });
       }
+    });
+  });
+
+program
+  .command("remove")
+  .argument("<petId>", "of the entry", parseId)
+  .description("removes an entry, such as one that was imported by mistake; its history stays")
+  .action(async (petId: bigint) => {
+    await withLatestSchema(async (store) => {
+      const [outcome] = await store.write([{ kind: "remove", petId }]);
+      if (outcome?.kind !== "done") throw new OperatorError(`there is no entry with petId ${petId}`);
+      console.error(`entry ${petId} removed`);
     });
   });
 
@@ -198,7 +212,7 @@ program
   .command("restored")
   .description("run this once after restoring the database from a backup: all readers then load the stock again")
   .action(async () => {
-    await withStore(async (store) => {
+    await withLatestSchema(async (store) => {
       const { epoch } = await store.beginEpoch();
       console.error(`the stock has the new epoch ${epoch}`);
     });

@@ -24,7 +24,7 @@ const meanings: readonly (readonly [RegExp, string])[] = [
   [/^ER_ACCESS_DENIED_ERROR$/, "the server refuses the user or the password"],
   [/^ER_BAD_DB_ERROR$/, "there is no such database on the server"],
   [/^ER_(DB|TABLE|COLUMN)ACCESS_DENIED_ERROR$/, "the account lacks a right, see docs/operations/databases.md"],
-  [/^ER_NO_SUCH_TABLE$/, "the schema is missing, run npm run migrate"],
+  [/^ER_NO_SUCH_TABLE$/, "the schema is missing or older, run npm run migrate"],
   [/^ER_BAD_FIELD_ERROR$/, "the schema is of another version, run npm run migrate"],
   [/^ER_SECURE_TRANSPORT_REQUIRED$/, "the server takes TLS only, add ?ssl=true"],
   [/^HANDSHAKE_NO_SSL_SUPPORT$/, "the server has no TLS, which ?ssl=true asks for"],
@@ -47,7 +47,7 @@ function databaseFault(error: unknown): string | undefined {
   if (syscall === "mkdir") return `the folder of the file cannot be made (${said})`;
   if (/^Hostname\/IP does not match/.test(said)) return `the server's certificate is for another host (${said})`;
   if (error.name === "KnexTimeoutError") return "no server answers (time-out)";
-  if (/^no such table/.test(said)) return `the schema is missing, run npm run migrate (${said})`;
+  if (/^no such table/.test(said)) return `the schema is missing or older, run npm run migrate (${said})`;
   if (/^(no such column|table \S+ has no column)/.test(said)) {
     return `the schema is of another version, run npm run migrate (${said})`;
   }

@@ -2,7 +2,8 @@
 import Sqlite from "better-sqlite3";
 import type { Knex } from "knex";
 import { DatabaseStateError } from "./database-errors.ts";
-import { databaseDefaults, isSqlite, openDatabase, requireFile } from "./open.ts";
+import { databaseDefaults, isSqlite, openDatabase } from "./open.ts";
+import { requireFile, requireWritable } from "./sqlite-files.ts";
 
 /** A step of a schema. The names sort in the order of the steps, as in `0001_stock`. */
 export interface Migration {
@@ -204,7 +205,9 @@ async function requireLock(db: Knex, otherwise: string): Promise<void> {
 async function withSqliteLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
   const { filename } = db.client.config.connection as { filename: string };
   if (filename === ":memory:") return await work();
-  const holder = new Sqlite(`${filename}.migrate-lock`, { timeout: lockWaitSeconds * 1_000 });
+  const lock = `${filename}.migrate-lock`;
+  for (const file of [filename, lock]) requireWritable(file);
+  const holder = new Sqlite(lock, { timeout: lockWaitSeconds * 1_000 });
   try {
     holder.exec("BEGIN EXCLUSIVE");
     return await work();

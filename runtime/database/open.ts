@@ -1,5 +1,5 @@
 /** Opens databases: MySQL, MariaDB or SQLite. */
-import { existsSync, mkdirSync, statSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import type { Socket } from "node:net";
 import { dirname } from "node:path";
 import knex, { type Knex } from "knex";
@@ -8,6 +8,7 @@ import { type Engine, engineOf, sqliteEngine } from "./engine.ts";
 import { checkTaken, discardAllConnections, type PooledConnection } from "./knex-internals.ts";
 import { type AlteredTable, askServer, type VariableRow } from "./server-question.ts";
 import { sessionSettings } from "./session-settings.ts";
+import { filesAt, requireFile, requireWritable } from "./sqlite-files.ts";
 
 export interface DatabaseOptions {
   /** Maximum connections; an embedded SQLite file always has one. */
@@ -124,7 +125,9 @@ function openSqlite(filename: string, { makesFile }: DatabaseOptions): Knex {
   // SQLite goes on in files that have lost their names, and whatever it commits there is gone with the process.
   if (isFile) {
     const beforeOpening = () => {
-      if (!makesFile && opened === undefined) requireFile(filename);
+      if (opened !== undefined) return;
+      if (!makesFile) requireFile(filename);
+      requireWritable(filename);
     };
     checkTaken(db, beforeOpening, () => {
       if (filesAt(filename) === opened) return;
@@ -134,18 +137,6 @@ function openSqlite(filename: string, { makesFile }: DatabaseOptions): Knex {
     });
   }
   return db;
-}
-
-/** @throws DatabaseStateError when there is no such file */
-export function requireFile(filename: string): void {
-  if (existsSync(filename)) return;
-  throw new DatabaseStateError(`there is no SQLite file ${filename}: correct its path, or run npm run migrate`);
-}
-
-/** Names the files of a database, whatever other names they have: that of the data, and the log with the latest changes. */
-function filesAt(path: string): string {
-  const files = [path, `${path}-wal`].map((each) => statSync(each, { bigint: true, throwIfNoEntry: false }));
-  return files.map((file) => `${file?.dev} ${file?.ino}`).join();
 }
 
 /** Connections that are idle for this many silence timeouts are closed, all but one. */

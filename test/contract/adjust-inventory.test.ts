@@ -430,6 +430,7 @@ describe("POST /v1/inventory/adjustments", () => {
     ["a delta beyond 2^53", '[{"petId":1,"delta":9007199254740993}]', /^adjustments\[0\]\.delta must be/],
     ["an ifMatch without quotes", '[{"petId":1,"delta":1,"ifMatch":"r1"}]', /^adjustments\[0\]\.ifMatch must be \* or/],
     ["null for ifMatch", '[{"petId":1,"delta":1,"ifMatch":null}]', /^adjustments\[0\]\.ifMatch must be a string/],
+    ["a misspelt ifMatch", '[{"petId":1,"delta":1,"ifmatch":"x"}]', /^adjustments\[0\]\.ifmatch is no member/],
     [
       "a reason without a character",
       '[{"petId":1,"delta":1,"reason":""}]',

@@ -135,6 +135,11 @@ describe("POST /v1/inventory/updates", () => {
     ["a quantity that is too large", '[{"petId":1,"quantity":2147483648}]', /^updates\[0\]\.quantity must be/],
     ["a quantity beyond 2^53", '[{"petId":1,"quantity":9007199254740993}]', /^updates\[0\]\.quantity must be/],
     ["a number for ifMatch", '[{"petId":1,"quantity":1,"ifMatch":7}]', /^updates\[0\]\.ifMatch must be a string/],
+    [
+      "a misspelt ifMatch",
+      '[{"petId":1,"quantity":1,"if_match":"x"}]',
+      /^updates\[0\]\.if_match is no member: .*ifMatch/,
+    ],
     ["null for ifMatch", '[{"petId":1,"quantity":1,"ifMatch":null}]', /^updates\[0\]\.ifMatch must be a string/],
     ["an ifMatch without quotes", '[{"petId":1,"quantity":1,"ifMatch":"r1"}]', /^updates\[0\]\.ifMatch must be \* or/],
     [

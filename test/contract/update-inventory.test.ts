@@ -256,6 +256,7 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["names other than quantity", '{"Quantity":5,"quantity ":5}', /quantity/],
       ["a member __proto__", '{"__proto__":{"quantity":5}}', /quantity/],
       ["a member constructor", '{"constructor":{"prototype":{"quantity":5}}}', /quantity/],
+      ["a precondition in the body", '{"quantity":5,"ifMatch":"x"}', /ifMatch.*header If-Match/],
       ["null as quantity", '{"quantity":null}', /quantity.*0.*2147483647/],
       ["a string as quantity", '{"quantity":"5"}', /quantity.*0.*2147483647/],
       ["an empty string as quantity", '{"quantity":""}', /quantity.*0.*2147483647/],

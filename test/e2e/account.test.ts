@@ -52,8 +52,8 @@ test.each(["/account", "/account/", "/api/account", "/api/account/"])(
     await give(page);
     expect(await page.locator("[data-window=minute] .used").textContent()).toBe("12 of 300 used, 288 left.");
     expect(await page.locator("[data-window=day] .used").textContent()).toBe("4,012 of 10,000 used, 5,988 left.");
-    expect(await page.locator("[data-window=minute] .countdown").textContent()).toMatch(/^Begins again in \d+ s\.$/);
-    expect(await page.locator("[data-window=day] .countdown").textContent()).toMatch(/^Begins again in 2 h 59 min\.$/);
+    expect(await page.locator("[data-window=minute] .countdown").textContent()).toMatch(/^Resets in \d+ s\.$/);
+    expect(await page.locator("[data-window=day] .countdown").textContent()).toMatch(/^Resets in 2 h 59 min\.$/);
     expect(await page.locator("#plan").textContent()).toBe("plan pro");
     expect(await page.locator("#key-id").textContent()).toBe("key_1");
     expect(await page.locator("#key-scopes").textContent()).toBe("inventory:read, keys:rotate");
@@ -146,6 +146,23 @@ test("the requests of 24 hours are shown first, and those of 6 hours and of 7 da
   expect([...new Set(asked)]).toEqual(["24", "6", "168"]);
 });
 
+test("bars of another time than the chosen one are marked, and their sum is not shown", async () => {
+  const { page } = await open("/account/");
+  await give(page);
+  await page.route(/hours=168/, () => {}); // never answered
+  await page.getByRole("button", { name: "7 days" }).click();
+  expect(await page.locator("#reading").textContent()).toBe("");
+  expect(await page.locator("#plot").getAttribute("aria-busy")).toBe("true");
+});
+
+test("an account without requests says so, and names the zone of its times", async () => {
+  api.requestsOf = () => ({ served: 0, refused: 0 });
+  const { page } = await open("/account/", { timezoneId: "UTC" });
+  await give(page);
+  expect(await page.locator("#reading").textContent()).toBe("No requests in this time.");
+  expect(await page.locator("#zone").textContent()).toBe("Times in UTC");
+});
+
 test("the values of a step are shown on hover and by the arrow keys", async () => {
   api.requestsOf = (hour) => ({ served: hour, refused: 168 - hour });
   const { page } = await open("/account/", { timezoneId: "UTC" });
@@ -170,7 +187,7 @@ test.each([
   [79, "", "ok"],
   [80, "Nearly used up.", "nearly"],
   [99, "Nearly used up.", "nearly"],
-  [100, "Used up: requests get 429 until it begins again.", "used up"],
+  [100, "Used up: requests get 429 until it resets.", "used up"],
 ])("a window that is used to %i percent says so, in words and in colour: %s", async (used, words, level) => {
   Object.assign(api.rateLimit.windows[0]!, { limit: 100, used, remaining: 100 - used });
   const { page } = await open("/account/");
@@ -251,9 +268,32 @@ test("a key that is not valid is forgotten, with the reason", async () => {
   const { page } = await open("/account/");
   await page.getByLabel("API key").fill(apiKey);
   await page.keyboard.press("Enter");
-  await page.getByText("The API key is not valid.").waitFor();
-  expect(await page.locator("#open").isVisible()).toBe(true);
+  await page.locator("#open").getByText("The API key is not valid.").waitFor();
+  expect(await page.getByLabel("API key").getAttribute("aria-invalid")).toBe("true");
   expect(await page.evaluate("sessionStorage.length")).toBe(0);
+  await page.getByLabel("API key").fill("two words");
+  await page.keyboard.press("Enter");
+  expect(await page.getByRole("alert").textContent()).toMatch(/^An API key has no space/);
+});
+
+test("numbers that cannot be renewed stay, with a warning that tells their time", async () => {
+  const { page } = await open("/account/");
+  await give(page);
+  api.refusal = { status: 503, code: "service_unavailable", message: "The API is overloaded." };
+  await page.getByRole("button", { name: "7 days" }).click();
+  const status = page.locator("#status.warning");
+  await status.waitFor();
+  expect(await status.textContent()).toMatch(/^The API is overloaded\. The numbers are those of [\d:]{8}\.$/);
+  expect(await page.locator("#account").isVisible()).toBe(true);
+});
+
+test("a page that has a key shows no form for one while it loads", async () => {
+  const { page } = await open("/account/");
+  await give(page);
+  await page.route(/rate_limit/, () => {}); // never answered
+  await page.reload();
+  await page.getByText("Loading").waitFor();
+  expect(await page.locator("#open").isVisible()).toBe(false);
 });
 
 test("a window that has ended is asked for again", async () => {
@@ -272,6 +312,11 @@ test("a rotation is confirmed, and the key is shown once and used when the visit
   expect(api.rotations).toBe(0);
   await page.getByRole("button", { name: "Make the new key" }).click();
   await page.locator("#new-key", { hasText: "ps_test_new_key_1" }).waitFor();
+  for (const name of ["Copy: The new key", "I have stored it: use it here"]) {
+    const { y, height } = (await page.getByRole("button", { name }).boundingBox())!;
+    expect(y).toBeGreaterThan(0);
+    expect(y + height).toBeLessThanOrEqual(page.viewportSize()!.height);
+  }
   expect(await page.evaluate("Object.values(sessionStorage)")).toEqual([apiKey]);
   await page.getByRole("button", { name: "I have stored it" }).click();
   await until(() => api.authorizations.at(-1) === "Bearer ps_test_new_key_1");

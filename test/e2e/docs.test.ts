@@ -28,7 +28,8 @@ beforeAll(async () => {
   stack.defer(() => browser.close());
 }, installTimeoutMs);
 
-const loaded = ["/docs/", "/docs/page.css", "/docs/page.js", "/docs/shared.js"];
+const phone = { width: 390, height: 844 };
+const loaded = ["/docs/", "/docs/page.css", "/docs/page.js", "/docs/search.js", "/docs/shared.js"];
 
 test.each(["/docs", "/docs/", "/api/docs", "/api/docs/"])(
   "%s shows the operations and loads nothing from elsewhere",
@@ -89,19 +90,19 @@ test.each([
   const { page } = await open("/api/docs/", { viewport });
   for (const [label, text] of [
     ["The first request", `${origin}/api/v1/inventory`], // the address of this page's own API
-    ["The answer to the first request", '[{"petId":1001,'],
+    ["The response to the first request", '[{"petId":1001,'],
   ] as const) {
     const code = page.getByLabel(label, { exact: true });
     expect(await code.textContent()).toContain(text);
     const { y, height } = (await code.boundingBox())!;
-    expect(y + height).toBeLessThanOrEqual(viewport.height);
+    expect(Math.floor(y + height)).toBeLessThanOrEqual(viewport.height);
   }
 });
 
 test("the contents stay while the text scrolls, and mark the part that is being read", async () => {
   const { page } = await open("/docs/");
   const top = (await page.locator("#contents").boundingBox())!.y;
-  for (const id of ["updateInventory", "api_key_banned", "limits"]) {
+  for (const id of ["updateInventory", "api_key_banned", "timeout", "internal_error", "limits"]) {
     await page.evaluate(`document.getElementById("${id}").scrollIntoView()`);
     await page.locator(`#contents a[href="#${id}"][aria-current]`).waitFor();
     expect((await page.locator("#contents").boundingBox())!.y).toBe(top);
@@ -128,6 +129,63 @@ test("a search finds parts by words of their text, and Enter goes to the first",
   expect(await page.locator("#found").isVisible()).toBe(false);
   await page.getByLabel("Search the documentation").fill("no such words");
   expect(await page.locator("#found").textContent()).toBe("Nothing found.");
+});
+
+test.each([
+  ["429", ["rate_limit_exceeded", "api_key_banned"]],
+  ["403", ["insufficient_scope"]],
+  ["504", ["upstream_timeout", "timeout"]],
+  ["pagination", ["List the stock of all pets"]],
+  ["oversell", ["Add to the stock, or take from it", "insufficient_stock"]],
+])("a search finds errors by their status, and parts by the words that developers use: %s", async (words, titles) => {
+  const { page } = await open("/docs/");
+  await page.getByLabel("Search the documentation").fill(words);
+  const shown = await page.evaluate("[...document.querySelectorAll('#found a')].map((link) => link.firstChild.data)");
+  expect((shown as string[]).slice(0, titles.length).sort()).toEqual([...titles].sort());
+});
+
+test("what a search has found lies above the text on a phone", async () => {
+  const { page } = await open("/docs/", { viewport: phone });
+  await page.getByLabel("Search the documentation").fill("key");
+  const covered = `[...document.querySelectorAll("#found a")].slice(0, 5).filter((link) => {
+    const { x, y, width, height } = link.getBoundingClientRect();
+    return !link.contains(document.elementFromPoint(x + width / 2, y + height / 2));
+  }).length`;
+  expect(await page.locator("#found a").count()).toBe(8);
+  expect(await page.evaluate(covered)).toBe(0);
+});
+
+test("the bar and its contents stay on the screen of a phone, and Escape closes the contents", async () => {
+  const { page } = await open("/docs/#updateInventory", { viewport: phone });
+  const menu = page.getByRole("button", { name: "Contents" });
+  expect(await menu.boundingBox()).toMatchObject({ y: expect.closeTo(8, 0) });
+  await menu.click();
+  const { y, height } = (await page.locator("#contents").boundingBox())!;
+  expect(y + height).toBe(phone.height);
+  await page.keyboard.press("Escape");
+  expect(await page.locator("#contents").isVisible()).toBe(false);
+  await menu.click();
+  await page.locator("#contents").getByRole("link", { name: "internal_error" }).click();
+  expect(await page.locator("#contents").isVisible()).toBe(false);
+  expect((await page.locator("#internal_error").boundingBox())!.y).toBeLessThan(160); // right below the bar
+});
+
+test("the code of each operation begins within a screen of its heading on a phone", async () => {
+  const { page } = await open("/docs/", { viewport: phone });
+  const top = (selector: string) => `article.querySelector("${selector}").getBoundingClientRect().top`;
+  const distances = await page.evaluate(
+    `[...document.querySelectorAll("article")].map((article) => ${top(".code")} - ${top("h3")})`,
+  );
+  expect(Math.max(...(distances as number[]))).toBeLessThan(phone.height);
+});
+
+test("paper has the responses that are folded away on the screen, and no forms", async () => {
+  const { page } = await open("/docs/");
+  await page.emulateMedia({ media: "print" });
+  expect(await page.locator("article .answer p").first().isVisible()).toBe(true);
+  for (const part of ["#search", "#contents", ".try", ".copy"]) {
+    expect(await page.locator(part).first().isVisible()).toBe(false);
+  }
 });
 
 test("a language that was chosen is shown by every sample, also the next time", async () => {
@@ -157,13 +215,41 @@ test("a request from the page carries the key, and its petId is exact in both di
   const form = await openForm(page, "PATCH", "/inventory/{petId}");
   await form.getByLabel("petId").fill("9223372036854775807");
   await form.getByRole("button", { name: "Send" }).click();
-  const body = form.getByLabel("Body of the answer", { exact: true });
+  const body = form.getByLabel("Body of the response", { exact: true });
   await body.waitFor();
   const text = String(await body.textContent());
   expect(text).toContain('{\n  "petId": 9223372036854775807,\n  "quantity": 12,\n'); // indented, and no digit is lost
   expect(JSON.parse(text)).toMatchObject({ quantity: 12, authorization: "Bearer ps_test_key", ifMatch: null });
   expect(await form.getByRole("status").textContent()).toMatch(/^200 OK, \d+ ms/);
   expect(faults).toEqual([]);
+});
+
+test("a request without a key is not sent, and leads to the field for the key", async () => {
+  for (const viewport of [{ width: 1280, height: 900 }, phone]) {
+    const { page, requested } = await open("/docs/", { viewport });
+    const form = await openForm(page, "GET", "/inventory");
+    const before = requested.length;
+    await form.getByRole("button", { name: "Send" }).click();
+    expect(await form.getByRole("status").textContent()).toBe("Enter an API key at the top, then send again.");
+    expect(await page.evaluate("document.activeElement.id")).toBe("key");
+    const { y, height } = (await form.getByRole("status").boundingBox())!;
+    expect(Math.floor(y + height)).toBeLessThanOrEqual(viewport.height);
+    expect(requested.length).toBe(before);
+  }
+});
+
+test("the answer to a request from the page is brought to the screen", async () => {
+  const { page } = await open("/docs/", { viewport: { width: 1280, height: 700 } });
+  await giveKey(page);
+  const form = await openForm(page, "PATCH", "/inventory/{petId}");
+  const send = form.getByRole("button", { name: "Send" });
+  await page.evaluate("document.querySelector('[data-method=PATCH] .send').scrollIntoView({ block: 'end' })");
+  expect((await send.boundingBox())!.y).toBeLessThan(700);
+  await send.click();
+  const body = form.getByLabel("Body of the response", { exact: true });
+  await body.waitFor();
+  const { y, height } = (await body.boundingBox())!;
+  expect(Math.floor(y + height)).toBeLessThanOrEqual(700);
 });
 
 test("a query parameter of a request from the page goes into its address, an empty one does not", async () => {
@@ -173,7 +259,7 @@ test("a query parameter of a request from the page goes into its address, an emp
     const form = await openForm(page, "GET", "/usage");
     await form.getByLabel("hours").fill(hours);
     await Promise.all([page.waitForResponse(/usage/), form.getByRole("button", { name: "Send" }).click()]);
-    const body = form.getByLabel("Body of the answer", { exact: true });
+    const body = form.getByLabel("Body of the response", { exact: true });
     await body.waitFor();
     return JSON.parse(String(await body.textContent()));
   };
@@ -188,7 +274,7 @@ test("a request for changes from the page begins at the list that was read on it
   await giveKey(page);
   const list = await openForm(page, "GET", "/inventory");
   await list.getByRole("button", { name: "Send" }).click();
-  await list.getByLabel("Body of the answer", { exact: true }).waitFor();
+  await list.getByLabel("Body of the response", { exact: true }).waitFor();
   const changes = await openForm(page, "GET", "/inventory/changes");
   expect(await changes.getByLabel("since").inputValue()).toBe('"4f2c9a01-7"');
 });
@@ -201,14 +287,14 @@ test("a request that needs an Idempotency-Key has one, and a new one after its a
   for (let i = 0; i < 2; i++) {
     keys.push(await form.getByLabel("Idempotency-Key").inputValue());
     await form.getByRole("button", { name: "Send" }).click();
-    await form.getByLabel("Body of the answer", { exact: true }).filter({ hasText: keys[i]! }).waitFor();
+    await form.getByLabel("Body of the response", { exact: true }).filter({ hasText: keys[i]! }).waitFor();
   }
   expect(keys[0]).toMatch(/^try-\d+$/);
   expect(keys[1]).not.toBe(keys[0]);
 });
 
 const screens = [
-  ["a phone", { width: 390, height: 844 }],
+  ["a phone", phone],
   ["a wide screen", { width: 1280, height: 900 }],
 ] as const;
 const looks = screens.flatMap(([screen, viewport]) =>

@@ -1,9 +1,10 @@
 // The commands of docs/operations/one-machine.md for backup and restore, on running services.
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
+import { readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
+import Sqlite from "better-sqlite3";
 import { createInventoryApi } from "../../rest-client/index.ts";
 import { createMysqlDatabase, dropDatabase } from "../support/databases.ts";
 import { request } from "../support/http.ts";
@@ -17,12 +18,9 @@ const stack = suiteStack();
 const installTimeoutMs = 600_000;
 
 /** The commands of a section, without those of systemd: the test stops and starts the processes itself. */
-function commandsOf(section: string): string {
-  const [, block] = new RegExp(`## ${section}\n.*?\`\`\`sh\n(.*?)\`\`\``, "s").exec(page)!;
-  const stops = "systemctl stop petstore-gateway petstore-inventory-svc\n";
-  const starts = "systemctl start petstore-inventory-svc petstore-gateway\n";
-  if (section.startsWith("Restore")) expect(block).toMatch(new RegExp(`^${stops}[^]*${starts}$`));
-  return block!.replace(stops, "").replace(starts, "");
+function commandsOf(section: string, text = page): string {
+  const [, block] = new RegExp(`## ${section}\n.*?\`\`\`sh\n(.*?)\`\`\``, "s").exec(text)!;
+  return block!.replaceAll(/^systemctl .*\n/gm, "");
 }
 
 const seed = [1001n, 1002n].map((petId) => ({ petId, quantity: 1, status: "available" as const }));
@@ -31,20 +29,19 @@ const seed = [1001n, 1002n].map((petId) => ({ petId, quantity: 1, status: "avail
  * Backs a system up under updates, changes it, restores it, and looks at what callers get then.
  *
  * @param adapt puts the places of this test into a text of commands
+ * @param failRestore runs the restore in ways that must leave everything as it is
  */
 async function expectRestore(
   kind: "SQLite" | "MySQL",
   folder: string,
   options: SystemOptions,
   adapt: (text: string) => string,
+  failRestore?: (restore: () => Promise<string>) => Promise<void>,
 ): Promise<void> {
   const system = await startSystem({ ...options, seed });
   stack.defer(() => system.close());
-  const [backup, restore] = [`Backup on ${kind}`, `Restore on ${kind}`].map(commandsOf);
-  const run = async (text: string) => {
-    const env = { PATH: process.env.PATH, HOME: folder };
-    return (await promisify(execFile)("sh", ["-ec", adapt(text)], { cwd: folder, env })).stdout;
-  };
+  const [backup, restore] = [`Backup on ${kind}`, `Restore on ${kind}`].map((section) => commandsOf(section));
+  const run = (text: string) => execute(adapt(text), folder);
 
   const { key } = await system.issueKey({ plan: "enterprise" });
   const api = createInventoryApi({ baseUrl: `http://${system.address}/v1`, apiKey: key });
@@ -63,6 +60,7 @@ async function expectRestore(
   const later = await system.issueKey({ plan: "pro" });
   for (const gateway of system.gateways) await gateway.stop();
   await system.inventory.stop();
+  await failRestore?.(() => run(restore!));
   await run(restore!);
   await system.restartInventory();
   const { listen } = await system.startGateway();
@@ -73,6 +71,11 @@ async function expectRestore(
   // The tag of the lost list is not that of another one, and the key that was issued later is gone.
   expect(await ask("/v1/inventory", key, { "if-none-match": etag })).toMatchObject({ status: 200 });
   expect(await ask("/v1/inventory", later.key)).toMatchObject({ status: 401 });
+}
+
+async function execute(text: string, folder: string): Promise<string> {
+  const env = { PATH: process.env.PATH, HOME: folder };
+  return (await promisify(execFile)("sh", ["-c", text], { cwd: folder, env })).stdout;
 }
 
 async function newFolder(): Promise<string> {
@@ -89,13 +92,37 @@ test(
     const urlOf = (tier: string) => `sqlite:${folder}/${tier}.sqlite`;
     for (const tier of ["gateway", "inventory"]) await writeFile(join(folder, `${tier}.sqlite`), "");
     const databaseUrls = { gateway: urlOf("gateway"), inventory: urlOf("inventory") };
-    await expectRestore("SQLite", folder, { database: "sqlite", databaseUrls }, (text) =>
+    const adapt = (text: string) =>
       `DATA=${folder}\nBACKUP=${folder}/backup\n${text}`
         .replace(/^DATA=\/var.*\nBACKUP=\/var.*\n/m, "")
         .replaceAll("-o petstore -g petstore ", "")
         .replaceAll("runuser -u petstore -- ", "")
-        .replaceAll("/opt/petstore-inventory", root),
-    );
+        .replaceAll("/opt/petstore-inventory", root);
+    const latest = () => {
+      const db = new Sqlite(join(folder, "inventory.sqlite"), { readonly: true });
+      try {
+        return db.prepare("SELECT quantity FROM stock WHERE pet_id = 1001").pluck().get();
+      } finally {
+        db.close();
+      }
+    };
+    await expectRestore("SQLite", folder, { database: "sqlite", databaseUrls }, adapt, async (restore) => {
+      for (const tier of ["gateway", "inventory"]) {
+        const file = join(folder, "backup", `${tier}.sqlite`);
+        await rename(file, `${file}.away`);
+        await expect(restore()).rejects.toThrow("unable to open database");
+        await writeFile(file, "no database".repeat(1_000));
+        await expect(restore()).rejects.toThrow("file is not a database");
+        await rename(`${file}.away`, file);
+      }
+      expect(latest()).toBe(99);
+    });
+    // The files of before are kept, with what the backup does not have.
+    expect((await readdir(folder)).filter((name) => name.startsWith("before-"))).toHaveLength(1);
+    await rename(join(folder, "gateway.sqlite"), join(folder, "keys.sqlite"));
+    const missing = execute(adapt(commandsOf("Backup on SQLite")).replaceAll("/backup", "/second"), folder);
+    await expect(missing).rejects.toMatchObject({ stdout: "" });
+    expect(await readdir(folder)).not.toContain("gateway.sqlite");
   },
   installTimeoutMs,
 );
@@ -114,7 +141,8 @@ test(
     const nameOf = (url: string) => new URL(url).pathname.slice(1);
     await expectRestore("MySQL", folder, { databaseUrls: { gateway, inventory } }, (text) =>
       text
-        .replace(/mysql:\/\/\S+/, inventory)
+        .replace(/mysql:\/\/\S+\/petstore_keys/, gateway)
+        .replace(/mysql:\/\/\S+\/petstore_stock/, inventory)
         .replaceAll("petstore_keys", nameOf(gateway))
         .replaceAll("petstore_stock", nameOf(inventory))
         .replaceAll("/opt/petstore-inventory", root),
@@ -122,3 +150,22 @@ test(
   },
   installTimeoutMs,
 );
+
+test("the commands for an installation under systemd make both databases, the stock and a key", async () => {
+  const folder = await newFolder();
+  const text = readFileSync(join(root, "docs/operations/run.md"), "utf8");
+  const commands = commandsOf("Under systemd", text)
+    .replaceAll(/^(useradd|install .*\/etc\/systemd).*\n/gm, "")
+    .replaceAll(/-o \w+ -g petstore |runuser -u petstore -- |^chgrp petstore .*(?=\)$)/gm, "")
+    .replaceAll(/\/(etc|var\/lib)\/petstore/g, `${folder}/$1`)
+    .replaceAll("/opt/petstore-inventory", root);
+  const list = "as_petstore gateway/accounts/cli/keys.ts list\n";
+  expect(await execute(`set -e\n${commands}${list}`, folder)).toMatch(
+    /A key for account 'acme', plan pro[\s\S]*\nkey_/,
+  );
+  // Pasted again, they leave the pepper as it is.
+  const pepper = await readFile(join(folder, "etc/gateway.env"), "utf8");
+  expect(pepper).toMatch(/^KEY_PEPPER=[0-9a-f]{64}$/m);
+  await execute(commands, folder).catch(() => {});
+  expect(await readFile(join(folder, "etc/gateway.env"), "utf8")).toBe(pepper);
+}, 300_000);

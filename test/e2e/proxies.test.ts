@@ -42,6 +42,7 @@ const proxies: Readonly<Record<string, (port: number, cwd: string) => Promise<[p
       const text = await readFile(join(folder, "nginx.conf"), "utf8");
       const config = text
         .replace("127.0.0.1:8080", system.address)
+        .replace("listen [::]:443 ssl;", "") // this machine may be without IPv6
         .replace("listen 443", `listen 127.0.0.1:${port}`)
         .replace("/etc/petstore/certificate.pem", tls.cert)
         .replace("/etc/petstore/key.pem", tls.key);

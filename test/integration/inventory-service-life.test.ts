@@ -130,7 +130,7 @@ describe("configurations", () => {
     const first = await startProcess({ name: "first", script, env: settings(url) });
     const { code, stderr } = await run(settings(url, { INVENTORY_LISTEN: first.listen }));
     expect(code).toBe(1);
-    expect(stderr).toMatch(/^INVENTORY_LISTEN: /m);
+    expect(stderr).toMatch(/^INVENTORY_LISTEN: listen EADDRINUSE/m);
     expect(stderr).toContain(first.listen);
     const admin = await run(settings(url, { INVENTORY_ADMIN_LISTEN: first.admin }));
     expect(admin).toMatchObject({

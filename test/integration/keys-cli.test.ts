@@ -230,7 +230,7 @@ describe("npm run keys", () => {
       [["rotate", keyId], /is revoked/],
       [["list", "--account", "none"], /There is no account 'none'/],
       [["issue", "--account", "acme", "--plan", "free"], /is on the plan pro; change it with 'keys plan'/],
-      [["issue", "--account", "b", "--plan", "enterprise"], /needs its limits/],
+      [["issue", "--account", "b", "--plan", "enterprise"], /needs limits of its own: --per-minute and --per-day/],
     ];
     for (const [args, message] of refusals) {
       const { code, stdout, stderr } = await keys(args);

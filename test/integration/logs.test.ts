@@ -1,3 +1,4 @@
+import { openDatabase } from "../../runtime/database/open.ts";
 import { type RawResponse, rawRequest, request } from "../support/http.ts";
 import { madeUpKey } from "../support/made-keys.ts";
 import { suiteStack } from "../support/stack.ts";
@@ -99,4 +100,33 @@ describe("the logs of both tiers", () => {
       expect(output()).not.toContain(secret.slice(0, -6));
     }
   });
+});
+
+test("bans that cannot be stored share a line of the log each second", async () => {
+  await using stack = new AsyncDisposableStack();
+  const system = await startSystem({ gatewayEnv: { BAN_REFUSALS_PER_MINUTE: "1" } });
+  stack.defer(() => system.close());
+  const limits = { perMinute: 1, perDay: 1_000 };
+  const keys = await Promise.all(Array.from({ length: 20 }, () => system.issueKey({ plan: "enterprise", limits })));
+  const askAll = () =>
+    Promise.all(
+      keys.map(async ({ key }) => {
+        const answer = await request(system.address, {
+          path: "/v1/inventory",
+          headers: { authorization: `Bearer ${key}` },
+        });
+        return answer.status;
+      }),
+    );
+  expect(await askAll()).toEqual(Array(20).fill(200));
+  const db = openDatabase(system.gatewayEnv.GATEWAY_DATABASE_URL!);
+  stack.defer(() => db.destroy());
+  await db.schema.renameTable("api_keys", "api_keys_away");
+  expect(await askAll()).toEqual(Array(20).fill(429));
+  const counts = () => {
+    const lines = system.gateways[0]!.output().split("\n");
+    return lines.filter((line) => line.includes("a ban could not be stored")).map((line) => JSON.parse(line).count);
+  };
+  await until(() => counts().reduce((sum, count) => sum + count, 0) >= 20);
+  expect(counts().length).toBeLessThan(20);
 });

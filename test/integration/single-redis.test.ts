@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
-import { AccountGuard, GuardMemory, keyedUpdateLimit } from "../../gateway/admission/account-guard.ts";
+import { RateLimiterRedis } from "rate-limiter-flexible";
+import { AccountGuard, GuardMemory, keyedUpdateLimit, ownAccountLimit } from "../../gateway/admission/account-guard.ts";
 import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
 import { newAccount } from "../support/accounts.ts";
 import { areNoticesSent, ask, isCounting, newName, startReplica, until, windows } from "../support/redis-replicas.ts";
@@ -42,6 +43,63 @@ test.each(["redis", "memory"])(
     expect(decisions.map(({ admitted }) => admitted)).toEqual(costs.map((cost) => cost === 1));
   },
 );
+
+describe("a guard of accounts when a clock is set back", () => {
+  const { jest } = import.meta;
+  const realNow = Date.now;
+  afterEach(() => void jest.restoreAllMocks());
+  const setBack = (ms: number) => void jest.spyOn(Date, "now").mockImplementation(() => realNow() - ms);
+
+  /** Starts two replicas, and has an account use up its limit. */
+  async function exhaust(stack: AsyncDisposableStack) {
+    const server = await startRedisServer();
+    stack.defer(() => server.stop());
+    const replicas = [startReplica(stack, server.url), startReplica(stack, server.url)] as const;
+    for (const replica of replicas) await until(() => isCounting(replica));
+    const id = newName();
+    const ask = async (replica: number) => {
+      const { admitted, nowMs, windows: of } = await replicas[replica]!.guards.ownAccount.charge(id);
+      expect(of[0]!.resetAtMs - nowMs).toBeGreaterThan(0);
+      expect(of[0]!.resetAtMs - nowMs).toBeLessThanOrEqual(60_000);
+      return admitted;
+    };
+    for (let i = 0; i <= 60; i++) expect(await ask(0)).toBe(i < 60);
+    return { server, id, ask };
+  }
+
+  test("that of a gateway: the account is refused by both gateways until its window ends", async () => {
+    await using stack = new AsyncDisposableStack();
+    const { ask } = await exhaust(stack);
+    setBack(20_000);
+    expect([await ask(0), await ask(1), await ask(0)]).toEqual([false, false, false]);
+  });
+
+  test("that of a gateway without Redis: the account is refused, and the gateway goes on", async () => {
+    await using stack = new AsyncDisposableStack();
+    const { server, ask } = await exhaust(stack);
+    await server.kill("SIGKILL");
+    setBack(20_000);
+    const { consume } = RateLimiterRedis.prototype;
+    let asked = 0;
+    jest.spyOn(RateLimiterRedis.prototype, "consume").mockImplementation(function (this: RateLimiterRedis, ...args) {
+      asked += 1;
+      if (asked > 100) throw new Error("it asks for ever"); // and no timer, such as that of the test, ever fires
+      return consume.apply(this, args);
+    });
+    expect(await ask(0)).toBe(false);
+    expect(asked).toBeLessThanOrEqual(1);
+  });
+
+  test("that of Redis by an hour: the window begins again", async () => {
+    await using stack = new AsyncDisposableStack();
+    const { server, id, ask } = await exhaust(stack);
+    const admin = new Redis(server.url);
+    stack.defer(() => admin.disconnect());
+    expect(await admin.pexpire(`${ownAccountLimit.keyPrefix}:${id}`, 3_600_000)).toBe(1);
+    expect(await ask(1)).toBe(true);
+    expect(await admin.pttl(`${ownAccountLimit.keyPrefix}:${id}`)).toBeLessThanOrEqual(60_000);
+  });
+});
 
 test("a Redis that went away while nobody asked is logged with what its address answers now", async () => {
   await using stack = new AsyncDisposableStack();

@@ -1,5 +1,6 @@
 import type { Actor } from "../../inventory-svc/stock/change.ts";
-import { describeEachDatabase } from "../support/databases.ts";
+import { createMysqlDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
+import { connectMysql } from "../support/mysql-client.ts";
 import { openMigratedStock, openStock } from "../support/open-stock.ts";
 import { cleanup, runScript } from "../support/processes.ts";
 import { suiteStack } from "../support/stack.ts";
@@ -61,6 +62,17 @@ describeEachDatabase("npm run stock -- history", (url) => {
     ]);
   });
 
+  test("npm run stock -- remove takes an entry away as an operator, and says when there is none", async () => {
+    const remove = () => runScript({ script, args: ["remove", "23"], env: { INVENTORY_DATABASE_URL: url() } });
+    expect(await remove()).toEqual({ code: 0, stdout: "", stderr: "entry 23 removed\n" });
+    const [, latest] = await history("23");
+    expect(latest).toMatch(/ remove +1 → - +\S+ → - +operator /);
+    expect(await remove()).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/there is no entry with petId 23\n$/),
+    });
+  });
+
   test("the history of an entry has 20 changes, or as many as --limit says", async () => {
     expect(await history("25")).toHaveLength(1 + 20);
     expect(await history("25", "--limit", "3")).toEqual((await history("25")).slice(0, 1 + 3));
@@ -81,4 +93,24 @@ test("npm run stock -- history refuses what is no petId and no limit, with exit 
   for (const args of [[], ["x"], ["1.5"], ["9223372036854775808"], ["1", "2"], ["1", "--limit", "0"]]) {
     expect(await runScript({ script, args: ["history", ...args] })).toMatchObject({ code: 64, stdout: "" });
   }
+});
+
+test("npm run stock -- history needs no right but to read (MySQL/MariaDB)", async () => {
+  await using stack = new AsyncDisposableStack();
+  const url = new URL(await createMysqlDatabase());
+  stack.defer(() => dropDatabase(url.href));
+  const { store } = await openMigratedStock(stack, url.href);
+  await store.write([create(1n)]);
+  const owner = await connectMysql(url.href);
+  const user = `reader_${process.pid}`;
+  await owner.query(`CREATE USER ${user}@'%' IDENTIFIED BY 'reader-password'`);
+  await owner.query(`GRANT SELECT ON ${url.pathname.slice(1)}.* TO ${user}@'%'`);
+  stack.defer(async () => {
+    await owner.query(`DROP USER ${user}@'%'`);
+    await owner.end();
+  });
+  const env = {
+    INVENTORY_DATABASE_URL: Object.assign(new URL(url), { username: user, password: "reader-password" }).href,
+  };
+  expect(await runScript({ script, args: ["history", "1"], env })).toMatchObject({ code: 0, stderr: "" });
 });

@@ -110,9 +110,16 @@ export const plantedFaults: readonly PlantedFault[] = [
   },
   {
     promise: 1,
+    what: "a lost stream passes for a question that was not sent",
+    file: "client/session.ts",
+    find: 'new InventoryError("UNAVAILABLE", error.message, undefined, cause) : error;',
+    replace: "notSent(error.message, cause) : error;",
+  },
+  {
+    promise: 1,
     what: "the client takes every failure for a change that has not happened",
     file: "client/inventory-error.ts",
-    find: "    return unknownCodes.has(this.code) && !undoneReasons.has(this.reason);",
+    find: "    return mayHaveHappenedBy[this.reason as Reason] ?? true;",
     replace: "    return false;",
   },
   {

@@ -15,6 +15,12 @@ const keepaliveMs = 10_000;
 const keepaliveTimeoutMs = 5_000;
 const maxBackoffMs = 1_000;
 
+/** The status that grpc-js makes of a lost connection: mostly UNAVAILABLE, after some resets another one. */
+function lostCode(): status {
+  if (Math.random() < 0.7) return status.UNAVAILABLE;
+  return Math.random() < 0.5 ? status.RESOURCE_EXHAUSTED : status.INTERNAL;
+}
+
 /** A call, at the client: a stream of the answer's messages, which takes the request's. */
 class ClientCall extends Readable {
   readonly id: number;
@@ -207,9 +213,8 @@ class Subchannel {
       this.#open.delete(connection);
       clearInterval(ping);
       clearTimeout(pong);
-      for (const call of [...calls.values()]) {
-        call.finish({ code: status.UNAVAILABLE, details: `Connection dropped: ${why}` });
-      }
+      const code = lostCode();
+      for (const call of [...calls.values()]) call.finish({ code, details: `Connection dropped: ${why}` });
       leave();
     };
     end.onClose = () => lose("closed");

@@ -51,6 +51,7 @@ export async function run(plan: Plan, print?: (line: string) => void): Promise<R
     ...(plan.faults.length === 0 ? judgeWaits(system) : []),
     ...judgeLimits(system.limited, limitRules(plan, begun.limitedAccount)),
   ];
+  system.close();
   return {
     hash: trace.hash,
     violations,
@@ -88,6 +89,7 @@ class System {
   readonly #random: Random;
   #stock!: DatabaseServer;
   #keys!: DatabaseServer;
+  readonly #databases: DatabaseServer[] = [];
   #redis!: RedisServer;
   #gateways: Slot[] = [];
   /** Of the gateways that start from now on: that of new keys first. */
@@ -115,7 +117,7 @@ class System {
     const names = Array.from({ length: services }, (_, i) => `service-${i}`);
     useServices(network, names);
     this.#openStock(this.#start.stock);
-    this.#keys = new DatabaseServer("keys-db", network, "keys", this.#start.keys, new Random(this.#plan.seed ^ 0xd2));
+    this.#keys = this.#openDatabase("keys", this.#start.keys, 0xd2);
     this.#keys.sqlite
       .prepare("update accounts set per_minute = ? where id = ?")
       .run(this.#plan.limit, this.#start.limitedAccount);
@@ -181,8 +183,20 @@ class System {
     await this.#stopAll();
   }
 
+  #openDatabase(address: string, image: Buffer, salt: number): DatabaseServer {
+    const random = new Random(this.#plan.seed ^ salt);
+    const database = new DatabaseServer(`${address}-db`, this.#network, address, image, random);
+    this.#databases.push(database);
+    return database;
+  }
+
+  /** Frees what V8 does not see of the databases. */
+  close(): void {
+    for (const { sqlite } of this.#databases) sqlite.close();
+  }
+
   #openStock(image: Buffer): void {
-    this.#stock = new DatabaseServer("stock-db", this.#network, "stock", image, new Random(this.#plan.seed ^ 0xd1));
+    this.#stock = this.#openDatabase("stock", image, 0xd1);
     const server = this.#stock;
     server.onCommit = () => server === this.#stock && this.#look(false);
   }

@@ -7,9 +7,9 @@ const node = (...args: readonly string[]) => promisify(execFile)(process.execPat
 const timeoutMs = 10 * 60_000;
 
 test(
-  "fifty seeds of faults in virtual time break no promise, and each run can be repeated",
+  "two hundred seeds of faults in virtual time break no promise, and each run can be repeated",
   async () => {
-    const { stdout } = await node("test/simulation/simulate.ts", "--seeds", "50");
+    const { stdout } = await node("test/simulation/simulate.ts", "--seeds", "200");
     expect(stdout).toContain("failed: none");
   },
   timeoutMs,

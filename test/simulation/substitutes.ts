@@ -1,5 +1,6 @@
 /** Puts what is simulated in the place of modules: loaded before any code of the product, after `virtual-time.ts`. */
 import { registerHooks } from "node:module";
+import { PerformanceObserver } from "node:perf_hooks";
 import "./virtual-time.ts";
 
 const here = (name: string) => new URL(name, import.meta.url).href;
@@ -21,6 +22,9 @@ const packages = new Map([
   ["ioredis", here("redis-model.ts")],
   ["lru-cache", here("small-caches.ts")],
 ]);
+
+// `prom-client` observes the garbage collector for as long as the process lives, and would keep each run that is over.
+PerformanceObserver.prototype.observe = () => {};
 
 registerHooks({
   resolve(specifier, context, next) {

@@ -6,6 +6,8 @@ export interface PlanResult extends RunResult {
   readonly plan: Plan;
 }
 
+Error.stackTraceLimit = 0; // a stack costs more than its error, and `--trace` has it
+
 /** A run and its repeat, which has to do exactly the same. */
 async function runTwice(plan: Plan): Promise<PlanResult> {
   const result = await run(plan);

@@ -1,5 +1,6 @@
 import { Metadata, Server, ServerCredentials, type ServerDuplexStream, status } from "@grpc/grpc-js";
 import { openInventoryChannel } from "../../client/channel.ts";
+import { RpcError, toServiceError } from "../../inventory-svc/rpc/rpc-error.ts";
 import {
   type ApplyChangesRequest,
   ApplyChangesResponse,
@@ -7,6 +8,7 @@ import {
   CheckInventoryResponse,
   InventoryServiceService,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import type { Reason } from "../../proto/reasons.ts";
 
 type Partly<T extends { fromPartial(message: never): unknown }> = Parameters<T["fromPartial"]>[0];
 
@@ -20,6 +22,8 @@ export interface ScriptedStream<Question, Answer> {
   end(): void;
   /** Breaks it. */
   fail(code?: status): void;
+  /** Ends it with a refusal, as only a service does. */
+  refuse(reason: Reason): void;
   readonly isCancelled: boolean;
 }
 
@@ -53,6 +57,7 @@ export async function startScriptedService(stack: AsyncDisposableStack, options:
         say: (answer) => void call.write(toAnswer(answer)),
         end: () => void call.end(),
         fail: (code = status.UNAVAILABLE) => void call.emit("error", Object.assign(new Error("broken"), { code })),
+        refuse: (reason) => void call.emit("error", toServiceError(new RpcError(reason, "refused"))),
         get isCancelled() {
           return call.cancelled;
         },

@@ -126,7 +126,10 @@ function planColumns(plan: PlanName, limits?: AccountLimits | null) {
     throw new AccountError("invalid_limits", `The plan ${plan} has the same limits for all its accounts.`);
   }
   if (!limits && hasOwnLimits(plan)) {
-    throw new AccountError("invalid_limits", `An account on the plan ${plan} needs its limits per minute and per day.`);
+    throw new AccountError(
+      "invalid_limits",
+      `An account on the plan ${plan} needs limits of its own: --per-minute and --per-day.`,
+    );
   }
   const columns = { plan, per_minute: limits?.perMinute ?? null, per_day: limits?.perDay ?? null };
   for (const limit of [columns.per_minute, columns.per_day]) {

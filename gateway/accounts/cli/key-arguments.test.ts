@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from "commander";
-import { parseDuration, parseFutureTime, parseLimit, parseScopes } from "./key-arguments.ts";
+import { parseDuration, parseFutureTime, parseLimit, parseScopes, parseUsagePeriod } from "./key-arguments.ts";
 
 test("a duration is a whole number and its unit", () => {
   expect(["0s", "90s", "30m", "24h", "7d", "366d"].map(parseDuration)).toEqual([
@@ -8,6 +8,11 @@ test("a duration is a whole number and its unit", () => {
   for (const text of ["", "24", "h", "-1h", "1.5h", "24 h", "24H", "1w", "367d", "999999999d", "1h30m"]) {
     expect(() => parseDuration(text)).toThrow(InvalidArgumentError);
   }
+});
+
+test("a period of use is at most the time for which requests are kept", () => {
+  expect(["30m", "8d"].map(parseUsagePeriod)).toEqual([1_800_000, 691_200_000]);
+  expect(() => parseUsagePeriod("9d")).toThrow(InvalidArgumentError);
 });
 
 test("an expiry is an exact moment in the future", () => {

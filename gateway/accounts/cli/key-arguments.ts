@@ -6,6 +6,7 @@
 import { InvalidArgumentError } from "commander";
 import { parseIsoTime } from "../../../runtime/settings.ts";
 import { type Scope, scopes } from "../keys/principal.ts";
+import { minutesKeptMs } from "../usage/usage-recorder.ts";
 
 const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 const longestDurationMs = 366 * unitMs.d;
@@ -15,6 +16,13 @@ export function parseDuration(text: string): number {
   const [, count, unit] = /^(\d{1,9})([smhd])$/.exec(text) ?? [];
   const ms = Number(count) * unitMs[unit as keyof typeof unitMs];
   if (!(ms <= longestDurationMs)) throw new InvalidArgumentError("Give it as in 30m, 24h or 7d, up to 366d.");
+  return ms;
+}
+
+/** The time before now whose requests are counted. @returns milliseconds */
+export function parseUsagePeriod(text: string): number {
+  const ms = parseDuration(text);
+  if (ms > minutesKeptMs) throw new InvalidArgumentError("Requests are kept for 8 days.");
   return ms;
 }
 

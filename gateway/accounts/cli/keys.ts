@@ -16,7 +16,7 @@ import { defaultScopes, type Scope } from "../keys/principal.ts";
 import { keyMigrations } from "./account-migrations.ts";
 import { describePlan } from "./account-store.ts";
 import { createKeyAdmin, type KeyAdmin } from "./key-admin.ts";
-import { parseDuration, parseFutureTime, parseLimit, parseScopes } from "./key-arguments.ts";
+import { parseDuration, parseFutureTime, parseLimit, parseScopes, parseUsagePeriod } from "./key-arguments.ts";
 import { notifyGateways } from "./notify-gateways.ts";
 import { banCells, banJson, isoTime, keyCells, keyJson, shownTime, usageCells, usageJson } from "./output.ts";
 
@@ -126,7 +126,7 @@ command("usage", "shows keys, last use, requests served and refused (429), and d
   .option(
     "--last <duration>",
     "time whose requests are counted, as 30m, 24h or 7d; kept for 8 days",
-    parseDuration,
+    parseUsagePeriod,
     day,
   )
   .action(async (options: Output & { last: number }) => {

@@ -28,11 +28,11 @@ test.each([
 });
 
 test.each([
-  ["free=60/1000,pro=300", /^pro: '300' is not REQUESTS_PER_MINUTE\/REQUESTS_PER_DAY, such as pro=60\/1000;/],
-  ["pro", /^pro: '' is not REQUESTS/],
-  ["free=60/1000, gold=1/2", /^'gold' is none of the plans free, pro, business;/],
-  ["enterprise=1/2", /^'enterprise' is none of the plans/],
-  ["nonsense", /^'nonsense' is none .*; must be like free=60\/1000,.* a plan that is left out keeps its limits$/],
+  ["free=60/1000,pro=300", /^pro must have REQUESTS_PER_MINUTE\/REQUESTS_PER_DAY, such as pro=60\/1000;/],
+  ["pro", /^pro must have REQUESTS/],
+  ["free=60/1000, gold=1/2", /^entry 2 names none of the plans free, pro, business;/],
+  ["enterprise=1/2", /^entry 1 names none of the plans/],
+  ["nonsense", /^entry 1 names none .*; must be like free=60\/1000,.* a plan that is left out keeps its limits$/],
 ])("what is wrong with the table of plans %j is said of the plan, with the form", (text, fault) => {
   expect(plansFault(text)).toMatch(fault);
 });

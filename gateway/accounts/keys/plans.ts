@@ -37,14 +37,15 @@ const entry = `\\s*(?:${plansInTables.join("|")})=[1-9]\\d{0,9}/[1-9]\\d{0,9}\\s
 /** A pattern of the tables of plans that people may write. */
 export const plansPattern = `${entry}(?:,${entry})*`;
 
-/** What is wrong with a text that is not of the form of `plansPattern`: the first plan in it that is wrong, and the form. */
+/** What is wrong with a text that is not of the form of `plansPattern`: its first entry that is wrong, and the form. */
 export function plansFault(text: string): string {
   const isWrong = (each: string) => !new RegExp(`^${entry}$`).test(each);
-  const wrong = text.split(",").find(isWrong)?.trim() ?? "";
-  const [plan = "", limits] = wrong.split("=");
+  const entries = text.split(",");
+  const place = entries.findIndex(isWrong);
+  const [plan = ""] = entries[place]?.trim().split("=") ?? [];
   const fault = plansInTables.some((known) => known === plan)
-    ? `${plan}: '${limits ?? ""}' is not REQUESTS_PER_MINUTE/REQUESTS_PER_DAY, such as ${plan}=60/1000`
-    : `'${plan}' is none of the plans ${plansInTables.join(", ")}`;
+    ? `${plan} must have REQUESTS_PER_MINUTE/REQUESTS_PER_DAY, such as ${plan}=60/1000`
+    : `entry ${place + 1} names none of the plans ${plansInTables.join(", ")}`;
   return `${fault}; must be like ${formatPlans(contractPlans)}, and a plan that is left out keeps its limits`;
 }
 

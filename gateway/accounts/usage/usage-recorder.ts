@@ -17,7 +17,7 @@ export interface UsageRecorderOptions {
 const dayMs = 86_400_000;
 
 /** How long the counts of minutes are kept in the database: callers may ask for 7 days. */
-const minutesKeptMs = 8 * dayMs;
+export const minutesKeptMs = 8 * dayMs;
 
 /** Accounts and minutes in one transaction: on SQLite everything else waits while one is open. */
 const minutesBatch = 100;

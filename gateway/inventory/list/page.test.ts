@@ -61,6 +61,17 @@ test("the pages of a list that stands still are, one after the other, the list",
   expect(`[${texts.join()}]`).toBe(textOf(snapshot));
 });
 
+test("no page begins with a chunk of the list, which would keep another form of its bytes", async () => {
+  const stock = new PlainStock();
+  for (let i = 0n; i < 2_000n; i++) stock.set(i, 1);
+  const snapshot = await new StockList(stock, 60_000).readFresh();
+  for (let after = -1n; after < 1_999n; after++) {
+    const { entries } = pageOf(snapshot, { after, limit: 256 });
+    const first = entries.chunks.find((chunk) => chunk.entries > 0)!;
+    expect(snapshot.chunks.includes(first)).toBe(false);
+  }
+});
+
 test("a page shares its inner chunks with the list, so that they are compressed once", async () => {
   const stock = new PlainStock();
   for (let i = 0n; i < 5_000n; i++) stock.set(i, 1);

@@ -25,8 +25,8 @@ export function pageOf({ epoch, revision, chunks }: Snapshot, { after, limit }: 
   let [left, last] = [limit, after];
   for (let i = chunkOf(chunks, after); i < chunks.length; i++) {
     const chunk = chunks[i]!;
-    if (chunk.entries === 0) continue;
     const from = lowerBound(chunk.petIds, after + 1n);
+    const leftBefore = left;
     for (let at = from; at < chunk.petIds.length; at++) {
       if (isRemoved(chunk, at)) continue;
       if (left === 0) {
@@ -36,6 +36,7 @@ export function pageOf({ epoch, revision, chunks }: Snapshot, { after, limit }: 
       left -= 1;
       last = chunk.petIds[at]!;
     }
+    if (left === leftBefore) continue;
     // The first chunk is always a copy. Otherwise the list would keep its own and the form with the bracket.
     parts.push(parts.length > 0 ? chunk : sliceChunk(chunk, from, chunk.petIds.length));
   }

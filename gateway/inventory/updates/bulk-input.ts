@@ -2,7 +2,14 @@
 import { maxPetId, maxQuantity, minPetId } from "../../../proto/pet.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { parseJson } from "../../http/json.ts";
-import { type AskedAdjustment, type AskedUpdate, type Members, readJsonQuantity, readJsonReason } from "../input.ts";
+import {
+  type AskedAdjustment,
+  type AskedUpdate,
+  type Members,
+  readJsonQuantity,
+  readJsonReason,
+  refuseLostPreconditions,
+} from "../input.ts";
 import { type Precondition, readIfMatch } from "../preconditions.ts";
 
 /** Maximum changes in one request. */
@@ -47,6 +54,7 @@ function parseChanges<T>(
       throw invalid(`${name} must be an object with petId and ${amount}.`);
     }
     const change = member as Members;
+    refuseLostPreconditions(change, (lost) => `${name}.${lost} is no member: the precondition is ifMatch.`, "ifMatch");
     const petId = readBodyPetId(change.petId, `${name}.petId`);
     const same = places.get(petId);
     if (same !== undefined) throw invalid(`${name}.petId is that of ${plural}[${same}], too; each may be there once.`);

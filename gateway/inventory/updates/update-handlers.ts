@@ -5,7 +5,7 @@ import type { Changed } from "../../../client/index.ts";
 import type { AccountGuard } from "../../admission/account-guard.ts";
 import type { Admission } from "../../admission/admission.ts";
 import { ApiError } from "../../http/api-error.ts";
-import { leaveIsKnown } from "../../http/connection.ts";
+import { leaveIsKnown } from "../../http/leaving-clients.ts";
 import { readBody } from "../../http/request.ts";
 import { contextOf } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";

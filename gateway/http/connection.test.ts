@@ -1,0 +1,122 @@
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { Router } from "express";
+import { startPublicServer } from "../../test/support/public-server.ts";
+import { suiteStack } from "../../test/support/stack.ts";
+import { until } from "../../test/support/until.ts";
+
+const stack = suiteStack();
+const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: g\r\n\r\n`;
+
+/** Starts a server that answers each request at once, and notes which it was and in which turn of the event loop. */
+async function start({ maxConnections = 100, onClose = (_url: string, _socket: Socket) => {} } = {}) {
+  const requests: { readonly url: string; readonly turn: number }[] = [];
+  let turn = 0;
+  let counting = setImmediate(function count() {
+    turn += 1;
+    counting = setImmediate(count);
+  });
+  stack.defer(() => clearImmediate(counting));
+  const { server, port } = await startPublicServer(stack, {
+    router: Router().use(({ url, socket }, response) => {
+      response.on("close", () => onClose(url, socket));
+      requests.push({ url, turn });
+      response.end(url);
+    }),
+    maxConnections,
+    keepAliveTimeoutMs: 600_000,
+  });
+  return {
+    requests,
+    /** Opens a client, and waits for the server's side of its connection. */
+    open: async () => {
+      const socket = connect(port, "127.0.0.1").on("error", () => {});
+      stack.defer(() => void socket.destroy());
+      let received = "";
+      socket.on("data", (chunk) => {
+        received += chunk;
+      });
+      const [accepted] = (await once(server, "connection")) as [Socket];
+      return {
+        socket,
+        accepted,
+        received: () => received,
+        answers: () => received.match(/HTTP\/1.1 \d+/g)?.length ?? 0,
+      };
+    },
+  };
+}
+
+test("requests that wait behind one are answered in a turn of the event loop each", async () => {
+  const { requests, open } = await start();
+  const { socket, answers } = await open();
+  socket.write(get("/").repeat(200));
+  await until(() => answers() === 200);
+  expect(new Set(requests.map(({ turn }) => turn)).size).toBe(200);
+});
+
+test("what arrives while requests wait for their turn is answered after them, and before the end", async () => {
+  const { requests, open } = await start({
+    onClose: (url, socket) => {
+      if (url !== "/1") return;
+      socket.push(get("/3")); // now the second one waits for its turn
+      socket.push(null);
+    },
+  });
+  const { socket, answers } = await open();
+  socket.write(get("/1") + get("/2"));
+  await once(socket, "end");
+  expect(requests.map(({ url }) => url)).toEqual(["/1", "/2", "/3"]);
+  expect(answers()).toBe(3);
+});
+
+test("heads that have not ended take no more than their room, and give it back", async () => {
+  const head = `GET /whole HTTP/1.1\r\nHost: g\r\nX: ${"v".repeat(14_000)}\r\n`;
+  const room = 32 * 1024 * 1024;
+  const most = Math.floor(room / head.length);
+  const { requests, open } = await start({ maxConnections: most + 100 });
+  const clients: Awaited<ReturnType<typeof open>>[] = [];
+  const bring = async (count: number) => {
+    for (const end = clients.length + count; clients.length < end; ) {
+      const client = await open();
+      client.socket.write(head);
+      clients.push(client);
+    }
+    await until(() => clients.every(({ accepted }) => accepted.destroyed || accepted.bytesRead === head.length));
+  };
+  await bring(most);
+  expect(clients.filter(({ accepted }) => accepted.destroyed)).toHaveLength(0);
+  await bring(20);
+  expect(clients.map(({ accepted }) => accepted.destroyed)).toEqual([
+    ...Array(most).fill(false),
+    ...Array(20).fill(true),
+  ]);
+
+  const whole = await open();
+  whole.socket.write(`${head}\r\n`);
+  clients[0]!.socket.write("\r\n");
+  await until(() => whole.answers() === 1 && clients[0]!.answers() === 1);
+  expect(requests).toHaveLength(2);
+  clients[1]!.socket.destroy();
+  await once(clients[1]!.accepted, "close");
+  clients.length = 0;
+  await bring(3);
+  expect(clients.map(({ accepted }) => accepted.destroyed)).toEqual([false, false, true]);
+}, 60_000);
+
+test("an idle connection may send four empty lines between requests; with more it is closed", async () => {
+  const { open } = await start();
+  const { socket, accepted, answers } = await open();
+  for (const count of [1, 2]) {
+    for (let i = 0; i < 4; i++) {
+      const { bytesRead } = accepted;
+      socket.write("\r\n");
+      await until(() => accepted.bytesRead === bytesRead + 2);
+    }
+    socket.write(get("/"));
+    await until(() => answers() === count);
+  }
+  socket.write("\r\n".repeat(5));
+  await once(socket, "end");
+  expect(answers()).toBe(2);
+});

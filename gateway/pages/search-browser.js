@@ -1,0 +1,84 @@
+// Searches the documentation page by the words of its parts.
+import { make } from "./shared.js";
+
+const element = (id) => document.getElementById(id);
+
+/** Words that developers look for and the text does not have, by the part that they mean. */
+const otherWords = {
+  "quick-start": "curl example sample",
+  program: "curl example sample sdk",
+  authentication: "token login auth",
+  limits: "quota throttling",
+  "retries-and-bans": "backoff idempotent",
+  "ids-beyond-2-53": "bigint precision",
+  "web-pages": "cross-origin",
+  versions: "deprecation changelog",
+  listInventory: "pagination paging cursor filter cache",
+  listInventoryChanges: "sync delta polling webhook poll",
+  updateInventory: "conflict optimistic lock",
+  bulkUpdateInventory: "bulk batch",
+  adjustInventory: "oversell bulk batch increment decrement",
+  getInventoryHistory: "audit log",
+  getUsage: "statistics metrics",
+  rotateKey: "renew expire",
+  precondition_failed: "conflict stale",
+  changes_unavailable: "stale",
+  insufficient_stock: "oversell conflict",
+  errors: "status response",
+};
+
+/** Lists the parts that are found below the field. @param headings of all parts */
+export function enableSearch(headings) {
+  let searched;
+  element("search").addEventListener("input", find);
+  element("search").addEventListener("focus", find);
+  element("search").form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    element("found").querySelector("a")?.click();
+  });
+  element("found").addEventListener("click", close);
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape") close();
+    if (event.key !== "/" || event.target.matches("input, textarea")) return;
+    event.preventDefault();
+    element("search").focus();
+  });
+  addEventListener("pointerdown", (event) => {
+    if (!element("search").form.contains(event.target)) close();
+  });
+
+  function close() {
+    element("found").hidden = true;
+  }
+
+  /** Lists the parts that have every word, those with a word in their heading first. */
+  function find() {
+    searched ??= headings.map(readPart);
+    const words = element("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const inHeading = ({ heading }) => words.some((word) => heading.includes(word));
+    const hits = searched.filter(({ all }) => words.every((word) => all.includes(word)));
+    const shown = words.length === 0 ? [] : hits.sort((a, b) => inHeading(b) - inHeading(a)).slice(0, 8);
+    const rows = shown.map(({ id, title, text }) => {
+      const at = Math.max(0, text.lastIndexOf(" ", text.toLowerCase().indexOf(words[0]) - 30));
+      const link = make("a", { href: `#${id}`, textContent: title });
+      link.append(make("small", { textContent: `… ${text.slice(at, at + 90)} …` }));
+      const row = make("li", {});
+      row.append(link);
+      return row;
+    });
+    if (words.length > 0 && rows.length === 0) rows.push(make("li", { textContent: "Nothing found." }));
+    element("found").replaceChildren(...rows);
+    element("found").hidden = rows.length === 0;
+  }
+}
+
+function readPart({ id, textContent, firstChild, parentElement }) {
+  const parts = [...parentElement.closest("section, article").querySelectorAll("p, li, dt, dd, td")];
+  const own = parts.filter((part) => !part.closest(".answer, .code")); // those are alike for all operations
+  const text = own
+    .map((part) => part.textContent)
+    .join(" ")
+    .replace(/\s+/g, " ");
+  const heading = `${textContent} ${otherWords[id] ?? ""}`.toLowerCase();
+  return { id, title: firstChild.textContent.trim(), heading, text, all: `${heading} ${text.toLowerCase()}` };
+}
