@@ -1,5 +1,4 @@
 /** Sends changes until it is known what became of them, as far as a repeat is safe. */
-import type { Reason } from "../proto/reasons.ts";
 import { Outage, untilSettled } from "./attempts.ts";
 import { type ChangeOutcome, type ChangeRequest, happensOnce } from "./change-requests.ts";
 import type { ChangeSessions } from "./change-sessions.ts";
@@ -40,8 +39,8 @@ export class ChangeSender {
    * unknown outcome if they happen once. A repeat of any other could undo a newer change that was acknowledged
    * meanwhile.
    *
-   * An attempt whose stream broke may still be on its way to its service, until its deadline. Before that, no refusal of
-   * a repeat is an outcome, and no outcome is unknown: the changes could be made after it.
+   * An attempt whose stream broke may still be on its way to its service, until its deadline. Before that a refused
+   * repeat proves nothing, and nothing is reported as unknown: the first attempt may still be made.
    *
    * @returns an outcome for each change, in order
    */
@@ -85,17 +84,6 @@ export class ChangeSender {
   }
 }
 
-/** The reasons of refusals that were decided where the record of an earlier attempt would have been found. */
-const decidedReasons: ReadonlySet<string | undefined> = new Set<Reason>([
-  "REQUEST_ID_REUSED",
-  "KEY_REUSED",
-  "ENTRY_NOT_FOUND",
-  "REVISION_MISMATCH",
-  "INSUFFICIENT_STOCK",
-  "QUANTITY_OVERFLOW",
-  "GROUP_REFUSED",
-]);
-
 /**
  * Whether the outcome of a repeat tells what has become of an earlier attempt that may have happened.
  *
@@ -103,7 +91,7 @@ const decidedReasons: ReadonlySet<string | undefined> = new Set<Reason>([
  */
 function tellsOfEarlier(outcome: ChangeOutcome, isOpen: boolean): boolean {
   if (!(outcome instanceof InventoryError)) return true;
-  return !isOpen && decidedReasons.has(outcome.reason);
+  return !isOpen && outcome.isDecided;
 }
 
 /** Whether no service has said what became of a change that was sent, so that one may still be about to make it. */
@@ -116,7 +104,7 @@ function mayHaveHappened(outcome: ChangeOutcome | undefined): boolean {
 }
 
 /** Whether another attempt is safe, and may have another outcome. */
-function mayPass(outcome: ChangeOutcome, happensOnce: boolean): boolean {
+function mayPass(outcome: ChangeOutcome, isOnce: boolean): boolean {
   if (!(outcome instanceof InventoryError) || !passing.has(outcome.code)) return false;
-  return happensOnce || !outcome.mayHaveHappened;
+  return isOnce || !outcome.mayHaveHappened;
 }

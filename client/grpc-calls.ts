@@ -6,7 +6,7 @@ import {
   Metadata,
   type ServiceError,
 } from "@grpc/grpc-js";
-import { InventoryError, notSent, toInventoryError } from "./inventory-error.ts";
+import { InventoryError, notSent, type StatusName, toRefusalOrLoss } from "./inventory-error.ts";
 
 export interface CallOptions {
   /** How long the call may take at most, retries included. */
@@ -51,6 +51,9 @@ function deadlineIn(timeoutMs: number): number {
   return Date.now() + boundedMs(timeoutMs);
 }
 
+/** What grpc-js makes of a call whose connection was reset. */
+const lossStatuses: readonly StatusName[] = ["INTERNAL", "UNKNOWN", "RESOURCE_EXHAUSTED"];
+
 /** @throws InventoryError, or the reason of the signal */
 export async function callUnary<Req, Res>(
   method: UnaryMethod<Req, Res>,
@@ -68,7 +71,7 @@ export async function callUnary<Req, Res>(
     });
   } catch (error) {
     signal?.throwIfAborted();
-    throw toInventoryError(error);
+    throw toRefusalOrLoss(error, lossStatuses);
   } finally {
     signal?.removeEventListener("abort", cancel);
   }
@@ -103,7 +106,7 @@ export async function* readStream<Res>(
     }
   } catch (error) {
     signal?.throwIfAborted();
-    throw toInventoryError(error);
+    throw toRefusalOrLoss(error, lossStatuses);
   } finally {
     signal?.removeEventListener("abort", cancel);
     clearTimeout(silence);

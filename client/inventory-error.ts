@@ -7,25 +7,28 @@ import { connectionFault } from "./connection-fault.ts";
 
 export type StatusName = keyof typeof status;
 
-/** Whether a change may have happened that failed for a reason. */
-const mayHaveHappenedBy: Readonly<Record<Reason | "NOT_SENT", boolean>> = {
-  INVALID_FIELD: false,
-  REQUEST_ID_REUSED: false,
-  KEY_REUSED: false,
-  ENTRY_NOT_FOUND: false,
-  ENTRY_EXISTS: false,
-  REVISION_MISMATCH: false,
-  INSUFFICIENT_STOCK: false,
-  QUANTITY_OVERFLOW: false,
-  GROUP_REFUSED: false,
-  HISTORY_OFF: false,
-  ROLE_REQUIRED: false,
-  QUEUE_FULL: false,
-  DEADLINE_PASSED: false,
-  STOCK_UNAVAILABLE: false,
-  OUTCOME_UNKNOWN: true,
-  INTERNAL: true,
-  NOT_SENT: false,
+/**
+ * What a reason tells of the change that failed. `decided`: it was refused where the record of an earlier attempt would
+ * have been found, so neither has happened. `undone`: it has not happened, and nothing is known of an earlier attempt.
+ */
+const tellings: Readonly<Record<Reason | "NOT_SENT", "decided" | "undone" | "unknown">> = {
+  INVALID_FIELD: "undone",
+  REQUEST_ID_REUSED: "decided",
+  KEY_REUSED: "decided",
+  ENTRY_NOT_FOUND: "decided",
+  ENTRY_EXISTS: "decided",
+  REVISION_MISMATCH: "decided",
+  INSUFFICIENT_STOCK: "decided",
+  QUANTITY_OVERFLOW: "decided",
+  GROUP_REFUSED: "decided",
+  HISTORY_OFF: "undone",
+  ROLE_REQUIRED: "undone",
+  QUEUE_FULL: "undone",
+  DEADLINE_PASSED: "undone",
+  STOCK_UNAVAILABLE: "undone",
+  OUTCOME_UNKNOWN: "unknown",
+  INTERNAL: "unknown",
+  NOT_SENT: "undone",
 };
 
 /** A call that failed, in the client or in the service. */
@@ -54,12 +57,17 @@ export class InventoryError extends Error {
   }
 
   /**
-   * Whether a change may have happened although its call failed. An update or an adjustment that has not happened by
-   * now will not happen later either. Only the reason tells: grpc-js and proxies make statuses of their own when a
+   * Whether a change may have happened although its call failed. An update or an adjustment that has not been decided by
+   * now never will be. Only the reason tells: grpc-js and proxies make statuses of their own when a
    * stream is lost, also such that read like a refusal.
    */
   get mayHaveHappened(): boolean {
-    return mayHaveHappenedBy[this.reason as Reason] ?? true;
+    return (tellings[this.reason as Reason] ?? "unknown") === "unknown";
+  }
+
+  /** Whether the change, and every earlier attempt that had ended by then, is known not to have happened. */
+  get isDecided(): boolean {
+    return tellings[this.reason as Reason] === "decided";
   }
 }
 
@@ -94,6 +102,18 @@ export function toInventoryError(error: unknown): InventoryError {
     Buffer.isBuffer(sent) ? errorInfoOf(() => Status.decode(sent).details) : undefined,
     error,
   );
+}
+
+/**
+ * Makes the error of a call or a stream that was under way. Only a reason is a word of the service: without one it got
+ * lost, whatever status grpc-js or a proxy has made of that.
+ *
+ * @param losses the statuses of a loss; by default all
+ */
+export function toRefusalOrLoss(cause: unknown, losses?: readonly StatusName[]): InventoryError {
+  const error = toInventoryError(cause);
+  if (error.reason !== undefined || losses?.includes(error.code) === false) return error;
+  return new InventoryError("UNAVAILABLE", error.message.replace(/^UNAVAILABLE: /, ""), undefined, cause);
 }
 
 /** @returns undefined when there is none, or when it cannot be read: the code alone says enough */

@@ -1,6 +1,6 @@
 /** A long-lived stream to the service that carries one question at a time, and its answer. */
 import type { ClientDuplexStream } from "@grpc/grpc-js";
-import { InventoryError, notSent, type StatusName, toInventoryError } from "./inventory-error.ts";
+import { InventoryError, notSent, type StatusName, toInventoryError, toRefusalOrLoss } from "./inventory-error.ts";
 
 /** After this time an answer is late: its service may be frozen, and what comes next goes over another session. */
 export const lateMs = 1_000;
@@ -38,7 +38,7 @@ export class Session<Question, Message> {
   private constructor(stream: ClientDuplexStream<Question, Message>) {
     this.#stream = stream;
     stream.on("data", (message: Message) => this.#take(message));
-    stream.on("error", (error: unknown) => this.#end(lostBy(error)));
+    stream.on("error", (error: unknown) => this.#end(toRefusalOrLoss(error)));
     stream.on("end", () => this.#end(notSent("the service ended the stream")));
   }
 
@@ -136,12 +136,6 @@ export class Session<Question, Message> {
     clearTimeout(asked.timer);
     asked.reject(error);
   }
-}
-
-/** Makes one status of what grpc-js and proxies say of a lost stream: only a reason is a word of the service. */
-function lostBy(cause: unknown): InventoryError {
-  const error = toInventoryError(cause);
-  return error.reason === undefined ? new InventoryError("UNAVAILABLE", error.message, undefined, cause) : error;
 }
 
 function silent(): InventoryError {

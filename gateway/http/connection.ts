@@ -237,7 +237,7 @@ export class Connection {
     if (this.#parsed === "nothing" || this.#waiting.length > 0) return;
     if (this.#open?.req.complete) this.endAfterOpen();
     else if (this.#end === "of room") this.close();
-    // The parser takes the end of a body for none of its business once the head has asked for an upgrade.
+    // The parser ignores the end of a body once the head has asked for an upgrade.
     else if (this.#open) this.#onInvalid("cut short");
     else this.#endParsing(); // a part of a head is an error of the parser now
   }

@@ -97,8 +97,8 @@ export function isRedisUrl(text: string): boolean {
 }
 
 /**
- * Waits for an answer of Redis. One that arrives while this thread is busy has to count: the command has been executed,
- * and doing its work in another way would do it twice. This does not hold when the thread was busy for more than a
+ * Waits for an answer of Redis. One that is read late counts: Redis has run the command, and to decide again would
+ * charge twice. This does not hold when the thread was busy for more than a
  * second: then the `commandTimeout` of ioredis comes first.
  *
  * @throws what the command throws; NoAnswerError when there is no answer in time

@@ -34,7 +34,7 @@ export interface Count {
 
 /**
  * What a gateway may still admit of a limit: all that is left with one gateway or with Redis, else its share. It equals
- * what `charge` admits next. So requests that a fault let pass beyond the limit use up credit here, too.
+ * what `charge` admits next. A gateway that has admitted too many in a fault gets less credit.
  */
 export function leftOf({ own, synced, others }: Readonly<Count>, limit: number, gateways: number): number {
   return Math.ceil((limit - others - synced) / gateways) + synced - own;

@@ -121,8 +121,7 @@ export interface QuestionStream {
    * Makes a function that says whether an asker still waits.
    *
    * @param deadlineMs the end of its wait, counted from when this service accepted the stream. The asker counts from
-   * when it learned of that, which is later. So no question that its asker has given up is taken for wanted, however
-   * late it comes
+   * when it learned of that, which is later. So the service gives up first, however late the question comes
    */
   whileWanted(deadlineMs: number): () => boolean;
 }

@@ -49,7 +49,7 @@ interface QueuedWrite extends WriteRequest {
 export class GroupCommit {
   readonly #options: GroupCommitOptions;
   readonly #batches: Batches<QueuedWrite>;
-  /** A fraction: the next batch takes at most its whole part. */
+  /** Fractional; rounded down for each batch. */
   #batchLimit: number;
   #adjustedAtMs: number;
   #queued = 0;

@@ -56,7 +56,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 1,
     what: "an update that may have happened is sent again",
     file: "client/change-sender.ts",
-    find: "  return happensOnce || !outcome.mayHaveHappened;",
+    find: "  return isOnce || !outcome.mayHaveHappened;",
     replace: "  return true;",
   },
   {
@@ -111,9 +111,9 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     promise: 1,
     what: "a lost stream passes for a question that was not sent",
-    file: "client/session.ts",
-    find: 'new InventoryError("UNAVAILABLE", error.message, undefined, cause) : error;',
-    replace: "notSent(error.message, cause) : error;",
+    file: "client/inventory-error.ts",
+    find: 'return new InventoryError("UNAVAILABLE", error.message.replace(/^UNAVAILABLE: /, ""), undefined, cause);',
+    replace: 'return notSent(error.message.replace(/^UNAVAILABLE: /, ""), cause);',
   },
   {
     promise: 1,

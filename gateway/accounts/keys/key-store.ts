@@ -5,7 +5,7 @@ import { retried } from "../../../runtime/database/transactions.ts";
 import { type DbInteger, firstOfFamily, type PlanRow, toNumber, toPlan, toScopes } from "./key-rows.ts";
 import type { Principal } from "./principal.ts";
 
-/** What the gateway reads and writes of keys while it serves. What operators do is in `accounts/key-admin.ts`. */
+/** What the gateway reads and writes of keys while it serves. What operators do is in `accounts/cli/key-admin.ts`. */
 export interface KeyStore {
   /** Resolves when keys can be looked up. */
   ping(): Promise<void>;

@@ -35,7 +35,8 @@ export class PinnedBodies {
    */
   pin(body: Body, accountId: string, cutOff: () => void): () => void {
     const isNew = ![...this.#accounts.values()].some(({ readers }) => readers.has(body));
-    while (isNew && this.#accounts.size > 0 && this.#pieces.bytes - body.length >= this.#maxBytes) this.#cutOne();
+    while (isNew && this.#accounts.size > 0 && this.#pieces.bytes - this.#largest(body) >= this.#maxBytes)
+      this.#cutOne();
     const account = this.#accounts.get(accountId) ?? { readers: new Map(), pieces: new Pieces() };
     this.#accounts.set(accountId, account);
     const readers = account.readers.get(body) ?? this.#begin(account, body);
@@ -44,6 +45,15 @@ export class PinnedBodies {
     return () => {
       if (readers.delete(reader) && readers.size === 0) this.#end(accountId, account, body);
     };
+  }
+
+  /** The length of the largest body, the new one among them: one reader alone is never cut off. */
+  #largest(body: Body): number {
+    let largest = body.length;
+    for (const { readers } of this.#accounts.values()) {
+      for (const { length } of readers.keys()) largest = Math.max(largest, length);
+    }
+    return largest;
   }
 
   #begin({ readers, pieces }: Account, body: Body): Set<() => void> {
