@@ -144,6 +144,7 @@ class System {
       isOver: () => this.#isOver,
       changes: this.changes,
       reads: this.reads,
+      usedKeys: [],
       // For an update whose body comes late, and before a repeat, it is looked up again.
       lookUpMs: faults.some(({ kind }) => /keys/.test(kind)) ? 2 * 2_000 : 0,
       isServed: faults.length === 0 || isRolling(this.#plan),
