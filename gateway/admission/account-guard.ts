@@ -39,7 +39,8 @@ export function keyedUpdateLimit(perDay: number): GuardLimit {
 
 /**
  * What `RateLimiterRedis` runs: it adds points only if all of them fit, so that a large request which is refused takes
- * nothing from smaller ones. When the clock of Redis has been set back since a window began, it begins again. ARGV: points to add, seconds, points of the limit. Returns the sum and its time left in ms.
+ * nothing from smaller ones. When the clock of Redis has been set back since a window began, it begins again. ARGV: points
+ * to add, seconds, points of the limit. Returns the sum and its time left in ms.
  */
 export const guardScript = `
 local ttl = redis.call('pttl', KEYS[1])

@@ -147,8 +147,8 @@ export class Connection {
     let at = 0;
     while (this.#parsed !== "nothing") {
       if (this.isIdle) {
-        while (isBreak(bytes[at])) at += 1; // before a request they mean nothing (RFC 9112 section 2.2)
-        this.#breaks += at;
+        // Before a request they mean nothing (RFC 9112 section 2.2).
+        for (; isBreak(bytes[at]); at++) this.#breaks += 1;
         if (this.#breaks > maxBreaks) return void this.close(); // they would keep an idle connection open for good
       }
       if (at >= bytes.length) return;

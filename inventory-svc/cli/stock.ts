@@ -75,7 +75,6 @@ async function exportEntries(store: StockStore, out: Writable, format: Format): 
   const progress = createProgress("entries exported", process.stderr.isTTY && !isOnTerminal);
   let done = 0;
   const text = async function* () {
-    await store.ping(); // a file with a head alone would look like an empty stock
     yield fileHead(format);
     for await (const { rows } of new ListFeed(store, batchSize).load(undefined)) {
       const page = rows.filter(({ removed }) => !removed);
