@@ -261,7 +261,7 @@ class System {
   async #inject({ kind, forMs, which, other }: Fault): Promise<void> {
     const gateway = this.#gateways[which % this.#gateways.length]!;
     const service = this.#services[other % this.#services.length]!;
-    note(`FAULT ${kind} ${which} ${other} for ${forMs}`);
+    note(`FAULT ${kind} for ${forMs}, at ${gateway.running.host.name} or ${service.running.host.name}`);
     meet(kind);
     const network = this.#network;
     const held = async (from: string, to: string) => {
