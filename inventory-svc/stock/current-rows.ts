@@ -16,15 +16,17 @@ export async function readCurrentRows<R>(
   columns: readonly string[],
   key: keyof R & string,
 ): Promise<R[]> {
-  const read = (query: Knex.QueryBuilder): Promise<readonly (R & ServerRow)[]> =>
-    orUnavailable(readCurrent<R & ServerRow>(db, () => query.clone().select(serverColumns(db))));
+  const read = (query: Knex.QueryBuilder, names = columns): Promise<readonly (R & ServerRow)[]> => {
+    const first = () => query.clone().clearSelect().select(serverColumns(db));
+    return orUnavailable(readCurrent<R & ServerRow>(db, () => first().select(names)));
+  };
   const rows = await read(query);
   if (rows.length > 0) return [...rows];
   // No row says where the answer comes from, so it is asked for again with a row that is always there.
   const withCounter = db("stock_head")
     .where("stock_head.id", 1)
     .leftJoin(query.as("chosen"), db.raw("1 = 1") as never)
-    .orderBy(`chosen.${key}`)
-    .select(columns.map((name) => `chosen.${name}`));
-  return (await read(withCounter)).filter((row) => row[key] !== null);
+    .orderBy(`chosen.${key}`);
+  const chosen = columns.map((name) => `chosen.${name}`);
+  return (await read(withCounter, chosen)).filter((row) => row[key] !== null);
 }

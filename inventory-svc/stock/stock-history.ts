@@ -65,7 +65,7 @@ export class StockHistory {
       .where("id", ">", 0);
     const query = this.#db("stock_head")
       .where("id", 1)
-      .select(this.#db.raw("exists ? or exists ? as known", [entry, change]), serverColumns(this.#db));
+      .select(serverColumns(this.#db), this.#db.raw("exists ? or exists ? as known", [entry, change]));
     const read = () =>
       orUnavailable(readCurrent<{ known: number | bigint } & ServerRow>(this.#db, () => query.clone()));
     const [row] = await this.#inTurn(read);

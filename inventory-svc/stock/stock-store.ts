@@ -50,7 +50,7 @@ export class StockStore {
   constructor(db: Knex, keepsHistory = true) {
     this.#db = db;
     const head = db("stock_head").where({ id: 1 });
-    this.#readPosition = statementOf(head.select("epoch", "revision", "floor", serverColumns(db)));
+    this.#readPosition = statementOf(head.select(serverColumns(db), "epoch", "revision", "floor"));
     this.#statements = new WriteStatements(db, keepsHistory);
   }
 
@@ -130,13 +130,13 @@ export class StockStore {
       // The page is limited before the join: otherwise MySQL reads and sorts everything after the position.
       .leftJoin(page, this.#db.raw("1 = 1") as never)
       .orderBy("page.revision")
+      .select(serverColumns(this.#db))
       .select(
         "stock_head.epoch",
         "stock_head.revision as head",
         "stock_head.floor",
         ...columns.map((name) => `page.${name}`),
-      )
-      .select(serverColumns(this.#db));
+      );
     const rows: readonly (Row & ServerRow & { epoch: string; head: bigint; floor: bigint })[] = await this.#readCurrent(
       () => query.clone(),
     );

@@ -112,6 +112,24 @@ test("a primary that would never notice that it is cut off from its group is a r
   expect(engine({ ...member, group_replication_consistency: "BEFORE" }).risks).toEqual([]);
 });
 
+test("Vitess is recognized, and its sessions take no transaction in several shards", () => {
+  const waits = { rpl_semi_sync_source_enabled: "ON", rpl_semi_sync_source_timeout: "1000000000000000000" };
+  const primary = { ...mysql, ...waits, version: "8.4.6-Vitess" };
+  expect(engine(primary)).toMatchObject({
+    name: "MySQL 8.4.6, Vitess",
+    canPipeline: true,
+    sessionSettings: ["SET SESSION sql_select_limit = DEFAULT", "SET SESSION transaction_mode = 'SINGLE'"],
+    risks: [],
+  });
+});
+
+test("a primary of Vitess that waits for no replica, or not for long, is a risk", () => {
+  const primary = { ...mysql, version: "8.4.6-Vitess" };
+  const waits = { rpl_semi_sync_source_enabled: "ON", rpl_semi_sync_source_timeout: "10000" };
+  expect(engine(primary).risks).toEqual([expect.stringContaining("durability policy")]);
+  expect(engine({ ...primary, ...waits }).risks).toEqual([expect.stringContaining("after 10000 ms")]);
+});
+
 test("semi-synchronous replication that may lose writes is a risk under both of its names", () => {
   const source = { rpl_semi_sync_source_enabled: "ON", rpl_semi_sync_source_wait_point: "AFTER_SYNC" };
   expect(engine({ ...mysql, ...source, rpl_semi_sync_source_timeout: "4294967295" }).risks).toEqual([]);

@@ -1,5 +1,5 @@
 /**
- * Knows the engines behind a URL: MySQL and MariaDB with their forms of replication, and TiDB.
+ * Knows the engines behind a URL: MySQL and MariaDB with their forms of replication, Vitess, and TiDB.
  *
  * It says which settings a session needs for a read to be up to date, and which settings of the server put an
  * acknowledged update at risk.
@@ -86,16 +86,9 @@ function formOf(variables: Variables): Form {
   if (isOn(variables.get("wsrep_on"))) return { form: "Galera", ...galera(variables) };
   if (variables.get("group_replication_group_name"))
     return { form: "Group Replication", ...groupReplication(variables) };
-  const semiSync = (name: string, oldName = name) =>
-    variables.get(`rpl_semi_sync_source_${name}`) ?? variables.get(`rpl_semi_sync_master_${oldName}`);
-  if (isOn(semiSync("enabled"))) {
-    const waits = {
-      timeoutMs: Number(semiSync("timeout")),
-      waitPoint: semiSync("wait_point"),
-      withoutReplica: isOn(semiSync("wait_no_replica", "wait_no_slave") ?? "ON"),
-    };
-    return { form: "semi-synchronous replication", ...semiSynchronous(waits) };
-  }
+  const waits = semiSyncWaits(variables);
+  if (isVitess(variables)) return { form: "Vitess", ...vitess(waits) };
+  if (waits) return { form: "semi-synchronous replication", ...semiSynchronous(waits) };
   if (variables.has("tidb_txn_mode")) return { form: undefined, ...tidb(variables) };
   return { form: undefined, sessionSettings: [], risks: [] };
 }
@@ -150,6 +143,18 @@ interface SemiSyncWaits {
   readonly withoutReplica: boolean;
 }
 
+/** @returns undefined for a source that waits for no replica */
+function semiSyncWaits(variables: Variables): SemiSyncWaits | undefined {
+  const setting = (name: string, oldName = name) =>
+    variables.get(`rpl_semi_sync_source_${name}`) ?? variables.get(`rpl_semi_sync_master_${oldName}`);
+  if (!isOn(setting("enabled"))) return undefined;
+  return {
+    timeoutMs: Number(setting("timeout")),
+    waitPoint: setting("wait_point"),
+    withoutReplica: isOn(setting("wait_no_replica", "wait_no_slave") ?? "ON"),
+  };
+}
+
 function semiSynchronous({ timeoutMs, waitPoint, withoutReplica }: SemiSyncWaits): Omit<Form, "form"> {
   const risks: string[] = [];
   if (!withoutReplica) {
@@ -168,6 +173,21 @@ function semiSynchronous({ timeoutMs, waitPoint, withoutReplica }: SemiSyncWaits
     );
   }
   return { sessionSettings: [], risks };
+}
+
+const isVitess = (variables: Variables) => /-vitess/i.test(variables.get("version") ?? "");
+
+function vitess(waits: SemiSyncWaits | undefined): Omit<Form, "form"> {
+  const noWait =
+    "Vitess replaces a primary by itself, and this one waits for no replica, so a failover can lose updates: set the durability policy of its keyspace to semi_sync";
+  return {
+    sessionSettings: [
+      "SET SESSION sql_select_limit = DEFAULT", // VTGate takes no lock of migrations while there is a limit
+      // It refuses a transaction in several shards, which it would otherwise commit in one and perhaps not in another.
+      "SET SESSION transaction_mode = 'SINGLE'",
+    ],
+    risks: waits ? semiSynchronous(waits).risks : [noWait],
+  };
 }
 
 function tidb(variables: Variables): Omit<Form, "form"> {

@@ -178,7 +178,9 @@ const silenceSeconds = 10;
 /** Runs steps over the connection that holds the lock: if that is lost, no step begins over another one. */
 async function withMysqlLock<T>(db: Knex, work: () => Promise<T>): Promise<T> {
   await db.raw(`SET SESSION wait_timeout = ${silenceSeconds}`);
-  await db.raw(`SET ${hasLock} = GET_LOCK(${lockName}, ?)`, [lockWaitSeconds]);
+  const [[taken]] = await db.raw(`SELECT GET_LOCK(${lockName}, ?)`, [lockWaitSeconds]);
+  // By its place, because VTGate gives the column a name of its own.
+  await db.raw(`SET ${hasLock} = ?`, [Number(Object.values(taken)[0])]);
   await requireLock(db, "another process has been migrating this database for too long");
   try {
     return await work();

@@ -20,15 +20,21 @@ import { maxAttempts } from "./transactions.ts";
 export const readOnlyServer = "@@read_only /*!80000 | @@super_read_only */";
 
 /**
+ * Vitess gives one answer to equal reads that wait at the same time, also to a read that began after a commit which that
+ * answer does not have. With this it does not. It looks for it right after SELECT; other engines skip it.
+ */
+const ownAnswer = "/*vt+ CONSOLIDATOR=disabled */";
+
+/**
  * The columns by which `readCurrent` recognizes an old primary, and a server that a proxy has chosen for reads. They
- * have to be part of the query itself, which has to answer at least one row. On a reader of Aurora only the second
- * column shows that it is read-only.
+ * have to be the first ones of the query itself, which has to answer at least one row. On a reader of Aurora only the
+ * second column shows that it is read-only.
  */
 export function serverColumns(db: Knex): Knex.Raw {
   const [server, engine, same] = isSqlite(db)
     ? ["0", "0", "1"]
     : [readOnlyServer, "@@innodb_read_only", `@@server_id <=> ${preparedServer}`];
-  return db.raw(`${server} as server_read_only, ${engine} as engine_read_only, ${same} as same_server`);
+  return db.raw(`${ownAnswer} ${server} as server_read_only, ${engine} as engine_read_only, ${same} as same_server`);
 }
 
 /** A row with `serverColumns`, as the drivers give it. */

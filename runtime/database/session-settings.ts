@@ -16,7 +16,7 @@ export function sessionSettings(silenceTimeoutMs: number): string {
     // Strict: a value that does not fit its column is an error, and is never changed to fit. NO_BACKSLASH_ESCAPES is
     // left out: it would make mysql2's escapes unsafe.
     "sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
-    "sql_select_limit = 18446744073709551615",
+    "sql_select_limit = 9223372036854775807", // Vitess refuses more
     "sql_safe_updates = 0",
     "time_zone = '+00:00'",
     "default_storage_engine = InnoDB", // for the tables that migrations make

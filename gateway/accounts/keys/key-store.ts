@@ -61,9 +61,10 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
         .leftJoin("api_keys as k", (on) => void on.on("k.key_hash", "=", db.raw("?", [keyHash])))
         .leftJoin("api_keys as f", "f.id", firstOfFamily(db))
         .leftJoin("accounts as a", "a.id", "k.account_id")
+        .select(serverColumns(db))
         .select("k.id", "k.line", "k.account_id", "k.scopes", "k.expires_at", "k.revoked_at", "k.last_used_at")
         .select("f.banned_until")
-        .select("a.plan", "a.per_minute", "a.per_day", serverColumns(db));
+        .select("a.plan", "a.per_minute", "a.per_day");
       const [row] = await readCurrent<PrincipalRow & ServerRow>(db, () => query.clone());
       if (!row?.id) return undefined;
       if (row.revoked_at !== null) return null;
