@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 import { Pool } from "undici";
 import { openDatabase } from "../../runtime/database/open.ts";
+import { formFaults } from "../simulation/answer-form.ts";
 import { type AskedChange, type Attempt, type History, judge, type Read, type Version } from "../simulation/oracle.ts";
 import { LoopClock } from "../support/loop-clock.ts";
 import { until } from "../support/until.ts";
@@ -24,6 +25,8 @@ interface Recorded {
   readonly refused: number;
   /** What these got: how often each status, or each fault of the connection. */
   readonly refusals: Readonly<Record<string, number>>;
+  /** Answers that no kill explains. */
+  readonly faults: readonly string[];
   /** The longest time that a request took, answered or not. */
   readonly slowestMs: number;
   /** What each disturbance did, from its start until after its end. */
@@ -76,6 +79,9 @@ interface Result {
   readonly error?: object;
 }
 
+/** All that these requests may get, whatever is killed. */
+const allowedStatuses = [200, 503, 504];
+
 /** Pets of one writer that sends many updates at once. */
 const petsPerWriter = 4;
 
@@ -88,14 +94,10 @@ const clockSlackMs = 5;
 /** Reads and writes through all gateways, and has the oracle judge every answer by what the database has committed. */
 export async function checkHistory(cluster: Tiers, options: HistoryOptions): Promise<Verdict> {
   const { history, ...recorded } = await recordHistory(cluster, options);
-  return { ...recorded, violations: judge(history) };
+  return { ...recorded, violations: [...recorded.faults, ...judge(history)] };
 }
 
-/**
- * Reads and writes through all gateways.
- *
- * @throws Error when a gateway gives no list after that
- */
+/** Reads and writes through all gateways. */
 export async function recordHistory(
   cluster: Tiers,
   options: HistoryOptions,
@@ -109,6 +111,7 @@ export async function recordHistory(
   const reads: Read[] = [];
   const counts = { writes: 0, repeats: 0, refused: 0, refusedWrites: 0, slowestMs: 0 };
   const refusals: Record<string, number> = {};
+  const faults: string[] = [];
   const gap = { longestMs: 0, lastMs: 0 };
   const effects: Effect[] = [];
   const pools = cluster.gateways.map(({ current }) => new Pool(`http://${current.listen}`, { connections: 32 }));
@@ -127,9 +130,13 @@ export async function recordHistory(
     try {
       const answer = await pools[turn % pools.length]!.request({ method, path, ...more });
       const bytes = Buffer.from(await answer.body.arrayBuffer());
-      if (answer.statusCode !== 200) throw new Error(`status ${answer.statusCode}`);
-      const text = (answer.headers["content-encoding"] === "gzip" ? gunzipSync(bytes) : bytes).toString();
-      return { body: JSON.parse(text), etag: String(answer.headers.etag) };
+      const { statusCode: status, headers } = answer;
+      const text = (headers["content-encoding"] === "gzip" ? gunzipSync(bytes) : bytes).toString();
+      const wrong = formFaults({ status, headers, body: text });
+      if (!allowedStatuses.includes(status)) wrong.push(`${status} ${text}`);
+      faults.push(...wrong.map((fault) => `${method} ${path} at ${nowMs().toFixed(0)}: ${fault}`));
+      if (status !== 200) throw new Error(`status ${status}`);
+      return { body: JSON.parse(text), etag: String(headers.etag) };
     } catch (error) {
       // The gateway, or a process that it calls, was killed during the request.
       const { code, message } = error as Error & { code?: string };
@@ -246,10 +253,10 @@ export async function recordHistory(
   ]);
   // At rest, every gateway shows what the table has, and the table what the ledger says.
   for (const turn of pools.keys())
-    if (!(await read(turn, "list"))) throw new Error(`at rest, gateway ${turn} gives no list`);
+    if (!(await read(turn, "list"))) faults.push(`at rest, gateway ${turn} gives no list`);
   const history = { commits: await stock.commitsSince(begun), changes, reads: [...reads, await stock.read()] };
   await Promise.all([...pools.map((pool) => pool.destroy()), stock.close()]);
-  return { ...counts, zeroMs, reads: reads.length, refusals, effects, history };
+  return { ...counts, zeroMs, reads: reads.length, refusals, faults, effects, history };
 }
 
 type Row = Omit<Version, "removed"> & { readonly removed: number };

@@ -14,6 +14,8 @@ export interface Operation {
   /** Of an update: it has the same number in each attempt. */
   readonly change?: number;
   readonly pet?: number;
+  /** Of a read of changes: the tag that it gave. */
+  readonly since?: string;
   readonly quantity?: number;
   /** Of an update: the revision that it made. Of a read: what its `ETag` names. */
   readonly revision?: string;
@@ -35,7 +37,7 @@ export function operationsOf({ commits, changes, reads }: History): {
       return { ...times, op: "set", change, pet, quantity, ...revision, outcome: outcome.kind };
     }),
   );
-  const seen = reads.map(({ kind, callMs, returnMs, tag, petIds, body }): Operation => {
+  const seen = reads.map(({ kind, callMs, returnMs, tag, petIds, since, body }): Operation => {
     const shown = kind === "changes" ? (body as { changed: Entry[] }).changed : ([body].flat() as Entry[]);
     const pet = kind === "entry" ? { pet: petIds![0]! } : {};
     const times = { call: callMs, return: returnMs };
@@ -43,6 +45,7 @@ export function operationsOf({ commits, changes, reads }: History): {
       ...times,
       op: kind as Operation["op"],
       ...pet,
+      ...(since === undefined ? {} : { since }),
       revision: tag,
       entries: quantities(shown),
       outcome: "done",

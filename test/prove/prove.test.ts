@@ -58,9 +58,10 @@ describe("a proof of the sources as they are", () => {
     proof = await prove();
   }, timeoutMs);
 
-  test("it finds no broken promise, and says what it has checked", () => {
+  test("it finds no broken promise, and says that it has checked too little for a verdict", () => {
     const { code, report, html, history } = proof;
-    expect({ code, violations: report.violations }).toEqual({ code: 0, violations: [] });
+    expect({ code, violations: report.violations }).toEqual({ code: 2, violations: [] });
+    expect(report.verdict).toBe("too little to say anything");
     expect(report.simulated.runs).toBeGreaterThan(0);
     expect(report.processes.kills).toBeGreaterThan(0);
     expect(history.split("\n").length).toBe(report.processes.operations + 2);
@@ -94,6 +95,16 @@ test(
     expect(report.verdict).toBe("a promise was broken");
     expect(report.violations.join("\n")).toContain("a repeat of what got");
     if (go) expect(await judgeByPorcupine(history)).toMatchObject({ code: 1 });
+  },
+  timeoutMs,
+);
+
+test(
+  "a proof of a gateway whose errors have no labels and no shape says so",
+  async () => {
+    const { code, report } = await prove("--gateway", "test/faults/broken-answers-gateway.ts");
+    expect(code).toBe(1);
+    expect(report.violations.join("\n")).toMatch(/500 without ratelimit/);
   },
   timeoutMs,
 );

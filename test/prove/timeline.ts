@@ -16,7 +16,7 @@ const style = `:root { color-scheme: light dark; font: 14px/1.5 system-ui, sans-
 body { margin: 1.5rem; max-width: 1440px; background: light-dark(#fff, #16181c); color: light-dark(#1c1e21, #e4e6ea); }
 svg { width: 100%; height: auto; } svg text { fill: currentColor; font-size: 11px; }
 pre { white-space: pre-wrap; } .bar { fill: light-dark(#9db8d9, #47658a); } .kill { fill: light-dark(#c62828, #ef6b63); }
-.done { fill: light-dark(#2e7d4f, #63c58c); } .unknown { fill: light-dark(#b45f06, #f0a04b); } .refused { fill: light-dark(#6a1b9a, #c58af0); }
+.done { fill: light-dark(#2e7d4f, #63c58c); } .unknown { fill: light-dark(#b45f06, #f0a04b); }
 .line { stroke: light-dark(#ccc, #3a3e45); }`;
 
 interface Report {
@@ -85,7 +85,7 @@ export function timeline(report: Report, operations: readonly Operation[], kills
 <pre>${escaped(report.violations.slice(0, 3).join("\n"))}</pre>
 <details><summary>What was checked: report.json</summary><pre>${escaped(JSON.stringify(report, undefined, 2))}</pre></details>
 <h2>Real processes under kills</h2>
-<p>Red: a process from its kill until it served again. Blue: answers in time. Below, by entry, what took longer than ${slowMs} ms (green), what ended without an answer or with a 5xx (orange), and what was refused (purple). Point at a mark to read it.</p>
+<p>Red: a process from its kill until it served again. Blue: answers in time. Below, by entry, what took longer than ${slowMs} ms (green), and updates without an answer or with a 5xx (orange). Point at a mark to read it.</p>
 <svg viewBox="0 0 ${width} ${y + 6}" role="img" aria-label="Kills and operations in time">${shapes.join("\n")}</svg>
 </html>
 `;

@@ -1,4 +1,5 @@
 /** Callers of the public API, who note what they get. */
+import { formFaults } from "./answer-form.ts";
 import { meet } from "./events.ts";
 import { type HttpAnswer, type HttpOutcome, type HttpRequest, sendHttp } from "./http-calls.ts";
 import type { AskedChange, Attempt, Read } from "./oracle.ts";
@@ -33,6 +34,8 @@ export interface CallerWorld {
   readonly keepsRecords: boolean;
   readonly changes: AskedChange[];
   readonly reads: Read[];
+  /** The values of Idempotency-Key that callers have used. */
+  readonly usedKeys: string[];
   readonly fail: (what: string) => void;
 }
 
@@ -51,6 +54,9 @@ const slackMs = 1_500;
 
 /** When a caller gives up that hears nothing: the machine of its gateway may be lost. */
 const patienceMs = 45_000;
+
+/** By then services have begun to forget old changes once more. */
+const forgettingMs = 70_000;
 
 let lastNumber = 0;
 
@@ -102,6 +108,9 @@ export class HttpCaller {
   /** Tags that it has got: of the list, and of entries by petId. */
   #listTag = "";
   readonly #entryTags = new Map<number, string>();
+  readonly #usedKeys = new Set<string>();
+  /** Sends the latest changes with a key once more. */
+  #repeat: (() => Promise<void>) | undefined;
 
   constructor(name: string, world: CallerWorld) {
     this.host = new Host(name);
@@ -133,6 +142,10 @@ export class HttpCaller {
       await this.#pause(random.chance(0.3) ? 1 : random.between(0, 2 * pauseMs));
       await this.#act(random.weighted(kinds));
     }
+    if (!this.#repeat || random.chance(0.95)) return;
+    await this.#pause(forgettingMs);
+    meet("a repeat a minute later");
+    await this.#repeat();
   }
 
   /** Reads the list once. */
@@ -281,14 +294,8 @@ export class HttpCaller {
   }
 
   /** Every answer has its labels, and every error the shape of the contract. */
-  #judgeForm({ method, path }: Pick<HttpRequest, "method" | "path">, { status, headers, body }: HttpAnswer): void {
-    const { fail } = this.#world;
-    const missing = ["x-request-id", "ratelimit", "ratelimit-policy"].filter((name) => headers[name] === undefined);
-    if (missing.length > 0) fail(`${method} ${path}: ${status} without ${missing}`);
-    if (status >= 400 && Object.keys(JSON.parse(body)).sort().join() !== "code,message,status") {
-      fail(`${method} ${path}: ${status} with ${body}`);
-    }
-    if (status === 500) fail(`${method} ${path}: 500 ${body}`);
+  #judgeForm({ method, path }: Pick<HttpRequest, "method" | "path">, answer: HttpAnswer): void {
+    for (const fault of formFaults(answer)) this.#world.fail(`${method} ${path}: ${fault}`);
   }
 
   async #read(
@@ -307,6 +314,9 @@ export class HttpCaller {
     const etag: string = answer.headers.etag ?? body?.etag ?? "";
     const tag = etag.replace(/"|-gzip/g, "");
     this.#world.reads.push({ ...read, callMs, returnMs: nowMs(), status, tag, body, waitMs });
+    if (status === 304 && headers["if-none-match"] !== `"${tag}"`) {
+      this.#world.fail(`${path} of ${callMs.toFixed(0)} got 304 ${tag} for ${headers["if-none-match"]}`);
+    }
     if (read.kind === "history") return;
     if (read.kind === "entry") this.#entryTags.set(read.petIds![0]!, tag);
     else if (tag) this.#listTag = tag;
@@ -339,9 +349,9 @@ export class HttpCaller {
   }
 
   /** Asks for updates of these entries. */
-  #updates(petIds: readonly number[], expected?: bigint): readonly AskedChange[] {
+  #updates(petIds: readonly number[], more: Pick<AskedChange, "expected" | "reuses"> = {}): readonly AskedChange[] {
     const asked = petIds.map((petId): AskedChange => {
-      return { kind: "set", petId, quantity: nextNumber(), expected, attempts: [] };
+      return { kind: "set", petId, quantity: nextNumber(), ...more, attempts: [] };
     });
     this.#world.changes.push(...asked);
     return asked;
@@ -366,7 +376,7 @@ export class HttpCaller {
     { isBulk = false, ...way }: { readonly isBulk?: boolean } & Leaving = {},
   ): Promise<readonly AskedChange[]> {
     const expected = headers["if-match"] === undefined ? undefined : BigInt(headers["if-match"].slice(2, -1));
-    const asked = this.#updates(petIds, expected);
+    const asked = this.#updates(petIds, { expected });
     if (asked.length > 0) await this.#attempt(asked, headers, isBulk, way);
     return asked;
   }
@@ -437,11 +447,23 @@ export class HttpCaller {
     this.#key = JSON.parse(answer.body).key;
   }
 
+  /** @returns a key that this account has not used; sometimes another one has */
+  #newKey(): string {
+    const { random, usedKeys } = this.#world;
+    const others = random.chance(0.3) ? usedKeys.filter((key) => !this.#usedKeys.has(key)) : [];
+    if (others.length > 0) meet("a key that another account has used");
+    const key = others.length > 0 ? random.pick(others) : `key-${nextNumber()}`;
+    usedKeys.push(key);
+    this.#usedKeys.add(key);
+    return key;
+  }
+
   /** Sends changes with a key, again until they are answered, and once more after that. */
   async #keyed(asked: readonly AskedChange[], isBulk: boolean): Promise<void> {
     if (asked.length === 0) return;
     const { random, isOver, keepsRecords, fail } = this.#world;
-    const headers = { "idempotency-key": `key-${nextNumber()}` };
+    const headers = { "idempotency-key": this.#newKey() };
+    this.#repeat = () => this.#attempt(asked, headers, isBulk);
     await this.#attempt(asked, headers, isBulk);
     const isOpen = () => asked.some(({ attempts }) => attempts.every(({ outcome }) => outcome.kind === "unknown"));
     for (let repeats = 0; isOpen() && repeats < 20 && !isOver(); repeats++) {
@@ -453,7 +475,8 @@ export class HttpCaller {
     await this.#pause(random.between(1, 500));
     if (asked[0]!.kind === "adjust" || random.chance(0.7)) return this.#attempt(asked, headers, isBulk);
     // Another update with the same key changes nothing.
-    const [other] = this.#updates([asked[0]!.petId]);
+    this.#repeat = undefined;
+    const [other] = this.#updates([asked[0]!.petId], { reuses: asked[0]! });
     await this.#attempt([other!], headers, false);
     const isMade = ({ attempts }: AskedChange) => attempts.some(({ outcome }) => outcome.kind === "done");
     if (keepsRecords && isMade(asked[0]!) && isMade(other!)) fail(`${headers["idempotency-key"]} has made two changes`);

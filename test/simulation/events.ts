@@ -1,4 +1,5 @@
 /** What a run has met: a run that never meets an event proves nothing about it. */
+import { faultKinds } from "./plan.ts";
 
 const counts = new Map<string, number>();
 
@@ -15,7 +16,7 @@ export function takeEvents(): Record<string, number> {
 }
 
 /** What a thousand seeds have to meet at least ten times, beside every kind of fault. */
-export const expectedEvents = [
+const expectedEvents = [
   "bytes that came late",
   "a connection that the other side has ended",
   "a wait for a lock",
@@ -35,6 +36,8 @@ export const expectedEvents = [
   "a thaw with packets that had arrived",
   "a repeat after a lost answer",
   "a repeat got its first answer",
+  "a repeat a minute later",
+  "a key that another account has used",
   "an adjustment that is repeated",
   "a wait that a change ended",
   "a wait without a change",
@@ -62,3 +65,17 @@ export const expectedEvents = [
   "the reason STOCK_UNAVAILABLE",
   "the reason INSUFFICIENT_STOCK",
 ] as const;
+
+type Events = Readonly<Record<string, number>>;
+
+/** How often each expected event and each kind of fault was met, the rarest first, and which were met too seldom. */
+export function judgeEvents(results: readonly { readonly events: Events }[]): {
+  readonly met: Events;
+  readonly seldom: Events;
+} {
+  const many = (name: string) => results.reduce((sum, { events }) => sum + (events[name] ?? 0), 0);
+  const all = [...expectedEvents, ...Object.keys(faultKinds)].map((name) => [name, many(name)] as const);
+  const met = all.toSorted(([, a], [, b]) => a - b);
+  const least = (10 * results.length) / 1_000;
+  return { met: Object.fromEntries(met), seldom: Object.fromEntries(met.filter(([, count]) => count < least)) };
+}

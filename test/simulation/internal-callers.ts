@@ -160,28 +160,31 @@ type Client = ReturnType<typeof createInventoryClient>;
 type Changed = Omit<Extract<Attempt["outcome"], { kind: "done" }>, "kind">;
 
 const toChanged = ({ revision, quantity, status }: Item): Changed => ({ revision, quantity, status });
-const toText = (_: string, value: unknown) => (typeof value === "bigint" ? String(value) : value);
 const toBody = ({ petId, quantity, status }: Item) => ({ petId: Number(petId), quantity, status });
+const toText = (_: string, value: unknown) => (typeof value === "bigint" ? String(value) : value);
 
 async function readInternally(kind: "get" | "getMany" | "list", petId: number, client: Client, { reads }: CallerWorld) {
   const callMs = nowMs();
+  const entry = { kind: "entry", callMs } as const;
+  const show = (item: Item) => {
+    const answer = { status: 200, tag: `r${item.revision}`, body: toBody(item) };
+    reads.push({ ...entry, ...answer, returnMs: nowMs(), petIds: [Number(item.petId)] });
+  };
+  const miss = (petId: number) =>
+    reads.push({ ...entry, returnMs: nowMs(), petIds: [petId], status: 404, tag: "", body: undefined });
   try {
-    if (kind === "get") {
-      const item = await client.get(BigInt(petId));
-      const read = {
-        kind: "entry",
-        petIds: [petId],
-        status: 200,
-        tag: `r${item.revision}`,
-        body: toBody(item),
-      } as const;
-      reads.push({ ...read, callMs, returnMs: nowMs() });
-    } else if (kind === "getMany") await client.getMany([BigInt(petId), 1n]);
-    else for await (const _ of client.list()) meet("a page of the list");
+    if (kind === "get") show(await client.get(BigInt(petId)));
+    else if (kind === "getMany") {
+      const { items, missing } = await client.getMany([BigInt(petId), 1n]);
+      items.forEach(show);
+      for (const one of missing) miss(Number(one));
+    } else
+      for await (const { items } of client.list()) {
+        meet("a page of the list");
+        items.forEach(show);
+      }
   } catch (error) {
     if (!(error instanceof InventoryError)) throw error;
-    if (error.code === "NOT_FOUND" && kind === "get") {
-      reads.push({ kind: "entry", petIds: [petId], status: 404, tag: "", body: undefined, callMs, returnMs: nowMs() });
-    }
+    if (error.code === "NOT_FOUND" && kind === "get") miss(petId);
   }
 }

@@ -6,6 +6,8 @@
  * of an entry has to be the effect of exactly one change that was asked for.
  */
 
+import { refusals } from "./refusals.ts";
+
 export interface Version {
   readonly petId: number;
   readonly revision: bigint;
@@ -32,6 +34,8 @@ export interface AskedChange {
   readonly delta?: number | undefined;
   readonly status?: string | undefined;
   readonly expected?: bigint | undefined;
+  /** The change whose key it has, too: when that was made, this one must not be. */
+  readonly reuses?: AskedChange | undefined;
   /** The changes that are made with it, all or none. */
   readonly group?: readonly AskedChange[] | undefined;
   readonly attempts: Attempt[];
@@ -280,7 +284,10 @@ class Judge {
   #judgeChanges(changes: readonly AskedChange[]): void {
     /** The changes that were acknowledged with a revision of an entry. */
     const claims = new Map<string, AskedChange[]>();
-    for (const change of changes) this.#claim(change, claims);
+    for (const change of changes) {
+      this.#claim(change, claims);
+      for (const attempt of change.attempts) this.#judgeRefusal(change, attempt);
+    }
     const isOpen = ({ callMs, returnMs, outcome }: Attempt) =>
       outcome.kind === "unknown" || this.#eraAt(callMs) < this.#eraAt(returnMs);
     const free = changes.filter(({ attempts }) => attempts.some(isOpen));
@@ -311,6 +318,25 @@ class Judge {
     }
   }
 
+  /** A refusal that blames the caller is true at some time between the request and its answer. */
+  #judgeRefusal(change: AskedChange, { callMs, returnMs, outcome }: Attempt): void {
+    if (outcome.kind !== "refused" || !(outcome.code in refusals)) return;
+    const [from, to] = this.#window(callMs, returnMs);
+    const { group = [change] } = change;
+    for (let at = from; at <= to; at++) {
+      if (at > from && this.#hidesStates(at)) return; // the reason may be a state that is not shown
+      if (group.some((one) => refusals[outcome.code]!(one, this.#stateOf(one.petId, at)))) return;
+    }
+    const what = `${change.kind} ${change.delta ?? change.quantity ?? ""} of ${change.petId}`;
+    this.#fail(`${what} at ${callMs.toFixed(0)} was refused with ${outcome.code} for no reason`);
+  }
+
+  /** Whether an entry had states between two commits that no commit shows. */
+  #hidesStates(at: number): boolean {
+    const { revision, rows, isRestore } = this.#commits[at]!;
+    return !isRestore && revision - this.#commits[at - 1]!.revision !== BigInt(rows.length);
+  }
+
   /** Whether a change may have been made by then, without an acknowledgement that is still true. */
   #mayHaveHappened({ attempts }: AskedChange, era: number, atMs: number): boolean {
     const doneIn = attempts.flatMap(({ outcome, returnMs }) => (outcome.kind === "done" ? this.#eraAt(returnMs) : []));
@@ -321,8 +347,8 @@ class Judge {
 
   /** What is made all or none leaves no entry as it was. */
   #judgeGroup({ group = [] }: AskedChange, state: Placed): void {
-    const { revision, rows } = this.#commits[state.at]!;
-    if (revision - this.#commits[state.at - 1]!.revision !== BigInt(rows.length)) return; // some are not shown
+    if (this.#hidesStates(state.at)) return;
+    const { rows } = this.#commits[state.at]!;
     const missing = group.filter(({ petId }) => rows.every((row) => row.petId !== petId));
     if (missing.length > 0) {
       this.#fail(`entry ${state.petId} was adjusted at ${state.revision} without ${missing.map(({ petId }) => petId)}`);
@@ -366,9 +392,8 @@ class Judge {
    * @returns false when all of them have found it, so that another change has made it
    */
   #judgeEffect(claimed: readonly AskedChange[], state: Placed, before: Placed | undefined): boolean {
-    const { revision, rows } = this.#commits[state.at]!;
     // Between two commits an entry may have had other states, which only those know who made them.
-    const isOnlyOne = revision - this.#commits[state.at - 1]!.revision === BigInt(rows.length);
+    const isOnlyOne = !this.#hidesStates(state.at);
     const fail = (change: AskedChange, why: string) =>
       this.#fail(
         `entry ${state.petId} has ${state.quantity} at ${state.revision} by ${change.kind} ${change.delta ?? change.quantity ?? ""}: ${why}`,

@@ -136,9 +136,10 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
     case 2:
       // Many questions under way while streams and connections end, of which no caller may notice anything.
       return { callers: 6, endMs: 10_000, pauseMs: 20, timeoutMs: 5_000, latencyMs: 15, services: 2, faults: [] };
-    case 4: {
+    case 4:
+    case 5: {
       // Many callers of one entry, whose updates come late to one of the services, or wait there for the lock.
-      const kind = seed % 16 === 4 ? "slow gateway to service" : "lock the counter";
+      const kind = seed % 16 < 8 ? "slow gateway to service" : "lock the counter";
       const late = [1_000, 2_500, 4_000].map((atMs) => faultOf(random, kind, atMs, random.between(400, 1_400)));
       const hurried = { timeoutMs: 300, latencyMs: 0.6, services: 2, hotShare: 0.8 };
       return { endMs: 6_000, pauseMs: 20 * callers, ...hurried, faults: late };

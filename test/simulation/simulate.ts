@@ -4,8 +4,8 @@ import { once } from "node:events";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { count, createTool } from "../support/tools.ts";
-import { expectedEvents } from "./events.ts";
-import { faultKinds, type Plan, planOf } from "./plan.ts";
+import { judgeEvents } from "./events.ts";
+import { type Plan, planOf } from "./plan.ts";
 import { failedFolder, filesIn, keptPlans, readPlan } from "./plan-files.ts";
 import { shrink } from "./shrink.ts";
 import type { PlanResult } from "./worker.ts";
@@ -43,7 +43,7 @@ async function simulateAll(): Promise<void> {
     return !options.untilFailure || failed.length === 0;
   });
   report();
-  if (!options.untilFailure) judgeEvents(results);
+  if (!options.untilFailure) showEvents(results);
   for (const { plan, violations } of failed.slice(0, 10)) {
     console.log(`\nseed ${plan.seed}:\n  ${violations.slice(0, 5).join("\n  ")}`);
   }
@@ -52,14 +52,13 @@ async function simulateAll(): Promise<void> {
 }
 
 /** A run that never meets an event proves nothing about it. */
-function judgeEvents(results: readonly PlanResult[]): void {
-  const met = (name: string) => results.reduce((sum, { events }) => sum + (events[name] ?? 0), 0);
-  const expected = [...expectedEvents, ...Object.keys(faultKinds)];
-  const show = (names: readonly string[]) => names.map((name) => `${name} (${met(name)})`).join(", ");
-  console.log(`met least: ${show(expected.toSorted((a, b) => met(a) - met(b)).slice(0, 8))}`);
-  const seldom = expected.filter((name) => met(name) < (10 * results.length) / 1_000);
-  if (seldom.length === 0) return;
-  console.log(`met too seldom: ${show(seldom)}`);
+function showEvents(results: readonly PlanResult[]): void {
+  const { met, seldom } = judgeEvents(results);
+  const show = (events: readonly (readonly [string, number])[]) =>
+    events.map(([name, count]) => `${name} (${count})`).join(", ");
+  console.log(`met least: ${show(Object.entries(met).slice(0, 8))}`);
+  if (Object.keys(seldom).length === 0) return;
+  console.log(`met too seldom: ${show(Object.entries(seldom))}`);
   if (results.length >= 1_000) process.exitCode = 1;
 }
 

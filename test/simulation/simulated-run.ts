@@ -144,6 +144,7 @@ class System {
       isOver: () => this.#isOver,
       changes: this.changes,
       reads: this.reads,
+      usedKeys: [],
       // For an update whose body comes late, and before a repeat, it is looked up again.
       lookUpMs: faults.some(({ kind }) => /keys/.test(kind)) ? 2 * 2_000 : 0,
       isServed: faults.length === 0 || isRolling(this.#plan),
@@ -260,7 +261,7 @@ class System {
   async #inject({ kind, forMs, which, other }: Fault): Promise<void> {
     const gateway = this.#gateways[which % this.#gateways.length]!;
     const service = this.#services[other % this.#services.length]!;
-    note(`FAULT ${kind} ${which} ${other} for ${forMs}`);
+    note(`FAULT ${kind} for ${forMs}, at ${gateway.running.host.name} or ${service.running.host.name}`);
     meet(kind);
     const network = this.#network;
     const held = async (from: string, to: string) => {

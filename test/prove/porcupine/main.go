@@ -73,6 +73,10 @@ func main() {
 			histories[pet] = append(histories[pet], *set)
 		}
 	}
+	if len(histories) == 0 {
+		fmt.Println("the history is empty")
+		os.Exit(2)
+	}
 	verdict := 0
 	for pet, history := range histories {
 		model := porcupine.Model{
