@@ -313,7 +313,9 @@ class Session {
       if (this.#written === undefined) return this.#atOnce(statement, table !== undefined);
       if (replayed.length === 0 && table === undefined) return server.execute(statement);
       server.sqlite.exec("BEGIN");
-      for (const written of replayed) server.execute(written);
+      // What a write does to one table does not depend on what was written to others.
+      const concerned = table === undefined ? replayed : replayed.filter(({ sql: text }) => text.includes(table));
+      for (const written of concerned) server.execute(written);
       const result = server.execute(statement);
       if (table !== undefined) this.#written.push(statement);
       return result;
