@@ -135,7 +135,7 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
     }
     case 2:
       // Many questions under way while streams and connections end, of which no caller may notice anything.
-      return { callers: 6, endMs: 10_000, pauseMs: 20, timeoutMs: 5_000, latencyMs: 15, services: 2, faults: [] };
+      return { callers: 5, endMs: 7_000, pauseMs: 20, timeoutMs: 5_000, latencyMs: 15, services: 2, faults: [] };
     case 4:
     case 5: {
       // Many callers of one entry, whose updates come late to one of the services, or wait there for the lock.
