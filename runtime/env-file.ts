@@ -1,5 +1,5 @@
 /** Reads settings from a `.env` file in the working directory, and finds names that are nearly settings. */
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { parseEnv } from "node:util";
 import { SettingsError } from "./settings.ts";
 
@@ -32,11 +32,11 @@ export function mistypedNames(settings: readonly string[], env: NodeJS.ProcessEn
 
 /** `process.loadEnvFile` would say of a file without permission that it is not there. */
 function readEnvFile(): NodeJS.Dict<string> {
+  if (!existsSync(file)) return {}; // also where this user may not search the folder
   try {
     return parseEnv(readFileSync(file, "utf8"));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT") return {};
     throw new SettingsError([`${file} in ${process.cwd()}: this user cannot read it (${code})`]);
   }
 }

@@ -71,6 +71,9 @@ export class GuardMemory extends RateLimiterMemory {
 /** Ids of which a guard remembers that nothing is left. Redis is asked about others. */
 const maxExhausted = 10_000;
 
+/** How long that is remembered at most: a Redis that was away meanwhile may know better. */
+const maxExhaustedMs = 60_000;
+
 /** Counts with rate-limiter-flexible, in one window for each id. Its times go by `Date.now`, as the library's do. */
 export class AccountGuard {
   readonly #limiter: RateLimiterAbstract;
@@ -118,7 +121,10 @@ export class AccountGuard {
       const denied = decision(window, false, denial);
       // Where a larger request is refused, a smaller one may fit; and a share that is used up is not the limit.
       const isExhausted = cost === 1 && denial.consumedPoints > window.limit;
-      if (isExhausted) this.#exhaustedUntilMs.set(id, performance.now() + denied.windows[0]!.resetAtMs - denied.nowMs);
+      if (isExhausted) {
+        const leftMs = denied.windows[0]!.resetAtMs - denied.nowMs;
+        this.#exhaustedUntilMs.set(id, performance.now() + Math.min(leftMs, maxExhaustedMs));
+      }
       return denied;
     }
   }

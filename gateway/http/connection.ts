@@ -16,6 +16,10 @@ const maxWaitingBytes = 64 * 1024;
  */
 const maxBehindHeldBytes = 4 * 1024;
 
+/** Bytes of a head without an end that need no room: nobody takes these from others. */
+const freePartBytes = 4 * 1024;
+const beyondFree = (bytes: number) => Math.max(0, bytes - freePartBytes);
+
 /** Line breaks before a request that are ignored: some clients send one after a body. */
 const maxBreaks = 8;
 
@@ -149,7 +153,8 @@ export class Connection {
       if (this.isIdle) {
         // Before a request they mean nothing (RFC 9112 section 2.2).
         for (; isBreak(bytes[at]); at++) this.#breaks += 1;
-        if (this.#breaks > maxBreaks) return void this.close(); // they would keep an idle connection open for good
+        // With nothing behind them they would keep an idle connection open for good.
+        if (this.#breaks > maxBreaks && at >= bytes.length) return void this.close();
       }
       if (at >= bytes.length) return;
       if (this.#open?.req.complete || this.#waiting.length > 0) {
@@ -207,7 +212,7 @@ export class Connection {
 
   /** Counts the bytes of a head that has not ended as bytes that wait. Without room for them the connection closes. */
   #keepPart(bytes: number): void {
-    const more = bytes - this.#part;
+    const more = beyondFree(bytes) - beyondFree(this.#part);
     if (more > this.#room.bytesLeft) {
       this.stopParsing();
       this.socket.destroy();

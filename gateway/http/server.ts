@@ -86,7 +86,8 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
       if (error !== overloaded) connection.endAfterOpen();
       refuseRequest(request, response, error, options);
     };
-    const fault = requestFault(request) ?? (overload.enter(response, countForOthers) ? undefined : overloaded);
+    const mayEnter = overload.enter(response, countForOthers); // each is counted, also one that is refused
+    const fault = requestFault(request) ?? (mayEnter ? undefined : overloaded);
     if (fault) refuse(fault);
     else router(request as Request, response as Response, () => refuse(noTarget));
   };

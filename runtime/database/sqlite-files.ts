@@ -1,5 +1,5 @@
 /** Checks the files of a SQLite database, about which SQLite itself says nothing or too late. */
-import { accessSync, constants, existsSync, statSync } from "node:fs";
+import { accessSync, constants, existsSync, realpathSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { DatabaseStateError } from "./database-errors.ts";
 
@@ -15,8 +15,9 @@ export function requireFile(filename: string): void {
  * @throws DatabaseStateError when this user may not write the file, its log, or the folder, in which the log is made
  */
 export function requireWritable(filename: string): void {
-  const [folder, ...files] = [dirname(filename), filename, `${filename}-wal`, `${filename}-shm`];
-  const locked = [folder, ...files.filter((file) => existsSync(file))].find((path) => !isWritable(path!));
+  const path = existsSync(filename) ? realpathSync(filename) : filename; // SQLite follows links, too
+  const [folder, ...files] = [dirname(path), path, `${path}-wal`, `${path}-shm`];
+  const locked = [folder, ...files.filter((file) => existsSync(file))].find((each) => !isWritable(each!));
   if (locked === undefined) return;
   const { uid } = statSync(locked);
   const owner = `it is of user ${uid}, this process of user ${process.geteuid?.()}`;
