@@ -6,7 +6,7 @@
  * of an entry has to be the effect of exactly one change that was asked for.
  */
 
-import { refusals } from "./refusals.ts";
+import { refusals } from "./refusal-oracle.ts";
 
 export interface Version {
   readonly petId: number;
