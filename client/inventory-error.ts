@@ -16,7 +16,7 @@ const tellings: Readonly<Record<Reason | "NOT_SENT", "decided" | "undone" | "unk
   REQUEST_ID_REUSED: "decided",
   KEY_REUSED: "decided",
   ENTRY_NOT_FOUND: "decided",
-  ENTRY_EXISTS: "decided",
+  ENTRY_EXISTS: "undone", // a creation leaves no record: the entry may be that of an earlier attempt
   REVISION_MISMATCH: "decided",
   INSUFFICIENT_STOCK: "decided",
   QUANTITY_OVERFLOW: "decided",
@@ -58,8 +58,8 @@ export class InventoryError extends Error {
 
   /**
    * Whether a change may have happened although its call failed. An update or an adjustment that has not been decided by
-   * now never will be. Only the reason tells: grpc-js and proxies make statuses of their own when a
-   * stream is lost, also such that read like a refusal.
+   * now never will be. Only the reason tells: grpc-js and proxies make statuses of their own when a stream is lost, and
+   * some of them read like a refusal.
    */
   get mayHaveHappened(): boolean {
     return (tellings[this.reason as Reason] ?? "unknown") === "unknown";

@@ -153,7 +153,7 @@ export class Connection {
       if (this.isIdle) {
         // Before a request they mean nothing (RFC 9112 section 2.2).
         for (; isBreak(bytes[at]); at++) this.#breaks += 1;
-        // With nothing behind them they would keep an idle connection open for good.
+        // A client that sends nothing else would keep an idle connection open for ever.
         if (this.#breaks > maxBreaks && at >= bytes.length) return void this.close();
       }
       if (at >= bytes.length) return;
