@@ -1,5 +1,5 @@
 /** Reads the members of a JSON body from its schema, for the documentation. */
-import { resolve, type ShownDocument } from "./shown-document.ts";
+import { type Answer, type Parameter, resolve, type ShownDocument } from "./shown-document.ts";
 
 export interface Field {
   /** With the names of what it is in: `windows[].limit`. */
@@ -44,8 +44,20 @@ export function fieldsOf(document: ShownDocument, node: unknown, prefix = ""): F
   return fields.filter(({ name }, i) => fields.findIndex((field) => field.name === name) === i);
 }
 
+/** A parameter of an operation, with the place where it is sent. */
+export function parameterField(document: ShownDocument, parameter: Parameter): Field {
+  const { name, in: place, required, description, schema } = parameter;
+  return { name, type: `${place}, ${typeOf(document, schema)}`, isRequired: required ?? false, description };
+}
+
+/** The headers of an answer but for those of the limits, which every answer has: their section describes them. */
+export function headerFields({ headers }: Answer): Field[] {
+  const own = headers.filter(({ name }) => !name.includes("RateLimit"));
+  return own.map(({ name, description }) => ({ name, type: "header", isRequired: false, description }));
+}
+
 /** The type of a value in words. */
-export function typeOf(document: ShownDocument, node: unknown): string {
+function typeOf(document: ShownDocument, node: unknown): string {
   const schema = (resolve(document, node) ?? {}) as Schema;
   const { type, format, minimum, maximum, minLength = 0, maxLength, items } = schema;
   if (schema.enum) return schema.enum.map((value) => `${value}`).join(" | ");

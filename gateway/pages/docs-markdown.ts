@@ -2,7 +2,7 @@
 import { errorTable } from "../http/api-error.ts";
 import { errorHelp } from "../openapi/error-help.ts";
 import { programs } from "../openapi/programs.ts";
-import { type Field, fieldsOf, typeOf } from "../openapi/schema-fields.ts";
+import { type Field, fieldsOf, headerFields, parameterField } from "../openapi/schema-fields.ts";
 import {
   type Answer,
   exampleOf,
@@ -30,9 +30,7 @@ export function docsMarkdown(document: ShownDocument): string {
 
 function operationMarkdown(document: ShownDocument, operation: PlacedOperation): string {
   const { method, path, summary, description, parameters, requestBody, answers } = operation;
-  const fields = parameters.map(({ name, in: place, required, description: meaning, schema }) => {
-    return { name, type: `${place}, ${typeOf(document, schema)}`, isRequired: required ?? false, description: meaning };
-  });
+  const fields = parameters.map((parameter) => parameterField(document, parameter));
   const [sample] = operation["x-codeSamples"] ?? [];
   const success = answers.find(({ status }) => status.startsWith("2"));
   const answer = exampleOf(success?.content);
@@ -51,11 +49,10 @@ function operationMarkdown(document: ShownDocument, operation: PlacedOperation):
   return parts.join("\n\n");
 }
 
-/** What an answer says, with its headers but for those of the limits, which every answer has. */
-function answerMarkdown({ status, description, headers }: Answer): string {
-  const own = headers.filter(({ name }) => !name.includes("RateLimit"));
-  const lines = own.map(({ name, description: meaning }) => `  - \`${name}\`: ${oneLine(meaning)}`);
-  return [`- **${status}**: ${oneLine(description)}`, ...lines].join("\n");
+/** What an answer says, and its own headers. */
+function answerMarkdown(answer: Answer): string {
+  const lines = headerFields(answer).map(({ name, description }) => `  - \`${name}\`: ${oneLine(description)}`);
+  return [`- **${answer.status}**: ${oneLine(answer.description)}`, ...lines].join("\n");
 }
 
 function oneLine(text: string): string {

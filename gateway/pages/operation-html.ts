@@ -1,6 +1,6 @@
 /** Renders an operation: what it does and its fields on the left, how it is called on the right, or between the two. */
 import type { CodeSample } from "../openapi/code-samples.ts";
-import { type Field, fieldsOf, typeOf } from "../openapi/schema-fields.ts";
+import { type Field, fieldsOf, headerFields, parameterField } from "../openapi/schema-fields.ts";
 import {
   type Answer,
   type Content,
@@ -68,11 +68,6 @@ export function panel(title: string, content: string): string {
   return `<div class="panel"><p class="title">${escapeHtml(title)}</p>${content}</div>`;
 }
 
-function parameterField(document: ShownDocument, parameter: Parameter): Field {
-  const { name, in: place, required, description, schema } = parameter;
-  return { name, type: `${place}, ${typeOf(document, schema)}`, isRequired: required ?? false, description };
-}
-
 function members(document: ShownDocument, content: Content | undefined): string {
   return list("", fieldsOf(document, Object.values(content ?? {})[0]?.schema));
 }
@@ -86,20 +81,16 @@ function list(title: string, fields: readonly Field[]): string {
   return `${title && `<h4>${title}</h4>\n`}<dl class="fields">${items.join("\n")}</dl>`;
 }
 
-function answerHtml(document: ShownDocument, { status, description, headers, content }: Answer): string {
+function answerHtml(document: ShownDocument, answer: Answer): string {
+  const { status, description, content } = answer;
   const codes = examplesOf(content).flatMap((value) => (value as { code?: string }).code ?? []);
   const isError = Number(status) >= 400;
-  // Every answer has the headers of the limits: the section about the limits describes them.
-  const own = headers.filter(({ name }) => !name.includes("RateLimit"));
-  const headerFields = own.map(({ name, description: meaning }) => {
-    return { name, type: "header", isRequired: false, description: meaning };
-  });
   const more = isError ? "" : members(document, content);
   const [first = "", ...rest] = description.split(/(?<=\.) /);
   return `<details class="answer"><summary><span class="status s${status[0]}">${status}</span> ${escapeHtml(first.replaceAll("`", ""))}</summary>
 ${isError && codes.length > 0 ? `<p>Code ${codes.map((code) => inline(`\`${code}\``)).join(" or ")}.</p>` : ""}
 ${rest.length > 0 ? `<p>${inline(rest.join(" "))}</p>` : ""}
-${more}${list("", headerFields)}</details>`;
+${more}${list("", headerFields(answer))}</details>`;
 }
 
 function tryHtml({ operationId: id, method, path, parameters, requestBody }: PlacedOperation): string {
