@@ -96,6 +96,8 @@ class System {
   #peppers: readonly [string, string] = [pepper, `not ${pepper}`];
   #services: Slot[] = [];
   #isOver = false;
+  /** While this lasts, commits belong to the restored state. */
+  #isRestoring = false;
 
   constructor(plan: Plan, begun: FirstState) {
     this.#plan = plan;
@@ -199,7 +201,7 @@ class System {
   #openStock(image: Buffer): void {
     this.#stock = this.#openDatabase("stock", image, 0xd1);
     const server = this.#stock;
-    server.onCommit = () => server === this.#stock && this.#look(false);
+    server.onCommit = () => server === this.#stock && !this.#isRestoring && this.#look(false);
   }
 
   /** Notes the state of the stock after a commit, if that has changed it. */
@@ -417,13 +419,8 @@ class System {
     await runIn(new Host("operator"), async () => {
       const db = openDatabase("mysql://petstore:petstore@keys/keys", databaseDefaults);
       const admin = createKeyAdmin(db, Date.now);
-      for (let isDone = false; !isDone; ) {
-        // A rotation during this makes a key that has to be revoked, too: all of the account.
-        isDone = await admin.revokeAll(name).then(
-          () => true,
-          () => false,
-        );
-      }
+      // A rotation during this makes a key that has to be revoked, too: all of the account.
+      await untilDone(() => admin.revokeAll(name));
       await db.destroy();
     });
     this.#revoked.set(name, { callMs, returnMs: nowMs() });
@@ -440,18 +437,28 @@ class System {
     }
     this.#stock.host.crash();
     this.#network.drop(this.#stock.host, false);
+    this.#isRestoring = true;
     this.#openStock(backup);
-    this.#stock.onCommit = () => {};
     const operator = new Host("operator");
     await runIn(operator, async () => {
       const db = openDatabase("mysql://petstore:petstore@stock/stock", databaseDefaults);
-      await new StockStore(db).beginEpoch();
+      const store = new StockStore(db);
+      await untilDone(() => store.beginEpoch());
       await db.destroy();
     });
-    const server = this.#stock;
+    this.#isRestoring = false;
     this.#look(true);
-    server.onCommit = () => server === this.#stock && this.#look(false);
     for (const service of this.#services) service.running = service.start();
+  }
+}
+
+/** Repeats what an operator does while other faults make it fail. */
+async function untilDone(work: () => Promise<unknown>): Promise<void> {
+  for (let isDone = false; !isDone; ) {
+    isDone = await work().then(
+      () => true,
+      () => false,
+    );
   }
 }
 

@@ -131,6 +131,9 @@ export const startOfDayClockMs = 1_767_225_600_000;
 /** More events than this in one moment are an endless loop. */
 const maxEventsAtOnce = 200_000;
 
+/** Of Node's own loop. */
+const eventsInTurn = 64;
+
 /** A run that takes longer has a part that never ends. */
 const maxRunMs = 3_600_000;
 
@@ -224,43 +227,51 @@ export async function simulate<T>(settings: RunSettings, work: () => Promise<T>)
   const onRejection = (error: unknown) => settings.onUncaught(error, currentHost());
   process.on("unhandledRejection", onRejection);
   let isOver = false;
+  let atOnce = 0;
+  const runNext = () => {
+    const event = queue.pop();
+    if (!event) throw new Error("the simulation waits for something that never happens");
+    if (event.host?.isDead || event.isCancelled()) return;
+    if (event.host?.isFrozen) return event.host.defer(event);
+    atOnce = event.atMs > clockMs ? 0 : atOnce + 1;
+    if (atOnce > maxEventsAtOnce) throw new Error("endless loop: time stands still");
+    clockMs = Math.max(clockMs, event.atMs);
+    if (clockMs > maxRunMs) throw new Error("endless wait: the run does not end");
+    try {
+      hosts.run(event.host, event.run);
+    } catch (error) {
+      settings.onUncaught(error, event.host);
+    }
+  };
   try {
     const result = runIn(undefined, work).finally(() => {
       isOver = true;
     });
     result.catch(() => {});
-    await turn();
-    let atOnce = 0;
-    while (!isOver) {
-      const event = queue.pop();
-      if (!event) throw new Error("the simulation waits for something that never happens");
-      if (event.host?.isDead || event.isCancelled()) continue;
-      if (event.host?.isFrozen) {
-        event.host.defer(event);
-        continue;
-      }
-      atOnce = event.atMs > clockMs ? 0 : atOnce + 1;
-      if (atOnce > maxEventsAtOnce) throw new Error("endless loop: time stands still");
-      clockMs = Math.max(clockMs, event.atMs);
-      if (clockMs > maxRunMs) throw new Error("endless wait: the run does not end");
-      try {
-        hosts.run(event.host, event.run);
-      } catch (error) {
-        settings.onUncaught(error, event.host);
-      }
-      await turn();
-    }
+    await new Promise<void>((resolve, reject) => {
+      const step = () => {
+        try {
+          if (!isOver) runNext();
+        } catch (error) {
+          isOver = true;
+          reject(error as Error);
+        }
+      };
+      // Node runs all promises and ticks that are ready between two immediates. A turn of its loop costs more than an
+      // event, so each turn has many.
+      const turn = () => {
+        if (isOver) return resolve();
+        for (let i = 0; i < eventsInTurn; i++) real.setImmediate(step);
+        real.setImmediate(turn);
+      };
+      real.setImmediate(turn);
+    });
     return await result;
   } finally {
     process.off("unhandledRejection", onRejection);
     queue.clear();
     trace = undefined;
   }
-}
-
-/** Lets all promises and ticks run that are ready. */
-function turn(): Promise<void> {
-  return new Promise((resolve) => real.setImmediate(resolve));
 }
 
 /** What `setTimeout`, `setInterval` and `setImmediate` give. */
