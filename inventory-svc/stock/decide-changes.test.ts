@@ -33,7 +33,7 @@ const decide = (rows: ListedItem[], changes: readonly Change[], records: readonl
 };
 /** What a row of the ledger answers repeats with. */
 const onceRecordOf = ({ once, after }: LedgerRow): OnceRecord[] => (once ? [{ ...once, item: after }] : []);
-const unchanged = { written: [], recorded: [], revision: 10n };
+const unchanged = { rowsToWrite: [], recorded: [], revision: 10n };
 
 describe("changes", () => {
   test.each<[Change["kind"], string, ListedItem]>([
@@ -48,7 +48,7 @@ describe("changes", () => {
   ])("the %s of an entry that is %s takes the next revision", (kind, state, row) => {
     expect(decide(states[state]!, [changes[kind]])).toEqual({
       outcomes: [{ kind: "done", item: row }],
-      written: [row],
+      rowsToWrite: [row],
       recorded: kind === "adjust" ? [{ id: "a", fingerprint: "2", item: row }] : [],
       revision: 11n,
     });
@@ -187,11 +187,14 @@ describe("updates that happen once", () => {
 
   test("an update is recorded with the entry as it leaves it, also when it changes nothing", () => {
     const changed = { ...present, quantity: 5, revision: 11n };
-    expect(decide([present], [keyed(5)])).toMatchObject({ recorded: [{ ...once, item: changed }], written: [changed] });
+    expect(decide([present], [keyed(5)])).toMatchObject({
+      recorded: [{ ...once, item: changed }],
+      rowsToWrite: [changed],
+    });
     const same = decide([present], [keyed(3)]);
     expect(same).toEqual({
       outcomes: [{ kind: "done", item: present }],
-      written: [],
+      rowsToWrite: [],
       recorded: [{ ...once, item: present }],
       revision: 10n,
     });
