@@ -49,6 +49,8 @@ export interface Attempt {
     | { readonly kind: "done"; readonly revision: bigint; readonly quantity?: number; readonly status?: string }
     | { readonly kind: "refused"; readonly code: string }
     | { readonly kind: "unknown"; readonly isAnswered: boolean };
+  /** The status, or what became of the connection, for those who read the history. */
+  readonly answer?: string;
 }
 
 /** A read that was answered. */
