@@ -8,8 +8,8 @@ import type {
 import type { ListedItem, Position } from "../proto/pet.ts";
 import { Outage, untilSettled } from "./attempts.ts";
 import { InventoryError } from "./inventory-error.ts";
-import { toListedItem } from "./item.ts";
 import { lateMs, Session } from "./session.ts";
+import { toListedItem } from "./values.ts";
 
 export type CheckStream = ClientDuplexStream<CheckInventoryRequest, CheckInventoryResponse>;
 type CheckSession = Session<CheckInventoryRequest, CheckInventoryResponse>;

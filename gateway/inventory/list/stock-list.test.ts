@@ -9,9 +9,9 @@ import type { StockChanges } from "../../../client/index.ts";
 import type { ListedItem } from "../../../proto/pet.ts";
 import { InvariantError } from "../../../runtime/invariant.ts";
 import { PlainStock as Stock } from "../../../test/support/plain-stock.ts";
+import type { CheckProgress } from "./load-list.ts";
 import { type Body, Snapshot } from "./snapshot.ts";
 import { nextSnapshot, StockList } from "./stock-list.ts";
-import type { CheckProgress } from "./stock-source.ts";
 
 const { jest } = import.meta;
 
