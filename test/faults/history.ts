@@ -31,6 +31,14 @@ interface Recorded {
   readonly slowestMs: number;
   /** What each disturbance did, from its start until after its end. */
   readonly effects: readonly Effect[];
+  /** Those that got no 200. */
+  readonly failedReads: readonly FailedRead[];
+}
+
+export interface FailedRead extends Pick<Read, "callMs" | "returnMs" | "petIds" | "since"> {
+  readonly kind: ReadKind;
+  /** The status, or what became of the connection. */
+  readonly answer: string;
 }
 
 /** The result of a run that was judged. */
@@ -76,7 +84,7 @@ export interface UpdateWay {
 interface Result {
   readonly quantity?: number;
   readonly etag: string;
-  readonly error?: object;
+  readonly error?: { readonly status: number };
 }
 
 /** All that these requests may get, whatever is killed. */
@@ -94,7 +102,19 @@ const clockSlackMs = 5;
 /** Reads and writes through all gateways, and has the oracle judge every answer by what the database has committed. */
 export async function checkHistory(cluster: Tiers, options: HistoryOptions): Promise<Verdict> {
   const { history, ...recorded } = await recordHistory(cluster, options);
-  return { ...recorded, violations: [...recorded.faults, ...judge(history)] };
+  return { ...recorded, violations: [...recorded.faults, ...judgeRecorded(history)] };
+}
+
+/** @returns what contradicts the promises, by the clocks of callers and database, which are not the same */
+export function judgeRecorded({ commits, changes, reads }: History): string[] {
+  return judge({
+    commits: commits.map((commit) => ({ ...commit, atMs: commit.atMs - clockSlackMs })),
+    changes: changes.map((change) => ({
+      ...change,
+      attempts: change.attempts.map((attempt) => ({ ...attempt, callMs: attempt.callMs - 2 * clockSlackMs })),
+    })),
+    reads,
+  });
 }
 
 /** Reads and writes through all gateways. */
@@ -111,6 +131,7 @@ export async function recordHistory(
   const reads: Read[] = [];
   const counts = { writes: 0, repeats: 0, refused: 0, refusedWrites: 0, slowestMs: 0 };
   const refusals: Record<string, number> = {};
+  const failedReads: FailedRead[] = [];
   const faults: string[] = [];
   const gap = { longestMs: 0, lastMs: 0 };
   const effects: Effect[] = [];
@@ -135,7 +156,7 @@ export async function recordHistory(
       const wrong = formFaults({ status, headers, body: text });
       if (!allowedStatuses.includes(status)) wrong.push(`${status} ${text}`);
       faults.push(...wrong.map((fault) => `${method} ${path} at ${nowMs().toFixed(0)}: ${fault}`));
-      if (status !== 200) throw new Error(`status ${status}`);
+      if (status !== 200) throw new Error(String(status));
       return { body: JSON.parse(text), etag: String(headers.etag) };
     } catch (error) {
       // The gateway, or a process that it calls, was killed during the request.
@@ -157,7 +178,7 @@ export async function recordHistory(
   const attempt = async (turn: number, asked: readonly AskedChange[], hasKey: boolean): Promise<boolean> => {
     const [{ petId, quantity }] = asked as readonly [AskedChange];
     const all = { ...headers, ...(hasKey ? { "idempotency-key": `${petId}:${quantity}` } : {}) };
-    const callMs = nowMs() - 2 * clockSlackMs;
+    const callMs = nowMs();
     const body = asked.map((change) => ({ petId: change.petId, quantity: change.quantity }));
     const answer = isBulk
       ? await send(turn, "POST", "/v1/inventory/updates", { headers: all, body: JSON.stringify(body) })
@@ -170,8 +191,9 @@ export async function recordHistory(
       const outcome: Attempt["outcome"] =
         result && etag && !result.error
           ? { kind: "done", revision: BigInt(etag.slice(2, -1)), quantity: result.quantity! }
-          : { kind: "unknown", isAnswered: isAnswered || String(answer).startsWith("status") };
-      attempts.push({ callMs, returnMs: nowMs(), outcome });
+          : { kind: "unknown", isAnswered: isAnswered || /^\d/.test(String(answer)) };
+      const got = isAnswered ? String(result?.error?.status ?? 200) : String(answer);
+      attempts.push({ callMs, returnMs: nowMs(), outcome, answer: got });
     }
     if (!isAnswered) await refuse(true);
     return results.length > 0 && results.every(({ error }) => !error);
@@ -209,10 +231,13 @@ export async function recordHistory(
     const zipped = kind === "list" && turn % 4 === 0 ? { "accept-encoding": "gzip" } : {};
     const callMs = nowMs();
     const answer = await send(turn, "GET", `/v1/inventory${paths[kind]}`, { headers: { ...headers, ...zipped } });
-    if (typeof answer === "string") return void (await refuse(false));
+    const what = kind === "entry" ? { petIds: [petId] } : kind === "changes" ? { since } : {};
+    if (typeof answer === "string") {
+      failedReads.push({ kind, callMs, returnMs: nowMs(), answer, ...what });
+      return void (await refuse(false));
+    }
     const { body, etag } = answer;
     const tag = (kind === "changes" ? (body.etag as string) : etag).replace(/"|-gzip/g, "");
-    const what = kind === "entry" ? { petIds: [petId] } : kind === "changes" ? { since } : {};
     reads.push({ kind, callMs, returnMs: nowMs(), status: 200, tag, body, ...what });
     return tag;
   };
@@ -256,7 +281,7 @@ export async function recordHistory(
     if (!(await read(turn, "list"))) faults.push(`at rest, gateway ${turn} gives no list`);
   const history = { commits: await stock.commitsSince(begun), changes, reads: [...reads, await stock.read()] };
   await Promise.all([...pools.map((pool) => pool.destroy()), stock.close()]);
-  return { ...counts, zeroMs, reads: reads.length, refusals, faults, effects, history };
+  return { ...counts, zeroMs, reads: reads.length, refusals, faults, effects, failedReads, history };
 }
 
 type Row = Omit<Version, "removed"> & { readonly removed: number };
@@ -332,7 +357,7 @@ function stockOf(databaseUrl: string, nowMs: () => number) {
         while (from < states.length && states[from]!.revision <= head.revision) from += 1;
         const changed = states.slice(begin, from).map(({ at: _, ...row }) => toVersion(row));
         while (zero < zeros.length - 1 && zeros[zero + 1]!.atMs <= Number(head.at)) zero += 1;
-        const atMs = Number(head.at) - zeros[zero]!.zeroMs - clockSlackMs;
+        const atMs = Number(head.at) - zeros[zero]!.zeroMs;
         return { atMs, epoch, revision: head.revision, rows: changed, isRestore: false };
       });
       return [{ atMs: Number.NEGATIVE_INFINITY, epoch, revision, rows, isRestore: false }, ...commits];

@@ -1,4 +1,5 @@
 /** A history as lines of JSON, one for each operation, for judges that are not ours. */
+import type { FailedRead } from "../faults/history.ts";
 import type { History } from "../simulation/oracle.ts";
 
 interface Entry {
@@ -6,11 +7,22 @@ interface Entry {
   readonly quantity: number;
 }
 
+/** A state that the database has committed, by the clock of the database. */
+interface Committed {
+  readonly op: "commit";
+  readonly at: number;
+  readonly revision: string;
+  /** The quantity of each entry that has changed, by petId. */
+  readonly changed: Readonly<Record<string, number>>;
+}
+
 /** Something that a caller did. Times are milliseconds since the start of the run. */
 export interface Operation {
   readonly call: number;
   readonly return: number;
   readonly op: "set" | "list" | "entry" | "changes";
+  /** The status of the answer, or what became of the connection. */
+  readonly answer: string;
   /** Of an update: it has the same number in each attempt. */
   readonly change?: number;
   readonly pet?: number;
@@ -25,34 +37,43 @@ export interface Operation {
   readonly outcome: "done" | "refused" | "unknown";
 }
 
-/** What the callers of a history did, in the order of their calls, and how the stock was before. */
-export function operationsOf({ commits, changes, reads }: History): {
+/** What the callers of a history did, in the order of their calls, how the stock was before, and what became of it. */
+export function operationsOf(
+  { commits, changes, reads }: History,
+  failedReads: readonly FailedRead[],
+): {
   readonly start: Readonly<Record<string, number>>;
   readonly operations: readonly Operation[];
+  readonly committed: readonly Committed[];
 } {
   const sets = changes.flatMap(({ petId: pet, quantity = 0, attempts }, change) =>
-    attempts.map(({ callMs, returnMs, outcome }): Operation => {
+    attempts.map(({ callMs, returnMs, outcome, answer = "" }): Operation => {
       const revision = outcome.kind === "done" ? { revision: `r${outcome.revision}` } : {};
       const times = { call: callMs, return: returnMs };
-      return { ...times, op: "set", change, pet, quantity, ...revision, outcome: outcome.kind };
+      return { ...times, op: "set", change, pet, quantity, answer, ...revision, outcome: outcome.kind };
     }),
   );
-  const seen = reads.map(({ kind, callMs, returnMs, tag, petIds, since, body }): Operation => {
-    const shown = kind === "changes" ? (body as { changed: Entry[] }).changed : ([body].flat() as Entry[]);
-    const pet = kind === "entry" ? { pet: petIds![0]! } : {};
-    const times = { call: callMs, return: returnMs };
-    return {
-      ...times,
-      op: kind as Operation["op"],
-      ...pet,
-      ...(since === undefined ? {} : { since }),
-      revision: tag,
-      entries: quantities(shown),
-      outcome: "done",
-    };
+  const asked = ({ kind, callMs, returnMs, petIds, since }: (typeof reads)[number] | FailedRead) => ({
+    call: callMs,
+    return: returnMs,
+    op: kind as Operation["op"],
+    ...(petIds && { pet: petIds[0]! }),
+    ...(since !== undefined && { since }),
   });
-  const operations = [...sets, ...seen].sort((a, b) => a.call - b.call);
-  return { start: quantities(commits[0]!.rows), operations };
+  const seen = reads.map((read): Operation => {
+    const { kind, tag, body, status } = read;
+    const shown = kind === "changes" ? (body as { changed: Entry[] }).changed : ([body].flat() as Entry[]);
+    return { ...asked(read), answer: String(status), revision: tag, entries: quantities(shown), outcome: "done" };
+  });
+  const failed = failedReads.map((read): Operation => {
+    return { ...asked(read), answer: read.answer, outcome: "unknown" };
+  });
+  const operations = [...sets, ...seen, ...failed].sort((a, b) => a.call - b.call);
+  const [begun, ...after] = commits;
+  const committed = after.map(({ atMs, epoch, revision, rows }): Committed => {
+    return { op: "commit", at: atMs, revision: `${epoch.slice(0, 8)}-${revision}`, changed: quantities(rows) };
+  });
+  return { start: quantities(begun!.rows), operations, committed };
 }
 
 const quantities = (entries: readonly Entry[]) =>

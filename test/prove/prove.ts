@@ -6,9 +6,8 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { InvalidArgumentError } from "commander";
 import { type Cluster, startCluster } from "../faults/cluster.ts";
-import { recordHistory } from "../faults/history.ts";
+import { judgeRecorded, recordHistory } from "../faults/history.ts";
 import { judgeEvents } from "../simulation/events.ts";
-import { judge } from "../simulation/oracle.ts";
 import { type Plan, planOf } from "../simulation/plan.ts";
 import { keptPlans } from "../simulation/plan-files.ts";
 import type { PlanResult } from "../simulation/worker.ts";
@@ -46,11 +45,11 @@ const scripts = {
 };
 console.log("real processes under kills");
 const cluster = await startCluster(stack, { gateways: 3, pets, ...scripts });
-const { history, kills, faults, ...run } = await runUnderKills(cluster, totalMs / 2);
-const { start, operations } = operationsOf(history);
+const { history, failedReads, kills, faults, ...run } = await runUnderKills(cluster, totalMs / 2);
+const { start, operations, committed } = operationsOf(history, failedReads);
 const broken = {
   simulated: simulated.failed.flatMap(({ plan, violations }) => violations.map((what) => `seed ${plan.seed}: ${what}`)),
-  processes: [...faults, ...judge(history)],
+  processes: [...faults, ...judgeRecorded(history)],
 };
 const violations = [...broken.simulated.slice(0, 100), ...broken.processes.slice(0, 100)];
 const seeds = simulated.lastSeed - options.seed + 1;
@@ -82,7 +81,7 @@ const report = {
 mkdirSync(options.report, { recursive: true });
 const write = (name: (typeof names)[number], text: string) => writeFileSync(join(options.report, name), text);
 const toLines = (lines: readonly object[]) => lines.map((line) => `${JSON.stringify(line)}\n`).join("");
-write("history.ndjson", toLines([{ op: "start", entries: start }, ...operations]));
+write("history.ndjson", toLines([{ op: "start", entries: start }, ...operations, ...committed]));
 write("faults.ndjson", toLines(kills));
 write("report.json", `${JSON.stringify(report, undefined, 2)}\n`);
 write("timeline.html", timeline(report, operations, kills));

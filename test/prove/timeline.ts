@@ -70,7 +70,7 @@ export function timeline(report: Report, operations: readonly Operation[], kills
         one.outcome,
         one.call,
         one.return,
-        `${one.op} ${one.quantity ?? ""} ${one.revision ?? ""} ${one.outcome}, ${took}`,
+        `${one.op} ${one.quantity ?? ""} ${one.revision ?? one.answer} ${one.outcome}, ${took}`,
       );
     }
   }

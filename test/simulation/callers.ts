@@ -435,7 +435,8 @@ export class HttpCaller {
       const status: number | undefined = result ? result.error.status : (answer as HttpAnswer).status;
       if (status === 412) this.#entryTags.delete(asked[i]!.petId);
       if (isRevoked || answer === "refused" || (status !== undefined && status < 500)) {
-        attempt.outcome = { kind: "refused", code: String(status) };
+        // Many requests with a dead key meet the limit of their address.
+        attempt.outcome = { kind: "refused", code: String(end && status === 429 ? 401 : status) };
       } else attempt.outcome = { kind: "unknown", isAnswered: status !== undefined };
     }
   }

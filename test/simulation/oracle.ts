@@ -49,6 +49,8 @@ export interface Attempt {
     | { readonly kind: "done"; readonly revision: bigint; readonly quantity?: number; readonly status?: string }
     | { readonly kind: "refused"; readonly code: string }
     | { readonly kind: "unknown"; readonly isAnswered: boolean };
+  /** The status, or what became of the connection, for those who read the history. */
+  readonly answer?: string;
 }
 
 /** A read that was answered. */
@@ -367,10 +369,9 @@ class Judge {
       if (outcome.kind !== "done") continue;
       const { revision, quantity } = outcome;
       const what = `${change.kind} of ${change.petId} at ${callMs.toFixed(0)}, acknowledged as ${revision}`;
-      const era = this.#eraAt(returnMs);
-      if (first && revision !== first.revision && era === first.era)
+      if (first && revision !== first.revision && this.#eraAt(returnMs) === first.era)
         this.#fail(`${what}: a repeat of what got ${first.revision}`);
-      first = { revision, era };
+      first = { revision, era: this.#eraAt(callMs) }; // its answer may come after a restore that has lost it
       if (change.kind === "set" && quantity !== change.quantity) this.#fail(`${what}: with ${quantity}`);
       if (this.#latestOf(change.petId, 0)?.revision === revision) continue; // nothing was to be changed
       const at = this.#commitOf(revision, returnMs);
