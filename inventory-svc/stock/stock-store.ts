@@ -107,8 +107,8 @@ export class StockStore {
   }
 
   /**
-   * Takes note of a position of the database. One that is older than what was known before the question comes from
-   * another stock: its server has lost revisions, or never had them.
+   * Takes note of a position of the database. A position behind the one known before the query proves that the server
+   * lost revisions or never had them.
    */
   #see({ epoch, revision }: Position, known: Position): void {
     const isBack = epoch === known.epoch && revision < known.revision;
@@ -208,8 +208,9 @@ export class StockStore {
    *
    * The counter jumps to the time in microseconds by the database's clock, which no epoch reaches by counting. A
    * counter that is past it, because the clock was wrong at an earlier restore, grows by that time: by more than any
-   * changes after the backup, or an earlier restore of it, can have added. So no revision is used twice: a caller that
-   * knows an entry's revision from before the restore cannot mistake another state for it.
+   * changes after the backup, or an earlier restore of it, can have added. So no revision is used twice, unless the
+   * database's clock is set back between two restores of one backup: a caller that knows an entry's revision from
+   * before the restore cannot mistake another state for it.
    *
    * @returns the position after it
    * @throws StockUnavailableError

@@ -33,7 +33,7 @@ import {
 /** Changes that a caller asks for, for as long as it wants them. */
 export interface WriteRequest {
   readonly group: ChangeGroup;
-  /** False once its call has ended or its time is over: then nothing of the group may be written any more. */
+  /** False once its call has ended or its time is over: from then on nothing of the group may be decided. */
   readonly isWanted: () => boolean;
 }
 
