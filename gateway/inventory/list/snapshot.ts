@@ -24,10 +24,10 @@ const coalesceBelow = 512 * 1024;
 /** Size up to which the text is kept too, in bytes: joining it to the head costs less than a second write. */
 const textBelow = 8 * 1024;
 
-const empty = Buffer.from("[");
-const end = Buffer.from("]");
-const emptyBlock = storedBlock("[");
-const endBlock = storedBlock("]");
+export const open = joinBytes([Buffer.from("[")]);
+export const end = joinBytes([Buffer.from("]")]);
+export const openBlock = storedBlock("[");
+export const endBlock = storedBlock("]");
 
 /** A snapshot never changes. */
 export class Snapshot {
@@ -70,11 +70,11 @@ export class Snapshot {
     const blocks: DeflatedBlock[] = [];
     // One after the other, because zlib takes 256 KiB for each chunk that it works on or will work on.
     for (const segment of this.#segments) blocks.push(await segment.deflated());
-    return bodyOf(joinGzip([...(blocks.length === 0 ? [emptyBlock] : blocks), endBlock]));
+    return bodyOf(joinGzip([...(blocks.length === 0 ? [openBlock] : blocks), endBlock]));
   }
 
   #pieces(): readonly Buffer[] {
-    if (this.#segments.length === 0) return [empty];
+    if (this.#segments.length === 0) return [open];
     const length = this.#segments.reduce((sum, segment) => sum + segment.length, 0);
     if (length < segmentsBelow) return this.#segments.map((segment) => segment.plain());
     return this.#segments.flatMap(({ chunks }) => chunks.map(({ json }) => json));
@@ -112,6 +112,12 @@ export function bodyOf(pieces: readonly Buffer[]): Body {
   if (length >= coalesceBelow) return { pieces, length, text: undefined };
   const whole = joinBytes(pieces);
   return { pieces: [whole], length, text: length < textBelow ? whole.toString("latin1") : undefined };
+}
+
+/** Makes a body of views of bytes that the list has anyway: unless it is small, none of them is copied. */
+export function sharedBodyOf(pieces: readonly Buffer[]): Body {
+  const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
+  return length < textBelow ? bodyOf(pieces) : { pieces, length, text: undefined };
 }
 
 /** More chunks in a segment make responses cheaper, and changes dearer: a change joins its whole segment again. */
@@ -162,7 +168,7 @@ function segmentsOf(chunks: readonly Chunk[], previous: readonly Segment[]): Seg
   return segments;
 }
 
-function deflatedJson({ json }: Chunk): Promise<DeflatedBlock> {
+export function deflatedJson({ json }: Chunk): Promise<DeflatedBlock> {
   let block = deflated.get(json);
   if (!block) {
     block = deflateBlock(json);

@@ -166,6 +166,16 @@ describe("StockList", () => {
     expect(stock.loads).toBe(3);
   });
 
+  test("a list whose services are on different stocks is refused, and not loaded over and over", async () => {
+    const stock = new Stock();
+    const list = new StockList(
+      { load: (after) => stock.load(after), changesAfter: async () => ({ kind: "reset" }) },
+      timeoutMs,
+    );
+    await expect(list.readFresh()).rejects.toMatchObject({ code: "service_unavailable" });
+    expect(stock.loads).toBe(3);
+  });
+
   describe("changes that cannot be", () => {
     const changed = { petId: 1n, quantity: 9, status: "sold", revision: 3n, removed: false } as const;
     const real = { kind: "changes", position: { epoch: "epoch-of-the-test", revision: 3n }, floor: 2n } as const;

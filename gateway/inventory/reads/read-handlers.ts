@@ -71,8 +71,10 @@ function listFor(
   if (matchesEtag(request.headers["if-none-match"], snapshot.etag, snapshot.gzipEtag)) return { headers };
   if (selection?.petIds) return { headers, body: entriesOf(snapshot, selection.petIds) };
   const page = selection && pageOf(snapshot, selection.range);
-  const { entries, last } = page ?? { entries: snapshot };
-  if (last !== undefined) headers.push("Link", `<?limit=${selection!.range!.limit}&after=${last}>; rel="next"`);
+  if (page?.last !== undefined) {
+    headers.push("Link", `<?limit=${selection!.range!.limit}&after=${page.last}>; rel="next"`);
+  }
+  const entries = page ?? snapshot;
   if (!isGzip) return { headers, body: entries.plain() };
   return entries.gzip().then((body) => ({ headers: [...headers, "Content-Encoding", "gzip"], body }));
 }
