@@ -78,8 +78,8 @@ export interface KeptCounts {
   readonly charged: Map<string, readonly { readonly index: number; readonly own: number }[]>;
 }
 
-/** What one gateway states about an account, and how many more requests it wants to admit. */
-export interface StatedCounts {
+/** What one gateway reports about an account, and how many more requests it wants to admit. */
+export interface CountReport {
   readonly gateway: string;
   readonly wanted: number;
   readonly limits: readonly number[];
@@ -93,16 +93,16 @@ export interface ChargeAnswer {
 }
 
 /**
- * Merges a statement into what Redis keeps and admits as many of the wanted requests as all windows have left.
+ * Merges a report into what Redis keeps and admits as many of the wanted requests as all windows have left.
  * `script.ts` does the same on Redis, step by step.
  *
- * A statement may come twice, late, or to a Redis that has lost everything. Credit: requests that Redis charged to a
+ * A report may come twice, late, or to a Redis that has lost everything. Credit: requests that Redis charged to a
  * gateway but whose answer was lost. They are admitted first.
  *
  * @param indexes of the windows that run now
  */
-export function charge(kept: KeptCounts, indexes: readonly number[], statement: StatedCounts): ChargeAnswer {
-  const { gateway, wanted, limits, counts } = statement;
+export function charge(kept: KeptCounts, indexes: readonly number[], report: CountReport): ChargeAnswer {
+  const { gateway, wanted, limits, counts } = report;
   const isNew = kept.totals.at(-1)?.index !== indexes.at(-1);
   const totals = isNew ? [] : kept.totals;
   const charges = isNew ? [] : (kept.charged.get(gateway) ?? []);

@@ -9,7 +9,7 @@ import { SharedRead } from "../../runtime/shared-read.ts";
 import type { Change, Outcome } from "./change.ts";
 import { readCurrentRows } from "./current-rows.ts";
 import { orUnavailable } from "./stock-errors.ts";
-import { columns, fromRow, ledgerTable, type Row } from "./stock-rows.ts";
+import { type EntryRow, entryColumns, ledgerTable, toListedItem } from "./stock-rows.ts";
 import { type WriteRequest, WriteStatements, type Written, writeWanted } from "./write.ts";
 
 /** What changed after a position, in pages; `reset` when the position is not one of this stock or below the floor. */
@@ -133,15 +133,14 @@ export class StockStore {
         "stock_head.epoch",
         "stock_head.revision as head",
         "stock_head.floor",
-        ...columns.map((name) => `page.${name}`),
+        ...entryColumns.map((name) => `page.${name}`),
       );
-    const rows: readonly (Row & ServerRow & { epoch: string; head: bigint; floor: bigint })[] = await this.#readCurrent(
-      () => query.clone(),
-    );
+    const rows: readonly (EntryRow & ServerRow & { epoch: string; head: bigint; floor: bigint })[] =
+      await this.#readCurrent(() => query.clone());
     const { epoch: currentEpoch, head, floor } = rows[0]!;
     this.#see({ epoch: currentEpoch, revision: head }, known);
     if (epoch !== currentEpoch || revision > head || revision < floor) return { kind: "reset" };
-    const changed = rows[0]!.pet_id === null ? [] : rows.map(fromRow);
+    const changed = rows[0]!.pet_id === null ? [] : rows.map(toListedItem);
     invariant(
       changed.every((row) => row.revision > revision && row.revision <= head),
       "changes are newer than the revision that was asked for, and not newer than the counter",
@@ -229,11 +228,16 @@ export class StockStore {
 
   /** Reads rows in the order of petId. @param choose says which */
   async #readRows(choose: (rows: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<readonly ListedItem[]> {
-    const rows = await readCurrentRows<Row>(this.#db, choose(this.#select()).orderBy("pet_id"), columns, "pet_id");
-    return rows.map(fromRow);
+    const rows = await readCurrentRows<EntryRow>(
+      this.#db,
+      choose(this.#select()).orderBy("pet_id"),
+      entryColumns,
+      "pet_id",
+    );
+    return rows.map(toListedItem);
   }
 
-  #select(): Knex.QueryBuilder<Row, Row[]> {
-    return this.#db<Row>("stock").select(columns) as never;
+  #select(): Knex.QueryBuilder<EntryRow, EntryRow[]> {
+    return this.#db<EntryRow>("stock").select(entryColumns) as never;
   }
 }
