@@ -8,7 +8,7 @@ import { databaseSetting, inventorySettings } from "../inventory-svc/config.ts";
 import { stockMigrations } from "../inventory-svc/stock/stock-migrations.ts";
 import { counted, createCommand, exitUsage, runCommand } from "../runtime/command-line.ts";
 import { blamingDatabase } from "../runtime/database/faults.ts";
-import { type DroppedRows, LaterSchemaError, migrateDatabase } from "../runtime/database/migrations.ts";
+import { LaterSchemaError, migrateDatabase, type StepBack } from "../runtime/database/migrations.ts";
 import { OperatorError } from "../runtime/operator-error.ts";
 import { readSettings } from "../runtime/settings.ts";
 
@@ -37,29 +37,29 @@ type Tier = keyof typeof schemas;
 interface Options {
   readonly down?: true;
   readonly only?: Tier;
-  readonly dropData?: true;
+  readonly dropData?: string;
 }
 
 const description = "Brings the schemas of both tiers up to date. Safe to run from several machines at once.";
 const command = createCommand("migrate", description, settings)
   .addOption(new Option("--only <tier>", "migrates only this tier").choices(Object.keys(schemas)))
   .option("--down", "takes the last step of the tier of --only back instead")
-  .option("--drop-data", "lets --down drop rows, too")
+  .option("--drop-data <step>", "lets --down drop rows, too, if that is the last step")
   .action(async ({ down, only, dropData }: Options) => {
     if (down && !only) return command.error("error: --down needs --only gateway or --only inventory", usage);
     if (dropData && !down) return command.error("error: --drop-data is for --down", usage);
     const urls = readSettings(settings, process.env);
     for (const tier of only ? [only] : (["gateway", "inventory"] as const)) {
-      await run(tier, urls[schemas[tier].url], down ? "down" : "up", dropData === true);
+      await run(tier, urls[schemas[tier].url], down ? "down" : "up", dropData);
     }
   });
 const usage = { exitCode: exitUsage };
 await runCommand(command);
 
-async function run(tier: Tier, url: string, direction: "up" | "down", mayDrop: boolean): Promise<void> {
+async function run(tier: Tier, url: string, direction: "up" | "down", mayDrop: string | undefined): Promise<void> {
   const { setting, migrations } = schemas[tier];
   const steps = await blamingDatabase(setting, () =>
-    migrateDatabase(url, tier, migrations, direction, (dropped) => confirmDrop(tier, dropped, mayDrop)),
+    migrateDatabase(url, tier, migrations, direction, (back) => confirmBack(tier, back, mayDrop)),
   ).catch((error: Error) => {
     // After a roll-back of the code its start may run this script. The older services and commands work on the newer
     // schema.
@@ -70,11 +70,20 @@ async function run(tier: Tier, url: string, direction: "up" | "down", mayDrop: b
   console.log(`${tier}: ${steps.length === 0 ? "nothing to do" : `${direction} ${steps.join(", ")}`}`);
 }
 
-/** Says which rows a step back drops. @throws OperatorError unless that is allowed */
-function confirmDrop(tier: Tier, { step, rows }: DroppedRows, mayDrop: boolean): void {
+/**
+ * Says which rows a step back drops.
+ *
+ * @param mayDrop the step that may drop rows: a command that is repeated must not take the one before it
+ * @throws OperatorError unless that is allowed
+ */
+function confirmBack(tier: Tier, { step, rows }: StepBack, mayDrop: string | undefined): void {
+  if (mayDrop !== undefined && mayDrop !== step) {
+    throw new OperatorError(`Nothing was changed. The last step of ${tier} is ${step}, not ${mayDrop}.`);
+  }
+  if (rows.size === 0) return;
   const what = [...rows].map(([table, count]) => `${counted(count, "row")} of ${table}`).join(", ");
   console.error(`${tier}: taking ${step} back drops ${what}`);
-  if (mayDrop) return;
+  if (mayDrop === step) return;
   const { service } = schemas[tier];
-  throw new OperatorError(`Nothing was changed. Stop every ${service}, make a backup, then add --drop-data.`);
+  throw new OperatorError(`Nothing was changed. Stop every ${service}, make a backup, then add --drop-data ${step}.`);
 }

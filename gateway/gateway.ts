@@ -159,7 +159,8 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
     ready: async () => {
       const checkKeys = async () => {
         await keys.store.ping();
-        await checkPeppers(peppers, keys.store);
+        const keysWithout = await checkPeppers(peppers, keys.store);
+        if (keysWithout > 0) log.warn({ keys: keysWithout }, "keys that work get 401: they are of another pepper");
       };
       await untilReady(() => blamingDatabase(keyDatabaseSetting, checkKeys), log, closing.signal);
       await untilReady(() => blamingService(() => list.readFresh()), log, closing.signal);

@@ -127,6 +127,10 @@ async function start(): Promise<RunningProcess> {
         ledgerKeptMs: ledgerKeptMs(config.INVENTORY_HISTORY_DAYS),
         onError: (err) =>
           log.warn({ err }, "old changes and removals could not be deleted; the next attempt is in a minute"),
+        onWait: () =>
+          log.warn(
+            "old changes and removals are kept for now: the clock of the database went on by hours in which no service ran. If it was set forward, correct it: 8 hours after that they are deleted",
+          ),
       });
     },
     leave: () => {

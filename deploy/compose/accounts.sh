@@ -18,7 +18,6 @@ GRANT SELECT, INSERT, UPDATE ON petstore_keys.api_keys TO 'petstore_operator'@'%
 GRANT SELECT ON petstore_keys.deprecated_use TO 'petstore_operator'@'%';
 GRANT SELECT ON petstore_keys.account_minutes TO 'petstore_operator'@'%';
 GRANT SELECT ON petstore_keys.gateway_migrations TO 'petstore_operator'@'%';
-GRANT SELECT, INSERT, UPDATE, DELETE ON petstore_keys.gateway_migrations_lock TO 'petstore_operator'@'%';
 SQL
 }
 

@@ -153,6 +153,8 @@ program
         return;
       }
       await withLatestSchema(async (store) => {
+        // The entries may be those of another stock, of which callers have ETags: their revisions must not come again.
+        if ((await store.position()).revision === 0n) await store.beginEpoch();
         console.error(`${counted(await importEntries(entries, store), "entry", "entries")} imported`);
       });
     },

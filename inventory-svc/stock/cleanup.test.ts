@@ -2,7 +2,13 @@ import { setImmediate } from "node:timers/promises";
 import { deleteOldChanges, startCleanup } from "./cleanup.ts";
 
 /** A stock in which nothing is old. */
-const idle = { deleteFromLedger: async () => undefined, noteTime: async () => {}, forgetRemovals: async () => false };
+const idle = {
+  deleteFromLedger: async () => undefined,
+  noteTime: async () => {},
+  hasGap: async () => false,
+  forgetRemovals: async () => false,
+};
+const silent = { onError: () => {}, onWait: () => {} };
 
 test("old records are deleted until none is left, in steps that each continue after the last one", async () => {
   const asked: unknown[][] = [];
@@ -26,7 +32,12 @@ test("a failed cleanup is reported, and a stop does not wait for the next interv
   const fault = new Error("the database is away");
   const reported = Promise.withResolvers<unknown>();
   const store = { deleteFromLedger: () => Promise.reject(fault) };
-  const stop = startCleanup({ ledgerKeptMs: 60_000, retention: { ...idle, ...store }, onError: reported.resolve });
+  const stop = startCleanup({
+    ledgerKeptMs: 60_000,
+    retention: { ...idle, ...store },
+    ...silent,
+    onError: reported.resolve,
+  });
   expect(await reported.promise).toBe(fault);
   await stop();
 });
@@ -39,7 +50,7 @@ test("a stop ends a long cleanup after the current step", async () => {
     steps += 1n;
     return steps; // more always remains
   };
-  const stop = startCleanup({ ledgerKeptMs: 60_000, retention: { ...idle, deleteFromLedger }, onError: () => {} });
+  const stop = startCleanup({ ledgerKeptMs: 60_000, retention: { ...idle, deleteFromLedger }, ...silent });
   await begun.promise;
   await stop();
   expect(steps).toBe(1n);
@@ -54,7 +65,7 @@ test("a stop waits for the cleanup's statement that is running, and no statement
     begun.resolve();
     return statement.promise;
   };
-  const stop = startCleanup({ ledgerKeptMs: 60_000, retention: { ...idle, deleteFromLedger }, onError: () => {} });
+  const stop = startCleanup({ ledgerKeptMs: 60_000, retention: { ...idle, deleteFromLedger }, ...silent });
   await begun.promise;
   let isStopped = false;
   const stopping = stop().then(() => {
@@ -71,6 +82,7 @@ test("old removals are forgotten step by step, also when old records cannot be d
   const asked: unknown[][] = [];
   const done = Promise.withResolvers<void>();
   const retention = {
+    ...idle,
     deleteFromLedger: () => Promise.reject(new Error("the database is away")),
     noteTime: async (...args: unknown[]) => void asked.push(args),
     forgetRemovals: async (...args: unknown[]) => {
@@ -79,7 +91,7 @@ test("old removals are forgotten step by step, also when old records cannot be d
       return asked.length < 4;
     },
   };
-  const stop = startCleanup({ ledgerKeptMs: 60_000, retention, onError: () => {} });
+  const stop = startCleanup({ ledgerKeptMs: 60_000, retention, ...silent });
   await done.promise;
   await stop();
   const step = [30 * 24 * 3_600_000, 500];

@@ -15,6 +15,13 @@ export function ledgerKeptMs(historyDays: number): number {
 /** How long removed entries stay as tombstones: a reader that asks at least this often never has to list the stock. */
 export const removalsKeptMs = 30 * 24 * hourMs;
 
+/**
+ * Nothing is deleted while the clock of the database has a gap of the first length in the last hours of the second: one
+ * that was set forward would make everything old at once, and its operator needs time to notice.
+ */
+const gapMs = 2 * hourMs;
+const clockWaitMs = 8 * hourMs;
+
 /** Rows of one step, and the pause after it: writers have to get in between, above all on SQLite. */
 const batchSize = 500;
 const pauseMs = 50;
@@ -22,10 +29,12 @@ const pauseMs = 50;
 const intervalMs = 60_000;
 
 export interface CleanupOptions {
-  readonly retention: Pick<Retention, "deleteFromLedger" | "noteTime" | "forgetRemovals">;
+  readonly retention: Pick<Retention, "deleteFromLedger" | "noteTime" | "hasGap" | "forgetRemovals">;
   readonly ledgerKeptMs: number;
   /** Gets every failure. The next attempt is a minute later. */
   readonly onError: (error: unknown) => void;
+  /** Is called when a gap of the clock begins to keep what is old. */
+  readonly onWait: () => void;
 }
 
 /**
@@ -34,12 +43,24 @@ export interface CleanupOptions {
  *
  * @returns ends it, and resolves when its last statement has ended
  */
-export function startCleanup({ retention, ledgerKeptMs, onError }: CleanupOptions): () => Promise<void> {
+export function startCleanup({ retention, ledgerKeptMs, onError, onWait }: CleanupOptions): () => Promise<void> {
   const stopped = new AbortController();
+  let waits = false;
+  const mustWait = async () => {
+    await retention.noteTime(hourMs);
+    const hasGap = await retention.hasGap(gapMs, clockWaitMs);
+    if (hasGap && !waits) onWait();
+    waits = hasGap;
+    return hasGap;
+  };
+  const pass = async () => {
+    if (await mustWait()) return;
+    await deleteOldChanges(retention, ledgerKeptMs, stopped.signal).catch(onError);
+    await forgetOldRemovals(retention, stopped.signal);
+  };
   const run = async () => {
     while (!stopped.signal.aborted) {
-      await deleteOldChanges(retention, ledgerKeptMs, stopped.signal).catch(onError);
-      await forgetOldRemovals(retention, stopped.signal).catch(onError);
+      await pass().catch(onError);
       await pause(intervalMs, stopped.signal);
     }
   };
@@ -66,7 +87,6 @@ export async function deleteOldChanges(
 
 /** Forgets all removals that are old, in small steps. @throws StockUnavailableError */
 async function forgetOldRemovals(retention: CleanupOptions["retention"], stopped: AbortSignal): Promise<void> {
-  if (!stopped.aborted) await retention.noteTime(hourMs);
   while (!stopped.aborted && (await retention.forgetRemovals(removalsKeptMs, batchSize))) {
     await pause(pauseMs, stopped);
   }

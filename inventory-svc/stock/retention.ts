@@ -4,6 +4,9 @@ import { clockMs } from "../../runtime/database/statements.ts";
 import { orUnavailable } from "./stock-errors.ts";
 import { ledgerTable } from "./stock-rows.ts";
 
+/** Notes that a look at the latest hours reads; several services may note the same hour. */
+const maxNotes = 100;
+
 /** Deletes what is old from the tables of a stock. Several services may do so at once. */
 export class Retention {
   readonly #db: Knex;
@@ -56,6 +59,23 @@ export class Retention {
     const reached = this.#db("stock_head").where({ id: 1 }).whereNotExists(recent.select("id"));
     const target = this.#db.raw("?? (??, ??)", ["stock_times", "revision", "noted_at"]);
     await orUnavailable(this.#db(target as never).insert(reached.select("revision", now as never) as never));
+  }
+
+  /**
+   * Tells by the notes of `noteTime` whether the clock of the database has lately gone on without a service: it was set
+   * forward, or no service ran.
+   *
+   * @param gapMs longer than the time between two notes of services that run
+   * @param agoMs how long ago, at most, a gap has ended that counts
+   * @throws StockUnavailableError
+   */
+  async hasGap(gapMs: number, agoMs: number): Promise<boolean> {
+    const age = this.#ageSince("noted_at");
+    const noted: { age: bigint | number }[] = await orUnavailable(
+      this.#db("stock_times").where(age, ">=", 0).orderBy("noted_at", "desc").limit(maxNotes).select({ age }),
+    );
+    const ages = [0, ...noted.map(({ age }) => Number(age))];
+    return ages.some((ended, i) => ended <= agoMs && (ages[i + 1] ?? ended) - ended > gapMs);
   }
 
   /**

@@ -30,6 +30,7 @@ const meanings: readonly (readonly [RegExp, string])[] = [
   [/^HANDSHAKE_NO_SSL_SUPPORT$/, "the server has no TLS, which ?ssl=true asks for"],
   [/^HANDSHAKE_SSL_ERROR$/, "the server's TLS cannot be trusted, see NODE_EXTRA_CA_CERTS"],
   [/^(ECONN|EHOST|ENET|ETIMEDOUT|ENOTFOUND|EAI_|PROTOCOL_CONNECTION_LOST)/, "no server answers"],
+  [/^SQLITE_(FULL|IOERR)/, "the file cannot be read or written, is the disk full?"],
   [/^SQLITE_(CANTOPEN|READONLY|PERM)/, "the file cannot be opened or written"],
   [/^SQLITE_(CORRUPT|NOTADB)/, "the file is no SQLite database, or is damaged"],
   [/^PROTOCOL_/, "the server does not speak as MySQL does"],

@@ -16,10 +16,10 @@ export interface Migration {
   down(db: Knex): Promise<void>;
 }
 
-/** What taking a step back loses. */
-export interface DroppedRows {
+/** A step that is to be taken back, and what that loses. */
+export interface StepBack {
   readonly step: string;
-  /** Numbers of rows by table, of tables with rows only; at least one. */
+  /** Numbers of rows by table, of tables with rows only. */
   readonly rows: ReadonlyMap<string, number>;
 }
 
@@ -38,22 +38,21 @@ export async function migrateDatabase(
   schema: string,
   migrations: readonly Migration[],
   direction: "up" | "down" = "up",
-  confirmDrop?: (dropped: DroppedRows) => void,
+  confirm?: (back: StepBack) => void,
 ): Promise<string[]> {
-  return await onOwnConnection(url, (db) => migrate(db, schema, migrations, direction, confirmDrop));
+  return await onOwnConnection(url, (db) => migrate(db, schema, migrations, direction, confirm));
 }
 
 /**
- * Brings the schema of an existing database up to date for a command that works on it. A schema of a later version
- * stays as it is, so that commands go on after a roll-back of the code, as the services do.
+ * Brings the schema of an existing database up to date for a command that works on it. One that has all steps already
+ * stays as it is and nothing is written: commands that only read work on a full disk, and those of the version before
+ * work after a roll-back of the code, as the services do.
  */
 export async function updateSchema(url: string, schema: string, migrations: readonly Migration[]): Promise<void> {
   if (url.startsWith("sqlite:")) requireFile(url.slice("sqlite:".length));
-  try {
-    await onOwnConnection(url, (db) => migrate(db, schema, migrations, "up"));
-  } catch (error) {
-    if (!(error instanceof LaterSchemaError)) throw error;
-  }
+  await onOwnConnection(url, async (db) => {
+    if (!(await hasSteps(db, schema, migrations))) await migrate(db, schema, migrations, "up");
+  });
 }
 
 async function onOwnConnection<T>(url: string, work: (db: Knex) => Promise<T>): Promise<T> {
@@ -73,7 +72,7 @@ async function onOwnConnection<T>(url: string, work: (db: Knex) => Promise<T>): 
  *
  * @param db with one connection
  * @param schema names the schema, so that several can share one database
- * @param confirmDrop is told which rows are lost before a step back; what it throws prevents that step
+ * @param confirm is told of a step before it is taken back; what it throws prevents that
  * @returns the names of the steps taken, in order
  * @throws DatabaseStateError for a schema of a later version, or one of which a step was taken back by half
  */
@@ -82,7 +81,7 @@ export async function migrate(
   schema: string,
   migrations: readonly Migration[],
   direction: "up" | "down",
-  confirmDrop: (dropped: DroppedRows) => void = () => {},
+  confirm: (back: StepBack) => void = () => {},
 ): Promise<string[]> {
   const tableName = `${schema}_migrations`;
   const options: Knex.MigratorConfig = {
@@ -112,8 +111,7 @@ export async function migrate(
     }
     const last = migrations.find(({ name }) => name === taken!.at(-1)?.name);
     if (direction === "down") {
-      const dropped = await rowsDroppedBy(db, last);
-      if (dropped) confirmDrop(dropped);
+      if (last) confirm({ step: last.name, rows: await rowsDroppedBy(db, last) });
       return (await db.migrate.down(options))[1];
     }
     const half = await db(tableName).where({ batch: beingTakenBack }).first("name");
@@ -125,17 +123,24 @@ export async function migrate(
   });
 }
 
+async function hasSteps(db: Knex, schema: string, migrations: readonly Migration[]): Promise<boolean> {
+  const table = `${schema}_migrations`;
+  if (!(await db.schema.hasTable(table))) return false;
+  const taken: string[] = await db(table).whereNot({ batch: beingTakenBack }).pluck("name");
+  return migrations.every(({ name }) => taken.includes(name));
+}
+
 /** The number of a batch that marks a step while it is taken back. Knex counts batches from 1. */
 const beingTakenBack = 0;
 
-async function rowsDroppedBy(db: Knex, step: Migration | undefined): Promise<DroppedRows | undefined> {
+async function rowsDroppedBy(db: Knex, step: Migration): Promise<Map<string, number>> {
   const rows = new Map<string, number>();
-  for (const table of step?.drops ?? []) {
+  for (const table of step.drops ?? []) {
     if (!(await db.schema.hasTable(table))) continue; // an earlier attempt has dropped it
-    const [counted] = await (step?.dropped ?? ((all) => all))(db(table)).count({ count: "*" });
+    const [counted] = await (step.dropped ?? ((all) => all))(db(table)).count({ count: "*" });
     if (Number(counted?.count) > 0) rows.set(table, Number(counted?.count));
   }
-  return step && rows.size > 0 ? { step: step.name, rows } : undefined;
+  return rows;
 }
 
 /**

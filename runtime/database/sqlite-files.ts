@@ -3,9 +3,15 @@ import { accessSync, constants, existsSync, realpathSync, statSync } from "node:
 import { dirname } from "node:path";
 import { DatabaseStateError } from "./database-errors.ts";
 
-/** @throws DatabaseStateError when there is no such file */
+/** @throws DatabaseStateError when there is no such file, or none that this user may look for */
 export function requireFile(filename: string): void {
-  if (existsSync(filename)) return;
+  try {
+    statSync(filename);
+    return;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "EACCES") throw new DatabaseStateError(`${self()} may not enter the folder of ${filename}. ${advice}`);
+  }
   throw new DatabaseStateError(`there is no SQLite file ${filename}: correct its path, or run npm run migrate`);
 }
 
@@ -19,12 +25,14 @@ export function requireWritable(filename: string): void {
   const [folder, ...files] = [dirname(path), path, `${path}-wal`, `${path}-shm`];
   const locked = [folder, ...files.filter((file) => existsSync(file))].find((each) => !isWritable(each!));
   if (locked === undefined) return;
-  const { uid } = statSync(locked);
-  const owner = `it is of user ${uid}, this process of user ${process.geteuid?.()}`;
-  throw new DatabaseStateError(
-    `this process cannot write ${locked}: ${owner}. Give folder and files to the user of the services, and run commands as that user`,
-  );
+  const { uid, mode } = statSync(locked);
+  const rights = `it is of user ${uid} with mode ${(mode & 0o7777).toString(8).padStart(4, "0")}`;
+  throw new DatabaseStateError(`${self()} cannot write ${locked}: ${rights}. ${advice}`);
 }
+
+const advice = "Give folder and files to the user of the services, writable, and run commands as that user";
+
+const self = () => `this process of user ${process.geteuid?.()}`;
 
 function isWritable(path: string): boolean {
   try {

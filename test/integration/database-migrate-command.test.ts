@@ -1,9 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { databaseDefaults } from "../../runtime/database/open.ts";
-import { createMysqlDatabase, dropDatabase } from "../support/databases.ts";
+import { createMysqlDatabase, createSqliteDatabase, dropDatabase } from "../support/databases.ts";
 import { bothIn, command, outputOf } from "../support/migrate-command.ts";
 import { connectMysql } from "../support/mysql-client.ts";
-import { untilRunning } from "../support/open-stock.ts";
+import { holdWriteLock, untilRunning } from "../support/open-stock.ts";
 import { freePort } from "../support/ports.ts";
 import { runScript } from "../support/processes.ts";
 
@@ -25,6 +25,17 @@ describe("commands that migrate (MySQL/MariaDB)", () => {
     expect(await running).toMatchObject({ code: 0 });
     await dropDatabase(url);
   });
+});
+
+test("commands that only read write nothing where the schema is up to date", async () => {
+  const url = await createSqliteDatabase();
+  expect(await command(bothIn(url))).toMatchObject({ code: 0 });
+  const lock = await holdWriteLock(url);
+  const run = (script: string, ...args: string[]) => runScript({ script, args, env: bothIn(url) });
+  expect(await run("inventory-svc/cli/stock.ts", "export")).toMatchObject({ code: 0 });
+  expect(await run("gateway/accounts/cli/keys.ts", "list")).toMatchObject({ code: 0 });
+  await lock.release();
+  await dropDatabase(url);
 });
 
 describe("npm run migrate", () => {

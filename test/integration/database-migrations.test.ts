@@ -116,7 +116,7 @@ describeEachDatabase("migrations", (url) => {
     expect(await namesOf(db)).toEqual(both);
   });
 
-  test("a step back that drops rows says how many, and takes --drop-data", async () => {
+  test("a step back that drops rows says how many, and takes --drop-data of that step alone", async () => {
     const db = open();
     await command(bothIn(url()));
     await db("stock").insert(
@@ -130,10 +130,14 @@ describeEachDatabase("migrations", (url) => {
       expect(await down("inventory")).toMatchObject({ code: 0, stdout: `inventory: down ${step}\n` });
     }
     const lost = "inventory: taking 0001_stock back drops 2 rows of stock\n";
-    const advice = "Nothing was changed. Stop every inventory-svc, make a backup, then add --drop-data.\n";
+    const advice = "Nothing was changed. Stop every inventory-svc, make a backup, then add --drop-data 0001_stock.\n";
     expect(await down("inventory")).toEqual({ code: 1, stdout: "", stderr: lost + advice });
     expect(await db("stock")).toHaveLength(2);
-    expect(await down("inventory", "--drop-data")).toEqual({
+    const other = await down("inventory", "--drop-data", "0002_stock_adjustments");
+    const refusal = "Nothing was changed. The last step of inventory is 0001_stock, not 0002_stock_adjustments.\n";
+    expect(other).toEqual({ code: 1, stdout: "", stderr: refusal });
+    expect(await db("stock")).toHaveLength(2);
+    expect(await down("inventory", "--drop-data", "0001_stock")).toEqual({
       code: 0,
       stdout: "inventory: down 0001_stock\n",
       stderr: lost,
@@ -145,7 +149,7 @@ describeEachDatabase("migrations", (url) => {
       code: 1,
       stderr: expect.stringMatching(/ 1 row of account_minutes\n/),
     });
-    expect(await down("gateway", "--drop-data")).toMatchObject({ code: 0 });
+    expect(await down("gateway", "--drop-data", "0002_account_minutes")).toMatchObject({ code: 0 });
     expect(await down("gateway")).toMatchObject({ code: 1, stderr: expect.stringMatching(/ 1 row of accounts\n/) });
     expect(await db("accounts")).toHaveLength(1);
   });
@@ -187,7 +191,9 @@ describeEachDatabase("migrations", (url) => {
     const down = () => migrate(db, "inventory", stockMigrations, "down", (lost) => dropped.push(lost));
     expect([...(await down()), ...(await down()), ...(await down())]).toEqual(steps.toReversed());
     const lostChanges = { step: "0005_stock_ledger", rows: new Map([["stock_ledger", 1]]) }; // the created entry
-    expect(dropped).toEqual([lostChanges, { step: "0003_stock_requests", rows: new Map([["stock_requests", 1]]) }]);
+    const noChanges = { step: "0004_stock_floor", rows: new Map() };
+    const lostRequests = { step: "0003_stock_requests", rows: new Map([["stock_requests", 1]]) };
+    expect(dropped).toEqual([lostChanges, noChanges, lostRequests]);
     expect(await tablesOf(db)).toEqual(tables);
     expect(await read()).toEqual(rows);
   });

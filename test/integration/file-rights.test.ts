@@ -8,6 +8,7 @@ import { suiteStack, temporaryFolder } from "../support/stack.ts";
 const root = resolve(import.meta.dirname, "../..");
 /** Holds a process to the rights that files give: root passes by them with two capabilities. */
 const held = process.getuid?.() === 0 ? ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] : [];
+const user = process.getuid?.();
 const anyPort = "127.0.0.1:0";
 const stack = suiteStack();
 const timeoutMs = 300_000; // each test starts several processes one after the other
@@ -62,7 +63,9 @@ test.each([
       (line) => (/"msg":"(ready|not ready yet)/.test(line) ? line : undefined),
       60_000,
     );
-    expect(JSON.parse(first).reason).toMatch(`${setting}: this process cannot write ${file}: it is of user `);
+    expect(JSON.parse(first).reason).toMatch(
+      `${setting}: this process of user ${user} cannot write ${file}: it is of user ${user} with mode 0444. Give`,
+    );
     await chmod(file, 0o600);
     // The gateway then waits for the inventory service, which is not here.
     const next = tier === "gateway" ? /"reason":"INVENTORY_ADDRESS/ : /"msg":"ready"/;
@@ -76,13 +79,27 @@ test(
   async () => {
     expect(await run("deploy/migrate.ts")).toMatchObject({ code: 0 });
     await chmod(join(folder, "data"), 0o555);
-    const said = `this process cannot write ${folder}/data: it is of user `;
+    const said = `this process of user ${user} cannot write ${folder}/data: it is of user ${user} with mode 0555. Give`;
     for (const [script, ...args] of [
       ["deploy/migrate.ts"],
       ["inventory-svc/cli/stock.ts", "import", "--generate", "1"],
       ["gateway/accounts/cli/keys.ts", "list"],
     ] as const) {
       expect(await run(script, ...args)).toEqual({ code: 1, stdout: "", stderr: expect.stringContaining(said) });
+    }
+  },
+  timeoutMs,
+);
+
+test(
+  "commands name a SQLite file whose folder they may not enter, and do not call it missing",
+  async () => {
+    expect(await run("deploy/migrate.ts")).toMatchObject({ code: 0 });
+    await chmod(join(folder, "data"), 0);
+    const said = `this process of user ${user} may not enter the folder of ${folder}/data/inventory.sqlite. Give`;
+    for (const command of ["export", "restored"]) {
+      const stderr = expect.stringContaining(said);
+      expect(await run("inventory-svc/cli/stock.ts", command)).toEqual({ code: 1, stdout: "", stderr });
     }
   },
   timeoutMs,

@@ -1,5 +1,6 @@
 import { setImmediate } from "node:timers/promises";
-import { removalsKeptMs } from "../../inventory-svc/stock/cleanup.ts";
+import { ledgerKeptMs, removalsKeptMs, startCleanup } from "../../inventory-svc/stock/cleanup.ts";
+import { Retention } from "../../inventory-svc/stock/retention.ts";
 import type { StockStore } from "../../inventory-svc/stock/stock-store.ts";
 import type { Item, ListedItem, Position } from "../../proto/pet.ts";
 import { describeEachDatabase } from "../support/databases.ts";
@@ -118,6 +119,56 @@ describeEachDatabase("removals that are forgotten", (url) => {
     await stock.db("stock_times").increment("noted_at", removalsKeptMs);
     for (let i = 0; i < 3; i++) await stock.retention.noteTime(hourMs);
     expect(await notes()).toEqual([1n, 1n]);
+  });
+
+  test("nothing old is deleted for 8 hours after the clock was set forward, and then it is", async () => {
+    await store.write([create(1n), remove(1n)]);
+    /** Turns the clock on, by what notes and changes say, while services run or while none does. */
+    const goOn = async (hours: number, isRunning: boolean) => {
+      for (let hour = 0; hour < hours; hour += isRunning ? 1 : hours) {
+        const byMs = isRunning ? hourMs + 1 : hours * hourMs;
+        await stock.db("stock_times").decrement("noted_at", byMs);
+        await stock.db("stock_ledger").decrement("made_at", byMs);
+        if (isRunning) await stock.retention.noteTime(hourMs);
+      }
+    };
+    const kept = async () => [...(await stock.db("stock_ledger").pluck("id")), ...(await tombstones())];
+    /** Cleans up once. @returns whether it waits */
+    const cleanUp = async () => {
+      let waits = false;
+      const onError = (error: unknown) => expect(error).toBeUndefined();
+      const onWait = () => {
+        waits = true;
+      };
+      const ended = Promise.withResolvers<void>();
+      const retention = new (class extends Retention {
+        override async hasGap(gapMs: number, agoMs: number) {
+          const hasGap = await super.hasGap(gapMs, agoMs);
+          if (hasGap) ended.resolve();
+          return hasGap;
+        }
+        override async forgetRemovals(ageMs: number, limit: number) {
+          const more = await super.forgetRemovals(ageMs, limit);
+          if (!more) ended.resolve();
+          return more;
+        }
+      })(stock.db);
+      const stop = startCleanup({ retention, ledgerKeptMs: ledgerKeptMs(30), onError, onWait });
+      await ended.promise;
+      await stop();
+      return waits;
+    };
+    expect(await cleanUp()).toBe(false); // a new stock
+    await goOn(3, true);
+    expect(await cleanUp()).toBe(false);
+    await goOn(40 * 24, false);
+    expect(await cleanUp()).toBe(true);
+    await goOn(7, true);
+    expect(await cleanUp()).toBe(true);
+    expect(await kept()).toEqual([1n, 2n, 1n]);
+    await goOn(2, true);
+    expect(await cleanUp()).toBe(false);
+    expect(await kept()).toEqual([]);
   });
 
   test("readers of changes get every removal or a reset while services forget and writers write", async () => {

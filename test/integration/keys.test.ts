@@ -45,26 +45,28 @@ describeEachDatabase("keys", (url) => {
     expect(await admin.list()).toEqual([]);
   });
 
-  test("the peppers of the keys that work are known by their fingerprints", async () => {
+  test("the peppers of the keys that work are counted by their fingerprints", async () => {
     const [first, second] = ["1".repeat(32), "2".repeat(32)];
-    expect(await store.pepperFingerprints()).toEqual([]);
+    expect(await store.keysByPepper()).toEqual(new Map());
     const old = await issue(newKey(first));
     nowMs += hour;
     const { keyId } = await admin.rotate(old.keyId, 2 * hour, newKey(second));
     await issue({ ...newKey(), expiresAtMs: nowMs - 1 });
-    expect((await store.pepperFingerprints()).sort()).toEqual([first, second].map(pepperFingerprint).sort());
+    const third = await issue(newKey(second));
+    const ofSecond = [pepperFingerprint(second), 2] as const;
+    expect(await store.keysByPepper()).toEqual(new Map([[pepperFingerprint(first), 1], ofSecond]));
     expect(JSON.stringify(await db("api_keys").select("pepper"))).not.toMatch(/1{9}|2{9}/);
     nowMs += 2 * hour;
-    expect(await store.pepperFingerprints()).toEqual([pepperFingerprint(second)]);
-    await admin.revoke(keyId);
-    expect(await store.pepperFingerprints()).toEqual([]);
+    expect(await store.keysByPepper()).toEqual(new Map([ofSecond]));
+    for (const each of [keyId, third.keyId]) await admin.revoke(each);
+    expect(await store.keysByPepper()).toEqual(new Map());
   });
 
   test("a key that an older gateway makes, which names no pepper, is found, and hides no pepper", async () => {
     const key = await issue();
     await db("api_keys").update({ pepper: null });
     expect(await key.find()).toBeTruthy();
-    expect(await store.pepperFingerprints()).toEqual([]);
+    expect(await store.keysByPepper()).toEqual(new Map());
   });
 
   describe("look-ups", () => {

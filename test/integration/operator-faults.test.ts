@@ -3,7 +3,9 @@ import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
+import Sqlite from "better-sqlite3";
 import type { Connection } from "mysql2/promise";
+import { blamingDatabase } from "../../runtime/database/faults.ts";
 import { createAuthority } from "../support/certificates.ts";
 import { type DatabaseServer, serverProcess, startPrivateDatabaseServer } from "../support/database-server.ts";
 import { createSqliteDatabase, dropDatabase } from "../support/databases.ts";
@@ -225,6 +227,16 @@ describe("unusable databases", () => {
       await root.query("SET GLOBAL read_only = 0");
     }
   });
+});
+
+test("a full disk is asked about where a SQLite file cannot grow", async () => {
+  const db = new Sqlite(":memory:");
+  db.pragma("max_page_count = 1");
+  const work = async () => db.exec("CREATE TABLE pets (id INTEGER)");
+  await expect(blamingDatabase("INVENTORY_DATABASE_URL", work)).rejects.toThrow(
+    "INVENTORY_DATABASE_URL: the file cannot be read or written, is the disk full? (database or disk is full)",
+  );
+  db.close();
 });
 
 describe("the inventory service", () => {

@@ -71,6 +71,13 @@ describe("the pepper of the keys", () => {
     }
 
     const changed = await system.startGateway({ KEY_PEPPER: newPepper });
+    const warning = changed
+      .output()
+      .split("\n")
+      .find((line) => line.includes("keys that work get 401"));
+    const all = JSON.parse((await runKeys(["list"])).stdout);
+    expect(JSON.parse(warning!)).toMatchObject({ level: "warn", keys: all.length - 2 });
+    for (const gateway of [prepared, changing]) expect(gateway.output()).not.toContain("of another pepper");
     for (const key of [body.key, issued.key]) expect(await statusOf(changed.listen, key)).toBe(200);
     for (const key of [kept, rotated]) expect(await statusOf(changed.listen, key)).toBe(401);
   });

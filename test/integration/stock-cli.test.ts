@@ -4,7 +4,7 @@ import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { createSqliteDatabase, describeEachDatabase, dropDatabase } from "../support/databases.ts";
-import { openStock, pagesOf } from "../support/open-stock.ts";
+import { migrateStock, openStock, pagesOf } from "../support/open-stock.ts";
 import { freePort } from "../support/ports.ts";
 import { cleanup, runScript, startScript } from "../support/processes.ts";
 import { type Stack, suiteStack, temporaryFolder } from "../support/stack.ts";
@@ -409,6 +409,44 @@ describe("import files of npm run stock", () => {
     const env = { PATH: process.env.PATH, ...folder.env() };
     expect((await promisify(execFile)("bash", args, { cwd: folder.cwd, env })).stdout).toBe(header);
     expect(await folder.read("said")).toBe("");
+  });
+});
+
+describe("a move to a new stock by an export and an import", () => {
+  const stack = suiteStack();
+
+  /** Makes an empty stock. */
+  async function newStock() {
+    const url = await createSqliteDatabase();
+    stack.defer(() => dropDatabase(url));
+    await migrateStock(url);
+    const { store, close } = openStock(url);
+    stack.defer(close);
+    return { store, folder: await inFolder(stack, () => url) };
+  }
+
+  test("gives no entry a revision that another state had before it", async () => {
+    let old = await newStock();
+    await old.folder.run("import", "--generate", "5");
+    for (let move = 0; move < 2; move++) {
+      const { revision: seen } = await old.store.position();
+      const moved = await newStock();
+      await moved.folder.write("moved.csv", (await old.folder.stock("export")).stdout);
+      await moved.folder.run("import", "moved.csv");
+      for await (const page of pagesOf(moved.store, 10)) {
+        for (const entry of page) expect(entry.revision).toBeGreaterThan(seen);
+      }
+      old = moved;
+    }
+  });
+
+  test("begins an epoch at the first import only, so that readers need not list the stock again", async () => {
+    const { store, folder } = await newStock();
+    await folder.run("import", "--generate", "5");
+    const { epoch, revision } = await store.position();
+    await folder.write("later.csv", `${header}1,77,sold\n`);
+    await folder.run("import", "later.csv");
+    expect(await store.position()).toEqual({ epoch, revision: revision + 1n });
   });
 });
 

@@ -367,6 +367,7 @@ describe("an unreachable stock", () => {
       history: () => new StockHistory(db).before(undefined, 1n, 1),
       deleteFromLedger: () => retention.deleteFromLedger(1, 1, "revisions", 0n),
       noteTime: () => retention.noteTime(1),
+      hasGap: () => retention.hasGap(1, 1),
       forgetRemovals: () => retention.forgetRemovals(1, 1),
     };
     for (const [name, operation] of Object.entries(operations)) {

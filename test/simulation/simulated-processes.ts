@@ -109,6 +109,7 @@ export function startService(
           retention: new Retention(db),
           ledgerKeptMs: ledgerKeptMs(90),
           onError: () => {},
+          onWait: () => {},
         });
       },
       () => {},

@@ -20,8 +20,8 @@ export interface KeyStore {
    * @throws UnusablePlanError, or the error of the database
    */
   findByHash(keyHash: Buffer): Promise<Principal | null | undefined>;
-  /** The fingerprints of the peppers that the keys which work were made under. */
-  pepperFingerprints(): Promise<string[]>;
+  /** Counts the keys that work by the fingerprint of the pepper that they were made under. */
+  keysByPepper(): Promise<ReadonlyMap<string, number>>;
   /** The latest ban of a family of keys, running or over; undefined without one since an operator last lifted one. */
   lastBan(familyId: string): Promise<Ban | undefined>;
   /** Bans a family of keys. Of several bans the one that ends last holds, so each replica may report its own. */
@@ -84,13 +84,15 @@ export function createKeyStore(db: Knex, now: () => number): KeyStore {
       };
     },
 
-    async pepperFingerprints() {
-      const rows: { pepper: string }[] = await db("api_keys")
+    async keysByPepper() {
+      const rows: { pepper: string; count: number | bigint }[] = await db("api_keys")
         .whereNotNull("pepper")
         .whereNull("revoked_at")
         .where((valid) => valid.whereNull("expires_at").orWhere("expires_at", ">", now()))
-        .distinct("pepper");
-      return rows.map(({ pepper }) => pepper);
+        .groupBy("pepper")
+        .select("pepper")
+        .count({ count: "*" });
+      return new Map(rows.map(({ pepper, count }) => [pepper, Number(count)]));
     },
 
     async lastBan(familyId) {

@@ -97,8 +97,9 @@ test.each<[string, string[], [string, ...string[]], "taken" | "refused"]>([
   ["a mistyped pepper beside another mistyped one is refused", [second, first], [mistyped, `${given} 3`], "refused"],
   ["the new pepper alone is taken after the change", [second, first], [second], "taken"],
 ])("beside keys that work, %s", async (_what, ofKeys, given, outcome) => {
-  const store = { pepperFingerprints: async () => ofKeys.map(pepperFingerprint) };
+  const store = { keysByPepper: async () => new Map(ofKeys.map((pepper) => [pepperFingerprint(pepper), 3])) };
   const check = checkPeppers(given, store);
-  if (outcome === "taken") await check;
+  const without = ofKeys.filter((pepper) => !given.includes(pepper as never)).length;
+  if (outcome === "taken") expect(await check).toBe(3 * without);
   else await expect(check).rejects.toThrow(/has a fault:\n {2}KEY_PEPPER: is not what the keys/);
 });

@@ -37,14 +37,19 @@ export function readPeppers(settings: PepperSettings): Peppers {
  * gets 401. One right pepper is enough: a key that was made under a mistyped one must not make the others wrong. Without
  * any key every pepper is right.
  *
+ * @returns how many keys that work are of no pepper, and so get 401
  * @throws SettingsError when no pepper is that of a key
  */
-export async function checkPeppers(peppers: Peppers, store: Pick<KeyStore, "pepperFingerprints">) {
-  const known = await store.pepperFingerprints();
-  if (known.length === 0 || peppers.some((pepper) => known.includes(pepperFingerprint(pepper)))) return;
-  throw new SettingsError([
-    "KEY_PEPPER: is not what the keys in the database were made under; a new one needs theirs as KEY_PEPPER_OLD",
-  ]);
+export async function checkPeppers(peppers: Peppers, store: Pick<KeyStore, "keysByPepper">): Promise<number> {
+  const known = await store.keysByPepper();
+  const given = peppers.map(pepperFingerprint);
+  const others = [...known].filter(([pepper]) => !given.includes(pepper));
+  if (known.size > 0 && others.length === known.size) {
+    throw new SettingsError([
+      "KEY_PEPPER: is not what the keys in the database were made under; a new one needs theirs as KEY_PEPPER_OLD",
+    ]);
+  }
+  return others.reduce((sum, [, keys]) => sum + keys, 0);
 }
 
 /**
