@@ -114,16 +114,16 @@ describe("a passed-through request", () => {
   async function outlastRevocation(...paths: string[]): Promise<IncomingMessage[]> {
     goOn = [];
     const { key, keyId } = await system.issueKey({ plan: "enterprise" });
-    const sentMs = performance.now();
     const answers = [...paths, paths[0]!].map(async (path, i) => {
       const token = i < paths.length ? key : system.keys.enterprise;
       const sent = request(`http://${gateway.address}${path}`, { headers: { authorization: `Bearer ${token}` } });
       return ((await once(sent.end(), "response")) as [IncomingMessage])[0];
     });
     await until(() => goOn.length === answers.length);
+    const arrivedMs = performance.now();
     await system.runKeys("revoke", keyId);
     clock.advance(10_000);
-    await until(() => performance.now() - sentMs > 2_000); // shorter waits are part of the 10 s of a revocation
+    await until(() => performance.now() - arrivedMs > 2_000); // shorter waits are part of the 10 s of a revocation
     for (const each of goOn) each();
     return await Promise.all(answers);
   }
@@ -165,15 +165,15 @@ test("a key that is revoked while it waits for its account's use is 401", async 
   const read = (path: string, token: string) =>
     callApi(gateway.address, { path, headers: { authorization: `Bearer ${token}` } });
   await database.query("LOCK TABLES account_minutes WRITE");
-  const sentMs = performance.now();
   const answers = [key, banned, system.keys.enterprise].map((token) => read("/v1/usage", token));
   await until(async () => (await read("/v1/rate_limit", key)).status === 200); // so those above have been admitted
+  const arrivedMs = performance.now();
   const other = await connectMysql(system.databaseUrls.gateway);
   await other.query("UPDATE api_keys SET revoked_at = ? WHERE id = ?", [clock.now(), keyId]);
   await other.query("UPDATE api_keys SET banned_until = ? WHERE account_id = ?", [clock.now() + 60_000, accountId]);
   await other.end();
   clock.advance(10_000);
-  await until(() => performance.now() - sentMs > 2_000);
+  await until(() => performance.now() - arrivedMs > 2_500);
   await database.query("UNLOCK TABLES");
   // A banned key may still ask what its account has done.
   expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([401, 200, 200]);
