@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Authenticator } from "../accounts/keys/authenticator.ts";
 import type { PlanName } from "../accounts/keys/plans.ts";
-import type { Principal, Scope } from "../accounts/keys/principal.ts";
+import { mayUse, type Principal, type Scope } from "../accounts/keys/principal.ts";
 import { ApiError } from "../http/api-error.ts";
 import { peerAddress } from "../http/client-address.ts";
 import { bearerToken } from "../http/request.ts";
@@ -244,18 +244,6 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 
-  return {
-    admit,
-    isGood,
-    checkAgain,
-    checkKeyAgain,
-    readmit,
-    admitDocs,
-    setAddressLimits,
-    headersFor: guard.headersFor,
-  };
-}
-
-function mayUse({ scopes }: Principal, scope: Scope | null): boolean {
-  return scope === null || scopes.has(scope);
+  const { headersFor } = guard;
+  return { admit, isGood, checkAgain, checkKeyAgain, readmit, admitDocs, setAddressLimits, headersFor };
 }

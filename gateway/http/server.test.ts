@@ -469,7 +469,7 @@ test("a request after the last response of its connection is not processed", asy
   expect(requests).toHaveLength(1);
 });
 
-test("what is too much behind a request is dropped, and the answer to the last that was kept says so", async () => {
+test("what is too much behind a request is dropped, and the last answer before it says so", async () => {
   const { send, socket, requests, statuses, received, ended } = await open();
   await send(get("/0"), 1);
   const { request } = requests[0]!;

@@ -28,7 +28,7 @@ export interface EntryRow extends ItemRow {
 
 export const entryColumns = [...itemColumns, "revision", "removed"] as const;
 
-export function toListedItem(row: EntryRow): ListedItem {
+export function fromEntryRow(row: EntryRow): ListedItem {
   return { ...toItem(row), removed: Boolean(Number(row.removed)) };
 }
 

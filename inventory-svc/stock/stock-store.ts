@@ -9,7 +9,7 @@ import { SharedRead } from "../../runtime/shared-read.ts";
 import type { Change, Outcome } from "./change.ts";
 import { readCurrentRows } from "./current-rows.ts";
 import { orUnavailable } from "./stock-errors.ts";
-import { type EntryRow, entryColumns, ledgerTable, toListedItem } from "./stock-rows.ts";
+import { type EntryRow, entryColumns, fromEntryRow, ledgerTable } from "./stock-rows.ts";
 import { type WriteRequest, WriteStatements, type Written, writeWanted } from "./write.ts";
 
 /** What changed after a position, in pages; `reset` when the position is not one of this stock or below the floor. */
@@ -140,7 +140,7 @@ export class StockStore {
     const { epoch: currentEpoch, head, floor } = rows[0]!;
     this.#see({ epoch: currentEpoch, revision: head }, known);
     if (epoch !== currentEpoch || revision > head || revision < floor) return { kind: "reset" };
-    const changed = rows[0]!.pet_id === null ? [] : rows.map(toListedItem);
+    const changed = rows[0]!.pet_id === null ? [] : rows.map(fromEntryRow);
     invariant(
       changed.every((row) => row.revision > revision && row.revision <= head),
       "changes are newer than the revision that was asked for, and not newer than the counter",
@@ -234,7 +234,7 @@ export class StockStore {
       entryColumns,
       "pet_id",
     );
-    return rows.map(toListedItem);
+    return rows.map(fromEntryRow);
   }
 
   #select(): Knex.QueryBuilder<EntryRow, EntryRow[]> {

@@ -20,12 +20,12 @@ import { OutcomeUnknownError, StockUnavailableError } from "./stock-errors.ts";
 import {
   type EntryRow,
   entryColumns,
+  fromEntryRow,
   ledgerColumns,
   ledgerTable,
   type OnceRow,
   onceColumns,
   toLedgerRow,
-  toListedItem,
   toOnceRecord,
   toRow,
 } from "./stock-rows.ts";
@@ -126,7 +126,7 @@ async function lockAndRead(
   if (!counter) throw noCounter();
   return {
     ...counter,
-    rows: rows.map(toListedItem),
+    rows: rows.map(fromEntryRow),
     records: records.map(toOnceRecord),
     lowestId: lowest?.id && lowest.id < 0n ? lowest.id : 0n,
   };
