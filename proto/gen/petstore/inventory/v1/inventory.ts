@@ -36,9 +36,10 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
  *
  * Every refusal carries google.rpc details. It always has an ErrorInfo of the domain "petstore.inventory.v1", with one
  * of the reasons below; BadRequest names the field that INVALID_ARGUMENT is about, and ResourceInfo the entry that
- * NOT_FOUND and ALREADY_EXISTS are about. RetryInfo is present if, and only if, "repeat?" below allows the same call
- * again: "with an id" is a request_id or an idempotency_key. gRPC itself refuses a message of more than 512 KiB, with
- * RESOURCE_EXHAUSTED and without details. After any other status without details a change may have happened.
+ * NOT_FOUND and ALREADY_EXISTS are about. RetryInfo says that the same call is safe to repeat, and may succeed soon:
+ * where "repeat?" below has "yes", or "with an id" and the call has a request_id or an idempotency_key. gRPC itself
+ * refuses a message of more than 2 MiB, with RESOURCE_EXHAUSTED and without details. After any other status without
+ * details a change may have happened.
  *
  *   reason              status               happened?  repeat?     metadata
  *   INVALID_FIELD       INVALID_ARGUMENT     no         no          field
@@ -317,9 +318,9 @@ export interface ApplyChangesRequest {
 }
 
 /**
- * Changes of one caller, decided in one transaction. Each of them stands alone, with two exceptions: when one of them is
- * malformed, and when one finds the record of another request under its key or request_id, all are refused, and none
- * happens.
+ * Changes of one caller, decided in one transaction. Each of them stands alone, unless the group is all_or_nothing. In
+ * every group all are refused, and none happens, when one of them is malformed, when one finds the record of another
+ * request under its key or request_id, and when two have the same request_id.
  */
 export interface ChangeGroup {
   /** 1 to 100. With a key, and where they are all or nothing, each names another pet_id. */
