@@ -13,6 +13,9 @@ export interface ConnectionFault {
  * @returns undefined for a call that failed otherwise
  */
 export function connectionFault(details: string): ConnectionFault | undefined {
+  if (details.startsWith("Name resolution failed")) {
+    return { kind: "no-service", text: `no service answers (${details})` };
+  }
   // grpc-js puts the errors of its layers around the one of the connection. OpenSSL's end with a line break.
   const last = /No connection established.*Last error: (.*?)\.?\s+\.? ?Resolution note:/s.exec(details)?.[1];
   if (last === undefined) return undefined;
@@ -26,5 +29,10 @@ export function connectionFault(details: string): ConnectionFault | undefined {
   // Where the other side has only closed the connection, grpc-js knows no reason.
   const reason = /^(?:null|Failed to connect.*)$/s.test(last) ? "" : ` (${last})`;
   const text = `what answers there is no gRPC of this kind${reason}: TLS has to be on at both sides or at none`;
-  return { kind: "other-protocol", text };
+  // A service that refuses a certificate closes the connection, and says nothing.
+  const isOnlyClosed = reason === "" || /ECONNRESET|EPIPE|disconnected/.test(last);
+  return { kind: "other-protocol", text: isOnlyClosed ? text + refusedCertificate : text };
 }
+
+const refusedCertificate =
+  "; where it is on, the service may have refused this client's certificate (authority, dates, clientAuth)";

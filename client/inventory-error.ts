@@ -37,7 +37,7 @@ export class InventoryError extends Error {
   readonly code: StatusName;
   /**
    * What went wrong within that status: the reason of google.rpc.ErrorInfo where the service says so, and `NOT_SENT`
-   * where the client has not sent the call.
+   * where the client has not sent the call, or not the last attempt of a read.
    */
   readonly errorReason: string | undefined;
   /** What belongs to the reason: the metadata of google.rpc.ErrorInfo. */
@@ -60,8 +60,8 @@ export class InventoryError extends Error {
    * Whether a change may have happened although its call failed. An update or an adjustment that has not been decided by
    * now never will be; one that has been decided may still be committing, and a later change waits for it.
    *
-   * Only the reason tells: grpc-js and proxies make statuses of their own when a stream is lost, and some of them read
-   * like a refusal.
+   * It tells nothing of a read. Only the reason tells: grpc-js and proxies make statuses of their own when a stream is
+   * lost, and some of them read like a refusal.
    */
   get mayHaveHappened(): boolean {
     return (tellings[this.errorReason as ErrorReason] ?? "unknown") === "unknown";
@@ -98,9 +98,12 @@ export function toInventoryError(error: unknown): InventoryError {
     return notSent(details, error, "INVALID_ARGUMENT");
   }
   const [sent] = metadata?.get("grpc-status-details-bin") ?? [];
+  // grpc-js says this only of a call that it gave to no connection.
+  const fault = sent === undefined ? connectionFault(details ?? "") : undefined;
+  if (fault) return notSent(fault.text, error, name);
   return new InventoryError(
     name,
-    connectionFault(details ?? "")?.text ?? details ?? "",
+    details ?? "",
     Buffer.isBuffer(sent) ? errorInfoOf(() => Status.decode(sent).details) : undefined,
     error,
   );

@@ -128,7 +128,9 @@ function operationOf(
 ): Operation {
   if (!found) {
     const rule = pathOf(request).endsWith("/") ? "have no slash at their end" : "are below /v1";
-    throw new ApiError("not_found", { message: `There is no such path; operations ${rule}, described at /docs.` });
+    throw new ApiError("not_found", {
+      message: `There is no such path; operations ${rule}, described where the Link header leads.`,
+    });
   }
   const { operations, operation, parameters } = found;
   context.operationName = (operation ?? operations.values().next().value!).name;

@@ -1,5 +1,5 @@
 import { linkTo } from "../../test/support/answers.ts";
-import { ApiError } from "./api-error.ts";
+import { ApiError, errorTable } from "./api-error.ts";
 
 const headersAt = (path: string) => {
   const list = new ApiError("not_found").headersAt(path);
@@ -21,3 +21,8 @@ test.each(["", `/${"x/".repeat(4_000)}`])(
     expect(linkTo(headersAt(path), "help")).toBe("/docs/#not_found");
   },
 );
+
+test("no text names a path of the API: an app may serve it below another one", () => {
+  const paths = Object.values(errorTable).filter(({ message }) => /\s\/\w/.test(message));
+  expect(paths).toEqual([]);
+});

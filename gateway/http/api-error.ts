@@ -2,7 +2,8 @@
 export const errorTable = {
   missing_api_key: {
     status: 401,
-    message: "An API key is required: send it as 'Authorization: Bearer <API_KEY>'. The documentation is at /docs.",
+    message:
+      "An API key is required: send it as 'Authorization: Bearer <API_KEY>'. The Link header leads to the documentation.",
   },
   invalid_api_key: { status: 401, message: "The API key is not valid." },
   insufficient_scope: { status: 403, message: "The API key does not have the scope that this operation needs." },

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { status } from "@grpc/grpc-js";
+import { InventoryError } from "../../client/inventory-error.ts";
 import type { ErrorReason } from "../../proto/reasons.ts";
 import { refusalOf } from "../../test/support/grpc.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
@@ -9,13 +10,17 @@ import { asRetryable, RpcError, statusOfReason, toRpcError, toServiceError } fro
 const secret = new Error("password s3cret");
 const reasonsOf = Object.keys(statusOfReason) as ErrorReason[];
 
-test("the contract lists every reason with its status, and no other", () => {
+test("the contract lists every reason with its status, what happened and whether to repeat", () => {
   const contract = readFileSync(new URL("../../proto/petstore/inventory/v1/inventory.proto", import.meta.url), "utf8");
-  const listed = [...contract.matchAll(/^\/\/ {3}([A-Z_]+) +([A-Z_]+)(?: |$)/gm)].map(([, reason, code]) => [
-    reason,
-    code,
-  ]);
-  expect(listed).toEqual(reasonsOf.map((reason) => [reason, status[statusOfReason[reason]]]));
+  const row = /^\/\/ {3}([A-Z_]+) +([A-Z_]+) +(no|unknown) +(no|yes|with an id)(?: |$)/gm;
+  const listed = [...contract.matchAll(row)].map(([, ...columns]) => columns);
+  expect(listed).toEqual(
+    reasonsOf.map((reason) => {
+      const happened = new InventoryError("UNKNOWN", "text", { reason }).mayHaveHappened ? "unknown" : "no";
+      const repeat = new RpcError(reason, "text").isRetryable ? "yes" : "no";
+      return [reason, status[statusOfReason[reason]], happened, reason === "OUTCOME_UNKNOWN" ? "with an id" : repeat];
+    }),
+  );
 });
 
 test.each<[unknown, ErrorReason]>([
@@ -44,7 +49,7 @@ test("RetryInfo is given exactly where nothing has changed and the same call can
     const { retryDelayMs } = await refusalOf(Promise.reject(toServiceError(new RpcError(reason, "text"))));
     if (retryDelayMs !== undefined) offered.push(reason);
   }
-  expect(offered).toEqual(["QUEUE_FULL", "STOCK_UNAVAILABLE"]);
+  expect(offered).toEqual(["QUEUE_FULL", "DEADLINE_PASSED", "STOCK_UNAVAILABLE"]);
 });
 
 test("a repeatable call keeps its result and errors, and offers a retry after an unknown outcome", async () => {

@@ -29,7 +29,7 @@ export const statusOfReason = {
 } as const satisfies Record<ErrorReason, status>;
 
 /** After these nothing has happened, and the same call can succeed later. */
-const retryableReasons: ReadonlySet<ErrorReason> = new Set(["QUEUE_FULL", "STOCK_UNAVAILABLE"]);
+const retryableReasons: ReadonlySet<ErrorReason> = new Set(["QUEUE_FULL", "DEADLINE_PASSED", "STOCK_UNAVAILABLE"]);
 
 export interface RefusalOptions {
   /** Facts about this case, for programs. Its values reach the caller. */

@@ -68,7 +68,8 @@ describe("the shape of errors", () => {
   });
 
   test("a path with a slash at its end is 404 that says so", async () => {
-    const message = "There is no such path; operations have no slash at their end, described at /docs.";
+    const message =
+      "There is no such path; operations have no slash at their end, described where the Link header leads.";
     for (const path of ["/v1/inventory/", "/v1/pets/1/?a=1"]) {
       expect((await send("GET", path)).json()).toMatchObject({ code: "not_found", message });
     }

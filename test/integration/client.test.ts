@@ -7,6 +7,7 @@ import {
   type ApplyChangesResponse,
   InventoryServiceService,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
+import { freePort } from "../support/ports.ts";
 import { runScript } from "../support/processes.ts";
 import { suiteStack } from "../support/stack.ts";
 import { type System, startSystem } from "../support/system.ts";
@@ -407,6 +408,32 @@ describe("failing services", () => {
     expect(countOf("setStatus")).toBe(1);
     expect(countOf("createInventoryItem")).toBe(1);
     expect(countOf("removeInventoryItem")).toBe(1);
+  });
+
+  test.each([
+    ["an address without a service", async () => `127.0.0.1:${await freePort()}`],
+    ["a name without an address", async () => "dns:///nowhere.invalid:50051"],
+  ])("a call to %s was certainly not sent, and says so", async (_name, address) => {
+    const away = createInventoryClient({ address: await address() });
+    stack.defer(() => away.close());
+    const calls = [
+      away.setStatus({ petId: 1n, status: "sold" }),
+      away.create({ petId: 1n, quantity: 1 }),
+      away.remove(1n),
+      away.get(1n),
+      away.history(),
+      away.update({ petId: 1n, quantity: 1 }, { timeoutMs: 500 }),
+    ];
+    const ends = await Promise.all(
+      calls.map((call) => call.catch(({ code, errorReason, mayHaveHappened }) => [code, errorReason, mayHaveHappened])),
+    );
+    expect(ends).toEqual(calls.map(() => ["UNAVAILABLE", "NOT_SENT", false]));
+  });
+
+  test("a change that was sent and lost has an unknown outcome", async () => {
+    failure = { code: status.UNAVAILABLE };
+    const lost = inventory.setStatus({ petId: 1n, status: "sold" });
+    await expect(lost).rejects.toMatchObject({ code: "UNAVAILABLE", errorReason: undefined, mayHaveHappened: true });
   });
 
   test("a service that fails is not watched again after PERMISSION_DENIED", async () => {

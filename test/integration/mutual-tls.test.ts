@@ -298,16 +298,21 @@ describe("mutual TLS", () => {
     expect(() => open({ cert, key: pasted, ca })).toThrow(/: key: cannot be read \(\w+\)$/);
   });
 
-  test("a client without TLS is told that the service has it", async () => {
-    const inventory = createInventoryClient({ address: system.inventory.listen });
-    stack.defer(() => inventory.close());
-    // The connection was closed, or reset.
-    const message =
-      /^UNAVAILABLE: what answers there is no gRPC of this kind(?: \(.*ECONN\w+.*\))?: TLS has to be on at both sides or at none$/;
-    for (const call of [inventory.get(7n), inventory.update({ petId: 7n, quantity: 1 })]) {
-      await expect(call).rejects.toMatchObject({ code: "UNAVAILABLE", message: expect.stringMatching(message) });
-    }
-  });
+  test.each([["no TLS"], ["a certificate of a stranger"]])(
+    "a client with %s is told of TLS and of its certificate",
+    async (kind) => {
+      const issued = await stranger.issue({ names: [names.reader] });
+      const tls = kind === "no TLS" ? undefined : { ...issued, ca: authority.ca, serverName: "inventory.internal" };
+      const inventory = createInventoryClient({ address: system.inventory.listen, tls });
+      stack.defer(() => inventory.close());
+      // The connection was closed, or reset.
+      const message =
+        /^UNAVAILABLE: what answers there is no gRPC of this kind(?: \(.*ECONN\w+.*\))?: TLS has to be on at both sides or at none; where it is on, the service may have refused this client's certificate \(authority, dates, clientAuth\)$/;
+      for (const call of [inventory.get(7n), inventory.update({ petId: 7n, quantity: 1 })]) {
+        await expect(call).rejects.toMatchObject({ code: "UNAVAILABLE", message: expect.stringMatching(message) });
+      }
+    },
+  );
 
   test("keeps a gateway unready whose certificate the service refuses, and it answers 503", async () => {
     const files = await stranger.issue({ names: [names.writer] });

@@ -36,25 +36,28 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
  *
  * Every refusal carries google.rpc details. It always has an ErrorInfo of the domain "petstore.inventory.v1", with one
  * of the reasons below; BadRequest names the field that INVALID_ARGUMENT is about, and ResourceInfo the entry that
- * NOT_FOUND and ALREADY_EXISTS are about. RetryInfo says that the same call is safe to repeat, and may succeed soon.
+ * NOT_FOUND and ALREADY_EXISTS are about. RetryInfo says that the same call is safe to repeat, and may succeed soon:
+ * where "repeat?" below has "yes", or "with an id" and the call has a request_id or an idempotency_key. gRPC itself
+ * refuses a message of more than 2 MiB, with RESOURCE_EXHAUSTED and without details. After any other status without
+ * details a change may have happened.
  *
- *   reason               status               metadata
- *   INVALID_FIELD        INVALID_ARGUMENT     field
- *   REQUEST_ID_REUSED    INVALID_ARGUMENT     request_id
- *   KEY_REUSED           INVALID_ARGUMENT     pet_id
- *   ENTRY_NOT_FOUND      NOT_FOUND            pet_id
- *   ENTRY_EXISTS         ALREADY_EXISTS       pet_id
- *   REVISION_MISMATCH    ABORTED              pet_id, revision: the present one of the entry
- *   INSUFFICIENT_STOCK   FAILED_PRECONDITION  pet_id, revision, quantity: the present one
- *   QUANTITY_OVERFLOW    OUT_OF_RANGE         pet_id, revision, quantity: the present one
- *   GROUP_REFUSED        ABORTED              another change of the group has the reason
- *   HISTORY_OFF          FAILED_PRECONDITION  the service keeps no history
- *   ROLE_REQUIRED        PERMISSION_DENIED    role: the least one that the call needs
- *   QUEUE_FULL           RESOURCE_EXHAUSTED   nothing has happened
- *   DEADLINE_PASSED      DEADLINE_EXCEEDED    nothing has happened
- *   STOCK_UNAVAILABLE    UNAVAILABLE          nothing has happened
- *   OUTCOME_UNKNOWN      UNAVAILABLE          the change may have happened
- *   INTERNAL             INTERNAL
+ *   reason              status               happened?  repeat?     metadata
+ *   INVALID_FIELD       INVALID_ARGUMENT     no         no          field
+ *   REQUEST_ID_REUSED   INVALID_ARGUMENT     no         no          request_id
+ *   KEY_REUSED          INVALID_ARGUMENT     no         no          pet_id
+ *   ENTRY_NOT_FOUND     NOT_FOUND            no         no          pet_id
+ *   ENTRY_EXISTS        ALREADY_EXISTS       no         no          pet_id
+ *   REVISION_MISMATCH   ABORTED              no         no          pet_id, revision: the present one of the entry
+ *   INSUFFICIENT_STOCK  FAILED_PRECONDITION  no         no          pet_id, revision, quantity: the present one
+ *   QUANTITY_OVERFLOW   OUT_OF_RANGE         no         no          pet_id, revision, quantity: the present one
+ *   GROUP_REFUSED       ABORTED              no         no          another change of the group has the reason
+ *   HISTORY_OFF         FAILED_PRECONDITION  no         no          the service keeps no history
+ *   ROLE_REQUIRED       PERMISSION_DENIED    no         no          role: the least one that the call needs
+ *   QUEUE_FULL          RESOURCE_EXHAUSTED   no         yes
+ *   DEADLINE_PASSED     DEADLINE_EXCEEDED    no         yes
+ *   STOCK_UNAVAILABLE   UNAVAILABLE          no         yes
+ *   OUTCOME_UNKNOWN     UNAVAILABLE          unknown    with an id
+ *   INTERNAL            INTERNAL             unknown    no
  */
 
 export const PetStatus = {
