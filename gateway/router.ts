@@ -128,8 +128,7 @@ function operationOf(
   { now }: RouterOptions,
 ): Operation {
   if (!found) {
-    const rule = pathOf(request).endsWith("/") ? "have no slash at their end" : "are below /v1";
-    throw new ApiError("not_found", { message: `There is no such path; operations ${rule}, described at /docs.` });
+    throw new ApiError("not_found", { message: `There is no such path; operations ${ruleFor(pathOf(request))}.` });
   }
   const { operations, operation, parameters } = found;
   context.route = (operation ?? operations.values().next().value!).name;
@@ -142,6 +141,12 @@ function operationOf(
   request.params = {};
   for (const name in parameters) request.params[name] = decoded(name, parameters[name]!);
   return operation;
+}
+
+/** What an unknown path may have wrong. */
+function ruleFor(path: string): string {
+  if (path !== "/" && path.endsWith("/")) return "have no slash at their end, described at /docs";
+  return path.startsWith("/v1/") ? "are described at /docs" : "are below /v1, described at /docs";
 }
 
 /** @throws ApiError invalid_request for a parameter that is no percent-encoded UTF-8 */

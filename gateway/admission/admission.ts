@@ -92,7 +92,7 @@ export interface Admission {
 }
 
 /** Requests for the documentation that an address has in a minute: reading the page takes a few. */
-const docsPerMinute = 300;
+export const docsPerMinute = 300;
 
 /** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */
 export function createAdmission(options: AdmissionOptions): Admission {
@@ -193,7 +193,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
 
   async function admitDocs({ socket }: IncomingMessage, context: RequestContext) {
     const decision = docsGuard.charge(context.clientAddress);
-    if (!decision.admitted) throw refuseAddress(socket, context, docsGuard, decision);
+    if (!decision.admitted) throw refuseAddress(socket, context, docsGuard, decision, "for documents");
     context.limitHeaders = limitHeaders(docsGuard.windows, decision);
   }
 
@@ -211,7 +211,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       return unavailable(cause);
     }
     const decision = guard.charge(context.clientAddress);
-    if (!decision.admitted) return refuseAddress(socket, context, guard, decision);
+    if (!decision.admitted) return refuseAddress(socket, context, guard, decision, "without a valid key");
     context.limitHeaders = limitHeaders(guard.windows, decision);
     return cause;
   }
@@ -219,11 +219,22 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /**
    * Refuses an address, and closes its connection so that it can hold none. A proxy's stays open: it serves many
    * clients.
+   *
+   * @param counted what the guard counts, for the message
    */
-  function refuseAddress(socket: Socket, context: RequestContext, { windows }: AddressGuard, decision: Decision) {
+  function refuseAddress(
+    socket: Socket,
+    context: RequestContext,
+    { windows }: AddressGuard,
+    decision: Decision,
+    counted: string,
+  ) {
     context.limitHeaders = limitHeaders(windows, decision);
     onRefused("none", "address");
-    return overLimit(decision, peerAddress(socket) === context.clientAddress ? { Connection: "close" } : {});
+    return overLimit(decision, {
+      message: `The rate limit of requests ${counted} from this address is exceeded: wait for Retry-After, then back off.`,
+      headers: peerAddress(socket) === context.clientAddress ? { Connection: "close" } : {},
+    });
   }
 
   function refuseBanned(context: RequestContext, principal: Principal, windows: readonly Window[]): ApiError {

@@ -74,6 +74,14 @@ describe("the shape of errors", () => {
     }
   });
 
+  test.each([
+    ["/v1/inventori", "There is no such path; operations are described at /docs."],
+    ["/inventory", "There is no such path; operations are below /v1, described at /docs."],
+    ["/", "There is no such path; operations are below /v1, described at /docs."],
+  ])("an unknown path is 404 that says what may be wrong with it: %s", async (path, message) => {
+    expect((await send("GET", path)).json()).toMatchObject({ code: "not_found", message });
+  });
+
   test("the icon that browsers ask for needs no key", async () => {
     const answer = await callApi(system.address, { path: "/favicon.ico" });
     expect(answer.status).toBe(200);
