@@ -8,7 +8,7 @@ import type {
 import type { Item } from "../proto/pet.ts";
 import { invariant } from "../runtime/invariant.ts";
 import { InventoryError, refusalOf, toInventoryError } from "./inventory-error.ts";
-import { toItem } from "./item.ts";
+import { toItem } from "./values.ts";
 
 interface AnyQuantityChange {
   readonly petId: bigint;

@@ -120,6 +120,17 @@ describe("while an attempt without an answer could still be made", () => {
     expect(performance.now() - beganMs).toBeGreaterThanOrEqual(attemptMs);
   });
 
+  test("a deadline that a stop moves forward counts for a caller that may not repeat", async () => {
+    const sender = new ChangeSender({ submit: async () => thrice(undone), isClosed: false }, attemptMs);
+    let endMs = performance.now() + 60_000;
+    const mayRetry = async () => {
+      endMs = performance.now();
+      return false;
+    };
+    const outcomes = await sender.send(keyed, { deadlineMs: () => endMs, isWanted: () => true, mayRetry });
+    expect(outcomes).toEqual(thrice(undone));
+  });
+
   test("a caller that may not repeat is told that the outcome is unknown only after that time", async () => {
     const beganMs = performance.now();
     const { outcomes } = await send([thrice(lost)], keyed, () => Promise.reject(new Error("revoked")), attemptMs);

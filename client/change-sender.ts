@@ -52,7 +52,10 @@ export class ChangeSender {
     let openUntilMs = Number.NEGATIVE_INFINITY;
 
     const attempt = async () => {
-      if (outcomes.length > 0 && !(await mayRetry())) return false;
+      if (outcomes.length > 0 && !(await mayRetry())) {
+        endMs = Math.min(endMs, deadlineMs()); // a stop of the gateway shortens it
+        return false;
+      }
       const changes = unsettled.map((i) => request.changes[i]!);
       const latestMs = deadlineMs();
       const untilMs = isOnce ? Math.min(performance.now() + this.#attemptTimeoutMs, latestMs) : latestMs;

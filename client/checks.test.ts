@@ -1,4 +1,6 @@
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
 import {
   type ChecksStream,
   type ScriptedServiceOptions,
@@ -7,6 +9,7 @@ import {
 import { suiteStack } from "../test/support/stack.ts";
 import { until } from "../test/support/until.ts";
 import { Checks } from "./checks.ts";
+import { createInventoryClient } from "./index.ts";
 
 const stack = suiteStack();
 const position = { epoch: "e", revision: 1n };
@@ -97,6 +100,18 @@ test("a check ends when no service answers, and when an answer stops in the midd
   await expect(checks.ask(position)).rejects.toMatchObject({ code: "DEADLINE_EXCEEDED" });
   const half = await open({ onQuestion: (stream) => stream.say({ epoch: "e", more: true }) }, 300);
   await expect(half.checks.ask(position)).rejects.toMatchObject({ code: "DEADLINE_EXCEEDED" });
+});
+
+test("a check ends when what it reaches accepts connections and no streams, as a frozen service does", async () => {
+  const frozen = createServer((socket) => socket.on("error", () => {}).resume()).listen(0, "127.0.0.1");
+  stack.defer(() => void frozen.close());
+  await once(frozen, "listening");
+  const client = createInventoryClient({
+    address: `127.0.0.1:${(frozen.address() as AddressInfo).port}`,
+    timeoutMs: 1_200,
+  });
+  stack.defer(() => client.close());
+  await expect(client.changesAfter(position)).rejects.toMatchObject({ code: "UNAVAILABLE", reason: "NOT_SENT" });
 });
 
 test("an answer that arrives while the thread is busy is taken, however late that is", async () => {

@@ -3,20 +3,6 @@
 import type { ListInventoryResponse, WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Position } from "../proto/pet.ts";
 import {
-  checkAddress,
-  checkArray,
-  checkDelta,
-  checkEntry,
-  checkInt64,
-  checkInt64s,
-  checkNames,
-  checkPosition,
-  checkReason,
-  checkRevisions,
-  checkStatus,
-  checkText,
-} from "./call-arguments.ts";
-import {
   type Changed,
   type ChangeRequest,
   type IdempotencyKey,
@@ -30,8 +16,23 @@ import { Checks } from "./checks.ts";
 import { boundedMs, type CallOptions, callUnary, readStream, type UnaryMethod, unlessAborted } from "./grpc-calls.ts";
 import type { InventoryClient, InventoryClientOptions } from "./interface.ts";
 import { InventoryError } from "./inventory-error.ts";
-import { toItem, toListedItem } from "./item.ts";
 import { toPastChange, toWireQuestion } from "./past-changes.ts";
+import {
+  checkAddress,
+  checkArray,
+  checkDelta,
+  checkEntry,
+  checkInt64,
+  checkInt64s,
+  checkNames,
+  checkPosition,
+  checkReason,
+  checkRevisions,
+  checkStatus,
+  checkText,
+  toItem,
+  toListedItem,
+} from "./values.ts";
 import { follow } from "./watch.ts";
 
 const defaultTimeoutMs = 5_000;

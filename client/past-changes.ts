@@ -5,8 +5,8 @@ import type {
   PastChange as WirePastChange,
 } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import { fromWireKind, fromWireStatus, type LedgerKind, type PetStatus } from "../proto/pet.ts";
-import { checkInt64, checkInteger, checkNames } from "./call-arguments.ts";
 import { InventoryError } from "./inventory-error.ts";
+import { checkInt64, checkInteger, checkNames } from "./values.ts";
 
 /** Which changes of the past are asked for. */
 export interface HistoryQuestion {

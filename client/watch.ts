@@ -3,7 +3,7 @@ import { setTimeout } from "node:timers/promises";
 import type { WatchInventoryResponse } from "../proto/gen/petstore/inventory/v1/inventory.ts";
 import type { Item, Position } from "../proto/pet.ts";
 import { InventoryError, type StatusName } from "./inventory-error.ts";
-import { toItem } from "./item.ts";
+import { toItem } from "./values.ts";
 
 export type WatchEvent =
   | {

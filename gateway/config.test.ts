@@ -1,5 +1,6 @@
 import { SettingsError } from "../runtime/settings.ts";
-import { deprecationsOf, type GatewayEnv, readGatewayConfig } from "./config.ts";
+import { type GatewayEnv, readGatewayConfig } from "./config.ts";
+import { deprecationsOf } from "./deprecation-settings.ts";
 import { clientAddressOf } from "./http/client-address.ts";
 
 const read = (env: GatewayEnv) => readGatewayConfig({ KEY_PEPPER: "a-pepper-that-only-the-tests-know", ...env });

@@ -1,4 +1,4 @@
-/** Every setting of the gateway and of the commands that manage keys. */
+/** Every setting of the gateway and of the commands that manage keys, but for those of deprecations. */
 import ipaddr from "ipaddr.js";
 import { z } from "zod";
 import {
@@ -6,9 +6,7 @@ import {
   drainFaults,
   flag,
   integer,
-  isoTimePattern,
   listenAddress,
-  parseIsoTime,
   processSettings,
   readSettings,
   type Settings,
@@ -19,7 +17,7 @@ import { tlsFile, tlsFilesOf, tlsSettingFaults } from "../runtime/tls-files.ts";
 import { keyEnvPattern } from "./accounts/keys/key-format.ts";
 import { defaultKeyDatabaseUrl, pepperFaults, pepperMinLength } from "./accounts/keys/pepper.ts";
 import { contractPlans, formatPlans, parsePlans, plansFault, plansPattern } from "./accounts/keys/plans.ts";
-import { type DeprecationNotices, deprecationsPattern, parseDeprecations } from "./http/deprecations.ts";
+import { deprecationSettings, sunsetFaults } from "./deprecation-settings.ts";
 import { isRedisUrl } from "./limits/redis-connection.ts";
 
 /** The settings of everything that reads or writes keys: the gateway and the operators' commands. */
@@ -59,8 +57,6 @@ const addressOrCidr = [
   `${octet}(?:\\.${octet}){3}(?:/(?:[1-9]|[12]\\d|3[0-2]))?`,
   "[0-9a-fA-F]*:[0-9a-fA-F:.]*(?:/(?:[1-9]\\d?|1[01]\\d|12[0-8]))?",
 ].join("|");
-
-const defaultDeprecations = "getPet=2026-01-01;2027-07-01";
 
 export const gatewaySettings = {
   GATEWAY_LISTEN: listenAddress("127.0.0.1:8080").describe("public address"),
@@ -116,19 +112,7 @@ export const gatewaySettings = {
   PETS_UPSTREAM_URL: upstream("the service that owns the pets"),
   ORDERS_UPSTREAM_URL: upstream("the service that owns the orders"),
   UPSTREAM_TIMEOUT_MS: integer(5_000, 50, 60_000).describe("longest wait for the answer of those two services"),
-  DEPRECATIONS: textLike(
-    deprecationsPattern,
-    "must be none, or like getPet=2026-01-01;2027-07-01;https://docs.example/pets;gone: operationId, deprecation, sunset, link, gone",
-  )
-    .default(defaultDeprecations)
-    .transform(parseDeprecations)
-    .meta({
-      description:
-        "operations that are going to end, comma-separated: operationId=deprecation;sunset;link;gone. Only the first date, or none, has to be there; gone answers 410 from the sunset on",
-      shownDefault: defaultDeprecations,
-    }),
-  PETS_DEPRECATED_AT: time("the deprecation of getPet"),
-  PETS_SUNSET_AT: time("the sunset of getPet"),
+  ...deprecationSettings,
   TRUSTED_PROXIES: list(
     addressOrCidr,
     (text) => ipaddr.isValid(text.split("/", 1)[0]!),
@@ -193,30 +177,6 @@ export function readGatewayConfig(env: GatewayEnv): GatewayConfig {
   ]);
 }
 
-type EndSettings = Pick<GatewayConfig, "DEPRECATIONS" | "PETS_DEPRECATED_AT" | "PETS_SUNSET_AT">;
-
-/** The operations that are going to end. The settings of getPet's own dates win over `DEPRECATIONS`. */
-export function deprecationsOf(settings: Partial<EndSettings>): DeprecationNotices {
-  const { DEPRECATIONS = {}, PETS_DEPRECATED_AT, PETS_SUNSET_AT } = settings;
-  if (PETS_DEPRECATED_AT === undefined && PETS_SUNSET_AT === undefined) return DEPRECATIONS;
-  const { deprecatedAt = null, sunsetAt = null, ...rest } = DEPRECATIONS.getPet ?? {};
-  const getPet = {
-    ...rest,
-    deprecatedAt: PETS_DEPRECATED_AT === undefined ? deprecatedAt : PETS_DEPRECATED_AT,
-    sunsetAt: PETS_SUNSET_AT === undefined ? sunsetAt : PETS_SUNSET_AT,
-  };
-  return { ...DEPRECATIONS, getPet };
-}
-
-/** RFC 9745 section 4: a sunset is not before the deprecation. */
-function sunsetFaults(settings: Partial<EndSettings>): string[] {
-  return Object.entries(deprecationsOf(settings)).flatMap(([name, { deprecatedAt, sunsetAt }]) => {
-    if (!deprecatedAt || !sunsetAt || sunsetAt >= deprecatedAt) return [];
-    const own = (["PETS_SUNSET_AT", "PETS_DEPRECATED_AT"] as const).find((each) => name === "getPet" && settings[each]);
-    return `${own ?? "DEPRECATIONS"}: the sunset of ${name} must not be before its deprecation`;
-  });
-}
-
 function pepper() {
   const error = `must be at least ${pepperMinLength} characters, as of openssl rand -hex 32`;
   return z.string().min(pepperMinLength, { error }).optional();
@@ -238,13 +198,4 @@ function upstream(description: string) {
     .optional()
     .transform((text) => (text === undefined ? null : new URL(text)))
     .meta({ description, shownDefault: "none: 503" });
-}
-
-/** A date in place of that in `DEPRECATIONS`; null for none. */
-function time(description: string) {
-  const rule = "must be a day or a time with its offset in ISO 8601, like 2027-07-01T00:00:00Z, or none";
-  return textLike(`none|${isoTimePattern}`, rule)
-    .optional()
-    .transform((text) => (text === undefined ? undefined : text === "none" ? null : new Date(parseIsoTime(text)!)))
-    .meta({ description: `${description}, or none`, shownDefault: "none: as in DEPRECATIONS" });
 }

@@ -8,7 +8,8 @@ import { createLogger, type Logger } from "../runtime/log.ts";
 import { untilReady } from "../runtime/process.ts";
 import { rotateKey } from "./accounts/keys/key-rotation.ts";
 import { checkPeppers, readPeppers } from "./accounts/keys/pepper.ts";
-import { deprecationsOf, type GatewayConfig, inventoryTls, keyDatabaseSetting } from "./config.ts";
+import { type GatewayConfig, inventoryTls, keyDatabaseSetting } from "./config.ts";
+import { deprecationsOf } from "./deprecation-settings.ts";
 import { clientAddressOf } from "./http/client-address.ts";
 import { contextOf, type HeaderList } from "./http/request-context.ts";
 import { PinnedBodies } from "./inventory/list/pinned-bodies.ts";
@@ -17,7 +18,7 @@ import { LongPolls } from "./inventory/reads/long-polls.ts";
 import { blamingService } from "./inventory/service-fault.ts";
 import { openStockClient } from "./inventory/stock-client.ts";
 import { type Base, openKeys, openLimits } from "./keys-and-limits.ts";
-import { checkTimer, exposeGauges } from "./observability/gauges.ts";
+import { exposeGauges } from "./observability/gauges.ts";
 import { traceRequest } from "./observability/request-spans.ts";
 import { createObserver, type Observer } from "./observability/requests.ts";
 import { openApiDocument } from "./openapi/document.ts";
@@ -188,7 +189,7 @@ function openStock({ config, log, observer }: Base) {
     log,
     callTimeoutMs: config.INVENTORY_TIMEOUT_MS,
     keyedTimeoutMs: config.KEYED_UPDATE_TIMEOUT_MS,
-    onCheck: checkTimer(observer.metrics),
+    onCheck: observer.onCheck,
   });
   return { stock, list: new StockList(stock, config.INVENTORY_TIMEOUT_MS) };
 }

@@ -15,7 +15,7 @@ import { RefusalCounter } from "./admission/refusals.ts";
 import { localState, redisState, type SharedStateOptions } from "./admission/shared-state.ts";
 import { type GatewayConfig, keyDatabaseSetting } from "./config.ts";
 import { MemoryWindows } from "./limits/memory-windows.ts";
-import { windowsFor } from "./limits/plan-windows.ts";
+import { windowsFor } from "./limits/windows.ts";
 import type { Observer } from "./observability/requests.ts";
 
 /** What every part of the gateway uses. */
@@ -99,7 +99,7 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
   });
   const admission = createAdmission({
     authenticator: keys.authenticator,
-    onUse: (principal, use) => keys.usage.used(principal, use),
+    onUse: keys.usage.used,
     limiter: shared.limiter,
     accountGuard: shared.guards.ownAccount,
     guardPerMinute: config.ADDRESS_GUARD_PER_MINUTE,

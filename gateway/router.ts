@@ -3,8 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from "express";
 import type { Admission } from "./admission/admission.ts";
 import { ApiError } from "./http/api-error.ts";
-import { refuseDuplicates } from "./http/bearer.ts";
-import { pathOf, refuseUnknownParameters, requestId, takeBody } from "./http/request.ts";
+import { pathOf, refuseDuplicates, refuseUnknownParameters, requestId, takeBody } from "./http/request.ts";
 import {
   addCommonHeaders,
   contextOf,

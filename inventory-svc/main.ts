@@ -59,12 +59,11 @@ async function start(): Promise<RunningProcess> {
   const keepsHistory = config.INVENTORY_HISTORY_DAYS > 0;
   const store = new StockStore(db, keepsHistory);
   const commits = new GroupCommit({
-    write: (requests) => store.writeWanted(requests),
+    store,
     maxBatch: config.INVENTORY_MAX_BATCH,
     maxQueued: config.INVENTORY_MAX_QUEUED,
     onDequeued: metrics.onDequeued,
     onWritten: metrics.onWritten,
-    now: () => performance.now(),
   });
   const feed = new ChangeFeed((from) => store.changesAfter(from, entriesPerMessage));
   metrics.expose({

@@ -3,8 +3,8 @@ import { LRUCache } from "lru-cache";
 import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRes } from "rate-limiter-flexible";
 import type { PlanName } from "../accounts/keys/plans.ts";
 import type { RequestContext } from "../http/request-context.ts";
-import { limitHeaders } from "../limits/limit-headers.ts";
 import type { Decision, Window } from "../limits/windows.ts";
+import { limitHeaders } from "../limits/windows.ts";
 import { overLimit } from "./denials.ts";
 
 /** A limit of rate-limiter-flexible: points for each id in a time of `duration` seconds. */

@@ -1,9 +1,9 @@
 /** Limits the requests without a valid key, by the address they come from. */
 import { addressBlock } from "../http/client-address.ts";
 import type { HeaderList } from "../http/request-context.ts";
-import { limitHeaders } from "../limits/limit-headers.ts";
 import { MemoryWindows } from "../limits/memory-windows.ts";
 import type { Decision, Window } from "../limits/windows.ts";
+import { limitHeaders } from "../limits/windows.ts";
 
 /** Addresses whose requests are remembered. */
 const maxAddresses = 100_000;

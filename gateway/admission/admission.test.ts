@@ -8,7 +8,7 @@ import type { Principal, Scope } from "../accounts/keys/principal.ts";
 import { ApiError } from "../http/api-error.ts";
 import type { RequestContext } from "../http/request-context.ts";
 import { MemoryWindows } from "../limits/memory-windows.ts";
-import { windowsFor } from "../limits/plan-windows.ts";
+import { windowsFor } from "../limits/windows.ts";
 import { AccountGuard, ownAccountLimit } from "./account-guard.ts";
 import { createAdmission, type OperationAccess } from "./admission.ts";
 

@@ -5,14 +5,21 @@ import type { Authenticator } from "../accounts/keys/authenticator.ts";
 import type { PlanName } from "../accounts/keys/plans.ts";
 import type { Principal, Scope } from "../accounts/keys/principal.ts";
 import { ApiError } from "../http/api-error.ts";
-import { bearerToken } from "../http/bearer.ts";
 import { peerAddress } from "../http/client-address.ts";
+import { bearerToken } from "../http/request.ts";
 import type { HeaderList, RequestContext } from "../http/request-context.ts";
-import { limitHeaders, retryAfter, untilBanEnds } from "../limits/limit-headers.ts";
-import { bindingWindow, type Decision, type Limiter, type Window } from "../limits/windows.ts";
+import {
+  bindingWindow,
+  type Decision,
+  type Limiter,
+  limitHeaders,
+  retryAfter,
+  untilBanEnds,
+  type Window,
+} from "../limits/windows.ts";
 import type { AccountGuard } from "./account-guard.ts";
 import { AddressGuard } from "./address-guard.ts";
-import { checkScope, invalidKey, mayUse, missingKey, overLimit, unavailable } from "./denials.ts";
+import { invalidKey, missingKey, missingScope, overLimit, unavailable } from "./denials.ts";
 import type { RefusalCounter } from "./refusals.ts";
 
 export interface AdmissionOptions {
@@ -118,7 +125,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       ? admitUncharged(context, principal)
       : admitCharged(context, principal, operation);
     if (charging) await charging;
-    if (operation) checkScope(principal, operation.scope);
+    if (operation && !mayUse(principal, operation.scope)) throw missingScope(operation.scope);
   }
 
   /**
@@ -246,4 +253,8 @@ export function createAdmission(options: AdmissionOptions): Admission {
   }
 
   return { admit, isGood, checkAgain, readmit, admitDocs, setAddressLimits, headersFor: guard.headersFor };
+}
+
+function mayUse({ scopes }: Principal, scope: Scope | null): boolean {
+  return scope === null || scopes.has(scope);
 }

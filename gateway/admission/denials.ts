@@ -1,8 +1,8 @@
-/** The errors of admission, and the rule of scopes. */
-import type { Principal, Scope } from "../accounts/keys/principal.ts";
+/** The errors of admission. */
+import type { Scope } from "../accounts/keys/principal.ts";
 import { ApiError, type ApiErrorOptions } from "../http/api-error.ts";
-import { retryAfter } from "../limits/limit-headers.ts";
 import type { Decision } from "../limits/windows.ts";
+import { retryAfter } from "../limits/windows.ts";
 
 export function overLimit(decision: Decision, { headers, ...options }: ApiErrorOptions = {}): ApiError {
   return new ApiError("rate_limit_exceeded", {
@@ -27,18 +27,9 @@ export function invalidKey(): ApiError {
   });
 }
 
-export function mayUse({ scopes }: Principal, scope: Scope | null): boolean {
-  return scope === null || scopes.has(scope);
-}
-
-/**
- * Lets only keys with this scope pass (RFC 6750 section 3.1).
- *
- * @throws ApiError insufficient_scope
- */
-export function checkScope(principal: Principal, scope: Scope | null): void {
-  if (mayUse(principal, scope)) return;
-  throw new ApiError("insufficient_scope", {
+/** RFC 6750 section 3.1. */
+export function missingScope(scope: Scope | null): ApiError {
+  return new ApiError("insufficient_scope", {
     message: `The API key does not have the scope ${scope}.`,
     headers: { "WWW-Authenticate": `Bearer realm="petstore", error="insufficient_scope", scope="${scope}"` },
   });

@@ -2,6 +2,9 @@
 import { type IncomingMessage, STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { ApiError } from "./api-error.ts";
+import { peerAddress } from "./client-address.ts";
+import type { Connection } from "./connection.ts";
+import { requestId } from "./request.ts";
 import type { HeaderList } from "./request-context.ts";
 import { jsonType } from "./respond.ts";
 
@@ -25,6 +28,19 @@ const oldChunks = new ApiError("invalid_request", { message: "A request of HTTP/
 // RFC 9112 section 3.2
 const noHost = new ApiError("invalid_request", { message: "The request has no Host header." });
 const invalidHost = new ApiError("invalid_request", { message: "The Host header is not a host with a port." });
+
+/** What every answer to a request that does not get to its route needs. */
+export interface InvalidRequestOptions {
+  /** Idle time after which a connection is closed; above that of the load balancer in front, which must close first. */
+  readonly keepAliveTimeoutMs: number;
+  /**
+   * Headers for refusals before authentication: the limits of the address and, for a valid request, the deprecation of
+   * its operation.
+   */
+  readonly headersFor: (address: string, request?: IncomingMessage) => HeaderList;
+  /** Gets every invalid request. Each one ends its connection. */
+  readonly onMalformed: (error: ApiError, requestId: string) => void;
+}
 
 /** The fault of a request that Node's parser has let through; undefined for a valid one. */
 export function requestFault({ httpVersion, rawHeaders, headers }: IncomingMessage): ApiError | undefined {
@@ -55,8 +71,37 @@ export function parserError(cause: NodeJS.ErrnoException): ApiError {
   }
 }
 
+/**
+ * Refuses invalid HTTP, and ends the connection. When invalid bytes in a body come after the begin of the response,
+ * there is no second one: the connection ends after it.
+ */
+export function refuseInvalid(
+  socket: Socket,
+  connection: Connection | undefined,
+  error: ApiError,
+  { headersFor, onMalformed, keepAliveTimeoutMs }: InvalidRequestOptions,
+): void {
+  if (!connection) return; // it was not let in, or has closed
+  const { open } = connection;
+  connection.stopParsing();
+  if (!socket.writable) return; // its client has left, or it has its answer and is still sending
+  const id = requestId(undefined);
+  onMalformed(error, id);
+  if (open?.headersSent) {
+    socket.setTimeout(keepAliveTimeoutMs); // for an answer that never goes on
+  } else {
+    answerRaw(socket, error, refusalHeaders(error, id, headersFor(peerAddress(socket)), ""));
+    connection.close();
+  }
+}
+
+/** The headers of an answer that no route makes. */
+export function refusalHeaders(error: ApiError, id: string, limits: HeaderList, path: string): HeaderList {
+  return ["X-Request-Id", id, ...limits, ...error.headersAt(path)];
+}
+
 /** Writes a whole response, of which nothing has been written. It says that it is the last on its connection. */
-export function answerRaw(socket: Socket, error: ApiError, headers: HeaderList): void {
+function answerRaw(socket: Socket, error: ApiError, headers: HeaderList): void {
   const length = String(Buffer.byteLength(error.body));
   const own = ["Content-Type", jsonType, "Content-Length", length, "Connection", "close"];
   const head = [...headers, ...own, "Date", new Date().toUTCString()];

@@ -1,5 +1,38 @@
-/** Parses request bodies strictly. */
+/** Checks that a request body is JSON, and parses it strictly. */
+import type { IncomingHttpHeaders } from "node:http";
 import { ApiError } from "./api-error.ts";
+
+/** The media types that a method takes, and the header that names them where a request has another one. */
+export interface BodyTypes {
+  readonly types: readonly string[];
+  readonly header: "Accept-Patch" | "Accept-Post";
+}
+
+export const patchTypes: BodyTypes = {
+  types: ["application/json", "application/merge-patch+json"],
+  header: "Accept-Patch",
+};
+
+export const postTypes: BodyTypes = { types: ["application/json"], header: "Accept-Post" };
+
+/**
+ * Checks that the headers announce JSON in UTF-8.
+ *
+ * @throws ApiError unsupported_media_type
+ */
+export function checkMediaType(
+  { "content-type": contentType = "", "content-encoding": contentEncoding = "identity" }: IncomingHttpHeaders,
+  { types, header }: BodyTypes,
+): void {
+  const [type = "", ...parameters] = contentType.toLowerCase().split(";");
+  const isUtf8 = parameters.every((parameter) => {
+    const [name, value] = parameter.trim().split("=");
+    return name !== "charset" || value?.replaceAll('"', "") === "utf-8";
+  });
+  if (types.includes(type.trim()) && isUtf8 && contentEncoding.toLowerCase() === "identity") return;
+  const message = `The body must be ${types.join(" or ")} in UTF-8, without a content coding.`;
+  throw new ApiError("unsupported_media_type", { message, headers: { [header]: types.join(", ") } });
+}
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 

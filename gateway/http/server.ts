@@ -5,24 +5,28 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Request, Response, Router } from "express";
 import { ApiError } from "./api-error.ts";
 import { addressBlock, peerAddress } from "./client-address.ts";
-import { type BodyFault, lingerMs } from "./connection.ts";
-import { Connections } from "./connections.ts";
-import { answerRaw, maxHeaderLines, parserError, requestFault } from "./invalid-requests.ts";
+import { type BodyFault, Connection, lingerMs, type WaitingRoom } from "./connection.ts";
+import {
+  type InvalidRequestOptions,
+  maxHeaderLines,
+  parserError,
+  refusalHeaders,
+  refuseInvalid,
+  requestFault,
+} from "./invalid-requests.ts";
 import type { Overload } from "./overload.ts";
 import { pathOf, requestId } from "./request.ts";
-import type { HeaderList } from "./request-context.ts";
+import { waitsForOthers } from "./request-context.ts";
 import { writeJson } from "./respond.ts";
 import { Shares } from "./shares.ts";
 import { cutStalledReaders } from "./stalled-readers.ts";
 
-export interface PublicServerOptions {
+export interface PublicServerOptions extends InvalidRequestOptions {
   /**
    * Answers the requests: a bare router and no Express app, because an app costs a tenth of a small request
    * (docs/performance.md). It calls `next` for a request whose target is no valid URL.
    */
   readonly router: Router;
-  /** Idle time after which a connection is closed; above that of the load balancer in front, which must close first. */
-  readonly keepAliveTimeoutMs: number;
   /** How long a whole request, head and body, may take to arrive. */
   readonly requestTimeoutMs: number;
   /** Time after which a client is cut off that takes nothing of what is sent to it. */
@@ -33,13 +37,6 @@ export interface PublicServerOptions {
   readonly isProxy: (address: string) => boolean;
   /** Decides which requests are refused because there is more to do than can be done. */
   readonly overload: Pick<Overload, "enter">;
-  /**
-   * Headers for refusals before authentication: the limits of the address and, for a valid request, the deprecation of
-   * its operation.
-   */
-  readonly headersFor: (address: string, request?: IncomingMessage) => HeaderList;
-  /** Gets every invalid request. Each one ends its connection. */
-  readonly onMalformed: (error: ApiError, requestId: string) => void;
 }
 
 export interface PublicServer {
@@ -114,7 +111,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   server.closeIdleConnections = () => connections.destroyIdle({ withParts: false }); // `server.close` calls it
   // RFC 9110 section 10.1.1: an unknown expectation may be ignored. Node would answer 417 without a body.
   server.on("checkExpectation", onRequest);
-  const onInvalid = (socket: Socket, error: ApiError) => refuseInvalid(socket, connections, error, options);
+  const onInvalid = (socket: Socket, error: ApiError) => refuseInvalid(socket, connections.of(socket), error, options);
   server.on("clientError", (cause, socket) => onInvalid(socket as Socket, parserError(cause)));
   server.on("connect", ({ socket }) => {
     socket.on("error", () => {}); // Node has removed its listeners, and an error would end the process
@@ -161,31 +158,6 @@ function refuseRequest(
   writeJson(request, response, error.status, error.body, headers);
 }
 
-/**
- * Refuses invalid HTTP, and ends the connection. When invalid bytes in a body come after the begin of the response,
- * there is no second one: the connection ends after it.
- */
-function refuseInvalid(socket: Socket, connections: Connections, error: ApiError, options: PublicServerOptions): void {
-  const { headersFor, onMalformed, keepAliveTimeoutMs } = options;
-  const connection = connections.of(socket);
-  if (!connection) return; // it was not let in, or has closed
-  const { open } = connection;
-  connection.stopParsing();
-  if (!socket.writable) return; // its client has left, or it has its answer and is still sending
-  const id = requestId(undefined);
-  onMalformed(error, id);
-  if (open?.headersSent) {
-    socket.setTimeout(keepAliveTimeoutMs); // for an answer that never goes on
-  } else {
-    answerRaw(socket, error, refusalHeaders(error, id, headersFor(peerAddress(socket)), ""));
-    connection.close();
-  }
-}
-
-function refusalHeaders(error: ApiError, id: string, limits: HeaderList, path: string): HeaderList {
-  return ["X-Request-Id", id, ...limits, ...error.headersAt(path)];
-}
-
 async function close(server: Server, connections: Connections): Promise<void> {
   connections.endAll();
   await nextTurn(); // takes a connection or a request that the kernel has already
@@ -194,4 +166,54 @@ async function close(server: Server, connections: Connections): Promise<void> {
   const timer = setTimeout(() => connections.destroyIdle({ withParts: true }), lingerMs);
   await closed;
   clearTimeout(timer);
+}
+
+/** Bytes that clients may send ahead of an answer or of the end of a head, on all connections together. */
+const maxWaitingBytes = 32 * 1024 * 1024;
+
+class Connections {
+  readonly #room: WaitingRoom = { bytesLeft: maxWaitingBytes };
+  readonly #all = new Map<Socket, Connection>();
+
+  /** @param onInvalid has to end the connection */
+  add(socket: Socket, onInvalid: (fault: BodyFault) => void): void {
+    this.#all.set(socket, new Connection(socket, this.#room, onInvalid));
+    socket.on("close", () => this.#all.delete(socket));
+  }
+
+  /** The connection of a socket that has not closed. */
+  of(socket: Socket): Connection | undefined {
+    return this.#all.get(socket);
+  }
+
+  sockets(): Iterable<Socket> {
+    return this.#all.keys();
+  }
+
+  /** Counts the responses that wait for others: for a client that reads slowly, or because they are held. */
+  countWaitingForOthers(): number {
+    let count = 0;
+    for (const { open } of this.#all.values()) if (open && (open.headersSent || waitsForOthers(open))) count += 1;
+    return count;
+  }
+
+  /** Ends every connection after the response that is under way on it. */
+  endAll(): void {
+    for (const connection of this.#all.values()) if (connection.open) connection.endAfterOpen();
+  }
+
+  /**
+   * Ends the connections whose response has no head yet, so that it can say so. The client of another may be sending
+   * already.
+   */
+  endAnnounced(): void {
+    for (const connection of this.#all.values()) if (connection.open?.headersSent === false) connection.endAfterOpen();
+  }
+
+  /** Closes the connections without a request; `withParts`: also those with a part of one. */
+  destroyIdle({ withParts }: { readonly withParts: boolean }): void {
+    for (const { socket, open, isIdle } of this.#all.values()) {
+      if (isIdle || (withParts && open === undefined)) socket.destroy();
+    }
+  }
 }

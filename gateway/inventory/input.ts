@@ -1,103 +1,10 @@
-/** Reads what a request for the inventory brings: petId, preconditions and body. */
+/** Reads what a request for the inventory brings: petId, preconditions, preferences, key and body. */
 import { hash } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
-import { isReason, maxQuantity, maxReasonLength, parsePetId } from "../../proto/pet.ts";
+import { isReason, maxExpectedRevisions, maxQuantity, maxReasonLength, parsePetId } from "../../proto/pet.ts";
 import { holdsKey } from "../accounts/keys/key-format.ts";
 import { ApiError } from "../http/api-error.ts";
 import { parseJson } from "../http/json.ts";
-import type { ListTag } from "./list/stock-list.ts";
-import type { Precondition } from "./preconditions.ts";
-
-/** The media types that a method takes, and the header that names them where a request has another one. */
-export interface BodyTypes {
-  readonly types: readonly string[];
-  readonly header: "Accept-Patch" | "Accept-Post";
-}
-
-export const patchTypes: BodyTypes = {
-  types: ["application/json", "application/merge-patch+json"],
-  header: "Accept-Patch",
-};
-
-export const postTypes: BodyTypes = { types: ["application/json"], header: "Accept-Post" };
-
-/**
- * Checks that the headers announce JSON in UTF-8.
- *
- * @throws ApiError unsupported_media_type
- */
-export function checkMediaType(
-  { "content-type": contentType = "", "content-encoding": contentEncoding = "identity" }: IncomingHttpHeaders,
-  { types, header }: BodyTypes,
-): void {
-  const [type = "", ...parameters] = contentType.toLowerCase().split(";");
-  const isUtf8 = parameters.every((parameter) => {
-    const [name, value] = parameter.trim().split("=");
-    return name !== "charset" || value?.replaceAll('"', "") === "utf-8";
-  });
-  if (types.includes(type.trim()) && isUtf8 && contentEncoding.toLowerCase() === "identity") return;
-  const message = `The body must be ${types.join(" or ")} in UTF-8, without a content coding.`;
-  throw new ApiError("unsupported_media_type", { message, headers: { [header]: types.join(", ") } });
-}
-
-/**
- * Reads the body: a JSON object with a `quantity` and, if wanted, a `reason`. Other members are ignored.
- *
- * @throws ApiError invalid_json, or invalid_request with a message that names what is wrong
- */
-export function parseStockUpdate(bytes: Uint8Array): Pick<AskedUpdate, "quantity" | "reason"> {
-  const body = parseJson(bytes);
-  if (typeof body !== "object" || body === null || Array.isArray(body)) {
-    const message = `The body must be a JSON object, and its quantity must be an integer from 0 to ${maxQuantity}.`;
-    throw new ApiError("invalid_request", { message });
-  }
-  const update = body as Members;
-  refuseLostPreconditions(update, (member) => `${member} is no member of the body: use the header If-Match.`);
-  return { quantity: readJsonQuantity(update, "quantity"), reason: readJsonReason(update, "reason") };
-}
-
-/** The members of a JSON object. */
-export type Members = Readonly<Record<string, unknown>>;
-
-/**
- * Refuses members that are meant as a precondition and are none: to ignore one would make a change that its caller wants
- * to be made only in some cases.
- *
- * @param toMessage makes the message of a member
- * @param own the member that is one
- * @throws ApiError invalid_request
- */
-export function refuseLostPreconditions(members: Members, toMessage: (member: string) => string, own?: string): void {
-  const lost = Object.keys(members).find((member) => member !== own && /^if[-_]?(?:none[-_]?)?match$/i.test(member));
-  if (lost !== undefined) throw new ApiError("invalid_request", { message: toMessage(lost) });
-}
-
-/**
- * Reads why a change is made.
- *
- * @param name what messages call it
- * @throws ApiError invalid_request
- */
-export function readJsonReason({ reason }: Members, name: string): string | undefined {
-  if (reason === undefined) return undefined;
-  if (typeof reason === "string" && isReason(reason)) return reason;
-  const message = `${name} must be a string of 1 to ${maxReasonLength} characters without control characters.`;
-  throw new ApiError("invalid_request", { message });
-}
-
-/**
- * Reads the quantity of an update.
- *
- * @param name what messages call it
- * @throws ApiError invalid_request
- */
-export function readJsonQuantity({ quantity }: Members, name: string): number {
-  if (quantity === undefined) throw new ApiError("invalid_request", { message: `${name} is required.` });
-  if (!Number.isInteger(quantity) || (quantity as number) < 0 || (quantity as number) > maxQuantity) {
-    throw new ApiError("invalid_request", { message: `${name} must be an integer from 0 to ${maxQuantity}.` });
-  }
-  return (quantity as number) + 0; // -0 is an integer too, and becomes 0
-}
 
 /**
  * Reads the petId of a path.
@@ -110,23 +17,94 @@ export function readPetId(text: unknown): bigint {
   throw new ApiError("invalid_request", { message: "petId must be an int64 in decimal, as in /inventory/42." });
 }
 
-/** What is between the quotes of the list's ETag, in either coding. */
-const listTag = /^(?<epoch>[\x21\x23-\x7e]{8})-(?<revision>0|[1-9]\d{0,18})(?:-gzip)?$/;
+/** What an update expects of its entry. */
+export interface Precondition {
+  /** The revisions that will do: 1 to 20. */
+  readonly revisions: readonly bigint[];
+  /** Says why the update did not happen. */
+  readonly unmet: string;
+}
+
+/** A revision that no entry is ever at. */
+const noRevision = -1n;
+
+/** An entity tag with the comma before the next one, or the end (RFC 9110 sections 5.6.1 and 8.8.3). */
+const listedTag = /[\t ]*(?:(W\/)?"([\x21\x23-\x7e\x80-\xff]*)"[\t ]*)?(?:,|$)/y;
+
+const entryTag = /^r(0|[1-9]\d{0,18})$/;
 
 /**
- * Reads `since` of a query: an ETag of the list, also one that a proxy has made weak, with or without its quotes.
+ * Reads the preconditions of a request. A caller that sends `If-None-Match: *` wants no entry to be there, so its
+ * update changes none (RFC 9110 sections 13.1.1 and 13.1.2).
  *
- * @throws ApiError invalid_request for none, several, and what is no ETag of the list
+ * @returns undefined when any revision will do
+ * @throws ApiError invalid_request for an `If-Match` that is no list of tags, or has too many of them
  */
-export function readSince(query: URLSearchParams): ListTag {
-  const [since = "", ...others] = query.getAll("since");
-  const text = /^(?:W\/)?"(.*)"$/.exec(since)?.[1] ?? since;
-  const tag = others.length === 0 ? listTag.exec(text)?.groups : undefined;
-  if (tag) return { epoch: tag.epoch!, revision: BigInt(tag.revision!) };
-  throw new ApiError("invalid_request", {
-    message: "since must be one ETag of the list, percent-encoded, as in /inventory/changes?since=4f2c9a01-318.",
-  });
+export function readPrecondition({
+  "if-match": wanted = "*",
+  "if-none-match": unwanted,
+}: IncomingHttpHeaders): Precondition | undefined {
+  const precondition = readIfMatch(wanted, "If-Match");
+  if (unwanted?.trim() !== "*") return precondition;
+  return { revisions: [noRevision], unmet: "There is an entry, which If-None-Match: * rules out." };
 }
+
+/**
+ * Reads what an update expects: the entry is at a revision that one of these tags names.
+ *
+ * A tag that names no revision, such as a weak one, matches no entry. It is no fault of its own, because 404 comes
+ * first (RFC 9110 section 13.2.1).
+ *
+ * @param name what messages call the text
+ * @returns undefined for `*`: any revision will do
+ * @throws ApiError invalid_request for what is no list of tags, or for too many of them
+ */
+export function readIfMatch(text: string, name: string): Precondition | undefined {
+  if (text.trim() === "*") return undefined;
+  const tags = readTags(text, name);
+  const revisions = tags.flatMap(({ isWeak, text }) => {
+    const revision = isWeak ? undefined : entryTag.exec(text)?.[1];
+    return revision !== undefined && BigInt(revision) < 2n ** 63n ? BigInt(revision) : [];
+  });
+  if (revisions.length > 0)
+    return { revisions, unmet: `The entry is not at a revision that an ETag in ${name} names.` };
+  const unmet = tags.some(({ isWeak }) => isWeak)
+    ? `A weak tag (W/) never matches: send the ETag of a read or an update of the entry in ${name}, without W/.`
+    : `What ${name} holds is not an ETag of an entry: send the one of a read or an update of the entry, such as "r317".`;
+  return { revisions: [noRevision], unmet };
+}
+
+/**
+ * Reads the ETag of an entry, also one that a proxy has made weak, with or without its quotes.
+ *
+ * @param name what messages call it
+ * @returns its revision
+ * @throws ApiError invalid_request
+ */
+export function readEntryTag(text: string, name: string): bigint {
+  const tag = /^(?:W\/)?"(.*)"$/.exec(text)?.[1] ?? text;
+  const revision = BigInt(entryTag.exec(tag)?.[1] ?? -1);
+  if (revision >= 0n && revision < 2n ** 63n) return revision;
+  throw new ApiError("invalid_request", { message: `${name} must be one ETag of an entry, as in ${name}=r625.` });
+}
+
+/** @throws ApiError invalid_request for what is no list of at most 20 tags */
+function readTags(list: string, name: string): { readonly isWeak: boolean; readonly text: string }[] {
+  const refuse = (fault: string) => new ApiError("invalid_request", { message: `${name} ${fault}` });
+  const tags = [];
+  listedTag.lastIndex = 0;
+  while (listedTag.lastIndex < list.length) {
+    const match = listedTag.exec(list);
+    if (!match) throw refuse(tagsRule);
+    const [, weak, text] = match;
+    if (text !== undefined) tags.push({ isWeak: weak !== undefined, text });
+  }
+  if (tags.length === 0) throw refuse(tagsRule);
+  if (tags.length > maxExpectedRevisions) throw refuse(`may name at most ${maxExpectedRevisions} ETags.`);
+  return tags;
+}
+
+const tagsRule = 'must be * or a list of ETags in double quotes, such as "r317".';
 
 /** The longest wait that is granted, in seconds. */
 const maxWaitSeconds = 90;
@@ -191,4 +169,63 @@ export function fingerprintOf(operation: string, asked: readonly (AskedUpdate | 
     return reason === undefined ? text : `${text} ${reason}`;
   });
   return hash("sha256", [operation, ...parts].join("\n"), "base64url");
+}
+
+/**
+ * Reads the body: a JSON object with a `quantity` and, if wanted, a `reason`. Other members are ignored.
+ *
+ * @throws ApiError invalid_json, or invalid_request with a message that names what is wrong
+ */
+export function parseStockUpdate(bytes: Uint8Array): Pick<AskedUpdate, "quantity" | "reason"> {
+  const body = parseJson(bytes);
+  if (typeof body !== "object" || body === null || Array.isArray(body)) {
+    const message = `The body must be a JSON object, and its quantity must be an integer from 0 to ${maxQuantity}.`;
+    throw new ApiError("invalid_request", { message });
+  }
+  const update = body as Members;
+  refuseLostPreconditions(update, (member) => `${member} is no member of the body: use the header If-Match.`);
+  return { quantity: readJsonQuantity(update, "quantity"), reason: readJsonReason(update, "reason") };
+}
+
+/** The members of a JSON object. */
+export type Members = Readonly<Record<string, unknown>>;
+
+/**
+ * Refuses members that are meant as a precondition and are none: to ignore one would make a change that its caller wants
+ * to be made only in some cases.
+ *
+ * @param toMessage makes the message of a member
+ * @param own the member that is one
+ * @throws ApiError invalid_request
+ */
+export function refuseLostPreconditions(members: Members, toMessage: (member: string) => string, own?: string): void {
+  const lost = Object.keys(members).find((member) => member !== own && /^if[-_]?(?:none[-_]?)?match$/i.test(member));
+  if (lost !== undefined) throw new ApiError("invalid_request", { message: toMessage(lost) });
+}
+
+/**
+ * Reads why a change is made.
+ *
+ * @param name what messages call it
+ * @throws ApiError invalid_request
+ */
+export function readJsonReason({ reason }: Members, name: string): string | undefined {
+  if (reason === undefined) return undefined;
+  if (typeof reason === "string" && isReason(reason)) return reason;
+  const message = `${name} must be a string of 1 to ${maxReasonLength} characters without control characters.`;
+  throw new ApiError("invalid_request", { message });
+}
+
+/**
+ * Reads the quantity of an update.
+ *
+ * @param name what messages call it
+ * @throws ApiError invalid_request
+ */
+export function readJsonQuantity({ quantity }: Members, name: string): number {
+  if (quantity === undefined) throw new ApiError("invalid_request", { message: `${name} is required.` });
+  if (!Number.isInteger(quantity) || (quantity as number) < 0 || (quantity as number) > maxQuantity) {
+    throw new ApiError("invalid_request", { message: `${name} must be an integer from 0 to ${maxQuantity}.` });
+  }
+  return (quantity as number) + 0; // -0 is an integer too, and becomes 0
 }

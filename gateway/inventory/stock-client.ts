@@ -7,7 +7,7 @@ import type { PastChange } from "../../client/past-changes.ts";
 import { activeTraceparent, clientCall, inSpan } from "../../runtime/spans.ts";
 import type { ApiError } from "../http/api-error.ts";
 import type { AskedAdjustment } from "./input.ts";
-import type { StockSource } from "./list/stock-source.ts";
+import type { StockSource } from "./list/load-list.ts";
 import { fromAdjustmentError, fromServiceError } from "./public-errors.ts";
 
 export interface StockClientOptions extends InventoryChannelOptions {

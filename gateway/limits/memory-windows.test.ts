@@ -1,7 +1,7 @@
 import { MemoryWindows } from "./memory-windows.ts";
-import { quotaWindows } from "./plan-windows.ts";
 import { phaseOf } from "./rule.ts";
 import type { Decision } from "./windows.ts";
+import { quotaWindows } from "./windows.ts";
 
 const minuteMs = 60_000;
 const id = "acc_1";

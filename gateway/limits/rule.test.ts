@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { MemoryWindows } from "./memory-windows.ts";
-import { quotaWindows } from "./plan-windows.ts";
 import { type ChargeAnswer, charge, indexAt, type KeptCounts, lengthsMs, phaseOf, type StatedCounts } from "./rule.ts";
+import { quotaWindows } from "./windows.ts";
 
 const account = "acc_1";
 const phaseMs = phaseOf(account);

@@ -1,5 +1,4 @@
-import { limitHeaders, retryAfter, secondsUntil, untilBanEnds } from "./limit-headers.ts";
-import { bindingWindow, type Window } from "./windows.ts";
+import { bindingWindow, limitHeaders, retryAfter, secondsUntil, untilBanEnds, type Window } from "./windows.ts";
 
 const minute: Window = { name: "minute", seconds: 60, limit: 3 };
 const day: Window = { name: "day", seconds: 86_400, limit: 5 };

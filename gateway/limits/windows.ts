@@ -1,5 +1,8 @@
-/** The windows of callers, and what a decision about a request says. */
-import type { ShownWindow } from "../http/request-context.ts";
+/** The windows of callers, what a decision about a request says, and how the headers of the answer say it. */
+
+import type { AccountLimits, PlanTable } from "../accounts/keys/plans.ts";
+import type { Principal } from "../accounts/keys/principal.ts";
+import type { HeaderList, ShownWindow } from "../http/request-context.ts";
 
 /** A fixed window of time. */
 export interface Window {
@@ -43,4 +46,106 @@ export function bindingWindow(windows: readonly WindowState[]): WindowState {
 function bindsMore(a: WindowState, b: WindowState): boolean {
   if (a.remaining > 0) return b.remaining > 0 && a.remaining / a.limit < b.remaining / b.limit;
   return b.remaining > 0 || a.resetAtMs > b.resetAtMs;
+}
+
+export function quotaWindows({ perMinute, perDay }: AccountLimits): readonly Window[] {
+  return [
+    { name: "minute", seconds: 60, limit: perMinute },
+    { name: "day", seconds: 86_400, limit: perDay },
+  ];
+}
+
+/** Makes a function that gives the windows of a caller, the same array each time for the same limits object. */
+export function windowsFor(plans: PlanTable): (principal: Pick<Principal, "plan" | "limits">) => readonly Window[] {
+  const byLimits = new WeakMap<AccountLimits, readonly Window[]>(); // limits serve many requests
+  return ({ plan, limits }) => {
+    const found = limits ?? plans[plan];
+    if (found === null) throw new Error(`an account on the plan ${plan} without limits of its own`);
+    let windows = byLimits.get(found);
+    if (windows === undefined) {
+      windows = quotaWindows(found);
+      byLimits.set(found, windows);
+    }
+    return windows;
+  };
+}
+
+/**
+ * The names are constants of the module, because V8 keeps one text for each name and makes it of two bytes a character
+ * when it meets the name first in a document with other letters, as the OpenAPI document is: then every response is
+ * made of two bytes a character, and converted when it is sent (docs/performance.md).
+ */
+const names = {
+  limit: "X-RateLimit-Limit",
+  remaining: "X-RateLimit-Remaining",
+  reset: "X-RateLimit-Reset",
+  policy: "RateLimit-Policy",
+  current: "RateLimit",
+} as const;
+
+/**
+ * The limit headers of a response: `X-RateLimit-*` of the contract for the binding window, and those of
+ * draft-ietf-httpapi-ratelimit-headers for all windows.
+ *
+ * @param windows the array that the decision was made by
+ */
+export function limitHeaders(windows: readonly Window[], { windows: states, nowMs }: Decision): HeaderList {
+  const { limit, remaining, resetAtMs } = bindingWindow(states);
+  let current = "";
+  for (const state of states) {
+    const comma = current === "" ? "" : ", ";
+    current += `${comma}"${state.name}";r=${state.remaining};t=${secondsUntil(state.resetAtMs, nowMs)}`;
+  }
+  return [
+    names.limit,
+    String(limit),
+    names.remaining,
+    String(remaining),
+    names.reset,
+    String(Math.ceil(resetAtMs / 1_000)),
+    names.policy,
+    policyOf(windows),
+    names.current,
+    current,
+  ];
+}
+
+/** `RateLimit-Policy` of each set of windows: the same text for all callers of a plan. */
+const policies = new WeakMap<readonly Window[], string>();
+
+function policyOf(windows: readonly Window[]): string {
+  let policy = policies.get(windows);
+  if (policy === undefined) {
+    policy = windows.map(({ name, limit, seconds }) => `"${name}";q=${limit};w=${seconds}`).join(", ");
+    policies.set(windows, policy);
+  }
+  return policy;
+}
+
+/**
+ * The limits of a banned caller: no window has anything left before the ban ends, and a spent one not before its own
+ * end.
+ *
+ * @param current its windows, which may go by the clock of Redis
+ * @param untilMs the end of the ban, Unix milliseconds by the clock of gateways
+ * @param nowMs the time by that clock, which the result goes by
+ */
+export function untilBanEnds(current: Decision, untilMs: number, nowMs: number): Decision {
+  const aheadMs = nowMs - current.nowMs;
+  const states = current.windows.map((state) => ({
+    ...state,
+    remaining: 0,
+    resetAtMs: state.remaining === 0 ? Math.max(state.resetAtMs + aheadMs, untilMs) : untilMs,
+  }));
+  return { admitted: false, windows: states, nowMs };
+}
+
+/** `Retry-After`: whole seconds until the caller has something left again. */
+export function retryAfter({ windows, nowMs }: Decision): string {
+  return String(secondsUntil(bindingWindow(windows).resetAtMs, nowMs));
+}
+
+/** Whole seconds from one time to another, rounded up, at least 1. */
+export function secondsUntil(atMs: number, nowMs: number): number {
+  return Math.max(1, Math.ceil((atMs - nowMs) / 1_000));
 }

@@ -2,7 +2,7 @@
 import type { Knex } from "knex";
 import type { Registry } from "prom-client";
 import { exposePool } from "../../runtime/database/pool-metrics.ts";
-import { counter, Distribution, durationBounds, gauge } from "../../runtime/metrics.ts";
+import { counter, gauge } from "../../runtime/metrics.ts";
 import { countEntries } from "../inventory/list/chunks.ts";
 import type { StockList } from "../inventory/list/stock-list.ts";
 import type { LongPolls } from "../inventory/reads/long-polls.ts";
@@ -40,14 +40,6 @@ export function exposeGauges(registry: Registry, { db, stock, list, longPolls, g
   gauge(inFlight, () => stock.updatesInFlight);
   const help = "Updates of which it is not known whether they happened";
   counter({ name: "gateway_updates_unknown_total", help, registry }, () => stock.updatesUnknown);
-}
-
-/** Makes a function that takes the duration of each check for changes. */
-export function checkTimer(registry: Registry): (durationMs: number, isAnswered: boolean) => void {
-  const help = "Checks for changes: from the question to its whole answer";
-  const checks = new Distribution({ name: "gateway_check_duration_seconds", help, registry }, durationBounds);
-  const [answered, failed] = [checks.series({ outcome: "answered" }), checks.series({ outcome: "failed" })];
-  return (durationMs, isAnswered) => (isAnswered ? answered : failed).observe(durationMs / 1_000);
 }
 
 function sum<T>(items: readonly T[], of: (item: T) => number): number {

@@ -1,4 +1,4 @@
-/** Counts and logs every request. */
+/** Counts and logs every request, and times what it waits for. */
 import type { Request, Response } from "express";
 import { Counter, type Registry } from "prom-client";
 import { ErrorLog } from "../../runtime/error-log.ts";
@@ -22,6 +22,8 @@ export interface Observer {
   /** @param plan none for a caller without a valid key */
   readonly onRefused: (plan: PlanName | "none", reason: RefusalReason) => void;
   readonly onBan: () => void;
+  /** Gets the duration of each check for changes, from the question to its whole answer. */
+  readonly onCheck: (durationMs: number, isAnswered: boolean) => void;
   /** The store with its look-ups timed. */
   readonly timed: (store: Pick<KeyStore, "findByHash">) => Pick<KeyStore, "findByHash">;
   /** Logs the errors that are only counted so far. */
@@ -84,6 +86,7 @@ export function createObserver(log: Logger): Observer {
     },
     onMalformed: malformed(metrics, log),
     ...refusals(metrics),
+    onCheck: checks(metrics),
     timed: timed(metrics),
     close: () => errors.close(),
   };
@@ -118,6 +121,13 @@ function refusals(registry: Registry): Pick<Observer, "onRefused" | "onBan"> {
     },
     onBan: () => bans.inc(),
   };
+}
+
+function checks(registry: Registry): Observer["onCheck"] {
+  const help = "Checks for changes: from the question to its whole answer";
+  const durations = new Distribution({ name: "gateway_check_duration_seconds", help, registry }, durationBounds);
+  const [answered, failed] = [durations.series({ outcome: "answered" }), durations.series({ outcome: "failed" })];
+  return (durationMs, isAnswered) => (isAnswered ? answered : failed).observe(durationMs / 1_000);
 }
 
 function timed(registry: Registry): Observer["timed"] {

@@ -9,9 +9,8 @@ import type { GroupCommit } from "../stock/group-commit.ts";
 import type { ListFeed } from "../stock/list-feed.ts";
 import type { StockHistory } from "../stock/stock-history.ts";
 import type { StockStore } from "../stock/stock-store.ts";
-import { applyChanges } from "./apply-changes.ts";
+import { applyChanges, entryOrRefuse, notFound, settledAll } from "./apply-changes.ts";
 import { readHistoryLimit, toWireChange } from "./history-wire.ts";
-import { entryOrRefuse, notFound, settledAll } from "./outcomes.ts";
 import { asRetryable, RpcError } from "./rpc-error.ts";
 import { certificateNames, type OnCall, questionStream, serverStream, unary, whileWanted } from "./served-calls.ts";
 import {

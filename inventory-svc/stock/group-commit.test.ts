@@ -54,7 +54,7 @@ function open({ maxBatch = 100, maxQueued = 100 } = {}) {
   /** The measures of each batch. */
   const measured: unknown[][] = [];
   const commits = new GroupCommit({
-    write: database.write,
+    store: { writeWanted: database.write },
     maxBatch,
     maxQueued,
     onDequeued: () => {},
@@ -110,7 +110,7 @@ describe("group commit", () => {
     ["the outcome of another entry", [2, 1].map((n) => outcome(change(n)))],
   ])("a write that gives %s is an error to each caller of its batch", async (_, outcomes) => {
     const commits = new GroupCommit({
-      write: async ([first]) => new Map([[first!, outcomes]]),
+      store: { writeWanted: async ([first]) => new Map([[first!, outcomes]]) },
       maxBatch: 100,
       maxQueued: 100,
       onDequeued: () => {},
@@ -256,7 +256,7 @@ describe("group commit", () => {
     const store = new StockStore(db);
     const events: string[] = [];
     const commits = new GroupCommit({
-      write: (requests) => store.writeWanted(requests),
+      store,
       maxBatch: 2,
       maxQueued: 9,
       onDequeued: () => {},
@@ -343,12 +343,12 @@ describe("group commit", () => {
   });
 
   test("a write that fails at once rejects its changes", async () => {
-    const write = () => {
+    const writeWanted = () => {
       throw new RangeError("no connection");
     };
     const ignore = () => {};
     const commits = new GroupCommit({
-      write,
+      store: { writeWanted },
       maxBatch: 1,
       maxQueued: 9,
       onDequeued: ignore,

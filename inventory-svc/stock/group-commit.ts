@@ -4,11 +4,12 @@ import { Batches, type Take } from "../../runtime/batches.ts";
 import { invariant } from "../../runtime/invariant.ts";
 import { inSpan } from "../../runtime/spans.ts";
 import type { ChangeGroup, Outcome } from "./change.ts";
-import type { WriteRequest, Written } from "./write.ts";
+import type { StockStore } from "./stock-store.ts";
+import type { WriteRequest } from "./write.ts";
 
 export interface GroupCommitOptions {
   /** Writes changes in one transaction, without those that are not wanted any more. */
-  readonly write: (requests: readonly WriteRequest[]) => Promise<Written>;
+  readonly store: Pick<StockStore, "writeWanted">;
   /** Maximum changes in one transaction. A group that is larger has one of its own. */
   readonly maxBatch: number;
   /** Maximum changes that wait. */
@@ -17,8 +18,8 @@ export interface GroupCommitOptions {
   readonly onDequeued: (waitedMs: number) => void;
   /** Gets the size of each batch and the duration of its write, the wait for the lock included. */
   readonly onWritten: (changes: number, durationMs: number, isCommitted: boolean) => void;
-  /** Milliseconds of a clock that never goes back. */
-  readonly now: () => number;
+  /** Milliseconds of a clock that never goes back; by default `performance.now`. */
+  readonly now?: () => number;
 }
 
 /** The least that the limit of a batch can be. */
@@ -48,6 +49,7 @@ interface QueuedWrite extends WriteRequest {
  */
 export class GroupCommit {
   readonly #options: GroupCommitOptions;
+  readonly #now: () => number;
   readonly #batches: Batches<QueuedWrite>;
   /** Fractional; rounded down for each batch. */
   #batchLimit: number;
@@ -56,8 +58,9 @@ export class GroupCommit {
 
   constructor(options: GroupCommitOptions) {
     this.#options = options;
+    this.#now = options.now ?? (() => performance.now());
     this.#batchLimit = Math.min(minBatchLimit, options.maxBatch);
-    this.#adjustedAtMs = options.now();
+    this.#adjustedAtMs = this.#now();
     this.#batches = new Batches(async (take) => {
       this.#adjustBatchLimit(-targetBusyRatio);
       await this.#commit(take);
@@ -71,14 +74,14 @@ export class GroupCommit {
    *
    * @param isWanted called until the changes are decided; false keeps them from being written
    * @returns an outcome for each change, in order
-   * @throws QueueFullError, ExpiredError, or what `write` throws
+   * @throws QueueFullError, ExpiredError, or what the write throws
    */
   submit(group: ChangeGroup, isWanted: () => boolean): Promise<readonly Outcome[]> {
     if (this.#queued >= this.#options.maxQueued) return Promise.reject(new QueueFullError());
     return new Promise((resolve, reject) => {
       const span = trace.getActiveSpan();
       this.#queued += group.changes.length;
-      this.#batches.add({ group, isWanted, span, sinceMs: this.#options.now(), resolve, reject });
+      this.#batches.add({ group, isWanted, span, sinceMs: this.#now(), resolve, reject });
     });
   }
 
@@ -94,16 +97,16 @@ export class GroupCommit {
 
   /** Writes the next batch, and settles its changes. */
   async #commit(take: Take<QueuedWrite>): Promise<void> {
-    const startedMs = this.#options.now();
+    const startedMs = this.#now();
     const batch = take(this.#countWithin(Math.floor(this.#batchLimit)));
     this.#queued -= countChanges(batch);
     for (const { sinceMs } of batch) this.#options.onDequeued(startedMs - sinceMs);
     const measure = (requests: readonly WriteRequest[], isCommitted: boolean) => {
       if (requests.length === 0) return;
-      this.#options.onWritten(countChanges(requests), this.#options.now() - startedMs, isCommitted);
+      this.#options.onWritten(countChanges(requests), this.#now() - startedMs, isCommitted);
     };
     try {
-      const written = await inCommitSpan(batch, async () => this.#options.write(batch));
+      const written = await inCommitSpan(batch, async () => this.#options.store.writeWanted(batch));
       for (const [{ group }, outcomes] of written) {
         invariant(isAnswered(group, outcomes), "each change has an outcome of its own entry");
       }
@@ -132,7 +135,7 @@ export class GroupCommit {
 
   /** Grows (1) or shrinks (-4) the batch limit by the time since the last adjustment. */
   #adjustBatchLimit(direction: number): void {
-    const nowMs = this.#options.now();
+    const nowMs = this.#now();
     const limit = this.#batchLimit * Math.exp((direction * (nowMs - this.#adjustedAtMs)) / growthTimeMs);
     this.#batchLimit = Math.min(Math.max(limit, minBatchLimit), this.#options.maxBatch);
     this.#adjustedAtMs = nowMs;

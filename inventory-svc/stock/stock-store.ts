@@ -3,16 +3,14 @@ import { randomUUID } from "node:crypto";
 import type { Knex } from "knex";
 import type { Item, LedgerKind, ListedItem, Position } from "../../proto/pet.ts";
 import { readCurrent, type ServerRow, serverColumns } from "../../runtime/database/old-primary.ts";
-import { clockMs, type Statement, statementOf } from "../../runtime/database/statements.ts";
-import { runStatement } from "../../runtime/database/transactions.ts";
+import { clockMs, runStatement, type Statement, statementOf } from "../../runtime/database/statements.ts";
 import { invariant } from "../../runtime/invariant.ts";
 import { SharedRead } from "../../runtime/shared-read.ts";
 import type { Change, Outcome } from "./change.ts";
 import { readCurrentRows } from "./current-rows.ts";
 import { orUnavailable } from "./stock-errors.ts";
 import { columns, fromRow, ledgerTable, type Row } from "./stock-rows.ts";
-import { WriteStatements } from "./stock-statements.ts";
-import { type WriteRequest, type Written, writeWanted } from "./write.ts";
+import { type WriteRequest, WriteStatements, type Written, writeWanted } from "./write.ts";
 
 /** What changed after a position, in pages; `reset` when the position is not one of this stock or below the floor. */
 export type ChangesPage =

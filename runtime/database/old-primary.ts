@@ -10,7 +10,7 @@ import { isRetryable, ReadOnlyServerError, SplitReadError } from "./database-err
 import { isOn, preparedServer } from "./engine.ts";
 import { discardAllConnections } from "./knex-internals.ts";
 import { isSqlite, lostItsServer } from "./open.ts";
-import { maxAttempts } from "./transactions.ts";
+import { maxAttempts } from "./statements.ts";
 
 /**
  * Whether a server takes no writes. MySQL sets `super_read_only` first, and `read_only` only once it has waited for

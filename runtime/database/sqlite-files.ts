@@ -37,6 +37,7 @@ function isWritable(path: string): boolean {
 
 /** Names the files of a database, whatever other names they have: that of the data, and the log with the latest changes. */
 export function filesAt(path: string): string {
-  const files = [path, `${path}-wal`].map((each) => statSync(each, { bigint: true, throwIfNoEntry: false }));
-  return files.map((file) => `${file?.dev} ${file?.ino}`).join();
+  const file = existsSync(path) ? realpathSync.native(path) : path; // SQLite makes the log beside the file, not the link
+  const files = [file, `${file}-wal`].map((each) => statSync(each, { bigint: true, throwIfNoEntry: false }));
+  return files.map((each) => `${each?.dev} ${each?.ino}`).join();
 }

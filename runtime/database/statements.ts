@@ -1,10 +1,16 @@
-/**
- * Keeps the texts of statements, so that Knex builds each once.
- *
- * Building a text costs as much as running it.
- */
+/** Makes statements, and runs them: alone, in a transaction, and again where the database has taken back what they did. */
+
+import { setImmediate } from "node:timers/promises";
 import type { Knex } from "knex";
-import { isSqlite } from "./open.ts";
+import { isRetryable, provesUndone } from "./database-errors.ts";
+import {
+  acquireConnection,
+  discardConnection,
+  type PooledConnection,
+  releaseConnection,
+  sendQuery,
+} from "./knex-internals.ts";
+import { engineBehind, isSqlite } from "./open.ts";
 
 /** A statement as the database gets it. */
 export interface Statement {
@@ -31,7 +37,7 @@ export function byIndex(db: Knex, table: string, index: string): Knex.Raw {
 /** Texts are kept for statements of at most this many rows. */
 const maxKeptRows = 1_000;
 
-/** A statement for any number of rows. Knex builds its text once for each number. */
+/** A statement for any number of rows. Knex builds its text once for each number: that costs as much as running it. */
 export class RowsStatement<Column extends string> {
   readonly #build: (rows: readonly Record<Column, never>[]) => Knex.QueryBuilder;
   /** The columns in the order in which Knex binds the values of a row. */
@@ -61,4 +67,117 @@ export class RowsStatement<Column extends string> {
 export function matchedRows(result: unknown): number {
   const { affectedRows, changes } = result as { affectedRows?: number; changes?: number }; // mysql2's, better-sqlite3's
   return affectedRows ?? changes ?? 0;
+}
+
+/** Attempts at a transaction that the database takes back each time. */
+export const maxAttempts = 4;
+
+/**
+ * A transaction that writes. BEGIN goes out with its first statements and COMMIT with its last ones. Statements of one
+ * call take one round trip where the engine takes that, and round trips are most of the time of a transaction.
+ *
+ * `end` must be called once, whatever has happened.
+ */
+export class Transaction {
+  readonly #db: Knex;
+  readonly #connection: PooledConnection & { readonly inTransaction?: boolean };
+  #isOpen = false;
+  #isCommitting = false;
+
+  private constructor(db: Knex, connection: PooledConnection) {
+    this.#db = db;
+    this.#connection = connection;
+  }
+
+  /** Takes a connection; nothing is sent yet. */
+  static async open(db: Knex): Promise<Transaction> {
+    // SQLite works without leaving the thread, so everything else gets a turn of the event loop first.
+    if (isSqlite(db)) await setImmediate();
+    return new Transaction(db, await acquireConnection(db));
+  }
+
+  /** Runs statements together. @returns the result of each, as the driver gives it */
+  async run(...statements: readonly Statement[]): Promise<unknown[]> {
+    const opening = this.#isOpen ? [] : [isSqlite(this.#db) ? beginOnSqlite : begin];
+    this.#isOpen = true;
+    const results = await this.#send([...opening, ...statements]);
+    return results.slice(opening.length);
+  }
+
+  /** Runs statements and commits, together. @returns the result of each statement, as the driver gives it */
+  async commit(...statements: readonly Statement[]): Promise<unknown[]> {
+    const results = await this.run(...statements, commit);
+    this.#isOpen = false;
+    return results.slice(0, -1);
+  }
+
+  /**
+   * Whether this transaction may have happened although `commit` threw this error. It has not when COMMIT was not sent,
+   * or when the error proves it.
+   */
+  mayHaveHappened(error: unknown): boolean {
+    return this.#isCommitting && !provesUndone(error);
+  }
+
+  /** Takes back what is not committed, and returns the connection to the pool. */
+  async end(): Promise<void> {
+    // SQLite says whether a transaction is open: BEGIN may have failed, or an error may have taken it back already.
+    if (isSqlite(this.#db) ? this.#connection.inTransaction : this.#isOpen) {
+      await send(this.#db, this.#connection, rollback).catch((fault) => discardConnection(this.#connection, fault));
+    }
+    await releaseConnection(this.#db, this.#connection);
+  }
+
+  /** Sends statements in one round trip where the engine takes that, and one by one otherwise. */
+  async #send(statements: readonly Statement[]): Promise<unknown[]> {
+    if (!engineBehind(this.#connection).canPipeline) {
+      const results: unknown[] = [];
+      for (const statement of statements) {
+        this.#isCommitting = statement === commit;
+        results.push(await send(this.#db, this.#connection, statement));
+      }
+      return results;
+    }
+    this.#isCommitting = statements.at(-1) === commit;
+    const sql = statements.map((statement) => statement.sql).join(";");
+    const bindings = statements.flatMap((statement) => statement.bindings);
+    const results = await send(this.#db, this.#connection, { sql, bindings });
+    return statements.length === 1 ? [results] : (results as unknown[]);
+  }
+}
+
+const begin: Statement = { sql: "BEGIN", bindings: [] };
+// SQLite gives up at once when a transaction that has read wants to write after another one did.
+const beginOnSqlite: Statement = { sql: "BEGIN IMMEDIATE", bindings: [] };
+const commit: Statement = { sql: "COMMIT", bindings: [] };
+const rollback: Statement = { sql: "ROLLBACK", bindings: [] };
+
+/**
+ * Runs a statement or a whole transaction, and again where the database has taken it back.
+ *
+ * @param work must hold the whole transaction, so that nothing of a failed attempt is left
+ */
+export async function retried<T>(work: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await work();
+    } catch (error) {
+      if (attempt === maxAttempts || !isRetryable(error)) throw error;
+    }
+  }
+}
+
+/** Runs one statement outside of a transaction. @returns its rows */
+export async function runStatement<Row>(db: Knex, statement: Statement): Promise<Row[]> {
+  const connection = await acquireConnection(db);
+  try {
+    return (await send(db, connection, statement)) as Row[];
+  } finally {
+    await releaseConnection(db, connection);
+  }
+}
+
+async function send(db: Knex, connection: PooledConnection, { sql, bindings }: Statement): Promise<unknown> {
+  const response = await sendQuery(db, connection, sql, bindings);
+  return isSqlite(db) ? response : (response as [unknown])[0]; // MySQL's comes with its columns
 }

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Sqlite from "better-sqlite3";
 import { databaseDefaults, openDatabase } from "./open.ts";
-import { retried, Transaction } from "./transactions.ts";
+import { retried, Transaction } from "./statements.ts";
 
 const db = openDatabase("sqlite::memory:");
 afterAll(() => db.destroy());

@@ -3,7 +3,7 @@ import { pino } from "pino";
 import { Registry } from "prom-client";
 import { redisState, type SharedState } from "../../gateway/admission/shared-state.ts";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
-import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
+import { quotaWindows } from "../../gateway/limits/windows.ts";
 import { newAccount } from "../support/accounts.ts";
 import { startRedisCluster, startRedisSentinel } from "../support/redis-deployments.ts";
 import type { RedisServer } from "../support/redis-server.ts";

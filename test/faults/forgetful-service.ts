@@ -1,5 +1,5 @@
 // The service with a fault in updates that happen once: it keeps no record of them.
-import { WriteStatements } from "../../inventory-svc/stock/stock-statements.ts";
+import { WriteStatements } from "../../inventory-svc/stock/write.ts";
 
 WriteStatements.prototype.addToLedger = () => [];
 

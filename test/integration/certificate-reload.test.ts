@@ -45,12 +45,11 @@ describe("new TLS files", () => {
     const lines: string[] = [];
     const note = (fields: object, text: string) => void lines.push(`${text} ${JSON.stringify(fields)}`);
     const commits = new GroupCommit({
-      write: (requests) => stock.store.writeWanted(requests),
+      store: stock.store,
       maxBatch: 100,
       maxQueued: 100,
       onDequeued: () => {},
       onWritten: () => {},
-      now: () => performance.now(),
     });
     const feed = new ChangeFeed((from) => stock.store.changesAfter(from, 100));
     const lists = new ListFeed(stock.store, 100);

@@ -1,5 +1,7 @@
 // Start and stop of an inventory service process, and what its callers see while its database is away.
-import { copyFile, open, readdir, rename, rm } from "node:fs/promises";
+import { copyFile, mkdtemp, open, readdir, rename, rm, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { ChannelCredentials, Client, type ClientReadableStream, status } from "@grpc/grpc-js";
 import { protoPath } from "grpc-health-check";
@@ -303,19 +305,27 @@ test("a SQLite file with a damaged middle keeps the service unready, and the log
   expect(service.output()).not.toContain('"ready"');
 });
 
+const losses: [string, (path: string) => Promise<void>][] = [
+  ["deleted", (path) => rm(path)],
+  ["left without its log", (path) => rm(`${path}-wal`)],
+  ["replaced", (path) => copyFile(path, `${path}.copy`).then(() => rename(`${path}.copy`, path))],
+];
 test.each([
-  ["deleted", (path: string) => rm(path)],
-  ["left without its log", (path: string) => rm(`${path}-wal`)],
-  ["replaced", (path: string) => copyFile(path, `${path}.copy`).then(() => rename(`${path}.copy`, path))],
-])("after a SQLite file is %s the service is not ready, and acknowledges no update", async (_how, lose) => {
+  ...losses.map((loss) => [...loss, false] as const),
+  ...losses.map(([how, lose]) => [`${how}, behind a link,`, lose, true] as const),
+])("after a SQLite file is %s the service is not ready, and acknowledges no update", async (_how, lose, isLinked) => {
   const url = await newDatabase(createSqliteDatabase());
   await migrateStock(url);
-  const env = settings(url);
+  const path = url.slice("sqlite:".length);
+  const link = join(await mkdtemp(join(tmpdir(), "link-")), "stock.sqlite");
+  stack.defer(() => rm(dirname(link), { recursive: true }));
+  await symlink(path, link);
+  const env = settings(isLinked ? `sqlite:${link}` : url);
   const service = await startProcess({ name: "inventory-svc", script, env });
   stack.defer(async () => void (await service.stop()));
   const inventory = connect(service.listen);
   await inventory.create({ petId: 1n, quantity: 1, status: 0 });
-  await lose(url.slice("sqlite:".length));
+  await lose(path);
   expect(await statusOf(inventory.update({ petId: 1n, quantity: 2 }))).toBe("UNAVAILABLE");
   const { status, text } = await request(service.admin, { path: "/readyz" });
   expect({ status, text }).toEqual({

@@ -174,12 +174,11 @@ describeEachDatabase("the inventory service over gRPC", (url) => {
         },
       };
       const commits = new GroupCommit({
-        write: (requests) => stock.store.writeWanted(requests),
+        store: stock.store,
         maxBatch: 100,
         maxQueued: 100,
         onDequeued: () => {},
         onWritten: () => {},
-        now: () => performance.now(),
       });
       const server = createRpcServer({
         handlers: inventoryHandlers({

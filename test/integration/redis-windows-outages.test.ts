@@ -1,5 +1,5 @@
-import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
 import type { Decision } from "../../gateway/limits/windows.ts";
+import { quotaWindows } from "../../gateway/limits/windows.ts";
 import { admitted, hourMs, left, threeGateways, windows } from "../support/limit-gateways.ts";
 import { LoopClock } from "../support/loop-clock.ts";
 import { suiteStack } from "../support/stack.ts";

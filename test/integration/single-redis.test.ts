@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
 import { AccountGuard, GuardMemory, keyedUpdateLimit, ownAccountLimit } from "../../gateway/admission/account-guard.ts";
-import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
+import { quotaWindows } from "../../gateway/limits/windows.ts";
 import { newAccount } from "../support/accounts.ts";
 import { areNoticesSent, ask, isCounting, newName, startReplica, until, windows } from "../support/redis-replicas.ts";
 import { type RedisServer, startRedisServer } from "../support/redis-server.ts";

@@ -47,12 +47,11 @@ describeEachDatabase("writes that meet a fault", (url) => {
     test("a change is not written when its caller leaves while another process holds the lock", async () => {
       await store.write([create(1n, 5), create(2n, 5)]);
       const commits = new GroupCommit({
-        write: (requests) => store.writeWanted(requests),
+        store,
         maxBatch: 100,
         maxQueued: 100,
         onDequeued: () => {},
         onWritten: () => {},
-        now: () => performance.now(),
       });
       const lock = await holdLockFor(url(), 500);
       const untilMs = performance.now() + 100;

@@ -76,7 +76,7 @@ export const plantedFaults: readonly PlantedFault[] = [
   {
     promise: 1,
     what: "the counter is read without a lock",
-    file: "inventory-svc/stock/stock-statements.ts",
+    file: "inventory-svc/stock/write.ts",
     find: 'counter().select("epoch", "revision").forUpdate()',
     replace: 'counter().select("epoch", "revision")',
   },

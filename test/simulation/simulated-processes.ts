@@ -66,12 +66,11 @@ export function startService(
     });
     const store = new StockStore(db);
     const commits = new GroupCommit({
-      write: (requests) => store.writeWanted(requests),
+      store,
       maxBatch: 1_000,
       maxQueued: 10_000,
       onDequeued: () => {},
       onWritten: () => {},
-      now: () => performance.now(),
     });
     const draining = new AbortController();
     const handlers = inventoryHandlers({

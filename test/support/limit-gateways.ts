@@ -1,11 +1,11 @@
 // Gateways that decide limits over one Redis, with a clock that a test moves.
 import type { Redis } from "ioredis";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
-import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
 import { Breaker } from "../../gateway/limits/redis-breaker.ts";
 import { connectRedis } from "../../gateway/limits/redis-connection.ts";
 import { RedisWindows } from "../../gateway/limits/redis-windows.ts";
 import type { Decision, Window } from "../../gateway/limits/windows.ts";
+import { quotaWindows } from "../../gateway/limits/windows.ts";
 import { newAccountToday } from "./accounts.ts";
 import { type RedisServer, startRedisServer } from "./redis-server.ts";
 import type { Stack } from "./stack.ts";

@@ -1,5 +1,5 @@
 import type { StockChanges } from "../../client/index.ts";
-import type { CheckProgress, StockSource } from "../../gateway/inventory/list/stock-source.ts";
+import type { CheckProgress, StockSource } from "../../gateway/inventory/list/load-list.ts";
 import type { Item, ListedItem, Position } from "../../proto/pet.ts";
 
 /** A stock as a plain map with a counter, and a source that reads it. */

@@ -4,7 +4,7 @@ import { pino } from "pino";
 import { Registry } from "prom-client";
 import { redisState, type SharedState } from "../../gateway/admission/shared-state.ts";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
-import { quotaWindows } from "../../gateway/limits/plan-windows.ts";
+import { quotaWindows } from "../../gateway/limits/windows.ts";
 import { newAccount } from "./accounts.ts";
 import type { Stack } from "./stack.ts";
 import { until as untilTrue } from "./until.ts";

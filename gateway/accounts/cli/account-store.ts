@@ -1,7 +1,7 @@
 /** Accounts: their names, plans and limits. */
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
-import { retried } from "../../../runtime/database/transactions.ts";
+import { retried } from "../../../runtime/database/statements.ts";
 import { type PlanRow, toPlan } from "../keys/key-rows.ts";
 import { type AccountLimits, hasOwnLimits, type PlanName } from "../keys/plans.ts";
 import { AccountError } from "./account-error.ts";

@@ -1,6 +1,6 @@
 /** What operators do with keys: issue, list, rotate, revoke, lift bans. */
 import type { Knex } from "knex";
-import { retried } from "../../../runtime/database/transactions.ts";
+import { retried } from "../../../runtime/database/statements.ts";
 import type { StoredKey } from "../keys/key-format.ts";
 import { newKeyId, type RotatedKey, rotateKey } from "../keys/key-rotation.ts";
 import { fromScopes } from "../keys/key-rows.ts";

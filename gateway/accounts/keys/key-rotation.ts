@@ -1,7 +1,7 @@
 /** Replaces a key by a new one. The keys that rotations make of each other are a family, which counts as one key. */
 import { randomBytes } from "node:crypto";
 import type { Knex } from "knex";
-import { retried } from "../../../runtime/database/transactions.ts";
+import { retried } from "../../../runtime/database/statements.ts";
 import type { StoredKey } from "./key-format.ts";
 import { type DbInteger, toNumber, toScopes } from "./key-rows.ts";
 import type { Scope } from "./principal.ts";

@@ -1,7 +1,7 @@
 /** Keys and bans in the database, as a running gateway needs them. */
 import type { Knex } from "knex";
 import { readCurrent, type ServerRow, serverColumns } from "../../../runtime/database/old-primary.ts";
-import { retried } from "../../../runtime/database/transactions.ts";
+import { retried } from "../../../runtime/database/statements.ts";
 import { type DbInteger, firstOfFamily, type PlanRow, toNumber, toPlan, toScopes } from "./key-rows.ts";
 import type { Principal } from "./principal.ts";
 

@@ -3,11 +3,10 @@ import type { Request, RequestHandler } from "express";
 import type { AccountGuard } from "../../admission/account-guard.ts";
 import { invalidKey, unavailable } from "../../admission/denials.ts";
 import { ApiError } from "../../http/api-error.ts";
-import { parseJson } from "../../http/json.ts";
+import { checkMediaType, parseJson, postTypes } from "../../http/json.ts";
 import { readBody } from "../../http/request.ts";
 import { contextOf } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";
-import { checkMediaType, postTypes } from "../../inventory/input.ts";
 import { createKey, storedKey } from "../keys/key-format.ts";
 import type { RotatedKey, Rotation, RotationRefusal } from "../keys/key-rotation.ts";
 

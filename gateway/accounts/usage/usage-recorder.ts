@@ -63,11 +63,11 @@ export class UsageRecorder {
   }
 
   /** Counts a request with a valid key. One that is not charged counts only as a use of its key. */
-  used({ keyId, accountId }: Pick<Principal, "keyId" | "accountId">, use: Use): void {
+  readonly used = ({ keyId, accountId }: Pick<Principal, "keyId" | "accountId">, use: Use): void => {
     const nowMs = this.#options.now();
     this.#lastUse.set(keyId, nowMs);
     if (use !== "uncharged") this.#minutes.count(accountId, nowMs, use === "refused");
-  }
+  };
 
   /** Counts a request to a deprecated operation. @param operation its OpenAPI operationId */
   deprecatedRouteUsed(accountId: string, operation: string): void {

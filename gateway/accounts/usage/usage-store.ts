@@ -1,6 +1,6 @@
 /** The use of keys and accounts in the database. */
 import type { Knex } from "knex";
-import { retried } from "../../../runtime/database/transactions.ts";
+import { retried } from "../../../runtime/database/statements.ts";
 
 /** Where the use of keys and accounts is written. All gateways write to the same rows. */
 export interface UsageStore {

@@ -1,7 +1,8 @@
-/** A page of the list: the entries that follow a petId, as a list of their own. */
-import { type Chunk, isRemoved, lowerBound, sliceChunk } from "./chunk.ts";
+/** A page of the list: the entries that follow a petId, as bodies that are ready to be sent. */
+import { type Chunk, isRemoved, lowerBound } from "./chunk.ts";
 import { chunkOf } from "./chunks.ts";
-import { Snapshot } from "./snapshot.ts";
+import { type DeflatedBlock, deflateBlock, joinGzip } from "./gzip.ts";
+import { type Body, deflatedJson, end, endBlock, open, openBlock, type Snapshot, sharedBodyOf } from "./snapshot.ts";
 
 /** Which entries a page has. */
 export interface PageRange {
@@ -11,34 +12,61 @@ export interface PageRange {
   readonly limit: number;
 }
 
-export interface SnapshotPage {
-  /** The page as a snapshot at the list's revision, and so with its ETags. It shares chunks with the list. */
-  readonly entries: Snapshot;
+export interface ListPage {
+  /** The JSON array, made of views of the list's own bytes: a thousand pages cost hardly more than the list. */
+  readonly plain: () => Body;
+  /** The JSON array as gzip. What lies between the ends of the page is deflated once for all. */
+  readonly gzip: () => Promise<Body>;
   /** The petId of its last entry; undefined when no entry follows. */
   readonly last: bigint | undefined;
 }
 
+/** The entries of a chunk from an index to before another one. */
+interface Slice {
+  readonly chunk: Chunk;
+  readonly from: number;
+  readonly to: number;
+}
+
 /** Cuts a page out of the list, at a cost that follows the page. */
-export function pageOf({ epoch, revision, chunks }: Snapshot, { after, limit }: PageRange): SnapshotPage {
-  const parts: Chunk[] = [];
-  const page = (last?: bigint) => ({ entries: new Snapshot(epoch, revision, parts), last });
+export function pageOf({ chunks }: Snapshot, { after, limit }: PageRange): ListPage {
+  const slices: Slice[] = [];
+  const page = (last?: bigint): ListPage => ({ plain: () => plainOf(slices), gzip: () => gzipOf(slices), last });
   let [left, last] = [limit, after];
   for (let i = chunkOf(chunks, after); i < chunks.length; i++) {
     const chunk = chunks[i]!;
+    const { length } = chunk.petIds;
     const from = lowerBound(chunk.petIds, after + 1n);
-    const leftBefore = left;
-    for (let at = from; at < chunk.petIds.length; at++) {
-      if (isRemoved(chunk, at)) continue;
-      if (left === 0) {
-        parts.push(sliceChunk(chunk, from, at));
-        return page(last);
-      }
+    let to = from;
+    for (; to < length; to++) {
+      if (isRemoved(chunk, to)) continue;
+      if (left === 0) break;
       left -= 1;
-      last = chunk.petIds[at]!;
+      last = chunk.petIds[to]!;
     }
-    if (left === leftBefore) continue;
-    // The first chunk is always a copy. Otherwise the list would keep its own and the form with the bracket.
-    parts.push(parts.length > 0 ? chunk : sliceChunk(chunk, from, chunk.petIds.length));
+    if (chunk.offsets[from] !== chunk.offsets[to]) slices.push({ chunk, from, to });
+    if (to < length) return page(last);
   }
   return page();
+}
+
+/** Each entry has a comma before it. The bracket stands for that of the first one. */
+function viewsOf(slices: readonly Slice[]): Buffer[] {
+  return slices.map(({ chunk: { json, offsets }, from, to }, i) => {
+    return json.subarray(offsets[from]! + (i === 0 ? 1 : 0), offsets[to]);
+  });
+}
+
+function plainOf(slices: readonly Slice[]): Body {
+  return sharedBodyOf([open, ...viewsOf(slices), end]);
+}
+
+async function gzipOf(slices: readonly Slice[]): Promise<Body> {
+  const views = viewsOf(slices);
+  const isWhole = (i: number) => views[i]!.length === slices[i]!.chunk.json.length;
+  const blocks: DeflatedBlock[] = [];
+  for (const [i, view] of views.entries()) {
+    blocks.push(await (isWhole(i) ? deflatedJson(slices[i]!.chunk) : deflateBlock(view)));
+  }
+  return sharedBodyOf(joinGzip([openBlock, ...blocks, endBlock]));
 }

@@ -85,26 +85,26 @@ export class PinnedBodies {
   }
 }
 
-/** Pinned pieces, each counted once however many bodies have it. */
+/** The memory of pinned pieces, which may be views of it, each counted once however many bodies have it. */
 class Pieces {
   bytes = 0;
-  readonly #uses = new Map<Buffer, number>();
+  readonly #uses = new Map<ArrayBufferLike, number>();
 
   add({ pieces }: Body): void {
-    for (const piece of pieces) {
-      const uses = this.#uses.get(piece) ?? 0;
-      if (uses === 0) this.bytes += piece.length;
-      this.#uses.set(piece, uses + 1);
+    for (const { buffer } of pieces) {
+      const uses = this.#uses.get(buffer) ?? 0;
+      if (uses === 0) this.bytes += buffer.byteLength;
+      this.#uses.set(buffer, uses + 1);
     }
   }
 
   remove({ pieces }: Body): void {
-    for (const piece of pieces) {
-      const uses = this.#uses.get(piece)! - 1;
-      if (uses > 0) this.#uses.set(piece, uses);
+    for (const { buffer } of pieces) {
+      const uses = this.#uses.get(buffer)! - 1;
+      if (uses > 0) this.#uses.set(buffer, uses);
       else {
-        this.#uses.delete(piece);
-        this.bytes -= piece.length;
+        this.#uses.delete(buffer);
+        this.bytes -= buffer.byteLength;
       }
     }
   }

@@ -1,9 +1,6 @@
 /** The whole list at one revision, as bodies that are ready to be sent. */
-
-import type { Chunk } from "./chunk.ts";
-import { joinBytes } from "./chunk.ts";
-import { type DeflatedBlock, joinGzip, storedBlock } from "./gzip.ts";
-import { type Segment, segmentsOf } from "./segment.ts";
+import { type Chunk, joinBytes } from "./chunk.ts";
+import { type DeflatedBlock, deflateBlock, joinBlocks, joinGzip, storedBlock } from "./gzip.ts";
 
 /** A body that is ready to be sent. */
 export interface Body {
@@ -27,10 +24,10 @@ const coalesceBelow = 512 * 1024;
 /** Size up to which the text is kept too, in bytes: joining it to the head costs less than a second write. */
 const textBelow = 8 * 1024;
 
-const empty = Buffer.from("[");
-const end = Buffer.from("]");
-const emptyBlock = storedBlock("[");
-const endBlock = storedBlock("]");
+export const open = joinBytes([Buffer.from("[")]);
+export const end = joinBytes([Buffer.from("]")]);
+export const openBlock = storedBlock("[");
+export const endBlock = storedBlock("]");
 
 /** A snapshot never changes. */
 export class Snapshot {
@@ -73,11 +70,11 @@ export class Snapshot {
     const blocks: DeflatedBlock[] = [];
     // One after the other, because zlib takes 256 KiB for each chunk that it works on or will work on.
     for (const segment of this.#segments) blocks.push(await segment.deflated());
-    return bodyOf(joinGzip([...(blocks.length === 0 ? [emptyBlock] : blocks), endBlock]));
+    return bodyOf(joinGzip([...(blocks.length === 0 ? [openBlock] : blocks), endBlock]));
   }
 
   #pieces(): readonly Buffer[] {
-    if (this.#segments.length === 0) return [empty];
+    if (this.#segments.length === 0) return [open];
     const length = this.#segments.reduce((sum, segment) => sum + segment.length, 0);
     if (length < segmentsBelow) return this.#segments.map((segment) => segment.plain());
     return this.#segments.flatMap(({ chunks }) => chunks.map(({ json }) => json));
@@ -115,4 +112,67 @@ export function bodyOf(pieces: readonly Buffer[]): Body {
   if (length >= coalesceBelow) return { pieces, length, text: undefined };
   const whole = joinBytes(pieces);
   return { pieces: [whole], length, text: length < textBelow ? whole.toString("latin1") : undefined };
+}
+
+/** Makes a body of views of bytes that the list has anyway: unless it is small, none of them is copied. */
+export function sharedBodyOf(pieces: readonly Buffer[]): Body {
+  const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
+  return length < textBelow ? bodyOf(pieces) : { pieces, length, text: undefined };
+}
+
+/** More chunks in a segment make responses cheaper, and changes dearer: a change joins its whole segment again. */
+const chunksPerSegment = 8;
+
+// Deflated blocks by their JSON. They outlive segments, so JSON that does not change is deflated once.
+const deflated = new WeakMap<Buffer, Promise<DeflatedBlock>>();
+
+/** Neighbouring chunks that can be sent as one piece. A segment never changes; its pieces are made on demand. */
+class Segment {
+  readonly chunks: readonly Chunk[];
+  /** Of the JSON, in bytes. */
+  readonly length: number;
+  #plain: Buffer | undefined;
+  #deflated: Promise<DeflatedBlock> | undefined;
+
+  constructor(chunks: readonly Chunk[]) {
+    this.chunks = chunks;
+    this.length = chunks.reduce((sum, { json }) => sum + json.length, 0);
+  }
+
+  /** The JSON in one piece, as a copy. */
+  plain(): Buffer {
+    this.#plain ??= joinBytes(this.chunks.map(({ json }) => json));
+    return this.#plain;
+  }
+
+  deflated(): Promise<DeflatedBlock> {
+    this.#deflated ??= Promise.all(this.chunks.map(deflatedJson)).then(joinBlocks);
+    return this.#deflated;
+  }
+}
+
+/**
+ * Divides a list into segments.
+ *
+ * @param previous segments of an earlier state of the list; those with the same JSON are used again
+ */
+function segmentsOf(chunks: readonly Chunk[], previous: readonly Segment[]): Segment[] {
+  const segments: Segment[] = [];
+  for (let from = 0; from < chunks.length; from += chunksPerSegment) {
+    const to = Math.min(from + chunksPerSegment, chunks.length);
+    const before = previous[segments.length];
+    const isSame =
+      before?.chunks.length === to - from && before.chunks.every(({ json }, i) => json === chunks[from + i]!.json);
+    segments.push(isSame ? before : new Segment(chunks.slice(from, to)));
+  }
+  return segments;
+}
+
+export function deflatedJson({ json }: Chunk): Promise<DeflatedBlock> {
+  let block = deflated.get(json);
+  if (!block) {
+    block = deflateBlock(json);
+    deflated.set(json, block);
+  }
+  return block;
 }

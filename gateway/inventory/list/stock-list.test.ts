@@ -9,9 +9,9 @@ import type { StockChanges } from "../../../client/index.ts";
 import type { ListedItem } from "../../../proto/pet.ts";
 import { InvariantError } from "../../../runtime/invariant.ts";
 import { PlainStock as Stock } from "../../../test/support/plain-stock.ts";
+import type { CheckProgress } from "./load-list.ts";
 import { type Body, Snapshot } from "./snapshot.ts";
 import { nextSnapshot, StockList } from "./stock-list.ts";
-import type { CheckProgress } from "./stock-source.ts";
 
 const { jest } = import.meta;
 
@@ -163,6 +163,16 @@ describe("StockList", () => {
     stock.items.delete(2n);
     stock.revision = 1n;
     expect(text((await list.readFresh()).plain())).toBe(stock.json());
+    expect(stock.loads).toBe(3);
+  });
+
+  test("a list whose services are on different stocks is refused, and not loaded over and over", async () => {
+    const stock = new Stock();
+    const list = new StockList(
+      { load: (after) => stock.load(after), changesAfter: async () => ({ kind: "reset" }) },
+      timeoutMs,
+    );
+    await expect(list.readFresh()).rejects.toMatchObject({ code: "service_unavailable" });
     expect(stock.loads).toBe(3);
   });
 

@@ -7,9 +7,9 @@ import { ApiError } from "../../http/api-error.ts";
 import { forgetRemovals } from "./chunk.ts";
 import { editChunks } from "./chunks.ts";
 import { type Difference, fewChanges, findDifference, renderDifference } from "./difference.ts";
+import type { StockSource } from "./load-list.ts";
 import { Load } from "./load-list.ts";
 import { type Body, epochTag, Snapshot } from "./snapshot.ts";
-import type { StockSource } from "./stock-source.ts";
 
 type Changes = Extract<StockChanges, { kind: "changes" }>;
 
@@ -125,10 +125,11 @@ export class StockList {
   }
 
   async #check(): Promise<Snapshot> {
-    for (;;) {
+    for (let resets = 0; resets < maxResets; resets++) {
       const snapshot = await this.#checkOnce();
       if (snapshot) return snapshot;
     }
+    throw new ApiError("service_unavailable", { cause: new Error("the services do not agree on the stock's epoch") });
   }
 
   /** @returns undefined after a reset: then nothing keeps the old list any more, not even this function */
@@ -153,6 +154,9 @@ export class StockList {
     return this.#snapshot;
   }
 }
+
+/** A restore of the database causes one, and services that answer from two databases any number. */
+const maxResets = 3;
 
 const lateCheck = "the inventory service sent no part of the list, or of its changes, in time";
 

@@ -4,10 +4,9 @@ import type { RequestHandler } from "express";
 import type { EntryThen, PastChange } from "../../../client/past-changes.ts";
 import { queryOf, queryValue, readWholeNumber } from "../../http/request.ts";
 import { contextOf } from "../../http/request-context.ts";
-import { readPetId } from "../input.ts";
+import { readEntryTag, readPetId } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";
 import { bodyOf } from "../list/snapshot.ts";
-import { readEntryTag } from "../preconditions.ts";
 import type { StockClient } from "../stock-client.ts";
 import { hasWaited, type ListInventoryOptions, sendBody } from "./read-handlers.ts";
 

@@ -6,11 +6,12 @@ import {
   type AskedAdjustment,
   type AskedUpdate,
   type Members,
+  type Precondition,
+  readIfMatch,
   readJsonQuantity,
   readJsonReason,
   refuseLostPreconditions,
 } from "../input.ts";
-import { type Precondition, readIfMatch } from "../preconditions.ts";
 
 /** Maximum changes in one request. */
 export const maxChanges = 100;

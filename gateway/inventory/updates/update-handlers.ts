@@ -5,6 +5,7 @@ import type { Changed } from "../../../client/index.ts";
 import type { AccountGuard } from "../../admission/account-guard.ts";
 import type { Admission } from "../../admission/admission.ts";
 import { ApiError } from "../../http/api-error.ts";
+import { checkMediaType, patchTypes, postTypes } from "../../http/json.ts";
 import { leaveIsKnown } from "../../http/leaving-clients.ts";
 import { readBody } from "../../http/request.ts";
 import { contextOf } from "../../http/request-context.ts";
@@ -12,16 +13,13 @@ import { writeJson } from "../../http/respond.ts";
 import {
   type AskedAdjustment,
   type AskedUpdate,
-  checkMediaType,
   fingerprintOf,
   parseStockUpdate,
-  patchTypes,
-  postTypes,
   readIdempotencyKey,
   readPetId,
+  readPrecondition,
 } from "../input.ts";
 import { entryEtag, renderItem } from "../list/chunk.ts";
-import { readPrecondition } from "../preconditions.ts";
 import type { ChangeOrigin, StockClient, UpdateCaller } from "../stock-client.ts";
 import { parseAdjustments, parseBulkUpdates } from "./bulk-input.ts";
 

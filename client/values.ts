@@ -1,6 +1,22 @@
-/** Checks what callers hand over. TypeScript checks most of it, but callers in JavaScript have only this. */
-import { itemFields, maxPetId, maxQuantity, minPetId, type Position, petStatuses, toWireStatus } from "../proto/pet.ts";
-import { type InventoryError, notSent } from "./inventory-error.ts";
+/**
+ * Checks the values that cross the client: the arguments of callers, and the entries that the service sends. TypeScript
+ * checks most arguments, but callers in JavaScript have only this.
+ */
+
+import type { InventoryItem as WireItem } from "../proto/gen/petstore/inventory/v1/inventory.ts";
+import {
+  fromWireStatus,
+  type Item,
+  itemFields,
+  type ListedItem,
+  maxPetId,
+  maxQuantity,
+  minPetId,
+  type Position,
+  petStatuses,
+  toWireStatus,
+} from "../proto/pet.ts";
+import { InventoryError, notSent } from "./inventory-error.ts";
 
 /** Passes an int64 on. @throws InventoryError INVALID_ARGUMENT that names it */
 export function checkInt64(name: string, value: unknown): bigint {
@@ -112,4 +128,24 @@ function invalid(message: string): InventoryError {
 function isUrl(address: string): boolean {
   const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(address)?.[1]?.toLowerCase();
   return scheme !== undefined && !["dns", "unix", "xds"].includes(scheme);
+}
+
+/** @throws InventoryError for an answer without an entry, or with a status that this client does not know */
+export function toItem(item: WireItem | undefined): Item {
+  const { removed: _removed, ...entry } = readItem(item);
+  return entry;
+}
+
+/** Does the same for an entry of a list or of changes. */
+export function toListedItem(item: WireItem): ListedItem {
+  return readItem(item);
+}
+
+function readItem(item: WireItem | undefined): ListedItem {
+  const status = item && fromWireStatus(item.status);
+  if (!item || !status) {
+    const message = "the service sent an entry that this client does not understand";
+    throw new InventoryError("INTERNAL", message, { reason: "INTERNAL" });
+  }
+  return { ...item, status };
 }
