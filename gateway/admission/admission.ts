@@ -18,7 +18,7 @@ import {
   type Window,
 } from "../limits/windows.ts";
 import type { AccountGuard } from "./account-guard.ts";
-import { AddressGuard } from "./address-guard.ts";
+import { AddressGuard, docsPerMinute } from "./address-guard.ts";
 import { invalidKey, missingKey, missingScope, overLimit, unavailable } from "./denials.ts";
 import type { RefusalCounter } from "./refusals.ts";
 
@@ -98,14 +98,11 @@ export interface Admission {
   readonly headersFor: (address: string) => HeaderList;
 }
 
-/** Requests for the documentation that an address has in a minute: reading the page takes a few. */
-export const docsPerMinute = 300;
-
 /** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */
 export function createAdmission(options: AdmissionOptions): Admission {
   const { authenticator, onUse, limiter, windowsFor, accountGuard, refusals, onRefused, now } = options;
-  const guard = new AddressGuard(options.guardPerMinute, now);
-  const docsGuard = new AddressGuard(docsPerMinute, now);
+  const guard = new AddressGuard("without a valid key", options.guardPerMinute, now);
+  const docsGuard = new AddressGuard("for documents", docsPerMinute, now);
 
   const setAddressLimits = (context: RequestContext) => {
     context.limitHeaders = guard.headersFor(context.clientAddress);
@@ -200,7 +197,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
 
   async function admitDocs({ socket }: IncomingMessage, context: RequestContext) {
     const decision = docsGuard.charge(context.clientAddress);
-    if (!decision.admitted) throw refuseAddress(socket, context, docsGuard, decision, "for documents");
+    if (!decision.admitted) throw refuseAddress(socket, context, docsGuard, decision);
     context.limitHeaders = limitHeaders(docsGuard.windows, decision);
   }
 
@@ -218,7 +215,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
       return unavailable(cause);
     }
     const decision = guard.charge(context.clientAddress);
-    if (!decision.admitted) return refuseAddress(socket, context, guard, decision, "without a valid key");
+    if (!decision.admitted) return refuseAddress(socket, context, guard, decision);
     context.limitHeaders = limitHeaders(guard.windows, decision);
     return cause;
   }
@@ -226,22 +223,12 @@ export function createAdmission(options: AdmissionOptions): Admission {
   /**
    * Refuses an address, and closes its connection so that it can hold none. A proxy's stays open: it serves many
    * clients.
-   *
-   * @param counted what the guard counts, for the message
    */
-  function refuseAddress(
-    socket: Socket,
-    context: RequestContext,
-    { windows }: AddressGuard,
-    decision: Decision,
-    counted: string,
-  ) {
-    context.limitHeaders = limitHeaders(windows, decision);
+  function refuseAddress(socket: Socket, context: RequestContext, by: AddressGuard, decision: Decision): ApiError {
+    context.limitHeaders = limitHeaders(by.windows, decision);
     onRefused("none", "address");
-    return overLimit(decision, {
-      message: `The rate limit of requests ${counted} from this address is exceeded: wait for Retry-After, then back off.`,
-      headers: peerAddress(socket) === context.clientAddress ? { Connection: "close" } : {},
-    });
+    const headers = peerAddress(socket) === context.clientAddress ? { Connection: "close" } : undefined;
+    return overLimit(decision, { message: by.refusal, headers });
   }
 
   function refuseBanned(context: RequestContext, principal: Principal, windows: readonly Window[]): ApiError {

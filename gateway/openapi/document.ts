@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { type AccountLimits, type PlanTable, planNames } from "../accounts/keys/plans.ts";
 import { ownAccountLimit, rotationLimit } from "../admission/account-guard.ts";
-import { docsPerMinute } from "../admission/admission.ts";
+import { docsPerMinute } from "../admission/address-guard.ts";
 import type { BanRules } from "../admission/bans.ts";
 import { errorTable } from "../http/api-error.ts";
 import type { DeprecationNotice, DeprecationNotices } from "../http/deprecations.ts";
