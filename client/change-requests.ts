@@ -64,7 +64,7 @@ export type ChangeOutcome = Changed | InventoryError;
 
 /** Finds the change whose refusal refused all others of its request. @returns its index, -1 for none */
 export function refusedIn(outcomes: readonly ChangeOutcome[]): number {
-  const itself = outcomes.findIndex((outcome) => isRefused(outcome) && outcome.reason !== "GROUP_REFUSED");
+  const itself = outcomes.findIndex((outcome) => isRefused(outcome) && outcome.errorReason !== "GROUP_REFUSED");
   return itself === -1 ? outcomes.findIndex(isRefused) : itself;
 }
 

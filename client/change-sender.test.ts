@@ -1,4 +1,4 @@
-import type { Reason } from "../proto/reasons.ts";
+import type { ErrorReason } from "../proto/reasons.ts";
 import type { ChangeOutcome, ChangeRequest } from "./change-requests.ts";
 import { ChangeSender } from "./change-sender.ts";
 import { InventoryError, notSent, type StatusName } from "./inventory-error.ts";
@@ -65,7 +65,7 @@ test.each([
   }
 });
 
-test.each<[StatusName, Reason]>([
+test.each<[StatusName, ErrorReason]>([
   ["NOT_FOUND", "ENTRY_NOT_FOUND"],
   ["ABORTED", "REVISION_MISMATCH"],
   ["RESOURCE_EXHAUSTED", "QUEUE_FULL"],

@@ -99,7 +99,7 @@ function tellsOfEarlier(outcome: ChangeOutcome, isOpen: boolean): boolean {
 
 /** Whether no service has said what became of a change that was sent, so that one may still be about to make it. */
 function isUnanswered(outcome: ChangeOutcome): boolean {
-  return mayHaveHappened(outcome) && (outcome as InventoryError).reason === undefined;
+  return mayHaveHappened(outcome) && (outcome as InventoryError).errorReason === undefined;
 }
 
 function mayHaveHappened(outcome: ChangeOutcome | undefined): boolean {

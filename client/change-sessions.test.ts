@@ -99,12 +99,16 @@ test("what was sent over a stream that breaks may still happen, so it ends at it
 
 test("what a service has not taken before it ended the stream has not happened", async () => {
   const { submit } = await open({ onQuestion: (stream) => stream.end() });
-  expect(await submit(update(1n))).toMatchObject({ code: "UNAVAILABLE", reason: "NOT_SENT", mayHaveHappened: false });
+  expect(await submit(update(1n))).toMatchObject({
+    code: "UNAVAILABLE",
+    errorReason: "NOT_SENT",
+    mayHaveHappened: false,
+  });
 });
 
 test("what waits for a service that is away has not happened", async () => {
   const { submit } = await open({ onChanges: (stream) => stream.fail(status.UNAVAILABLE) });
-  expect(await submit(update(1n))).toMatchObject({ code: "UNAVAILABLE", reason: "NOT_SENT" });
+  expect(await submit(update(1n))).toMatchObject({ code: "UNAVAILABLE", errorReason: "NOT_SENT" });
 });
 
 test("a change that times out before it was sent is never sent, and has not happened", async () => {

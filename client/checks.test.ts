@@ -102,7 +102,7 @@ test("a check ends when no service answers, and when an answer stops in the midd
   await expect(half.checks.ask(position)).rejects.toMatchObject({ code: "DEADLINE_EXCEEDED" });
 });
 
-test("a check ends when what it reaches accepts connections and no streams, as a frozen service does", async () => {
+test("a check ends when a service accepts connections and no streams, as a frozen one does", async () => {
   const frozen = createServer((socket) => socket.on("error", () => {}).resume()).listen(0, "127.0.0.1");
   stack.defer(() => void frozen.close());
   await once(frozen, "listening");
@@ -111,7 +111,7 @@ test("a check ends when what it reaches accepts connections and no streams, as a
     timeoutMs: 1_200,
   });
   stack.defer(() => client.close());
-  await expect(client.changesAfter(position)).rejects.toMatchObject({ code: "UNAVAILABLE", reason: "NOT_SENT" });
+  await expect(client.changesAfter(position)).rejects.toMatchObject({ code: "UNAVAILABLE", errorReason: "NOT_SENT" });
 });
 
 test("an answer that arrives while the thread is busy is taken, however late that is", async () => {

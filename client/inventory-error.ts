@@ -2,7 +2,7 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
 import { ErrorInfo } from "../proto/gen/google/rpc/error_details.ts";
 import { Status } from "../proto/gen/google/rpc/status.ts";
-import type { Reason } from "../proto/reasons.ts";
+import type { ErrorReason } from "../proto/reasons.ts";
 import { connectionFault } from "./connection-fault.ts";
 
 export type StatusName = keyof typeof status;
@@ -11,7 +11,7 @@ export type StatusName = keyof typeof status;
  * What a reason tells of the change that failed. `decided`: it was refused where the record of an earlier attempt would
  * have been found, so neither has happened. `undone`: it has not happened, and nothing is known of an earlier attempt.
  */
-const tellings: Readonly<Record<Reason | "NOT_SENT", "decided" | "undone" | "unknown">> = {
+const tellings: Readonly<Record<ErrorReason | "NOT_SENT", "decided" | "undone" | "unknown">> = {
   INVALID_FIELD: "undone",
   REQUEST_ID_REUSED: "decided",
   KEY_REUSED: "decided",
@@ -39,7 +39,7 @@ export class InventoryError extends Error {
    * What went wrong within that status: the reason of google.rpc.ErrorInfo where the service says so, and `NOT_SENT`
    * where the client has not sent the call.
    */
-  readonly reason: string | undefined;
+  readonly errorReason: string | undefined;
   /** What belongs to the reason: the metadata of google.rpc.ErrorInfo. */
   readonly details: Readonly<Record<string, string>>;
 
@@ -52,7 +52,7 @@ export class InventoryError extends Error {
     super(`${code}: ${message}`, { cause });
     this.name = "InventoryError";
     this.code = code;
-    this.reason = info?.reason;
+    this.errorReason = info?.reason;
     this.details = info?.metadata ?? {};
   }
 
@@ -62,12 +62,12 @@ export class InventoryError extends Error {
    * some of them read like a refusal.
    */
   get mayHaveHappened(): boolean {
-    return (tellings[this.reason as Reason] ?? "unknown") === "unknown";
+    return (tellings[this.errorReason as ErrorReason] ?? "unknown") === "unknown";
   }
 
   /** Whether the change, and every earlier attempt that had ended by then, is known not to have happened. */
   get isDecided(): boolean {
-    return tellings[this.reason as Reason] === "decided";
+    return tellings[this.errorReason as ErrorReason] === "decided";
   }
 }
 
@@ -112,7 +112,7 @@ export function toInventoryError(error: unknown): InventoryError {
  */
 export function toRefusalOrLoss(cause: unknown, losses?: readonly StatusName[]): InventoryError {
   const error = toInventoryError(cause);
-  if (error.reason !== undefined || losses?.includes(error.code) === false) return error;
+  if (error.errorReason !== undefined || losses?.includes(error.code) === false) return error;
   return new InventoryError("UNAVAILABLE", error.message.replace(/^UNAVAILABLE: /, ""), undefined, cause);
 }
 

@@ -19,7 +19,7 @@ async function open(options: ScriptedServiceOptions, timeoutMs = 5_000) {
 
 test("a question that a service has not taken before it ended the stream is known not to be done", async () => {
   const { session } = await open({ onQuestion: (stream) => stream.end() });
-  const error = { code: "UNAVAILABLE", reason: "NOT_SENT", mayHaveHappened: false };
+  const error = { code: "UNAVAILABLE", errorReason: "NOT_SENT", mayHaveHappened: false };
   await expect(session.ask(question, isLast, 5_000)).rejects.toMatchObject(error);
   expect(session.isOver).toBe(true);
   await expect(session.ask(question, isLast, 5_000)).rejects.toMatchObject(error);
@@ -37,7 +37,7 @@ test.each<[string, (stream: ChecksStream) => void]>([
   ["ends it with OK", (stream) => stream.end()],
   ["breaks it", (stream) => stream.fail()],
 ])("a stream that the service does not accept is no session: it %s", async (_what, onChecks) => {
-  await expect(open({ onChecks }, 300)).rejects.toMatchObject({ code: "UNAVAILABLE", reason: "NOT_SENT" });
+  await expect(open({ onChecks }, 300)).rejects.toMatchObject({ code: "UNAVAILABLE", errorReason: "NOT_SENT" });
 });
 
 test("a refusal of a stream keeps its status", async () => {

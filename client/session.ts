@@ -61,7 +61,7 @@ export class Session<Question, Message> {
       stream.once("error", (cause) => {
         const error = toInventoryError(cause);
         const code = lastingCodes.has(error.code) ? error.code : "UNAVAILABLE";
-        reject(error.reason === undefined ? notSent(error.message.replace(`${code}: `, ""), cause, code) : error);
+        reject(error.errorReason === undefined ? notSent(error.message.replace(`${code}: `, ""), cause, code) : error);
       });
       stream.once("status", () => {
         clearTimeout(timer);

@@ -25,7 +25,7 @@ const sunsetMs = announced.goneFromMs;
 
 /** Serves a router that refuses every request, except where the given parts replace its own. */
 async function open(parts: Partial<RouterOptions> = {}) {
-  const done: { route: string; status: number; clientAddress: string }[] = [];
+  const done: { operationName: string; status: number; clientAddress: string }[] = [];
   const errors: ApiError[] = [];
   const uses: (readonly [accountId: string, operation: string])[] = [];
   const router = createRouter({
@@ -42,8 +42,8 @@ async function open(parts: Partial<RouterOptions> = {}) {
     clientAddress: () => "192.0.2.1",
     onDeprecatedUse: (...use) => uses.push(use),
     onDone: (_request, response) => {
-      const { route, clientAddress } = contextOf(response);
-      done.push({ route, clientAddress, status: response.statusCode });
+      const { operationName, clientAddress } = contextOf(response);
+      done.push({ operationName, clientAddress, status: response.statusCode });
     },
     onError: (error) => errors.push(error),
     now: Date.now,
@@ -94,7 +94,7 @@ test("a failure before the caller is known is answered and counted like any othe
   }
   expect(errors.map(({ cause }) => cause)).toEqual([fault, fault]);
   await until(async () => done.length === 2);
-  expect(done).toEqual(Array(2).fill({ route: "unknown", clientAddress: "unknown", status: 500 }));
+  expect(done).toEqual(Array(2).fill({ operationName: "unknown", clientAddress: "unknown", status: 500 }));
 });
 
 test("only what the documentation answers is counted as docs", async () => {
@@ -108,7 +108,7 @@ test("only what the documentation answers is counted as docs", async () => {
   const paths = ["/docs/", "/docs/broken", "/docs/nothing", "/", "/wp-login.php", "/v1/nothing"];
   for (const path of paths) await get(path);
   await until(async () => done.length === paths.length);
-  expect(done.map(({ route, status }) => [route, status])).toEqual([
+  expect(done.map(({ operationName, status }) => [operationName, status])).toEqual([
     ["docs", 200],
     ["docs", 500],
     ["unknown", 401],
@@ -119,14 +119,14 @@ test("only what the documentation answers is counted as docs", async () => {
 });
 
 test("a request counts under its operation only once it is admitted", async () => {
-  for (const [parts, route, status] of [
+  for (const [parts, operationName, status] of [
     [{}, "unknown", 401],
     [{ admission: openToAll }, "getPet", 404],
   ] as const) {
     const { get, done } = await open(parts);
     await get("/v1/pets/7");
     await until(async () => done.length === 1);
-    expect(done).toEqual([{ route, clientAddress: "192.0.2.1", status }]);
+    expect(done).toEqual([{ operationName, clientAddress: "192.0.2.1", status }]);
   }
 });
 

@@ -104,12 +104,12 @@ function requestHandler(routes: readonly Route[], options: RouterOptions): Reque
       await handler(request, response, next);
     };
     if (path.startsWith("/v1/")) return void answer().catch(fail);
-    context.route = "docs";
+    context.operationName = "docs";
     admission.setAddressLimits(context);
     refuseDuplicates(request.rawHeaders); // admission does it for all other paths
     pages(request, response, (error?: unknown) => {
       if (error) return next(error);
-      context.route = "unknown";
+      context.operationName = "unknown";
       answer().catch(fail);
     });
   };
@@ -130,7 +130,7 @@ function operationOf(
     throw new ApiError("not_found", { message: `There is no such path; operations ${ruleFor(pathOf(request))}.` });
   }
   const { operations, operation, parameters } = found;
-  context.route = (operation ?? operations.values().next().value!).name;
+  context.operationName = (operation ?? operations.values().next().value!).name;
   if (!operation) throw wrongMethod(operations);
   const { deprecation, query } = operation;
   if (deprecation && now() >= deprecation.goneFromMs) {
@@ -173,7 +173,7 @@ function openContext(
     requestId: requestId(request.headers["x-request-id"]),
     clientAddress: "unknown",
     arrivedMs: performance.now(),
-    route: "unknown",
+    operationName: "unknown",
     limitHeaders: [],
     shownWindows: [],
     deprecation: operation?.deprecation?.headers ?? [],

@@ -68,11 +68,11 @@ export function createServiceMetrics(log: Logger): ServiceMetrics {
         method: path,
         durationMs: Math.round(durationMs * 100) / 100,
         code,
-        reason: error?.reason,
+        reason: error?.errorReason,
         // The stack of a refusal tells nothing.
         err: error && (isOurFault(code) ? (error.cause ?? error) : { type: error.name, message: error.message }),
       };
-      if (level === "error") errors.add(`${path} ${error?.reason}`, fields);
+      if (level === "error") errors.add(`${path} ${error?.errorReason}`, fields);
       else log[level](fields, "call");
     },
     onDequeued: (waitedMs) => waits.observe(waitedMs / 1_000),

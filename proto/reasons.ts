@@ -1,5 +1,5 @@
 /** Why the service refuses a call: the reasons of `google.rpc.ErrorInfo`, which the head of the contract describes. */
-export type Reason =
+export type ErrorReason =
   | "INVALID_FIELD"
   | "REQUEST_ID_REUSED"
   | "KEY_REUSED"

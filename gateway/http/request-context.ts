@@ -25,8 +25,8 @@ export interface RequestContext {
    * `performance.now()` at the arrival, from which durations and deadlines count. Set again when a held request goes on.
    */
   arrivedMs: number;
-  /** Label of the metrics: the operation's name (for a 405 that of the path's first one), `docs`, or `unknown`. */
-  route: string;
+  /** The operation (for a 405 the path's first one), `docs` or `unknown`: the label `route` of metrics and logs. */
+  operationName: string;
   /** The limit headers: empty at first, then the account's, or those of the client's address without a valid key. */
   limitHeaders: HeaderList;
   /** The windows that those headers show, for an operation that is not charged to them; else empty. */

@@ -171,6 +171,7 @@ async function close(server: Server, connections: Connections): Promise<void> {
 /** Bytes that clients may send ahead of an answer or of the end of a head, on all connections together. */
 const maxWaitingBytes = 32 * 1024 * 1024;
 
+/** The open connections, and how they end at a stop. */
 class Connections {
   readonly #room: WaitingRoom = { bytesLeft: maxWaitingBytes };
   readonly #all = new Map<Socket, Connection>();

@@ -1,7 +1,7 @@
 /** Translates errors of the inventory service into errors of the public API. */
 import { InventoryError, type StatusName } from "../../client/index.ts";
 import { maxQuantity } from "../../proto/pet.ts";
-import type { Reason } from "../../proto/reasons.ts";
+import type { ErrorReason } from "../../proto/reasons.ts";
 import { ApiError, type ErrorCode } from "../http/api-error.ts";
 import type { AskedAdjustment } from "./input.ts";
 
@@ -29,7 +29,7 @@ const codes: Record<Exclude<StatusName, "OK">, ErrorCode> = {
 };
 
 /** The public errors that a status alone does not tell. */
-const byReason: Readonly<Partial<Record<Reason, ErrorCode>>> = {
+const byReason: Readonly<Partial<Record<ErrorReason, ErrorCode>>> = {
   KEY_REUSED: "idempotency_key_reused",
   INSUFFICIENT_STOCK: "insufficient_stock",
   QUANTITY_OVERFLOW: "quantity_overflow",
@@ -42,7 +42,7 @@ const byReason: Readonly<Partial<Record<Reason, ErrorCode>>> = {
  */
 export function fromServiceError(error: unknown, petId?: bigint): ApiError {
   if (error instanceof ApiError) return error;
-  if (error instanceof InventoryError && error.reason === "HISTORY_OFF") {
+  if (error instanceof InventoryError && error.errorReason === "HISTORY_OFF") {
     return new ApiError("not_found", { message: "This API keeps no history of changes.", cause: error });
   }
   const known = error instanceof InventoryError ? codeOf(error) : "internal_error";
@@ -70,6 +70,6 @@ export function fromAdjustmentError(error: InventoryError, { petId, precondition
   return message === undefined ? publicError : new ApiError(publicError.code, { message, cause: error });
 }
 
-function codeOf({ code, reason }: InventoryError): ErrorCode {
-  return byReason[reason as Reason] ?? (code === "OK" ? "internal_error" : codes[code]);
+function codeOf({ code, errorReason }: InventoryError): ErrorCode {
+  return byReason[errorReason as ErrorReason] ?? (code === "OK" ? "internal_error" : codes[code]);
 }

@@ -73,7 +73,7 @@ interface Total {
 /** What Redis keeps of an account: a total and the charges of each gateway, for each window. */
 export interface KeptCounts {
   totals: readonly Total[];
-  readonly charged: Map<string, readonly { readonly index: number; readonly own: number }[]>;
+  readonly charged: Map<string, readonly { readonly index: number; readonly charged: number }[]>;
 }
 
 /** What one gateway states about an account, and how many more requests it wants to admit. */
@@ -109,7 +109,7 @@ export function charge(kept: KeptCounts, indexes: readonly number[], statement: 
     const running = <T extends { readonly index: number }>(value: T | undefined) =>
       value?.index === index ? value : null;
     const { highest = 0, sum = 0 } = running(totals[w]) ?? {};
-    const { own: charged = 0 } = running(charges[w]) ?? {};
+    const { charged = 0 } = running(charges[w]) ?? {};
     const { own = 0, alone = 0, synced = 0, others = 0 } = running(counts[w]) ?? {};
     const known = Math.max(charged, own, synced);
     const newSum = sum + known - charged;
@@ -122,15 +122,15 @@ export function charge(kept: KeptCounts, indexes: readonly number[], statement: 
   const after = merged.map(({ index, before, own, known, sum, total }) => {
     const grown = Math.max(0, own + admitted - known);
     if (total + grown > before.highest || known + grown > before.charged) isChanged = true;
-    return { index, highest: total + grown, sum: sum + grown, own: known + grown };
+    return { index, highest: total + grown, sum: sum + grown, charged: known + grown };
   });
   if (isChanged) {
     if (isNew) kept.charged.clear();
     kept.totals = after.map(({ index, highest, sum }) => ({ index, highest, sum }));
     kept.charged.set(
       gateway,
-      after.map(({ index, own }) => ({ index, own })),
+      after.map(({ index, charged }) => ({ index, charged })),
     );
   }
-  return { admitted, windows: after.map(({ highest, own }) => ({ others: highest - own, charged: own })) };
+  return { admitted, windows: after.map(({ highest, charged }) => ({ others: highest - charged, charged })) };
 }

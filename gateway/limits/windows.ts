@@ -12,6 +12,29 @@ export interface Window {
   readonly limit: number;
 }
 
+/** The windows of an account with these limits. */
+export function quotaWindows({ perMinute, perDay }: AccountLimits): readonly Window[] {
+  return [
+    { name: "minute", seconds: 60, limit: perMinute },
+    { name: "day", seconds: 86_400, limit: perDay },
+  ];
+}
+
+/** Makes a function that gives the windows of a caller, the same array each time for the same limits object. */
+export function windowsFor(plans: PlanTable): (principal: Pick<Principal, "plan" | "limits">) => readonly Window[] {
+  const byLimits = new WeakMap<AccountLimits, readonly Window[]>(); // limits serve many requests
+  return ({ plan, limits }) => {
+    const found = limits ?? plans[plan];
+    if (found === null) throw new Error(`an account on the plan ${plan} without limits of its own`);
+    let windows = byLimits.get(found);
+    if (windows === undefined) {
+      windows = quotaWindows(found);
+      byLimits.set(found, windows);
+    }
+    return windows;
+  };
+}
+
 /** A window of one caller at the time of a decision. */
 export type WindowState = Window & ShownWindow;
 
@@ -46,28 +69,6 @@ export function bindingWindow(windows: readonly WindowState[]): WindowState {
 function bindsMore(a: WindowState, b: WindowState): boolean {
   if (a.remaining > 0) return b.remaining > 0 && a.remaining / a.limit < b.remaining / b.limit;
   return b.remaining > 0 || a.resetAtMs > b.resetAtMs;
-}
-
-export function quotaWindows({ perMinute, perDay }: AccountLimits): readonly Window[] {
-  return [
-    { name: "minute", seconds: 60, limit: perMinute },
-    { name: "day", seconds: 86_400, limit: perDay },
-  ];
-}
-
-/** Makes a function that gives the windows of a caller, the same array each time for the same limits object. */
-export function windowsFor(plans: PlanTable): (principal: Pick<Principal, "plan" | "limits">) => readonly Window[] {
-  const byLimits = new WeakMap<AccountLimits, readonly Window[]>(); // limits serve many requests
-  return ({ plan, limits }) => {
-    const found = limits ?? plans[plan];
-    if (found === null) throw new Error(`an account on the plan ${plan} without limits of its own`);
-    let windows = byLimits.get(found);
-    if (windows === undefined) {
-      windows = quotaWindows(found);
-      byLimits.set(found, windows);
-    }
-    return windows;
-  };
 }
 
 /**

@@ -15,11 +15,11 @@ export const traceRequest: RequestHandler = (request, response, next) => {
   propagation.inject(here, request.headers);
   context.bind(here, response); // its listeners run in the span
   response.once("close", () => {
-    const { route, principal, requestId } = contextOf(response);
-    span.updateName(`${request.method} ${route}`).setAttributes({
+    const { operationName, principal, requestId } = contextOf(response);
+    span.updateName(`${request.method} ${operationName}`).setAttributes({
       "http.request.method": request.method,
       "http.response.status_code": response.statusCode,
-      "petstore.route": route,
+      "petstore.route": operationName,
       "petstore.request_id": requestId,
       "petstore.account": principal?.accountId,
       "petstore.plan": principal?.plan,

@@ -47,29 +47,29 @@ export function createObserver(log: Logger): Observer {
     durationBounds,
   );
   const errors = new ErrorLog(log, "request failed");
-  const seriesByRoute = new Map<string, Record<PlanName | "none", Series[]>>();
+  const seriesByOperation = new Map<string, Record<PlanName | "none", Series[]>>();
 
   return {
     metrics,
     onDone: (request, response) => {
-      const { requestId, principal, route, arrivedMs } = contextOf(response);
+      const { requestId, principal, operationName, arrivedMs } = contextOf(response);
       const durationMs = performance.now() - arrivedMs;
       const status = response.headersSent ? response.statusCode : 499; // the caller left before it was answered
       const plan = principal?.plan ?? "none";
-      let byPlan = seriesByRoute.get(route);
+      let byPlan = seriesByOperation.get(operationName);
       if (!byPlan) {
         byPlan = tableOf(plans, () => []);
-        seriesByRoute.set(route, byPlan);
+        seriesByOperation.set(operationName, byPlan);
       }
       const byStatus = byPlan[plan];
-      byStatus[status] ??= requests.series({ route, plan, status });
+      byStatus[status] ??= requests.series({ route: operationName, plan, status });
       byStatus[status].observe(durationMs / 1_000);
       if (!log.isLevelEnabled("info")) return;
       log.info(
         {
           requestId,
           method: request.method,
-          route,
+          route: operationName,
           status,
           whole: response.writableFinished,
           durationMs: Math.round(durationMs * 100) / 100,
@@ -79,9 +79,9 @@ export function createObserver(log: Logger): Observer {
         "request",
       );
     },
-    onError: (error, { requestId, route }) => {
-      const fields = { requestId, route, code: error.code, err: error.cause };
-      if (error.status >= 500) errors.add(`${route} ${error.code}`, fields);
+    onError: (error, { requestId, operationName }) => {
+      const fields = { requestId, route: operationName, code: error.code, err: error.cause };
+      if (error.status >= 500) errors.add(`${operationName} ${error.code}`, fields);
       else if (error.cause !== undefined) log.debug(fields, "request refused");
     },
     onMalformed: malformed(metrics, log),

@@ -16,7 +16,7 @@ function cellsOf({ madeAtMs, revision, kind, before, after, origin, reason }: Hi
     QUANTITY: arrow(before, after, "quantity"),
     STATUS: arrow(before, after, "status"),
     BY: nameOf(origin.actor),
-    REQUEST: origin.requestId ?? "-",
+    REQUEST: origin.originRequestId ?? "-",
     REASON: reason ?? "-",
   };
 }

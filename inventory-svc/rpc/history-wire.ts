@@ -28,7 +28,7 @@ export function toWireChange(change: HistoryChange): WirePastChange {
     after: toWireState(change.after),
     madeAtMs: BigInt(change.madeAtMs),
     reason,
-    originRequestId: origin.requestId,
+    originRequestId: origin.originRequestId,
     actor: toWireActor(origin.actor),
   };
 }

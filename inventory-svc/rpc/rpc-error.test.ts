@@ -1,13 +1,13 @@
 import { readFileSync } from "node:fs";
 import { status } from "@grpc/grpc-js";
-import type { Reason } from "../../proto/reasons.ts";
+import type { ErrorReason } from "../../proto/reasons.ts";
 import { refusalOf } from "../../test/support/grpc.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
 import { OutcomeUnknownError, StockUnavailableError, TooManyAtOnceError } from "../stock/stock-errors.ts";
 import { asRetryable, RpcError, statusOfReason, toRpcError, toServiceError } from "./rpc-error.ts";
 
 const secret = new Error("password s3cret");
-const reasonsOf = Object.keys(statusOfReason) as Reason[];
+const reasonsOf = Object.keys(statusOfReason) as ErrorReason[];
 
 test("the contract lists every reason with its status, and no other", () => {
   const contract = readFileSync(new URL("../../proto/petstore/inventory/v1/inventory.proto", import.meta.url), "utf8");
@@ -18,7 +18,7 @@ test("the contract lists every reason with its status, and no other", () => {
   expect(listed).toEqual(reasonsOf.map((reason) => [reason, status[statusOfReason[reason]]]));
 });
 
-test.each<[unknown, Reason]>([
+test.each<[unknown, ErrorReason]>([
   [new QueueFullError(), "QUEUE_FULL"],
   [new TooManyAtOnceError("watches"), "QUEUE_FULL"],
   [new ExpiredError(), "DEADLINE_PASSED"],
@@ -39,7 +39,7 @@ test.each<[unknown, Reason]>([
 });
 
 test("RetryInfo is given exactly where nothing has changed and the same call can succeed later", async () => {
-  const offered: Reason[] = [];
+  const offered: ErrorReason[] = [];
   for (const reason of reasonsOf) {
     const { retryDelayMs } = await refusalOf(Promise.reject(toServiceError(new RpcError(reason, "text"))));
     if (retryDelayMs !== undefined) offered.push(reason);
@@ -51,11 +51,11 @@ test("a repeatable call keeps its result and errors, and offers a retry after an
   expect(await asRetryable(Promise.resolve(7))).toBe(7);
   await expect(asRetryable(Promise.reject(secret))).rejects.toBe(secret);
   const unknown = asRetryable(Promise.reject(new OutcomeUnknownError(secret)));
-  await expect(unknown).rejects.toMatchObject({ reason: "OUTCOME_UNKNOWN", isRetryable: true });
+  await expect(unknown).rejects.toMatchObject({ errorReason: "OUTCOME_UNKNOWN", isRetryable: true });
 });
 
 test("ResourceInfo names the entry exactly where an entry is missing or exists already", async () => {
-  const named: [Reason, string][] = [];
+  const named: [ErrorReason, string][] = [];
   for (const reason of reasonsOf) {
     const error = new RpcError(reason, "text", { metadata: { pet_id: "7" } });
     const { resource } = await refusalOf(Promise.reject(toServiceError(error)));

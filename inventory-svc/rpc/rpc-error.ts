@@ -4,7 +4,7 @@ import type { Any } from "../../proto/gen/google/protobuf/any.ts";
 import { BadRequest, ErrorInfo, ResourceInfo, RetryInfo } from "../../proto/gen/google/rpc/error_details.ts";
 import { Status } from "../../proto/gen/google/rpc/status.ts";
 import { protobufPackage } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Reason } from "../../proto/reasons.ts";
+import type { ErrorReason } from "../../proto/reasons.ts";
 import { ExpiredError, QueueFullError } from "../stock/group-commit.ts";
 import { OutcomeUnknownError, StockUnavailableError, TooManyAtOnceError } from "../stock/stock-errors.ts";
 
@@ -26,10 +26,10 @@ export const statusOfReason = {
   STOCK_UNAVAILABLE: status.UNAVAILABLE,
   OUTCOME_UNKNOWN: status.UNAVAILABLE,
   INTERNAL: status.INTERNAL,
-} as const satisfies Record<Reason, status>;
+} as const satisfies Record<ErrorReason, status>;
 
 /** After these nothing has happened, and the same call can succeed later. */
-const retryableReasons: ReadonlySet<Reason> = new Set(["QUEUE_FULL", "STOCK_UNAVAILABLE"]);
+const retryableReasons: ReadonlySet<ErrorReason> = new Set(["QUEUE_FULL", "STOCK_UNAVAILABLE"]);
 
 export interface RefusalOptions {
   /** Facts about this case, for programs. Its values reach the caller. */
@@ -43,20 +43,20 @@ export interface RefusalOptions {
 
 /** A refusal with a reason and its gRPC status; `message` is meant for the caller. */
 export class RpcError extends Error {
-  readonly reason: Reason;
+  readonly errorReason: ErrorReason;
   readonly code: status;
   readonly metadata: Readonly<Record<string, string>>;
   readonly field: string | undefined;
   readonly isRetryable: boolean;
 
-  constructor(reason: Reason, message: string, options: RefusalOptions = {}) {
+  constructor(errorReason: ErrorReason, message: string, options: RefusalOptions = {}) {
     super(message, { cause: options.cause });
     this.name = "RpcError";
-    this.reason = reason;
-    this.code = statusOfReason[reason];
+    this.errorReason = errorReason;
+    this.code = statusOfReason[errorReason];
     this.metadata = options.metadata ?? {};
     this.field = options.field;
-    this.isRetryable = options.isRetryable ?? retryableReasons.has(reason);
+    this.isRetryable = options.isRetryable ?? retryableReasons.has(errorReason);
   }
 }
 
@@ -100,10 +100,12 @@ export function isOurFault(code: status): boolean {
 const retryDelay = { seconds: 0n, nanos: 500_000_000 };
 
 /** Makes the google.rpc.Status of a refusal. */
-export function toStatus({ code, reason, message, metadata, field, isRetryable }: RpcError): Status {
-  const details = [pack("ErrorInfo", ErrorInfo, { reason, domain: protobufPackage, metadata: { ...metadata } })];
+export function toStatus({ code, errorReason, message, metadata, field, isRetryable }: RpcError): Status {
+  const details = [
+    pack("ErrorInfo", ErrorInfo, { reason: errorReason, domain: protobufPackage, metadata: { ...metadata } }),
+  ];
   if (field !== undefined) {
-    const violation = { field, description: message, reason, localizedMessage: undefined };
+    const violation = { field, description: message, reason: errorReason, localizedMessage: undefined };
     details.push(pack("BadRequest", BadRequest, { fieldViolations: [violation] }));
   }
   if (code === status.NOT_FOUND || code === status.ALREADY_EXISTS) {

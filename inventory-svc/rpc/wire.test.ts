@@ -4,7 +4,7 @@ import { readPetIds, readQuantity, readStatus, readUpdate } from "./wire.ts";
 
 const ids = (count: number) => Array.from({ length: count }, (_, i) => BigInt(i));
 const update = { petId: 7n, quantity: 5, expectedRevisions: [] };
-const fieldOf = (field: string) => expect.objectContaining({ reason: "INVALID_FIELD", field });
+const fieldOf = (field: string) => expect.objectContaining({ errorReason: "INVALID_FIELD", field });
 
 test("an update carries every revision that its caller expects, and none when it names none", () => {
   const read = { kind: "update", petId: 7n, quantity: 5 };

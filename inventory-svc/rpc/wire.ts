@@ -170,10 +170,10 @@ function readChange(change: Change, hasKey: boolean): UpdateChange | AdjustChang
 
 /** Where the changes of a group come from. @throws RpcError INVALID_FIELD */
 function readOrigin({ account, keyId, originRequestId }: WireGroup, caller: Actor): Origin {
-  const requestId = originRequestId && readId("origin_request_id", originRequestId);
-  if (account === undefined) return { actor: caller, requestId };
+  const id = originRequestId && readId("origin_request_id", originRequestId);
+  if (account === undefined) return { actor: caller, originRequestId: id };
   const ids = { account: readId("account", account), keyId: readId("key_id", keyId ?? "") };
-  return { actor: { kind: "account", ...ids }, requestId };
+  return { actor: { kind: "account", ...ids }, originRequestId: id };
 }
 
 /** Makes changes happen once by a key: each by itself, or all together where one refusal refuses all. */

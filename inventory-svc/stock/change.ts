@@ -54,8 +54,8 @@ export type Actor =
 /** Where changes come from, for the ledger. */
 export interface Origin {
   readonly actor: Actor;
-  /** The id of the request, by which its caller finds it in other logs. */
-  readonly requestId?: string | undefined;
+  /** The id of the request that it began with, by which its caller finds it in other logs. */
+  readonly originRequestId?: string | undefined;
 }
 
 /**

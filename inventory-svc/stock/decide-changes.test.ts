@@ -33,7 +33,7 @@ const decide = (rows: ListedItem[], changes: readonly Change[], records: readonl
 };
 /** What a row of the ledger answers repeats with. */
 const onceRecordOf = ({ once, after }: LedgerRow): OnceRecord[] => (once ? [{ ...once, item: after }] : []);
-const unchanged = { written: [], recorded: [], revision: 10n };
+const unchanged = { rowsToWrite: [], recorded: [], revision: 10n };
 
 describe("changes", () => {
   test.each<[Change["kind"], string, ListedItem]>([
@@ -48,7 +48,7 @@ describe("changes", () => {
   ])("the %s of an entry that is %s takes the next revision", (kind, state, row) => {
     expect(decide(states[state]!, [changes[kind]])).toEqual({
       outcomes: [{ kind: "done", item: row }],
-      written: [row],
+      rowsToWrite: [row],
       recorded: kind === "adjust" ? [{ id: "a", fingerprint: "2", item: row }] : [],
       revision: 11n,
     });
@@ -77,8 +77,8 @@ describe("changes", () => {
   test.each(petStatuses.flatMap((from) => petStatuses.filter((to) => to !== from).map((to) => [from, to] as const)))(
     "the status changes from %s to %s and the quantity stays",
     (from, to) => {
-      const { written } = decide([{ ...present, status: from }], [{ kind: "update", petId: 7n, status: to }]);
-      expect(written).toEqual([{ ...present, status: to, revision: 11n }]);
+      const { rowsToWrite } = decide([{ ...present, status: from }], [{ kind: "update", petId: 7n, status: to }]);
+      expect(rowsToWrite).toEqual([{ ...present, status: to, revision: 11n }]);
     },
   );
 
@@ -93,14 +93,14 @@ describe("changes", () => {
 
   test("an update that expects one of several revisions is made while the entry is at one of them", () => {
     const change: Change = { kind: "update", petId: 7n, quantity: 8, expectedRevisions: [3n, 4n] };
-    expect(decide([present], [change]).written).toEqual([{ ...present, quantity: 8, revision: 11n }]);
+    expect(decide([present], [change]).rowsToWrite).toEqual([{ ...present, quantity: 8, revision: 11n }]);
   });
 
   test("one of two updates in a batch that expect the same revision is refused", () => {
     const change = (quantity: number): Change => ({ kind: "update", petId: 7n, quantity, expectedRevisions: [4n] });
-    const { outcomes, written } = decide([present], [change(8), change(9)]);
+    const { outcomes, rowsToWrite } = decide([present], [change(8), change(9)]);
     expect(outcomes.map(({ kind }) => kind)).toEqual(["done", "revision_mismatch"]);
-    expect(written).toEqual([{ ...present, quantity: 8, revision: 11n }]);
+    expect(rowsToWrite).toEqual([{ ...present, quantity: 8, revision: 11n }]);
   });
 
   test("an empty batch changes nothing", () => {
@@ -128,11 +128,11 @@ describe("adjustments", () => {
     [maxQuantity, 1, "quantity_overflow"],
   ])("an adjustment of the quantity %i by %i has the outcome %s", (quantity, delta, kind) => {
     const row = { ...present, quantity };
-    const { outcomes, written, recorded } = decide([row], [adjust("a", delta)]);
+    const { outcomes, rowsToWrite, recorded } = decide([row], [adjust("a", delta)]);
     const item = kind === "done" ? { ...row, quantity: quantity + delta, revision: 11n } : row;
     expect(outcomes).toEqual([{ kind, item }]);
-    expect(written).toEqual(kind === "done" ? [item] : []);
-    expect(recorded).toHaveLength(written.length); // a refusal is not recorded
+    expect(rowsToWrite).toEqual(kind === "done" ? [item] : []);
+    expect(recorded).toHaveLength(rowsToWrite.length); // a refusal is not recorded
   });
 
   test.each(Object.keys(states))(
@@ -154,7 +154,7 @@ describe("adjustments", () => {
 
   test("an adjustment that is repeated in one batch happens once, and the others happen too", () => {
     const batch = [adjust("b", 2), adjust("b", 2), adjust("c", 2), adjust("b", 5), adjust("B", 2)];
-    const { outcomes, written, recorded, revision } = decide([present], batch);
+    const { outcomes, rowsToWrite, recorded, revision } = decide([present], batch);
     const at = (quantity: number, revision: bigint) => ({ ...present, quantity, revision });
     expect(outcomes).toEqual([
       { kind: "done", item: at(5, 11n) },
@@ -163,7 +163,7 @@ describe("adjustments", () => {
       { kind: "id_reused" },
       { kind: "done", item: at(9, 13n) },
     ]);
-    expect(written).toEqual([at(9, 13n)]);
+    expect(rowsToWrite).toEqual([at(9, 13n)]);
     expect(recorded.map(({ id, item }) => [id, item.quantity])).toEqual([
       ["b", 5],
       ["c", 7],
@@ -187,11 +187,14 @@ describe("updates that happen once", () => {
 
   test("an update is recorded with the entry as it leaves it, also when it changes nothing", () => {
     const changed = { ...present, quantity: 5, revision: 11n };
-    expect(decide([present], [keyed(5)])).toMatchObject({ recorded: [{ ...once, item: changed }], written: [changed] });
+    expect(decide([present], [keyed(5)])).toMatchObject({
+      recorded: [{ ...once, item: changed }],
+      rowsToWrite: [changed],
+    });
     const same = decide([present], [keyed(3)]);
     expect(same).toEqual({
       outcomes: [{ kind: "done", item: present }],
-      written: [],
+      rowsToWrite: [],
       recorded: [{ ...once, item: present }],
       revision: 10n,
     });
@@ -220,21 +223,24 @@ describe("updates that happen once", () => {
     const groups = [[other(8n), other(7n), other(9n)], [{ kind: "update", petId: 9n, quantity: 2 } as const]].map(
       asGroup,
     );
-    const { outcomes, written, recorded } = decideChanges(
+    const { outcomes, rowsToWrite, recorded } = decideChanges(
       { rows, records: [first], revision: 10n, lowestId: 0n },
       groups,
     );
     expect(outcomes.map((group) => group.map(({ kind }) => kind))).toEqual([Array(3).fill("id_reused"), ["done"]]);
-    expect(written).toEqual([{ ...present, petId: 9n, quantity: 2, revision: 11n }]);
+    expect(rowsToWrite).toEqual([{ ...present, petId: 9n, quantity: 2, revision: 11n }]);
     expect(recorded.flatMap(onceRecordOf)).toEqual([]);
   });
 
   test("a group that names one id twice is refused as a whole, whether or not it is recorded", () => {
     for (const records of [[], [first]]) {
       const groups = [asGroup([keyed(5), keyed(6)])];
-      const { outcomes, written } = decideChanges({ rows: [present], records, revision: 10n, lowestId: 0n }, groups);
+      const { outcomes, rowsToWrite } = decideChanges(
+        { rows: [present], records, revision: 10n, lowestId: 0n },
+        groups,
+      );
       expect(outcomes).toEqual([[{ kind: "id_reused" }, { kind: "id_reused" }]]);
-      expect(written).toEqual([]);
+      expect(rowsToWrite).toEqual([]);
     }
   });
 
@@ -301,7 +307,7 @@ describe("batches", () => {
             const groups = expected.map(({ group }) => group);
             const named = new Set(groups.flatMap(({ changes }) => changes.map(({ petId }) => petId)));
             const rows = [...table.values()].filter((row) => named.has(row.petId));
-            const { outcomes, written, recorded, revision } = decideChanges(
+            const { outcomes, rowsToWrite, recorded, revision } = decideChanges(
               { rows, records: records.values(), revision: before, lowestId },
               groups,
             );
@@ -312,10 +318,10 @@ describe("batches", () => {
             expect(revision).toBe(model.revision);
             // The batch writes one row for each changed entry, with its latest state.
             const changed = [...model.rows.values()].filter((row) => row.revision > before);
-            expect(new Map(written.map((row) => [row.petId, row]))).toEqual(
+            expect(new Map(rowsToWrite.map((row) => [row.petId, row]))).toEqual(
               new Map(changed.map((row) => [row.petId, row])),
             );
-            expect(written).toHaveLength(changed.length);
+            expect(rowsToWrite).toHaveLength(changed.length);
             // The ledger leads from each state to the next one, revision by revision.
             const made = recorded.filter(({ id }) => id > 0n);
             expect(made.map(({ id }) => id)).toEqual(made.map((_, i) => before + BigInt(i) + 1n));
@@ -350,8 +356,8 @@ describe("batches", () => {
           const { rows, records, revision } = model;
           const input = { rows: rows.values(), records: records.values(), revision, lowestId: 0n };
           const result = decideChanges(input, [asGroup([settle(each, model)])]);
-          expect(result.revision - revision).toBe(BigInt(result.written.length));
-          for (const row of result.written) {
+          expect(result.revision - revision).toBe(BigInt(result.rowsToWrite.length));
+          for (const row of result.rowsToWrite) {
             expect(row.revision).toBe(revision + 1n);
             expect({ ...row, revision: 0n }).not.toEqual({ ...rows.get(row.petId), revision: 0n });
             rows.set(row.petId, row);

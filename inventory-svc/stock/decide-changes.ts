@@ -15,7 +15,7 @@ export interface BatchResult {
   /** For each group, one for each change, in order. */
   readonly outcomes: readonly (readonly Outcome[])[];
   /** The rows to write: the latest state of every entry that changed. */
-  readonly written: readonly ListedItem[];
+  readonly rowsToWrite: readonly ListedItem[];
   /** The rows for the ledger: each change that was made, also one that happens once and changed nothing. */
   readonly recorded: readonly LedgerRow[];
   /** The revision of the stock after the last change. */
@@ -42,7 +42,7 @@ export function decideChanges(input: BatchInput, groups: readonly ChangeGroup[])
   const batch = new Batch(input);
   const outcomes = groups.map((group) => batch.apply(group));
   const { revision, recorded } = batch;
-  return { outcomes, written: latestOf(recorded), recorded, revision };
+  return { outcomes, rowsToWrite: latestOf(recorded), recorded, revision };
 }
 
 /** The latest state of every entry that was changed. */

@@ -5,7 +5,7 @@ import { TooManyAtOnceError } from "./stock-errors.ts";
 import type { StockStore } from "./stock-store.ts";
 
 /** A part of the list. */
-export interface ListPage {
+export interface FeedPage {
   /** The position of the stock before the first part was read. The same in every part. */
   readonly position: Position;
   /** Entries and tombstones, in the order of petId. */
@@ -49,7 +49,7 @@ export class ListFeed {
    * @param after the petId after which to begin; undefined for the whole list
    * @throws StockUnavailableError, TooManyAtOnceError
    */
-  async *load(after: bigint | undefined): AsyncGenerator<ListPage> {
+  async *load(after: bigint | undefined): AsyncGenerator<FeedPage> {
     if (this.#running >= maxLoads) throw new TooManyAtOnceError("lists");
     this.#running += 1;
     try {

@@ -124,7 +124,7 @@ export function toHistoryChange(row: HistoryRow): HistoryChange {
     before: stateOf(row.quantity_before, row.status_before),
     after: stateOf(row.quantity, row.status),
     madeAtMs: Number(row.made_at),
-    origin: { actor: actorOf(row), requestId: row.request_id ?? undefined },
+    origin: { actor: actorOf(row), originRequestId: row.request_id ?? undefined },
     reason: row.reason ?? undefined,
   };
 }
@@ -143,7 +143,7 @@ function actorOf({ actor, account, name }: HistoryRow): Actor {
 
 /** A change as a row to insert, without the time. */
 export function toLedgerRow({ id, kind, before, after, once, reason, origin }: LedgerRow) {
-  const { actor, requestId } = origin;
+  const { actor, originRequestId } = origin;
   return {
     id,
     pet_id: after.petId,
@@ -155,7 +155,7 @@ export function toLedgerRow({ id, kind, before, after, once, reason, origin }: L
     actor: actor.kind,
     account: actor.kind === "account" ? actor.account : null,
     name: nameOf(actor),
-    request_id: requestId ?? null,
+    request_id: originRequestId ?? null,
     reason: reason ?? null,
     once_id: once?.id ?? null,
     fingerprint: once?.fingerprint ?? null,

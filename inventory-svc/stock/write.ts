@@ -136,12 +136,12 @@ async function lockAndRead(
 async function commit(
   transaction: Transaction,
   statements: WriteStatements,
-  { revision, written, recorded }: BatchResult,
+  { revision, rowsToWrite, recorded }: BatchResult,
 ): Promise<void> {
   try {
     const [advanced] = await transaction.commit(
       statements.advanceCounter(revision),
-      ...statements.setEntries(written),
+      ...statements.setEntries(rowsToWrite),
       ...statements.addToLedger(recorded),
     );
     if (matchedRows(advanced) !== 1) throw noCounter();

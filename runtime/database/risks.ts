@@ -5,10 +5,16 @@ import type { Logger } from "../log.ts";
 import { gauge } from "../metrics.ts";
 import { OperatorError } from "../operator-error.ts";
 import { type Engine, engineOf } from "./engine.ts";
-import { discardAllConnections, poolUse } from "./knex-internals.ts";
-import { isSqlite } from "./open.ts";
+import {
+  acquireConnection,
+  discardAllConnections,
+  openConnections,
+  type PooledConnection,
+  poolUse,
+  releaseConnection,
+} from "./knex-internals.ts";
+import { engineBehind, isSqlite, renewEngine } from "./open.ts";
 import { askServer } from "./server-question.ts";
-import { writersBehind, writersBehindAll } from "./writers.ts";
 
 /** How often the settings are read again: an operator can change them while connections are open. */
 const readAgainMs = 60_000;
@@ -92,4 +98,41 @@ export class DatabaseRisks {
       () => this.#known.length + (this.#severalWriters === undefined ? 0 : 1),
     );
   }
+}
+
+/**
+ * Asks the servers behind the connections which of them take writes now. It asks nothing while all connections lead to
+ * one server. A connection that is lost leads nowhere. One to an old primary, which takes no writes any more, is left
+ * to the read that uses it next.
+ *
+ * @returns the writers, as `Engine.writer` names them
+ */
+export async function writersBehind(db: Knex): Promise<string[]> {
+  return await writersOf(openConnections(db));
+}
+
+/**
+ * Fills the pool with connections at once and asks for their writers.
+ *
+ * @throws what opening a connection throws
+ */
+export async function writersBehindAll(db: Knex, poolMax: number): Promise<string[]> {
+  const opening = await Promise.allSettled(Array.from({ length: poolMax }, () => acquireConnection(db)));
+  const opened = opening.filter((each) => each.status === "fulfilled").map(({ value }) => value);
+  try {
+    const refused = opening.find((each) => each.status === "rejected");
+    if (refused) throw refused.reason;
+    return await writersOf(opened);
+  } finally {
+    for (const connection of opened) await releaseConnection(db, connection);
+  }
+}
+
+async function writersOf(connections: readonly PooledConnection[]): Promise<string[]> {
+  const byWriter = Map.groupBy(connections, (connection) => engineBehind(connection).writer);
+  if (byWriter.size < 2) return [...byWriter.keys()];
+  const engines = await Promise.all(
+    [...byWriter.values()].map(([first]) => renewEngine(first!).catch(() => undefined)),
+  );
+  return [...new Set(engines.filter((engine) => engine && !engine.isReadOnly).map((engine) => engine!.writer))];
 }

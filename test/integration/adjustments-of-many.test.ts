@@ -113,7 +113,7 @@ describeEachDatabase("adjustments of many entries over two inventory services", 
       metadata: details,
     });
     await expect(sessions[0]!.adjustMany({ adjustments: batch, requestId: "r" })).rejects.toMatchObject({
-      reason,
+      errorReason: reason,
       details,
     });
     expect(await quantities()).toEqual([10, 10, 10]);

@@ -75,7 +75,7 @@ describe("the client for internal callers", () => {
     expect(await inventory.adjust({ petId, delta: -4, requestId })).toEqual({ item, replayed: true });
     await expect(inventory.adjust({ petId, delta: -7, requestId: "client-test-2" })).rejects.toMatchObject({
       code: "FAILED_PRECONDITION",
-      reason: "INSUFFICIENT_STOCK",
+      errorReason: "INSUFFICIENT_STOCK",
       details: { pet_id: "3", quantity: "6", revision: String(item.revision) },
     });
     const pending = { ...item, status: "pending", revision: item.revision + 1n };
@@ -91,7 +91,7 @@ describe("the client for internal callers", () => {
     expect(await inventory.get(petId)).toMatchObject({ quantity: 12 });
     await expect(inventory.update({ petId, quantity: 13, idempotencyKey })).rejects.toMatchObject({
       code: "INVALID_ARGUMENT",
-      reason: "KEY_REUSED",
+      errorReason: "KEY_REUSED",
     });
   });
 
@@ -422,11 +422,11 @@ describe("failing services", () => {
     for (const call of [inventory.update({ petId: 1n, quantity: 1 }), inventory.remove(1n)]) {
       await expect(call).rejects.toMatchObject({
         code: "ABORTED",
-        reason: "REVISION_MISMATCH",
+        errorReason: "REVISION_MISMATCH",
         details: { pet_id: "7", revision: "12" },
       });
     }
     metadata.set("grpc-status-details-bin", Buffer.from("nonsense"));
-    await expect(inventory.get(1n)).rejects.toMatchObject({ code: "ABORTED", reason: undefined, details: {} });
+    await expect(inventory.get(1n)).rejects.toMatchObject({ code: "ABORTED", errorReason: undefined, details: {} });
   });
 });

@@ -6,7 +6,7 @@ import { createKey } from "../../gateway/accounts/keys/key-format.ts";
 import { InventoryServiceClient } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { acquireConnection, releaseConnection } from "../../runtime/database/knex-internals.ts";
 import { openDatabase } from "../../runtime/database/open.ts";
-import { writersBehind, writersBehindAll } from "../../runtime/database/writers.ts";
+import { writersBehind, writersBehindAll } from "../../runtime/database/risks.ts";
 import { serverProcess } from "../support/database-server.ts";
 import { request } from "../support/http.ts";
 import { testPepper } from "../support/made-keys.ts";

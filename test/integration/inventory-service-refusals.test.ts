@@ -2,7 +2,7 @@ import { status } from "@grpc/grpc-js";
 import { statusOfReason } from "../../inventory-svc/rpc/rpc-error.ts";
 import { PetStatus } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { minPetId } from "../../proto/pet.ts";
-import type { Reason } from "../../proto/reasons.ts";
+import type { ErrorReason } from "../../proto/reasons.ts";
 import { describeEachDatabase } from "../support/databases.ts";
 import { type Inventory, refusalOf } from "../support/grpc.ts";
 import { serveStock } from "../support/inventory-service.ts";
@@ -181,7 +181,7 @@ describeEachDatabase("refusals over gRPC", (url) => {
     ]);
     await expect(call()).rejects.toMatchObject({ code: status[code], details });
     const { reason, domain, fields, resource, retryDelayMs } = await refusalOf(call());
-    expect(status[statusOfReason[reason as Reason]]).toBe(code);
+    expect(status[statusOfReason[reason as ErrorReason]]).toBe(code);
     expect(domain).toBe("petstore.inventory.v1");
     expect(fields !== undefined).toBe(code === "INVALID_ARGUMENT");
     expect(resource !== undefined).toBe(code === "NOT_FOUND" || code === "ALREADY_EXISTS");
@@ -192,7 +192,7 @@ describeEachDatabase("refusals over gRPC", (url) => {
       { petId: 1n, quantity: 4, status: PET_STATUS_AVAILABLE, revision: 1n, removed: false },
     ]);
   });
-  test.each<[Reason, () => Promise<unknown>, object]>([
+  test.each<[ErrorReason, () => Promise<unknown>, object]>([
     [
       "INVALID_FIELD",
       () => inventory.update({ petId: 1n, quantity: -1 }),

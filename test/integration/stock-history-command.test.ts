@@ -21,9 +21,11 @@ describeEachDatabase("npm run stock -- history", (url) => {
       [{ kind: "internal", role: "writer", name: "spiffe://petstore/shop" }],
       [{ kind: "internal" }],
     ];
-    for (const [i, [actor, requestId]] of actors.entries()) {
-      const change = { kind: "update", petId: -7n, quantity: i, reason: requestId && "order 17" } as const;
-      await store.writeWanted([{ group: { changes: [change], origin: { actor, requestId } }, isWanted: () => true }]);
+    for (const [i, [actor, originRequestId]] of actors.entries()) {
+      const change = { kind: "update", petId: -7n, quantity: i, reason: originRequestId && "order 17" } as const;
+      await store.writeWanted([
+        { group: { changes: [change], origin: { actor, originRequestId } }, isWanted: () => true },
+      ]);
     }
     await store.write([
       { kind: "update", petId: -7n, status: "sold" },

@@ -119,7 +119,7 @@ export const plantedFaults: readonly PlantedFault[] = [
     promise: 1,
     what: "the client takes every failure for a change that has not happened",
     file: "client/inventory-error.ts",
-    find: '    return (tellings[this.reason as Reason] ?? "unknown") === "unknown";',
+    find: '    return (tellings[this.errorReason as ErrorReason] ?? "unknown") === "unknown";',
     replace: "    return false;",
   },
   {

@@ -79,8 +79,8 @@ export async function runInternalCaller(name: string, world: CallerWorld): Promi
         for (const [i, made] of attempts.entries()) made.outcome = { kind: "done", ...items[i]! };
       } catch (error) {
         if (!(error instanceof InventoryError)) throw error;
-        const { mayHaveHappened, code, reason } = error;
-        if (reason) meet(`the reason ${reason}`);
+        const { mayHaveHappened, code, errorReason } = error;
+        if (errorReason) meet(`the reason ${errorReason}`);
         for (const made of attempts) {
           made.outcome = mayHaveHappened ? { kind: "unknown", isAnswered: true } : { kind: "refused", code };
         }

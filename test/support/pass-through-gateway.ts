@@ -88,7 +88,7 @@ export async function startGateway(options: Partial<PassThroughOptions>) {
         requestId: "request-1",
         clientAddress: "192.0.2.1",
         arrivedMs: performance.now(),
-        route: "unknown",
+        operationName: "unknown",
         limitHeaders: [],
         shownWindows: [],
         deprecation: [],

@@ -8,7 +8,7 @@ import {
   CheckInventoryResponse,
   InventoryServiceService,
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
-import type { Reason } from "../../proto/reasons.ts";
+import type { ErrorReason } from "../../proto/reasons.ts";
 
 type Partly<T extends { fromPartial(message: never): unknown }> = Parameters<T["fromPartial"]>[0];
 
@@ -23,7 +23,7 @@ export interface ScriptedStream<Question, Answer> {
   /** Breaks it. */
   fail(code?: status): void;
   /** Ends it with a refusal, as only a service does. */
-  refuse(reason: Reason): void;
+  refuse(reason: ErrorReason): void;
   readonly isCancelled: boolean;
 }
 

@@ -149,7 +149,7 @@ async function originOf(
   const origin = { author: { account, keyId }, originRequestId: context.requestId };
   if (key === undefined) return origin;
   await keyedUpdates.admit(context, account, asked.length);
-  return { ...origin, idempotencyKey: { account, key, fingerprint: fingerprintOf(context.route, asked) } };
+  return { ...origin, idempotencyKey: { account, key, fingerprint: fingerprintOf(context.operationName, asked) } };
 }
 
 /** Has the updates done. @returns for each, in order, its entry or the error that answers it */
