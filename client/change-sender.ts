@@ -39,8 +39,8 @@ export class ChangeSender {
    * unknown outcome if they happen once. A repeat of any other could undo a newer change that was acknowledged
    * meanwhile.
    *
-   * An attempt whose stream broke may still be on its way to its service, until its deadline. Before that a refused
-   * repeat proves nothing, and nothing is reported as unknown: the first attempt may still be made.
+   * A broken stream may still deliver its changes until their deadline. So until then a refused repeat does not prove
+   * that they did not happen, and `send` does not yet answer that their outcome is unknown.
    *
    * @returns an outcome for each change, in order
    */

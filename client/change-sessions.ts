@@ -67,9 +67,11 @@ export class ChangeSessions {
   /**
    * Sends a request once. Never rejects.
    *
-   * A change that was sent and may have happened gets its outcome at the deadline: until then the service may still
-   * make it, afterwards it certainly will not. So it never undoes what its caller does after the outcome. What happens
-   * once ends when its stream breaks: its sender asks again, and waits for the deadline itself.
+   * A change that was sent and may have happened gets its outcome at the deadline. After the deadline the service
+   * decides nothing; what it has decided may still be committing. A later change queues behind it on the counter lock,
+   * so it never undoes what its caller does after the outcome.
+   *
+   * An idempotent request ends when its stream breaks; `ChangeSender` repeats it and waits for the deadline.
    *
    * @param deadlineMs how long the caller waits, by `performance.now()`
    * @param isWanted asked when the request is sent. False once the caller has left: it must not happen after what the

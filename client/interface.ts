@@ -65,7 +65,7 @@ export interface AdjustedMany {
 }
 
 /**
- * The inventory service. Every method throws InventoryError, or the reason of its signal.
+ * The inventory service. Calls throw InventoryError, or the reason of their signal; only `apply` never rejects.
  *
  * Updates and adjustments of all callers share messages. While the service is away, one is sent again within its time
  * if it has certainly not happened, or happens only once. Reads of entries are tried up to five times within about two
@@ -78,9 +78,9 @@ export interface InventoryClient {
   getMany(petIds: readonly bigint[], options?: CallOptions): Promise<Found>;
   /**
    * Sets a quantity; durable once resolved. NOT_FOUND without an entry. `expectedRevision` may name up to 20 revisions:
-   * ABORTED when the entry is at none of them. With a random `idempotencyKey` the update happens once: a repeat with
-   * the same key gets the first result, whatever has become of the entry. INVALID_ARGUMENT for the key of another
-   * update of the entry.
+   * ABORTED when the entry is at none of them. With a random `idempotencyKey` the update happens once within at least
+   * 24 hours: a repeat with the same key gets the first result, whatever has become of the entry. INVALID_ARGUMENT for
+   * the key of another update of the entry.
    */
   update(
     change: {
@@ -93,9 +93,10 @@ export interface InventoryClient {
     options?: CallOptions,
   ): Promise<Item>;
   /**
-   * Adds `delta`, which may be negative, to a quantity: once for each `requestId` of all callers. Take a random one and
-   * keep it until the answer has arrived. NOT_FOUND without an entry, FAILED_PRECONDITION when the quantity would be
-   * negative (`details.quantity` has the present one), OUT_OF_RANGE above 2147483647.
+   * Adds `delta`, which may be negative, to a quantity: once within at least 24 hours for each `requestId` of all
+   * callers. Take a random one and keep it until the answer has arrived. NOT_FOUND without an entry,
+   * FAILED_PRECONDITION when the quantity would be negative (`details.quantity` has the present one), OUT_OF_RANGE
+   * above 2147483647.
    */
   adjust(
     change: {
@@ -107,10 +108,10 @@ export interface InventoryClient {
     options?: CallOptions,
   ): Promise<Adjusted>;
   /**
-   * Makes 1 to 100 adjustments of different entries, all or none: once for each `requestId`, whose repeats name the same
-   * adjustments in the same order. No read shows some of them without the others. The error is that of the adjustment
-   * which was refused (`details.pet_id`): NOT_FOUND, FAILED_PRECONDITION, OUT_OF_RANGE, and ABORTED when its entry is at
-   * none of its expected revisions.
+   * Makes 1 to 100 adjustments of different entries, all or none: once within at least 24 hours for each `requestId`,
+   * whose repeats name the same adjustments in the same order. No read shows some of them without the others. The error
+   * is that of the adjustment which was refused (`details.pet_id`): NOT_FOUND, FAILED_PRECONDITION, OUT_OF_RANGE, and
+   * ABORTED when its entry is at none of its expected revisions.
    */
   adjustMany(
     batch: { readonly adjustments: readonly Adjustment[]; readonly requestId: string },

@@ -28,8 +28,8 @@ interface Asked<Message> {
 export class Session<Question, Message> {
   readonly #stream: ClientDuplexStream<Question, Message>;
   /**
-   * When this client got to know that the service has accepted the stream, by `performance.now()`. The service counts
-   * from there or earlier, as its own count includes the way of its acceptance.
+   * When this client learned that the service has accepted the stream, by `performance.now()`. The service started its
+   * clock earlier, when it sent the acceptance.
    */
   readonly acceptedMs = performance.now();
   #asked: Asked<Message> | undefined;

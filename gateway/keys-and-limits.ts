@@ -89,7 +89,7 @@ export function openLimits({ config, log, now, observer }: Base, keys: ReturnTyp
         if (!isNew) return keys.authenticator.forget(familyId);
         onKeyChange(familyId);
         observer.onBan();
-        log.warn({ keyId: familyId, ...ban }, "key banned");
+        log.warn({ familyId, ...ban }, "key banned");
       },
       onError: (err) => banErrors.add("ban", { err }),
       now,

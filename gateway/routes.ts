@@ -3,7 +3,7 @@ import type { RequestHandler } from "express";
 import { SettingsError } from "../runtime/settings.ts";
 import { getUsage, type UsageOptions } from "./accounts/own/own-usage.ts";
 import { getRateLimit } from "./accounts/own/rate-limit.ts";
-import { type KeyRotation, rotateOwnKey } from "./accounts/own/rotate-key.ts";
+import { type RotateKeyOptions, rotateOwnKey } from "./accounts/own/rotate-key.ts";
 import type { OperationAccess } from "./admission/admission.ts";
 import { type Deprecation, type DeprecationNotices, deprecation } from "./http/deprecations.ts";
 import { readPetId } from "./inventory/input.ts";
@@ -48,7 +48,7 @@ export interface OperationDeps extends ReadInventoryOptions, HistoryOptions, Upd
   readonly pets: PassThrough;
   readonly orders: PassThrough;
   /** Undefined where callers may not rotate their keys. */
-  readonly keyRotation: KeyRotation | undefined;
+  readonly keyRotation: RotateKeyOptions | undefined;
 }
 
 /**

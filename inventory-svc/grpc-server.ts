@@ -20,8 +20,8 @@ const serviceName = "petstore.inventory.v1.InventoryService";
 
 const descriptors = new URL("../proto/gen/descriptors.binpb", import.meta.url);
 
-/** A message of a caller. A thousand changes, each with a key, a trace and all the revisions that it can name, are less. */
-const maxMessageBytes = 512 * 1024;
+/** A message of a caller. A thousand changes, each as large as it may be and in a group of its own, are 1.5 MB. */
+const maxMessageBytes = 2 * 1024 * 1024;
 
 export interface RpcServerOptions {
   readonly handlers: InventoryServiceServer;

@@ -15,7 +15,7 @@ export interface GuardLimit {
   readonly keyPrefix: `petstore:${string}`;
 }
 
-/** What accounts ask about themselves, which their windows are not charged for. */
+/** Limit on `/rate_limit` and `/usage`, which cost no quota. */
 export const ownAccountLimit: GuardLimit = {
   points: 60,
   duration: 60,
@@ -119,7 +119,8 @@ export class AccountGuard {
     } catch (cause) {
       const denial = cause as RateLimiterRes;
       const denied = decision(window, false, denial);
-      // Where a larger request is refused, a smaller one may fit; and a share that is used up is not the limit.
+      // A smaller request may fit where a larger one is refused. A gateway without Redis has spent only its share, so
+      // the account is not exhausted.
       const isExhausted = cost === 1 && denial.consumedPoints > window.limit;
       if (isExhausted) {
         const leftMs = denied.windows[0]!.resetAtMs - denied.nowMs;

@@ -35,7 +35,7 @@ export interface AdmissionOptions {
   readonly guardPerMinute: number;
   /** Counts the refusals of families of keys; too many bring a ban. */
   readonly refusals: Pick<RefusalCounter, "refused">;
-  /** Gets the plan and the reason of every refusal but those of guards. */
+  /** Gets the plan and the reason of every 429 of limits, bans and addresses; `AccountGuard` reports its own. */
   readonly onRefused: (plan: PlanName | "none", reason: Window["name"] | "ban" | "address") => void;
   /** Unix milliseconds. */
   readonly now: () => number;
@@ -61,8 +61,9 @@ export interface OperationAccess {
 
 export interface Admission {
   /**
-   * Admits a request that has a valid key, no ban, something left of its limits, and the scope of its operation. Sets
-   * `token`, `principal`, `limitHeaders`, `shownWindows` and `prefetched` of its context.
+   * Admits a request that has a valid key, no ban, something left of its limits, and the scope of its operation. An
+   * uncharged operation admits banned keys, too, and has a limit of its own. Sets `token`, `principal`, `limitHeaders`,
+   * `shownWindows` and `prefetched` of its context.
    *
    * @param operation undefined where there is none by the path and method: such a request needs no scope
    * @throws ApiError of the contract for every other request

@@ -13,7 +13,7 @@ const maxKeys = 100_000;
  * Adds refusals, by family of keys, to the counts that all gateways share.
  *
  * @param tooMany refusals within a minute that are too many; a count that gets there starts again
- * @returns the families whose count got there, without those that could not be shared; it never rejects
+ * @returns the families over the limit; one whose count could not be shared is left out. It never rejects
  */
 export type ShareRefusals = (refusals: ReadonlyMap<string, number>, tooMany: number) => Promise<readonly string[]>;
 

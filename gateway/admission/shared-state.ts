@@ -84,7 +84,7 @@ export function redisState(options: RedisStateOptions): SharedState {
         log.error(fields, "Redis is away: this replica admits its share of the limits");
       } else {
         log.info("Redis is back: the limits are exact again");
-        void limiter.stateCounts();
+        void limiter.reportCounts();
       }
     },
   });
@@ -97,7 +97,7 @@ export function redisState(options: RedisStateOptions): SharedState {
   });
   redis.on("ready", () => {
     connectionFault = undefined;
-    void limiter.stateCounts(); // when no request has met the outage, the breaker knows of none
+    void limiter.reportCounts(); // when no request has met the outage, the breaker knows of none
   });
   // A wrong URL is told at the start, not to the first caller.
   firstAnswer(redis).catch((cause) => breaker.open("start", cause));

@@ -43,7 +43,7 @@ const none = Buffer.alloc(0);
 
 /**
  * Stands between a socket and Node's parser. The parser gets the bytes of one request, and those of the next one after
- * the response has closed. So a client can make the gateway keep one request and a few bytes, whatever it sends
+ * the response has closed. So a client can make the gateway keep one request and `maxWaitingBytes`, whatever it sends
  * (pipelining, RFC 9112 section 9.3.2), and requests need no order of their own.
  */
 export class Connection {

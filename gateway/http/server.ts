@@ -204,8 +204,8 @@ class Connections {
   }
 
   /**
-   * Ends the connections whose response has no head yet, so that it can say so. The client of another may be sending
-   * already.
+   * Ends the connections whose response can still carry `Connection: close`. Others stay: their client may already be
+   * sending.
    */
   endAnnounced(): void {
     for (const connection of this.#all.values()) if (connection.open?.headersSent === false) connection.endAfterOpen();

@@ -52,7 +52,7 @@ export interface StockClient extends StockSource {
   ): Promise<readonly Changed[]>;
   /** Changes of an entry, the newest first. @throws ApiError not_found, also where no history is kept */
   history(petId: bigint, beforeRevision: bigint | undefined, limit: number): Promise<readonly PastChange[]>;
-  /** Repeats updates with a key for no longer than those without one: for the begin of a stop. */
+  /** Repeats updates with a key for at most `callTimeoutMs` more: for the begin of a stop. */
   endRepeats(): void;
   /** Updates whose result is still to come. */
   readonly updatesInFlight: number;

@@ -45,7 +45,7 @@ export class Breaker {
     }
   }
 
-  /** @param key which Redis has to take a write of before the breaker closes */
+  /** @param key the breaker closes once Redis accepts a write for this key */
   open(key: string, cause: unknown): void {
     if (this.isOpen) return;
     this.#timer = setInterval(() => {

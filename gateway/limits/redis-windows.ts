@@ -59,7 +59,7 @@ export class RedisWindows implements Limiter {
     (take) => this.#decideAll(take(maxWaiting)),
     () => new Promise(setImmediate),
   );
-  readonly #statements = new SharedRead(() => this.#stateAll());
+  readonly #reports = new SharedRead(() => this.#reportAll());
 
   constructor(options: RedisWindowsOptions) {
     this.#options = options;
@@ -86,11 +86,11 @@ export class RedisWindows implements Limiter {
    * Tells Redis all that this gateway knows. Call it whenever Redis is back: it may have lost its data, and it has not
    * heard of what this gateway admitted alone. Until then the other gateways would admit as much again.
    */
-  async stateCounts(): Promise<void> {
-    await this.#statements.next();
+  async reportCounts(): Promise<void> {
+    await this.#reports.next();
   }
 
-  async #stateAll(): Promise<void> {
+  async #reportAll(): Promise<void> {
     const { memory, breaker } = this.#options;
     let questions: AccountBatch[] = [];
     for (const counter of memory.running()) {
@@ -181,8 +181,8 @@ export class RedisWindows implements Limiter {
   }
 }
 
-/** Numbers of one account in a statement, and those of each of its windows. */
-const statedLength = 3 + 6 * lengthsMs.length;
+/** Numbers of one account in a report, and those of each of its windows. */
+const reportLength = 3 + 6 * lengthsMs.length;
 /** Numbers of one account in an answer. */
 const toldLength = 1 + 2 * lengthsMs.length;
 
@@ -192,12 +192,12 @@ const toldLength = 1 + 2 * lengthsMs.length;
  *
  * @throws InvariantError
  */
-function refuseLess(answer: readonly number[], stated: readonly (string | number)[]): void {
+function refuseLess(answer: readonly number[], reported: readonly (string | number)[]): void {
   const nowMs = answer[0]!;
-  for (let account = 0; account * statedLength < stated.length; account++) {
-    const [, phaseMs, wanted, ...windows] = stated.slice(
-      account * statedLength,
-      (account + 1) * statedLength,
+  for (let account = 0; account * reportLength < reported.length; account++) {
+    const [, phaseMs, wanted, ...windows] = reported.slice(
+      account * reportLength,
+      (account + 1) * reportLength,
     ) as number[];
     const [admitted, ...told] = answer.slice(1 + account * toldLength, 1 + (account + 1) * toldLength);
     invariant(admitted! >= 0 && admitted! <= wanted!, "Redis admits no more requests than were asked for");

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { MemoryWindows } from "./memory-windows.ts";
-import { type ChargeAnswer, charge, indexAt, type KeptCounts, lengthsMs, phaseOf, type StatedCounts } from "./rule.ts";
+import { type ChargeAnswer, type CountReport, charge, indexAt, type KeptCounts, lengthsMs, phaseOf } from "./rule.ts";
 import { quotaWindows } from "./windows.ts";
 
 const account = "acc_1";
@@ -37,16 +37,16 @@ class Deployment {
     return this.gateways[gateway]!.counterOf(account);
   }
 
-  statement(gateway: number, wanted: number): StatedCounts {
+  report(gateway: number, wanted: number): CountReport {
     const counter = this.counterOf(gateway);
     const name = this.gateways[gateway]!.nameOf(counter);
     const limits = windows.map((window) => window.limit);
     return { gateway: name, wanted, limits, counts: [{ ...counter.minute }, { ...counter.day }] };
   }
 
-  execute(statement: StatedCounts): ChargeAnswer {
+  execute(report: CountReport): ChargeAnswer {
     const indexes = lengthsMs.map((lengthMs) => indexAt(this.nowMs, phaseMs, lengthMs));
-    return charge(this.redis, indexes, statement);
+    return charge(this.redis, indexes, report);
   }
 
   /** The replica catches up. */
@@ -61,7 +61,7 @@ class Deployment {
 
   /** A call that nothing happens to. @returns how many of its requests were admitted */
   call(gateway: number, wanted: number): number {
-    const { admitted, windows: answered } = this.execute(this.statement(gateway, wanted));
+    const { admitted, windows: answered } = this.execute(this.report(gateway, wanted));
     const flat = answered.flatMap(({ others, charged }) => [others, charged]);
     this.gateways[gateway]!.learn(this.counterOf(gateway), this.nowMs, admitted, flat, 0);
     this.admitted += admitted;
@@ -85,7 +85,7 @@ class Deployment {
     return admitted;
   }
 
-  /** Every gateway states what it knows, as it does when Redis is back. */
+  /** Every gateway reports what it knows, as it does when Redis is back. */
   stateAll(): void {
     for (const gateway of this.gateways.keys()) this.call(gateway, 0);
   }
@@ -102,7 +102,7 @@ class Deployment {
     const decision = memory.read(memory.counterOf(account), windows, 1);
     const shown = Math.min(...decision.windows.map(({ remaining }) => remaining));
     const indexes = lengthsMs.map((lengthMs) => indexAt(this.nowMs, phaseMs, lengthMs));
-    const next = charge(copyOf(this.redis), indexes, this.statement(gateway, 1_000)).admitted;
+    const next = charge(copyOf(this.redis), indexes, this.report(gateway, 1_000)).admitted;
     return { shown, next, isSpent: memory.isSpent(memory.counterOf(account), windows) };
   }
 
@@ -140,22 +140,22 @@ interface Step {
 
 /** Runs steps, and executes the late calls at the end of it or at some later step. @returns the number of faults */
 function run(deployment: Deployment, steps: readonly Step[]): number {
-  const late: StatedCounts[] = [];
+  const late: CountReport[] = [];
   let faults = 0;
   for (const { kind, gateway, requests } of steps) {
     if (kind !== "call") faults += 1;
     if (requests % 4 === 0) deployment.replicate();
-    if (requests % 5 === 0) for (const statement of late.splice(0, 1)) deployment.execute(statement);
-    const statement = deployment.statement(gateway, requests);
-    if (kind === "lost answer" || kind === "repeated call") deployment.execute(statement);
-    if (kind === "late call") late.push(statement);
+    if (requests % 5 === 0) for (const report of late.splice(0, 1)) deployment.execute(report);
+    const report = deployment.report(gateway, requests);
+    if (kind === "lost answer" || kind === "repeated call") deployment.execute(report);
+    if (kind === "late call") late.push(report);
     if (kind === "death") deployment.replace(gateway);
     if (kind === "no data") deployment.redis = nothingKept();
     if (kind === "older data") deployment.failOver();
     if (/^(lost|late)/.test(kind)) deployment.unanswered(gateway, requests);
     else if (/call/.test(kind)) deployment.call(gateway, requests);
   }
-  for (const statement of late) deployment.execute(statement);
+  for (const report of late) deployment.execute(report);
   return faults;
 }
 
@@ -222,7 +222,7 @@ describe("counts that only grow", () => {
     const steps: ((deployment: Deployment) => void)[] = [0, 1].flatMap((gateway) => [
       (deployment) => deployment.call(gateway, 1),
       (deployment) => {
-        deployment.execute(deployment.statement(gateway, 1)); // its answer is lost
+        deployment.execute(deployment.report(gateway, 1)); // its answer is lost
         deployment.unanswered(gateway, 1);
       },
       (deployment) => deployment.alone(gateway, 1),
@@ -312,7 +312,7 @@ describe("counts that only grow", () => {
   test("what was charged for unanswered requests is used by later ones of that gateway", () => {
     const deployment = new Deployment();
     deployment.call(0, 30);
-    deployment.execute(deployment.statement(0, 25)); // its answer is lost
+    deployment.execute(deployment.report(0, 25)); // its answer is lost
     expect(deployment.unanswered(0, 25)).toBe(10); // a third of what was left
     expect(deployment.call(1, 10)).toBe(5); // the others count all 25
     expect(deployment.call(0, 20)).toBe(15);
@@ -321,7 +321,7 @@ describe("counts that only grow", () => {
 
   test("what was charged for unanswered requests can be used after Redis has lost its data", () => {
     const deployment = new Deployment();
-    deployment.execute(deployment.statement(0, 25)); // its answer is lost
+    deployment.execute(deployment.report(0, 25)); // its answer is lost
     deployment.call(0, 0);
     deployment.call(1, 5);
     deployment.redis = nothingKept();
@@ -403,7 +403,7 @@ describe("windows by the clock", () => {
     expect(deployment.redis.totals.map(({ highest }) => highest)).toEqual([1, 6]);
   });
 
-  test("a statement that charges nothing and tells nothing leaves Redis as it is", () => {
+  test("a report that charges nothing and tells nothing leaves Redis as it is", () => {
     const deployment = new Deployment();
     deployment.stateAll();
     expect(deployment.redis).toEqual(nothingKept());

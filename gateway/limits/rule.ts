@@ -33,8 +33,10 @@ export interface Count {
 }
 
 /**
- * What a gateway may still admit of a limit: all that is left with one gateway or with Redis, else its share. It equals
- * what `charge` admits next. A gateway that has admitted too many in a fault gets less credit.
+ * What a gateway may still admit of a limit. With Redis: what `charge` would admit. Alone: this gateway's share of what
+ * was left when it last heard. What it has admitted since is subtracted.
+ *
+ * @param gateways how many share what is left: 1 with Redis
  */
 export function leftOf({ own, synced, others }: Readonly<Count>, limit: number, gateways: number): number {
   return Math.ceil((limit - others - synced) / gateways) + synced - own;
@@ -76,8 +78,8 @@ export interface KeptCounts {
   readonly charged: Map<string, readonly { readonly index: number; readonly charged: number }[]>;
 }
 
-/** What one gateway states about an account, and how many more requests it wants to admit. */
-export interface StatedCounts {
+/** What one gateway reports about an account, and how many more requests it wants to admit. */
+export interface CountReport {
   readonly gateway: string;
   readonly wanted: number;
   readonly limits: readonly number[];
@@ -91,16 +93,16 @@ export interface ChargeAnswer {
 }
 
 /**
- * Merges a statement into what Redis keeps and admits as many of the wanted requests as all windows have left.
+ * Merges a report into what Redis keeps and admits as many of the wanted requests as all windows have left.
  * `script.ts` does the same on Redis, step by step.
  *
- * A statement may come twice, late, or to a Redis that has lost everything. Credit is used before anything is charged:
- * requests that were charged to a gateway and not admitted, because the answer was lost.
+ * A report may come twice, late, or to a Redis that has lost everything. Credit: requests that Redis charged to a
+ * gateway but whose answer was lost. They are admitted first.
  *
  * @param indexes of the windows that run now
  */
-export function charge(kept: KeptCounts, indexes: readonly number[], statement: StatedCounts): ChargeAnswer {
-  const { gateway, wanted, limits, counts } = statement;
+export function charge(kept: KeptCounts, indexes: readonly number[], report: CountReport): ChargeAnswer {
+  const { gateway, wanted, limits, counts } = report;
   const isNew = kept.totals.at(-1)?.index !== indexes.at(-1);
   const totals = isNew ? [] : kept.totals;
   const charges = isNew ? [] : (kept.charged.get(gateway) ?? []);

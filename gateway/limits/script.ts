@@ -2,7 +2,7 @@
 import { lengthsMs } from "./rule.ts";
 
 /**
- * Merges the statements of one gateway about many accounts, as `charge` in `rule.ts` does for one. It goes by the clock
+ * Merges the reports of one gateway about many accounts, as `charge` in `rule.ts` does for one. It goes by the clock
  * of Redis.
  *
  * KEYS: one for each account.

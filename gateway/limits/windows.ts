@@ -72,9 +72,8 @@ function bindsMore(a: WindowState, b: WindowState): boolean {
 }
 
 /**
- * The names are constants of the module, because V8 keeps one text for each name and makes it of two bytes a character
- * when it meets the name first in a document with other letters, as the OpenAPI document is: then every response is
- * made of two bytes a character, and converted when it is sent (docs/performance.md).
+ * Keeps responses one byte per character. V8 interns each header name once; if it first meets it inside the OpenAPI
+ * document, which has wider characters, the name and every response use two bytes (docs/performance.md).
  */
 const names = {
   limit: "X-RateLimit-Limit",
@@ -124,8 +123,8 @@ function policyOf(windows: readonly Window[]): string {
 }
 
 /**
- * The limits of a banned caller: no window has anything left before the ban ends, and a spent one not before its own
- * end.
+ * The limits of a banned caller. Every window shows 0 left and resets when the ban ends; a spent one resets at the
+ * later of the two ends.
  *
  * @param current its windows, which may go by the clock of Redis
  * @param untilMs the end of the ban, Unix milliseconds by the clock of gateways

@@ -40,10 +40,10 @@ interface UpstreamCall extends IncomingMessage {
  * Passes GET and HEAD on to one service, after authentication, limits and validation.
  *
  * The upstream's 2xx and 304 come back as they are, with the gateway's headers in place of the upstream's. Everything
- * else becomes an ApiError given to `next`: 502 `upstream_unavailable` (refused, broken, or the upstream's own 5xx and
- * refusals of the gateway), 504 `upstream_timeout`, 503 `service_unavailable` (none configured, or the account has its
- * share of the connections), and the upstream's own 404, 400 and 412. When a body breaks off, the client's connection
- * is closed, and `next` is called with headers already sent.
+ * else becomes an ApiError given to `next`: what `refusals` of exchange.ts makes of another status, 502
+ * `upstream_unavailable` (refused or broken), 504 `upstream_timeout`, and 503 `service_unavailable` (none configured,
+ * or the account has its share of the connections). When a body breaks off, the client's connection is closed, and
+ * `next` is called with headers already sent.
  */
 export function passThrough(options: PassThroughOptions): PassThrough {
   const { upstream, name, timeoutMs, clientTimeoutMs } = options;

@@ -3,7 +3,7 @@ import type { Item, LedgerKind, ListedItem, PetStatus } from "../../proto/pet.ts
 import type { Actor, LedgerRow, OnceRecord, Origin } from "./change.ts";
 
 /** The columns of an entry, which both tables have. */
-const entryColumns = ["pet_id", "quantity", "status"] as const;
+const itemColumns = ["pet_id", "quantity", "status"] as const;
 
 interface ItemRow {
   pet_id: bigint;
@@ -22,13 +22,13 @@ function toItem(row: ItemRow): Item {
 }
 
 /** An entry as the drivers give it. */
-export interface Row extends ItemRow {
+export interface EntryRow extends ItemRow {
   removed: number | bigint;
 }
 
-export const columns = [...entryColumns, "revision", "removed"] as const;
+export const entryColumns = [...itemColumns, "revision", "removed"] as const;
 
-export function fromRow(row: Row): ListedItem {
+export function toListedItem(row: EntryRow): ListedItem {
   return { ...toItem(row), removed: Boolean(Number(row.removed)) };
 }
 
@@ -44,7 +44,7 @@ export const ledgerTable = "stock_ledger";
 export const petIndex = "stock_ledger_pet_index";
 
 /** The columns that answer a repeat. */
-export const onceColumns = ["once_id", "fingerprint", ...entryColumns, "id", "found_revision"] as const;
+export const onceColumns = ["once_id", "fingerprint", ...itemColumns, "id", "found_revision"] as const;
 
 /** A record that answers a repeat, as the drivers give it. */
 export interface OnceRow extends Omit<ItemRow, "revision"> {

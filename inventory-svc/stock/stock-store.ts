@@ -9,7 +9,7 @@ import { SharedRead } from "../../runtime/shared-read.ts";
 import type { Change, Outcome } from "./change.ts";
 import { readCurrentRows } from "./current-rows.ts";
 import { orUnavailable } from "./stock-errors.ts";
-import { columns, fromRow, ledgerTable, type Row } from "./stock-rows.ts";
+import { type EntryRow, entryColumns, ledgerTable, toListedItem } from "./stock-rows.ts";
 import { type WriteRequest, WriteStatements, type Written, writeWanted } from "./write.ts";
 
 /** What changed after a position, in pages; `reset` when the position is not one of this stock or below the floor. */
@@ -107,8 +107,8 @@ export class StockStore {
   }
 
   /**
-   * Takes note of a position of the database. One that is older than what was known before the question comes from
-   * another stock: its server has lost revisions, or never had them.
+   * Takes note of a position of the database. A position behind the one known before the query proves that the server
+   * lost revisions or never had them.
    */
   #see({ epoch, revision }: Position, known: Position): void {
     const isBack = epoch === known.epoch && revision < known.revision;
@@ -133,15 +133,14 @@ export class StockStore {
         "stock_head.epoch",
         "stock_head.revision as head",
         "stock_head.floor",
-        ...columns.map((name) => `page.${name}`),
+        ...entryColumns.map((name) => `page.${name}`),
       );
-    const rows: readonly (Row & ServerRow & { epoch: string; head: bigint; floor: bigint })[] = await this.#readCurrent(
-      () => query.clone(),
-    );
+    const rows: readonly (EntryRow & ServerRow & { epoch: string; head: bigint; floor: bigint })[] =
+      await this.#readCurrent(() => query.clone());
     const { epoch: currentEpoch, head, floor } = rows[0]!;
     this.#see({ epoch: currentEpoch, revision: head }, known);
     if (epoch !== currentEpoch || revision > head || revision < floor) return { kind: "reset" };
-    const changed = rows[0]!.pet_id === null ? [] : rows.map(fromRow);
+    const changed = rows[0]!.pet_id === null ? [] : rows.map(toListedItem);
     invariant(
       changed.every((row) => row.revision > revision && row.revision <= head),
       "changes are newer than the revision that was asked for, and not newer than the counter",
@@ -208,8 +207,9 @@ export class StockStore {
    *
    * The counter jumps to the time in microseconds by the database's clock, which no epoch reaches by counting. A
    * counter that is past it, because the clock was wrong at an earlier restore, grows by that time: by more than any
-   * changes after the backup, or an earlier restore of it, can have added. So no revision is used twice: a caller that
-   * knows an entry's revision from before the restore cannot mistake another state for it.
+   * changes after the backup, or an earlier restore of it, can have added. So no revision is used twice, unless the
+   * database's clock is set back between two restores of one backup: a caller that knows an entry's revision from
+   * before the restore cannot mistake another state for it.
    *
    * @returns the position after it
    * @throws StockUnavailableError
@@ -228,11 +228,16 @@ export class StockStore {
 
   /** Reads rows in the order of petId. @param choose says which */
   async #readRows(choose: (rows: Knex.QueryBuilder) => Knex.QueryBuilder): Promise<readonly ListedItem[]> {
-    const rows = await readCurrentRows<Row>(this.#db, choose(this.#select()).orderBy("pet_id"), columns, "pet_id");
-    return rows.map(fromRow);
+    const rows = await readCurrentRows<EntryRow>(
+      this.#db,
+      choose(this.#select()).orderBy("pet_id"),
+      entryColumns,
+      "pet_id",
+    );
+    return rows.map(toListedItem);
   }
 
-  #select(): Knex.QueryBuilder<Row, Row[]> {
-    return this.#db<Row>("stock").select(columns) as never;
+  #select(): Knex.QueryBuilder<EntryRow, EntryRow[]> {
+    return this.#db<EntryRow>("stock").select(entryColumns) as never;
   }
 }

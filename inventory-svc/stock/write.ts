@@ -18,14 +18,14 @@ import { type Change, type ChangeGroup, type LedgerRow, type Outcome, onceOf } f
 import { type BatchInput, type BatchResult, decideChanges } from "./decide-changes.ts";
 import { OutcomeUnknownError, StockUnavailableError } from "./stock-errors.ts";
 import {
-  columns,
-  fromRow,
+  type EntryRow,
+  entryColumns,
   ledgerColumns,
   ledgerTable,
   type OnceRow,
   onceColumns,
-  type Row,
   toLedgerRow,
+  toListedItem,
   toOnceRecord,
   toRow,
 } from "./stock-rows.ts";
@@ -33,7 +33,7 @@ import {
 /** Changes that a caller asks for, for as long as it wants them. */
 export interface WriteRequest {
   readonly group: ChangeGroup;
-  /** False once its call has ended or its time is over: then nothing of the group may be written any more. */
+  /** False once its call has ended or its time is over: from then on nothing of the group may be decided. */
   readonly isWanted: () => boolean;
 }
 
@@ -121,12 +121,12 @@ async function lockAndRead(
     statements.lockCounter,
     statements.entries(new Set(changes.map((change) => change.petId))),
     ...statements.records(new Set(changes.flatMap((change) => onceOf(change)?.id ?? []))),
-  )) as [Position[], Row[], OnceRow[]?, { id: bigint | null }[]?];
+  )) as [Position[], EntryRow[], OnceRow[]?, { id: bigint | null }[]?];
   const [counter] = counters;
   if (!counter) throw noCounter();
   return {
     ...counter,
-    rows: rows.map(fromRow),
+    rows: rows.map(toListedItem),
     records: records.map(toOnceRecord),
     lowestId: lowest?.id && lowest.id < 0n ? lowest.id : 0n,
   };
@@ -161,7 +161,7 @@ export class WriteStatements {
   readonly lockCounter: Statement;
   readonly #advanceCounter: Statement;
   readonly #entries: RowsStatement<"pet_id">;
-  readonly #setEntries: RowsStatement<(typeof columns)[number]>;
+  readonly #setEntries: RowsStatement<(typeof entryColumns)[number]>;
   readonly #records: RowsStatement<"once_id">;
   readonly #lowestId: Statement;
   readonly #addToLedger: RowsStatement<(typeof ledgerColumns)[number]>;
@@ -173,8 +173,8 @@ export class WriteStatements {
     const counter = () => db("stock_head").where("id", db.raw("1"));
     this.lockCounter = statementOf(counter().select("epoch", "revision").forUpdate());
     this.#advanceCounter = statementOf(counter().update({ revision: 0 }));
-    this.#entries = selectBy(db, "pet_id", "stock", columns);
-    this.#setEntries = new RowsStatement(columns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());
+    this.#entries = selectBy(db, "pet_id", "stock", entryColumns);
+    this.#setEntries = new RowsStatement(entryColumns, (rows) => db("stock").insert(rows).onConflict("pet_id").merge());
     this.#records = selectBy(db, "once_id", ledgerTable, onceColumns);
     this.#lowestId = statementOf(db(ledgerTable).min("id as id"));
     const made_at = db.raw(clockMs(db));

@@ -20,8 +20,8 @@ import { maxAttempts } from "./statements.ts";
 export const readOnlyServer = "@@read_only /*!80000 | @@super_read_only */";
 
 /**
- * Vitess gives one answer to equal reads that wait at the same time, also to a read that began after a commit which that
- * answer does not have. With this it does not. It looks for it right after SELECT; other engines skip it.
+ * Vitess lets equal concurrent reads share an answer, which may be older than the read. This hint turns that off. It
+ * must follow SELECT directly; other engines skip it.
  */
 const ownAnswer = "/*vt+ CONSOLIDATOR=disabled */";
 

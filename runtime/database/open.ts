@@ -16,9 +16,9 @@ export interface DatabaseOptions {
   /** How long a caller waits for a connection, and a new connection for the server. */
   readonly acquireTimeoutMs: number;
   /**
-   * Time without a byte after which a connection is closed, so that a frozen server delays no caller for longer. A
-   * silent connection is asked for an answer in the middle of that time. The server does the same after twice this
-   * time, so that a frozen process keeps no lock for longer.
+   * Time without a byte after which a connection is closed, so that a frozen server delays no caller for longer.
+   * Halfway, the client sends a ping. The server closes a silent session after twice this time, so that a frozen
+   * process keeps no lock for longer.
    */
   readonly silenceTimeoutMs: number;
   /** Gets the engine of each new connection: after a failover it may be another server. */

@@ -75,7 +75,10 @@ export class DatabaseRisks {
     };
   }
 
-  /** Several writers count as gone only once a whole pool of new connections leads to one: few prove nothing. */
+  /**
+   * Compares the servers. Several writers count as gone only once a whole pool of new connections leads to one: a few
+   * connections prove nothing.
+   */
   async #compareServers(db: Knex): Promise<void> {
     const hadSeveral = this.#severalWriters !== undefined;
     const writers = hadSeveral ? await writersBehindAll(db, poolUse(db).max) : await writersBehind(db);

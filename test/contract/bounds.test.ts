@@ -116,12 +116,37 @@ test("a list of which no part arrives within INVENTORY_TIMEOUT_MS is 504", async
   expectError(await callApi(gateway.address, { path: "/v1/inventory", headers }), 504, "timeout");
 });
 
-test("a gRPC message of more than 512 KiB is RESOURCE_EXHAUSTED, and the service goes on", async () => {
+test("a gRPC message of more than 2 MiB is RESOURCE_EXHAUSTED, and the service goes on", async () => {
   const inventory = connectInventory(system.inventory.listen);
   stack.defer(() => inventory.close());
   const stream = inventory.applyChanges();
-  const changes = Array.from({ length: 140_000 }, () => ({ petId: 1n }));
+  const changes = [{ petId: 1n, reason: "x".repeat(2 * 1024 * 1024) }];
   stream.send({ groups: [{ changes, deadlineMs: 10_000 }] });
   expect(await statusOf(stream.next())).toBe("RESOURCE_EXHAUSTED");
   expect(await statusOf(inventory.get({ petId: 1n }))).toBe("NOT_FOUND");
+});
+
+test("a gRPC message takes a thousand changes, each as large as it may be", async () => {
+  const inventory = connectInventory(system.inventory.listen);
+  stack.defer(() => inventory.close());
+  const stream = inventory.applyChanges();
+  const id = "x".repeat(64);
+  const change = {
+    petId: -1n,
+    quantity: 2_147_483_647,
+    expectedRevisions: Array.from({ length: 20 }, () => -1n),
+    reason: "\u{1f431}".repeat(200),
+  };
+  const group = {
+    changes: [change],
+    deadlineMs: 2 ** 32 - 1,
+    idempotencyKey: { account: id, key: id, fingerprint: id },
+    traceparent: `00-${"1".repeat(32)}-${"1".repeat(16)}-00`,
+    account: id,
+    keyId: id,
+    originRequestId: id,
+  };
+  stream.send({ groups: Array.from({ length: 1_000 }, () => group) });
+  const { results } = (await stream.next()) as { readonly results: readonly unknown[] };
+  expect(results).toHaveLength(1_000);
 });

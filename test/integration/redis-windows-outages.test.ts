@@ -112,13 +112,13 @@ describe("windows on a Redis that goes away", () => {
     for (let i = 0; i < 70; i++) memory.charge(caller, windows);
     await server().kill("SIGSTOP");
     const first = ask(0, other);
-    const stated = limiter.stateCounts();
+    const reported = limiter.reportCounts();
     const waiting = Array.from({ length: 50 }, () => ask(0, caller));
     await first;
     expect(breaker.isOpen).toBe(true);
     const decisions = await Promise.all([...waiting, ...Array.from({ length: 50 }, () => ask(0, caller))]);
     expect(admitted(decisions)).toHaveLength(30);
-    await stated;
+    await reported;
     await server().kill("SIGCONT");
     await backAgain();
     // Redis may have charged the requests that it got while it was frozen: they are left for this gateway.

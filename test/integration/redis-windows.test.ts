@@ -3,7 +3,7 @@ import type { Redis } from "ioredis";
 import { shareRefusals } from "../../gateway/admission/shared-refusals.ts";
 import { MemoryWindows } from "../../gateway/limits/memory-windows.ts";
 import { RedisWindows } from "../../gateway/limits/redis-windows.ts";
-import { charge, indexAt, type KeptCounts, lengthsMs, phaseOf, type StatedCounts } from "../../gateway/limits/rule.ts";
+import { type CountReport, charge, indexAt, type KeptCounts, lengthsMs, phaseOf } from "../../gateway/limits/rule.ts";
 import type { Decision } from "../../gateway/limits/windows.ts";
 import { quotaWindows } from "../../gateway/limits/windows.ts";
 import { admitted, hourMs, left, threeGateways, windows } from "../support/limit-gateways.ts";
@@ -54,7 +54,7 @@ describe("windows on Redis", () => {
     expect(left(alone)[0]).toBe(99); // its share of what was left
     expect(changes[0]).toBe(true);
     await until(() => changes.at(-1) === false);
-    await limiter.stateCounts();
+    await limiter.reportCounts();
     expect(left(await ask(1, caller))[0]).toBe(296);
   });
 
@@ -237,7 +237,7 @@ describe("windows on Redis", () => {
     expect(left(await limiter.charge(caller, windows))).toEqual([296, 9_996]);
   });
 
-  test("a gateway states the counts of 1,000 callers in 5 calls, which change nothing there", async () => {
+  test("a gateway reports the counts of 1,000 callers in 5 calls, which change nothing there", async () => {
     const callers = Array.from({ length: 1_000 }, newCaller);
     const gateway = await startGateway();
     await Promise.all(callers.map((caller) => gateway.limiter.charge(caller, windows)));
@@ -245,7 +245,7 @@ describe("windows on Redis", () => {
     const counts = () =>
       Promise.all(callers.map((caller) => gateway.redis.hgetallBuffer(`petstore:counts:1:${caller}`)));
     const [before, callsBefore] = [await counts(), await calls()];
-    await gateway.limiter.stateCounts();
+    await gateway.limiter.reportCounts();
     expect((await calls()) - callsBefore).toBe(5);
     expect(await counts()).toEqual(before);
   });
@@ -280,7 +280,7 @@ describe("windows on Redis", () => {
     );
   });
 
-  test("the script does what the rule says, for any statements, clock steps and losses", async () => {
+  test("the script does what the rule says, for any reports, clock steps and losses", async () => {
     const small = fc.nat(12);
     const step = fc.record({
       gateway: fc.constantFrom("g1", "g2", "g3"),
@@ -305,20 +305,20 @@ describe("windows on Redis", () => {
           if (isLost) kept = { totals: [], charged: new Map() };
           if (isLost) await redis.del(`petstore:counts:1:${account}`);
           const atMs = indexes(now());
-          const statement: StatedCounts = {
+          const report: CountReport = {
             gateway,
             wanted,
             limits,
             // Some are about another window.
             counts: counts.map(({ late, ...count }, w) => ({ ...count, index: atMs[w]! - (late === 0 ? 1 : 0) })),
           };
-          const args = statement.counts.flatMap(({ index, own, alone, synced, others }, w) => {
+          const args = report.counts.flatMap(({ index, own, alone, synced, others }, w) => {
             return [limits[w]!, index, own, alone, synced, others];
           });
           const key = `petstore:counts:1:${account}`;
           const fixed = [clock.offsetMs, gateway, phaseMs, wanted];
           const [nowMs, ...answer] = await (redis as Client).chargeWindows(1, key, ...fixed, ...args);
-          const { admitted: expected, windows: of } = charge(kept, indexes(nowMs!), statement);
+          const { admitted: expected, windows: of } = charge(kept, indexes(nowMs!), report);
           expect(answer).toEqual([expected, ...of.flatMap(({ others, charged }) => [others, charged])]);
         }
       }),

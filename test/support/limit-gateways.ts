@@ -45,7 +45,7 @@ export function threeGateways(stack: Stack) {
       probeIntervalMs: 50,
       onChange: (isOpen) => {
         changes.push(isOpen);
-        if (!isOpen) void limiter.stateCounts();
+        if (!isOpen) void limiter.reportCounts();
       },
     });
     const memory = new MemoryWindows({ maxAccounts: 10_000, gateways: 3, now });
@@ -74,7 +74,7 @@ export function threeGateways(stack: Stack) {
   const backAgain = async () => {
     for (const { redis, changes, limiter } of gateways) {
       await until(() => redis.status === "ready" && changes.at(-1) !== true);
-      await limiter.stateCounts();
+      await limiter.reportCounts();
     }
   };
 

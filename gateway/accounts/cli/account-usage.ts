@@ -4,7 +4,7 @@ import { type DbInteger, toNumber } from "../keys/key-rows.ts";
 import { type Account, readAccounts } from "./account-store.ts";
 
 /** How much an account uses, for `keys usage`. */
-export interface AccountUsage extends Account {
+export interface UsageTotals extends Account {
   /** Keys ever issued. */
   readonly keys: number;
   /** Keys that are neither revoked nor expired. */
@@ -28,7 +28,7 @@ export interface AccountUsage extends Account {
  *
  * @param sinceMs requests since then are counted, in Unix milliseconds
  */
-export async function readUsage(db: Knex, nowMs: number, sinceMs: number): Promise<AccountUsage[]> {
+export async function readUsage(db: Knex, nowMs: number, sinceMs: number): Promise<UsageTotals[]> {
   const accounts = await readAccounts(db);
   const keys: KeysRow[] = await keysByAccount(db);
   const validKeys: KeysRow[] = await keysByAccount(db)

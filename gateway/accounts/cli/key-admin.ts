@@ -8,7 +8,7 @@ import type { AccountLimits, PlanName } from "../keys/plans.ts";
 import { defaultScopes, type Scope } from "../keys/principal.ts";
 import { AccountError } from "./account-error.ts";
 import { type Account, changePlan, ensureAccount, getAccount } from "./account-store.ts";
-import { type AccountUsage, readUsage } from "./account-usage.ts";
+import { readUsage, type UsageTotals } from "./account-usage.ts";
 import { type KeyRecord, readKeys } from "./key-records.ts";
 
 /** What operators do with accounts and keys. A refused request throws an AccountError with a text for people. */
@@ -57,7 +57,7 @@ export interface KeyAdmin {
    *
    * @param sinceMs requests since then are counted, in Unix milliseconds
    */
-  usage(sinceMs: number): Promise<AccountUsage[]>;
+  usage(sinceMs: number): Promise<UsageTotals[]>;
 }
 
 export interface IssueRequest extends StoredKey {

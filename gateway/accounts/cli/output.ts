@@ -1,6 +1,6 @@
 /** Formats what the `keys` commands print: JSON, and cells of tables for people. */
 import { describePlan } from "./account-store.ts";
-import type { AccountUsage } from "./account-usage.ts";
+import type { UsageTotals } from "./account-usage.ts";
 import { type KeyRecord, keyState } from "./key-records.ts";
 
 /** ISO 8601 in UTC, or null. */
@@ -63,11 +63,11 @@ export function banCells(key: KeyRecord): Record<string, string> {
   };
 }
 
-export function usageJson({ accountId: _, lastUsedAtMs, ...usage }: AccountUsage) {
+export function usageJson({ accountId: _, lastUsedAtMs, ...usage }: UsageTotals) {
   return { ...usage, lastUsedAt: isoTime(lastUsedAtMs) };
 }
 
-export function usageCells(usage: AccountUsage): Record<string, string> {
+export function usageCells(usage: UsageTotals): Record<string, string> {
   return {
     ACCOUNT: usage.account,
     PLAN: describePlan(usage),

@@ -17,7 +17,11 @@ export interface AuthenticatorOptions {
   readonly elapsed?: () => number;
 }
 
-/** How long a look-up is used. With the 2 s of `longWaitMs` that are the 10 s in which a revocation holds everywhere. */
+/**
+ * How long a look-up is used. A read that waits for longer than 2 s (`longWaitMs`), and each repeat of an update, has
+ * its key looked at again: so a revocation holds within 10 s. The first attempt at an update may be later: it has until
+ * its deadline, and its key is not looked at again.
+ */
 const maxAgeMs = 8_000;
 
 /** The age at which a key in use is looked up again, beside the requests, so that no request waits for it. */

@@ -10,7 +10,7 @@ import { writeJson } from "../../http/respond.ts";
 import { createKey, storedKey } from "../keys/key-format.ts";
 import type { RotatedKey, Rotation, RotationRefusal } from "../keys/key-rotation.ts";
 
-export interface KeyRotation {
+export interface RotateKeyOptions {
   readonly rotate: (rotation: Rotation) => Promise<RotatedKey | RotationRefusal>;
   /** Limits the rotations of a family. */
   readonly guard: AccountGuard;
@@ -30,7 +30,7 @@ const maxGraceSeconds = 604_800;
 const defaultGraceSeconds = 86_400;
 
 /** The answer is the only place where the new key is ever shown. */
-export function rotateOwnKey(options: KeyRotation): RequestHandler {
+export function rotateOwnKey(options: RotateKeyOptions): RequestHandler {
   const { rotate, guard, onRotated, pepper, keyEnv, bodyTimeoutMs, now } = options;
   return async (request, response) => {
     const graceMs = (await readGraceSeconds(request, bodyTimeoutMs)) * 1_000;

@@ -29,7 +29,7 @@ const deprecatedUseWaitsMs = 7 * dayMs;
 const maxReads = 3;
 
 /** The use of an account in a range of time. */
-export interface AccountUse {
+export interface UsageSeries {
   /** Those with requests, in no order. */
   readonly steps: readonly UseStep[];
   /** Requests to deprecated operations, by whole days. */
@@ -79,7 +79,7 @@ export class UsageRecorder {
    *
    * @throws the error of the database; Error when each attempt met a write
    */
-  async read(range: UseRange): Promise<AccountUse> {
+  async read(range: UseRange): Promise<UsageSeries> {
     const { store } = this.#options;
     for (let attempt = 0; attempt < maxReads; attempt++) {
       await this.#writingCounts;
@@ -151,7 +151,7 @@ export class UsageRecorder {
     this.#deprecatedUse.set(id, { accountId, operation, requests: before + requests, atMs: dayStartMs });
   }
 
-  #withUnwritten({ accountId, fromMs, stepMs }: UseRange, stored: AccountUse): AccountUse {
+  #withUnwritten({ accountId, fromMs, stepMs }: UseRange, stored: UsageSeries): UsageSeries {
     const unwritten = this.#minutes
       .of(accountId)
       .filter(({ minuteStartMs }) => minuteStartMs >= fromMs)

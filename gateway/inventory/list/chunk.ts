@@ -15,7 +15,7 @@ export interface Chunk {
   /** No entry was removed by an earlier revision. */
   readonly firstRemoval: bigint;
   /** How many are not removed. */
-  readonly entries: number;
+  readonly liveCount: number;
   /** Where each entry's JSON begins, and at the end where the last one ends. */
   readonly offsets: Uint32Array<ArrayBuffer>;
   /** Each entry with a comma before it. */
@@ -27,9 +27,9 @@ const never = 2n ** 63n;
 
 /** @throws InvariantError where the parts of a chunk disagree: readers would get other entries' bytes */
 function sealed(chunk: Chunk): Chunk {
-  const { petIds, revisions, offsets, json, entries } = chunk;
+  const { petIds, revisions, offsets, json, liveCount } = chunk;
   const count = petIds.length;
-  const isWhole = revisions.length === count && offsets.length === count + 1 && entries >= 0 && entries <= count;
+  const isWhole = revisions.length === count && offsets.length === count + 1 && liveCount >= 0 && liveCount <= count;
   invariant(isWhole && offsets[count] === json.length, "the bytes of a chunk are those of its entries");
   return chunk;
 }
@@ -39,19 +39,19 @@ export function makeChunk(items: readonly ListedItem[]): Chunk {
   const petIds = new BigInt64Array(items.length);
   const revisions = new BigInt64Array(items.length);
   const offsets = new Uint32Array(items.length + 1);
-  let [newest, firstRemoval, entries] = [0n, never, 0];
+  let [newest, firstRemoval, liveCount] = [0n, never, 0];
   let text = "";
   items.forEach((item, i) => {
     petIds[i] = item.petId;
     revisions[i] = item.revision;
     if (item.revision > newest) newest = item.revision;
-    if (!item.removed) entries += 1;
+    if (!item.removed) liveCount += 1;
     else if (item.revision < firstRemoval) firstRemoval = item.revision;
     text += renderListed(item);
     offsets[i + 1] = text.length; // the JSON is ASCII: characters are bytes
   });
   const json = joinBytes([Buffer.from(text, "latin1")]);
-  return sealed({ petIds, revisions, newest, firstRemoval, entries, offsets, json });
+  return sealed({ petIds, revisions, newest, firstRemoval, liveCount, offsets, json });
 }
 
 /**
@@ -62,7 +62,7 @@ export function makeChunk(items: readonly ListedItem[]): Chunk {
 export function editChunk(chunk: Chunk, edits: readonly ListedItem[]): Chunk {
   const parts: Buffer[] = [];
   const places: Place[] = [];
-  let { newest, firstRemoval, entries } = chunk;
+  let { newest, firstRemoval, liveCount } = chunk;
   let next = 0;
   for (const item of edits) {
     const { petId, revision, removed } = item;
@@ -74,11 +74,11 @@ export function editChunk(chunk: Chunk, edits: readonly ListedItem[]): Chunk {
     places.push({ petId, at, isThere, length: json.length, revision });
     if (revision > newest) newest = revision;
     if (removed && revision < firstRemoval) firstRemoval = revision;
-    entries += Number(!removed) - Number(isThere && !isRemoved(chunk, at));
+    liveCount += Number(!removed) - Number(isThere && !isRemoved(chunk, at));
     next = isThere ? at + 1 : at;
   }
   parts.push(chunk.json.subarray(chunk.offsets[next]));
-  return sealed({ ...movePlaces(chunk, places), newest, firstRemoval, entries, json: joinBytes(parts) });
+  return sealed({ ...movePlaces(chunk, places), newest, firstRemoval, liveCount, json: joinBytes(parts) });
 }
 
 /** Where an edit goes. */
@@ -151,14 +151,14 @@ export function forgetRemovals(chunk: Chunk, floor: bigint): Chunk {
 /** Copies the entries from `from` to before `to` into a chunk of their own. */
 export function sliceChunk(chunk: Chunk, from: number, to: number): Chunk {
   const start = chunk.offsets[from]!;
-  let entries = 0;
-  for (let at = from; at < to; at++) if (!isRemoved(chunk, at)) entries += 1;
+  let liveCount = 0;
+  for (let at = from; at < to; at++) if (!isRemoved(chunk, at)) liveCount += 1;
   return sealed({
     petIds: chunk.petIds.slice(from, to),
     revisions: chunk.revisions.slice(from, to),
     newest: chunk.newest, // a bound, as is the next one: the newest entry of this part may be older
     firstRemoval: chunk.firstRemoval,
-    entries,
+    liveCount,
     offsets: chunk.offsets.slice(from, to + 1).map((offset) => offset - start),
     json: joinBytes([chunk.json.subarray(start, chunk.offsets[to])]),
   });

@@ -68,5 +68,5 @@ function split(chunk: Chunk): Chunk[] {
 
 /** Counts the entries that are not removed. */
 export function countEntries(chunks: readonly Chunk[]): number {
-  return chunks.reduce((count, { entries }) => count + entries, 0);
+  return chunks.reduce((count, { liveCount }) => count + liveCount, 0);
 }

@@ -13,8 +13,7 @@ interface Account {
  * have replaced them. Bodies share the pieces that did not change between them, and a shared piece counts once.
  *
  * Above the bound, the account that pins the most bytes loses all its readers of the body that it began first: they are
- * the slow ones, as they are still not done. An account that reads a single body can never pin the most while another
- * one reads several. A new reader is never refused.
+ * the slow ones, as they are still not done. A new reader is never refused.
  */
 export class PinnedBodies {
   readonly #maxBytes: number;

@@ -47,7 +47,7 @@ export class Snapshot {
     this.epoch = epoch;
     this.revision = revision;
     this.chunks = chunks;
-    const sent = chunks.filter(({ entries }) => entries > 0);
+    const sent = chunks.filter(({ liveCount }) => liveCount > 0);
     this.#segments = segmentsOf(openBracket(sent), previous ? previous.#segments : []);
     const tag = `${epochTag(epoch)}-${revision}`;
     this.etag = `"${tag}"`;

@@ -109,7 +109,7 @@ async function receive(
   let isSeen = false;
   const caller: UpdateCaller = {
     arrivedMs,
-    // A client that sends no more may have left: that is found out first, as a gateway that was frozen has to.
+    // A half-closed client may have left. Find out before sending: after a freeze, only this shows it.
     isWanted: () => !response.destroyed && (isSeen || !request.socket.readableEnded),
     mayRetry: async () => {
       context.waitsForOthers = true; // from here on it waits for the end of an outage, and for no work of this thread

@@ -36,7 +36,7 @@ export const protobufFileName = "petstore/inventory/v1/inventory.proto";
  *
  * Every refusal carries google.rpc details. It always has an ErrorInfo of the domain "petstore.inventory.v1", with one
  * of the reasons below; BadRequest names the field that INVALID_ARGUMENT is about, and ResourceInfo the entry that
- * NOT_FOUND and ALREADY_EXISTS are about. RetryInfo is present if, and only if, the same call may be repeated safely.
+ * NOT_FOUND and ALREADY_EXISTS are about. RetryInfo says that the same call is safe to repeat, and may succeed soon.
  *
  *   reason               status               metadata
  *   INVALID_FIELD        INVALID_ARGUMENT     field
@@ -315,9 +315,9 @@ export interface ApplyChangesRequest {
 }
 
 /**
- * Changes of one caller, decided in one transaction. Each of them stands alone, with two exceptions: when one of them is
- * malformed, and when one finds the record of another request under its key or request_id, all are refused, and none
- * happens.
+ * Changes of one caller, decided in one transaction. Each of them stands alone, unless the group is all_or_nothing. In
+ * every group all are refused, and none happens, when one of them is malformed, when one finds the record of another
+ * request under its key or request_id, and when two have the same request_id.
  */
 export interface ChangeGroup {
   /** 1 to 100. With a key, and where they are all or nothing, each names another pet_id. */
