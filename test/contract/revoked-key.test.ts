@@ -45,32 +45,39 @@ test.each([
   },
 );
 
-test("requests of a key that is revoked while they wait for the service read and change nothing", async () => {
-  const system = await startSystem({ gateways: 0, seed: [{ petId: 1n, quantity: 100, status: "available" }] });
-  stack.defer(() => system.close());
-  const clock = new TestClock();
-  const gateway = await startLocalGateway({ ...system.gatewayEnv, INVENTORY_TIMEOUT_MS: "60000" }, clock.now);
-  stack.defer(() => gateway.close());
-  const { key, keyId } = await system.issueKey({ plan: "enterprise" });
-  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
-  const call = (path: string, options = {}) => callApi(gateway.address, { path, headers, ...options });
-  const since = encodeURIComponent((await call("/v1/inventory")).headers.etag as string);
+test.each([
+  ["away", "SIGKILL"],
+  ["frozen", "SIGSTOP"],
+] as const)(
+  "requests of a key that is revoked while the service is %s read and change nothing",
+  async (_how, signal) => {
+    const system = await startSystem({ gateways: 0, seed: [{ petId: 1n, quantity: 100, status: "available" }] });
+    stack.defer(() => system.close());
+    const clock = new TestClock();
+    const gateway = await startLocalGateway({ ...system.gatewayEnv, INVENTORY_TIMEOUT_MS: "60000" }, clock.now);
+    stack.defer(() => gateway.close());
+    const { key, keyId } = await system.issueKey({ plan: "enterprise" });
+    const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+    const call = (path: string, options = {}) => callApi(gateway.address, { path, headers, ...options });
+    const since = encodeURIComponent((await call("/v1/inventory")).headers.etag as string);
 
-  await system.inventory.kill("SIGKILL");
-  const sentMs = performance.now();
-  const requests = [
-    call("/v1/inventory"),
-    call("/v1/inventory/1"),
-    call(`/v1/inventory/changes?since=${since}`),
-    call("/v1/inventory/1", { method: "PATCH", body: '{"quantity":7}' }),
-  ];
-  expect((await call("/v1/rate_limit")).status).toBe(200); // so those above have been admitted
-  await system.runKeys("revoke", keyId);
-  clock.advance(10_000);
-  await until(() => performance.now() - sentMs > 2_000); // shorter waits are part of the 10 s of a revocation
-  await system.restartInventory();
-  const answers = await Promise.all(requests);
-  expect(answers.map(({ status }) => status)).toEqual([401, 401, 401, 503]);
-  headers.authorization = `Bearer ${system.keys.enterprise}`;
-  expect((await call("/v1/inventory")).text).toContain('"quantity":100');
-});
+    await system.inventory.kill(signal);
+    const sentMs = performance.now();
+    const requests = [
+      call("/v1/inventory"),
+      call("/v1/inventory/1"),
+      call(`/v1/inventory/changes?since=${since}`),
+      call("/v1/inventory/1", { method: "PATCH", body: '{"quantity":7}' }),
+    ];
+    expect((await call("/v1/rate_limit")).status).toBe(200); // so those above have been admitted
+    await system.runKeys("revoke", keyId);
+    clock.advance(10_000);
+    await until(() => performance.now() - sentMs > 2_000); // shorter waits are part of the 10 s of a revocation
+    if (signal === "SIGSTOP") await system.inventory.kill("SIGCONT");
+    else await system.restartInventory();
+    const answers = await Promise.all(requests);
+    expect(answers.map(({ status }) => status)).toEqual([401, 401, 401, 503]);
+    headers.authorization = `Bearer ${system.keys.enterprise}`;
+    expect((await call("/v1/inventory")).text).toContain('"quantity":100');
+  },
+);

@@ -18,9 +18,8 @@ export interface AuthenticatorOptions {
 }
 
 /**
- * How long a look-up is used. A read that waits for longer than 2 s (`longWaitMs`), and each repeat of an update, has
- * its key looked at again: so a revocation holds within 10 s. The first attempt at an update may be later: it has until
- * its deadline, and its key is not looked at again.
+ * How long a look-up is used. A request that waits for longer than 2 s (`longWaitMs`) has its key looked at again
+ * before it is answered or sent: so a revocation holds within 10 s.
  */
 const maxAgeMs = 8_000;
 

@@ -59,7 +59,10 @@ async function post(
 /** Sends one update for each outcome, of the petIds 1, 2 and so on. @returns the answer */
 function answerOf(...outcomes: (Changed | ApiError)[]) {
   const updates = outcomes.map((_, i) => ({ petId: i + 1, quantity: 5 }));
-  return post({ stock: { update: async () => outcomes }, admission: { checkAgain: async () => {} } }, updates);
+  return post(
+    { stock: { update: async () => outcomes }, admission: { isGood: () => true, checkAgain: async () => {} } },
+    updates,
+  );
 }
 
 const done = (petId: bigint): Changed => ({ petId, quantity: 5, status: "sold", revision: 7n, isReplayed: false });
@@ -103,7 +106,7 @@ test("a repeat whose key cannot be looked up leaves the limits of the account in
     context.limitHeaders = ["X-RateLimit-Limit", "600"];
     throw new ApiError("service_unavailable");
   };
-  await post({ stock, admission: { checkAgain } }, [{ petId: 1, quantity: 5 }], context);
+  await post({ stock, admission: { isGood: () => true, checkAgain } }, [{ petId: 1, quantity: 5 }], context);
   expect(found).toEqual([false, limits]);
 });
 
@@ -116,7 +119,9 @@ test("the deadline of updates whose body comes later counts from the arrival of 
     },
   };
   const head = Promise.withResolvers<void>();
-  const address = await serve({ stock, admission: { checkAgain: async () => {} } }, {}, () => head.resolve());
+  const address = await serve({ stock, admission: { isGood: () => true, checkAgain: async () => {} } }, {}, () =>
+    head.resolve(),
+  );
   const sender = clientRequest(`http://${address}/`, {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -133,6 +138,11 @@ test("updates that have come whole by their turn are done without another look a
   const stock = { update: async () => [done(1n)] };
   const checkAgain = () => Promise.reject(new ApiError("service_unavailable"));
   const whole = (incoming: IncomingMessage) => until(() => incoming.complete);
-  const answer = await post({ stock, admission: { checkAgain } }, [{ petId: 1, quantity: 5 }], {}, whole);
+  const answer = await post(
+    { stock, admission: { isGood: () => true, checkAgain } },
+    [{ petId: 1, quantity: 5 }],
+    {},
+    whole,
+  );
   expect(answer).toMatchObject({ status: 200 });
 });

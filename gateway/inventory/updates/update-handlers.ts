@@ -20,13 +20,14 @@ import {
   readPrecondition,
 } from "../input.ts";
 import { entryEtag, renderItem } from "../list/chunk.ts";
+import { hasWaited } from "../reads/read-handlers.ts";
 import type { ChangeOrigin, StockClient, UpdateCaller } from "../stock-client.ts";
 import { parseAdjustments, parseBulkUpdates } from "./bulk-input.ts";
 
 export interface UpdateInventoryOptions {
   readonly stock: Pick<StockClient, "update">;
   /** Looks again at a key that may have been revoked since its request began. */
-  readonly admission: Pick<Admission, "checkAgain">;
+  readonly admission: Pick<Admission, "isGood" | "checkAgain">;
   /** Limits the entries that an account updates with an Idempotency-Key. */
   readonly keyedUpdates: AccountGuard;
   /** How long the body may take to arrive. */
@@ -107,10 +108,11 @@ async function receive(
     if (response.destroyed) throw new ApiError("invalid_request", { message: "The caller has left." });
   }
   let isSeen = false;
+  const isHere = () => !response.destroyed && (isSeen || !request.socket.readableEnded);
   const caller: UpdateCaller = {
     arrivedMs,
     // A half-closed client may have left. Find out before sending: after a freeze, only this shows it.
-    isWanted: () => !response.destroyed && (isSeen || !request.socket.readableEnded),
+    isWanted: () => isHere() && (!hasWaited(response) || admission.isGood(context)),
     mayRetry: async () => {
       context.waitsForOthers = true; // from here on it waits for the end of an outage, and for no work of this thread
       if (request.socket.readableEnded && !isSeen) {
