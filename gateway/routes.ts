@@ -44,6 +44,7 @@ export interface Operation extends OperationAccess {
 export type RouteTable = Readonly<Record<`${"GET" | "PATCH" | "POST"} /v1/${string}`, Operation>>;
 
 export interface OperationDeps extends ReadInventoryOptions, HistoryOptions, UpdateInventoryOptions, UsageOptions {
+  readonly admission: UpdateInventoryOptions["admission"];
   readonly stock: StockClient;
   readonly pets: PassThrough;
   readonly orders: PassThrough;
