@@ -96,7 +96,11 @@ export function createGateway(config: GatewayConfig, options: GatewayOptions = {
   exposeGauges(observer.metrics, { db: keys.db, stock, list, longPolls, gateways: config.GATEWAY_REPLICAS });
 
   const deprecations = deprecationsOf(config);
-  const upstream = { timeoutMs: config.UPSTREAM_TIMEOUT_MS, clientTimeoutMs: config.STALL_TIMEOUT_MS };
+  const upstream = {
+    timeoutMs: config.UPSTREAM_TIMEOUT_MS,
+    clientTimeoutMs: config.STALL_TIMEOUT_MS,
+    admission: limits.admission,
+  };
   const pages = {
     document: openApiDocument({
       servers: config.GATEWAY_SERVERS,

@@ -4,7 +4,7 @@ import { SettingsError } from "../runtime/settings.ts";
 import { getUsage, type UsageOptions } from "./accounts/own/own-usage.ts";
 import { getRateLimit } from "./accounts/own/rate-limit.ts";
 import { type RotateKeyOptions, rotateOwnKey } from "./accounts/own/rotate-key.ts";
-import type { OperationAccess } from "./admission/admission.ts";
+import type { Admission, OperationAccess } from "./admission/admission.ts";
 import { type Deprecation, type DeprecationNotices, deprecation } from "./http/deprecations.ts";
 import { readPetId } from "./inventory/input.ts";
 import { getInventoryHistory, type HistoryOptions } from "./inventory/reads/history-handler.ts";
@@ -44,8 +44,8 @@ export interface Operation extends OperationAccess {
 export type RouteTable = Readonly<Record<`${"GET" | "PATCH" | "POST"} /v1/${string}`, Operation>>;
 
 export interface OperationDeps extends ReadInventoryOptions, HistoryOptions, UpdateInventoryOptions, UsageOptions {
-  readonly admission: UpdateInventoryOptions["admission"];
   readonly stock: StockClient;
+  readonly admission: Pick<Admission, "isGood" | "checkAgain" | "checkKeyAgain">;
   readonly pets: PassThrough;
   readonly orders: PassThrough;
   /** Undefined where callers may not rotate their keys. */

@@ -73,19 +73,17 @@ export interface Admission {
     context: RequestContext,
     operation: OperationAccess | undefined,
   ) => Promise<void>;
-  /** Whether the key of a request that is held is still good, as far as this gateway remembers. */
+  /** Whether the key of such a request is still good, as far as this gateway remembers. */
   readonly isGood: (context: RequestContext) => boolean;
   /**
-   * Looks again at the key of a held request.
+   * Looks again at the key of a request that is held, or had to wait.
    *
    * @throws ApiError invalid_api_key, api_key_banned; service_unavailable when the key cannot be looked up
    */
   readonly checkAgain: (context: RequestContext) => Promise<void>;
-  /**
-   * Looks at the key again when a held request goes on, and renews its `limitHeaders`, without a charge.
-   *
-   * @throws what `checkAgain` throws
-   */
+  /** The same for an operation that also serves banned keys. @throws ApiError invalid_api_key, service_unavailable */
+  readonly checkKeyAgain: (context: RequestContext) => Promise<void>;
+  /** `checkAgain` when a held request goes on; it also renews the `limitHeaders`, without a charge. */
   readonly readmit: (context: RequestContext) => Promise<void>;
   /**
    * Admits a request for the documentation, which needs no key and is counted by its address, beside all others.
@@ -180,15 +178,19 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return principal !== undefined && principal.bannedUntilMs <= now();
   }
 
-  async function checkAgain(context: RequestContext) {
+  async function checkKeyAgain(context: RequestContext) {
     try {
       context.principal = authenticator.remembered(context.token) ?? (await lookUp(context.token));
     } catch (cause) {
       setAddressLimits(context);
       throw cause instanceof ApiError ? cause : unavailable(cause);
     }
-    const isBanned = context.principal.bannedUntilMs > now();
-    if (isBanned) throw refuseBanned(context, context.principal, windowsFor(context.principal));
+  }
+
+  async function checkAgain(context: RequestContext) {
+    await checkKeyAgain(context);
+    const principal = context.principal!;
+    if (principal.bannedUntilMs > now()) throw refuseBanned(context, principal, windowsFor(principal));
   }
 
   async function readmit(context: RequestContext) {
@@ -240,7 +242,16 @@ export function createAdmission(options: AdmissionOptions): Admission {
     return new ApiError("api_key_banned", { headers: { "Retry-After": retryAfter(decision) } });
   }
 
-  return { admit, isGood, checkAgain, readmit, admitDocs, setAddressLimits, headersFor: guard.headersFor };
+  return {
+    admit,
+    isGood,
+    checkAgain,
+    checkKeyAgain,
+    readmit,
+    admitDocs,
+    setAddressLimits,
+    headersFor: guard.headersFor,
+  };
 }
 
 function mayUse({ scopes }: Principal, scope: Scope | null): boolean {

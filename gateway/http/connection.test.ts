@@ -9,7 +9,7 @@ const stack = suiteStack();
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: g\r\n\r\n`;
 
 /** Starts a server that answers each request at once, and notes which it was and in which turn of the event loop. */
-async function start({ maxConnections = 100, onClose = (_url: string, _socket: Socket) => {} } = {}) {
+async function start({ maxConnections = 100, isProxy = true, onClose = (_url: string, _socket: Socket) => {} } = {}) {
   const requests: { readonly url: string; readonly turn: number }[] = [];
   let turn = 0;
   let counting = setImmediate(function count() {
@@ -24,13 +24,14 @@ async function start({ maxConnections = 100, onClose = (_url: string, _socket: S
       response.end(url);
     }),
     maxConnections,
+    isProxy: () => isProxy,
     keepAliveTimeoutMs: 600_000,
   });
   return {
     requests,
     /** Opens a client, and waits for the server's side of its connection. */
-    open: async () => {
-      const socket = connect(port, "127.0.0.1").on("error", () => {});
+    open: async (from = "127.0.0.1") => {
+      const socket = connect({ port, host: "127.0.0.1", localAddress: from }).on("error", () => {});
       stack.defer(() => void socket.destroy());
       let received = "";
       socket.on("data", (chunk) => {
@@ -70,10 +71,11 @@ test("what arrives while requests wait for their turn is answered after them, an
   expect(answers()).toBe(3);
 });
 
+const head = `GET /whole HTTP/1.1\r\nHost: g\r\nX: ${"v".repeat(14_000)}\r\n`;
+const room = 32 * 1024 * 1024;
+
 test("heads that have not ended take no more than their room, and give it back", async () => {
-  const head = `GET /whole HTTP/1.1\r\nHost: g\r\nX: ${"v".repeat(14_000)}\r\n`;
-  const room = 32 * 1024 * 1024;
-  const most = Math.floor(room / (head.length - 4 * 1024)); // 4 KiB of each need no room
+  const most = Math.floor(room / head.length) - 1; // the last connection has half of what the others have left
   const { requests, open } = await start({ maxConnections: most + 100 });
   const clients: Awaited<ReturnType<typeof open>>[] = [];
   const bring = async (count: number) => {
@@ -106,6 +108,30 @@ test("heads that have not ended take no more than their room, and give it back",
   clients.length = 0;
   await bring(3);
   expect(clients.map(({ accepted }) => accepted.destroyed)).toEqual([false, false, true]);
+}, 60_000);
+
+test("an address takes half of the room for heads and pipelined bytes, and others go on", async () => {
+  const most = Math.floor(room / 2 / head.length);
+  const { open } = await start({ maxConnections: 4 * most, isProxy: false });
+  const clients: Awaited<ReturnType<typeof open>>[] = [];
+  const send = async (bytes: string, from?: string) => {
+    const client = await open(from);
+    client.socket.write(bytes);
+    await until(() => client.accepted.destroyed || client.accepted.bytesRead === bytes.length, { everyMs: 1 });
+    clients.push(client);
+    return client;
+  };
+  while (clients.length < most + 20) await send(head);
+  expect(clients.filter(({ accepted }) => !accepted.destroyed)).toHaveLength(most);
+  const greedy = await open();
+  greedy.socket.write(get("/").repeat(1_500));
+  await once(greedy.socket, "end");
+  expect(greedy.answers()).toBeLessThan(1_500);
+
+  const inTwo = await send(head, "127.0.0.2");
+  inTwo.socket.write("\r\n");
+  const ahead = await send(get("/").repeat(1_500), "127.0.0.2");
+  await until(() => inTwo.answers() === 1 && ahead.answers() === 1_500);
 }, 60_000);
 
 test("an idle connection may send four empty lines between requests; with more it is closed", async () => {

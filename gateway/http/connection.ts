@@ -3,6 +3,7 @@ import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { askWhetherThere } from "./leaving-clients.ts";
 import { hurry } from "./request-context.ts";
+import type { Shares } from "./shares.ts";
 
 /** How long a closing connection stays open for a client that is still sending, or for the rest of a head at a stop. */
 export const lingerMs = 1_000;
@@ -10,26 +11,14 @@ export const lingerMs = 1_000;
 /** Bytes that may wait behind a request. */
 const maxWaitingBytes = 64 * 1024;
 
-/**
- * Bytes that may wait behind a request that is held for a change. When there are more, that request is answered at
- * once.
- */
+/** Bytes that may wait behind a request that is held for a change. With more, that request is answered at once. */
 const maxBehindHeldBytes = 4 * 1024;
-
-/** Bytes of a head without an end that need no room: nobody takes these from others. */
-const freePartBytes = 4 * 1024;
-const beyondFree = (bytes: number) => Math.max(0, bytes - freePartBytes);
 
 /** Line breaks before a request that are ignored: some clients send one after a body. */
 const maxBreaks = 8;
 
 /** What the parser does not find wrong with the body of a request. */
 export type BodyFault = "cut short" | "too many pieces";
-
-/** Room for what waits on all connections, and for heads that have not ended. */
-export interface WaitingRoom {
-  bytesLeft: number;
-}
 
 /**
  * How often the bytes of one request may be cut where it could have ended but has not, as at an empty line within a
@@ -59,7 +48,8 @@ export class Connection {
   /** Line breaks since the last request. */
   #breaks = 0;
   #waiting: Buffer = none;
-  readonly #room: WaitingRoom;
+  readonly #room: Shares;
+  readonly #owner: string;
   readonly #onInvalid: (fault: BodyFault) => void;
   #cuts = 0;
   /** What of the arriving bytes is parsed. It only goes down, from all of them to none. */
@@ -67,10 +57,15 @@ export class Connection {
   /** Set when no more bytes come after those that wait: the client has ended, or bytes were dropped. */
   #end: "of client" | "of room" | undefined;
 
-  /** @param onInvalid has to end the connection */
-  constructor(socket: Socket, room: WaitingRoom, onInvalid: (fault: BodyFault) => void) {
+  /**
+   * @param room bytes that may wait on all connections, those of heads that have not ended included
+   * @param owner whose share of them this connection uses
+   * @param onInvalid has to end the connection
+   */
+  constructor(socket: Socket, room: Shares, owner: string, onInvalid: (fault: BodyFault) => void) {
     this.socket = socket;
     this.#room = room;
+    this.#owner = owner;
     this.#onInvalid = onInvalid;
     const parse = socket.listeners("data")[0] as (bytes: Buffer) => void;
     this.#parse = parse;
@@ -194,32 +189,31 @@ export class Connection {
     if (this.#parsed !== "requests") return;
     const before = this.#takeWaiting();
     const all = before.length + bytes.length;
-    const length = Math.min(all, maxWaitingBytes, this.#room.bytesLeft);
+    const length = Math.min(all, maxWaitingBytes, this.#room.left(this.#owner));
     if (length < all) this.#end = "of room";
     if (length > maxBehindHeldBytes && this.#open) hurry(this.#open);
-    this.#room.bytesLeft -= length;
+    this.#room.take(this.#owner, length);
     this.#waiting = Buffer.allocUnsafeSlow(length); // of the shared pool, a few bytes could keep 8 KiB
     before.copy(this.#waiting);
     bytes.copy(this.#waiting, before.length);
+    if (this.#end !== undefined) this.#finish();
   }
 
   #takeWaiting(): Buffer {
     const waiting = this.#waiting;
-    this.#room.bytesLeft += waiting.length;
+    this.#room.release(this.#owner, waiting.length);
     this.#waiting = none;
     return waiting;
   }
 
   /** Counts the bytes of a head that has not ended as bytes that wait. Without room for them the connection closes. */
   #keepPart(bytes: number): void {
-    const more = beyondFree(bytes) - beyondFree(this.#part);
-    if (more > this.#room.bytesLeft) {
-      this.stopParsing();
-      this.socket.destroy();
-      return;
-    }
-    this.#room.bytesLeft -= more;
-    this.#part = bytes;
+    if (bytes === this.#part) return; // as after each whole request
+    this.#room.release(this.#owner, this.#part);
+    this.#part = this.#room.take(this.#owner, bytes) ? bytes : 0;
+    if (this.#part === bytes) return;
+    this.stopParsing();
+    this.socket.destroy();
   }
 
   readonly #closed = () => {
@@ -237,9 +231,14 @@ export class Connection {
     if (this.#end !== undefined) this.#finish();
   };
 
+  /** Whether a request may begin in the bytes that wait. A part of a head is none when its rest was dropped. */
+  get #mayHoldRequest(): boolean {
+    return this.#waiting.length > 0 && (this.#end !== "of room" || this.#waiting.includes(emptyLine));
+  }
+
   /** Acts on the end of the bytes, after the answers to all that came before it. */
   #finish(): void {
-    if (this.#parsed === "nothing" || this.#waiting.length > 0) return;
+    if (this.#parsed === "nothing" || this.#mayHoldRequest) return;
     if (this.#open?.req.complete) this.endAfterOpen();
     else if (this.#end === "of room") this.close();
     // The parser ignores the end of a body once the head has asked for an upgrade.

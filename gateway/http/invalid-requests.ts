@@ -14,6 +14,9 @@ export const maxHeaderLines = 100;
 /** A registered name or an address, and a port (RFC 9110 section 7.2, RFC 3986 section 3.2). It may be empty. */
 const hostPattern = /^(?:\[[\w.:~!$&'()*+,;=-]*\]|[\w.~!$&'()*+,;=%-]*)(?::\d*)?$/;
 
+export const invalidTarget = new ApiError("invalid_request", {
+  message: "The target of the request is not a valid URL.",
+});
 // RFC 9110 section 15.6.6
 const otherVersion = new ApiError("invalid_request", { status: 505, message: "The API takes HTTP/1.0 and HTTP/1.1." });
 const tooLargeHead = (cause?: Error) =>
@@ -42,8 +45,17 @@ export interface InvalidRequestOptions {
   readonly onMalformed: (error: ApiError, requestId: string) => void;
 }
 
-/** The fault of a request that Node's parser has let through; undefined for a valid one. */
-export function requestFault({ httpVersion, rawHeaders, headers }: IncomingMessage): ApiError | undefined {
+/**
+ * The fault of a request that Node's parser has let through; undefined for a valid one. A target that is a URL without
+ * a valid host is taken out of the request: `url.parse`, which Express uses, would print it, with what is secret in it.
+ */
+export function requestFault(request: IncomingMessage): ApiError | undefined {
+  const { httpVersion, rawHeaders, headers } = request;
+  const [, host = ""] = /^[^/?#]*:\/\/([^/?#]*)/.exec(request.url!) ?? [];
+  if (!hostPattern.test(host)) {
+    request.url = "";
+    return invalidTarget;
+  }
   if (rawHeaders.length > 2 * maxHeaderLines) return tooLargeHead();
   const { "transfer-encoding": coding } = headers;
   if (coding !== undefined && !/^chunked$/i.test(coding)) return otherCoding;

@@ -74,6 +74,17 @@ export function contextOf(response: ServerResponse): RequestContext {
   return (response as WithContext)[key]!;
 }
 
+/** A request that took longer than this has its key looked at again: the other 8 s of 10 are `maxAgeMs` of look-ups. */
+const longWaitMs = 2_000;
+
+/**
+ * Whether a request had to wait, such as for the end of an outage or for an upstream. Then its key is looked at again: a
+ * revoked key must not read any more, and a look-up is remembered for 8 s of the 10 s that a revocation may take.
+ */
+export function hasWaited(response: ServerResponse): boolean {
+  return performance.now() - contextOf(response).arrivedMs > longWaitMs;
+}
+
 type WriteHead = (
   this: ServerResponse,
   status: number,

@@ -469,8 +469,8 @@ test("a request after the last response of its connection is not processed", asy
   expect(requests).toHaveLength(1);
 });
 
-test("what is too much behind a request is dropped, and the connection ends after what was kept", async () => {
-  const { send, socket, requests, statuses, ended } = await open();
+test("what is too much behind a request is dropped, and the answer to the last that was kept says so", async () => {
+  const { send, socket, requests, statuses, received, ended } = await open();
   await send(get("/0"), 1);
   const { request } = requests[0]!;
   const more = Array.from({ length: 10_000 }, (_, i) => get(`/${i + 1}`)).join("");
@@ -484,6 +484,7 @@ test("what is too much behind a request is dropped, and the connection ends afte
   await ended;
   expect(requests.map(({ request: { url } }) => url)).toEqual(Array.from({ length: keptCount + 1 }, (_, i) => `/${i}`));
   expect(statuses()).toEqual(Array(keptCount + 1).fill(200));
+  expect(received().match(/Connection: close/g)).toHaveLength(1);
 });
 
 test("a request with too many header lines ends its connection in an overload too", async () => {

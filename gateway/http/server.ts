@@ -5,9 +5,10 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Request, Response, Router } from "express";
 import { ApiError } from "./api-error.ts";
 import { addressBlock, peerAddress } from "./client-address.ts";
-import { type BodyFault, Connection, lingerMs, type WaitingRoom } from "./connection.ts";
+import { type BodyFault, Connection, lingerMs } from "./connection.ts";
 import {
   type InvalidRequestOptions,
+  invalidTarget,
   maxHeaderLines,
   parserError,
   refusalHeaders,
@@ -56,7 +57,6 @@ const stopStallMs = 5_000;
 /** One object for all refusals: there is no time to lose. */
 const overloaded = new ApiError("service_unavailable", { headers: { "Retry-After": "1" } });
 
-const noTarget = new ApiError("invalid_request", { message: "The target of the request is not a valid URL." });
 const bodyFaults: Readonly<Record<BodyFault, ApiError>> = {
   "cut short": new ApiError("invalid_request", { message: "The body of the request is cut short." }),
   "too many pieces": new ApiError("payload_too_large", {
@@ -86,7 +86,7 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
     const mayEnter = overload.enter(response, countForOthers); // each is counted, also one that is refused
     const fault = requestFault(request) ?? (mayEnter ? undefined : overloaded);
     if (fault) refuse(fault);
-    else router(request as Request, response as Response, () => refuse(noTarget));
+    else router(request as Request, response as Response, () => refuse(invalidTarget));
   };
   const server = createServer(
     {
@@ -103,8 +103,8 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   );
   server.maxHeadersCount = maxHeaderLines + 1; // more are an error of Node's parser, which does not see the rest of them
   server.maxConnections = options.maxConnections;
-  const letIn = shareConnections(options, (socket) =>
-    connections.add(socket, (fault) => onInvalid(socket, bodyFaults[fault])),
+  const letIn = shareConnections(options, (socket, owner) =>
+    connections.add(socket, owner, (fault) => onInvalid(socket, bodyFaults[fault])),
   );
   server.on("connection", letIn);
   cutStalledReaders(server, () => connections.sockets(), options.stallTimeoutMs);
@@ -131,17 +131,24 @@ export function createPublicServer(options: PublicServerOptions): PublicServer {
   };
 }
 
-/** Lets a connection in unless its client has its share of all connections already. */
-function shareConnections({ maxConnections, isProxy }: PublicServerOptions, letIn: (socket: Socket) => void) {
+/**
+ * Lets a connection in unless its client has its share of all connections already.
+ *
+ * @param letIn gets the owner of the connection, too: its address block, or for that of a proxy, whose connections are
+ *   those of many clients, the connection alone
+ */
+function shareConnections(
+  { maxConnections, isProxy }: PublicServerOptions,
+  letIn: (socket: Socket, owner: string) => void,
+) {
   const shares = new Shares(maxConnections);
   return (socket: Socket) => {
     const address = peerAddress(socket);
-    if (!isProxy(address)) {
-      const owner = addressBlock(address);
-      if (!shares.take(owner)) return void socket.destroy();
-      socket.on("close", () => shares.release(owner));
-    }
-    letIn(socket);
+    if (isProxy(address)) return letIn(socket, `${address} ${socket.remotePort}`);
+    const owner = addressBlock(address);
+    if (!shares.take(owner)) return void socket.destroy();
+    socket.on("close", () => shares.release(owner));
+    letIn(socket, owner);
   };
 }
 
@@ -173,12 +180,12 @@ const maxWaitingBytes = 32 * 1024 * 1024;
 
 /** The open connections, and how they end at a stop. */
 class Connections {
-  readonly #room: WaitingRoom = { bytesLeft: maxWaitingBytes };
+  readonly #waitingBytes = new Shares(maxWaitingBytes);
   readonly #all = new Map<Socket, Connection>();
 
   /** @param onInvalid has to end the connection */
-  add(socket: Socket, onInvalid: (fault: BodyFault) => void): void {
-    this.#all.set(socket, new Connection(socket, this.#room, onInvalid));
+  add(socket: Socket, owner: string, onInvalid: (fault: BodyFault) => void): void {
+    this.#all.set(socket, new Connection(socket, this.#waitingBytes, owner, onInvalid));
     socket.on("close", () => this.#all.delete(socket));
   }
 

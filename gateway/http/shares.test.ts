@@ -19,6 +19,18 @@ test("an owner without a place gets one as long as any is left, and all places c
   expect(shares.take("c")).toBe(true);
 });
 
+test("an owner takes many places at once, up to what is left for it", () => {
+  const shares = new Shares(100);
+  expect([shares.take("a", 40), shares.take("a", 11), shares.left("a"), shares.left("b")]).toEqual([
+    true,
+    false,
+    10,
+    30,
+  ]);
+  shares.release("a", 40);
+  expect(shares.left("b")).toBe(50);
+});
+
 test("no order of takes and releases gives more places than there are", () => {
   const steps = fc.array(fc.tuple(fc.constantFrom("a", "b", "c"), fc.boolean()), { maxLength: 200 });
   fc.assert(

@@ -13,21 +13,29 @@ export class Shares {
     this.#max = max;
   }
 
-  /** Takes a place. @returns false when the owner has its share already, or no place is left */
-  take(owner: string): boolean {
+  /** How many more places an owner may take. */
+  left(owner: string): number {
     const own = this.#taken.get(owner) ?? 0;
     const othersLeft = this.#max - (this.#total - own);
-    if (own >= Math.ceil(othersLeft / 2)) return false;
-    this.#taken.set(owner, own + 1);
-    this.#total += 1;
+    return Math.max(0, Math.ceil(othersLeft / 2) - own);
+  }
+
+  /** Takes places. @returns false when the owner has no share of so many left */
+  take(owner: string, places = 1): boolean {
+    if (places > this.left(owner)) return false;
+    this.#add(owner, places);
     return true;
   }
 
-  /** Gives a place back that `take` gave. */
-  release(owner: string): void {
-    const own = this.#taken.get(owner)! - 1;
+  /** Gives places back that `take` gave. */
+  release(owner: string, places = 1): void {
+    this.#add(owner, -places);
+  }
+
+  #add(owner: string, places: number): void {
+    const own = (this.#taken.get(owner) ?? 0) + places;
     if (own === 0) this.#taken.delete(owner);
     else this.#taken.set(owner, own);
-    this.#total -= 1;
+    this.#total += places;
   }
 }

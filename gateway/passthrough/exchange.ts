@@ -21,6 +21,11 @@ export interface ExchangeOptions {
   readonly clientTimeoutMs: number;
   /** Sends the request to the upstream. `sink` stands for the client: destroying it breaks the request off. */
   readonly send: (sink: Writable) => void;
+  /**
+   * Called before anything is sent to the client: a revoked key must read no more. It returns undefined for a key that
+   * is good, else a promise of a look-up, which rejects with the error that ends the exchange.
+   */
+  readonly checkAgain: () => Promise<void> | undefined;
   /** Called once the exchange needs no connection to the upstream any more. */
   readonly onClose: () => void;
 }
@@ -74,11 +79,13 @@ export class Exchange {
     const status = answer.statusCode!;
     if ((status >= 200 && status < 300) || status === 304) {
       this.#pass(answer);
-    } else {
+      return;
+    }
+    this.#whenGood(answer, () => {
       this.#drain(answer);
       const cause = new Error(`${this.#options.name} answered with status ${status}`);
       this.#end(this.#refusal(status, cause));
-    }
+    });
   }
 
   /** The upstream could not be reached, or it broke off. */
@@ -91,7 +98,8 @@ export class Exchange {
       this.send();
       return;
     }
-    this.#breakOff(error.code === "ETIMEDOUT" ? "upstream_timeout" : "upstream_unavailable", error);
+    const code = error.code === "ETIMEDOUT" ? "upstream_timeout" : "upstream_unavailable";
+    this.#breakOff(new ApiError(code, { cause: error }));
   }
 
   #pass(answer: IncomingMessage): void {
@@ -101,8 +109,7 @@ export class Exchange {
       if (!response.headersSent) copyHead(answer, response);
     };
     this.#wait(timeoutMs, () => this.#expire());
-    answer.on("data", (piece: Buffer) => {
-      if (this.#stage === "over") return;
+    const send = (piece: Buffer) => {
       begin();
       if (response.write(piece)) {
         this.#timer.refresh();
@@ -110,19 +117,40 @@ export class Exchange {
       }
       answer.pause();
       this.#wait(clientTimeoutMs, () => response.destroy());
-    });
+    };
+    answer.on("data", (piece: Buffer) => this.#whenGood(answer, () => send(piece)));
     response.on("drain", () => {
       if (this.#stage === "over") return;
       answer.resume();
       this.#wait(timeoutMs, () => this.#expire());
     });
-    answer.on("end", () => {
-      if (this.#stage === "over") return;
+    const end = () => {
       begin();
       this.#close();
       this.#sink.end();
       response.end();
-    });
+    };
+    answer.on("end", () => this.#whenGood(answer, end));
+  }
+
+  /** Goes on while the key of the client is good. The upstream waits for a look-up of it, which ends by itself. */
+  #whenGood(answer: IncomingMessage, goOn: () => void): void {
+    if (this.#stage === "over") return;
+    const lookingUp = this.#options.checkAgain();
+    if (!lookingUp) return void goOn();
+    answer.pause();
+    clearTimeout(this.#timer);
+    lookingUp.then(
+      () => {
+        if (this.#stage === "over") return;
+        this.#wait(this.#options.timeoutMs, () => this.#expire());
+        answer.resume();
+        goOn();
+      },
+      (error: ApiError) => {
+        if (this.#stage !== "over") this.#breakOff(error);
+      },
+    );
   }
 
   /** Reads a refusal to its end, so that its connection can be used again. One that does not end in time is closed. */
@@ -148,7 +176,8 @@ export class Exchange {
   #expire(): void {
     const { name, timeoutMs } = this.#options;
     const awaited = this.#stage === "sent" ? "a response" : "more of the body";
-    this.#breakOff("upstream_timeout", new Error(`${name} did not send ${awaited} within ${timeoutMs} ms`));
+    const cause = new Error(`${name} did not send ${awaited} within ${timeoutMs} ms`);
+    this.#breakOff(new ApiError("upstream_timeout", { cause }));
   }
 
   /** Stops without an answer, because the client has left. */
@@ -158,9 +187,9 @@ export class Exchange {
     this.#sink.destroy();
   }
 
-  #breakOff(code: ErrorCode, cause: Error): void {
+  #breakOff(error: ApiError): void {
     this.#sink.destroy();
-    this.#end(new ApiError(code, { cause }));
+    this.#end(error);
   }
 
   #end(error: ApiError): void {

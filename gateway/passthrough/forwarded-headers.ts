@@ -3,14 +3,31 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:
 import { holdsKey } from "../accounts/keys/key-format.ts";
 
 /**
- * Selects the client's headers that go to the upstream. A header that holds an API key is left out, whatever its
- * name, and so is one that a CGI-like upstream could take for another (`X_Account_Id` for `X-Account-Id`).
+ * The client's headers that go to the upstream: they choose the record and its form, say who asks, or trace. An
+ * upstream may trust any other one: as the address or the name of a caller, or as an order to a proxy before it.
+ * `Range` is not among them, because an answer is always a whole record.
  */
+const sentUp = [
+  "accept",
+  "accept-encoding",
+  "accept-language",
+  "if-match",
+  "if-modified-since",
+  "if-none-match",
+  "if-unmodified-since",
+  "prefer",
+  "traceparent",
+  "tracestate",
+  "user-agent",
+];
+
+/** Selects the client's headers that go to the upstream. One that holds an API key is left out. */
 export function headersToSendUp(received: IncomingHttpHeaders): IncomingHttpHeaders {
-  const kept = Object.entries(select(received, notSentUp)).filter(
-    ([name, value]) => /^[a-z0-9-]+$/.test(name) && !showsKey(String(value)),
+  const ofConnection = namedByConnection(received);
+  const kept = sentUp.filter(
+    (name) => received[name] !== undefined && !ofConnection.has(name) && !showsKey(String(received[name])),
   );
-  return Object.fromEntries(kept);
+  return Object.fromEntries(kept.map((name) => [name, received[name]]));
 }
 
 /** The query string of a URL with its `?`, or an empty text. A parameter that holds an API key is left out. */
@@ -46,7 +63,7 @@ export function copyHead(from: IncomingMessage, to: ServerResponse): void {
   to.statusCode = from.statusCode!;
   const { headers } = from;
   const kept = {
-    ...select(headers, notPassedBack),
+    ...passedBack(headers),
     "cache-control": privateCacheControl(headers["cache-control"]),
     vary: varyByKey(headers.vary),
   };
@@ -92,93 +109,67 @@ function varyByKey(sent: string | undefined): string {
     : [sent, "Authorization"].filter(Boolean).join(", ");
 }
 
-/** Headers that are left out, by their name in lower case. */
-interface Selection {
-  readonly names: ReadonlySet<string>;
-  readonly pattern: RegExp;
-}
-
-/** Leaves out the headers of a selection, and those that belong to the connection. */
-function select(headers: IncomingHttpHeaders, { names, pattern }: Selection): IncomingHttpHeaders {
-  const ofConnection = new Set(headers.connection?.split(",").map((name) => name.trim().toLowerCase()));
+/** The headers of an upstream's answer that come back. */
+function passedBack(headers: IncomingHttpHeaders): IncomingHttpHeaders {
+  const ofConnection = namedByConnection(headers);
   return Object.fromEntries(
-    Object.entries(headers).filter(([name]) => !names.has(name) && !ofConnection.has(name) && !pattern.test(name)),
+    Object.entries(headers).filter(
+      ([name]) => !keptBack.has(name) && !ofConnection.has(name) && !keptBackPattern.test(name),
+    ),
   );
 }
 
-/** RFC 9110, section 7.6.1: these belong to one connection, as does every name that `Connection` lists. */
-const hopByHop = ["connection", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
+/** RFC 9110, section 7.6.1: a header that `Connection` names belongs to that connection. */
+function namedByConnection({ connection }: IncomingHttpHeaders): ReadonlySet<string> {
+  return new Set(connection?.split(",").map((name) => name.trim().toLowerCase()));
+}
 
-const notSentUp: Selection = {
-  names: new Set([
-    ...hopByHop,
-    "host",
-    // Credentials concern the gateway alone.
-    "authorization",
-    "cookie",
-    "x-api-key",
-    // The upstream trusts these, so they have to be the gateway's own.
-    "forwarded",
-    "true-client-ip",
-    "x-client-ip",
-    "x-real-ip",
-    "x-request-id",
-    // They would let a client that may only read call another method or path.
-    "x-http-method",
-    "x-http-method-override",
-    "x-method-override",
-    "x-original-url",
-    "x-rewrite-url",
-    // No body is sent, and the answer is always a whole record.
-    "expect",
-    "if-range",
-    "range",
-  ]),
-  pattern: /^(proxy-|content-|x-account-|x-forwarded|x-ratelimit)/,
-};
+const keptBack: ReadonlySet<string> = new Set([
+  // RFC 9110, section 7.6.1: these belong to one connection.
+  "connection",
+  "http2-settings",
+  "keep-alive",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+  // The gateway sends its own, or none on purpose.
+  "deprecation",
+  "link",
+  "retry-after",
+  "sunset",
+  "x-request-id",
+  // They are about the upstream, which the client cannot reach.
+  "accept-ranges",
+  "alt-svc",
+  "content-location",
+  "location",
+  "server",
+  "www-authenticate",
+  "x-powered-by",
+  // In a browser they would hold for the gateway's whole origin.
+  "accept-ch",
+  "clear-site-data",
+  "expect-ct",
+  "nel",
+  "origin-trial",
+  "refresh",
+  "report-to",
+  "reporting-endpoints",
+  "service-worker-allowed",
+  "set-login",
+  "strict-transport-security",
+  // They instruct caches, CDNs and proxies on the way to the client. `Cache-Control` alone says what may be kept.
+  "edge-control",
+  "expires",
+  "no-vary-search",
+  "pragma",
+  "use-as-dictionary",
+  "xkey",
+]);
 
-const notPassedBack: Selection = {
-  names: new Set([
-    ...hopByHop,
-    // The gateway sends its own, or none on purpose.
-    "deprecation",
-    "link",
-    "ratelimit",
-    "ratelimit-policy",
-    "retry-after",
-    "sunset",
-    "x-request-id",
-    // They are about the upstream, which the client cannot reach.
-    "accept-ranges",
-    "alt-svc",
-    "content-location",
-    "location",
-    "server",
-    "www-authenticate",
-    "x-powered-by",
-    // In a browser they would hold for the gateway's whole origin.
-    "accept-ch",
-    "clear-site-data",
-    "expect-ct",
-    "nel",
-    "origin-trial",
-    "refresh",
-    "report-to",
-    "reporting-endpoints",
-    "service-worker-allowed",
-    "set-login",
-    "strict-transport-security",
-    // They instruct caches, CDNs and proxies on the way to the client. `Cache-Control` alone says what may be kept.
-    "edge-control",
-    "expires",
-    "no-vary-search",
-    "pragma",
-    "use-as-dictionary",
-    "xkey",
-  ]),
-  // access-control-: the API has no CORS
-  pattern: new RegExp(
-    "^(access-control-|netlify-|proxy-|public-key-pins|set-cookie|surrogate-|x-ratelimit|x-sendfile" +
-      "|x-(accel|account|envoy|lighttpd|litespeed|reproxy)-)|cache-tags?$|-cache-control$",
-  ),
-};
+/** `access-control-`: the API has no CORS. The limits that a caller sees are the gateway's, under whatever name. */
+const keptBackPattern = new RegExp(
+  "^(access-control-|netlify-|proxy-|public-key-pins|set-cookie|surrogate-|(x-)?rate-?limit|x-sendfile" +
+    "|x-(accel|account|envoy|lighttpd|litespeed|reproxy)-)|cache-tags?$|-cache-control$",
+);

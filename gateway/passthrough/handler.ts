@@ -4,8 +4,9 @@ import { Agent as HttpsAgent } from "node:https";
 import { Readable, type Writable } from "node:stream";
 import type { Request, RequestHandler, Response } from "express";
 import { createProxyMiddleware, type Plugin } from "http-proxy-middleware";
+import type { Admission } from "../admission/admission.ts";
 import { ApiError } from "../http/api-error.ts";
-import { contextOf } from "../http/request-context.ts";
+import { contextOf, hasWaited } from "../http/request-context.ts";
 import { Shares } from "../http/shares.ts";
 import { Exchange } from "./exchange.ts";
 import { headersToSendUp, queryToSendUp } from "./forwarded-headers.ts";
@@ -19,6 +20,8 @@ export interface PassThroughOptions {
   readonly timeoutMs: number;
   /** The longest wait until a client has taken all that waits for it: it holds one of the connections. */
   readonly clientTimeoutMs: number;
+  /** Looks again at the key of a request whose answer takes long. */
+  readonly admission: Pick<Admission, "isGood" | "checkAgain">;
   /** Maximum connections to the service. Accounts share them out, and an account that has its share is refused. */
   readonly maxConnections?: number;
 }
@@ -46,7 +49,7 @@ interface UpstreamCall extends IncomingMessage {
  * `next` is called with headers already sent.
  */
 export function passThrough(options: PassThroughOptions): PassThrough {
-  const { upstream, name, timeoutMs, clientTimeoutMs } = options;
+  const { upstream, name, timeoutMs, clientTimeoutMs, admission } = options;
   const { maxConnections = 512 } = options;
   if (upstream === null) {
     return (path) => (request, _response, next) => {
@@ -73,7 +76,8 @@ export function passThrough(options: PassThroughOptions): PassThrough {
   return (path) => (request, response, next) => {
     const pathBelow = path(request.params);
     if (response.destroyed) return; // the client went away while its key was looked up
-    const { accountId } = contextOf(response).principal!;
+    const context = contextOf(response);
+    const { accountId } = context.principal!;
     if (!shares.take(accountId)) return next(unavailable(`the account has its share of the connections to ${name}`));
     const send = (sink: Writable) => {
       const call = upstreamCall(request, response, pathBelow, exchange);
@@ -82,7 +86,19 @@ export function passThrough(options: PassThroughOptions): PassThrough {
       );
     };
     const onClose = () => shares.release(accountId);
-    const exchange = new Exchange({ name, path: pathBelow, response, next, timeoutMs, clientTimeoutMs, send, onClose });
+    const checkAgain = () =>
+      hasWaited(response) && !admission.isGood(context) ? admission.checkAgain(context) : undefined;
+    const exchange = new Exchange({
+      name,
+      path: pathBelow,
+      response,
+      next,
+      timeoutMs,
+      clientTimeoutMs,
+      send,
+      checkAgain,
+      onClose,
+    });
     exchange.send();
   };
 }

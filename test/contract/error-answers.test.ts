@@ -151,6 +151,8 @@ describe("the shape of errors", () => {
     ["an unknown version of HTTP", "GET /v1/inventory HTTP/9.9"],
     ["an absolute address with an invalid host", "GET http://[::bad/v1/inventory HTTP/1.1"],
     ["an absolute address with an unclosed bracket", "GET http://[::1/v1/inventory HTTP/1.1"],
+    ["an absolute address with an invalid port", "GET http://a:x/v1/inventory HTTP/1.1"],
+    ["an absolute address with a password", "GET http://a:b@c/v1/inventory HTTP/1.1"],
     ["a header without a colon", "GET /v1/inventory HTTP/1.1\r\nnonsense"],
     ["a header with a space in its name", "GET /v1/inventory HTTP/1.1\r\nContent Length: 1"],
     ["a header with a zero byte", "GET /v1/inventory HTTP/1.1\r\nX-A: \0"],
@@ -168,6 +170,7 @@ describe("the shape of errors", () => {
     expectError(answer, 400, "invalid_request");
     readLimits(answer);
     expect(await system.stored(1n)).toMatchObject({ quantity: 100 });
+    expect(system.gateways[0]!.output().match(/DEP0170.*/)).toBeNull(); // Node would print the whole target, key and all
   });
 
   test.each([

@@ -1,13 +1,15 @@
 /** GET /usage: the requests of the caller's account over time. */
 import type { Request, RequestHandler } from "express";
+import type { Admission } from "../../admission/admission.ts";
 import { unavailable } from "../../admission/denials.ts";
 import { queryOf, readWholeNumber } from "../../http/request.ts";
-import { contextOf } from "../../http/request-context.ts";
+import { contextOf, hasWaited } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";
 import type { UsageRecorder } from "../usage/usage-recorder.ts";
 
 export interface UsageOptions {
   readonly usage: Pick<UsageRecorder, "read">;
+  readonly admission: Pick<Admission, "checkKeyAgain">;
   /** Unix milliseconds. */
   readonly now: () => number;
 }
@@ -19,10 +21,11 @@ const maxHours = 168;
 const maxHoursByMinute = 6;
 
 /** Answers every step of the time asked for, those without a request too. The last one is still running. */
-export function getUsage({ usage, now }: UsageOptions): RequestHandler {
+export function getUsage({ usage, admission, now }: UsageOptions): RequestHandler {
   return async (request, response) => {
     const hours = readHours(request);
-    const { accountId } = contextOf(response).principal!;
+    const context = contextOf(response);
+    const { accountId } = context.principal!;
     const stepMs = hours <= maxHoursByMinute ? minuteMs : hourMs;
     const nowMs = now();
     const toMs = nowMs - (nowMs % stepMs) + stepMs;
@@ -30,6 +33,7 @@ export function getUsage({ usage, now }: UsageOptions): RequestHandler {
     const { steps, deprecated } = await usage.read({ accountId, fromMs, stepMs }).catch((cause) => {
       throw unavailable(cause);
     });
+    if (hasWaited(response)) await admission.checkKeyAgain(context);
     const found = new Map(steps.map((step) => [step.stepStartMs, step]));
     const body = {
       from: isoTime(fromMs),

@@ -3,12 +3,12 @@ import type { IncomingMessage } from "node:http";
 import type { RequestHandler } from "express";
 import type { EntryThen, PastChange } from "../../../client/past-changes.ts";
 import { queryOf, queryValue, readWholeNumber } from "../../http/request.ts";
-import { contextOf } from "../../http/request-context.ts";
+import { contextOf, hasWaited } from "../../http/request-context.ts";
 import { readEntryTag, readPetId } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";
 import { bodyOf } from "../list/snapshot.ts";
 import type { StockClient } from "../stock-client.ts";
-import { hasWaited, type ListInventoryOptions, sendBody } from "./read-handlers.ts";
+import { type ListInventoryOptions, sendBody } from "./read-handlers.ts";
 
 export interface HistoryOptions extends Pick<ListInventoryOptions, "admission" | "pinnedBodies" | "stallTimeoutMs"> {
   readonly stock: Pick<StockClient, "history">;

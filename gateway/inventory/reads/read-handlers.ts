@@ -6,7 +6,7 @@ import { minPetId, parsePetId } from "../../../proto/pet.ts";
 import type { Admission } from "../../admission/admission.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { queryOf, queryValue, readWholeNumber } from "../../http/request.ts";
-import { contextOf } from "../../http/request-context.ts";
+import { contextOf, hasWaited } from "../../http/request-context.ts";
 import { acceptsGzip, jsonType, matchesEtag, writeJson } from "../../http/respond.ts";
 import { readPetId } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";
@@ -35,9 +35,6 @@ export interface ReadInventoryOptions extends ListInventoryOptions {
   /** Holds the requests that prefer to wait. */
   readonly longPolls: Pick<LongPolls, "forChange">;
 }
-
-/** A request that took longer than this has its key looked at again: the other 8 s of 10 are `maxAgeMs` of look-ups. */
-const longWaitMs = 2_000;
 
 /** GET /inventory: every entry, or a selection, at least as new as the request. */
 export function listInventory({ list, admission, pinnedBodies, stallTimeoutMs }: ListInventoryOptions): RequestHandler {
@@ -125,14 +122,6 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
     const headers = ["Cache-Control", "private, no-cache", ...applied];
     await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
   };
-}
-
-/**
- * Whether a request had to wait, such as for the end of an outage. Then its key is looked at again: a revoked key must
- * not read any more, and a look-up is remembered for 8 s of the 10 s that a revocation may take.
- */
-export function hasWaited(response: Response): boolean {
-  return performance.now() - contextOf(response).arrivedMs > longWaitMs;
 }
 
 /** The list at least as new as a request; admission may have begun the check for it. */

@@ -8,7 +8,7 @@ import { ApiError } from "../../http/api-error.ts";
 import { checkMediaType, patchTypes, postTypes } from "../../http/json.ts";
 import { leaveIsKnown } from "../../http/leaving-clients.ts";
 import { readBody } from "../../http/request.ts";
-import { contextOf } from "../../http/request-context.ts";
+import { contextOf, hasWaited } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";
 import {
   type AskedAdjustment,
@@ -20,7 +20,6 @@ import {
   readPrecondition,
 } from "../input.ts";
 import { entryEtag, renderItem } from "../list/chunk.ts";
-import { hasWaited } from "../reads/read-handlers.ts";
 import type { ChangeOrigin, StockClient, UpdateCaller } from "../stock-client.ts";
 import { parseAdjustments, parseBulkUpdates } from "./bulk-input.ts";
 
