@@ -20,7 +20,7 @@ const announcement = {
   sunsetAt: new Date("2026-07-01T12:00:00.000Z"),
   isGoneAfterSunset: true,
 };
-const announced = deprecation(announcement, "GET /v1/pets/:petId");
+const announced = deprecation(announcement, "GET /v1/pets/:petId", "getPet");
 const sunsetMs = announced.goneFromMs;
 
 /** Serves a router that refuses every request, except where the given parts replace its own. */
@@ -152,7 +152,9 @@ describe("deprecated operations", () => {
   const expectAnnounced = (response: Awaited<ReturnType<typeof request>>) => {
     expect(header(response, "Deprecation")).toBe("@1767225600");
     expect(header(response, "Sunset")).toBe("Wed, 01 Jul 2026 12:00:00 GMT");
-    for (const relation of ["deprecation", "sunset"]) expect(linkTo(response, relation)).toBe("../../docs/");
+    for (const relation of ["deprecation", "sunset"]) {
+      expect(linkTo(response, relation)).toBe("../../docs/#getPet");
+    }
   };
 
   test("a deprecated operation announces its deprecation in its answers", async () => {

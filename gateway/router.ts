@@ -127,9 +127,8 @@ function operationOf(
   { now }: RouterOptions,
 ): Operation {
   if (!found) {
-    const rule = pathOf(request).endsWith("/") ? "have no slash at their end" : "are below /v1";
     throw new ApiError("not_found", {
-      message: `There is no such path; operations ${rule}, described where the Link header leads.`,
+      message: `There is no such path: ${ruleFor(pathOf(request))}. The Link header leads to the documentation.`,
     });
   }
   const { operations, operation, parameters } = found;
@@ -143,6 +142,12 @@ function operationOf(
   request.params = {};
   for (const name in parameters) request.params[name] = decoded(name, parameters[name]!);
   return operation;
+}
+
+/** What an unknown path may have wrong, in words for its caller. */
+function ruleFor(path: string): string {
+  if (path !== "/" && path.endsWith("/")) return "operations have no slash at their end";
+  return path.startsWith("/v1/") ? "no operation has it" : "operations are below /v1";
 }
 
 /** @throws ApiError invalid_request for a parameter that is no percent-encoded UTF-8 */

@@ -64,7 +64,10 @@ export function withDeprecations(table: RouteTable, announcements: DeprecationNo
   return Object.fromEntries(
     routes.map(([route, operation]) => {
       const announcement = announcements[operation.name];
-      return [route, announcement ? { ...operation, deprecation: deprecation(announcement, route) } : operation];
+      return [
+        route,
+        announcement ? { ...operation, deprecation: deprecation(announcement, route, operation.name) } : operation,
+      ];
     }),
   );
 }

@@ -15,7 +15,10 @@ import type {
 import type { Adjustment, UpdateEntry } from "./update-batches.ts";
 
 export interface InventoryApiOptions {
-  /** Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. */
+  /**
+   * Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. With a wrong one, calls
+   * fail with `no_answer` after a minute of repeats: end them earlier by a `signal`.
+   */
   readonly baseUrl: string;
   readonly apiKey: string;
   /** Sends the requests; default: the `fetch` of the runtime. */

@@ -35,6 +35,18 @@ async function sendFailing(failure: Failure, failures: number, request: Partial<
   return { outcome: await sent, gapsMs: times.slice(1).map((time, i) => time - times[i]!) };
 }
 
+test("a request without an answer fails with the reason, or the code beneath the error of fetch", async () => {
+  const unknownHost = Object.assign(new Error("getaddrinfo failed"), { code: "ENOTFOUND" });
+  const failed = (cause: Error) => () => {
+    throw cause;
+  };
+  const messageOf = async (failure: Failure) => ((await sendFailing(failure, 100)).outcome as Error).message;
+  const words = "no_answer: GET /inventory got no answer";
+  expect(await messageOf(failed(new TypeError("fetch failed", { cause: unknownHost })))).toBe(`${words} (ENOTFOUND)`);
+  expect(await messageOf(failed(new TypeError("Failed to fetch")))).toBe(`${words} (Failed to fetch)`);
+  expect(await messageOf(failed(new DOMException("aborted", "AbortError")))).toBe(`${words} (the time was up)`);
+});
+
 /** All draws of a jitter have this value, between 0 and 1. */
 const draw = (value: number) => void jest.spyOn(Math, "random").mockReturnValue(value);
 

@@ -108,7 +108,7 @@ export function createSender({
     } catch (cause) {
       pace.lose(number);
       signal?.throwIfAborted();
-      return new InventoryApiError("no_answer", `${method} ${path} got no answer`, { cause });
+      return new InventoryApiError("no_answer", `${method} ${path} got no answer (${reasonOf(cause)})`, { cause });
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener("abort", cut);
@@ -116,6 +116,13 @@ export function createSender({
   }
 
   return send;
+}
+
+/** Why `fetch` failed: Node and Bun give a code, as `ENOTFOUND` or `ECONNREFUSED`; browsers tell no more than that it did. */
+function reasonOf(fault: unknown): string {
+  const { name, message, code, cause } = fault as Error & { code?: unknown; cause?: { code?: unknown } };
+  if (name === "AbortError") return "the time was up";
+  return String(cause?.code ?? (typeof code === "string" ? code : message));
 }
 
 /** Reads a body, and tells of each part of it: a long list may take its time. */

@@ -5,16 +5,23 @@ import { MemoryWindows } from "../limits/memory-windows.ts";
 import type { Decision, Window } from "../limits/windows.ts";
 import { limitHeaders } from "../limits/windows.ts";
 
+/** Requests for the documentation that an address has in a minute: reading the page takes a few. */
+export const docsPerMinute = 300;
+
 /** Addresses whose requests are remembered. */
 const maxAddresses = 100_000;
 
 /** Counts in this process, for each IPv4 address and each /64 network of IPv6. */
 export class AddressGuard {
   readonly windows: readonly Window[];
+  /** The message of a refusal. */
+  readonly refusal: string;
   readonly #counts: MemoryWindows;
 
-  constructor(perMinute: number, now: () => number) {
+  /** @param counted which requests it counts, in words */
+  constructor(counted: string, perMinute: number, now: () => number) {
     this.windows = [{ name: "minute", seconds: 60, limit: perMinute }];
+    this.refusal = `The rate limit of requests ${counted} from this address is exceeded: wait for Retry-After, then back off.`;
     this.#counts = new MemoryWindows({ maxAccounts: maxAddresses, gateways: 1, now });
   }
 

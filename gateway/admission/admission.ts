@@ -18,7 +18,7 @@ import {
   type Window,
 } from "../limits/windows.ts";
 import type { AccountGuard } from "./account-guard.ts";
-import { AddressGuard } from "./address-guard.ts";
+import { AddressGuard, docsPerMinute } from "./address-guard.ts";
 import { invalidKey, missingKey, missingScope, overLimit, unavailable } from "./denials.ts";
 import type { RefusalCounter } from "./refusals.ts";
 
@@ -97,14 +97,11 @@ export interface Admission {
   readonly headersFor: (address: string) => HeaderList;
 }
 
-/** Requests for the documentation that an address has in a minute: reading the page takes a few. */
-const docsPerMinute = 300;
-
 /** Makes the admission. It limits requests without a valid key by their address, in the memory of this process. */
 export function createAdmission(options: AdmissionOptions): Admission {
   const { authenticator, onUse, limiter, windowsFor, accountGuard, refusals, onRefused, now } = options;
-  const guard = new AddressGuard(options.guardPerMinute, now);
-  const docsGuard = new AddressGuard(docsPerMinute, now);
+  const guard = new AddressGuard("without a valid key", options.guardPerMinute, now);
+  const docsGuard = new AddressGuard("for documents", docsPerMinute, now);
 
   const setAddressLimits = (context: RequestContext) => {
     context.limitHeaders = guard.headersFor(context.clientAddress);
@@ -230,10 +227,11 @@ export function createAdmission(options: AdmissionOptions): Admission {
    * Refuses an address, and closes its connection so that it can hold none. A proxy's stays open: it serves many
    * clients.
    */
-  function refuseAddress(socket: Socket, context: RequestContext, { windows }: AddressGuard, decision: Decision) {
-    context.limitHeaders = limitHeaders(windows, decision);
+  function refuseAddress(socket: Socket, context: RequestContext, by: AddressGuard, decision: Decision): ApiError {
+    context.limitHeaders = limitHeaders(by.windows, decision);
     onRefused("none", "address");
-    return overLimit(decision, peerAddress(socket) === context.clientAddress ? { Connection: "close" } : {});
+    const headers = peerAddress(socket) === context.clientAddress ? { Connection: "close" } : undefined;
+    return overLimit(decision, { message: by.refusal, headers });
   }
 
   function refuseBanned(context: RequestContext, principal: Principal, windows: readonly Window[]): ApiError {

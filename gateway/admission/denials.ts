@@ -1,11 +1,14 @@
 /** The errors of admission. */
 import type { Scope } from "../accounts/keys/principal.ts";
-import { ApiError } from "../http/api-error.ts";
+import { ApiError, type ApiErrorOptions } from "../http/api-error.ts";
 import type { Decision } from "../limits/windows.ts";
 import { retryAfter } from "../limits/windows.ts";
 
-export function overLimit(decision: Decision, headers: Readonly<Record<string, string>> = {}): ApiError {
-  return new ApiError("rate_limit_exceeded", { headers: { "Retry-After": retryAfter(decision), ...headers } });
+export function overLimit(decision: Decision, { headers, ...options }: ApiErrorOptions = {}): ApiError {
+  return new ApiError("rate_limit_exceeded", {
+    ...options,
+    headers: { "Retry-After": retryAfter(decision), ...headers },
+  });
 }
 
 /** The answer while the database of accounts and keys cannot be asked. */

@@ -8,7 +8,7 @@ const dates = {
 const route = "GET /v1/pets/:petId";
 
 test("a deprecation announces each date, and where to read about it, in the form of its RFC", () => {
-  expect(deprecation(dates, route).headers).toEqual([
+  expect(deprecation(dates, route, "getPet").headers).toEqual([
     ...["Deprecation", "@1767225600"],
     ...["Sunset", "Wed, 01 Jul 2026 12:00:00 GMT"],
     ...["Link", '<https://docs.example/pets#end>; rel="deprecation", <https://docs.example/pets#end>; rel="sunset"'],
@@ -17,7 +17,7 @@ test("a deprecation announces each date, and where to read about it, in the form
 
 test("a deprecation does not announce a date that is not set", () => {
   const names = (options: Partial<DeprecationNotice>) =>
-    deprecation({ ...dates, ...options }, route).headers.filter((_, i) => i % 2 === 0);
+    deprecation({ ...dates, ...options }, route, "getPet").headers.filter((_, i) => i % 2 === 0);
   expect(names({ deprecatedAt: null, sunsetAt: null })).toEqual([]);
   expect(names({ sunsetAt: null })).toEqual(["Deprecation", "Link"]);
   expect(names({ deprecatedAt: null })).toEqual(["Sunset", "Link"]);
@@ -28,14 +28,14 @@ test.each([
   ["ends at its sunset when the operator says so", { isGoneAfterSunset: true }, dates.sunsetAt.getTime()],
   ["without a sunset never ends", { isGoneAfterSunset: true, sunsetAt: null }, Number.POSITIVE_INFINITY],
 ])("a deprecated operation %s", (_what, options, goneFromMs) => {
-  expect(deprecation({ ...dates, ...options }, route).goneFromMs).toBe(goneFromMs);
+  expect(deprecation({ ...dates, ...options }, route, "getPet").goneFromMs).toBe(goneFromMs);
 });
 
 test.each([
-  ["GET /v1/inventory", "../docs/"],
-  [route, "../../docs/"],
-])("a deprecation of %s without a link of its own leads to the documentation page at %s", (of, url) => {
-  const { headers } = deprecation({ ...dates, link: undefined }, of);
+  ["GET /v1/inventory", "listInventory", "../docs/#listInventory"],
+  [route, "getPet", "../../docs/#getPet"],
+])("a deprecation of %s without a link of its own leads to the section of %s: %s", (of, name, url) => {
+  const { headers } = deprecation({ ...dates, link: undefined }, of, name);
   expect(headers.at(-1)).toBe(`<${url}>; rel="deprecation", <${url}>; rel="sunset"`);
 });
 

@@ -56,12 +56,16 @@ function noticeOf(parts: readonly string[]): DeprecationNotice {
   return { deprecatedAt, sunsetAt, link, isGoneAfterSunset };
 }
 
-/** @param route method and path of the operation, to which the link to the documentation page is relative */
+/**
+ * @param route method and path of the operation, to which the link to the documentation page is relative
+ * @param name of the operation, which has a section of that page
+ */
 export function deprecation(
   { deprecatedAt, sunsetAt, link, isGoneAfterSunset }: DeprecationNotice,
   route: string,
+  name: string,
 ): Deprecation {
-  const url = link ?? `${toRoot(route.slice(route.indexOf(" ") + 1))}docs/`;
+  const url = link ?? `${toRoot(route.slice(route.indexOf(" ") + 1))}docs/#${name}`;
   const headers: string[] = [];
   const links: string[] = [];
   if (deprecatedAt !== null) {

@@ -31,6 +31,11 @@ function lines(...parts: readonly (string | false | undefined)[]): string {
   return parts.filter(Boolean).join("\n");
 }
 
+/** A text between single quotes of JavaScript and Python. */
+function escaped(text: string): string {
+  return text.replaceAll("\\", "\\\\");
+}
+
 function curl({ method, url, body, isKeyed, listUrl }: SampledRequest): string {
   const authorization = '-H "Authorization: Bearer $KEY"';
   const parts = [
@@ -57,7 +62,7 @@ function javaScript({ method, url, body, isKeyed, listUrl }: SampledRequest): st
     listUrl && `const list = await fetch("${listUrl}", { method: "HEAD", headers });`,
     listUrl && 'const since = encodeURIComponent(list.headers.get("etag"));',
     listUrl ? `const response = await fetch(\`${url}?since=\${since}\`, {` : `const response = await fetch("${url}", {`,
-    body !== undefined && `  method: "${method}",\n  body: '${body}',`,
+    body !== undefined && `  method: "${method}",\n  body: '${escaped(body)}',`,
     "  headers,",
     "});",
     "if (!response.ok) throw new Error(await response.text());",
@@ -81,7 +86,7 @@ function python({ method, url, body, isKeyed, listUrl }: SampledRequest): string
     listUrl && '    since = urllib.parse.quote(urllib.request.urlopen(list_head).headers["ETag"])',
     "    request = urllib.request.Request(",
     listUrl ? `        f"${url}?since={since}",` : `        "${url}",`,
-    body !== undefined && `        method="${method}",\n        data=b'${body}',`,
+    body !== undefined && `        method="${method}",\n        data=b'${escaped(body)}',`,
     "        headers=headers,\n    )",
     "    with urllib.request.urlopen(request) as response:",
     "        print(json.load(response))",

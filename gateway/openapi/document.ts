@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { parse } from "yaml";
 import { type AccountLimits, type PlanTable, planNames } from "../accounts/keys/plans.ts";
 import { ownAccountLimit, rotationLimit } from "../admission/account-guard.ts";
+import { docsPerMinute } from "../admission/address-guard.ts";
 import type { BanRules } from "../admission/bans.ts";
 import { errorTable } from "../http/api-error.ts";
 import type { DeprecationNotice, DeprecationNotices } from "../http/deprecations.ts";
@@ -83,6 +84,7 @@ function valuesOf(options: OpenApiOptions): Values {
     plans: planNames.map((plan) => planRow(plan, plans[plan])).join("\n"),
     planNames,
     guardPerMinute: number(guardPerMinute),
+    docsPerMinute: number(docsPerMinute),
     accountPerMinute: number(ownAccountLimit.points),
     rotationsPerDay: number(rotationLimit.points),
     keyedUpdatesPerDay: number(keyedUpdatesPerDay),

@@ -17,14 +17,17 @@ export function postmanCollection(document: ShownDocument): object {
   return {
     info: {
       name: document.info.title,
-      description: "Set the variable apiKey to your API key. The documentation is at /docs.",
+      description:
+        "Set the variable apiKey to your API key. A run of all requests rotates no key: only the one in the variable " +
+        "keyToRotate is rotated. The documentation is at /docs.",
       schema: "https://schema.getpostman.com/json/collection/v2.1.0/collection.json",
     },
-    auth: { type: "bearer", bearer: [{ key: "token", value: "{{apiKey}}", type: "string" }] },
+    auth: bearer("{{apiKey}}"),
     variable: [
       { key: "baseUrl", value: sampleServer(document).url },
       { key: "apiKey", value: "" },
       { key: "listTag", value: "" },
+      { key: "keyToRotate", value: "" },
     ],
     item: [...groups].map(([name, operations]) => ({ name, item: operations.map(itemOf) })),
   };
@@ -51,6 +54,7 @@ function itemOf({ operationId, method, path, title, description, parameters, req
     request: {
       method,
       description,
+      ...(operationId === "rotateKey" ? { auth: bearer("{{keyToRotate}}") } : {}),
       url: {
         raw: `{{baseUrl}}/${shownPath.join("/")}${asked.length > 0 ? `?${asked.join("&")}` : ""}`,
         host: ["{{baseUrl}}"],
@@ -65,11 +69,16 @@ function itemOf({ operationId, method, path, title, description, parameters, req
   };
 }
 
+const bearer = (value: string) => ({ type: "bearer", bearer: [{ key: "token", value, type: "string" }] });
+
 /** Has the request for changes begin at the last list. */
 const keepTag = {
   listen: "test",
   script: {
     type: "text/javascript",
-    exec: ['pm.collectionVariables.set("listTag", pm.response.headers.get("ETag").replaceAll(\'"\', ""));'],
+    exec: [
+      'const tag = pm.response.headers.get("ETag");',
+      'if (tag) pm.collectionVariables.set("listTag", tag.replaceAll(\'"\', ""));',
+    ],
   },
 };

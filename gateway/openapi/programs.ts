@@ -12,3 +12,22 @@ export function programs(server: string): CodeSample[] {
     return { lang, source: source.replace(localServer, server).trimEnd() };
   });
 }
+
+/** The client that is served beside the documents, in use. @param server the base address that it calls */
+export function clientExample(server: string): string {
+  return `import { createInventoryApi } from "./client.js";
+
+const api = createInventoryApi({
+  baseUrl: "${server}",
+  apiKey: process.env.KEY,
+});
+const list = await api.list();
+for (const { petId, quantity } of list) {
+  console.log(petId, quantity);
+}
+
+// A petId is a bigint: JSON.stringify throws on one.
+const exact = (_name, value) =>
+  typeof value === "bigint" ? String(value) : value;
+console.log(JSON.stringify(list, exact));`;
+}

@@ -103,6 +103,20 @@ export function sampleServer({ servers }: ShownDocument): { url: string; isOurs:
   return { url: url ?? localServer, isOurs: url !== undefined };
 }
 
+/** Where the API is, for a document without a script of its own. In Markdown. */
+export function baseAddress(document: ShownDocument): string {
+  const { url, isOurs } = sampleServer(document);
+  if (isOurs) return `Base address: \`${url}\``;
+  return `Base address: \`v1\`, relative to this document. The examples have \`${url}\` in its place.`;
+}
+
+/** What the title of an example says of it: that another service may answer otherwise. */
+export function exampleNote(content: Content | undefined): string {
+  const { examples = {} } = Object.values(content ?? {})[0] ?? {};
+  const { summary } = Object.values(examples)[0] ?? {};
+  return summary ? `, ${summary}` : "";
+}
+
 /** The example of a body, or the first of several, as a JSON value; undefined without one. */
 export function exampleOf(content: Content | undefined): unknown {
   return examplesOf(content)[0];

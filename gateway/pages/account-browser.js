@@ -1,7 +1,8 @@
 // Shows the account of the key that the visitor gives on this page or on the documentation page.
 
-import { addCopyButton, addressOf, forgetKey, readKey, storedKey, storeKey } from "../docs/shared.js";
+import { addressOf, forgetKey, noKey, readKey, storedKey, storeKey } from "../docs/shared.js";
 import { drawUsage } from "./plot.js";
+import { enableRotation, forgetNewKey } from "./rotation.js";
 
 const limitsEveryMs = 10_000;
 const usageEveryMs = 60_000;
@@ -35,7 +36,7 @@ document.addEventListener("visibilitychange", () => void refresh());
 window.addEventListener("resize", showUsage);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", showUsage);
 setInterval(countDown, 500);
-if (element("new-key")) addCopyButton(element("new-key"));
+if (element("rotate")) enableRotation({ ask, use, showTime: (at) => dateTime.format(new Date(at)) });
 if (key) void openAccount(false);
 else element("open").hidden = false;
 
@@ -57,8 +58,13 @@ function take() {
   element("key").value = "";
   if (given.trim() === "") return;
   const read = readKey(given);
-  if (!read) return refuse("An API key has no space within it, and only characters of ASCII. Copy it again.");
-  key = read;
+  if (!read) return refuse(noKey);
+  use(read);
+}
+
+/** Shows the account of a key that the visitor has just given, and keeps the key for this tab. */
+function use(given) {
+  key = given;
   storeKey(key);
   void openAccount(true);
 }
@@ -81,8 +87,8 @@ function forget(why) {
   key = limits = usage = undefined;
   element("account").hidden = element("plan").hidden = true;
   element("open").hidden = false;
-  for (const id of ["new-key", "key-id"]) if (element(id)) element(id).textContent = "";
-  if (element("rotated")) element("rotated").hidden = true;
+  element("key-id").textContent = "";
+  if (element("rotate")) forgetNewKey();
   say(why);
   element("key").focus();
 }
@@ -151,8 +157,11 @@ function showLimits() {
   element("key-id").textContent = id;
   element("key-scopes").textContent = scopes.join(", ");
   element("key-end").textContent = expiresAt ? dateTime.format(new Date(expiresAt)) : "never";
-  if (element("rotate")) element("rotate").hidden = !scopes.includes("keys:rotate");
   const { ban } = limits;
+  if (element("rotate")) {
+    element("rotate").hidden = !scopes.includes("keys:rotate") || !element("rotated").hidden;
+    element("rotate").disabled = Boolean(ban);
+  }
   element("ban").hidden = !ban;
   const end = ban ? `It ends on ${dateTime.format(new Date(ban.until))}.` : "";
   if (element("ban-end").textContent !== end) element("ban-end").textContent = end;
@@ -167,11 +176,8 @@ function showWindow({ name, limit, used, remaining }) {
   const level = share >= usedUp ? "used-up" : share >= nearlyUsed ? "nearly" : "";
   shown.dataset.level = level;
   shown.querySelector(".used").textContent = text;
-  shown.querySelector(".level").textContent = {
-    nearly: "Nearly used up.",
-    "used-up": "Used up: requests get 429 until it resets.",
-    "": "",
-  }[level];
+  const words = { nearly: "Nearly used up.", "used-up": "Used up: requests get 429 until it resets.", "": "" };
+  shown.querySelector(".level").textContent = limits.ban ? "Requests get 429 until the ban ends." : words[level];
   const meter = shown.querySelector("[role=meter]");
   meter.firstElementChild.style.width = `${Math.min(100, 100 * share)}%`;
   for (const [attribute, value] of Object.entries({ valuemax: limit, valuenow: used, valuetext: text })) {
@@ -212,37 +218,6 @@ function showUsage() {
   element("deprecated-since").textContent = day.format(new Date(usage.from));
   drawUsage(usage);
 }
-
-element("rotate")?.addEventListener("click", ({ detail: isByPointer }) => {
-  element("confirm").showModal();
-  if (!isByPointer) return;
-  element("rotate-now").disabled = true; // the second click of a double click may fall on it
-  setTimeout(() => (element("rotate-now").disabled = false), 600);
-});
-element("cancel")?.addEventListener("click", () => element("confirm").close());
-element("rotate-now")?.addEventListener("click", async () => {
-  element("confirm").close();
-  try {
-    const made = await ask("/keys/rotate", { method: "POST", body: "{}" });
-    element("new-key").textContent = made.key;
-    element("old-end").textContent = dateTime.format(new Date(made.previousKeyEndsAt));
-    element("rotated").hidden = false;
-    element("rotate").hidden = true;
-    element("new-key").focus({ preventScroll: true });
-    scrollTo(0, 0);
-  } catch (error) {
-    say(error.message, true);
-    element("rotate").focus();
-  }
-});
-
-element("stored")?.addEventListener("click", () => {
-  key = element("new-key").textContent;
-  element("new-key").textContent = "";
-  element("rotated").hidden = true;
-  storeKey(key);
-  void openAccount(true);
-});
 
 function say(text, isWarning = false) {
   element("status").className = isWarning ? "warning" : "";

@@ -42,6 +42,7 @@ ${requestsHtml}
 <dt>Expires</dt><dd id="key-end"></dd>
 </dl>
 <p class="line actions">${"/keys/rotate" in document.paths ? rotateButton : ""}<button type="button" id="forget" class="quiet">Forget the key on this page</button></p>
+${"/keys/rotate" in document.paths ? '<p id="rotate-fault" class="fault" role="alert"></p>' : ""}
 </section>
 <section class="card" aria-labelledby="deprecated-title">
 <h2 id="deprecated-title">Deprecated operations</h2>
@@ -103,7 +104,7 @@ function deprecatedHtml(name: string, sunset: string | undefined): string {
   return `<li><code>${escapeHtml(name)}</code>: ${end}</li>`;
 }
 
-const rotateButton = '<button type="button" id="rotate" hidden>Rotate this key</button>';
+const rotateButton = '<button type="button" id="rotate" class="quiet" hidden>Rotate this key</button>';
 
 const confirmHtml = `<dialog id="confirm" aria-labelledby="confirm-title">
 <h2 id="confirm-title">Rotate this key?</h2>

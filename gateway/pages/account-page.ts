@@ -28,6 +28,7 @@ export function accountPage({ document, ...options }: AccountPageOptions): Route
     ["/account/", fixedFile(fileTypes.html, renderAccountPage(document), descriptionLinks)],
     ["/account/page.js", fixedFile(fileTypes.js, browserFile("account-browser.js"))],
     ["/account/plot.js", fixedFile(fileTypes.js, browserFile("plot-browser.js"))],
+    ["/account/rotation.js", fixedFile(fileTypes.js, browserFile("rotation-browser.js"))],
     ["/account/uplot.js", fixedFile(fileTypes.js, uplotFile("uPlot.iife.min.js"))],
   ]);
   return pageRouter(files, options);

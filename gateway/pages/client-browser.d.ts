@@ -184,8 +184,9 @@ interface ErrorDetails {
  */
 export declare class InventoryApiError extends Error {
     /**
-     * A code of the API, as `not_found`. Two are the client's own: `no_answer` (the connection failed or the time was up)
-     * and `unknown_answer` (an answer that is not of this API, as a proxy sends it).
+     * A code of the API, as `not_found`. Two are the client's own: `no_answer` (the connection failed or the time was up;
+     * in a page also where the API has another origin, because it has no CORS) and `unknown_answer` (an answer that is not
+     * of this API, as a proxy sends it).
      */
     readonly code: ErrorCode;
     /** HTTP status; 0 where there was no answer. */
@@ -223,7 +224,10 @@ export interface Adjustment extends Omit<UpdateEntry, "quantity"> {
 }
 /** What the client offers its callers, and what it takes from them. */
 export interface InventoryApiOptions {
-    /** Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. */
+    /**
+     * Base address, which ends in `/v1`; in a page of the API's own origin it may be `/v1` alone. With a wrong one, calls
+     * fail with `no_answer` after a minute of repeats: end them earlier by a `signal`.
+     */
     readonly baseUrl: string;
     readonly apiKey: string;
     /** Sends the requests; default: the `fetch` of the runtime. */

@@ -44,8 +44,9 @@ function readItems(header) {
  */
 export class InventoryApiError extends Error {
     /**
-     * A code of the API, as `not_found`. Two are the client's own: `no_answer` (the connection failed or the time was up)
-     * and `unknown_answer` (an answer that is not of this API, as a proxy sends it).
+     * A code of the API, as `not_found`. Two are the client's own: `no_answer` (the connection failed or the time was up;
+     * in a page also where the API has another origin, because it has no CORS) and `unknown_answer` (an answer that is not
+     * of this API, as a proxy sends it).
      */
     code;
     /** HTTP status; 0 where there was no answer. */
@@ -437,7 +438,7 @@ function createSender({ baseUrl, apiKey, fetch, pace, }) {
         catch (cause) {
             pace.lose(number);
             signal?.throwIfAborted();
-            return new InventoryApiError("no_answer", `${method} ${path} got no answer`, { cause });
+            return new InventoryApiError("no_answer", `${method} ${path} got no answer (${reasonOf(cause)})`, { cause });
         }
         finally {
             clearTimeout(timer);
@@ -445,6 +446,13 @@ function createSender({ baseUrl, apiKey, fetch, pace, }) {
         }
     }
     return send;
+}
+/** Why `fetch` failed: Node and Bun give a code, as `ENOTFOUND` or `ECONNREFUSED`; browsers tell no more than that it did. */
+function reasonOf(fault) {
+    const { name, message, code, cause } = fault;
+    if (name === "AbortError")
+        return "the time was up";
+    return String(cause?.code ?? (typeof code === "string" ? code : message));
 }
 /** Reads a body, and tells of each part of it: a long list may take its time. */
 async function readText({ body }, onPart) {

@@ -95,6 +95,22 @@ test("/docs.md has every operation and every error code", async () => {
   for (const language of ["curl", "JavaScript", "Python", "Go"]) expect(text).toContain(`program: ${language}\n`);
 });
 
+test("the texts name the base address of the deployment, also in the example of the client", async () => {
+  const docs = (await ask("/deployed/docs.md")).text;
+  for (const text of [docs, (await ask("/deployed/llms.txt")).text]) {
+    expect(text).toContain("\nBase address: `https://api.petstore.example/v1`\n");
+  }
+  expect(docs).toContain('baseUrl: "https://api.petstore.example/v1"');
+  expect((await ask("/api/llms.txt")).text).toContain("\nBase address: `v1`, relative to this document.");
+  const page = (await ask("/deployed/docs/")).text;
+  expect(page).toContain("<p>Base address: <code>https://api.petstore.example/v1</code></p>");
+});
+
+test("/docs.md marks the examples of records that another service makes", async () => {
+  const { text } = await ask("/api/docs.md");
+  expect(text.match(/^Response 200, for instance:$/gm)).toHaveLength(2);
+});
+
 test("every link of /llms.txt leads to a document, and to a place of the page that exists", async () => {
   const { text } = await ask("/api/llms.txt");
   const docs = (await ask("/api/docs.md")).text;

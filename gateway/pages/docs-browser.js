@@ -1,10 +1,13 @@
 // Makes the documentation page more comfortable: search, languages, copying, and requests to the API beside the page,
 // because a browser lets a page read nothing from other origins.
 import { enableSearch } from "./search.js";
-import { addCopyButton, addressOf, forgetKey, make, readKey, storedKey, storeKey } from "./shared.js";
+import { addCopyButton, addressOf, forgetKey, make, noKey, readKey, storedKey, storeKey } from "./shared.js";
 
 const element = (id) => document.getElementById(id);
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+/** The button that asked for a key. */
+let waiting;
 
 showOwnAddress();
 for (const pre of all("pre")) addCopyButton(pre);
@@ -16,7 +19,7 @@ function showOwnAddress() {
   const { server } = document.querySelector("[data-server]")?.dataset ?? {};
   if (!server) return;
   const own = addressOf("").href;
-  for (const code of all("pre code")) {
+  for (const code of all("code")) {
     const texts = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(server, own);
   }
@@ -77,8 +80,11 @@ element("authorize").addEventListener("submit", (event) => {
   event.preventDefault();
   const key = readKey(element("key").value);
   element("key").value = "";
-  if (key) storeKey(key);
-  showKey(key ? undefined : "This is no API key.");
+  if (!key) return showKey(noKey);
+  storeKey(key);
+  showKey();
+  (waiting ?? element("forget")).focus();
+  waiting = undefined;
 });
 element("forget").addEventListener("click", () => {
   forgetKey();
@@ -86,10 +92,12 @@ element("forget").addEventListener("click", () => {
   element("key").focus();
 });
 
-function showKey(fault) {
+function showKey(fault = "") {
   const key = storedKey();
   element("authorize").classList.toggle("has-key", key !== null);
-  element("key-state").textContent = fault ?? (key ? `Key …${key.slice(-4)} in use` : "");
+  element("key-state").textContent = fault || (key ? `Key …${key.slice(-4)} in use` : "");
+  element("key-state").className = fault && "fault";
+  element("key").ariaInvalid = fault !== "";
   element("forget").hidden = key === null;
 }
 
@@ -107,6 +115,7 @@ for (const form of all(".try form")) {
     if (!storedKey()) {
       status.replaceChildren(make("p", { textContent: "Enter an API key at the top, then send again." }));
       status.scrollIntoView({ block: "nearest" });
+      waiting = form.querySelector(".send");
       return element("key").focus();
     }
     status.replaceChildren(make("p", { textContent: "Loading" }));

@@ -1,10 +1,12 @@
 /** Writes the documentation as Markdown, and the overview that language models look for. */
 import { errorTable } from "../http/api-error.ts";
 import { errorHelp } from "../openapi/error-help.ts";
-import { programs } from "../openapi/programs.ts";
+import { clientExample, programs } from "../openapi/programs.ts";
 import { type Field, fieldsOf, headerFields, parameterField } from "../openapi/schema-fields.ts";
 import {
   type Answer,
+  baseAddress,
+  exampleNote,
   exampleOf,
   operationsOf,
   type PlacedOperation,
@@ -21,10 +23,18 @@ export function docsMarkdown(document: ShownDocument): string {
     return `### ${code} (${status})\n\n${meaning} ${action} Repeat? ${repeat}`;
   });
   const operations = operationsOf(document).map((operation) => operationMarkdown(document, operation));
-  const samples = programs(sampleServer(document).url).map(
+  const { url } = sampleServer(document);
+  const samples = programs(url).map(
     ({ lang, source }) => `### A complete program: ${lang}\n\n${fenced(lang === "curl" ? "sh" : lang, source)}`,
   );
-  const parts = [`# ${title} API ${version}`, description, clientUse, "## Error codes", ...codes];
+  const parts = [
+    `# ${title} API ${version}`,
+    baseAddress(document),
+    description,
+    clientUse(url),
+    "## Error codes",
+    ...codes,
+  ];
   return `${[...parts, "## Operations", ...operations, "## Programs", ...samples].join("\n\n")}\n`;
 }
 
@@ -42,7 +52,12 @@ function operationMarkdown(document: ShownDocument, operation: PlacedOperation):
     ...list("Parameters:", fields),
     ...(requestBody ? [`Body: ${requestBody.description}`, ...list("", bodyFields)] : []),
     ...(sample ? [fenced("sh", sample.source)] : []),
-    ...(answer ? [`Response ${success!.status}:`, fenced("json", JSON.stringify(answer, null, 2))] : []),
+    ...(answer
+      ? [
+          `Response ${success!.status}${exampleNote(success!.content)}:`,
+          fenced("json", JSON.stringify(answer, null, 2)),
+        ]
+      : []),
     ...list("Its members:", fieldsOf(document, Object.values(success?.content ?? {})[0]?.schema)),
     `Responses:\n\n${answers.map(answerMarkdown).join("\n")}`,
   ];
@@ -64,16 +79,11 @@ function fenced(language: string, source: string): string {
 }
 
 /** How the client that is served beside the documents is used. */
-const clientUse = `## Client for JavaScript
+const clientUse = (server: string) => `## Client for JavaScript
 
 \`client.js\`, beside this document, has a call for every operation, exact ids, repeats and limits:
 
-${fenced(
-  "js",
-  `import { createInventoryApi } from "./client.js";
-const api = createInventoryApi({ baseUrl: "https://api.example.com/v1", apiKey: process.env.KEY });
-for (const { petId, quantity } of await api.list()) console.log(petId, quantity);`,
-)}`;
+${fenced("js", clientExample(server))}`;
 
 function list(title: string, fields: readonly Field[]): string[] {
   if (fields.length === 0) return [];
@@ -92,6 +102,8 @@ export function llmsText(document: ShownDocument): string {
   return `# ${document.info.title} API
 
 > ${lead.replaceAll("\n", "\n> ")}
+
+${baseAddress(document)}
 
 Send an API key with every request below /v1: \`Authorization: Bearer <API_KEY>\`. After a 429 wait for \`Retry-After\`. Send an \`Idempotency-Key\` with every update, and the same one with its repeats. Read a \`petId\` as an integer of 64 bits.
 

@@ -1,7 +1,8 @@
 /** Renders the documentation page from the OpenAPI document: contents, text, and code beside it. */
+import { STATUS_CODES } from "node:http";
 import { errorTable } from "../http/api-error.ts";
 import { errorHelp } from "../openapi/error-help.ts";
-import { programs } from "../openapi/programs.ts";
+import { clientExample, programs } from "../openapi/programs.ts";
 import {
   examplesOf,
   operationsOf,
@@ -28,6 +29,7 @@ ${contents(sections, groups)}
 <main id="content">
 ${quickStart(document, lead)}
 ${programHtml(document)}
+${clientHtml(document)}
 ${sections.map((section) => sectionHtml(document, section)).join("\n")}
 ${[...groups].map(([name, operations]) => groupHtml(document, name, operations)).join("\n")}
 ${errors.map((section) => sectionHtml(document, section)).join("\n")}
@@ -61,11 +63,16 @@ function contents(sections: readonly { title: string }[], groups: Groups): strin
   const operations = [...groups].map(([name, ofGroup]) =>
     part(
       name,
-      ofGroup.map(({ operationId, method, title }) => link(operationId, `${escapeHtml(title)} ${methodHtml(method)}`)),
+      ofGroup.map(({ operationId, method, title, deprecated }) => {
+        const name = deprecated
+          ? `<s>${escapeHtml(title)}</s><span class="unseen">deprecated</span>`
+          : escapeHtml(title);
+        return link(operationId, `${name} ${methodHtml(method)}`);
+      }),
     ),
   );
   return `<nav id="contents" class="contents" aria-label="Contents">
-${part("Begin", [link("quick-start", "Quick start"), link("overview", "Overview"), link("program", "A complete program"), ...sections.map(({ title }) => link(slug(title), escapeHtml(title)))])}
+${part("Begin", [link("quick-start", "Quick start"), link("overview", "Overview"), link("program", "A complete program"), link("client", "Client for JavaScript"), ...sections.map(({ title }) => link(slug(title), escapeHtml(title)))])}
 ${operations.join("\n")}
 ${part("Errors", [link("errors", "All errors"), ...Object.keys(errorTable).map((code) => link(code, `${code} ${statusHtml(code)}`))])}
 </nav>`;
@@ -83,6 +90,7 @@ function quickStart(document: ShownDocument, lead: string): string {
 <h1>${escapeHtml(document.info.title)} API</h1>
 <p class="lead">${inline(first)}</p>
 <h2 id="quick-start">Quick start</h2>
+<p>Base address: <code>${escapeHtml(url)}</code></p>
 <p>Send this with your API key in the place of <code>&lt;API_KEY&gt;</code>. The operator of this API issues keys. What a key may still send is on <a href="../account/">its account page</a>.</p>
 </div>
 <div class="code">
@@ -94,8 +102,18 @@ ${panel("Response", codeBlock(linesOf(answer), "The response to the first reques
 <div class="text">
 <h2 id="overview">Overview</h2>
 ${markdownToHtml(rest, 3)}
-<p>For JavaScript and TypeScript: <a href="../client.js">the client of this API</a>, one file without a dependency, and <a href="../client.d.ts">its types</a>. It has a call for every operation. For tools: <a href="../openapi.json">OpenAPI 3.1</a>, also as <a href="../openapi.yaml">YAML</a>; a <a href="../postman.json">Postman collection</a>; this page <a href="../docs.md">as Markdown</a>, and its <a href="../llms.txt">overview for language models</a>.</p>
+<p>For tools: <a href="../openapi.json">OpenAPI 3.1</a>, also as <a href="../openapi.yaml">YAML</a>; a <a href="../postman.json">Postman collection</a>; this page <a href="../docs.md">as Markdown</a>, and its <a href="../llms.txt">overview for language models</a>.</p>
 </div>
+</section>`;
+}
+
+function clientHtml(document: ShownDocument): string {
+  return `<section class="row" aria-labelledby="client">
+<div class="text">
+<h2 id="client">Client for JavaScript</h2>
+<p><a href="../client.js">The client of this API</a> is one file without a dependency, for JavaScript and TypeScript. Save it beside your program, with <a href="../client.d.ts">its types</a>. It has a call for every operation, exact ids, repeats and limits.</p>
+</div>
+<div class="code">${panel("JavaScript", codeBlock(clientExample(sampleServer(document).url), "A program with the client"))}</div>
 </section>`;
 }
 
@@ -160,7 +178,7 @@ function errorCodeHtml(code: string): string {
 
 function statusHtml(code: string): string {
   const { status } = errorTable[code as keyof typeof errorTable];
-  return `<span class="status s${String(status)[0]}">${status}</span>`;
+  return `<span class="status s${String(status)[0]}" title="${STATUS_CODES[status]}">${status}</span>`;
 }
 
 function groupHtml(document: ShownDocument, name: string, operations: readonly PlacedOperation[]): string {

@@ -4,6 +4,7 @@ import { type Field, fieldsOf, headerFields, parameterField } from "../openapi/s
 import {
   type Answer,
   type Content,
+  exampleNote,
   examplesOf,
   type Parameter,
   type PlacedOperation,
@@ -25,7 +26,7 @@ ${markdownToHtml(description, 4)}
 </div>
 <div class="code">
 ${samplesHtml(operation["x-codeSamples"] ?? [], title)}
-${example === undefined ? "" : panel(`Response ${success.status}`, codeBlock(json(example), `Response of ${title}`))}
+${example === undefined ? "" : panel(`Response ${success.status}${exampleNote(success.content)}`, codeBlock(json(example), `Response of ${title}`))}
 ${tryHtml(operation)}
 </div>
 <div class="text">
@@ -90,10 +91,14 @@ function answerHtml(document: ShownDocument, answer: Answer): string {
   return `<details class="answer"><summary><span class="status s${status[0]}">${status}</span> ${escapeHtml(first.replaceAll("`", ""))}</summary>
 ${isError && codes.length > 0 ? `<p>Code ${codes.map((code) => inline(`\`${code}\``)).join(" or ")}.</p>` : ""}
 ${rest.length > 0 ? `<p>${inline(rest.join(" "))}</p>` : ""}
-${more}${list("", headerFields(answer))}</details>`;
+${more}${list("Headers", headerFields(answer))}</details>`;
 }
 
 function tryHtml({ operationId: id, method, path, parameters, requestBody }: PlacedOperation): string {
+  if (id === "rotateKey") {
+    return `<details class="panel try"><summary>Try it</summary>
+<p>Rotate your key on <a href="../account/">its account page</a>, which shows the new key once.</p></details>`;
+  }
   const [type, body] = Object.entries(requestBody?.content ?? {})[0] ?? [];
   const bodyField = `<label for="${id}-body">Body</label>
 <textarea id="${id}-body" rows="4" spellcheck="false" data-type="${type}">${escapeHtml(json(body?.example))}</textarea>`;
@@ -101,6 +106,7 @@ function tryHtml({ operationId: id, method, path, parameters, requestBody }: Pla
 <form data-method="${method}" data-path="${escapeHtml(path)}">
 ${parameters.map((parameter) => field(id, parameter)).join("\n")}
 ${requestBody ? bodyField : ""}
+${method === "GET" ? "" : '<p class="caution">This changes the real stock.</p>'}
 <button class="send">Send ${method} ${escapeHtml(path)}</button>
 <div role="status"></div>
 </form></details>`;
@@ -108,7 +114,8 @@ ${requestBody ? bodyField : ""}
 
 function field(operationId: string, { name, in: place, required, example }: Parameter): string {
   const id = `${operationId}-${name}`;
-  const value = required && example !== undefined ? ` value="${escapeHtml(String(example))}"` : "";
+  const isGiven = required && example !== undefined && name !== "since"; // only the tag of a list that was read will do
+  const value = isGiven ? ` value="${escapeHtml(String(example))}"` : "";
   return `<label for="${id}">${escapeHtml(name)}</label>
 <input id="${id}" data-in="${place}" data-name="${escapeHtml(name)}"${value}${required ? " required" : ""} autocomplete="off" spellcheck="false">`;
 }

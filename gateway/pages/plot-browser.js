@@ -10,6 +10,9 @@ const hourSeconds = 3_600;
 const plotHeight = 240;
 /** The height between what was served and what was refused, in pixels: their colours are alike to some eyes. */
 const gapHeight = 2;
+/** The least width for a step, in pixels, of which its bar has four fifths: a thumb has to find it. */
+const leastWidth = 5;
+const [axisWidth, padding] = [60, 20];
 
 let shown;
 let plot;
@@ -23,9 +26,9 @@ const zone = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" })
 export function drawUsage(usage) {
   const seconds = (at) => Date.parse(at) / 1_000;
   const [from, to] = [seconds(usage.from), seconds(usage.to)];
-  if (shown?.stepSeconds !== usage.stepSeconds || shown.steps.length !== usage.steps.length) index = undefined;
-  shown = usage;
-  const { steps, stepSeconds } = usage;
+  const { steps, stepSeconds } = widened(usage, element("plot").clientWidth - axisWidth - padding);
+  if (shown?.stepSeconds !== stepSeconds || shown.steps.length !== steps.length) index = undefined;
+  shown = { steps, stepSeconds };
   const isWeek = to - from > 2 * 24 * hourSeconds;
   const colours = getComputedStyle(document.documentElement);
   const [text, line, paper, served, refused] = ["--quiet", "--line", "--paper", "--accent", "--bad"].map((name) =>
@@ -43,9 +46,9 @@ export function drawUsage(usage) {
     {
       width: element("plot").clientWidth,
       height: plotHeight,
-      padding: [null, 20, null, null],
+      padding: [null, padding, null, null],
       legend: { show: false },
-      cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
+      cursor: { y: false, points: { show: false }, drag: { x: false, y: false }, move: toBar },
       hooks: { setCursor: [({ cursor }) => read(cursor.idx ?? undefined)] },
       scales: {
         x: { range: () => [from, to] },
@@ -55,10 +58,10 @@ export function drawUsage(usage) {
         {
           ...axis,
           incrs: hours.map((count) => count * hourSeconds),
-          space: 70,
+          space: isWeek ? 70 : 40,
           values: (_plot, times) => times.map((at) => format.format(new Date(at * 1_000))),
         },
-        { ...axis, size: 60, values: (_plot, counts) => counts.map((count) => compact.format(count)) },
+        { ...axis, size: axisWidth, values: (_plot, counts) => counts.map((count) => compact.format(count)) },
       ],
       series: [{}, series(refused), series(paper), series(served)], // each covers the lower part of the one before
     },
@@ -74,7 +77,27 @@ export function drawUsage(usage) {
   element("plot").ariaBusy = "false";
   element("zone").textContent = `Times in ${zone}`;
   read(index);
-  showTable(isWeek);
+  showTable(usage, isWeek);
+}
+
+/** The steps of a usage, or the sums of as many at a time as the width asks for. */
+function widened({ steps, stepSeconds }, width) {
+  const counts = [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60].filter((count) => steps.length % count === 0);
+  const together = counts.find((count) => (steps.length / count) * leastWidth <= width) ?? counts.at(-1);
+  const sum = (i, name) => steps.slice(i, i + together).reduce((total, step) => total + step[name], 0);
+  const sums = steps.flatMap(({ at }, i) =>
+    i % together === 0 ? { at, served: sum(i, "served"), refused: sum(i, "refused") } : [],
+  );
+  return { steps: sums, stepSeconds: stepSeconds * together };
+}
+
+/** Has the cursor cover the bar that is pointed at. */
+function toBar(drawn, left, top) {
+  if (left < 0) return [left, top];
+  const width = drawn.over.clientWidth / shown.steps.length;
+  const { style } = drawn.over.querySelector(".u-cursor-x");
+  [style.width, style.marginLeft] = [`${width}px`, `${-width / 2}px`];
+  return [drawn.valToPos(drawn.data[0][drawn.posToIdx(left)], "x"), top];
 }
 
 /** Says the values of a step, or the sums of all when none is pointed at. */
@@ -99,7 +122,7 @@ function read(pointed) {
 
 function span(at, seconds) {
   const start = new Date(at);
-  if (seconds < hourSeconds) return time.format(start);
+  if (seconds === 60) return time.format(start);
   return `${time.format(start)}–${time.format(new Date(start.getTime() + seconds * 1_000))}`;
 }
 
@@ -117,15 +140,15 @@ element("plot").addEventListener("keydown", (event) => {
 });
 
 /** Sums by day for a week, else by the hour, and by the quarter of an hour where there are minutes. */
-function showTable(isWeek) {
+function showTable({ steps, stepSeconds }, isWeek) {
   const quarterMs = 900_000;
   const nameOf = (at) => {
     if (isWeek) return day.format(new Date(at));
-    if (shown.stepSeconds === hourSeconds) return `${day.format(new Date(at))}, ${time.format(new Date(at))}`;
+    if (stepSeconds === hourSeconds) return `${day.format(new Date(at))}, ${time.format(new Date(at))}`;
     return time.format(new Date(Math.floor(Date.parse(at) / quarterMs) * quarterMs));
   };
   const sums = new Map();
-  for (const { at, served, refused } of shown.steps) {
+  for (const { at, served, refused } of steps) {
     const sum = sums.get(nameOf(at)) ?? { served: 0, refused: 0 };
     sums.set(nameOf(at), { served: sum.served + served, refused: sum.refused + refused });
   }

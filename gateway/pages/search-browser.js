@@ -5,8 +5,10 @@ const element = (id) => document.getElementById(id);
 
 /** Words that developers look for and the text does not have, by the part that they mean. */
 const otherWords = {
-  "quick-start": "curl example sample",
-  program: "curl example sample sdk",
+  "quick-start": "curl example sample base url server host endpoint",
+  overview: "create delete remove",
+  program: "curl javascript python go example sample sdk",
+  client: "javascript typescript node sdk library bigint",
   authentication: "token login auth",
   limits: "quota throttling",
   "retries-and-bans": "backoff idempotent",
@@ -36,15 +38,26 @@ export function enableSearch(headings) {
     event.preventDefault();
     element("found").querySelector("a")?.click();
   });
+  element("search").form.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step || element("found").hidden) return;
+    event.preventDefault();
+    const places = [element("search"), ...element("found").querySelectorAll("a")];
+    places.at((places.indexOf(document.activeElement) + step) % places.length).focus();
+  });
+  element("search").form.addEventListener("focusout", ({ currentTarget, relatedTarget }) => {
+    if (!currentTarget.contains(relatedTarget)) close();
+  });
   element("found").addEventListener("click", close);
   addEventListener("keydown", (event) => {
-    if (event.key === "Escape") close();
+    if (event.key === "Escape" && !element("found").hidden) {
+      element("search").focus();
+      close();
+    }
     if (event.key !== "/" || event.target.matches("input, textarea")) return;
     event.preventDefault();
     element("search").focus();
-  });
-  addEventListener("pointerdown", (event) => {
-    if (!element("search").form.contains(event.target)) close();
+    element("search").select();
   });
 
   function close() {
@@ -61,7 +74,8 @@ export function enableSearch(headings) {
     const rows = shown.map(({ id, title, text }) => {
       const at = Math.max(0, text.lastIndexOf(" ", text.toLowerCase().indexOf(words[0]) - 30));
       const link = make("a", { href: `#${id}`, textContent: title });
-      link.append(make("small", { textContent: `… ${text.slice(at, at + 90)} …` }));
+      const end = `${text} `.lastIndexOf(" ", at + 90);
+      link.append(make("small", { textContent: `… ${text.slice(at, end)} …` }));
       const row = make("li", {});
       row.append(link);
       return row;
@@ -72,13 +86,20 @@ export function enableSearch(headings) {
   }
 }
 
-function readPart({ id, textContent, firstChild, parentElement }) {
-  const parts = [...parentElement.closest("section, article").querySelectorAll("p, li, dt, dd, td")];
+function readPart(title) {
+  const parts = [...title.parentElement.closest("section, article").querySelectorAll("p, li, dt, dd, td")];
   const own = parts.filter((part) => !part.closest(".answer, .code")); // those are alike for all operations
   const text = own
     .map((part) => part.textContent)
     .join(" ")
     .replace(/\s+/g, " ");
-  const heading = `${textContent} ${otherWords[id] ?? ""}`.toLowerCase();
-  return { id, title: firstChild.textContent.trim(), heading, text, all: `${heading} ${text.toLowerCase()}` };
+  const phrase = title.querySelector(".status")?.title ?? "";
+  const heading = `${title.textContent} ${title.id} ${phrase} ${otherWords[title.id] ?? ""}`.toLowerCase();
+  return {
+    id: title.id,
+    title: title.firstChild.textContent.trim(),
+    heading,
+    all: `${heading} ${text.toLowerCase()}`,
+    text,
+  };
 }

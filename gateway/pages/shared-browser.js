@@ -14,6 +14,9 @@ export function readKey(text) {
   return /^[!-~]+$/.test(key) ? key : null;
 }
 
+/** What the visitor reads when a text cannot be a key. */
+export const noKey = "An API key has no spaces, and only characters of ASCII: copy it again.";
+
 /** The address of an operation of the API beside the page. */
 export const addressOf = (path) => new URL(`../v1${path}`, document.baseURI);
 
@@ -23,13 +26,13 @@ export function addCopyButton(pre) {
   const button = make("button", { type: "button", className: "copy", textContent: "Copy" });
   button.setAttribute("aria-label", `Copy: ${pre.getAttribute("aria-label")}`);
   button.addEventListener("click", async () => {
-    getSelection().selectAllChildren(pre.querySelector("code") ?? pre);
-    // A page without TLS has no clipboard; the text is selected, so Ctrl+C copies it.
-    const done = await navigator.clipboard?.writeText(pre.textContent).then(
-      () => "Copied",
-      () => undefined,
+    const isDone = await navigator.clipboard?.writeText(pre.textContent).then(
+      () => true,
+      () => false,
     );
-    button.textContent = done ?? "Selected";
+    // A page without TLS has no clipboard; the text is selected, so Ctrl+C copies it.
+    if (!isDone) getSelection().selectAllChildren(pre.querySelector("code") ?? pre);
+    button.textContent = isDone ? "Copied" : "Selected";
     setTimeout(() => (button.textContent = "Copy"), 1_500);
   });
   const frame = make("div", { className: "copied" });

@@ -5,8 +5,10 @@ import { ApiError, type ErrorCode } from "../http/api-error.ts";
 import { copyHead } from "./forwarded-headers.ts";
 
 export interface ExchangeOptions {
-  /** Of the upstream, for the log. */
+  /** Of the upstream, as `pets`. */
   readonly name: string;
+  /** Of the record, at the upstream. */
+  readonly path: string;
   /** To the client. */
   readonly response: ServerResponse;
   readonly next: (error: ApiError) => void;
@@ -82,7 +84,7 @@ export class Exchange {
     this.#whenGood(answer, () => {
       this.#drain(answer);
       const cause = new Error(`${this.#options.name} answered with status ${status}`);
-      this.#end(new ApiError(refusals[status] ?? "upstream_unavailable", { cause }));
+      this.#end(this.#refusal(status, cause));
     });
   }
 
@@ -158,6 +160,12 @@ export class Exchange {
     answer.on("end", () => sink.end());
     answer.on("close", () => clearTimeout(timer));
     answer.resume();
+  }
+
+  #refusal(status: number, cause: Error): ApiError {
+    const { name, path } = this.#options;
+    const message = `The service that owns the ${name} has no ${path}.`;
+    return new ApiError(refusals[status] ?? "upstream_unavailable", status === 404 ? { message, cause } : { cause });
   }
 
   #wait(ms: number, then: () => void): void {

@@ -14,7 +14,7 @@ import { headersToSendUp, queryToSendUp } from "./forwarded-headers.ts";
 export interface PassThroughOptions {
   /** Base URL of the service that owns the resource, or null when none is configured. */
   readonly upstream: URL | null;
-  /** Name of the service in the log, as in `pets`. */
+  /** What the service owns, as in `pets`. */
   readonly name: string;
   /** The longest wait for a response head, and for each further piece of the body. */
   readonly timeoutMs: number;
@@ -88,7 +88,17 @@ export function passThrough(options: PassThroughOptions): PassThrough {
     const onClose = () => shares.release(accountId);
     const checkAgain = () =>
       hasWaited(response) && !admission.isGood(context) ? admission.checkAgain(context) : undefined;
-    const exchange = new Exchange({ name, response, next, timeoutMs, clientTimeoutMs, send, checkAgain, onClose });
+    const exchange = new Exchange({
+      name,
+      path: pathBelow,
+      response,
+      next,
+      timeoutMs,
+      clientTimeoutMs,
+      send,
+      checkAgain,
+      onClose,
+    });
     exchange.send();
   };
 }

@@ -35,6 +35,7 @@ describe("limits of addresses", () => {
       expectError(refused, 429, "rate_limit_exceeded");
       expect(refused.headers["www-authenticate"]).toBeUndefined();
       expect(header(refused, "Retry-After")).toBe("40");
+      expect(refused.text).toContain("requests without a valid key from this address");
       readLimits(refused, clock.now());
     }
     const mine = await use();
@@ -74,6 +75,7 @@ describe("limits of addresses", () => {
     for (const path of paths) {
       const refused = await callApi(address, { path });
       expectError(refused, 429, "rate_limit_exceeded");
+      expect(refused.text).toContain("requests for documents from this address");
       expect(readLimits(refused, clock.now())).toMatchObject({ limit: 300, remaining: 0 });
     }
     expect(readLimits(await use(""), clock.now())).toMatchObject({ limit: 3, remaining: 2 });

@@ -67,12 +67,15 @@ describe("the shape of errors", () => {
     expectError(await send("GET", path, { accept: "text/html" }), 404, "not_found");
   });
 
-  test("a path with a slash at its end is 404 that says so", async () => {
-    const message =
-      "There is no such path; operations have no slash at their end, described where the Link header leads.";
-    for (const path of ["/v1/inventory/", "/v1/pets/1/?a=1"]) {
-      expect((await send("GET", path)).json()).toMatchObject({ code: "not_found", message });
-    }
+  test.each([
+    ["/v1/inventory/", "operations have no slash at their end"],
+    ["/v1/pets/1/?a=1", "operations have no slash at their end"],
+    ["/v1/inventori", "no operation has it"],
+    ["/inventory", "operations are below /v1"],
+    ["/", "operations are below /v1"],
+  ])("an unknown path is 404 that says what may be wrong with it: %s", async (path, fault) => {
+    const message = `There is no such path: ${fault}. The Link header leads to the documentation.`;
+    expect((await send("GET", path)).json()).toMatchObject({ code: "not_found", message });
   });
 
   test("the icon that browsers ask for needs no key", async () => {

@@ -103,7 +103,9 @@ describe("the operations of other services", () => {
   });
 
   test("a passed-through operation is 404 with the contract's Error where the service has nothing", async () => {
-    expectError(await get("the stand-in", "/v1/pets/4"), 404, "not_found");
+    const answer = await get("the stand-in", "/v1/pets/4");
+    expectError(answer, 404, "not_found");
+    expect(answer.json()).toMatchObject({ message: "The service that owns the pets has no /pets/4." });
   });
 
   test.each(["abc", "1.5", "007", "9223372036854775808", "%zz", "1%2F..%2Fstore", ".."])(

@@ -15,6 +15,7 @@ const files = [
   "/account/",
   "/account/page.js",
   "/account/plot.js",
+  "/account/rotation.js",
   "/account/uplot.js",
   "/docs/page.css",
   "/docs/shared.js",
@@ -155,6 +156,26 @@ test("bars of another time than the chosen one are marked, and their sum is not 
   expect(await page.locator("#plot").getAttribute("aria-busy")).toBe("true");
 });
 
+test.each([
+  [390, "6 hours", 360],
+  [390, "7 days", 168],
+  [1280, "6 hours", 360],
+])("a bar of the plot has at least 4 pixels, and all requests: %i px, %s", async (width, choice, steps) => {
+  api.requestsOf = () => ({ served: 1, refused: 0 });
+  const { page } = await open("/account/", { viewport: { width, height: 800 } });
+  await give(page);
+  await page.getByRole("button", { name: choice }).click();
+  await page.locator("#reading", { hasText: `In all: ${steps} served` }).waitFor();
+  const bars = 1 + Number(await page.getByRole("slider").getAttribute("aria-valuemax"));
+  const plotted = (await page.locator("#plot .u-over").boundingBox())!.width;
+  expect((0.8 * plotted) / bars).toBeGreaterThanOrEqual(4);
+  await page.getByRole("slider").press("Home");
+  expect(await page.locator("#reading").textContent()).toContain(`: ${steps / bars} served`);
+  const pointed = (await page.locator("#plot .u-cursor-x").boundingBox())!;
+  expect(pointed.width).toBeCloseTo(plotted / bars, 1);
+  expect(Math.abs(pointed.x - (await page.locator("#plot .u-over").boundingBox())!.x)).toBeLessThanOrEqual(1);
+});
+
 test("an account without requests says so, and names the zone of its times", async () => {
   api.requestsOf = () => ({ served: 0, refused: 0 });
   const { page } = await open("/account/", { timezoneId: "UTC" });
@@ -246,13 +267,51 @@ test("a ban is shown with its time left, the reason and what to do, and the numb
   api.rateLimit.ban = { until: end.toISOString() };
   const { page } = await open("/account/", { timezoneId: "UTC" });
   await give(page);
-  expect(await page.getByRole("alert").textContent()).toContain(`, ${end.toISOString().slice(11, 19)} UTC.`);
+  expect(await page.locator("#ban").getByRole("alert").textContent()).toContain(
+    `, ${end.toISOString().slice(11, 19)} UTC.`,
+  );
   expect(await page.locator("#ban h2").textContent()).toMatch(/^This key is banned for another 4 min \d+ s$/);
   const told = await page.locator("#ban").textContent();
   for (const part of ["kept sending requests", "What to do: stop every client"]) expect(told).toContain(part);
   const { origin: here } = new URL(page.url());
   expect(await page.evaluate('document.querySelector("#ban a").href')).toBe(`${here}/docs/#api_key_banned`);
   expect(await page.locator("[data-window=minute] .used").textContent()).toBe("12 of 300 used, 288 left.");
+  expect(await page.locator("[data-window=minute] .level").textContent()).toBe("Requests get 429 until the ban ends.");
+  expect(await page.getByRole("button", { name: "Rotate this key" }).isDisabled()).toBe(true);
+});
+
+test("a rotation that fails says why beside its button", async () => {
+  const { page } = await open("/account/");
+  await give(page);
+  api.refusal = { status: 429, code: "rate_limit_exceeded", message: "The rate limit is exceeded." };
+  await page.getByRole("button", { name: "Rotate this key" }).click();
+  await page.getByRole("button", { name: "Make the new key" }).click();
+  const fault = page.getByRole("alert").filter({ hasText: "The rate limit is exceeded." });
+  await fault.waitFor();
+  const box = (await fault.boundingBox())!;
+  expect(box.y - (await page.locator("#rotate").boundingBox())!.y).toBeLessThan(100);
+  expect(box.y + box.height).toBeLessThanOrEqual(page.viewportSize()!.height);
+});
+
+test("a page that shows a new key asks before it is left, and not once the key is stored", async () => {
+  const { page } = await open("/account/");
+  await give(page);
+  await page.getByRole("button", { name: "Rotate this key" }).click();
+  await page.getByRole("button", { name: "Make the new key" }).click();
+  await page.locator("#new-key", { hasText: "ps_test_new_key_1" }).waitFor();
+  const questions: string[] = [];
+  page.on("dialog", (dialog) => {
+    questions.push(dialog.type());
+    void dialog.dismiss();
+  });
+  await page.evaluate("location.reload()");
+  await until(() => questions.length === 1);
+  expect(questions).toEqual(["beforeunload"]);
+  expect(await page.locator("#new-key").textContent()).toBe("ps_test_new_key_1");
+  await page.getByRole("button", { name: "I have stored it" }).click();
+  await page.locator("#sums tr").first().waitFor({ state: "attached" });
+  await page.reload();
+  expect(questions).toHaveLength(1);
 });
 
 test("the account page asks again when a ban has ended", async () => {
@@ -273,7 +332,7 @@ test("a key that is not valid is forgotten, with the reason", async () => {
   expect(await page.evaluate("sessionStorage.length")).toBe(0);
   await page.getByLabel("API key").fill("two words");
   await page.keyboard.press("Enter");
-  expect(await page.getByRole("alert").textContent()).toMatch(/^An API key has no space/);
+  expect(await page.getByRole("alert").textContent()).toMatch(/^An API key has no spaces/);
 });
 
 test("numbers that cannot be renewed stay, with a warning that tells their time", async () => {
@@ -405,6 +464,9 @@ test.each(looks)(
     await page.locator("#plot canvas").waitFor();
     expect(await axeViolations(page)).toEqual([]);
     await page.getByText("As a table").click();
+    api.rateLimit.ban = null; // a banned key cannot be rotated
+    await page.getByRole("button", { name: "7 days" }).click();
+    await page.locator("#ban").waitFor({ state: "hidden" });
     await page.getByRole("button", { name: "Rotate this key" }).click();
     expect(await axeViolations(page)).toEqual([]);
     await page.getByRole("button", { name: "Make the new key" }).click();

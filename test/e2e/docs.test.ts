@@ -131,17 +131,66 @@ test("a search finds parts by words of their text, and Enter goes to the first",
   expect(await page.locator("#found").textContent()).toBe("Nothing found.");
 });
 
+test("the arrow keys move through what a search has found, and Tab closes it", async () => {
+  const { page } = await open("/docs/");
+  const focused = () => page.evaluate("document.activeElement.hash ?? document.activeElement.id");
+  const search = page.getByLabel("Search the documentation");
+  await search.fill("429");
+  const [first, second] = await page.locator("#found a").evaluateAll((links) => links.map((link) => link.hash));
+  for (const [key, at] of [
+    ["ArrowDown", first],
+    ["ArrowDown", second],
+    ["ArrowUp", first],
+    ["ArrowUp", "search"],
+    ["ArrowDown", first],
+    ["Escape", "search"],
+  ] as const) {
+    await page.keyboard.press(key);
+    expect([key, await focused()]).toEqual([key, at]);
+  }
+  expect(await page.locator("#found").isVisible()).toBe(false);
+  await search.fill("429");
+  await page.getByLabel("API key, for the requests").focus();
+  expect(await page.locator("#found").isVisible()).toBe(false);
+  await search.fill("ban");
+  await page.mouse.click(1200, 600);
+  expect(await page.locator("#found").isVisible()).toBe(false);
+  await page.keyboard.press("/");
+  await page.keyboard.type("etag");
+  expect(await search.inputValue()).toBe("etag");
+});
+
 test.each([
   ["429", ["rate_limit_exceeded", "api_key_banned"]],
   ["403", ["insufficient_scope"]],
   ["504", ["upstream_timeout", "timeout"]],
   ["pagination", ["List the stock of all pets"]],
   ["oversell", ["Add to the stock, or take from it", "insufficient_stock"]],
+  ["base url", ["Quick start"]],
+  ["python", ["A complete program"]],
+  ["typescript", ["Client for JavaScript"]],
+  ["create", ["Overview"]],
+  ["delete", ["Overview"]],
+  ["too many requests", ["rate_limit_exceeded", "api_key_banned"]],
+  ["401 unauthorized", ["missing_api_key", "invalid_api_key"]],
+  ["bad request", ["invalid_request", "invalid_json"]],
+  ["updateInventory", ["Set the stock of one pet"]],
 ])("a search finds errors by their status, and parts by the words that developers use: %s", async (words, titles) => {
   const { page } = await open("/docs/");
   await page.getByLabel("Search the documentation").fill(words);
   const shown = await page.evaluate("[...document.querySelectorAll('#found a')].map((link) => link.firstChild.data)");
   expect((shown as string[]).slice(0, titles.length).sort()).toEqual([...titles].sort());
+});
+
+test.each([390, 560, 600, 640, 900, 1280])("what a search has found is on a screen of %i px", async (width) => {
+  const { page } = await open("/docs/", { viewport: { width, height: 800 } });
+  const search = page.getByLabel("Search the documentation");
+  await search.fill("key");
+  const found = (await page.locator("#found").boundingBox())!;
+  expect(found.x).toBeGreaterThanOrEqual(0);
+  expect(found.x + found.width).toBeLessThanOrEqual(width);
+  expect((await search.boundingBox())!.width).toBeGreaterThanOrEqual(160);
+  for (const text of await page.locator("#found small").allTextContents()) expect(text).toMatch(/^… .*[^\s] …$/);
 });
 
 test("what a search has found lies above the text on a phone", async () => {
@@ -183,7 +232,8 @@ test("paper has the responses that are folded away on the screen, and no forms",
   const { page } = await open("/docs/");
   await page.emulateMedia({ media: "print" });
   expect(await page.locator("article .answer p").first().isVisible()).toBe(true);
-  for (const part of ["#search", "#contents", ".try", ".copy"]) {
+  expect(await page.locator(".answer:has(.s2) .fields").first().isVisible()).toBe(true);
+  for (const part of ["#search", "#contents", ".try", ".copy", ".answer:has(.s4) .fields"]) {
     expect(await page.locator(part).first().isVisible()).toBe(false);
   }
 });
@@ -207,6 +257,7 @@ test("a click copies a sample as it stands", async () => {
   expect(await page.evaluate("navigator.clipboard.readText()")).toBe(
     `export KEY=<API_KEY>\n\ncurl -H "Authorization: Bearer $KEY" \\\n  "${origin}/v1/inventory?limit=2"`,
   );
+  expect(await page.evaluate("String(getSelection())")).toBe("");
 });
 
 test("a request from the page carries the key, and its petId is exact in both directions", async () => {
@@ -235,7 +286,45 @@ test("a request without a key is not sent, and leads to the field for the key", 
     const { y, height } = (await form.getByRole("status").boundingBox())!;
     expect(Math.floor(y + height)).toBeLessThanOrEqual(viewport.height);
     expect(requested.length).toBe(before);
+    await giveKey(page);
+    expect(await page.evaluate("document.activeElement.textContent")).toBe("Send GET /inventory");
   }
+});
+
+test("a text that cannot be a key is refused with the reason, and the bar keeps its form", async () => {
+  const { page } = await open("/docs/", { viewport: { width: 900, height: 800 } });
+  const field = page.getByLabel("API key, for the requests from this page");
+  const { width } = (await page.locator("#search").boundingBox())!;
+  await field.fill("two words");
+  await page.getByRole("button", { name: "Use" }).click();
+  await page.getByText("An API key has no spaces, and only characters of ASCII: copy it again.").waitFor();
+  expect(await field.getAttribute("aria-invalid")).toBe("true");
+  expect((await page.locator("#search").boundingBox())!.width).toBeGreaterThanOrEqual(width);
+  expect(await page.evaluate("document.documentElement.scrollWidth")).toBe(900);
+  await giveKey(page);
+  expect(await page.locator("#key-state").textContent()).toBe("Key …_key in use");
+  expect(await page.evaluate("document.activeElement.id")).toBe("forget");
+});
+
+test("a form that writes says so, and a rotation is left to the account page", async () => {
+  const { page } = await open("/docs/");
+  const words = "This changes the real stock.";
+  for (const method of ["GET", "PATCH", "POST"]) {
+    const forms = page.locator(`form[data-method=${method}]`);
+    const count = await forms.count();
+    expect([method, await forms.filter({ hasText: words }).count()]).toEqual([method, method === "GET" ? 0 : count]);
+  }
+  expect(await page.locator("form[data-path*=rotate]").count()).toBe(0);
+  const rotation = page.locator("article:has(#rotateKey) .try");
+  await rotation.locator("summary").click();
+  expect(await rotation.getByRole("link").evaluate((link) => (link as unknown as URL).href)).toBe(`${origin}/account/`);
+});
+
+test("the contents mark what is deprecated, also for a reader that hears them", async () => {
+  const { page } = await open("/docs/");
+  const link = page.locator('#contents a[href="#getPet"]');
+  expect(await link.textContent()).toBe("Read a petdeprecated GET");
+  expect(await link.locator("s").textContent()).toBe("Read a pet");
 });
 
 test("the answer to a request from the page is brought to the screen", async () => {
@@ -271,6 +360,7 @@ test("a query parameter of a request from the page goes into its address, an emp
 
 test("a request for changes from the page begins at the list that was read on it", async () => {
   const { page } = await open("/docs/");
+  expect(await page.locator("[data-name=since]").inputValue()).toBe("");
   await giveKey(page);
   const list = await openForm(page, "GET", "/inventory");
   await list.getByRole("button", { name: "Send" }).click();

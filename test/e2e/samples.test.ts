@@ -17,6 +17,7 @@ import { startSystem } from "../support/system.ts";
 const run = promisify(execFile);
 const stack = suiteStack();
 const env = { PATH: process.env.PATH, HOME: process.env.HOME, KEY: "ps_test_key" };
+let lastBody = "";
 let paths: OpenApiDocument["paths"];
 let folder: string;
 
@@ -24,6 +25,7 @@ beforeAll(async () => {
   // Answers with the request, and with an id that a double cannot hold.
   const server = createServer(async (request, response) => {
     const body = (await request.toArray()).join("");
+    lastBody = body;
     const { authorization, "content-type": type = null, "idempotency-key": key } = request.headers;
     const seen = JSON.stringify({ method: request.method, path: request.url, authorization, type, key, body });
     response.setHeader("Content-Type", "application/json");
@@ -100,6 +102,7 @@ describe.each(Object.entries(languages))("samples in %s", (lang, language) => {
       for (const part of [method, url, "Bearer ps_test_key"]) expect(stdout).toContain(part);
       if (method === "GET") return;
       for (const part of ["application/json", ...sent[path]!]) expect(stdout).toContain(part);
+      expect(JSON.parse(lastBody)).toEqual(paths[path]![verb]!.requestBody!.content["application/json"]!.example);
       const isKeyed = path.startsWith("/inventory");
       expect(/\b[0-9a-f]{32}\b|\b[A-Z2-7]{26}\b|[0-9a-f]{8}-[0-9a-f]{4}-/.test(stdout)).toBe(isKeyed);
     },

@@ -3,6 +3,7 @@ import { execFile } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { clientExample } from "../../gateway/openapi/programs.ts";
 import { operationsOf, type ShownDocument } from "../../gateway/openapi/shown-document.ts";
 import { installTimeoutMs, openPage, startChromium } from "../support/chromium.ts";
 import { request } from "../support/http.ts";
@@ -103,6 +104,13 @@ console.log(await (${callEverything})(api));
   );
   const { stdout } = await run(process.execPath, ["shop.js"], { cwd: app, env: { KEY: await newKey() } });
   expect(JSON.parse(stdout)).toEqual(expected);
+});
+
+test("the example of the documentation runs beside the client, and writes bigints as JSON", async () => {
+  await writeFile(join(app, "example.js"), clientExample(`http://${system.address}/v1`));
+  const { stdout } = await run(process.execPath, ["example.js"], { cwd: app, env: { KEY: await newKey() } });
+  expect(stdout).toContain(`\n${maxId}n 5\n`);
+  expect(stdout).toContain(`{"petId":"${maxId}","quantity":5,"status":"available"}]`);
 });
 
 test(

@@ -1,0 +1,49 @@
+// Rotates the key on the account page: asks whether to, and shows the new key once.
+import { addCopyButton } from "../docs/shared.js";
+
+const element = (id) => document.getElementById(id);
+
+/**
+ * @param ask sends a request to the API with the key of the page
+ * @param use goes on with another key
+ * @param showTime writes a time in words
+ */
+export function enableRotation({ ask, use, showTime }) {
+  addCopyButton(element("new-key"));
+  element("rotate").addEventListener("click", ({ detail: isByPointer }) => {
+    element("rotate-fault").textContent = "";
+    element("confirm").showModal();
+    if (!isByPointer) return;
+    element("rotate-now").disabled = true; // the second click of a double click may fall on it
+    setTimeout(() => (element("rotate-now").disabled = false), 600);
+  });
+  element("cancel").addEventListener("click", () => element("confirm").close());
+  element("rotate-now").addEventListener("click", async () => {
+    element("confirm").close();
+    try {
+      const made = await ask("/keys/rotate", { method: "POST", body: "{}" });
+      element("new-key").textContent = made.key;
+      element("old-end").textContent = showTime(made.previousKeyEndsAt);
+      element("rotated").hidden = false;
+      element("rotate").hidden = true;
+      element("new-key").focus({ preventScroll: true });
+      scrollTo(0, 0);
+    } catch (error) {
+      element("rotate-fault").textContent = error.message;
+      element("rotate").focus();
+    }
+  });
+  element("stored").addEventListener("click", () => {
+    const key = element("new-key").textContent;
+    forgetNewKey();
+    use(key);
+  });
+  addEventListener("beforeunload", (event) => {
+    if (!element("rotated").hidden) event.preventDefault(); // the new key would be lost
+  });
+}
+
+export function forgetNewKey() {
+  element("new-key").textContent = "";
+  element("rotated").hidden = true;
+}
