@@ -1,4 +1,5 @@
 /** Says in one line why a database cannot be used: the fault of a setting, of the server, or of its operator. */
+import { isNativeError } from "node:util/types";
 import { OperatorError } from "../operator-error.ts";
 import { codeOf, DatabaseStateError, isReadOnly } from "./database-errors.ts";
 
@@ -39,7 +40,7 @@ const meanings: readonly (readonly [RegExp, string])[] = [
 
 /** Explains an error that a database or the way to it is the cause of; undefined for any other error. */
 function databaseFault(error: unknown): string | undefined {
-  if (!(error instanceof Error)) return undefined;
+  if (!isNativeError(error)) return undefined;
   if (error instanceof DatabaseStateError) return error.message;
   const code = codeOf(error);
   const { sqlMessage, syscall } = error as { sqlMessage?: string; syscall?: string };

@@ -51,7 +51,8 @@ describe("the API key", () => {
   });
 
   test("a missing API key gets an answer that names the documentation, at / too", async () => {
-    for (const path of ["/", "/v1/inventory"]) expectError(await get({}, path), 401, "missing_api_key", /\/docs/);
+    const said = /The Link header leads to the documentation/;
+    for (const path of ["/", "/v1/inventory"]) expectError(await get({}, path), 401, "missing_api_key", said);
   });
 
   test("counts as missing when it is only in the query", async () => {

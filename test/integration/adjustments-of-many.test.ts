@@ -88,7 +88,7 @@ describeEachDatabase("adjustments of many entries over two inventory services", 
       });
       await expect(sessions[1]!.adjustMany({ adjustments: other, requestId: "used" })).rejects.toMatchObject({
         code: "INVALID_ARGUMENT",
-        reason: "REQUEST_ID_REUSED",
+        errorReason: "REQUEST_ID_REUSED",
         details: { request_id: "used" },
       });
     }
