@@ -73,12 +73,13 @@ async function newFolder(name: string): Promise<string> {
 
 /** Pastes a text into a shell in a folder of its own. @returns what it printed, and the calls that it made */
 async function paste(shell: Shell, text: string, path = process.env.PATH!) {
-  const cwd = await newFolder("pasted");
+  const cwd = join(await newFolder("pasted"), "clone"); // some blocks make folders beside it
   await mkdir(join(cwd, "deploy/compose"), { recursive: true });
   for (const part of ["certificate", "chain", "key"]) {
     for (const place of [".", "deploy/compose"]) await writeFile(join(cwd, place, `${part}.pem`), "");
   }
-  for (const script of ["backup.sh", "restore.sh", "update.sh"]) {
+  await mkdir(join(cwd, "node_modules/.bin"), { recursive: true });
+  for (const script of ["backup.sh", "restore.sh", "update.sh", "node_modules/.bin/petstore-inventory-svc"]) {
     await writeFile(join(cwd, script), recorder, { mode: 0o755 });
   }
   await writeFile(join(cwd, "backup.sql"), "");
