@@ -1,15 +1,53 @@
 import { contractPlans } from "./accounts/keys/plans.ts";
+import { AccountGuard, GuardMemory, rotationLimit } from "./admission/account-guard.ts";
 import { publishedBanRules } from "./admission/bans.ts";
+import { PinnedBodies } from "./inventory/list/pinned-bodies.ts";
 import { openApiDocument } from "./openapi/document.ts";
 import { type OperationDeps, routeTable, withDeprecations } from "./routes.ts";
 
+/** No test here makes a request. */
+const unused = (): never => {
+  throw new Error("a route was used");
+};
+
+const guard = new AccountGuard(new GuardMemory(rotationLimit), unused);
+
+const deps: OperationDeps = {
+  stock: {
+    update: unused,
+    adjust: unused,
+    history: unused,
+    load: unused,
+    changesAfter: unused,
+    endRepeats: unused,
+    updatesInFlight: 0,
+    updatesUnknown: 0,
+    close: unused,
+  },
+  list: { readFresh: unused, changesSince: unused },
+  pinnedBodies: new PinnedBodies(0),
+  longPolls: { forChange: unused },
+  admission: { isGood: unused, checkAgain: unused, checkKeyAgain: unused },
+  keyedUpdates: guard,
+  stallTimeoutMs: 1_000,
+  bodyTimeoutMs: 1_000,
+  pets: () => unused,
+  orders: () => unused,
+  usage: { read: unused },
+  keyRotation: {
+    rotate: unused,
+    guard,
+    onRotated: unused,
+    pepper: "",
+    keyEnv: "test",
+    bodyTimeoutMs: 1_000,
+    now: Date.now,
+  },
+  now: Date.now,
+};
+
 test("the route table and the OpenAPI document have the same operations, scopes and parameters", () => {
-  const handler = () => () => {};
-  const table = routeTable({
-    pets: handler,
-    orders: handler,
-    keyRotation: {},
-  } as unknown as OperationDeps);
+  const table = routeTable(deps);
   const operations = Object.entries(table).map(([route, operation]) => {
     const { name, scope, query } = operation;
     const [method = "", path = ""] = route.split(" ");
@@ -43,7 +81,7 @@ test("the route table and the OpenAPI document have the same operations, scopes 
 });
 
 test("the end of an operation that does not exist is a fault that names the setting", () => {
-  const table = routeTable({ pets: () => () => {}, orders: () => () => {} } as unknown as OperationDeps);
+  const table = routeTable({ ...deps, keyRotation: undefined });
   const announced = { deprecatedAt: null, sunsetAt: null };
   expect(withDeprecations(table, { getOrders: announced })["GET /v1/store/orders"]).toHaveProperty("deprecation");
   expect(() => withDeprecations(table, { getOrder: announced })).toThrow(

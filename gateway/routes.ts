@@ -74,12 +74,12 @@ export function withDeprecations(table: RouteTable, announcements: DeprecationNo
 
 export function routeTable(deps: OperationDeps): RouteTable {
   const { list, pets, orders, keyRotation } = deps;
-  const prefetch = (arrivedMs: number) => list.readFresh(arrivedMs);
+  const readList = (arrivedMs: number) => list.readFresh(arrivedMs);
   return {
     "GET /v1/inventory": {
       name: "listInventory",
       scope: "inventory:read",
-      prefetch: prefetch,
+      prefetch: readList,
       handler: listInventory(deps),
     },
     // Fixed paths stand first: the router takes the first match, and a path with a petId would match them, too.
@@ -87,7 +87,7 @@ export function routeTable(deps: OperationDeps): RouteTable {
       name: "listInventoryChanges",
       query: ["since"],
       scope: "inventory:read",
-      prefetch: prefetch,
+      prefetch: readList,
       handler: listInventoryChanges(deps),
     },
     "POST /v1/inventory/updates": {
@@ -106,7 +106,7 @@ export function routeTable(deps: OperationDeps): RouteTable {
       name: "getInventoryItem",
       query: [],
       scope: "inventory:read",
-      prefetch: prefetch,
+      prefetch: readList,
       handler: getInventoryItem(deps),
     },
     "PATCH /v1/inventory/:petId": {

@@ -158,7 +158,7 @@ export class MemoryWindows implements Limiter {
   }
 }
 
-interface Outcome {
+interface DecisionInput {
   readonly nowMs: number;
   readonly admitted: boolean;
   /** Gateways that share what is left. */
@@ -168,8 +168,8 @@ interface Outcome {
 }
 
 /** The decision about a request, with the windows of its account after it. */
-export function decisionOf(counter: Counter, windows: readonly Window[], outcome: Outcome): Decision {
-  const { nowMs, admitted, gateways, following = 0 } = outcome;
+export function decisionOf(counter: Counter, windows: readonly Window[], input: DecisionInput): Decision {
+  const { nowMs, admitted, gateways, following = 0 } = input;
   const states: WindowState[] = [];
   for (let w = 0; w < windows.length; w++) {
     const { name, seconds, limit } = windows[w]!;

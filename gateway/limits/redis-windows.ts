@@ -92,15 +92,15 @@ export class RedisWindows implements Limiter {
 
   async #reportAll(): Promise<void> {
     const { memory, breaker } = this.#options;
-    let questions: AccountBatch[] = [];
+    let batches: AccountBatch[] = [];
     for (const counter of memory.running()) {
       if (breaker.isOpen) return;
-      questions.push({ counter, requests: [] });
-      if (questions.length < maxAccounts) continue;
-      await this.#askAll(questions);
-      questions = [];
+      batches.push({ counter, requests: [] });
+      if (batches.length < maxAccounts) continue;
+      await this.#askAll(batches);
+      batches = [];
     }
-    await this.#askAll(questions);
+    await this.#askAll(batches);
   }
 
   #ask(id: string, windows: readonly Window[], cost: 0 | 1): Decision | Promise<Decision> {
@@ -117,43 +117,43 @@ export class RedisWindows implements Limiter {
   }
 
   async #decideAll(requests: readonly PendingDecision[]): Promise<void> {
-    const questions = [...Map.groupBy(requests, ({ counter }) => counter)];
-    await this.#askAll(questions.map(([counter, ofCounter]) => ({ counter, requests: ofCounter })));
+    const byCounter = Map.groupBy(requests, ({ counter }) => counter);
+    await this.#askAll(Array.from(byCounter, ([counter, ofCounter]) => ({ counter, requests: ofCounter })));
   }
 
   /** Asks in calls of a bounded size, all at once: each has the same wait, and they share it. */
-  async #askAll(questions: readonly AccountBatch[]): Promise<void> {
+  async #askAll(batches: readonly AccountBatch[]): Promise<void> {
     const calls: Promise<void>[] = [];
-    for (let i = 0; i < questions.length; i += maxAccounts) {
-      for (const ofCall of this.#splitBySlot(questions.slice(i, i + maxAccounts))) calls.push(this.#call(ofCall));
+    for (let i = 0; i < batches.length; i += maxAccounts) {
+      for (const ofCall of this.#splitBySlot(batches.slice(i, i + maxAccounts))) calls.push(this.#call(ofCall));
     }
     await Promise.all(calls);
   }
 
   /** In a cluster one call can only reach the keys of one slot. */
-  #splitBySlot(questions: readonly AccountBatch[]): (readonly AccountBatch[])[] {
-    if (!this.#client.isCluster) return [questions];
-    return [...Map.groupBy(questions, ({ counter }) => calculateSlot(keyPrefix + counter.id)).values()];
+  #splitBySlot(batches: readonly AccountBatch[]): (readonly AccountBatch[])[] {
+    if (!this.#client.isCluster) return [batches];
+    return [...Map.groupBy(batches, ({ counter }) => calculateSlot(keyPrefix + counter.id)).values()];
   }
 
-  /** Settles all requests of the questions with one call of the script; without an answer they are decided alone. */
-  async #call(questions: readonly AccountBatch[]): Promise<void> {
+  /** Settles all requests of these batches with one call of the script; without an answer they are decided alone. */
+  async #call(batches: readonly AccountBatch[]): Promise<void> {
     const { memory, breaker, clockOffsetMs } = this.#options;
-    const keysAndArguments: (string | number)[] = questions.map(({ counter }) => keyPrefix + counter.id);
+    const keysAndArguments: (string | number)[] = batches.map(({ counter }) => keyPrefix + counter.id);
     keysAndArguments.push(clockOffsetMs?.() ?? 0);
-    const firstStatement = keysAndArguments.length;
-    for (const question of questions) pushStatement(keysAndArguments, memory.nameOf(question.counter), question);
+    const firstReport = keysAndArguments.length;
+    for (const batch of batches) pushReport(keysAndArguments, memory.nameOf(batch.counter), batch);
     const sentAtMs = memory.ownNowMs();
     let answer: readonly number[];
     try {
       const call = async () => {
-        const told = await this.#client.chargeWindows(questions.length, ...keysAndArguments);
-        refuseLess(told, keysAndArguments.slice(firstStatement));
+        const told = await this.#client.chargeWindows(batches.length, ...keysAndArguments);
+        refuseLess(told, keysAndArguments.slice(firstReport));
         return told;
       };
-      answer = await breaker.run(keyPrefix + questions[0]!.counter.id, call);
+      answer = await breaker.run(keyPrefix + batches[0]!.counter.id, call);
     } catch {
-      for (const { counter, requests } of questions) {
+      for (const { counter, requests } of batches) {
         for (const { windows, cost, resolve } of requests) resolve(this.#alone(counter, windows, cost));
         // Redis may have counted them, and other gateways may have heard of it.
         for (let w = 0; w < lengthsMs.length; w++) countOf(counter, w).alone = 0;
@@ -162,8 +162,8 @@ export class RedisWindows implements Limiter {
     }
     memory.followClock(answer[0]!, sentAtMs);
     let at = 1;
-    for (const question of questions) {
-      this.#settle(question, answer, at);
+    for (const batch of batches) {
+      this.#settle(batch, answer, at);
       at += toldLength;
     }
   }
@@ -212,7 +212,7 @@ function refuseLess(answer: readonly number[], reported: readonly (string | numb
 }
 
 /** Adds the arguments of one account. When its plan has just changed, the limits of the latest request count. */
-function pushStatement(target: (string | number)[], name: string, { counter, requests }: AccountBatch): void {
+function pushReport(target: (string | number)[], name: string, { counter, requests }: AccountBatch): void {
   const windows = requests.at(-1)?.windows ?? [];
   target.push(
     name,

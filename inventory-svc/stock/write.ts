@@ -194,7 +194,7 @@ export class WriteStatements {
   }
 
   setEntries(rows: readonly ListedItem[]): Statement[] {
-    return chunks(rows, maxRowsPerInsert).map((some) => this.#setEntries.for(some.map(toRow)));
+    return slicesOf(rows, maxRowsPerInsert).map((some) => this.#setEntries.for(some.map(toRow)));
   }
 
   /** Reads the records of changes that happen once, and the lowest id of the ledger. @returns none for no id */
@@ -205,7 +205,7 @@ export class WriteStatements {
 
   addToLedger(changes: readonly LedgerRow[]): Statement[] {
     const kept = this.#keepsHistory ? changes : changes.filter(({ once }) => once);
-    return chunks(kept, maxRowsPerInsert).map((some) => this.#addToLedger.for(some.map(toLedgerRow)));
+    return slicesOf(kept, maxRowsPerInsert).map((some) => this.#addToLedger.for(some.map(toLedgerRow)));
   }
 }
 
@@ -217,7 +217,7 @@ function selectBy<Column extends string>(db: Knex, column: Column, table: string
   });
 }
 
-function chunks<T>(values: readonly T[], size: number): T[][] {
+function slicesOf<T>(values: readonly T[], size: number): T[][] {
   const result: T[][] = [];
   for (let i = 0; i < values.length; i += size) result.push(values.slice(i, i + size));
   return result;

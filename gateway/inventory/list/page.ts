@@ -2,7 +2,16 @@
 import { type Chunk, isRemoved, lowerBound } from "./chunk.ts";
 import { chunkOf } from "./chunks.ts";
 import { type DeflatedBlock, deflateBlock, joinGzip } from "./gzip.ts";
-import { type Body, deflatedJson, end, endBlock, open, openBlock, type Snapshot, sharedBodyOf } from "./snapshot.ts";
+import {
+  type Body,
+  closeBracketBlock,
+  closeBracketBytes,
+  deflatedJson,
+  openBracketBlock,
+  openBracketBytes,
+  type Snapshot,
+  sharedBodyOf,
+} from "./snapshot.ts";
 
 /** Which entries a page has. */
 export interface PageRange {
@@ -58,7 +67,7 @@ function viewsOf(slices: readonly Slice[]): Buffer[] {
 }
 
 function plainOf(slices: readonly Slice[]): Body {
-  return sharedBodyOf([open, ...viewsOf(slices), end]);
+  return sharedBodyOf([openBracketBytes, ...viewsOf(slices), closeBracketBytes]);
 }
 
 async function gzipOf(slices: readonly Slice[]): Promise<Body> {
@@ -68,5 +77,5 @@ async function gzipOf(slices: readonly Slice[]): Promise<Body> {
   for (const [i, view] of views.entries()) {
     blocks.push(await (isWhole(i) ? deflatedJson(slices[i]!.chunk) : deflateBlock(view)));
   }
-  return sharedBodyOf(joinGzip([openBlock, ...blocks, endBlock]));
+  return sharedBodyOf(joinGzip([openBracketBlock, ...blocks, closeBracketBlock]));
 }

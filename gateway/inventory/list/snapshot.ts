@@ -24,10 +24,10 @@ const coalesceBelow = 512 * 1024;
 /** Size up to which the text is kept too, in bytes: joining it to the head costs less than a second write. */
 const textBelow = 8 * 1024;
 
-export const open = joinBytes([Buffer.from("[")]);
-export const end = joinBytes([Buffer.from("]")]);
-export const openBlock = storedBlock("[");
-export const endBlock = storedBlock("]");
+export const openBracketBytes = joinBytes([Buffer.from("[")]);
+export const closeBracketBytes = joinBytes([Buffer.from("]")]);
+export const openBracketBlock = storedBlock("[");
+export const closeBracketBlock = storedBlock("]");
 
 /** A snapshot never changes. */
 export class Snapshot {
@@ -56,7 +56,7 @@ export class Snapshot {
 
   /** The JSON array. */
   plain(): Body {
-    this.#plain ??= bodyOf([...this.#pieces(), end]);
+    this.#plain ??= bodyOf([...this.#pieces(), closeBracketBytes]);
     return this.#plain;
   }
 
@@ -70,11 +70,11 @@ export class Snapshot {
     const blocks: DeflatedBlock[] = [];
     // One after the other, because zlib takes 256 KiB for each chunk that it works on or will work on.
     for (const segment of this.#segments) blocks.push(await segment.deflated());
-    return bodyOf(joinGzip([...(blocks.length === 0 ? [openBlock] : blocks), endBlock]));
+    return bodyOf(joinGzip([...(blocks.length === 0 ? [openBracketBlock] : blocks), closeBracketBlock]));
   }
 
   #pieces(): readonly Buffer[] {
-    if (this.#segments.length === 0) return [open];
+    if (this.#segments.length === 0) return [openBracketBytes];
     const length = this.#segments.reduce((sum, segment) => sum + segment.length, 0);
     if (length < segmentsBelow) return this.#segments.map((segment) => segment.plain());
     return this.#segments.flatMap(({ chunks }) => chunks.map(({ json }) => json));

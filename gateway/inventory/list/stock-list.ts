@@ -7,8 +7,7 @@ import { ApiError } from "../../http/api-error.ts";
 import { forgetRemovals } from "./chunk.ts";
 import { editChunks } from "./chunks.ts";
 import { type Difference, fewChanges, findDifference, renderDifference } from "./difference.ts";
-import type { StockSource } from "./load-list.ts";
-import { Load } from "./load-list.ts";
+import { Load, type StockSource } from "./load-list.ts";
 import { type Body, epochTag, Snapshot } from "./snapshot.ts";
 
 type Changes = Extract<StockChanges, { kind: "changes" }>;

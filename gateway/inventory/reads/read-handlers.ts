@@ -11,8 +11,7 @@ import { acceptsGzip, jsonType, matchesEtag, writeJson } from "../../http/respon
 import { readPetId } from "../input.ts";
 import { entryEtag } from "../list/chunk.ts";
 import { findEntry, type RenderedEntry } from "../list/chunks.ts";
-import type { PageRange } from "../list/page.ts";
-import { pageOf } from "../list/page.ts";
+import { type PageRange, pageOf } from "../list/page.ts";
 import type { PinnedBodies } from "../list/pinned-bodies.ts";
 import { type Body, bodyOfText, type Snapshot } from "../list/snapshot.ts";
 import { isAt, type ListTag, type StockList } from "../list/stock-list.ts";

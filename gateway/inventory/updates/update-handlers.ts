@@ -46,7 +46,8 @@ export function updateInventory(options: UpdateInventoryOptions): RequestHandler
     const key = readIdempotencyKey(request.headers);
     const { body, caller } = await receive(request, response, options);
     const updates = [{ petId, ...parseStockUpdate(body), precondition }];
-    const [item] = await apply(options, updates, await originOf(options, response, key, updates), caller);
+    await chargeKeyed(options, response, key, updates.length);
+    const [item] = await apply(options, updates, originOf(response, key, updates), caller);
     if (item instanceof ApiError) throw item;
     const replayed = item!.isReplayed ? ["Idempotency-Replayed", "true"] : [];
     writeJson(request, response, 200, renderItem(item!), ["ETag", entryEtag(item!.revision), ...replayed]);
@@ -61,7 +62,8 @@ export function bulkUpdateInventory(options: UpdateInventoryOptions): RequestHan
     const key = readIdempotencyKey(request.headers);
     const { body, caller } = await receive(request, response, options);
     const updates = parseBulkUpdates(body);
-    const outcomes = await apply(options, updates, await originOf(options, response, key, updates), caller);
+    await chargeKeyed(options, response, key, updates.length);
+    const outcomes = await apply(options, updates, originOf(response, key, updates), caller);
     const reused = outcomes.find((outcome) => outcome instanceof ApiError && outcome.code === "idempotency_key_reused");
     if (reused) throw reused;
     // When the result of none is known, the answer is that of a single update.
@@ -83,7 +85,8 @@ export function adjustInventory(options: AdjustInventoryOptions): RequestHandler
     }
     const { body, caller } = await receive(request, response, options);
     const adjustments = parseAdjustments(body);
-    const items = await options.stock.adjust(adjustments, await originOf(options, response, key, adjustments), caller);
+    await chargeKeyed(options, response, key, adjustments.length);
+    const items = await options.stock.adjust(adjustments, originOf(response, key, adjustments), caller);
     const replayed = items.some(({ isReplayed }) => isReplayed) ? ["Idempotency-Replayed", "true"] : [];
     writeJson(request, response, 200, `[${items.map(renderChanged).join(",")}]`, replayed);
   };
@@ -134,23 +137,33 @@ async function receive(
 }
 
 /**
- * Whom the changes of a request are for, and what makes them happen once if it has a key. Each entry that is sent with a
- * key is charged, because it may leave a record; which ones are repeats or fail is not known yet.
+ * Charges the entries that are sent with a key, because each may leave a record. Which ones are repeats or fail is not
+ * known yet.
  *
  * @throws ApiError rate_limit_exceeded
  */
-async function originOf(
+async function chargeKeyed(
   { keyedUpdates }: Pick<UpdateInventoryOptions, "keyedUpdates">,
   response: Response,
   key: string | undefined,
-  asked: readonly (AskedUpdate | AskedAdjustment)[],
-): Promise<ChangeOrigin> {
+  entries: number,
+): Promise<void> {
+  if (key === undefined) return;
   const context = contextOf(response);
-  const { accountId: account, keyId } = context.principal!;
-  const origin = { author: { account, keyId }, originRequestId: context.requestId };
+  await keyedUpdates.admit(context, context.principal!.accountId, entries);
+}
+
+/** Whom the changes of a request are for, and what makes them happen once if it has a key. */
+function originOf(
+  response: Response,
+  key: string | undefined,
+  asked: readonly (AskedUpdate | AskedAdjustment)[],
+): ChangeOrigin {
+  const { principal, requestId, operationName } = contextOf(response);
+  const { accountId: account, keyId } = principal!;
+  const origin = { author: { account, keyId }, originRequestId: requestId };
   if (key === undefined) return origin;
-  await keyedUpdates.admit(context, account, asked.length);
-  return { ...origin, idempotencyKey: { account, key, fingerprint: fingerprintOf(context.operationName, asked) } };
+  return { ...origin, idempotencyKey: { account, key, fingerprint: fingerprintOf(operationName, asked) } };
 }
 
 /** Has the updates done. @returns for each, in order, its entry or the error that answers it */
