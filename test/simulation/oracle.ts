@@ -229,7 +229,7 @@ class Judge {
     if (this.#commits.slice(from + 1, to + 1).some(({ isRestore }) => isRestore)) return undefined;
     const { changes } = body as { readonly changes: readonly PastChange[] };
     const states = this.#states.get(petIds![0]!)!;
-    const newest = BigInt(changes[0]!.etag.slice(2, -1));
+    const newest = changes[0] ? BigInt(changes[0].etag.slice(2, -1)) : 0n;
     const known = states.findLast(({ at }) => at <= from)!;
     if (newest < known.revision) return `nothing of r${known.revision}, which was known before`;
     for (const [i, { etag, quantityAfter, statusAfter }] of changes.entries()) {

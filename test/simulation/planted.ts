@@ -26,7 +26,7 @@ const tool = createTool(
   "Plants faults in a copy of the sources and simulates until they are found.",
 )
   .option("--only <text>", "faults whose name or file has this text", "")
-  .option("--seeds <count>", "seeds until a fault counts as not found", count, 400);
+  .option("--seeds <count>", "seeds until a fault counts as not found", count, 2_000);
 tool.parse();
 const { only, seeds } = tool.opts<{ only: string; seeds: number }>();
 
