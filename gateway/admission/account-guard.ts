@@ -3,8 +3,7 @@ import { LRUCache } from "lru-cache";
 import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRes } from "rate-limiter-flexible";
 import type { PlanName } from "../accounts/keys/plans.ts";
 import type { RequestContext } from "../http/request-context.ts";
-import type { Decision, Window } from "../limits/windows.ts";
-import { limitHeaders } from "../limits/windows.ts";
+import { type Decision, limitHeaders, type Window } from "../limits/windows.ts";
 import { overLimit } from "./denials.ts";
 
 /** A limit of rate-limiter-flexible: points for each id in a time of `duration` seconds. */

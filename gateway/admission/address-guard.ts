@@ -2,8 +2,7 @@
 import { addressBlock } from "../http/client-address.ts";
 import type { HeaderList } from "../http/request-context.ts";
 import { MemoryWindows } from "../limits/memory-windows.ts";
-import type { Decision, Window } from "../limits/windows.ts";
-import { limitHeaders } from "../limits/windows.ts";
+import { type Decision, limitHeaders, type Window } from "../limits/windows.ts";
 
 /** Requests for the documentation that an address has in a minute: reading the page takes a few. */
 export const docsPerMinute = 300;

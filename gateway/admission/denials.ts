@@ -1,8 +1,7 @@
 /** The errors of admission. */
 import type { Scope } from "../accounts/keys/principal.ts";
 import { ApiError, type ApiErrorOptions } from "../http/api-error.ts";
-import type { Decision } from "../limits/windows.ts";
-import { retryAfter } from "../limits/windows.ts";
+import { type Decision, retryAfter } from "../limits/windows.ts";
 
 export function overLimit(decision: Decision, { headers, ...options }: ApiErrorOptions = {}): ApiError {
   return new ApiError("rate_limit_exceeded", {

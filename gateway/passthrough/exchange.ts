@@ -45,6 +45,8 @@ export class Exchange {
   #timer: NodeJS.Timeout;
   #onUsedConnection = false;
   #repeated = false;
+  /** Of the key, while what has arrived waits for it. */
+  #lookUp: Promise<void> | undefined;
 
   constructor(options: ExchangeOptions) {
     this.#options = options;
@@ -133,15 +135,19 @@ export class Exchange {
     answer.on("end", () => this.#whenGood(answer, end));
   }
 
-  /** Goes on while the key of the client is good. The upstream waits for a look-up of it, which ends by itself. */
+  /**
+   * Goes on while the key of the client is good. The upstream waits for a look-up of it, which ends by itself. Node may
+   * tell of the end meanwhile: that waits for the same look-up, so it comes after the last piece.
+   */
   #whenGood(answer: IncomingMessage, goOn: () => void): void {
     if (this.#stage === "over") return;
-    const lookingUp = this.#options.checkAgain();
-    if (!lookingUp) return void goOn();
+    this.#lookUp ??= this.#options.checkAgain();
+    if (!this.#lookUp) return void goOn();
     answer.pause();
     clearTimeout(this.#timer);
-    lookingUp.then(
+    this.#lookUp.then(
       () => {
+        this.#lookUp = undefined;
         if (this.#stage === "over") return;
         this.#wait(this.#options.timeoutMs, () => this.#expire());
         answer.resume();

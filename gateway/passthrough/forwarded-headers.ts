@@ -3,8 +3,8 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:
 import { holdsKey } from "../accounts/keys/key-format.ts";
 
 /**
- * The client's headers that go to the upstream: they choose the record and its form, say who asks, or trace. An
- * upstream may trust any other one: as the address or the name of a caller, or as an order to a proxy before it.
+ * The client's headers that go to the upstream: they choose the record and its form, name the client's program, or
+ * trace. An upstream may trust any other one: as the address or the name of a caller, or as an order to a proxy.
  * `Range` is not among them, because an answer is always a whole record.
  */
 const sentUp = [

@@ -9,8 +9,7 @@ import type {
 } from "../../proto/gen/petstore/inventory/v1/inventory.ts";
 import { type Item, maxQuantity } from "../../proto/pet.ts";
 import { contextOfCaller, failSpan, inSpan, serverCall } from "../../runtime/spans.ts";
-import type { Change, ChangeGroup, Outcome } from "../stock/change.ts";
-import { type Actor, onceOf } from "../stock/change.ts";
+import { type Actor, type Change, type ChangeGroup, type Outcome, onceOf } from "../stock/change.ts";
 import type { GroupCommit } from "../stock/group-commit.ts";
 import { asRetryable, RpcError, toRpcError, toStatus } from "./rpc-error.ts";
 import type { OnCall, QuestionStream } from "./served-calls.ts";

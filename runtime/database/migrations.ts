@@ -72,7 +72,7 @@ async function onOwnConnection<T>(url: string, work: (db: Knex) => Promise<T>): 
  *
  * @param db with one connection
  * @param schema names the schema, so that several can share one database
- * @param confirm is told of a step before it is taken back; what it throws prevents that
+ * @param confirm gets each step before it is taken back; an error that it throws keeps the step
  * @returns the names of the steps taken, in order
  * @throws DatabaseStateError for a schema of a later version, or one of which a step was taken back by half
  */

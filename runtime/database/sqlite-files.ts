@@ -21,13 +21,18 @@ export function requireFile(filename: string): void {
  * @throws DatabaseStateError when this user may not write the file, its log, or the folder, in which the log is made
  */
 export function requireWritable(filename: string): void {
-  const path = existsSync(filename) ? realpathSync(filename) : filename; // SQLite follows links, too
+  const path = behindLinks(filename);
   const [folder, ...files] = [dirname(path), path, `${path}-wal`, `${path}-shm`];
   const locked = [folder, ...files.filter((file) => existsSync(file))].find((each) => !isWritable(each!));
   if (locked === undefined) return;
   const { uid, mode } = statSync(locked);
   const rights = `it is of user ${uid} with mode ${(mode & 0o7777).toString(8).padStart(4, "0")}`;
   throw new DatabaseStateError(`${self()} cannot write ${locked}: ${rights}. ${advice}`);
+}
+
+/** The path of a file without links, if there is one. SQLite follows them, and makes its log beside the file. */
+function behindLinks(path: string): string {
+  return existsSync(path) ? realpathSync.native(path) : path;
 }
 
 const advice = "Give folder and files to the user of the services, writable, and run commands as that user";
@@ -45,7 +50,7 @@ function isWritable(path: string): boolean {
 
 /** Names the files of a database, whatever other names they have: that of the data, and the log with the latest changes. */
 export function filesAt(path: string): string {
-  const file = existsSync(path) ? realpathSync.native(path) : path; // SQLite makes the log beside the file, not the link
+  const file = behindLinks(path);
   const files = [file, `${file}-wal`].map((each) => statSync(each, { bigint: true, throwIfNoEntry: false }));
   return files.map((each) => `${each?.dev} ${each?.ino}`).join();
 }

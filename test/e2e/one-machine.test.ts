@@ -94,6 +94,12 @@ async function writeMysqlAccount(folder: string, url: string): Promise<void> {
   await writeFile(join(folder, ".my.cnf"), `[client]\nhost=${hostname}\nport=${port}\n${account}\n`);
 }
 
+/** Makes empty databases of both tiers. @returns their URLs */
+async function makeSqliteFiles(folder: string) {
+  for (const tier of ["gateway", "inventory"]) await writeFile(join(folder, `${tier}.sqlite`), "");
+  return { gateway: `sqlite:${folder}/gateway.sqlite`, inventory: `sqlite:${folder}/inventory.sqlite` };
+}
+
 async function newFolder(): Promise<string> {
   const folder = await temporaryFolder("one-machine");
   stack.defer(() => folder.remove());
@@ -105,9 +111,7 @@ test(
   async () => {
     await installMissing(["sqlite"]);
     const folder = await newFolder();
-    const urlOf = (tier: string) => `sqlite:${folder}/${tier}.sqlite`;
-    for (const tier of ["gateway", "inventory"]) await writeFile(join(folder, `${tier}.sqlite`), "");
-    const databaseUrls = { gateway: urlOf("gateway"), inventory: urlOf("inventory") };
+    const databaseUrls = await makeSqliteFiles(folder);
     const adapt = (text: string) =>
       `DATA=${folder}\nBACKUP=${folder}/backup\n${text}`
         .replace(/^DATA=\/var.*\nBACKUP=\/var.*\n/m, "")
@@ -170,9 +174,7 @@ test(
   async () => {
     await installMissing(["sqlite"]);
     const folder = await newFolder();
-    const urlOf = (tier: string) => `sqlite:${folder}/${tier}.sqlite`;
-    for (const tier of ["gateway", "inventory"]) await writeFile(join(folder, `${tier}.sqlite`), "");
-    const databaseUrls = { gateway: urlOf("gateway"), inventory: urlOf("inventory") };
+    const databaseUrls = await makeSqliteFiles(folder);
     const system = await startSystem({ database: "sqlite", databaseUrls, seed });
     stack.defer(() => system.close());
     const account = "O'Hara \\";

@@ -299,7 +299,7 @@ describe("mutual TLS", () => {
   });
 
   test.each([["no TLS"], ["a certificate of a stranger"]])(
-    "a client with %s is told of TLS and of its certificate",
+    "the error of a client with %s names TLS and the certificate",
     async (kind) => {
       const issued = await stranger.issue({ names: [names.reader] });
       const tls = kind === "no TLS" ? undefined : { ...issued, ca: authority.ca, serverName: "inventory.internal" };

@@ -107,17 +107,17 @@ export function bodyOfText(text: string): Body {
   return bodyOf([Buffer.from(text, "latin1")]);
 }
 
-export function bodyOf(pieces: readonly Buffer[]): Body {
+/** @param joinedBelow size up to which it is joined to one Buffer, in bytes */
+export function bodyOf(pieces: readonly Buffer[], joinedBelow = coalesceBelow): Body {
   const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
-  if (length >= coalesceBelow) return { pieces, length, text: undefined };
+  if (length >= joinedBelow) return { pieces, length, text: undefined };
   const whole = joinBytes(pieces);
   return { pieces: [whole], length, text: length < textBelow ? whole.toString("latin1") : undefined };
 }
 
 /** Makes a body of views of bytes that the list has anyway: unless it is small, none of them is copied. */
 export function sharedBodyOf(pieces: readonly Buffer[]): Body {
-  const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
-  return length < textBelow ? bodyOf(pieces) : { pieces, length, text: undefined };
+  return bodyOf(pieces, textBelow);
 }
 
 /** More chunks in a segment make responses cheaper, and changes dearer: a change joins its whole segment again. */
