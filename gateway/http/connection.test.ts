@@ -73,9 +73,10 @@ test("what arrives while requests wait for their turn is answered after them, an
 
 const head = `GET /whole HTTP/1.1\r\nHost: g\r\nX: ${"v".repeat(14_000)}\r\n`;
 const room = 32 * 1024 * 1024;
+const roomOfHead = head.length - 4 * 1024;
 
 test("heads that have not ended take no more than their room, and give it back", async () => {
-  const most = Math.floor(room / head.length) - 1; // the last connection has half of what the others have left
+  const most = Math.floor(room / roomOfHead) - 1; // the last connection has half of what the others have left
   const { requests, open } = await start({ maxConnections: most + 100 });
   const clients: Awaited<ReturnType<typeof open>>[] = [];
   const bring = async (count: number) => {
@@ -110,8 +111,27 @@ test("heads that have not ended take no more than their room, and give it back",
   expect(clients.map(({ accepted }) => accepted.destroyed)).toEqual([false, false, true]);
 }, 60_000);
 
+test("a head of a usual size arrives in pieces while the clients of 40 addresses fill the room", async () => {
+  const { open } = await start({ maxConnections: 10_000, isProxy: false });
+  const fill = async (owner: number, bytes: number) => {
+    const { socket, accepted } = await open(`127.0.0.${owner}`);
+    socket.write(head.slice(0, bytes));
+    await until(() => accepted.destroyed || accepted.bytesRead === bytes, { everyMs: 1 });
+    return !accepted.destroyed;
+  };
+  for (let owner = 2; owner < 32; owner++) while (await fill(owner, head.length));
+  for (let owner = 32; owner < 42; owner++) for (let i = 0; i < 20; i++) await fill(owner, 1_000);
+  const { socket, accepted, answers } = await open("127.0.0.42");
+  for (const piece of [`GET / HTTP/1.1\r\nX: ${"v".repeat(3_900)}`, "\r\nHost: g\r\n", "\r\n"]) {
+    const { bytesRead } = accepted;
+    socket.write(piece);
+    await until(() => accepted.bytesRead === bytesRead + piece.length);
+  }
+  await until(() => answers() === 1);
+}, 60_000);
+
 test("an address takes half of the room for heads and pipelined bytes, and others go on", async () => {
-  const most = Math.floor(room / 2 / head.length);
+  const most = Math.floor(room / 2 / roomOfHead);
   const { open } = await start({ maxConnections: 4 * most, isProxy: false });
   const clients: Awaited<ReturnType<typeof open>>[] = [];
   const send = async (bytes: string, from?: string) => {

@@ -14,6 +14,9 @@ const maxWaitingBytes = 64 * 1024;
 /** Bytes that may wait behind a request that is held for a change. With more, that request is answered at once. */
 const maxBehindHeldBytes = 4 * 1024;
 
+/** Bytes of a head that need no room. So a head of a usual size arrives, however many addresses have filled the room. */
+const headBytesWithoutRoom = 4 * 1024;
+
 /** Line breaks before a request that are ignored: some clients send one after a body. */
 const maxBreaks = 8;
 
@@ -58,7 +61,7 @@ export class Connection {
   #end: "of client" | "of room" | undefined;
 
   /**
-   * @param room bytes that may wait on all connections, those of heads that have not ended included
+   * @param room bytes that may wait on all connections, those of long heads that have not ended included
    * @param owner whose share of them this connection uses
    * @param onInvalid has to end the connection
    */
@@ -206,12 +209,14 @@ export class Connection {
     return waiting;
   }
 
-  /** Counts the bytes of a head that has not ended as bytes that wait. Without room for them the connection closes. */
+  /** Counts a head that has not ended as bytes that wait. Without room for them the connection closes. */
   #keepPart(bytes: number): void {
     if (bytes === this.#part) return; // as after each whole request
-    this.#room.release(this.#owner, this.#part);
-    this.#part = this.#room.take(this.#owner, bytes) ? bytes : 0;
-    if (this.#part === bytes) return;
+    const roomFor = (part: number) => Math.max(0, part - headBytesWithoutRoom);
+    this.#room.release(this.#owner, roomFor(this.#part));
+    const hasRoom = this.#room.take(this.#owner, roomFor(bytes));
+    this.#part = hasRoom ? bytes : 0;
+    if (hasRoom) return;
     this.stopParsing();
     this.socket.destroy();
   }
