@@ -41,7 +41,7 @@ export { InventoryApiError } from "./inventory-api-error.ts";
 export type * from "./types.ts";
 export type { Adjustment, UpdateEntry } from "./update-batches.ts";
 
-/** Entries with a tag that are remembered, the latest. */
+/** Maximum entries that are remembered with their tags: the latest ones. */
 const maxRemembered = 1_000;
 
 /** @throws TypeError for options that are missing, unknown or invalid */

@@ -56,12 +56,15 @@ export function setContext(response: ServerResponse, context: RequestContext): v
   (response as WithContext)[key] = context;
 }
 
-/** Whether a response waits for no work of this thread. False for one that has not passed the gateway's entrance. */
+/**
+ * Whether a response waits for the network or a change, not for this thread. False for one that has not passed the
+ * gateway's entrance.
+ */
 export function waitsForOthers(response: ServerResponse): boolean {
   return (response as WithContext)[key]?.waitsForOthers ?? false;
 }
 
-/** Has a held request answered at once. Does nothing for a response that has not passed the gateway's entrance. */
+/** Makes a held request answer at once. Does nothing for a response that has not passed the gateway's entrance. */
 export function hurry(response: ServerResponse): void {
   const context = (response as WithContext)[key];
   if (!context) return;
@@ -74,11 +77,11 @@ export function contextOf(response: ServerResponse): RequestContext {
   return (response as WithContext)[key]!;
 }
 
-/** A request that took longer than this has its key looked at again: the other 8 s of 10 are `maxAgeMs` of look-ups. */
+/** The key of a request that took longer than this is checked again: with the 8 s of look-ups (`maxAgeMs`), 10 s. */
 const longWaitMs = 2_000;
 
 /**
- * Whether a request had to wait, such as for the end of an outage or for an upstream. Then its key is looked at again: a
+ * Whether a request had to wait, such as for the end of an outage or for an upstream. Then its key is checked again: a
  * revoked key must not read any more, and a look-up is remembered for 8 s of the 10 s that a revocation may take.
  */
 export function hasWaited(response: ServerResponse): boolean {

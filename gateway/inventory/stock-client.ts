@@ -54,7 +54,7 @@ export interface StockClient extends StockSource {
   history(petId: bigint, beforeRevision: bigint | undefined, limit: number): Promise<readonly PastChange[]>;
   /** Repeats updates with a key for at most `callTimeoutMs` more: for the begin of a stop. */
   endRepeats(): void;
-  /** Updates whose result is still to come. */
+  /** Updates and adjustments in attempts that are under way. */
   readonly updatesInFlight: number;
   /** Updates so far of which it is not known whether they happened. Those with a key do not count: a repeat finds out. */
   readonly updatesUnknown: number;
@@ -69,7 +69,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
   let unknown = 0;
   let endingSinceMs = Number.POSITIVE_INFINITY;
 
-  /** Has changes made, of which those with a key are repeated for longer. */
+  /** Sends changes, and repeats those with a key for longer. */
   const change = (request: Omit<ChangeRequest, "traceparent">, { arrivedMs, ...caller }: UpdateCaller) =>
     inSpan("ApplyChanges", clientCall, context.active(), async () => {
       const deadlineMs = request.idempotencyKey

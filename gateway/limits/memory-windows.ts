@@ -15,7 +15,7 @@ export interface MemoryWindowsOptions {
 /** The counter of one account at this gateway. There may be very many, so it is small. */
 export interface Counter {
   readonly id: string;
-  /** Counts the counters of this gateway. One that was forgotten and begins again has another number. */
+  /** The number of this counter at this gateway. A counter that is made again gets a new one. */
   readonly number: number;
   readonly phaseMs: number;
   readonly minute: Count;
@@ -65,7 +65,7 @@ export class MemoryWindows implements Limiter {
     return counter;
   }
 
-  /** The name of a counter on Redis: no other counter has had it, because the counts of each begin at 0. */
+  /** The name of a counter on Redis, never used twice: a new counter begins at 0, and Redis takes no falling counts. */
   nameOf({ number }: Counter): string {
     return `${this.#name}${number.toString(36)}`;
   }

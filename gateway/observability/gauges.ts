@@ -36,7 +36,7 @@ export function exposeGauges(registry: Registry, { db, stock, list, longPolls, g
 
   const held = { name: "gateway_held_requests", help: "Requests that wait for a change", registry };
   gauge(held, () => longPolls.count);
-  const inFlight = { name: "gateway_updates_in_flight", help: "Updates whose result is still to come", registry };
+  const inFlight = { name: "gateway_updates_in_flight", help: "Updates and adjustments in an attempt", registry };
   gauge(inFlight, () => stock.updatesInFlight);
   const help = "Updates of which it is not known whether they happened";
   counter({ name: "gateway_updates_unknown_total", help, registry }, () => stock.updatesUnknown);

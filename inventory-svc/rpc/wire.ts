@@ -1,4 +1,4 @@
-/** Between messages of the contract and values of the stock. */
+/** Converts messages of the contract to values of the stock, and back. */
 import { hash } from "node:crypto";
 import {
   type BatchAdjustInventoryRequest,
@@ -204,7 +204,8 @@ function textOf(change: UpdateChange | AdjustChange): string {
 }
 
 /**
- * The request id that a caller of this service gave to adjustments; undefined for a change with a key, or with neither.
+ * The request id that a caller of this service gave to adjustments, or its key without an account. Undefined for a
+ * change with the key of an account, or with neither.
  */
 export function requestIdOf(change: StockChange): string | undefined {
   if (change.kind !== "adjust") return undefined;

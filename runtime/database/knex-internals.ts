@@ -21,6 +21,7 @@ interface Pool {
 }
 
 interface KnexClient {
+  readonly config: Knex.Config;
   /** Undefined once the pool is destroyed. */
   readonly pool?: Pool;
   acquireConnection(): Promise<PooledConnection>;
@@ -30,6 +31,11 @@ interface KnexClient {
 }
 
 const clientOf = (db: Knex): KnexClient => db.client;
+
+/** The configuration that Knex was made with. */
+export function configOf(db: Knex): Knex.Config {
+  return clientOf(db).config;
+}
 
 /** Takes a connection out of the pool. @throws what the driver throws, or Knex when the wait is too long */
 export async function acquireConnection<Driver extends object>(db: Knex): Promise<Driver & PooledConnection> {

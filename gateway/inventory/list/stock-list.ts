@@ -26,8 +26,8 @@ export interface ListTag {
  * Reads are linearizable by one rule: a read uses only a check that began after the read did. Reads that arrive while a
  * check is under way share the next one.
  *
- * A read waits for at most one time-out, for both checks together. A load, or a check with many changes, may take
- * longer while its parts keep coming.
+ * A read waits for at most one time-out, for the check under way and the next one together. A load, or a check with
+ * many changes, may take longer while its parts keep coming.
  */
 export class StockList {
   readonly #source: StockSource;
@@ -64,7 +64,7 @@ export class StockList {
   }
 
   /**
-   * Has a listener called at each change of the list, right after it.
+   * Calls a listener at each change of the list, right after it.
    *
    * @param listener gets the petIds of what changed; undefined when all of it may have changed
    */

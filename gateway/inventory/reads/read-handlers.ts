@@ -143,7 +143,7 @@ export function sendBody(
   if (body.text === undefined && request.method !== "HEAD") {
     response.once(
       "close",
-      // The connection, because a response that waits for its turn there cannot be ended alone.
+      // The connection: in an app around the gateway, a response that waits for its turn there cannot be ended alone.
       pinnedBodies.pin(body, contextOf(response).principal!.accountId, () => request.socket.destroy()),
     );
   }
