@@ -49,7 +49,7 @@ export class ChangeSessions {
   #underWay = 0;
   /** The opening whose session takes what waits, unless it is late. */
   #opening: object | undefined;
-  #unanswered = 0;
+  #inFlight = 0;
   #isClosed = false;
 
   /** @param open opens a stream to one of the services */
@@ -62,9 +62,9 @@ export class ChangeSessions {
     return this.#isClosed;
   }
 
-  /** Changes that have no outcome yet. */
-  get unanswered(): number {
-    return this.#unanswered;
+  /** Changes in attempts that are under way. */
+  get changesInFlight(): number {
+    return this.#inFlight;
   }
 
   /**
@@ -85,10 +85,10 @@ export class ChangeSessions {
     return new Promise((resolve) => {
       const count = request.changes.length;
       const leftMs = deadlineMs - performance.now();
-      if (this.#unanswered + count > maxChanges) return resolve(forAll(request, tooMany()));
+      if (this.#inFlight + count > maxChanges) return resolve(forAll(request, tooMany()));
       if (this.#isClosed) return resolve(forAll(request, closed()));
       if (leftMs <= 0) return resolve(forAll(request, late(false)));
-      this.#unanswered += count;
+      this.#inFlight += count;
       // Timers may end a millisecond early. An answer that has arrived while this thread was busy is taken before the
       // immediate.
       const onLate = () => waiting.end(forAll(request, late(waiting.isSent)));
@@ -97,7 +97,7 @@ export class ChangeSessions {
         if (waiting.isEnded) return;
         waiting.isEnded = true;
         clearTimeout(timer);
-        this.#unanswered -= count;
+        this.#inFlight -= count;
         while (this.#waiting[0]?.isEnded) this.#waiting.shift(); // else it grows while no service takes from it
         resolve(outcomes);
       };

@@ -62,7 +62,7 @@ export class Windows {
 
   /** Counts a request that leaves now. @returns its number, for `learn` or `lose` at the end of its attempt */
   sent(nowMs: number): number {
-    const number = this.sentFree();
+    const number = this.sentUncharged();
     this.#latestMs = nowMs;
     if (this.#isUnknown(nowMs)) this.#probe = { number, sentMs: nowMs };
     this.#underWay.add(number);
@@ -70,7 +70,7 @@ export class Windows {
   }
 
   /** As `sent`, for a request that no limit counts. */
-  sentFree(): number {
+  sentUncharged(): number {
     this.#count += 1;
     return this.#count;
   }
@@ -178,8 +178,8 @@ export class Pace {
   }
 
   /** Counts a request that no limit counts, and that waits for none. @returns its number, for `learn` */
-  free(): number {
-    return this.#windows.sentFree();
+  uncharged(): number {
+    return this.#windows.sentUncharged();
   }
 
   /** Takes over what the headers of the answer to a request tell. */

@@ -161,7 +161,7 @@ export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHe
   throw new ApiError("invalid_request", { message: `Idempotency-Key must ${rule}` });
 }
 
-/** Makes the fingerprint that tells a repeat from another request with the same key, also from other operations. */
+/** Makes the fingerprint that tells a repeat from any other request with the same key, also of another operation. */
 export function fingerprintOf(operation: string, asked: readonly (AskedUpdate | AskedAdjustment)[]): string {
   const parts = asked.map(({ petId, precondition, reason, ...change }) => {
     const amount = "delta" in change ? change.delta : change.quantity;

@@ -55,7 +55,7 @@ export interface StockClient extends StockSource {
   /** Repeats updates with a key for at most `callTimeoutMs` more: for the begin of a stop. */
   endRepeats(): void;
   /** Updates and adjustments in attempts that are under way. */
-  readonly updatesInFlight: number;
+  readonly changesInFlight: number;
   /** Updates so far of which it is not known whether they happened. Those with a key do not count: a repeat finds out. */
   readonly updatesUnknown: number;
   close(): void;
@@ -79,7 +79,7 @@ export function openStockClient(options: StockClientOptions): StockClient {
     });
 
   return {
-    get updatesInFlight() {
+    get changesInFlight() {
       return client.changesInFlight;
     },
     get updatesUnknown() {

@@ -214,7 +214,7 @@ class Windows {
     }
     /** Counts a request that leaves now. @returns its number, for `learn` or `lose` at the end of its attempt */
     sent(nowMs) {
-        const number = this.sentFree();
+        const number = this.sentUncharged();
         this.#latestMs = nowMs;
         if (this.#isUnknown(nowMs))
             this.#probe = { number, sentMs: nowMs };
@@ -222,7 +222,7 @@ class Windows {
         return number;
     }
     /** As `sent`, for a request that no limit counts. */
-    sentFree() {
+    sentUncharged() {
         this.#count += 1;
         return this.#count;
     }
@@ -318,8 +318,8 @@ class Pace {
         });
     }
     /** Counts a request that no limit counts, and that waits for none. @returns its number, for `learn` */
-    free() {
-        return this.#windows.sentFree();
+    uncharged() {
+        return this.#windows.sentUncharged();
     }
     /** Takes over what the headers of the answer to a request tell. */
     learn(headers, number) {
@@ -389,12 +389,12 @@ function createSender({ baseUrl, apiKey, fetch, pace, }) {
      * @throws InventoryApiError for every other outcome; the reason of `signal` once that is aborted
      */
     async function send(request) {
-        const { isFree = false, isPatient = false, signal } = request;
+        const { isUncharged = false, isPatient = false, signal } = request;
         const headers = new Headers({ ...request.headers, Authorization: authorization }); // throws for invalid values
         let failingSinceMs;
         let limitMs = 0; // the longest wait for the end of a window, which uses up no patience
         for (let pauseMs = firstPauseMs;; pauseMs = Math.min(2 * pauseMs, maxPauseMs)) {
-            const number = isFree ? pace.free() : await pace.turn(isPatient, signal);
+            const number = isUncharged ? pace.uncharged() : await pace.turn(isPatient, signal);
             const outcome = await attempt(request, headers, number);
             if (!(outcome instanceof InventoryApiError))
                 return outcome;
@@ -808,7 +808,7 @@ export function createInventoryApi(options) {
     }
     async function rateLimit(options = {}) {
         const { signal } = toOptions("rateLimit", options, "signal");
-        return readBody(await send({ path: "/rate_limit", isFree: true, signal }), (status) => {
+        return readBody(await send({ path: "/rate_limit", isUncharged: true, signal }), (status) => {
             if (!status.ban)
                 pace.endBan();
             return status;
@@ -846,7 +846,7 @@ export function createInventoryApi(options) {
         usage: async (options = {}) => {
             const { hours, signal } = toOptions("usage", options, "hours", "signal");
             const query = hours === undefined ? "" : `?hours=${toHours(hours)}`;
-            return readBody(await send({ path: `/usage${query}`, isFree: true, signal }), (sent) => sent);
+            return readBody(await send({ path: `/usage${query}`, isUncharged: true, signal }), (sent) => sent);
         },
         rotateKey: async (options = {}) => {
             const { graceSeconds, signal } = toOptions("rotateKey", options, "graceSeconds", "signal");

@@ -42,7 +42,7 @@ export interface KeyAdmin {
    * @param limits of the account's own: required for a plan whose accounts have limits of their own, else refused
    * @throws AccountError `invalid_account`, `invalid_limits`, `unknown_account`
    */
-  setPlan(account: string, plan: PlanName, limits?: AccountLimits | null): Promise<Account>;
+  changePlan(account: string, plan: PlanName, limits?: AccountLimits | null): Promise<Account>;
   /** Keys that only a ban keeps from working, by the end of the ban, the latest first. */
   bans(): Promise<KeyRecord[]>;
   /**
@@ -65,7 +65,7 @@ export interface IssueRequest extends StoredKey {
   readonly account: string;
   /** Plan of a new account, default `free`; an account that exists must be on it already. */
   readonly plan?: PlanName | undefined;
-  /** Limits of a new account's own, as in `setPlan`. */
+  /** Limits of a new account's own, as in `changePlan`. */
   readonly limits?: AccountLimits | null | undefined;
   /** Default: `defaultScopes`. */
   readonly scopes?: readonly Scope[] | undefined;
@@ -148,7 +148,7 @@ export function createKeyAdmin(db: Knex, now: () => number): KeyAdmin {
       return { account, keyIds: ended.map(({ id }) => id), revokedAtMs: nowMs };
     },
 
-    setPlan: (account, plan, limits) => changePlan(db, account, plan, limits),
+    changePlan: (account, plan, limits) => changePlan(db, account, plan, limits),
 
     bans: () =>
       readKeys(db, (keys) =>
