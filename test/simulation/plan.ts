@@ -136,6 +136,13 @@ function specialOf({ seed, callers, faults }: Plan, random: Random): Partial<Pla
     case 2:
       // Many questions under way while streams and connections end, of which no caller may notice anything.
       return { callers: 5, endMs: 7_000, pauseMs: 20, timeoutMs: 5_000, latencyMs: 15, services: 2, faults: [] };
+    case 3: {
+      // Streams end while their service is frozen, or waits for its database, and many questions are under way on them.
+      const kind = seed % 16 < 8 ? "freeze a service" : "slow service to database";
+      const at = (atMs: number) => faultOf(random, kind, atMs + random.between(0, 1_500), random.between(800, 2_500));
+      const dense = { callers: 6, pauseMs: 40, pets: 4, hotShare: 0.8, latencyMs: 15, timeoutMs: 5_000, services: 2 };
+      return { ...dense, endMs: 10_000, faults: [at(5_500), at(7_500)] };
+    }
     case 4:
     case 5: {
       // Many callers of one entry, whose updates come late to one of the services, or wait there for the lock.

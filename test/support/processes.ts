@@ -6,6 +6,13 @@ import { temporaryFolder } from "./stack.ts";
 
 const projectRoot = resolve(import.meta.dirname, "../..");
 
+/** Where a script is. Beside a later version (`test/versions`) a tier may be of that one. */
+function pathOf(script: string): string {
+  const { LATER_VERSION: later, LATER_TIERS: tiers = "" } = process.env;
+  const isLater = later !== undefined && tiers.split(",").some((tier) => script.startsWith(`${tier}/`));
+  return resolve(isLater ? later : projectRoot, script);
+}
+
 export interface ScriptOptions {
   /** Relative to the project's root, as in `inventory-svc/main.ts`. */
   readonly script: string;
@@ -61,7 +68,7 @@ export async function startProcess({ name, ...options }: ProcessOptions): Promis
 /** Starts any script of the project as a child. `Child.waitForLine` can wait for its own sign of readiness. */
 export async function startScript({ name, script, args = [], env = {}, cwd }: ProcessOptions): Promise<Child> {
   const folder = cwd === undefined ? await temporaryFolder("cwd") : undefined;
-  const child = startChild(process.execPath, [resolve(projectRoot, script), ...args], {
+  const child = startChild(process.execPath, [pathOf(script), ...args], {
     name,
     cwd: cwd ?? (folder?.path as string),
     env: cleanEnvironment(env),
@@ -92,7 +99,7 @@ export async function runScript({ script, args = [], env = {}, cwd }: ScriptOpti
   };
   try {
     return await new Promise((done, fail) => {
-      execFile(process.execPath, [resolve(projectRoot, script), ...args], options, (error, stdout, stderr) => {
+      execFile(process.execPath, [pathOf(script), ...args], options, (error, stdout, stderr) => {
         const code = error === null ? 0 : error.code;
         if (typeof code === "number") done({ code, stdout, stderr });
         else fail(new Error(`${script} ended by ${error?.signal ?? code}:\n${stdout}${stderr}`, { cause: error }));
