@@ -63,7 +63,7 @@ export async function releaseConnection(db: Knex, connection: PooledConnection):
   await clientOf(db).releaseConnection(connection);
 }
 
-/** Has Knex close a connection instead of using it again. */
+/** Makes Knex close a connection instead of using it again. */
 export function discardConnection(connection: PooledConnection, reason: unknown): void {
   connection.__knex__disposed = reason;
 }
@@ -75,7 +75,7 @@ export function openConnections(db: Knex): PooledConnection[] {
   return all.filter(({ __knex__disposed }) => __knex__disposed === undefined);
 }
 
-/** Has Knex close every connection that is open now instead of using it again. */
+/** Makes Knex close every connection that is open now instead of using it again. */
 export function discardAllConnections(db: Knex, reason: unknown): void {
   for (const connection of openConnections(db)) discardConnection(connection, reason);
 }
