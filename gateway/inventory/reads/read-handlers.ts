@@ -116,7 +116,7 @@ export function listInventoryChanges(options: ReadInventoryOptions): RequestHand
     const isUnchanged = (snapshot: Snapshot) => isAt(snapshot, since);
     const applied = await longPolls.forChange(request, response, { petId: undefined, isUnchanged });
     await currentList(response, list);
-    const body = await list.changesSince(since, contextOf(response).arrivedMs);
+    const body = await list.changesSince(since);
     if (hasWaited(response)) await admission.checkAgain(contextOf(response));
     const headers = ["Cache-Control", "private, no-cache", ...applied];
     await sendBody(request, response, body, headers, { pinnedBodies, stallTimeoutMs });
