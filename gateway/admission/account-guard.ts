@@ -29,7 +29,7 @@ export const rotationLimit: GuardLimit = {
 };
 
 /**
- * Entries that an account sends with an Idempotency-Key: each that is updated leaves a record in the database for 25
+ * Entries that an account sends with an Idempotency-Key: each that is updated leaves a record in the database for 26
  * hours. The guard cannot know which are repeats, so they count, too.
  */
 export function keyedUpdateLimit(perDay: number): GuardLimit {
