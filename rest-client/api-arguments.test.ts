@@ -12,6 +12,11 @@ test("1 to 100 petIds are taken together", () => {
   expect(toPetIds(Array.from({ length: 100 }, (_, i) => i)).at(-1)).toBe(99n);
 });
 
+test("the message about a string that should be a number shows it in quotes", () => {
+  expect(() => toPetId("1002" as never)).toThrow('or a number: "1002"');
+  expect(() => toQuantity("5" as never)).toThrow('from 0 to 2147483647: "5"');
+});
+
 test("quantities, waits, hours and limits are taken within their bounds", () => {
   expect([toQuantity(0), toQuantity(2 ** 31 - 1)]).toEqual([0, 2_147_483_647]);
   expect([toWaitSeconds(), toWaitSeconds(0), toWaitSeconds(90)]).toEqual([0, 0, 90]);

@@ -20,7 +20,7 @@ const maxInt64 = 2n ** 63n - 1n;
 /** Reads an int64. A number must be exact: a larger one may have been rounded already. */
 export function toPetId(id: bigint | number): bigint {
   if (typeof id !== "bigint" && typeof id !== "number")
-    throw new TypeError(`petId must be a bigint, such as 1001n, or a number: ${id}`);
+    throw new TypeError(`petId must be a bigint, such as 1001n, or a number: ${shown(id)}`);
   if (typeof id === "number" && !Number.isSafeInteger(id))
     throw new TypeError(`petId: ${id} is not exact; pass a bigint`);
   const petId = BigInt(id);
@@ -70,7 +70,12 @@ export function toHours(hours: number): number {
 
 function toInteger(name: string, value: number, min: number, max: number): number {
   if (Number.isInteger(value) && value >= min && value <= max) return value;
-  throw new TypeError(`${name} must be an integer from ${min} to ${max}: ${value}`);
+  throw new TypeError(`${name} must be an integer from ${min} to ${max}: ${shown(value)}`);
+}
+
+/** A value in a message. Quotes tell a string from the number that it looks like. */
+function shown(value: unknown): string {
+  return typeof value === "string" ? JSON.stringify(value) : String(value);
 }
 
 /** Checks the `since` tag of `changes`. It is empty where a proxy removes the header. */

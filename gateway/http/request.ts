@@ -72,10 +72,15 @@ export function refuseUnknownParameters(request: IncomingMessage, known: readonl
   if (!request.url!.includes("?")) return;
   for (const name of queryOf(request).keys()) {
     if (known.includes(name)) continue;
-    const unknown = nameToRepeat.test(name) ? `no query parameter ${name}` : "no such query parameter";
     const has = known.length === 0 ? "takes none" : `takes ${known.join(" and ")}`;
-    throw new ApiError("invalid_request", { message: `There is ${unknown}: the operation ${has}.` });
+    const message = `There is ${noneNamed("query parameter", name)}: the operation ${has}.`;
+    throw new ApiError("invalid_request", { message });
   }
+}
+
+/** Words for a message about a name that a caller made up. */
+export function noneNamed(kind: string, name: string): string {
+  return nameToRepeat.test(name) ? `no ${kind} ${name}` : `no such ${kind}`;
 }
 
 /**

@@ -14,7 +14,7 @@ import { parseJson } from "../http/json.ts";
 export function readPetId(text: unknown): bigint {
   const petId = parsePetId(String(text));
   if (petId !== undefined) return petId;
-  throw new ApiError("invalid_request", { message: "petId must be an int64 in decimal, as in /inventory/42." });
+  throw new ApiError("invalid_request", { message: "petId must be an int64 in decimal, as in 42." });
 }
 
 /** What an update expects of its entry. */
@@ -183,23 +183,32 @@ export function parseStockUpdate(bytes: Uint8Array): Pick<AskedUpdate, "quantity
     throw new ApiError("invalid_request", { message });
   }
   const update = body as Members;
-  refuseLostPreconditions(update, (member) => `${member} is no member of the body: use the header If-Match.`);
+  refuseMisplaced(update, "", "the header If-Match");
   return { quantity: readJsonQuantity(update, "quantity"), reason: readJsonReason(update, "reason") };
 }
 
 /** The members of a JSON object. */
 export type Members = Readonly<Record<string, unknown>>;
 
+const preconditionLike = /^(?:if[-_]?(?:none[-_]?)?match|e[-_]?tag)$/i;
+const keyLike = /^idempotency[-_]?key$/i;
+
 /**
- * Refuses misspelt preconditions: to ignore one would make the change unconditionally.
+ * Refuses members that are meant as a precondition or as a key, and are none. To ignore one would make a change always
+ * that its caller wants only under a condition, or only once.
  *
- * @param toMessage makes the message of a member
- * @param own the member that is one
+ * @param path what comes before a member in messages
+ * @param precondition where a precondition belongs: `ifMatch` where that is a member
  * @throws ApiError invalid_request
  */
-export function refuseLostPreconditions(members: Members, toMessage: (member: string) => string, own?: string): void {
-  const lost = Object.keys(members).find((member) => member !== own && /^if[-_]?(?:none[-_]?)?match$/i.test(member));
-  if (lost !== undefined) throw new ApiError("invalid_request", { message: toMessage(lost) });
+export function refuseMisplaced(members: Members, path: string, precondition: "ifMatch" | "the header If-Match"): void {
+  for (const member of Object.keys(members)) {
+    if (member === precondition) continue;
+    const isKey = keyLike.test(member);
+    if (!isKey && !preconditionLike.test(member)) continue;
+    const place = isKey ? "the header Idempotency-Key" : precondition;
+    throw new ApiError("invalid_request", { message: `${path}${member} is no member: use ${place}.` });
+  }
 }
 
 /**

@@ -54,7 +54,7 @@ export const errorHelp: Readonly<Record<ErrorCode, ErrorHelp>> = {
   },
   payload_too_large: {
     meaning: "The body is larger than 16 KiB. With status 431 it is the head of the request, or it has over 100 lines.",
-    action: "Send at most 100 updates in a request, or fewer headers.",
+    action: "Send fewer updates in a request, or fewer headers.",
     repeat: "No: send it in parts.",
   },
   unsupported_media_type: {

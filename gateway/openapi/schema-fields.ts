@@ -11,6 +11,8 @@ export interface Field {
   readonly description: string;
 }
 
+type Members = Readonly<Record<string, unknown>>;
+
 /** What the document uses of JSON Schema. */
 interface Schema {
   readonly type?: string | readonly string[];
@@ -23,25 +25,27 @@ interface Schema {
   readonly maxLength?: number;
   readonly default?: unknown;
   readonly items?: unknown;
-  readonly properties?: Readonly<Record<string, unknown>>;
+  readonly properties?: Members;
   readonly required?: readonly string[];
   readonly oneOf?: readonly unknown[];
 }
 
-/** The members of a body, each followed by those within it. Of alternatives, all members are there. */
+/**
+ * The members of a body, each followed by those within it. Of alternatives, all members are there; required are those
+ * that each alternative requires.
+ */
 export function fieldsOf(document: ShownDocument, node: unknown, prefix = ""): Field[] {
   const schema = resolve(document, node) as Schema | undefined;
   if (schema === undefined) return [];
   if (schema.items) return fieldsOf(document, schema.items, prefix === "" ? "" : `${prefix.slice(0, -1)}[].`);
-  const ofAlternatives = (schema.oneOf ?? []).flatMap((part) => fieldsOf(document, part, prefix));
-  const own = Object.entries(schema.properties ?? {}).flatMap(([name, member]) => {
+  const alternatives = schema.oneOf?.map((part) => resolve(document, part) as Schema) ?? [schema];
+  const properties: Members = Object.assign({}, ...alternatives.map((each) => each.properties ?? {}));
+  return Object.entries(properties).flatMap(([name, member]) => {
     const { description = "", ...rest } = resolve(document, member) as Schema;
-    const isRequired = schema.required?.includes(name) ?? false;
+    const isRequired = alternatives.every(({ required }) => required?.includes(name));
     const field = { name: `${prefix}${name}`, type: typeOf(document, rest), isRequired, description };
     return [field, ...fieldsOf(document, member, `${prefix}${name}.`)];
   });
-  const fields = [...own, ...ofAlternatives];
-  return fields.filter(({ name }, i) => fields.findIndex((field) => field.name === name) === i);
 }
 
 /** A parameter of an operation, with the place where it is sent. */

@@ -95,6 +95,23 @@ test("/docs.md has every operation and every error code", async () => {
   for (const language of ["curl", "JavaScript", "Python", "Go"]) expect(text).toContain(`program: ${language}\n`);
 });
 
+test("a member of a body is required where each alternative of the body requires it", async () => {
+  const { text } = await ask("/api/docs.md");
+  const results = text.slice(text.indexOf('<a id="bulkUpdateInventory">'), text.indexOf('<a id="adjustInventory">'));
+  const members = results.split("Its members:")[1]!.split("Responses:")[0]!;
+  const required = [...members.matchAll(/^- `(\S+)` \((.*?)(, required)?\):/gm)].map(([, name, , is]) => [name, !!is]);
+  expect(Object.fromEntries(required)).toMatchObject({
+    petId: true,
+    quantity: false,
+    status: false,
+    etag: false,
+    replayed: false,
+    error: false,
+    "error.code": true,
+  });
+  expect(results).toContain("A result has either `quantity`, `status` and `etag`, or `error`.");
+});
+
 test("the texts name the base address of the deployment, also in the example of the client", async () => {
   const docs = (await ask("/deployed/docs.md")).text;
   for (const text of [docs, (await ask("/deployed/llms.txt")).text]) {

@@ -431,6 +431,7 @@ describe("POST /v1/inventory/adjustments", () => {
     ["an ifMatch without quotes", '[{"petId":1,"delta":1,"ifMatch":"r1"}]', /^adjustments\[0\]\.ifMatch must be \* or/],
     ["null for ifMatch", '[{"petId":1,"delta":1,"ifMatch":null}]', /^adjustments\[0\]\.ifMatch must be a string/],
     ["a misspelt ifMatch", '[{"petId":1,"delta":1,"ifmatch":"x"}]', /^adjustments\[0\]\.ifmatch is no member/],
+    ["an etag", '[{"petId":1,"delta":1,"ETag":"x"}]', /^adjustments\[0\]\.ETag is no member: use ifMatch/],
     [
       "a reason without a character",
       '[{"petId":1,"delta":1,"reason":""}]',

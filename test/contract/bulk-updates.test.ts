@@ -140,6 +140,12 @@ describe("POST /v1/inventory/updates", () => {
       '[{"petId":1,"quantity":1,"if_match":"x"}]',
       /^updates\[0\]\.if_match is no member: .*ifMatch/,
     ],
+    ["an etag", '[{"petId":1,"quantity":1,"etag":"\\"r1\\""}]', /^updates\[0\]\.etag is no member: use ifMatch/],
+    [
+      "a key",
+      '[{"petId":1,"quantity":1,"idempotency_key":"x"}]',
+      /^updates\[0\]\.idempotency_key is no member: use the header Idempotency-Key/,
+    ],
     ["null for ifMatch", '[{"petId":1,"quantity":1,"ifMatch":null}]', /^updates\[0\]\.ifMatch must be a string/],
     ["an ifMatch without quotes", '[{"petId":1,"quantity":1,"ifMatch":"r1"}]', /^updates\[0\]\.ifMatch must be \* or/],
     [

@@ -80,7 +80,7 @@ describe("POST /v1/keys/rotate", () => {
     const expiresAtMs = Date.now() + 400 * day;
     const own: Scope[] = ["inventory:read", "keys:rotate"];
     const { rotate, use, key, keyId, clock, address } = await open(stack, system, {}, { expiresAtMs, scopes: own });
-    const answer = await rotate(key, '{"graceSeconds":3600,"more":[]}');
+    const answer = await rotate(key, '{"graceSeconds":3600}');
     expect(header(answer, "Cache-Control")).toBe("no-store");
     const rotated = rotatedKey(answer);
     expect(rotated).toEqual({
@@ -135,6 +135,8 @@ describe("POST /v1/keys/rotate", () => {
     ['{"graceSeconds":1.5}', 400, "invalid_request", graceRule],
     ['{"graceSeconds":"60"}', 400, "invalid_request", graceRule],
     ['{"graceSeconds":null}', 400, "invalid_request", graceRule],
+    ['{"graceSecs":0}', 400, "invalid_request", "There is no member graceSecs: the body takes graceSeconds."],
+    ['{"graceSeconds":0,"ps_live_0":1}', 400, "invalid_request", /^There is no such member/],
     ["[]", 400, "invalid_request", "The body must be a JSON object, or empty."],
     ["null", 400, "invalid_request", "The body must be a JSON object, or empty."],
     ["{", 400, "invalid_json", /./],

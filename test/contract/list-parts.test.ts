@@ -227,6 +227,10 @@ describe("parts of GET /v1/inventory", () => {
     expectError(await ask(`?${query}`), 400, "invalid_request", new RegExp(`^${name} `));
   });
 
+  test("the message about a list of petIds with blanks says that blanks are the fault", async () => {
+    expectError(await ask("?petIds=1,%202"), 400, "invalid_request", /comma-separated without blanks/);
+  });
+
   test.each(["", "?petIds=1"])("GET /v1/inventory%s needs the scope inventory:read", async (query) => {
     const { key } = await system.issueKey({ scopes: ["inventory:write"] });
     const headers = { authorization: `Bearer ${key}` };

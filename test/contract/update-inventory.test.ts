@@ -257,6 +257,12 @@ describe("PATCH /v1/inventory/{petId}", () => {
       ["a member __proto__", '{"__proto__":{"quantity":5}}', /quantity/],
       ["a member constructor", '{"constructor":{"prototype":{"quantity":5}}}', /quantity/],
       ["a precondition in the body", '{"quantity":5,"ifMatch":"x"}', /ifMatch.*header If-Match/],
+      [
+        "the entry of a list with its etag",
+        '{"petId":1,"quantity":5,"etag":"x"}',
+        "etag is no member: use the header If-Match.",
+      ],
+      ["an idempotencyKey", '{"quantity":5,"idempotencyKey":"x"}', /^idempotencyKey .*header Idempotency-Key/],
       ["null as quantity", '{"quantity":null}', /quantity.*0.*2147483647/],
       ["a string as quantity", '{"quantity":"5"}', /quantity.*0.*2147483647/],
       ["an empty string as quantity", '{"quantity":""}', /quantity.*0.*2147483647/],

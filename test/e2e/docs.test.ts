@@ -175,6 +175,7 @@ test.each([
   ["401 unauthorized", ["missing_api_key", "invalid_api_key"]],
   ["bad request", ["invalid_request", "invalid_json"]],
   ["updateInventory", ["Set the stock of one pet"]],
+  ["who sold", ["Read who changed the stock of one pet"]],
 ])("a search finds errors by their status, and parts by the words that developers use: %s", async (words, titles) => {
   const { page } = await open("/docs/");
   await page.getByLabel("Search the documentation").fill(words);

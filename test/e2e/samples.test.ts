@@ -1,7 +1,7 @@
 import { execFile, execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdtemp, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -175,11 +175,34 @@ describe.each([...Object.entries(languages), ["JavaScript on Node 20", ofNode20]
       },
       180_000,
     );
+
+    testWhereThere(language)(
+      `the program in ${name} repeats after a page of a proxy, and ends when the wait is hours`,
+      async () => {
+        const proxied = await startUnluckyApi(["a page", "half a page"]);
+        await runSample(language, sourceFor(proxied.address));
+        expect(proxied.updates).toHaveLength(3);
+        const spent = await startUnluckyApi([429], { retryAfter: "19744" });
+        await expect(runSample(language, sourceFor(spent.address))).rejects.toMatchObject({
+          stderr: expect.stringContaining("rate_limit_exceeded"),
+        });
+        expect(spent.updates).toHaveLength(1);
+      },
+      180_000,
+    );
   },
 );
 
+test("the program in curl keeps answers in a file of its own, which it removes", async () => {
+  const { address } = await startUnluckyApi([]);
+  const own = await mkdtemp(join(folder, "run-"));
+  await writeFile(join(own, "stock.sh"), programs(`http://${address}/v1`)[0]!.source);
+  await run(languages.curl![0]!, ["stock.sh"], { env: { ...env, TMPDIR: own }, cwd: own });
+  expect(await readdir(own)).toEqual(["stock.sh"]);
+});
+
 test("a program ends when its key is banned, and says so", async () => {
-  const banned = await startUnluckyApi([429], "api_key_banned");
+  const banned = await startUnluckyApi([429], { code: "api_key_banned" });
   const { source } = programs(`http://${banned.address}/v1`).find(({ lang }) => lang === "JavaScript")!;
   await expect(runSample(languages.JavaScript!, source)).rejects.toMatchObject({
     stderr: expect.stringContaining("api_key_banned"),
@@ -187,8 +210,10 @@ test("a program ends when its key is banned, and says so", async () => {
   expect(banned.updates).toHaveLength(1);
 });
 
-/** An API whose first answers to an adjustment are these: lost ones, or errors with `Retry-After: 1`. */
-async function startUnluckyApi(fates: (number | "no answer" | "half an answer")[], code = "rate_limit_exceeded") {
+type Fate = number | "no answer" | "half an answer" | "a page" | "half a page";
+
+/** An API whose first answers to an adjustment are these: lost ones, errors of the API, or 502 of a proxy before it. */
+async function startUnluckyApi(fates: Fate[], { code = "rate_limit_exceeded", retryAfter = "1" } = {}) {
   const updates: { readonly key: string; readonly atMs: number }[] = [];
   const server = createServer((request, response) => {
     response.setHeader("Content-Type", "application/json");
@@ -200,7 +225,10 @@ async function startUnluckyApi(fates: (number | "no answer" | "half an answer")[
     if (status === "no answer") return request.socket.destroy();
     if (status === "half an answer")
       return response.writeHead(200, { "Content-Length": 100 }).write("[", () => request.socket.destroy());
-    response.writeHead(status, { "Retry-After": "1" }).end(JSON.stringify({ code, message: "Wait.", status }));
+    if (status === "a page") return response.writeHead(502, { "Content-Type": "text/html" }).end("<html>Bad Gateway");
+    if (status === "half a page")
+      return response.writeHead(502, { "Content-Length": 100 }).write("<html>", () => request.socket.destroy());
+    response.writeHead(status, { "Retry-After": retryAfter }).end(JSON.stringify({ code, message: "Wait.", status }));
   }).listen(0, "127.0.0.1");
   stack.defer(() => void server.close());
   await once(server, "listening");

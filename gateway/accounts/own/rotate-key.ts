@@ -4,7 +4,7 @@ import type { AccountGuard } from "../../admission/account-guard.ts";
 import { invalidKey, unavailable } from "../../admission/admission-errors.ts";
 import { ApiError } from "../../http/api-error.ts";
 import { checkMediaType, parseJson, postTypes } from "../../http/json.ts";
-import { readBody } from "../../http/request.ts";
+import { noneNamed, readBody } from "../../http/request.ts";
 import { contextOf } from "../../http/request-context.ts";
 import { writeJson } from "../../http/respond.ts";
 import { createKey, storedKey } from "../keys/key-format.ts";
@@ -61,7 +61,14 @@ async function readGraceSeconds(request: Request, timeoutMs: number): Promise<nu
   if (typeof body !== "object" || body === null || Array.isArray(body)) {
     throw new ApiError("invalid_request", { message: "The body must be a JSON object, or empty." });
   }
-  const { graceSeconds = defaultGraceSeconds } = body as { readonly graceSeconds?: unknown };
+  const { graceSeconds = defaultGraceSeconds, ...others } = body as { readonly graceSeconds?: unknown };
+  const [other] = Object.keys(others);
+  if (other !== undefined) {
+    // Misspelt, it would leave a key that has leaked at work for a day.
+    throw new ApiError("invalid_request", {
+      message: `There is ${noneNamed("member", other)}: the body takes graceSeconds.`,
+    });
+  }
   if (Number.isInteger(graceSeconds) && (graceSeconds as number) >= 0 && (graceSeconds as number) <= maxGraceSeconds) {
     return graceSeconds as number;
   }

@@ -189,7 +189,8 @@ function readPetIds(text: string): bigint[] {
   const petIds = new Set<bigint>();
   for (const part of text.split(",")) {
     const petId = parsePetId(part);
-    if (petId === undefined) throw invalid("petIds must be int64s in decimal, comma-separated, as in petIds=42,1001.");
+    if (petId === undefined)
+      throw invalid("petIds must be int64s in decimal, comma-separated without blanks, as in petIds=42,1001.");
     petIds.add(petId);
   }
   if (petIds.size > maxPetIds) throw invalid(`petIds may name at most ${maxPetIds} entries.`);

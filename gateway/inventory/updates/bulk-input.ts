@@ -10,7 +10,7 @@ import {
   readIfMatch,
   readJsonQuantity,
   readJsonReason,
-  refuseLostPreconditions,
+  refuseMisplaced,
 } from "../input.ts";
 
 /** Maximum changes in one request. */
@@ -55,7 +55,7 @@ function parseChanges<T>(
       throw invalid(`${name} must be an object with petId and ${amount}.`);
     }
     const change = member as Members;
-    refuseLostPreconditions(change, (lost) => `${name}.${lost} is no member: the precondition is ifMatch.`, "ifMatch");
+    refuseMisplaced(change, `${name}.`, "ifMatch");
     const petId = readBodyPetId(change.petId, `${name}.petId`);
     const same = places.get(petId);
     if (same !== undefined) throw invalid(`${name}.petId is that of ${plural}[${same}], too; each may be there once.`);

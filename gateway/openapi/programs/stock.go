@@ -20,6 +20,7 @@ import (
 
 const api = "http://127.0.0.1:8080/v1"
 const maxTries = 5
+const maxWait = 2 * time.Minute
 
 var client = http.Client{Timeout: 10 * time.Second}
 
@@ -38,21 +39,24 @@ func call(method, path, key, body string) ([]byte, http.Header) {
 		}
 		wait := time.Duration(rand.Float64() * float64(time.Second<<tries))
 		response, err := client.Do(request)
+		var answer []byte
 		if err == nil {
-			answer, readErr := io.ReadAll(response.Body)
+			answer, err = io.ReadAll(response.Body)
 			response.Body.Close()
-			if readErr == nil && response.StatusCode < 300 {
+		}
+		if err == nil {
+			if response.StatusCode < 300 {
 				return answer, response.Header
 			}
-			var problem struct{ Code, Message string }
-			json.Unmarshal(answer, &problem)
+			problem := struct{ Code, Message string }{Code: response.Status}
+			json.Unmarshal(answer, &problem) // leaves the status where it is a page of a proxy
 			err = fmt.Errorf("%s: %s %s", path, problem.Code, problem.Message)
-			mayRepeat := readErr != nil || response.StatusCode == 429 || response.StatusCode >= 500
-			if !mayRepeat || problem.Code == "api_key_banned" {
-				log.Fatal(err)
-			}
 			if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
 				wait = time.Duration(seconds) * time.Second
+			}
+			mayRepeat := response.StatusCode == 429 || response.StatusCode >= 500
+			if !mayRepeat || problem.Code == "api_key_banned" || wait > maxWait {
+				log.Fatal(err)
 			}
 		}
 		if tries == maxTries {

@@ -3,28 +3,32 @@
 // Needs Node 20 or later, and the variable KEY.
 const api = "http://127.0.0.1:8080/v1";
 const maxTries = 5;
+const maxWaitSeconds = 120;
 
 // Sends a request, and again after 429, 5xx and a lost
 // answer: the same one each time.
 async function call(path, { headers, ...options } = {}) {
   const authorization = `Bearer ${process.env.KEY}`;
   for (let tries = 1; ; tries++) {
+    const error = { code: "no answer" };
     let response;
-    let text;
     try {
       const signal = AbortSignal.timeout(10_000);
       response = await fetch(api + path, { ...options, headers: { ...headers, authorization }, signal });
-      text = await response.text();
+      const text = await response.text();
       if (response.ok) return { text, headers: response.headers };
+      error.code = response.status;
+      Object.assign(error, JSON.parse(text));
     } catch {
-      response = undefined; // an answer that was lost
+      // The answer was lost, or is a page of a proxy.
     }
-    const error = response ? JSON.parse(text) : { code: "no answer" };
-    const mayRepeat = !response || response.status === 429 || response.status >= 500;
-    if (!mayRepeat || error.code === "api_key_banned" || tries === maxTries) {
+    const isLost = error.code === "no answer";
+    const mayRepeat = isLost || response.status === 429 || response.status >= 500;
+    const seconds = Number(response?.headers.get("retry-after")) || 2 ** tries * Math.random();
+    const isTooLong = seconds > maxWaitSeconds || tries === maxTries;
+    if (!mayRepeat || error.code === "api_key_banned" || isTooLong) {
       throw new Error(`${path}: ${error.code} ${error.message ?? ""}`);
     }
-    const seconds = Number(response?.headers.get("retry-after")) || 2 ** tries * Math.random();
     await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
   }
 }

@@ -13,6 +13,7 @@ import uuid
 
 API = "http://127.0.0.1:8080/v1"
 MAX_TRIES = 5
+MAX_WAIT = 120  # seconds
 
 
 def call(path, method="GET", headers={}, body=None):
@@ -22,20 +23,27 @@ def call(path, method="GET", headers={}, body=None):
     headers = {**headers, "Authorization": f"Bearer {os.environ['KEY']}"}
     request = urllib.request.Request(API + path, data, headers, method=method)
     for tries in range(1, MAX_TRIES + 1):
-        retry_after = None
+        may_repeat = True
+        wait = 2**tries * random.random()
         try:
             with urllib.request.urlopen(request, timeout=10) as response:
                 return json.load(response), response.headers
         except urllib.error.HTTPError as error:
-            problem = json.load(error)
-            retry_after = error.headers.get("Retry-After")
-            may_repeat = error.code == 429 or error.code >= 500
-            if not may_repeat or problem["code"] == "api_key_banned":
-                raise SystemExit(f"{path}: {problem['code']} {problem['message']}")
+            problem = {"code": error.code, "message": error.reason}
+            try:
+                problem.update(json.load(error))
+            except (ValueError, TypeError, OSError, http.client.HTTPException):
+                pass  # a page of a proxy, or a part of an answer
+            is_banned = problem["code"] == "api_key_banned"
+            may_repeat = not is_banned and (error.code == 429 or error.code >= 500)
+            retry_after = error.headers.get("Retry-After", "")
+            if retry_after.isdigit():
+                wait = int(retry_after)
         except (OSError, http.client.HTTPException) as error:
             problem = {"code": "no answer", "message": str(error)}
-        if tries < MAX_TRIES:
-            time.sleep(float(retry_after or 2**tries * random.random()))
+        if not may_repeat or wait > MAX_WAIT or tries == MAX_TRIES:
+            break
+        time.sleep(wait)
     raise SystemExit(f"{path}: {problem['code']} {problem['message']}")
 
 

@@ -4,27 +4,29 @@
 # Needs curl 7.84 or later, and the variable KEY.
 set -eu
 API=http://127.0.0.1:8080/v1
+answer=$(mktemp)
+trap 'rm -f "$answer"' EXIT
 
 # Sends a request, and again after 429, 5xx and a lost
 # answer: the same one each time. curl waits as long as
 # Retry-After says. Any other error ends the program.
 call() {
   for tries in 1 2 3 4 5; do
-    rm -f answer.json
+    : > "$answer"
     curl --silent --show-error --fail-with-body --max-time 10 \
       --retry 4 --retry-connrefused --retry-max-time 120 \
       -H "Authorization: Bearer $KEY" \
-      -o answer.json "$@" && return
+      -o "$answer" "$@" && return
     # curl repeats by itself what is not 18, 52 or 56: an
     # answer that was lost after the request was sent.
     case $? in 18 | 52 | 56) sleep "$tries" ;; *) break ;; esac
   done
-  if [ -f answer.json ]; then cat answer.json >&2; fi
+  cat "$answer" >&2
   exit 1
 }
 
 tag=$(call -w '%header{etag}' "$API/inventory")
-first=$(tr '{' '\n' < answer.json | sed -n 's/^"petId":\([-0-9]*\),.*/\1/p' | head -n 1)
+first=$(tr '{' '\n' < "$answer" | sed -n 's/^"petId":\([-0-9]*\),.*/\1/p' | head -n 1)
 echo "The stock is at $tag and begins with pet $first."
 
 # Keep the key with your order, to repeat it after a crash.
@@ -32,7 +34,7 @@ call -H "Content-Type: application/json" \
   -H "Idempotency-Key: $(openssl rand -hex 16)" \
   -d "[{\"petId\": $first, \"delta\": -1, \"reason\": \"sold\"}]" \
   "$API/inventory/adjustments"
-echo "Sold one: $(cat answer.json)"
+echo "Sold one: $(cat "$answer")"
 
 call -G --data-urlencode "since=$tag" "$API/inventory/changes"
-echo "Changed since: $(cat answer.json)"
+echo "Changed since: $(cat "$answer")"
