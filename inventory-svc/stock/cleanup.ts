@@ -16,8 +16,8 @@ export function ledgerKeptMs(historyDays: number): number {
 export const removalsKeptMs = 30 * 24 * hourMs;
 
 /**
- * Nothing is deleted while the clock of the database has a gap of the first length in the last hours of the second: one
- * that was set forward would make everything old at once, and its operator needs time to notice.
+ * Nothing is deleted for `clockWaitMs` after a gap of more than `gapMs` in the times that were noted. A database clock
+ * that is set forward leaves one. It would make everything old at once, and its operator needs time to notice.
  */
 const gapMs = 2 * hourMs;
 const clockWaitMs = 8 * hourMs;

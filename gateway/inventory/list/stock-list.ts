@@ -26,8 +26,8 @@ export interface ListTag {
  * Reads are linearizable by one rule: a read uses only a check that began after the read did. Reads that arrive while a
  * check is under way share the next one.
  *
- * A read waits for at most one time-out, for both checks together. A load, or a check with many changes, may take
- * longer while its parts keep coming.
+ * A read waits for at most one time-out, for the check under way and the next one together. A load, or a check with
+ * many changes, may take longer while its parts keep coming.
  */
 export class StockList {
   readonly #source: StockSource;
@@ -64,7 +64,7 @@ export class StockList {
   }
 
   /**
-   * Has a listener called at each change of the list, right after it.
+   * Calls a listener at each change of the list, right after it.
    *
    * @param listener gets the petIds of what changed; undefined when all of it may have changed
    */
@@ -133,22 +133,22 @@ export class StockList {
 
   /** @returns undefined after a reset: then nothing keeps the old list any more, not even this function */
   async #checkOnce(): Promise<Snapshot | undefined> {
-    const isLoaded = this.#snapshot === undefined;
+    const isFirstAfterLoad = this.#snapshot === undefined;
     const snapshot = this.#snapshot ?? (await this.#load.finish(this.#source, () => this.#checks.progress()));
     // Only the position goes to the source, which keeps it for a while. A snapshot would keep the whole list alive.
     const { epoch, revision } = snapshot;
     const changes = await this.#source.changesAfter({ epoch, revision }, this.#checks);
-    if (isLoaded) this.#load = new Load(); // not before: after a failed check, the next one begins with what is loaded
+    if (isFirstAfterLoad) this.#load = new Load(); // not before: after a failed check, the next one begins with what is loaded
     if (changes.kind === "changes") {
       refuseOlder(snapshot, changes);
-      invariant(isLoaded || changes.floor >= this.#floor, "the floor of removals never falls within an epoch");
+      invariant(isFirstAfterLoad || changes.floor >= this.#floor, "the floor of removals never falls within an epoch");
     }
     this.#snapshot = undefined; // also after an edit that fails: the next read then loads the list again
     if (changes.kind === "reset") return undefined;
     this.#snapshot = nextSnapshot(snapshot, changes);
     this.#floor = changes.floor;
     this.#checkedAtMs = Date.now();
-    if (isLoaded) this.#onChange(undefined);
+    if (isFirstAfterLoad) this.#onChange(undefined);
     else if (this.#snapshot !== snapshot) this.#onChange(changes.items.map(({ petId }) => petId));
     return this.#snapshot;
   }
